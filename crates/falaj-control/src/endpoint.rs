@@ -212,8 +212,14 @@ impl Control {
                     )
                 }
                 Query::Places => Reply::Places(forwarder.places()),
-                Query::Made(pipe, flow) => {
-                    Reply::Made(forwarder.report(pipe, flow, BUSIEST).map(Box::new))
+                Query::Made { of: (pipe, flow), from, all } => {
+                    let (of, mut all) = ((pipe, flow, BUSIEST), all.map(|all| *all));
+                    let next = forwarder.report_part(of, from, COPYING, &mut all);
+                    Reply::Made(all.map(Box::new), next)
+                }
+                Query::Counted { of, from, mut sum } => {
+                    let next = forwarder.counters_part(of, from, COPYING, &mut sum);
+                    Reply::Counted(sum, next)
                 }
                 Query::Measured { mut to, from } => {
                     let end = forwarder.measured(&mut to, from, COPYING);

@@ -3,6 +3,7 @@
 use crate::running::{Prepared, WholeState};
 use falaj_engine::masks::MaskStats as Made;
 use falaj_engine::network::PipePlaces;
+use falaj_engine::pipe::Counters;
 use falaj_engine::transaction::Transaction;
 use falaj_engine::{ChangeError, PipeId};
 use falaj_live::adapters::AdapterCounts;
@@ -29,8 +30,19 @@ pub(crate) enum Query {
         to: Vec<Sojourns>,
         from: usize,
     },
-    /// What a mask of this pipe made: that of the flow, or of the link.
-    Made(PipeId, Option<FlowId>),
+    /// One part of the report on a mask, of a flow or of the link: from this place on, added to the
+    /// parts before.
+    Made {
+        of: (PipeId, Option<FlowId>),
+        from: u64,
+        all: Option<Box<Made>>,
+    },
+    /// One part of the counters of a flow with a mask, in the same way.
+    Counted {
+        of: (PipeId, FlowId),
+        from: u64,
+        sum: Box<Counters>,
+    },
     /// Who held the links when.
     Turns,
     /// An adapter is to pause, or to go on.
@@ -51,7 +63,9 @@ pub(crate) enum Reply {
     Snapshot(Box<Snapshot>, Vec<(String, AdapterCounts)>),
     /// It is there, up to this place.
     Measured(Vec<Sojourns>, usize),
-    Made(Option<Box<Made>>),
+    /// The parts so far, and where the next one begins, if there is one.
+    Made(Option<Box<Made>>, Option<u64>),
+    Counted(Box<Counters>, Option<u64>),
     Turns(Vec<Vec<LinkOccupancy>>),
     Paused(Result<(), String>),
     /// Copies of the ports' descriptors, and the zero of the forwarder's clock.

@@ -394,6 +394,36 @@ impl Engine {
         self.pipes[pipe.0 as usize].mask_stats(flow, busiest)
     }
 
+    /// One part of the same, so that no packet waits for the whole: about `steps` ids, from the
+    /// place `from` on (0: the beginning). It is added to `all`, which has the parts before.
+    /// Returns where the next part begins, if there is one.
+    pub fn mask_stats_part(
+        &self,
+        pipe: PipeId,
+        (flow, busiest): (Option<FlowId>, usize),
+        (from, steps): (u64, usize),
+        all: &mut Option<MaskStats>,
+    ) -> Option<u64> {
+        self.pipes[pipe.0 as usize].mask_stats_part(flow, busiest, (from, steps), all)
+    }
+
+    /// Returns true if ids of this flow have queues of their own.
+    pub fn is_masked(&self, pipe: PipeId, flow: FlowId) -> bool {
+        self.pipes[pipe.0 as usize].properties().masks.of(flow.index()).is_some()
+    }
+
+    /// One part of [`counters`](Engine::counters), which are a sum over all queues of a flow with a
+    /// mask: about `steps` queues, from the place `from` on (0: the beginning), are added to `sum`.
+    /// Returns where the next part begins, if there is one.
+    pub fn counters_part(
+        &self,
+        (pipe, flow): (PipeId, FlowId),
+        (from, steps): (u64, usize),
+        sum: &mut Counters,
+    ) -> Option<u64> {
+        self.pipes[pipe.0 as usize].counters_part(flow, (from, steps), sum)
+    }
+
     /// Ids have to share what a mask of this pipe makes, as there are more than it may: the mask of
     /// this flow, or that of the link.
     pub fn overflowing_mask(&self, pipe: PipeId) -> Option<Option<FlowId>> {

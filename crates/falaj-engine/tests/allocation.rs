@@ -5,6 +5,9 @@
 mod common;
 
 use common::{Arrival, Dice, become_kind, bursts, virtual_links};
+use falaj_engine::key::Key;
+use falaj_engine::masks::mask::Lengths;
+use falaj_engine::masks::{Each, Mask};
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId};
@@ -16,22 +19,26 @@ use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::{Span, Time};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::net::Ipv4Addr;
 
 /// The system's allocator, counting what this thread asks of it.
 struct Counting;
 
 thread_local! {
     static ASKED: Cell<u64> = const { Cell::new(0) };
+    /// The most bytes that were asked for at once.
+    static LARGEST: Cell<usize> = const { Cell::new(0) };
 }
 
-fn count() {
+fn count(size: usize) {
     ASKED.with(|asked| asked.set(asked.get() + 1));
+    LARGEST.with(|largest| largest.set(largest.get().max(size)));
 }
 
 // Safety: all is the system's own; the counter is a thread's cell that needs no memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
+        count(layout.size());
         // SAFETY: what the caller vouches for is what the system asks for.
         unsafe { System.alloc(layout) }
     }
@@ -40,7 +47,7 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.dealloc(place, layout) }
     }
     unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
+        count(size);
         // SAFETY: what the caller vouches for is what the system asks for.
         unsafe { System.realloc(place, layout, size) }
     }
@@ -121,6 +128,34 @@ fn a_warm_pipe_asks_for_no_memory() {
         }
         assert!(packets > 20_000, "{}: {packets} packets only", entry.kind);
     }
+}
+
+/// A new id asks for little memory, however many there are: the records of the others are neither
+/// copied nor hashed anew for it.
+#[test]
+fn an_id_that_comes_asks_for_little_however_many_there_are() {
+    const IDS: u32 = 1_000_000;
+    let mask = Mask { src: Some(Lengths::WHOLE), ..Mask::default() };
+    let flows = vec![FlowSetup::new(Values::default(), Limit::Packets(10))];
+    let rate = Rate(10_000_000_000);
+    let setup = Setup { rate, largest: 1_514, scheduler: Values::default(), flows };
+    let mut spec = PipeSpec::new("drr", setup, Span::ZERO);
+    spec.masks.flows = vec![Some(Each { mask, most: IDS, expire: Span::from_secs(60) })];
+    let mut engine = Engine::new(std::slice::from_ref(&spec)).expect("a valid pipe");
+    let mut out = Vec::with_capacity(16);
+    LARGEST.set(0);
+    for n in 0..IDS {
+        let key = Key { src: Some(Ipv4Addr::from_bits(n).into()), ..Key::default() };
+        let unit = Unit { flow: FlowId(0), handle: 0, bytes: 100 };
+        let now = Time(u64::from(n) * 1_000);
+        out.clear();
+        let ids = spec.masks.ids(FlowId(0), &key);
+        engine.input_of(PipeId(0), unit, &ids, now, &mut out);
+        engine.poll(now, &mut out);
+    }
+    let report = engine.mask_stats(PipeId(0), Some(FlowId(0)), 0).expect("it has a mask");
+    assert_eq!((report.active, report.total.packets()), (IDS.into(), IDS.into()));
+    assert!(LARGEST.get() <= 256 << 10, "{} bytes at once", LARGEST.get());
 }
 
 /// The counter does see what is asked for.

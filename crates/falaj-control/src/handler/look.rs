@@ -6,11 +6,12 @@ use crate::difference::WAYS;
 use crate::messages::{Query, Reply};
 use crate::protocol::{LinksReport, MaskReport, Refusal, ShowRequest};
 use falaj_engine::PipeId;
-use falaj_engine::pipe::PipeSpec;
+use falaj_engine::masks::Masks;
+use falaj_engine::pipe::{Counters, PipeSpec};
 use falaj_live::adapters::AdapterCounts;
 use falaj_live::event_loop::LinkOccupancy;
 use falaj_live::event_loop::{Snapshot, Sojourns};
-use falaj_scenario::{Direction, Flow};
+use falaj_scenario::{Direction, Flow, Scenario};
 use falaj_sched::queues::queue::FlowId;
 use std::sync::Mutex;
 
@@ -57,6 +58,19 @@ fn undisturbed(
             others: handler.others,
         }
     };
+    for of in look.snapshot.masked.clone() {
+        let (mut sum, mut from) = (Box::<Counters>::default(), Some(0));
+        while let Some(next) = from {
+            let mut handler = rested(handler);
+            if is_outdated(&handler, &look) {
+                return Ok(None);
+            }
+            let part = handler.forwarder.ask(Query::Counted { of, from: next, sum })?;
+            let Reply::Counted(so_far, then) = part else { return Err(other()) };
+            (sum, from) = (so_far, then);
+        }
+        look.snapshot.flows[of.0.0 as usize][of.1.index()].counters = *sum;
+    }
     let flows: usize = look.snapshot.flows.iter().map(Vec::len).sum();
     let mut from = 0;
     while from < flows {
@@ -72,6 +86,18 @@ fn undisturbed(
     look.measured = std::mem::take(measured);
     look.measured.truncate(flows);
     Ok(Some(look))
+}
+
+/// Returns true if flows or masks have changed since a look: the parts of a sum would not fit
+/// together.
+fn is_outdated(handler: &Handler, look: &Look) -> bool {
+    let masks = |scenario: &Scenario| -> Vec<Masks> {
+        let directions = scenario.links.iter().flat_map(|link| [&link.up, &link.down]);
+        directions.map(|direction| direction.pipe.masks.clone()).collect()
+    };
+    let (now, then) = (&handler.running.scenario, &look.current.scenario);
+    let changed = handler.changes != look.current.changes;
+    handler.others != look.others || changed && masks(now) != masks(then)
 }
 
 /// What links do, for `falaj show`.
@@ -90,8 +116,8 @@ pub(super) fn show(handler: &Mutex<Handler>, wanted: &ShowRequest) -> Result<Lin
     }
 }
 
-/// What masks made, by pipe. They are asked one by one, and packets pass between; `None`: flows
-/// have become others.
+/// The reports on masks, by pipe. They are asked in parts, and packets pass between; `None`: a
+/// change came in between.
 fn made(handler: &Mutex<Handler>, look: &Look) -> Result<Option<Vec<Vec<MaskReport>>>, Refusal> {
     let mut all = Vec::new();
     let ways = look
@@ -107,16 +133,20 @@ fn made(handler: &Mutex<Handler>, look: &Look) -> Result<Option<Vec<Vec<MaskRepo
         };
         let mut made = Vec::new();
         for (flow, name) in of_link.into_iter().chain(flows.iter().enumerate().filter_map(named)) {
-            let mut handler = rested(handler);
-            if handler.others != look.others {
-                return Ok(None);
+            let of = (PipeId(pipe as u32), flow);
+            let (mut all, mut from) = (None, Some(0));
+            while let Some(next) = from {
+                let mut handler = rested(handler);
+                if is_outdated(&handler, look) {
+                    return Ok(None);
+                }
+                let part = handler.forwarder.ask(Query::Made { of, from: next, all })?;
+                let Reply::Made(so_far, then) = part else {
+                    return Err(Refusal::new("another answer than one about masks"));
+                };
+                (all, from) = (so_far, then);
             }
-            let Reply::Made(told) =
-                handler.forwarder.ask(Query::Made(PipeId(pipe as u32), flow))?
-            else {
-                return Err(Refusal::new("another answer than one about masks"));
-            };
-            made.extend(told.map(|told| MaskReport::new(name, &told)));
+            made.extend(all.map(|told| MaskReport::new(name, &told)));
         }
         all.push(made);
     }

@@ -5,11 +5,14 @@
 //! |---|---|
 //! | [`mask`] | which parts of a packet count, and what they are in one packet: its id |
 //! | `set` | ids and their places: made, shared, gone |
+//! | `lookup`, `blocks` | where these are kept, so that no packet pays for all of them |
 //! | [`stats`] | what is counted of an id |
 //!
 //! Drivers know flows and pipes by the names in the scenario: what comes out of a
 //! masked one is told under the flow and pipe that it went in by.
 
+mod blocks;
+mod lookup;
 pub mod mask;
 pub(crate) mod set;
 pub mod stats;

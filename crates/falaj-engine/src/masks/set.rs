@@ -7,11 +7,12 @@
 //! All that happens here happens at arrivals, which are the same however often
 //! the machine is polled; in between nothing is looked at, and idle ids cost nothing.
 
+use super::blocks::Blocks;
+use super::lookup::PlaceLookup;
 use super::mask::{Each, MaskId};
 use super::stats::SojournStats;
 use crate::chance::Chance;
 use falaj_sched::units::time::Time;
-use hashbrown::HashTable;
 use siphasher::sip::SipHasher13;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -33,7 +34,8 @@ impl Keyed {
     }
 }
 
-/// Whose a place is, and when its last packet came: a cache line.
+/// Whose a place is, and when its last packet came, [`Time::NEVER`] where it is nobody's: a cache
+/// line.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Owner {
@@ -48,10 +50,13 @@ pub(crate) struct IdTable {
     /// The places that are taken, by the hash of their ids: four bytes each, so that the place of
     /// an id is known from what a near cache has. Whether it is that id's is seen later, when
     /// the queue is on its way from memory already.
-    taken: HashTable<u32>,
+    taken: PlaceLookup,
     /// By place.
-    owners: Vec<Owner>,
-    stats: Vec<SojournStats>,
+    owners: Blocks<Owner>,
+    stats: Blocks<SojournStats>,
+    /// The sum over all ids so far, and that over ids that share.
+    total: SojournStats,
+    of_shared: SojournStats,
     /// Places below this were handed out once.
     used: u32,
     /// Those that were given back.
@@ -70,17 +75,24 @@ impl IdTable {
     pub(crate) fn new(each: Each, seed: u64, pipe: u32, flow: u32) -> IdTable {
         /// Keeps the keys apart from other elements' draws.
         const MASKS: u64 = 0x6d61_736b;
+        /// So many entries are quickly copied.
+        const FEW: u32 = 8_192;
         let chance = Chance::new(seed, MASKS, u64::from(pipe) << 32 | u64::from(flow));
         let keys = Keyed([chance.draw(0), chance.draw(1)]);
+        // A vector that grows is copied: where there may be many ids, it has room for all at once.
+        // Memory that is not used takes none of the machine's.
+        let reserved = if each.most > FEW { each.most as usize } else { 0 };
         IdTable {
             each,
-            taken: HashTable::new(),
+            taken: PlaceLookup::new(each.most),
             keys,
-            owners: Vec::new(),
-            stats: vec![SojournStats::default(); each.shared() as usize],
+            owners: Blocks::new(),
+            stats: Blocks::filled(SojournStats::default(), each.shared() as usize),
+            total: SojournStats::default(),
+            of_shared: SojournStats::default(),
             used: 0,
-            free: Vec::new(),
-            checks: BinaryHeap::new(),
+            free: Vec::with_capacity(reserved),
+            checks: BinaryHeap::with_capacity(reserved),
             made: 0,
             gone: 0,
             of_gone: SojournStats::default(),
@@ -99,12 +111,12 @@ impl IdTable {
     /// The place that is this id's alone.
     #[inline]
     fn own(&self, id: &MaskId, hash: u64) -> Option<u32> {
-        self.taken.find(hash, |place| self.owners[*place as usize].id == *id).copied()
+        self.taken.find(hash, |place| self.owners[place as usize].id == *id)
     }
 
     fn takes(&mut self, place: u32, hash: u64) {
         let IdTable { taken, owners, keys, .. } = self;
-        taken.insert_unique(hash, place, |place| keys.of(&owners[*place as usize].id));
+        taken.insert(hash, place, |place| keys.of(&owners[place as usize].id));
     }
 
     /// Goes on with what another has made: with its ids, as many as there may be, where the mask is
@@ -118,22 +130,25 @@ impl IdTable {
         let most = if self.each.mask == old.each.mask { self.each.most } else { 0 };
         self.keys = old.keys.clone();
         (self.made, self.gone, self.beyond) = (old.made, old.gone, old.beyond);
-        self.of_gone = old.of_gone;
+        (self.of_gone, self.total) = (old.of_gone, old.total);
         self.last_gone =
             if most > 0 { std::mem::take(&mut old.last_gone) } else { VecDeque::new() };
         // Where ids become fewer, those who shared go on together.
         let shared = old.each.shared() as usize;
         let keeps = most > 0 && shared <= self.stats.len();
-        for (n, stats) in old.stats[..shared].iter().enumerate() {
+        for (n, stats) in old.stats.iter().take(shared).enumerate() {
             if keeps { self.stats[n] = *stats } else { self.of_gone.add(stats) }
         }
-        self.taken = HashTable::new();
+        if keeps {
+            self.of_shared = old.of_shared;
+        }
+        self.taken = PlaceLookup::new(self.each.most);
         self.used = old.used.min(most);
         for place in 0..self.used {
             self.owners.push(old.owners[place as usize]);
             self.stats.push(old.stats[shared + place as usize]);
         }
-        self.free = old.free.iter().copied().filter(|place| *place < most).collect();
+        self.free.extend(old.free.iter().copied().filter(|place| *place < most));
         for Reverse((due, place)) in old.checks.drain() {
             if place < most {
                 // Whoever waits for less than before is looked at sooner.
@@ -246,12 +261,12 @@ impl IdTable {
 
     fn let_go(&mut self, place: u32) {
         let id = self.owners[place as usize].id;
-        if let Ok(entry) = self.taken.find_entry(self.keys.of(&id), |taken| *taken == place) {
-            entry.remove();
-        }
+        self.owners[place as usize].last = Time::NEVER;
+        self.taken.remove(self.keys.of(&id), place);
         self.free.push(place);
         self.gone += 1;
-        let stats = std::mem::take(self.stats_mut(place));
+        let at = self.at(place);
+        let stats = std::mem::take(&mut self.stats[at]);
         self.of_gone.add(&stats);
         if self.last_gone.len() == LAST {
             self.last_gone.pop_front();
@@ -259,13 +274,24 @@ impl IdTable {
         self.last_gone.push_back((id, stats));
     }
 
-    /// What is counted at a place. Those that are shared stand first: others are added as they are
-    /// used.
+    /// Where stands what is counted at a place. Those that are shared stand first: others are added
+    /// as they are used.
     #[inline]
-    pub(crate) fn stats_mut(&mut self, place: u32) -> &mut SojournStats {
+    fn at(&self, place: u32) -> usize {
         let most = self.each.most;
         let at = if place < most { place + self.each.shared() } else { place - most };
-        &mut self.stats[at as usize]
+        at as usize
+    }
+
+    /// Counts something of the id at a place.
+    #[inline]
+    pub(crate) fn count(&mut self, place: u32, something: impl Fn(&mut SojournStats)) {
+        let at = self.at(place);
+        something(&mut self.stats[at]);
+        something(&mut self.total);
+        if place >= self.each.most {
+            something(&mut self.of_shared);
+        }
     }
 
     /// The places that were handed out once, and those that are shared.
@@ -281,39 +307,57 @@ impl IdTable {
 
     /// What is known of all ids.
     pub(crate) fn report(&self, busiest: usize) -> MaskStats {
-        let shared = self.each.shared() as usize;
-        let mut of_shared = SojournStats::default();
-        self.stats[..shared].iter().for_each(|stats| of_shared.add(stats));
-        let mut total = self.of_gone;
-        let mut active: Vec<u32> = self.checks.iter().map(|check| check.0.1).collect();
-        let stats = |place: u32| &self.stats[place as usize + shared];
-        active.iter().for_each(|&place| total.add(stats(place)));
-        total.add(&of_shared);
-        let rank = |place: &u32| (Reverse(stats(*place).bytes), *place);
-        if active.len() > busiest && busiest > 0 {
-            active.select_nth_unstable_by_key(busiest - 1, rank);
-        }
-        let count = active.len() as u64;
-        active.truncate(busiest);
-        active.sort_unstable_by_key(rank);
+        let mut all = None;
+        let done = self.report_part(busiest, 0, usize::MAX, &mut all);
+        debug_assert!(done.is_none(), "all of it is a part");
+        all.unwrap_or_else(|| self.sums())
+    }
+
+    /// The report without single ids. Its cost does not depend on the number of ids.
+    fn sums(&self) -> MaskStats {
         let told = |id: &MaskId, stats: &SojournStats| (self.each.mask.words(id), *stats);
         MaskStats {
             mask: self.each.mask.to_string(),
             most: self.each.most,
-            active: count,
+            active: self.checks.len() as u64,
             made: self.made,
             gone: self.gone,
             beyond: self.beyond,
             shared: self.each.shared(),
-            total,
+            total: self.total,
             of_gone: self.of_gone,
-            of_shared,
-            busiest: active
-                .iter()
-                .map(|&place| told(&self.owners[place as usize].id, stats(place)))
-                .collect(),
+            of_shared: self.of_shared,
+            busiest: Vec::new(),
             last_gone: self.last_gone.iter().rev().map(|(id, stats)| told(id, stats)).collect(),
         }
+    }
+
+    /// One part of the report: the sums with the first part (`from` is 0), and the busiest ids
+    /// among the next `steps` places and those that `all` has. Returns where the next part begins,
+    /// if there is one.
+    pub(crate) fn report_part(
+        &self,
+        busiest: usize,
+        from: u32,
+        steps: usize,
+        all: &mut Option<MaskStats>,
+    ) -> Option<u32> {
+        if from == 0 {
+            *all = Some(self.sums());
+        }
+        let all = all.get_or_insert_with(|| self.sums().without_sums());
+        let to = self.used.min(from.saturating_add(u32::try_from(steps).unwrap_or(u32::MAX)));
+        for place in from..to {
+            let Owner { id, last } = &self.owners[place as usize];
+            let stats = &self.stats[self.at(place)];
+            let is_behind = |(_, other): &(String, SojournStats)| other.bytes >= stats.bytes;
+            let rank = all.busiest.partition_point(is_behind);
+            if *last != Time::NEVER && rank < busiest {
+                all.busiest.truncate(busiest - 1);
+                all.busiest.insert(rank, (self.each.mask.words(id), *stats));
+            }
+        }
+        (to < self.used).then_some(to)
     }
 }
 
@@ -367,6 +411,22 @@ impl MaskStats {
         self.last_gone.truncate(LAST);
     }
 
+    /// The same without counters, for single ids to be added.
+    fn without_sums(self) -> MaskStats {
+        let none = SojournStats::default();
+        MaskStats {
+            active: 0,
+            made: 0,
+            gone: 0,
+            beyond: 0,
+            total: none,
+            of_gone: none,
+            of_shared: none,
+            last_gone: Vec::new(),
+            ..self
+        }
+    }
+
     /// The same when the link is gone in which these were.
     pub(crate) fn gone_with_its_link(self) -> MaskStats {
         let gone = self.gone + self.active;
@@ -403,7 +463,7 @@ mod tests {
         let mut set = set(3, 1);
         let never = |_| -> bool { panic!("nobody is over") };
         assert_eq!([1, 2, 1].map(|n| set.comes(&id(n), Time(10), never)), [0, 1, 0]);
-        set.stats_mut(1).sent(700, Span(5));
+        set.count(1, |stats| stats.sent(700, Span(5)));
         assert_eq!(set.comes(&id(1), Time(60), never), 0);
         // The first is not over, the second owes something and stays.
         assert_eq!(
@@ -424,6 +484,32 @@ mod tests {
             report.last_gone.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>().concat().len(),
             3 * "sport 1 dport 7".len()
         );
+    }
+
+    /// A part takes as many steps as it may, however many ids there are; all parts are the whole.
+    #[test]
+    fn what_is_known_of_many_ids_is_told_in_parts() {
+        let mask = Mask { sport: Some(16), dport: Some(16), ..Mask::default() };
+        let mut set = IdTable::new(Each { mask, most: 1_500, expire: Span(2_000) }, 1, 0, 0);
+        for n in 0..4_000_u16 {
+            let place = set.comes(&id(n), Time(u64::from(n)), |_| true);
+            set.count(place, |stats| stats.sent(u32::from(n) * 7_919 % 4_001, Span(9)));
+        }
+        let whole = set.report(5);
+        assert_eq!((whole.busiest.len(), whole.total.packets()), (5, 4_000));
+        assert!(whole.gone > 100 && whole.beyond > 100 && whole.active > 1_000);
+        assert!(whole.busiest.is_sorted_by_key(|(_, s)| Reverse(s.bytes)));
+        let mut all = whole.of_gone;
+        let (mut parts, mut from, mut together) = (0, Some(0), None);
+        assert_eq!(whole.total.bytes, (0..4_000).map(|n| n * 7_919 % 4_001).sum::<u64>());
+        while let Some(next) = from {
+            from = set.report_part(5, next, 100, &mut together);
+            parts += 1;
+        }
+        assert_eq!((together, parts), (Some(whole), (set.used as usize).div_ceil(100)));
+        // What is counted as it happens is what stands at all places.
+        set.stats.iter().for_each(|stats| all.add(stats));
+        assert_eq!(all, set.total);
     }
 
     #[test]

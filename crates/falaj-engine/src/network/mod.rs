@@ -487,6 +487,32 @@ impl Network {
         self.engine.mask_stats(pipe, flow, busiest)
     }
 
+    /// See [`Engine::mask_stats_part`].
+    pub fn mask_stats_part(
+        &self,
+        pipe: PipeId,
+        (flow, busiest): (Option<FlowId>, usize),
+        (from, steps): (u64, usize),
+        all: &mut Option<MaskStats>,
+    ) -> Option<u64> {
+        self.engine.mask_stats_part(pipe, (flow, busiest), (from, steps), all)
+    }
+
+    /// See [`Engine::is_masked`].
+    pub fn is_masked(&self, pipe: PipeId, flow: FlowId) -> bool {
+        self.engine.is_masked(pipe, flow)
+    }
+
+    /// See [`Engine::counters_part`].
+    pub fn counters_part(
+        &self,
+        (pipe, flow): (PipeId, FlowId),
+        (from, steps): (u64, usize),
+        sum: &mut Counters,
+    ) -> Option<u64> {
+        self.engine.counters_part((pipe, flow), (from, steps), sum)
+    }
+
     /// See [`Engine::overflowing_mask`].
     pub fn overflowing_mask(&self, pipe: PipeId) -> Option<Option<FlowId>> {
         self.engine.overflowing_mask(pipe)

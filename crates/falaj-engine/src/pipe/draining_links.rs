@@ -204,6 +204,20 @@ impl Inspection for DrainingLinks {
         sum
     }
 
+    fn counters_part(
+        &self,
+        flow: FlowId,
+        (from, steps): (u64, usize),
+        sum: &mut Counters,
+    ) -> Option<u64> {
+        let next = self.now.as_pipe().counters_part(flow, (from, steps), sum);
+        if next.is_none() {
+            sum.add(&self.counted[flow.index()]);
+            self.before.iter().for_each(|before| sum.add(&before.sum(|was| *was == (flow, true))));
+        }
+        next
+    }
+
     fn removed_flow_counters(&self) -> Counters {
         let mut sum = self.now.as_pipe().removed_flow_counters();
         sum.add(&self.removed);

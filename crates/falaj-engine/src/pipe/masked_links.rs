@@ -110,8 +110,8 @@ impl MaskedLinks {
                         link.until = link.until.max(emit.due);
                     }
                     if matches!(output, Output::Emit(_)) {
-                        let stats = self.table.stats_mut(place as u32);
-                        stats.sent(emit.bytes, emit.end - emit.arrival);
+                        let (bytes, sojourn) = (emit.bytes, emit.end - emit.arrival);
+                        self.table.count(place as u32, |stats| stats.sent(bytes, sojourn));
                     }
                 }
                 Output::Retimed(retimed) => {
@@ -122,12 +122,12 @@ impl MaskedLinks {
                     }
                     let [old, new] =
                         [retimed.old_end, retimed.end].map(|end| end - retimed.arrival);
-                    self.table.stats_mut(place as u32).retimed(old, new);
+                    self.table.count(place as u32, |stats| stats.retimed(old, new));
                 }
                 Output::Drop(dropped) if dropped.why == DropReason::Lost => {
-                    self.table.stats_mut(place as u32).lost += 1;
+                    self.table.count(place as u32, |stats| stats.lost += 1);
                 }
-                Output::Drop(_) => self.table.stats_mut(place as u32).dropped += 1,
+                Output::Drop(_) => self.table.count(place as u32, |stats| stats.dropped += 1),
                 Output::Corrupt(_) | Output::Mark(_) | Output::Early(_) => {}
             }
         }
@@ -328,6 +328,38 @@ impl Inspection for MaskedLinks {
             sum.add(stats, Some(&self.table.words(place as u32)), busiest);
         }
         Some(sum)
+    }
+
+    fn mask_stats_part(
+        &self,
+        flow: Option<FlowId>,
+        busiest: usize,
+        (from, steps): (u64, usize),
+        all: &mut Option<MaskStats>,
+    ) -> Option<u64> {
+        let Some(flow) = flow else {
+            return self.table.report_part(busiest, from as u32, steps, all).map(u64::from);
+        };
+        if from == 0 {
+            all.clone_from(self.flow_masks.get(flow.index())?);
+        }
+        let sum = all.as_mut()?;
+        // Which link, and where in it.
+        let (first, within) = ((from >> 32) as usize, from & u64::from(u32::MAX));
+        let end = self.links.len().min(first + steps.max(1));
+        let Some(place) = (first..end).find(|&place| self.links[place].is_some()) else {
+            return (end < self.links.len()).then_some((end as u64) << 32);
+        };
+        let pipe = self.links[place].as_ref()?.pipe.as_pipe();
+        let (within, mut part) = (if place == first { within } else { 0 }, None);
+        let next = pipe.mask_stats_part(Some(flow), busiest, (within, steps), &mut part);
+        if let Some(part) = part {
+            sum.add(part, Some(&self.table.words(place as u32)), busiest);
+        }
+        match next {
+            Some(within) => Some((place as u64) << 32 | within),
+            None => (place + 1 < self.links.len()).then_some((place as u64 + 1) << 32),
+        }
     }
 
     fn overflowing_mask(&self) -> Option<Option<FlowId>> {

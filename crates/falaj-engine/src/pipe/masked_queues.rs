@@ -98,16 +98,21 @@ impl MaskedQueues {
                 (*flow, self.firsts.partition_point(|first| *first <= *flow).saturating_sub(1));
             *flow = FlowId(of as u32);
             let Some(table) = &mut self.tables[of] else { continue };
-            let stats = table.stats_mut(place.0 - self.firsts[of].0);
+            let place = place.0 - self.firsts[of].0;
             match output {
-                Output::Emit(emit) => stats.sent(emit.bytes, emit.end - emit.arrival),
+                Output::Emit(emit) => {
+                    let (bytes, sojourn) = (emit.bytes, emit.end - emit.arrival);
+                    table.count(place, |stats| stats.sent(bytes, sojourn));
+                }
                 Output::Retimed(retimed) => {
                     let [old, new] =
                         [retimed.old_end, retimed.end].map(|end| end - retimed.arrival);
-                    stats.retimed(old, new);
+                    table.count(place, |stats| stats.retimed(old, new));
                 }
-                Output::Drop(dropped) if dropped.why == DropReason::Lost => stats.lost += 1,
-                Output::Drop(_) => stats.dropped += 1,
+                Output::Drop(dropped) if dropped.why == DropReason::Lost => {
+                    table.count(place, |stats| stats.lost += 1);
+                }
+                Output::Drop(_) => table.count(place, |stats| stats.dropped += 1),
                 Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) | Output::Early(_) => {}
             }
         }
@@ -257,6 +262,43 @@ impl Inspection for MaskedQueues {
 
     fn mask_stats(&self, flow: Option<FlowId>, busiest: usize) -> Option<MaskStats> {
         self.tables.get(flow?.index())?.as_ref().map(|table| table.report(busiest))
+    }
+
+    fn mask_stats_part(
+        &self,
+        flow: Option<FlowId>,
+        busiest: usize,
+        (from, steps): (u64, usize),
+        all: &mut Option<MaskStats>,
+    ) -> Option<u64> {
+        let table = self.tables.get(flow?.index())?.as_ref()?;
+        table.report_part(busiest, from as u32, steps, all).map(u64::from)
+    }
+
+    fn counters_part(
+        &self,
+        flow: FlowId,
+        (from, steps): (u64, usize),
+        sum: &mut Counters,
+    ) -> Option<u64> {
+        let first = self.firsts[flow.index()];
+        let Some(table) = &self.tables[flow.index()] else {
+            sum.add(&self.inner.counters(first));
+            return None;
+        };
+        // Places that are shared stand behind those that were handed out.
+        let (own, shared) = table.known_ranges();
+        let (from, own_end) = (from as u32, own.end);
+        let all = own_end + shared.len() as u32;
+        let to = all.min(from.saturating_add(u32::try_from(steps).unwrap_or(u32::MAX)));
+        let behind = |n: u32| shared.start + n.saturating_sub(own_end);
+        for places in [from..to.min(own_end), behind(from)..behind(to)] {
+            if !places.is_empty() {
+                let first = FlowId(first.0 + places.start);
+                sum.add(&self.inner.sum(first, places.len() as u32));
+            }
+        }
+        (to < all).then_some(u64::from(to))
     }
 
     fn overflowing_mask(&self) -> Option<Option<FlowId>> {

@@ -155,6 +155,31 @@ pub(crate) trait Inspection: Layer {
     fn mask_stats(&self, flow: Option<FlowId>, busiest: usize) -> Option<MaskStats> {
         self.inner()?.mask_stats(flow, busiest)
     }
+    /// One part of the same, about `steps` ids, from the place `from` on (0: the beginning). It is
+    /// added to `all`, which has the parts before. Returns where the next part begins, if there is
+    /// one. Links that go between two parts are missing.
+    fn mask_stats_part(
+        &self,
+        flow: Option<FlowId>,
+        busiest: usize,
+        (from, steps): (u64, usize),
+        all: &mut Option<MaskStats>,
+    ) -> Option<u64> {
+        self.inner()?.mask_stats_part(flow, busiest, (from, steps), all)
+    }
+    /// One part of [`counters`](Inspection::counters): those of about `steps` of the flow's queues,
+    /// from the place `from` on (0: the beginning), are added to `sum`. Returns where the next part
+    /// begins, if there is one.
+    fn counters_part(
+        &self,
+        flow: FlowId,
+        (from, steps): (u64, usize),
+        sum: &mut Counters,
+    ) -> Option<u64> {
+        let _ = (from, steps);
+        sum.add(&self.counters(flow));
+        None
+    }
     /// The mask of which some ids have to share a queue or link, as there are more than it may
     /// make: that of a flow, or that of the link.
     fn overflowing_mask(&self) -> Option<Option<FlowId>> {

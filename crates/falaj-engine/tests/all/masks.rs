@@ -5,7 +5,7 @@ use falaj_engine::key::Key;
 use falaj_engine::masks::mask::Lengths;
 use falaj_engine::masks::{Each, Mask, MaskIds, MaskStats, Masks};
 use falaj_engine::message::Unit;
-use falaj_engine::pipe::PipeSpec;
+use falaj_engine::pipe::{Counters, PipeSpec};
 use falaj_engine::{Engine, Output, PipeId};
 use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
 use falaj_sched::queues::queue::{FlowId, Limit};
@@ -91,6 +91,35 @@ fn reports(engine: &Engine, spec: &PipeSpec) -> Vec<(Option<FlowId>, MaskStats)>
         .chain(flows)
         .filter_map(|f| Some((f, engine.mask_stats(PIPE, f, 3)?)))
         .collect()
+}
+
+/// What is told in parts is what is told at once, of queues and of links.
+#[test]
+fn parts_are_the_whole() {
+    let (mut parts, mut ids) = (0, 0);
+    for seed in 0..300 {
+        let mut dice = Dice::new(seed);
+        let spec = masked(&mut dice);
+        let arrivals = addressed(&mut dice, &spec, 20_000);
+        let engine = run(&spec, &arrivals, |_, _, _| {}).engine;
+        for (flow, whole) in reports(&engine, &spec) {
+            let (mut from, mut all) = (Some(0), None);
+            while let Some(next) = from {
+                from = engine.mask_stats_part(PIPE, (flow, 3), (next, 1), &mut all);
+                parts += 1;
+            }
+            ids += whole.active;
+            assert_eq!(all, Some(whole), "seed {seed}: {flow:?} of {spec:?}");
+        }
+        for flow in (0..spec.setup.flows.len() as u32).map(FlowId) {
+            let (mut from, mut sum) = (Some(0), Counters::default());
+            while let Some(next) = from {
+                from = engine.counters_part((PIPE, flow), (next, 1), &mut sum);
+            }
+            assert_eq!(sum, engine.counters(PIPE, flow), "seed {seed}: {flow:?} of {spec:?}");
+        }
+    }
+    assert!(parts > 600 && ids > 600, "{parts} parts, {ids} ids");
 }
 
 /// Nothing is lost or mixed up, and polls change nothing, whatever comes and goes.

@@ -454,15 +454,22 @@ impl Guarantees {
         let Some(flows) = self.of.get(pipe.0 as usize).map(Vec::len) else { return };
         let state = self.pipes[pipe.0 as usize];
         let mut is_empty = true;
+        // Flows with a mask: their counters are a sum over as many queues as there are ids.
+        let mut many = Vec::new();
         for f in (0..flows as u32).map(FlowId) {
             let Some(guarantee) = self.get(pipe, f) else { continue };
+            if guarantee.terms.many {
+                many.push(f);
+                continue;
+            }
             let (counted, allowance) = (counters(f), guarantee.allowance(state.settles));
             is_empty &= counted.backlog == 0;
             if let Some(proof) = guarantee.looked_at(now, &counted, allowance) {
                 self.fell_short(pipe, f, proof);
             }
         }
-        if is_empty && now >= state.wire_until {
+        let may_rest = state.settles != Settles::Done && is_empty && now >= state.wire_until;
+        if may_rest && many.into_iter().all(|f| counters(f).backlog == 0) {
             self.pipes[pipe.0 as usize].settles = Settles::Done;
         }
     }
@@ -737,6 +744,27 @@ mod tests {
             of.emitted(&emit(900_000_000, 901_500_001, 500));
             assert_eq!(of.short.len(), 1 + usize::from(is_judged));
         }
+    }
+
+    #[test]
+    fn the_queues_of_masks_are_added_where_their_pipe_may_have_settled_and_not_else() {
+        let terms = GuaranteeTerms { many: true, ..GuaranteeTerms::default() };
+        let mut of = one(FlowGuarantee::new(terms, Time::ZERO));
+        let sums = |of: &mut Guarantees, now: u64, backlog: u64| {
+            let sums = std::cell::Cell::new(0);
+            of.look(PipeId(0), Time(now), |_| {
+                sums.set(sums.get() + 1);
+                Counters { backlog, ..Counters::default() }
+            });
+            sums.get()
+        };
+        assert_eq!(sums(&mut of, 1_000, 5), 0);
+        of.emitted(&emit(1_000, 5_000, 1));
+        of.change_begins(Time(2_000));
+        of.change_ends(Time(2_000));
+        assert_eq!(sums(&mut of, 4_000, 5), 0, "the link is busy");
+        assert_eq!([sums(&mut of, 6_000, 5), sums(&mut of, 7_000, 0)], [1, 1]);
+        assert_eq!(sums(&mut of, 8_000, 5), 0, "it has settled");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::{Compliance, Forwarder, LiveLosses, NotTaken, RateViolation, Violation};
 use falaj_engine::PipeId;
+use falaj_engine::masks::MaskStats;
 use falaj_engine::pipe::Counters;
 use falaj_engine::rules::{RuleCounters, RuleStats};
 use falaj_sched::contract::breach::Breach;
@@ -34,8 +35,11 @@ pub struct Sojourns {
 pub struct Snapshot {
     /// When: now, or, if the host was away, when the first thing was due that is still to be done.
     pub at: Time,
-    /// By pipe and flow.
+    /// By pipe and flow. Flows with a mask lack the engine's counters: they are a sum over the
+    /// queues of all ids, and come in [parts](Forwarder::counters_part).
     pub flows: Vec<Vec<FlowSnapshot>>,
+    /// Flows with a mask.
+    pub masked: Vec<(PipeId, FlowId)>,
     /// By pipe, of flows that are gone.
     pub gone: Vec<Counters>,
     /// Of links that were taken away; what is their backlog goes still.
@@ -61,8 +65,13 @@ pub struct Snapshot {
 impl Forwarder {
     /// What was counted until now: a step for each flow.
     pub fn snapshot(&self) -> Snapshot {
+        let is_masked = |pipe, f: usize| self.network.is_masked(pipe, FlowId(f as u32));
+        let counters = |pipe, f: usize| match is_masked(pipe, f) {
+            true => Counters::default(),
+            false => self.network.counters(pipe, FlowId(f as u32)),
+        };
         let counted = |pipe: PipeId, (f, &active): (usize, &Time)| FlowSnapshot {
-            counters: self.network.counters(pipe, FlowId(f as u32)),
+            counters: counters(pipe, f),
             not_taken: self.flows[pipe.0 as usize][f].not_taken,
             active: (active != Time::NEVER).then_some(active),
         };
@@ -74,6 +83,14 @@ impl Forwarder {
             // all is.
             at: self.clock.now().min(self.network.next_event()),
             flows: self.order.iter().map(pipe).collect(),
+            masked: {
+                let flows = |(n, &pipe): (usize, &PipeId)| {
+                    let flows = 0..self.active[pipe.0 as usize].len();
+                    let masked = flows.filter(move |&f| is_masked(pipe, f));
+                    masked.map(move |f| (PipeId(n as u32), FlowId(f as u32)))
+                };
+                self.order.iter().enumerate().flat_map(flows).collect()
+            },
             gone: self.order.iter().map(|&pipe| self.network.removed_flow_counters(pipe)).collect(),
             breaches: self.order.iter().map(|&pipe| self.network.breaches(pipe)).collect(),
             ended: self.network.ended_pipe_counters(),
@@ -84,6 +101,54 @@ impl Forwarder {
             kept: self.kept(),
             late: self.late(),
             short: self.short(),
+        }
+    }
+
+    /// Adds a part of a flow's counters to `sum`, from the place `from` on (0: the beginning),
+    /// until the budget is used up. Returns where the next part begins, if there is one.
+    pub fn counters_part(
+        &self,
+        (pipe, flow): (PipeId, FlowId),
+        from: u64,
+        budget: Span,
+        sum: &mut Counters,
+    ) -> Option<u64> {
+        let at = (self.called(pipe), flow);
+        self.in_steps(from, budget, |from, steps| {
+            self.network.counters_part(at, (from, steps), sum)
+        })
+    }
+
+    /// Adds a part of the report on a mask to `all`, in the same way; see
+    /// [`mask_stats_part`](falaj_engine::network::Network::mask_stats_part).
+    pub fn report_part(
+        &self,
+        (pipe, flow, busiest): (PipeId, Option<FlowId>, usize),
+        from: u64,
+        budget: Span,
+        all: &mut Option<MaskStats>,
+    ) -> Option<u64> {
+        let pipe = self.called(pipe);
+        self.in_steps(from, budget, |from, steps| {
+            self.network.mask_stats_part(pipe, (flow, busiest), (from, steps), all)
+        })
+    }
+
+    /// Does something step by step, until it is done or the budget is used up, and once at least.
+    fn in_steps(
+        &self,
+        mut from: u64,
+        budget: Span,
+        mut something: impl FnMut(u64, usize) -> Option<u64>,
+    ) -> Option<u64> {
+        /// Ids between two looks at the clock: some ten microseconds at most.
+        const STEPS: usize = 64;
+        let until = self.clock.now() + budget;
+        loop {
+            from = something(from, STEPS)?;
+            if self.clock.now() >= until {
+                return Some(from);
+            }
         }
     }
 
