@@ -2,7 +2,7 @@
 # for `page`, Node.js beside it.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak day storm grid sbom advisories miri tsan python api page bench kernel kernel-oracle guests fuzz lint docs program firewall cargo
+.PHONY: help demo test soak day dist storm grid sbom advisories miri tsan python api page bench kernel kernel-oracle guests fuzz lint docs program firewall cargo
 # Where rustup puts it, should the shell not know yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -114,6 +114,9 @@ page: cargo page/node_modules/.package-lock.json ## build the dashboard; test it
 page/node_modules/.package-lock.json: page/package-lock.json
 	npm ci --prefix page --silent --no-audit --no-fund
 	touch $@
+
+dist: program ## make a Debian package, a tarball, a wheel and a container's file tree, and install each to see that it works (takes python3 with venv; mmdebstrap and root for the tree)
+	packaging/dist && packaging/check
 
 bench: program ## measure what falaj costs, beside what it is compared with
 	$(falaj) bench sim
