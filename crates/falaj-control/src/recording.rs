@@ -38,7 +38,8 @@ impl Recording {
         ports: &[&str],
     ) -> Result<()> {
         let Some(path) = &self.capture else { return Ok(()) };
-        let recorder = Recorder::start(path, scenario, ports, forwarder.clock());
+        let memory = forwarder.memory_for_capture();
+        let recorder = Recorder::start(path, scenario, ports, forwarder.clock(), memory);
         forwarder.record(
             recorder.with_context(|| format!("cannot write the capture {}", path.display()))?,
         );

@@ -35,35 +35,76 @@ pub fn queues() -> io::Result<()> {
     Nfqueue::open(u16::MAX, true).map(drop)
 }
 
-/// Bytes of memory that units on their way may take: a part of what the process may have, so that
-/// what is kept of each besides its bytes fits too, or as much as a long and fast link wants.
+/// Bytes of memory that packets on their way may take, with their records and captures: a quarter
+/// of what the process, its control group or the machine may have, and at most as much as a long
+/// and fast link wants.
 pub fn memory_for_packets() -> usize {
     const MOST: u64 = 1 << 30;
     const PART: u64 = 4;
     let of_the_process = getrlimit(Resource::RLIMIT_AS).map_or(u64::MAX, |(soft, _)| soft);
-    let least = of_the_process.min(memory_of_the_group().unwrap_or(u64::MAX));
+    let limits = [Some(of_the_process), memory_of_the_group(), memory_of_the_machine()];
+    let least = limits.into_iter().flatten().min().unwrap_or(u64::MAX);
     usize::try_from((least / PART).min(MOST)).unwrap_or(usize::MAX)
+}
+
+/// The machine's memory, in bytes.
+fn memory_of_the_machine() -> Option<u64> {
+    let told = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = told.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// What the process's control group may have, or one that it is in.
 fn memory_of_the_group() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    least_of_the_groups(&groups, &mounts, |file| fs::read_to_string(file).ok())
+}
+
+/// The least limit of these control groups and of those that they are in, wherever their file
+/// system is mounted: `/sys/fs/cgroup` may be hidden.
+fn least_of_the_groups(
+    groups: &str,
+    mounts: &str,
+    read: impl Fn(&Path) -> Option<String>,
+) -> Option<u64> {
     // Of the first version, and of the second.
-    let limits =
+    let groups =
         groups.lines().filter_map(|line| match line.splitn(3, ':').collect::<Vec<_>>()[..] {
-            [_, "memory", path] => Some(("/sys/fs/cgroup/memory", path, "memory.limit_in_bytes")),
-            [_, "", path] => Some(("/sys/fs/cgroup", path, "memory.max")),
+            [_, controllers, path] if controllers.split(',').any(|one| one == "memory") => {
+                Some(("cgroup", path, "memory.limit_in_bytes"))
+            }
+            [_, "", path] => Some(("cgroup2", path, "memory.max")),
             _ => None,
         });
-    let of = |(root, path, name): (&str, &str, &str)| {
-        let group = Path::new(root).join(path.trim_start_matches('/'));
-        let limits = group
-            .ancestors()
-            .take_while(|group| group.starts_with(root))
-            .map(|group| group.join(name));
-        limits.filter_map(|limit| fs::read_to_string(limit).ok()?.trim().parse::<u64>().ok()).min()
+    let mounted = |kind: &'static str| {
+        let usual = if kind == "cgroup" { "/sys/fs/cgroup/memory" } else { "/sys/fs/cgroup" };
+        // Its number, that of its parent, the device, the root, the place, options; behind a dash
+        // the kind, the source, and options of the file system.
+        let elsewhere = mounts.lines().filter_map(move |line| {
+            let (place, system) = line.split_once(" - ")?;
+            let place: Vec<&str> = place.split(' ').collect();
+            let (own, options) = (system.split(' ').next()?, system.rsplit(' ').next()?);
+            let of_memory = kind == "cgroup2" || options.split(',').any(|one| one == "memory");
+            (own == kind && of_memory).then_some((*place.get(3)?, *place.get(4)?))
+        });
+        std::iter::once(("/", usual)).chain(elsewhere)
     };
-    limits.filter_map(of).min()
+    let of = |(kind, path, name): (&'static str, &str, &str)| {
+        let limits = mounted(kind).flat_map(|(root, place)| {
+            let group = Path::new(path);
+            let within = group.strip_prefix(root).or_else(|_| group.strip_prefix("/"));
+            let group = Path::new(place).join(within.unwrap_or(group));
+            let all: Vec<_> = group
+                .ancestors()
+                .take_while(|group| group.starts_with(place))
+                .map(|group| group.join(name))
+                .collect();
+            all
+        });
+        limits.filter_map(|limit| read(&limit)?.trim().parse::<u64>().ok()).min()
+    };
+    groups.filter_map(of).min()
 }
 
 /// Bytes of memory that may be locked; `None`: as many as there are.
@@ -75,4 +116,47 @@ pub fn lockable_memory() -> io::Result<Option<u64>> {
     let any = caps::has_cap(None, caps::CapSet::Effective, caps::Capability::CAP_IPC_LOCK)
         .unwrap_or(false);
     Ok((!any && soft != nix::libc::RLIM_INFINITY).then_some(soft))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_of_control_groups_are_found_wherever_they_are_mounted() {
+        let limits = |files: &'static [(&str, &str)], groups: &str, mounts: &str| {
+            let read = |file: &Path| {
+                let found = files.iter().find(|(name, _)| Path::new(name) == file);
+                found.map(|(_, text)| (*text).to_owned())
+            };
+            least_of_the_groups(groups, mounts, read)
+        };
+        let second: &[_] = &[
+            ("/sys/fs/cgroup/a/b/memory.max", "max\n"),
+            ("/sys/fs/cgroup/a/memory.max", "4096000\n"),
+            ("/sys/fs/cgroup/memory.max", "9999999\n"),
+        ];
+        assert_eq!(limits(second, "0::/a/b\n", ""), Some(4_096_000));
+        assert_eq!(limits(second, "0::/other\n", ""), Some(9_999_999));
+        // Hidden there, and mounted elsewhere: whole, or this group alone.
+        let whole: &[_] = &[("/run/groups/a/memory.max", "5000\n")];
+        let mount =
+            "30 1 0:26 / /run/groups rw,relatime shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
+        assert_eq!(limits(whole, "0::/a/b\n", mount), Some(5_000));
+        let part: &[_] = &[("/mine/memory.max", "6000\n")];
+        let mount = "30 1 0:26 /a/b /mine rw - cgroup2 none rw\n";
+        assert_eq!(limits(part, "0::/a/b\n", mount), Some(6_000));
+        // The first version, alone or with another controller.
+        let first: &[_] = &[("/groups/m/a/memory.limit_in_bytes", "7000\n")];
+        let mount = "30 1 0:26 / /groups/m rw - cgroup cgroup rw,hugetlb,memory\n\
+                     31 1 0:27 / /groups/c rw - cgroup cgroup rw,cpu\n";
+        assert_eq!(limits(first, "4:hugetlb,memory:/a\n5:cpu:/a\n", mount), Some(7_000));
+        assert_eq!(limits(first, "5:cpu:/a\n", mount), None);
+    }
+
+    #[test]
+    fn packets_take_a_part_of_what_the_machine_has() {
+        let all = memory_of_the_machine().expect("Linux tells");
+        assert!(memory_for_packets() as u64 <= all / 4);
+    }
 }

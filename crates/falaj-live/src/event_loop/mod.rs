@@ -198,8 +198,15 @@ impl Forwarder {
         }
     }
 
-    /// From now on, what enters and what becomes of it is written there.
+    /// Bytes of the memory for packets that a capture may take: an eighth of it.
+    pub fn memory_for_capture(&self) -> usize {
+        self.options.memory / 8
+    }
+
+    /// From now on, what enters and what becomes of it is written there. Its memory is taken from
+    /// that for packets.
     pub fn record(&mut self, recorder: Recorder) {
+        self.units.reserve(recorder.memory());
         self.recorder = Some(recorder);
     }
 

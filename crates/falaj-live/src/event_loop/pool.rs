@@ -14,8 +14,10 @@ pub(crate) struct UnitPool {
     /// Buffers that were used before, so that their pages are there: of all lengths that short
     /// units move to, and at last those that any unit fits in.
     spare: [Vec<Box<[u8]>>; LENGTHS + 1],
-    /// What is left.
+    /// What is left; spare buffers are in it.
     memory: usize,
+    /// Bytes of spare buffers.
+    spared: usize,
     /// What each owner's units take.
     held: Vec<usize>,
 }
@@ -54,11 +56,13 @@ const OF_WHAT_IS_LEFT: usize = 8;
 
 /// What is shorter is worth copying if buffers are longer than this.
 const SHORT: usize = 16 << 10;
-/// What a unit costs besides its bytes: here, in the queues, in the allocator.
-const BESIDE: usize = 128;
-/// What each further packet of a unit costs: its records here, in the queues and in the calendar of
-/// releases, with what vectors keep free. A unit of one-byte segments has thousands.
-const RECORD: usize = 192;
+/// Bytes that a packet takes beside its unit's: its records here, in a queue and in the calendar of
+/// releases, where it may be a burst by itself. A unit of one-byte segments has thousands. The test
+/// `memory_ceiling` holds this, and the next one, against the memory that the kernel counts.
+const RECORD: usize = 384;
+/// Bytes that a unit takes beside those of its data: the record of its first packet, its own, and
+/// what the allocator adds.
+const BESIDE: usize = RECORD + 128;
 /// More spare buffers of a length than this go back to the allocator.
 const SPARE: usize = 256;
 
@@ -89,15 +93,29 @@ impl UnitPool {
             free: Vec::new(),
             spare: [const { Vec::new() }; LENGTHS + 1],
             memory,
+            spared: 0,
             held: Vec::new(),
         }
+    }
+
+    /// Takes memory away for something else, all that is left at most.
+    pub(crate) fn reserve(&mut self, bytes: usize) {
+        self.memory = self.memory.saturating_sub(bytes);
+    }
+
+    /// A spare buffer of one of the lengths.
+    #[inline]
+    fn spare(&mut self, which: usize) -> Option<Box<[u8]>> {
+        let spare = self.spare[which].pop()?;
+        self.spared -= spare.len();
+        Some(spare)
     }
 
     /// Where to read a unit to: the buffer freed last, as it is still in the cache.
     #[inline]
     pub(crate) fn buffer(&mut self) -> &mut [u8] {
         if self.reading.is_empty() {
-            self.reading = self.spare[LENGTHS].pop().unwrap_or_else(|| vec![0; self.size].into());
+            self.reading = self.spare(LENGTHS).unwrap_or_else(|| vec![0; self.size].into());
         }
         &mut self.reading
     }
@@ -122,12 +140,17 @@ impl UnitPool {
         }
         (self.held[place], self.memory) = (held, left);
         let memory = if copied {
-            let mut memory = self.spare[which].pop().unwrap_or_else(|| vec![0; room].into());
+            let mut memory = self.spare(which).unwrap_or_else(|| vec![0; room].into());
             memory[..length].copy_from_slice(&self.reading[..length]);
             memory
         } else {
             std::mem::take(&mut self.reading)
         };
+        if self.spared > left {
+            // Buffers of other lengths are in the way.
+            self.spare.iter_mut().for_each(Vec::clear);
+            self.spared = 0;
+        }
         let kept = PooledUnit { memory, length: length as u32, records, owner };
         match self.free.pop() {
             Some(handle) => {
@@ -169,7 +192,8 @@ impl UnitPool {
         self.held[owner.place()] -= needed;
         self.free.push(handle);
         let which = if memory.len() == self.size { LENGTHS } else { roomy(memory.len()).1 };
-        if self.spare[which].len() < SPARE {
+        if self.spare[which].len() < SPARE && self.spared + memory.len() <= self.memory {
+            self.spared += memory.len();
             self.spare[which].push(memory);
         }
     }

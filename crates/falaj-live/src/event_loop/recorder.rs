@@ -15,13 +15,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Pieces of about this size go to the file at once.
 const PIECE: usize = 256 << 10;
-/// So many may be on their way to it.
+/// As many may be on their way to it, where memory allows.
 const PIECES: usize = 256;
+/// Bytes of memory that a piece takes: its last packet may go beyond its end.
+const PIECE_ROOM: usize = PIECE + (64 << 10);
 
 /// A capture that is being written.
 pub struct Recorder {
     writer: Writer<Vec<u8>>,
     to_file: SyncSender<CapturePiece>,
+    /// Bytes that pieces take at most.
+    memory: usize,
     /// How many packets it has written, and why not all.
     thread: JoinHandle<(u64, io::Result<()>)>,
     /// Packets in the piece that is being filled.
@@ -51,22 +55,31 @@ pub struct Recorded {
 
 impl Recorder {
     /// Begins a capture in a new file: of a link with these names of its ways in, and this
-    /// scenario.
+    /// scenario. Pieces on their way to the file take `memory` bytes at most, but three of them may
+    /// always be there: one that is filled, one on its way, and one that is being written.
     ///
     /// # Errors
     /// The file cannot be made.
-    pub fn start(path: &Path, scenario: &str, ways: &[&str], clock: Clock) -> io::Result<Recorder> {
+    pub fn start(
+        path: &Path,
+        scenario: &str,
+        ways: &[&str],
+        clock: Clock,
+        memory: usize,
+    ) -> io::Result<Recorder> {
         let file = File::create(path)?;
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let zero = since_1970.saturating_sub(Duration::from_nanos(clock.now().0));
         let writer = Writer::new(Vec::with_capacity(2 * PIECE), scenario, ways, zero)?;
-        let (to_file, pieces) = sync_channel(PIECES);
+        let waiting = (memory / PIECE_ROOM).saturating_sub(2).clamp(1, PIECES);
+        let (to_file, pieces) = sync_channel(waiting);
         let thread = std::thread::Builder::new()
             .name("capture".into())
             .spawn(move || write(file, &pieces))?;
         Ok(Recorder {
             writer,
             to_file,
+            memory: (waiting + 2) * PIECE_ROOM,
             thread,
             filling: 0,
             taken: 0,
@@ -74,6 +87,11 @@ impl Recorder {
             changed: 0,
             rooms: 0,
         })
+    }
+
+    /// Bytes of memory that it takes at most.
+    pub(crate) fn memory(&self) -> usize {
+        self.memory
     }
 
     /// A packet's frame, and what became of it.

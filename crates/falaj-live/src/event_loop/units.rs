@@ -58,6 +58,11 @@ impl UnitStore {
         }
     }
 
+    /// Takes memory away for something else.
+    pub(crate) fn reserve(&mut self, bytes: usize) {
+        self.pool.reserve(bytes);
+    }
+
     /// Where to read a unit to.
     #[inline]
     pub(crate) fn buffer(&mut self) -> &mut [u8] {

@@ -4,6 +4,7 @@ use crate::cli::link::LinkArgs;
 use anyhow::Result;
 use falaj_control::live_links::{between_two_ends, no_adapters, no_masks};
 use falaj_control::summary::{FailIf, FlowSummary, JsonFile, Summary};
+use falaj_live::host::memory_for_packets;
 use falaj_live::priority::{Rank, be_punctual};
 use falaj_relay::{Carries, Relay, RelayFlow, RelaySpec, unknown};
 use falaj_sched::units::time::Span;
@@ -14,6 +15,9 @@ use falaj_terminal::standard_error;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+
+/// Memory for all that is on its way where the machine has enough, in bytes.
+const MEMORY: u64 = 256_000_000;
 
 /// What `relay` takes.
 #[derive(clap::Args)]
@@ -53,9 +57,9 @@ pub(crate) struct Args {
         value_name = "TIME")]
     idle: Span,
     /// Memory for all that is on its way: 64MB, 1GB. Beyond it a datagram is lost, and a stream
-    /// waits.
-    #[arg(long, default_value = "256MB", value_parser = arguments::parse_size, value_name = "SIZE")]
-    memory: u64,
+    /// waits [default: 256MB, or a quarter of what the process may have, where that is less].
+    #[arg(long, value_parser = arguments::parse_size, value_name = "SIZE")]
+    memory: Option<u64>,
     #[command(flatten)]
     link: LinkArgs,
     #[command(flatten)]
@@ -84,7 +88,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             carries: Carries { udp: !args.tcp, tcp: !args.udp },
             clients: args.clients,
             idle: Duration::from_nanos(args.idle.0),
-            memory: args.memory,
+            memory: args.memory.unwrap_or_else(|| MEMORY.min(memory_for_packets() as u64)),
             ..RelaySpec::new(args.listen, args.to)
         },
         &scenario,
