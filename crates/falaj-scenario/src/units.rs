@@ -155,14 +155,15 @@ pub fn parse_rate(text: &str) -> Result<Rate, Unreadable> {
         return Ok(Rate::UNLIMITED);
     }
     let (number, unit) = number_and_unit(text, "100mbit")?;
-    let bits = rate_unit(unit).ok_or_else(|| rate_unit_error(text, &number, unit))?;
-    let rate = Rate(number.times(bits, text, "bits a second", |n| Rate(n).to_string())?);
-    if rate.0 == 0 {
+    // In whatever unit.
+    if number.mantissa == 0 {
         return Err(Unreadable::new(
             "a rate of zero sends nothing",
             "write a rate above zero, or `unlimited`",
         ));
     }
+    let bits = rate_unit(unit).ok_or_else(|| rate_unit_error(text, &number, unit))?;
+    let rate = Rate(number.times(bits, text, "bits a second", |n| Rate(n).to_string())?);
     if rate > RATE_MAX {
         return Err(Unreadable::new(
             format!("{} is above the highest rate, {RATE_MAX}", quoted(text)),

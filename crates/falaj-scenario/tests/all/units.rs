@@ -113,6 +113,7 @@ fn rates() {
         ("10mbti", "did you mean `mbit`?"),
         ("10pps", "not a unit of rate"),
         ("0mbit", "a rate of zero"),
+        ("0", "a rate of zero"),
         ("0.5bit", "write `1bit`"),
         ("1001tbit", "above the highest rate"),
         ("Unlimited", "does not begin with a number"),
