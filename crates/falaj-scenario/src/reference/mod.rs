@@ -5,7 +5,6 @@
 
 mod costs;
 mod nesting;
-mod ordinary_words;
 mod schema;
 
 use crate::impairments;
@@ -91,8 +90,8 @@ fn topics() -> Vec<Topic> {
     all
 }
 
-/// What is known of a key (`delay`, `flow.phase`, `link.uplink.rate`), of a discipline (`drr`), or of
-/// an ordinary word (`bandwidth`) for one, for a terminal; ends with a newline.
+/// What is known of a key (`delay`, `flow.phase`, `link.uplink.rate`) or of a
+/// discipline (`drr`), for a terminal; ends with a newline.
 ///
 /// # Errors
 /// No such name; the error has the nearest one.
@@ -103,13 +102,8 @@ pub fn explain(asked: &str) -> Result<String, Unknown> {
     if !parts.is_empty() {
         return Ok(parts.join("\n"));
     }
-    if let Some(word) = ordinary_words::find(asked) {
-        let more = word.topics.iter().map(|topic| explain(topic)).collect::<Result<Vec<_>, _>>()?;
-        return Ok(format!("{asked}: {}.\n\n{}", word.means, more.join("\n")));
-    }
     let paths: Vec<String> = topics.iter().map(Topic::path).collect();
-    let kinds = registry::all().map(|e| e.kind);
-    let names = topics.iter().map(|t| t.key.name).chain(kinds).chain(ordinary_words::all());
+    let names = topics.iter().map(|t| t.key.name).chain(registry::all().map(|e| e.kind));
     let near = suggest::nearest(asked, names.chain(paths.iter().map(String::as_str)));
     // `link.dealy`: the last word alone may be what is wrong.
     let last = asked.rsplit('.').next().unwrap_or(asked);

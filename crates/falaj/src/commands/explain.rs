@@ -13,8 +13,7 @@ Exit status: 0; 2 if there is no such key.
 Examples:
   falaj explain                  all keys and disciplines, a line for each
   falaj explain link.delay
-  falaj explain virtual-links
-  falaj explain bandwidth        ordinary words, and those of other tools, are understood too")]
+  falaj explain virtual-links")]
 pub(crate) struct Args {
     /// A key, `delay` or `flow.phase`, or a discipline; without it all are listed.
     key: Option<String>,
