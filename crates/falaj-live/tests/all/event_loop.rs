@@ -378,7 +378,7 @@ fn a_storm_into_an_endless_queue_leaves_the_other_port_its_memory() -> io::Resul
 #[test]
 fn what_finds_no_memory_is_counted_and_the_rest_passes() -> io::Result<()> {
     // One port alone may take eight of nine parts.
-    let room_for_8 = 9 * (SIZE + 200);
+    let room_for_8 = 9 * (SIZE + 600);
     let (mut forwarder, [near, far]) = link(Rate::UNLIMITED, Span::from_millis(100), room_for_8)?;
     for round in 1..=2 {
         for number in 0..50 {
