@@ -66,7 +66,7 @@ soak: cargo ## run an hour of mixed traffic with changes at random, and a minute
 	FALAJ_SOAK=$(or $(FALAJ_SOAK),3600) cargo test --release -p falaj --test live -- $$case || exit 1; done
 
 day: cargo $(guest_kernel) ## run a day of mixed traffic with changes at random, in virtual time
-	FALAJ_SOAK=$(or $(FALAJ_SOAK),86400) FALAJ_REST=60 cargo test --release -p falaj --test live -- --in-guest everything_at_random
+	FALAJ_SOAK=$(or $(FALAJ_SOAK),86400) FALAJ_REST=120 cargo test --release -p falaj --test live -- --in-guest everything_at_random
 
 # The same tests as of `make test`, where it takes seconds.
 storm: cargo ## send ten million mutated frames through each live backend; good ones beside them must all arrive (FRAMES=N)

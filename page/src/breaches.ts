@@ -1,4 +1,4 @@
-// What was not as promised, as entries of a list.
+// Broken promises, as entries of a list.
 
 import type { Breach, TooLong } from "./model";
 

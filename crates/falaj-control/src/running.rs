@@ -47,7 +47,7 @@ pub trait Preparer: Send {
     fn start_successor(&mut self) -> Result<(), String>;
 }
 
-/// What of a running link another process goes on with: its own state, and that of its adapters.
+/// The state by which another process goes on with a running link: its own, and its adapters'.
 pub type WholeState = (ForwarderState, AdaptersState);
 
 /// What a preparer has opened, for the link's thread.

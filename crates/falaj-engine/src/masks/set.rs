@@ -34,8 +34,8 @@ impl Keyed {
     }
 }
 
-/// Whose a place is, and when its last packet came, [`Time::NEVER`] where it is nobody's: a cache
-/// line.
+/// The id at a place, and when its last packet came; [`Time::NEVER`] where the place is free. A
+/// cache line.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Owner {
@@ -75,7 +75,7 @@ impl IdTable {
     pub(crate) fn new(each: Each, seed: u64, pipe: u32, flow: u32) -> IdTable {
         /// Keeps the keys apart from other elements' draws.
         const MASKS: u64 = 0x6d61_736b;
-        /// So many entries are quickly copied.
+        /// Entries that are quickly copied.
         const FEW: u32 = 8_192;
         let chance = Chance::new(seed, MASKS, u64::from(pipe) << 32 | u64::from(flow));
         let keys = Keyed([chance.draw(0), chance.draw(1)]);
@@ -507,7 +507,7 @@ mod tests {
             parts += 1;
         }
         assert_eq!((together, parts), (Some(whole), (set.used as usize).div_ceil(100)));
-        // What is counted as it happens is what stands at all places.
+        // The running sum equals the sum over all places.
         set.stats.iter().for_each(|stats| all.add(stats));
         assert_eq!(all, set.total);
     }

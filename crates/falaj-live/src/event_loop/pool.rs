@@ -14,7 +14,7 @@ pub(crate) struct UnitPool {
     /// Buffers that were used before, so that their pages are there: of all lengths that short
     /// units move to, and at last those that any unit fits in.
     spare: [Vec<Box<[u8]>>; LENGTHS + 1],
-    /// What is left; spare buffers are in it.
+    /// Bytes that are left; spare buffers are in them.
     memory: usize,
     /// Bytes of spare buffers.
     spared: usize,

@@ -1,4 +1,4 @@
-//! Whoever reaches the API and has no token: over TCP, by a page in somebody's browser, by as many
+//! Attackers who reach the API and have no token: over TCP, by a page in a browser, by as many
 //! connections as there are.
 
 use crate::common::directory;
@@ -90,7 +90,7 @@ fn pages() {
     for stands in ["default-src 'none'", "frame-ancestors 'none'", "nosniff"] {
         assert!(page.contains(stands), "{stands}: {page}");
     }
-    // What a name would do in the page stays a name: nothing that is told is of a kind that a
+    // A name with markup stays a name: nothing that is told is of a kind that a
     // browser runs.
     let name = "/v1/adapters/%3Cimg%20src=x%20onerror=alert(1)%3E";
     let authorized = format!("Authorization: Bearer {SECRET}\r\n");

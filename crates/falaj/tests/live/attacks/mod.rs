@@ -2,7 +2,7 @@
 //!
 //! | module | who attacks |
 //! |---|---|
-//! | [`api`] | whoever reaches the API and has no token |
+//! | [`api`] | clients that reach the API and have no token |
 //! | [`confinement`] | code within the service's process |
 
 mod api;

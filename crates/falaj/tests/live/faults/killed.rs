@@ -251,7 +251,7 @@ pub(crate) fn at_any_instant() {
         let victim = all[random.below(all.len() as u64) as usize];
         // It may have ended by itself since it was seen.
         let _ = kill(Pid::from_raw(victim as i32), Signal::SIGKILL);
-        // What goes on without it does so until it is told to end.
+        // Processes that go on without it do so until they are told to end.
         std::thread::sleep(Duration::from_micros(random.below(100_000)));
         let what = format!("round {round}: {words:?}, killed {victim} of {all:?}");
         ends(&mut child, &what);

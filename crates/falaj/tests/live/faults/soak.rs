@@ -3,7 +3,7 @@
 //! everything adds up, nobody was denied what was promised, rates are the link's, and its clock has
 //! gone as this process's has.
 //!
-//! In a day of virtual time (`make day`) nobody sends for a minute after
+//! In a day of virtual time (`make day`) no packets are sent for two minutes after
 //! each change (`FALAJ_REST`, in seconds), so that the day has as many packets as an hour has here.
 
 use super::overload::Resident;
