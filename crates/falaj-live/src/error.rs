@@ -81,10 +81,12 @@ pub enum SetupStep {
     Claim,
     /// Starting the program once more.
     Program,
+    /// Listening for a port of the host.
+    HostPort,
 }
 
 /// All steps, for their numbers on the control socket.
-const STEPS: [SetupStep; 34] = [
+const STEPS: [SetupStep; 35] = [
     SetupStep::OneThread,
     SetupStep::Sockets,
     SetupStep::UserNamespace,
@@ -119,6 +121,7 @@ const STEPS: [SetupStep; 34] = [
     SetupStep::CreateBridge,
     SetupStep::Claim,
     SetupStep::Program,
+    SetupStep::HostPort,
 ];
 
 impl SetupStep {
@@ -169,6 +172,7 @@ impl SetupStep {
             SetupStep::CreateBridge => "cannot make a kernel bridge",
             SetupStep::Claim => "cannot have the interface for this link alone",
             SetupStep::Program => "cannot start the program once more",
+            SetupStep::HostPort => "cannot listen for a port of the host",
             SetupStep::XdpUnits => {
                 "the XDP program cannot be within veth's driver, and behind it come units of many \
                  packets"

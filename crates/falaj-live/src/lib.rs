@@ -5,11 +5,11 @@
 //! # The system
 //! [`clock`] is the one clock, CLOCK_MONOTONIC, and what threads cost. [`priority`] has a thread
 //! run on time, [`signals`] makes signals something to read, [`heap`] has all threads allocate
-//! from one heap, [`host`] asks what this host allows, and [`passing`] takes bytes and descriptors
-//! from one process to another. What fails while processes, namespaces and sockets are made is an
-//! [`error`] that names the step and what to try. Private modules beside them hold the system
-//! calls: processes that are copies of this one, other network namespaces, interfaces asked by
-//! name.
+//! from one heap, [`host`] asks what this host allows, [`listening`] at which ports programs
+//! listen, and [`passing`] takes bytes and descriptors from one process to another. What fails
+//! while processes, namespaces and sockets are made is an [`error`] that names the step and what
+//! to try. Private modules beside them hold the system calls: processes that are copies of this
+//! one, other network namespaces, interfaces asked by name.
 //!
 //! # Units
 //! [`gso`] knows units of many packets, as segmentation offload makes them: how many packets, how
@@ -30,9 +30,10 @@
 //! [`sandbox`] makes the two sides of a link in network namespaces, runs a command in each, and
 //! leaves nothing behind. [`topology`] is for more than two: hosts, the links between them, and
 //! the routes. [`nat`] leads from the far side to the world, through a user-mode stack or the
-//! host. [`kernel_bridge`] joins interfaces by the kernel's own bridge while nothing forwards
-//! between them. [`adapters`] are many virtual adapters at one end of a link, with what they share
-//! at the other.
+//! host, and [`host_port`] from the near side's loopback addresses to the host's.
+//! [`kernel_bridge`] joins interfaces by the kernel's own bridge while nothing forwards between
+//! them. [`adapters`] are many virtual adapters at one end of a link, with what they share at the
+//! other.
 //!
 //! # From a scenario
 //! [`wiring`] makes a forwarder of a scenario's links and the ports at their ends. [`traffic`]
@@ -53,8 +54,10 @@ pub mod event_loop;
 pub mod gso;
 pub mod heap;
 pub mod host;
+pub mod host_port;
 pub mod kernel_bridge;
 mod link_end;
+pub mod listening;
 pub mod nat;
 mod netns;
 pub mod passing;

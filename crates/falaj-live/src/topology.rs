@@ -165,6 +165,7 @@ impl Topology {
             variables: self.variables(node),
             names: Some(names.clone()),
             namespace: None,
+            host_ports: Vec::new(),
         });
         let all = All {
             tso: true,

@@ -105,6 +105,7 @@ pub fn start_with(
         variables: Vec::new(),
         names: None,
         namespace: space.namespace.clone(),
+        host_ports: Vec::new(),
     });
     let all = All {
         tso: true,

@@ -31,6 +31,8 @@ pub(crate) enum SideMessage {
     Failed(SetupStep, i32),
     /// From a side: the command ended.
     Exited(Exit),
+    /// From the far side: a socket that listens for a port of the host.
+    HostPort,
     /// To a side: the other one is there, make or configure the link; with its network namespace or
     /// without.
     Link,
@@ -69,6 +71,7 @@ impl SideMessage {
             SideMessage::Signal(signal) => (8, signal, 0),
             SideMessage::Packet(step, errno) => (9, step.map_or(-1, SetupStep::number), errno),
             SideMessage::Answer => (10, 0, 0),
+            SideMessage::HostPort => (11, 0, 0),
         };
         let mut bytes = [tag; LENGTH];
         bytes[1..5].copy_from_slice(&i32::to_ne_bytes(a));
@@ -93,6 +96,7 @@ impl SideMessage {
             8 => SideMessage::Signal(a),
             9 => SideMessage::Packet(SetupStep::from_number(a), b),
             10 => SideMessage::Answer,
+            11 => SideMessage::HostPort,
             _ => return None,
         })
     }
@@ -177,6 +181,7 @@ mod tests {
             SideMessage::Link,
             SideMessage::Go,
             SideMessage::Answer,
+            SideMessage::HostPort,
             SideMessage::Signal(15),
             SideMessage::Packet(None, 0),
             SideMessage::Packet(Some(SetupStep::OpenTun), 13),

@@ -18,6 +18,7 @@ use super::userns::{self, Identity};
 use crate::backend::packet::PacketSocket;
 use crate::backend::tap::Tap;
 use crate::error::{Error, SetupStep};
+use crate::host_port::FarForwarder;
 use crate::link_end::{End, Subnet};
 use crate::netns;
 use crate::process::{self, Cloned, wait};
@@ -220,6 +221,24 @@ impl Hosts {
             Ok(_) => Err(Error { step: SetupStep::Answer, end, errno: 0 }),
             Err(errno) => Err(Error::new(SetupStep::Answer, end, errno)),
         }
+    }
+
+    /// Starts the forwarder of the host's ports, when both sides listen for them.
+    pub(super) fn forward_host_ports(&self) -> Result<FarForwarder, Error> {
+        self.await_message(End::Near.index(), SideMessage::Ready)?;
+        let mut sockets = Vec::new();
+        loop {
+            match self.await_any(End::Far.index())? {
+                (SideMessage::HostPort, Some(socket)) => sockets.push(socket),
+                (SideMessage::Ready, None) => break,
+                _ => return Err(Error { step: SetupStep::Answer, end: Some(End::Far), errno: 0 }),
+            }
+        }
+        FarForwarder::start(sockets).map_err(|error| Error {
+            step: SetupStep::HostPort,
+            end: None,
+            errno: error.raw_os_error().unwrap_or_default(),
+        })
     }
 
     /// Starts the command of a side; does nothing if it has none, or was started before.

@@ -8,6 +8,7 @@ use std::env;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
@@ -31,6 +32,7 @@ use super::plan::{SidePlan, Variable};
 use super::spec::Join;
 use super::userns;
 use crate::error::SetupStep;
+use crate::host_port;
 use crate::link_end::{End, Subnet};
 use crate::process;
 
@@ -99,6 +101,7 @@ impl SideInit {
             handed.push(self.attach(&mut network, n)?);
         }
         network::forward(self.plan.forwards);
+        let host_ports = self.host_ports().map_err(|errno| (SetupStep::HostPort, errno))?;
         if self.own_users {
             userns::give_capabilities();
         }
@@ -108,7 +111,34 @@ impl SideInit {
             control::send(&self.control, message, descriptor.as_ref().map(AsFd::as_fd))
                 .map_err(|errno| (SetupStep::HandOver, errno))?;
         }
+        for socket in host_ports {
+            control::send(&self.control, SideMessage::HostPort, Some(socket.as_fd()))
+                .map_err(|errno| (SetupStep::HandOver, errno))?;
+        }
+        if !self.plan.host_ports.is_empty() {
+            control::send(&self.control, SideMessage::Ready, None)
+                .map_err(|errno| (SetupStep::HandOver, errno))?;
+        }
         Ok(signals)
+    }
+
+    /// Starts to forward the ports of the host, or makes the sockets for that where they are the
+    /// caller's.
+    fn host_ports(&self) -> Result<Vec<OwnedFd>, Errno> {
+        let ports = &self.plan.host_ports;
+        let Some(at) = self.plan.attachments.first().filter(|_| !ports.is_empty()) else {
+            return Ok(Vec::new());
+        };
+        let six = network::has_ipv6(&at.name).then(|| self.subnet.address6(End::Far));
+        let four = self.subnet.address(End::Far);
+        match self.end {
+            End::Near => host_port::start_near(ports, (four, six)).map(|()| Vec::new()),
+            End::Far => {
+                let addresses: Vec<IpAddr> =
+                    [four.into()].into_iter().chain(six.map(IpAddr::V6)).collect();
+                host_port::far_sockets(ports, &addresses)
+            }
+        }
     }
 
     /// Makes one interface.

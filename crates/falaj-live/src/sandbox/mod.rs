@@ -33,7 +33,6 @@ pub(crate) mod control;
 mod event;
 pub(crate) mod hosts;
 mod init;
-mod listening;
 pub(crate) mod netlink;
 mod network;
 pub(crate) mod plan;
@@ -48,7 +47,6 @@ use std::{fs, io};
 
 pub use self::event::{Exit, SideEvent};
 pub use self::hosts::{Hosts, Joint};
-pub use self::listening::Transport;
 pub(crate) use self::network::tap_in_place;
 pub(crate) use self::spec::NAT_INTERFACE;
 pub use self::spec::{INTERFACE, Join, SandboxSide, SandboxSpec, UserNamespace};
@@ -60,6 +58,8 @@ use self::plan::{Attachment, Forwards, SidePlan, Variable};
 use crate::backend::packet::PacketSocket;
 use crate::backend::tap::Tap;
 use crate::error::Error;
+use crate::host_port::FarForwarder;
+use crate::listening::{self, Transport};
 
 /// Two sides and what holds them; dropping it kills whatever still runs there.
 ///
@@ -73,6 +73,7 @@ use crate::error::Error;
 pub struct Sandbox {
     sides: Hosts,
     subnet: Subnet,
+    _host_ports: Option<FarForwarder>,
 }
 
 impl Sandbox {
@@ -95,6 +96,7 @@ impl Sandbox {
             near,
             far,
             namespace,
+            host_ports,
         } = spec;
         let mut plans = Vec::new();
         for (end, side) in [(End::Near, near), (End::Far, far)] {
@@ -129,10 +131,13 @@ impl Sandbox {
                 variables,
                 names: None,
                 namespace,
+                host_ports: host_ports.clone(),
             });
         }
         let all = All { tso, join, user_namespace, subnet, resolver, ends: true };
-        Ok(Sandbox { sides: Hosts::start(plans, &all)?, subnet })
+        let sides = Hosts::start(plans, &all)?;
+        let forwarder = (!host_ports.is_empty()).then(|| sides.forward_host_ports()).transpose()?;
+        Ok(Sandbox { sides, subnet, _host_ports: forwarder })
     }
 
     /// Both sides, the near one first.
@@ -224,7 +229,7 @@ impl Sandbox {
 
     /// Ports at which programs at this end listen, at any address; empty where `/proc` hides them.
     pub fn listening(&self, end: End) -> BTreeSet<(Transport, u16)> {
-        listening::listening(self.pid(end))
+        listening::ports_of(self.pid(end).unsigned_abs())
     }
 
     /// Has the far side the end of the way out configured, once its interface is there.

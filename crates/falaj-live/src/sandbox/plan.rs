@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::spec::{INTERFACE, SandboxSide};
+use crate::host_port::HostPort;
 use crate::link_end::{End, Subnet};
 
 /// An interface at one end of a link, and who is at the other end.
@@ -99,4 +100,7 @@ pub(crate) struct SidePlan {
     /// The network namespace that it is in, by its name or a process there; `None`: one of its
     /// own.
     pub(crate) namespace: Option<String>,
+    /// Ports of the host that it forwards: as the near side to the far one, as the far side to the
+    /// caller, which gets the sockets.
+    pub(crate) host_ports: Vec<HostPort>,
 }

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 
 use falaj_sched::units::rate::Rate;
 
+use crate::host_port::HostPort;
 use crate::link_end::Subnet;
 
 /// The name of the link's interface, the same on both sides.
@@ -98,6 +99,8 @@ pub struct SandboxSpec {
     /// `None`: one of its own. Of one that is there nothing is changed but that it has the
     /// link's interface as long as the sandbox lives.
     pub namespace: Option<String>,
+    /// Ports of the host that side a reaches at its own loopback addresses.
+    pub host_ports: Vec<HostPort>,
 }
 
 /// Interfaces with an MTU of 1500 bytes and large TCP units; a user namespace if need be; no
@@ -115,6 +118,7 @@ impl Default for SandboxSpec {
             near: SandboxSide::default(),
             far: SandboxSide::default(),
             namespace: None,
+            host_ports: Vec::new(),
         }
     }
 }

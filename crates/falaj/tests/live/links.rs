@@ -10,7 +10,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -56,6 +56,7 @@ const TESTS: &[Test] = &[
     ("hosts_in_a_row_pass_packets_on", chain, Tapless),
     ("hosts_that_cannot_be_are_refused", wrong_hosts, Nowhere),
     ("the_far_end_may_be_in_a_namespace_that_is_there", netns, Tapless),
+    ("the_hosts_ports_are_behind_the_link", host_ports, Tapless),
     ("links_nest", nest, Again::Users),
     ("who_has_no_way_out_is_told", no_way_out, Again::Users),
     ("a_summary_is_json_and_is_judged", summary, Nowhere),
@@ -671,6 +672,7 @@ fn wrong_hosts(users: &Users) {
         (&[star, "--in", "a:true"], "--in: a command runs in `a` already"),
         (&[star, "--peer", "true"], "this scenario has hosts: write --in HOST:COMMAND"),
         (&[star, "--internet", "pasta"], "a scenario with hosts has no way out"),
+        (&[star, "--host-port", "80"], "--host-port is for a link between two ends"),
         (&["--in", "a:true"], "--host and --in are for a scenario with hosts"),
         (&["--in", "true"], "write the host, a colon and the command"),
         (
@@ -722,6 +724,68 @@ fn netns(users: &Users) {
         "{rest:?}"
     );
     assert!(container.wait().unwrap().success());
+}
+
+/// Answers one stream and one datagram of each client with what came.
+fn echo_server(at: &str) -> u16 {
+    let listener = TcpListener::bind((at, 0)).expect("loopback");
+    let port = listener.local_addr().expect("bound").port();
+    let datagrams = UdpSocket::bind((at, port)).expect("the same port");
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a client");
+            let mut came = Vec::new();
+            stream.read_to_end(&mut came).expect("all of it");
+            stream.write_all(&came).expect("a way back");
+        }
+    });
+    std::thread::spawn(move || {
+        let mut datagram = [0; 2000];
+        loop {
+            let (length, from) = datagrams.recv_from(&mut datagram).expect("a datagram");
+            datagrams.send_to(&datagram[..length], from).expect("a way back");
+        }
+    });
+    port
+}
+
+fn host_ports(users: &Users) {
+    let me = me();
+    // Servers that listen at one of the two addresses are reached at both.
+    for server in ["127.0.0.1", "::1"] {
+        let port = echo_server(server);
+        let ports = [port.to_string(), format!("{port}:80")];
+        let command = ["--delay", "20ms", "--host-port", &ports[0], "--host-port", &ports[1]];
+        for (at, of_command) in [("127.0.0.1", ports[0].as_str()), ("::1", "80")] {
+            for transport in ["tcp", "udp"] {
+                let probe = ["--", &me, "--probe", "round", transport, at, of_command];
+                let ran = users.ok(&[&command[..], &probe].concat());
+                let ms = number(&ran.json());
+                // A stream is opened, asked and answered across the link; a datagram is sent once.
+                let least = if transport == "tcp" { 80.0 } else { 40.0 };
+                assert!(ms >= least, "{server} at {at}, {transport}: {ms}");
+                assert_eq!(ran.err, "");
+            }
+        }
+        // At the far end it is, too.
+        let far = ["--", &me, "--probe", "round", "tcp", "10.77.0.2", &ports[0]];
+        assert!(number(&users.ok(&[&command[..], &far].concat()).json()) >= 80.0);
+    }
+    // Where nothing listens, falaj says so, and the command's connection is of no use.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let probe = ["--", &me, "--probe", "round", "tcp", "127.0.0.1", &port];
+    let ran = users.run(&[&["--host-port", &port][..], &probe].concat());
+    assert_ne!(ran.status, Some(0), "{ran:?}");
+    let yet = format!("nothing on this host listens at port {port} yet");
+    assert!(ran.err.contains(&yet), "{ran:?}");
+    for (flags, words) in [
+        (&["--host-port", "web"][..], "write a port of the host, 8000"),
+        (&["--host-port", "8000:80", "--host-port", "80"], "two lead from the command's port 80"),
+    ] {
+        let ran = users.run(&[flags, &["--", "true"]].concat());
+        assert_eq!(ran.status, Some(2), "{flags:?}: {ran:?}");
+        assert!(ran.err.contains(words), "{flags:?}: {}", ran.err);
+    }
 }
 
 /// `falaj run FLAGS…` inside of another.
@@ -2372,6 +2436,25 @@ pub(crate) fn probes(probe: &str, words: &[&str]) {
             let mut came = Vec::new();
             stream.read_to_end(&mut came).expect("all of it");
             println!("{}", if came == content() { "whole" } else { "broken" });
+        }
+        // The time in milliseconds until a stream or a datagram came back.
+        ("round", [transport, address, port]) => {
+            let to = at(address, port.parse().expect("a port"));
+            let began = Instant::now();
+            let mut came = Vec::new();
+            if *transport == "tcp" {
+                let mut stream = TcpStream::connect(to).expect("a connection");
+                stream.write_all(b"hello").expect("sent");
+                stream.shutdown(Shutdown::Write).expect("ended");
+                stream.read_to_end(&mut came).expect("an answer");
+            } else {
+                let socket = bound(to);
+                socket.send(b"hello").expect("sent");
+                let length = socket.recv(&mut datagram).expect("an answer");
+                came.extend(&datagram[..length]);
+            }
+            assert_eq!(came, b"hello");
+            println!("{}", began.elapsed().as_secs_f64() * 1e3);
         }
         // Sends where nobody may be.
         ("knock", [address]) => {

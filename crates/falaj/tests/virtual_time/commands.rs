@@ -62,6 +62,7 @@ fn a_kernel_that_will_not_do() {
 fn what_leads_outside() {
     for (flags, words) in [
         (["--internet", "pasta"], "--internet is not to be had in virtual time"),
+        (["--host-port", "8000"], "--host-port is not to be had in virtual time"),
         (["--netns", "web"], "--netns is not to be had in virtual time"),
     ] {
         let ran = run(&flags, &["true"]);

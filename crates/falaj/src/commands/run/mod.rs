@@ -2,10 +2,12 @@
 //!
 //! | module | what it has |
 //! |---|---|
+//! | [`host_ports`] | ports of the host that the command reaches |
 //! | [`hosts`] | a scenario with more than two ends |
 //! | [`live`] | a line for each flow while the command runs |
 //! | [`peer`] | the start of the command: when the peer listens |
 
+mod host_ports;
 mod hosts;
 mod live;
 mod peer;
@@ -27,6 +29,7 @@ use falaj_control::{batching, host_limits};
 use falaj_live::clock::{Clock, monotonic};
 use falaj_live::error::SetupStep;
 use falaj_live::event_loop::{Forwarder, WhenFull, Woken};
+use falaj_live::host_port::HostPort;
 use falaj_live::nat::{self, Nat, NatChoice};
 use falaj_live::priority::{self, Rank};
 use falaj_live::sandbox::{
@@ -70,6 +73,7 @@ Examples:
   falaj run --rate 20mbit --up-rate 2mbit --delay 15ms --jitter 3ms --loss 0.5% -- curl -O …
   falaj run --rate 100mbit --peer 'iperf3 -s -1' -- iperf3 -c 10.77.0.2
   falaj run --rate 10mbit --delay 20ms -- curl -O https://example.org/
+  falaj run --delay 20ms --host-port 8000 -- curl http://localhost:8000/
   falaj run --delay 20ms -- falaj run --rate 5mbit -- bash
   falaj run --rate 1gbit --delay 1ms --fail-if 'release.p99 > 200us' -- ./measure.sh
   falaj run examples/tenants.toml -- bash
@@ -108,6 +112,10 @@ pub(crate) struct Args {
     /// ends with the command; may be given again.
     #[arg(long = "in", value_name = "HOST:COMMAND", value_parser = Within::parse)]
     pub(crate) within: Vec<Within>,
+    /// This port of the host's loopback addresses is reached at the same port of the command's, or
+    /// at another one, through the link: TCP and UDP, IPv4 and IPv6; may be given again.
+    #[arg(long = "host-port", value_name = "PORT[:COMMAND'S]", value_parser = HostPort::parse)]
+    host_ports: Vec<HostPort>,
     /// The way from the far end to the world.
     #[arg(long, value_enum, default_value_t = Internet::Auto, value_name = "WAY")]
     internet: Internet,
@@ -148,6 +156,7 @@ impl Args {
         let way_out = !matches!(self.internet, Internet::Auto | Internet::None);
         let cure = "leave it out, or run what the command talks to at the far end, by --peer";
         self.virtual_time.refuse(time, way_out, "--internet", cure)?;
+        self.virtual_time.refuse(time, !self.host_ports.is_empty(), "--host-port", cure)?;
         let cure = "that namespace is the host's; run what is in it by --peer";
         self.virtual_time.refuse(time, self.netns.is_some(), "--netns", cure)
     }
@@ -245,6 +254,11 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
         if !matches!(args.internet, Internet::Auto | Internet::None) {
             bail!("--internet: a scenario with hosts has no way out");
         }
+        if !args.host_ports.is_empty() {
+            bail!(
+                "--host-port is for a link between two ends; this scenario has hosts: start the server in one of them, by --in HOST:COMMAND"
+            );
+        }
         return hosts::main(args, &scenario, &text);
     }
     if args.host.is_some() || !args.within.is_empty() {
@@ -252,6 +266,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
             "--host and --in are for a scenario with hosts, each [host.NAME]; this one has two ends, and --peer"
         );
     }
+    host_ports::check(&args.host_ports)?;
     let links = live_links(&scenario)?;
     args.fail_if.check(links)?;
     links.iter().for_each(warn_of_spinning);
@@ -301,6 +316,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
         near,
         far,
         namespace: args.netns.clone(),
+        host_ports: args.host_ports.clone(),
         ..SandboxSpec::default()
     })
     .map_err(|error| match &args.netns {
@@ -321,6 +337,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
             None
         }
     };
+    host_ports::tell(&args.host_ports);
     let mut signals = Signals::take()?;
     let clock = Clock::from_zero(monotonic());
     let by_stack = out.as_ref().is_some_and(|out| out.way().is_user_mode());

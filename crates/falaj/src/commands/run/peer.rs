@@ -2,7 +2,8 @@
 
 use anyhow::{Result, bail};
 
-use falaj_live::sandbox::{End, Exit, Sandbox, SideEvent, Subnet, Transport};
+use falaj_live::listening::Transport;
+use falaj_live::sandbox::{End, Exit, Sandbox, SideEvent, Subnet};
 use falaj_live::signals::Signals;
 use falaj_terminal::interrupt::Interrupted;
 use std::collections::BTreeSet;

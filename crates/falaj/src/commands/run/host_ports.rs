@@ -1,0 +1,32 @@
+//! Ports of the host that the command reaches: which may be together, and whether they are served.
+
+use anyhow::{Result, bail};
+use falaj_live::host_port::HostPort;
+use falaj_live::listening::{self, Transport};
+use falaj_terminal::note;
+
+/// Refuses two ports of the host at one port of the command.
+pub(super) fn check(ports: &[HostPort]) -> Result<()> {
+    for (n, port) in ports.iter().enumerate() {
+        let at = port.command;
+        if ports[..n].iter().any(|other| other.command == at) {
+            bail!(
+                "--host-port: two lead from the command's port {at}; give one of them another, as in {}:{}",
+                port.host,
+                at.saturating_add(1)
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Tells of ports at which nothing on the host listens: their connections will be reset.
+pub(super) fn tell(ports: &[HostPort]) {
+    let there = listening::ports();
+    let is_served = |port| {
+        [Transport::Tcp, Transport::Udp].iter().any(|&transport| there.contains(&(transport, port)))
+    };
+    for port in ports.iter().map(|port| port.host).filter(|&port| !is_served(port)) {
+        note!("--host-port: nothing on this host listens at port {port} yet");
+    }
+}
