@@ -2,6 +2,7 @@
 //! process.
 
 use anyhow::{Context, Result, ensure};
+use falaj_live::listening::name_process_at;
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 use nix::sys::stat::{Mode, umask};
@@ -127,7 +128,7 @@ pub fn bind(path: &Path) -> io::Result<UnixListener> {
     let listener = bound.map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => {
             let why = "there is something already, and it is in use or no socket that was left";
-            io::Error::new(error.kind(), why)
+            name_process_at(io::Error::new(error.kind(), why), path)
         }
         _ => error,
     })?;

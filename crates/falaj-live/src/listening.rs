@@ -69,10 +69,18 @@ pub fn name_process_at(error: io::Error, path: &Path) -> io::Error {
     name_in(error, &inodes)
 }
 
+/// The process that listens at a port in the network namespace of process `pid`, if that is to be
+/// seen.
+pub fn process_at(pid: u32, port: u16) -> Option<String> {
+    let sockets = sockets_of(pid);
+    let held = sockets.iter().filter(|socket| socket.at.port() == port);
+    process_of(&held.map(|socket| socket.inode).collect::<Vec<_>>())
+}
+
 /// Adds the process that has one of these sockets to the error.
 fn name_in(error: io::Error, inodes: &[u64]) -> io::Error {
     match process_of(inodes) {
-        Some(process) => io::Error::new(error.kind(), format!("{error}: by {process}")),
+        Some(process) => io::Error::new(error.kind(), format!("{error}: {process} listens there")),
         None => error,
     }
 }
@@ -83,7 +91,7 @@ fn conflicts(held: SocketAddr, wanted: SocketAddr) -> bool {
     held.port() == wanted.port() && (any || held.ip() == wanted.ip())
 }
 
-/// The name and the number of a process that has one of these sockets.
+/// The number and the name of a process that has one of these sockets.
 fn process_of(inodes: &[u64]) -> Option<String> {
     let links: Vec<String> = inodes.iter().map(|inode| format!("socket:[{inode}]")).collect();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -97,7 +105,7 @@ fn process_of(inodes: &[u64]) -> Option<String> {
             .any(|to| links.iter().any(|link| to.as_os_str() == link.as_str()))
     })?;
     let name = fs::read_to_string(format!("/proc/{holder}/comm")).unwrap_or_default();
-    Some(format!("{}, process {holder}", name.trim()))
+    Some(format!("process {holder} ({})", name.trim()))
 }
 
 /// Sockets that listen in the network namespace of process `pid`.
@@ -186,7 +194,7 @@ mod tests {
     fn the_process_that_listens_is_named() {
         let named = |error: io::Error| {
             let id = std::process::id();
-            assert!(error.to_string().ends_with(&format!(", process {id}")), "{error}");
+            assert!(error.to_string().contains(&format!(": process {id} (")), "{error}");
         };
         for (held, wanted) in [("127.0.0.1", "0.0.0.0"), ("0.0.0.0", "127.0.0.1"), ("::1", "::1")] {
             let listener = TcpListener::bind((held, 0)).expect("loopback");

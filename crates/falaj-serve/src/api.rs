@@ -23,6 +23,7 @@ use falaj_control::handler::{Handler, lock, set as set_now};
 use falaj_control::protocol;
 use falaj_control::protocol::{Refusal, SetAnswer, SetRequest};
 use falaj_control::sockets;
+use falaj_live::listening::{Transport, name_process};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -145,9 +146,18 @@ impl Listeners {
     }
 }
 
+/// Refuses an address over TCP that another process has.
+pub(super) fn check_free(tcp: Option<SocketAddr>) -> Result<()> {
+    bind(tcp).map(drop)
+}
+
 fn bind(tcp: Option<SocketAddr>) -> Result<Option<TcpListener>> {
     let bound = tcp
-        .map(|address| TcpListener::bind(address).with_context(|| format!("--tcp {address}")))
+        .map(|address| {
+            TcpListener::bind(address)
+                .map_err(|error| name_process(error, address, &[Transport::Tcp]))
+                .with_context(|| format!("--tcp {address}"))
+        })
         .transpose()?;
     bound.as_ref().map_or(Ok(()), |tcp| tcp.set_nonblocking(true))?;
     Ok(bound)

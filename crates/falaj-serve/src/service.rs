@@ -192,6 +192,10 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         Some(sockets) => sockets.api_path.clone(),
         None => place.with_extension("http"),
     });
+    // Without its rights, a service does not see which process has the address.
+    if before.is_none() {
+        api::check_free(args.tcp)?;
+    }
     let confinement = confinement(args, &scenario, &text, &[&place, &http, &beside(&place)]);
     let give_up = || {
         // Its class and its memory are rights of the link's thread, which it has from here on.

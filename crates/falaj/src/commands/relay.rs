@@ -5,8 +5,9 @@ use anyhow::Result;
 use falaj_control::live_links::{between_two_ends, no_adapters, no_masks};
 use falaj_control::summary::{FailIf, FlowSummary, JsonFile, Summary};
 use falaj_live::host::memory_for_packets;
+use falaj_live::listening::{Transport, name_process};
 use falaj_live::priority::{Rank, be_punctual};
-use falaj_relay::{Carries, Relay, RelayFlow, RelaySpec, unknown};
+use falaj_relay::{Carries, Error, Relay, RelayFlow, RelaySpec, unknown};
 use falaj_sched::units::time::Span;
 use falaj_terminal::arguments;
 use falaj_terminal::effective_config::EffectiveConfig;
@@ -83,16 +84,25 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     }
     args.fail_if.check(&scenario.links)?;
     args.asked.tell(&scenario);
+    let carries = Carries { udp: !args.tcp, tcp: !args.udp };
+    let transports: Vec<Transport> = [(carries.tcp, Transport::Tcp), (carries.udp, Transport::Udp)]
+        .into_iter()
+        .filter_map(|(is_carried, transport)| is_carried.then_some(transport))
+        .collect();
     let relay = Relay::new(
         &RelaySpec {
-            carries: Carries { udp: !args.tcp, tcp: !args.udp },
+            carries,
             clients: args.clients,
             idle: Duration::from_nanos(args.idle.0),
             memory: args.memory.unwrap_or_else(|| MEMORY.min(memory_for_packets() as u64)),
             ..RelaySpec::new(args.listen, args.to)
         },
         &scenario,
-    )?;
+    )
+    .map_err(|error| match error {
+        Error::Listen(at, error) => Error::Listen(at, name_process(error, at, &transports)),
+        error => error,
+    })?;
     signal_hook::flag::register(signal_hook::consts::SIGTERM, interrupts()?)?;
     if let Some(at) = relay.address() {
         note!("relaying {at} to {}; Ctrl-C ends it", args.to);

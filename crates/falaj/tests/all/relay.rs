@@ -3,7 +3,7 @@
 use crate::common::{Ran, TENANTS, falaj, file, flow, number, program, signal};
 use crate::libraries::naughty;
 use std::io::{BufRead, BufReader, Read};
-use std::net::UdpSocket;
+use std::net::{TcpListener, UdpSocket};
 use std::time::{Duration, Instant};
 
 /// A datagram there and back through a relay that is then interrupted; what it left, and how long
@@ -47,6 +47,18 @@ fn relayed_times(times: u32, flags: &[&str]) -> (Ran, Duration) {
     told.read_to_string(&mut err).unwrap();
     let ran: Ran = child.wait_with_output().unwrap().into();
     (Ran { err, ..ran }, took)
+}
+
+#[test]
+fn a_port_in_use_is_told_with_its_process() {
+    let held = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = held.local_addr().unwrap().to_string();
+    let ran = falaj(&["relay", "--listen", &at, "--to", "127.0.0.1:1"]);
+    let named = format!(
+        "cannot listen at {at}: Address already in use (os error 98): process {} (",
+        std::process::id()
+    );
+    assert!(ran.status == Some(2) && ran.err.contains(&named), "{ran:?}");
 }
 
 #[test]

@@ -57,6 +57,7 @@ const TESTS: &[Test] = &[
     ("hosts_that_cannot_be_are_refused", wrong_hosts, Nowhere),
     ("the_far_end_may_be_in_a_namespace_that_is_there", netns, Tapless),
     ("the_hosts_ports_are_behind_the_link", host_ports, Tapless),
+    ("a_port_of_a_container_in_use_is_told", port_in_use, Again::Users),
     ("links_nest", nest, Again::Users),
     ("who_has_no_way_out_is_told", no_way_out, Again::Users),
     ("a_summary_is_json_and_is_judged", summary, Nowhere),
@@ -786,6 +787,25 @@ fn host_ports(users: &Users) {
         assert_eq!(ran.status, Some(2), "{flags:?}: {ran:?}");
         assert!(ran.err.contains(words), "{flags:?}: {}", ran.err);
     }
+}
+
+/// A server in the container listens at the port that the far end would listen at.
+fn port_in_use(users: &Users) {
+    let mut server = Command::new("unshare");
+    let mut server = server.args(["-Urn", &me(), "--probe", "web", "0.0.0.0"]).spawn().unwrap();
+    let (id, port) = (server.id().to_string(), PORT.to_string());
+    let table = format!("/proc/{id}/net/tcp");
+    let listens =
+        || std::fs::read_to_string(&table).is_ok_and(|t| t.contains(&format!(":{PORT:04X} ")));
+    while !listens() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let ran = users.run(&["--netns", &id, "--host-port", &port, "--", "true"]);
+    server.kill().unwrap();
+    server.wait().unwrap();
+    let named = format!("--host-port: process {id} (");
+    assert!(ran.status == Some(2) && ran.err.contains(&named), "{ran:?}");
+    assert!(ran.err.contains(&format!(") listens at port {port} of --netns {id}: ")), "{ran:?}");
 }
 
 /// `falaj run FLAGS…` inside of another.

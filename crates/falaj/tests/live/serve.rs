@@ -908,6 +908,17 @@ fn token() {
     let refused = program(&elsewhere).output().unwrap();
     let said = String::from_utf8(refused.stderr).unwrap();
     assert!(refused.status.code() == Some(2) && said.contains("give a certificate"), "{said}");
+    // Where another process listens, it is named.
+    let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = held.local_addr().unwrap().to_string();
+    let words = elsewhere.map(|word| if word == "0.0.0.0:1" { at.as_str() } else { word });
+    let refused = program(&words).output().unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    let named = format!(
+        "--tcp {at}: Address already in use (os error 98): process {} (",
+        std::process::id()
+    );
+    assert!(refused.status.code() == Some(2) && said.contains(&named), "{said}");
 }
 
 fn encrypted() {

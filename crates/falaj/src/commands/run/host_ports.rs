@@ -30,3 +30,18 @@ pub(super) fn tell(ports: &[HostPort]) {
         note!("--host-port: nothing on this host listens at port {port} yet");
     }
 }
+
+/// Says which process listens at one of these ports already, in the namespace of this name or
+/// process, if that is to be seen.
+pub(super) fn conflict(ports: &[HostPort], namespace: &str) -> String {
+    let held = namespace.parse().ok().and_then(|pid| {
+        let at = |port: u16| Some((port, listening::process_at(pid, port)?));
+        ports.iter().find_map(|port| at(port.host))
+    });
+    match held {
+        Some((port, process)) => {
+            format!("--host-port: {process} listens at port {port} of --netns {namespace}")
+        }
+        None => format!("--host-port, --netns {namespace}"),
+    }
+}

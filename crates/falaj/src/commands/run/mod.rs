@@ -323,6 +323,9 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
         Some(name) if error.step == SetupStep::EnterNamespace => {
             anyhow!(error).context(format!("--netns {name}"))
         }
+        Some(name) if error.step == SetupStep::HostPort => {
+            anyhow!(error).context(host_ports::conflict(&args.host_ports, name))
+        }
         _ => error.into(),
     })?;
     let mut why = None;
