@@ -7,6 +7,7 @@
 //! | `serve` | `falaj serve`, asked and changed |
 //! | `faults` | what goes wrong outside of falaj |
 //! | `attacks` | what others may try against a service |
+//! | `pages` | commands that pages print |
 //!
 //! These tests measure, so they run one after the other. Where namespaces are not allowed they are
 //! left out, and say so. This program is also what runs in the namespaces that they make.
@@ -32,6 +33,8 @@ mod libraries;
 mod links;
 #[cfg_attr(not(feature = "serve"), expect(dead_code, reason = "others use the rest"))]
 mod netlink;
+#[cfg(feature = "serve")]
+mod pages;
 #[cfg(feature = "serve")]
 mod serve;
 #[cfg(feature = "serve")]
@@ -62,7 +65,9 @@ fn main() -> ExitCode {
     trials.extend(bridge::trials(possible));
     #[cfg(feature = "serve")]
     trials.extend(
-        [serve::trials, faults::trials, attacks::trials].iter().flat_map(|of| of(possible)),
+        [serve::trials, faults::trials, attacks::trials, pages::trials]
+            .iter()
+            .flat_map(|of| of(possible)),
     );
     if let Some(kept) = kept {
         trials.retain(|trial| in_guest::is_for(trial.name()) == kept);
@@ -84,6 +89,8 @@ fn is_of_a_test(words: &[&str]) -> bool {
         ["--running", interface] => println!("{}", serve::is_running(interface)),
         #[cfg(feature = "serve")]
         ["--fault", words @ ..] => faults::scene::probe(words),
+        #[cfg(feature = "serve")]
+        ["--page", line] => pages::become_shell(line),
         ["--upgrade", words @ ..] => faults::upgrade::probe(words),
         ["--in-guest", name] => in_guest::main(name),
         ["--case", name] => assert!(is_case(name), "the case exists"),
