@@ -38,6 +38,11 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, c)| c)
 }
 
+/// The words of a closed list, all of them.
+pub fn every<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+    words.into_iter().map(quoted).collect::<Vec<_>>().join(", ")
+}
+
 /// The names in a row, for "one of": `` `a`, `b`, `c` ``.
 pub fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let mut out = String::new();

@@ -32,6 +32,39 @@ impl Unreadable {
     pub(crate) fn new(what: impl Into<String>, help: impl Into<String>) -> Unreadable {
         Unreadable { what: what.into(), help: help.into(), near: None, at: None }
     }
+
+    /// The values that its help proposes.
+    pub fn proposals(&self) -> impl Iterator<Item = &str> {
+        self.help.split('`').skip(1).step_by(2)
+    }
+
+    /// The same if `parse` takes all that it proposes to write in the place of `text`; else with
+    /// another help.
+    #[must_use]
+    pub fn checked<T>(
+        mut self,
+        text: &str,
+        parse: impl Fn(&str) -> Result<T, Unreadable>,
+        otherwise: &str,
+    ) -> Unreadable {
+        let number = text.trim().trim_end_matches(|c: char| !c.is_ascii_digit());
+        let refused = |near: &String| parse(&format!("{number}{near}")).is_err();
+        let near_fails = self.near.as_ref().is_some_and(refused);
+        if near_fails || self.proposals().any(|value| parse(value).is_err()) {
+            self.near = None;
+            otherwise.clone_into(&mut self.help);
+        }
+        self
+    }
+}
+
+/// Parses with `parse`, and has an error propose only what that takes.
+fn with_cures<T>(
+    text: &str,
+    parse: impl Fn(&str) -> Result<T, Unreadable>,
+    otherwise: &str,
+) -> Result<T, Unreadable> {
+    parse(text).map_err(|error| error.checked(text, parse, otherwise))
 }
 
 impl fmt::Display for Unreadable {
@@ -110,6 +143,10 @@ pub(crate) const SIZE_UNITS: &str =
 /// # Errors
 /// Without a known unit, not whole in nanoseconds, or beyond 584 years.
 pub fn parse_span(text: &str) -> Result<Span, Unreadable> {
+    with_cures(text, span, "write a time, as in `40ms`")
+}
+
+fn span(text: &str) -> Result<Span, Unreadable> {
     let (number, unit) = number_and_unit(text, "40ms")?;
     let n = number.text;
     let nanos = match unit {
@@ -151,6 +188,10 @@ pub fn parse_span(text: &str) -> Result<Span, Unreadable> {
 /// # Errors
 /// Without a known unit, not whole in bits a second, zero, or beyond [`RATE_MAX`].
 pub fn parse_rate(text: &str) -> Result<Rate, Unreadable> {
+    with_cures(text, rate, "write a rate, as in `100mbit`, up to `1000tbit`")
+}
+
+fn rate(text: &str) -> Result<Rate, Unreadable> {
     if text.trim() == "unlimited" {
         return Ok(Rate::UNLIMITED);
     }
@@ -163,11 +204,12 @@ pub fn parse_rate(text: &str) -> Result<Rate, Unreadable> {
         ));
     }
     let bits = rate_unit(unit).ok_or_else(|| rate_unit_error(text, &number, unit))?;
-    let rate = Rate(number.times(bits, text, "bits a second", |n| Rate(n).to_string())?);
+    let show = |n: u64| Rate(n.min(RATE_MAX.0)).to_string();
+    let rate = Rate(number.times(bits, text, "bits a second", show)?);
     if rate > RATE_MAX {
         return Err(Unreadable::new(
             format!("{} is above the highest rate, {RATE_MAX}", quoted(text)),
-            "write a lower rate, or `unlimited`",
+            format!("write at most `{RATE_MAX}`, or `unlimited`"),
         ));
     }
     Ok(rate)
@@ -178,6 +220,10 @@ pub fn parse_rate(text: &str) -> Result<Rate, Unreadable> {
 /// # Errors
 /// Without a known unit, not whole in bytes, or beyond 2^64.
 pub fn parse_size(text: &str) -> Result<u64, Unreadable> {
+    with_cures(text, size, "write a size, as in `1500B`")
+}
+
+fn size(text: &str) -> Result<u64, Unreadable> {
     let (number, unit) = number_and_unit(text, "1500B")?;
     let bytes = size_unit(unit).ok_or_else(|| size_unit_error(text, &number, unit))?;
     number.times(bytes, text, "bytes", |n| format!("{n}B"))
@@ -244,7 +290,11 @@ pub fn parse_sizes(text: &str) -> Result<Sizes, Unreadable> {
 /// # Errors
 /// As [`parse_size`]; out of 68 to 65535 bytes.
 pub fn parse_mtu(text: &str) -> Result<u32, Unreadable> {
-    let bytes = parse_size(text)?;
+    with_cures(text, mtu, &format!("write a size from `{MTU_MIN}B` to `{MTU_MAX}B`"))
+}
+
+fn mtu(text: &str) -> Result<u32, Unreadable> {
+    let bytes = size(text)?;
     u32::try_from(bytes).ok().filter(|n| (MTU_MIN..=MTU_MAX).contains(n)).ok_or_else(|| {
         Unreadable::new(
             format!("{} is out of range", quoted(text)),
@@ -258,6 +308,10 @@ pub fn parse_mtu(text: &str) -> Result<u32, Unreadable> {
 /// # Errors
 /// As [`parse_size`]; zero; a part of a packet; 2^32 packets or more.
 pub fn parse_limit(text: &str) -> Result<Limit, Unreadable> {
+    with_cures(text, limit, "write a limit, as in `20p` or `64kB`")
+}
+
+fn limit(text: &str) -> Result<Limit, Unreadable> {
     let (number, unit) = number_and_unit(text, "20p")?;
     let n = number.text;
     let limit = match unit {
@@ -326,6 +380,10 @@ pub fn parse_overhead(text: &str) -> Result<i32, Unreadable> {
 /// # Errors
 /// Without a percent sign, above `100%`, or with more digits than a probability has.
 pub fn parse_probability(text: &str) -> Result<Probability, Unreadable> {
+    with_cures(text, probability, "write a percentage from `0%` to `100%`")
+}
+
+fn probability(text: &str) -> Result<Probability, Unreadable> {
     let (number, unit) = number_and_unit(text, "1%")?;
     let n = number.text;
     if unit.is_empty() {
@@ -441,7 +499,7 @@ pub(crate) fn parse_value(kind: Kind, text: &str) -> Result<Value, Unreadable> {
             None => {
                 let near = suggest::nearest(text, words.iter().copied()).map(str::to_owned);
                 let what = format!("{} is not one of the words allowed", quoted(text));
-                let allowed = format!("allowed: {}", suggest::list(words.iter().copied()));
+                let allowed = format!("allowed: {}", suggest::every(words.iter().copied()));
                 return Err(Unreadable { near, ..Unreadable::new(what, allowed) });
             }
         },
@@ -471,7 +529,7 @@ impl Decimal<'_> {
         let too_large = || {
             Unreadable::new(
                 format!("{} is too large", quoted(text)),
-                format!("at most {} {unit}", u64::MAX),
+                format!("write at most `{}`", show(u64::MAX)),
             )
         };
         // With at most 18 places, what overflows here is far above 2^64 as well.
@@ -517,7 +575,7 @@ pub fn number_and_unit<'a>(
     if unit.starts_with([',', '_', '\'']) && !number.is_empty() {
         return Err(Unreadable::new(
             format!("{} has a number that cannot be read", quoted(text)),
-            "write digits, with a point before decimals, as in `1500` or `1.5`",
+            "write digits, with a point before decimals: 1500, 1.5",
         ));
     }
     let (whole, decimals) = number.split_once('.').unwrap_or((number, "0"));

@@ -19,10 +19,12 @@ pub fn files_named(text: &str, file_name: &str) -> BTreeSet<PathBuf> {
 /// Keys whose text is the name of a file: those that hold one, and those of tables that may be
 /// written as their first key's value alone.
 fn keys() -> BTreeSet<&'static str> {
-    let is_file = |key: &&Key| key.holds == Holds::File;
+    let is_file = |key: &&Key| matches!(key.holds, Holds::File(_));
     let all = TABLES.iter().flat_map(|table| table.keys);
     let brief = |key: &&Key| match key.holds {
-        Holds::Brief(keys) => keys.first().is_some_and(|first| first.holds == Holds::File),
+        Holds::Brief(keys) => {
+            keys.first().is_some_and(|first| matches!(first.holds, Holds::File(_)))
+        }
         _ => false,
     };
     let plugin = of_scheduler(registry::PLUGIN);

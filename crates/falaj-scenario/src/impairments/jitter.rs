@@ -47,7 +47,7 @@ const KEYS: &[Key] = &[
     ),
     key(
         "table",
-        Holds::File,
+        Holds::File("wifi.dist"),
         Otherwise("none"),
         "a file with a distribution that was measured, as netem takes it (`.dist`)",
     ),

@@ -28,7 +28,7 @@ pub(super) const KINDS: [&str; ENTRIES.len() + 1] = {
 pub(super) const PLUGIN: &[Key] = &[
     key(
         "library",
-        Holds::File,
+        Holds::File("./libmine.so"),
         Required,
         "the shared library that holds the discipline; it runs, even to be checked",
     ),

@@ -69,7 +69,7 @@ pub enum Holds {
     /// A list of lists of numbers.
     Rows,
     /// The name of a file, beside the scenario's.
-    File,
+    File(&'static str),
     /// A table with these keys, or a list of such tables.
     Tables(&'static [Key]),
     /// A table of tables, by names that people choose. Their keys are these,

@@ -14,7 +14,7 @@ use falaj_sched::registry;
 pub const PROFILE: &[Key] = &[
     key(
         "file",
-        Holds::File,
+        Holds::File("wifi.profile"),
         Required,
         "the profile, as dummynet takes it; its `bw` counts where there is no `rate`",
     ),
@@ -30,7 +30,7 @@ pub const PROFILE: &[Key] = &[
 pub const TRACE: &[Key] = &[
     key(
         "file",
-        Holds::File,
+        Holds::File("up.csv"),
         Required,
         "lines of `time,rate`, as in `1.5s,10mbit`, the first rate from the beginning on; or a mahimahi trace, a line with the millisecond of each packet",
     ),

@@ -25,9 +25,8 @@ pub(crate) fn sample(key: &Key, discipline: bool) -> String {
         Holds::Sizes => "1500B",
         Holds::Decimal => return "1.5".into(),
         Holds::Rows => return "[[-3, 1], [2, -4]]".into(),
-        Holds::File if key.name == "library" => "./libmine.so",
         Holds::Given => return "{ quantum = \"3000B\", rounds = 4 }".into(),
-        Holds::File => "wifi.dist",
+        Holds::File(example) => example,
         Holds::Brief([first, ..]) => return sample(first, discipline),
         Holds::Value(Kind::Count { min, .. }) => return (min + 7).to_string(),
         Holds::Value(Kind::Choice(words)) => {

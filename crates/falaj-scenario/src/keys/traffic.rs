@@ -127,7 +127,7 @@ pub const TRAFFIC: &[Key] = &[
     ),
     key(
         "capture",
-        Holds::File,
+        Holds::File("web.pcapng"),
         Otherwise("required by `replay`"),
         "a pcap or pcapng file, whose packets are sent",
     ),

@@ -271,7 +271,7 @@ pub(crate) fn values(
             }
             Got::Given(Datum::Given(given)) => out.give(given),
             // Whoever loads the library sees to it.
-            Got::Given(Datum::Name(_)) if key.holds == Holds::File => {}
+            Got::Given(Datum::Name(_)) if matches!(key.holds, Holds::File(_)) => {}
             Got::Absent => {}
             _ => whole = false,
         }

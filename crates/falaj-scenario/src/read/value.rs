@@ -75,11 +75,11 @@ pub(super) fn datum<'a>(
         (Holds::LinkNames, DeValue::Array(array)) => {
             return names(key, array, &at, problems).map(Datum::Names);
         }
-        (Holds::File, DeValue::String(text)) if text.is_empty() => Err(Unreadable::new(
+        (Holds::File(_), DeValue::String(text)) if text.is_empty() => Err(Unreadable::new(
             "a file needs a name",
             "write its path, from where the scenario lies",
         )),
-        (Holds::File, DeValue::String(text)) => Ok(Datum::Name(text)),
+        (Holds::File(_), DeValue::String(text)) => Ok(Datum::Name(text)),
         (Holds::Given, DeValue::Table(table)) => {
             return given(key, table, problems).map(Datum::Given);
         }
@@ -295,7 +295,9 @@ pub(super) fn advice(key: &Key) -> String {
         Holds::Rows => {
             return "write a list of lists of numbers, as in `[[-3, 1], [2, -4]]`".into();
         }
-        Holds::File => ("the path of a file in quotes", "\"wifi.dist\""),
+        Holds::File(example) => {
+            return format!("write the path of a file in quotes, as in `\"{example}\"`");
+        }
         Holds::Brief([first, ..]) => return advice(first),
         Holds::Value(Kind::Count { min, max }) => {
             return format!("write a whole number from {min} to {max}, without quotes");
@@ -303,7 +305,7 @@ pub(super) fn advice(key: &Key) -> String {
         Holds::Value(Kind::Choice(words)) => {
             return format!(
                 "write one of these in quotes: {}",
-                suggest::list(words.iter().copied())
+                suggest::every(words.iter().copied())
             );
         }
         Holds::Rules => ("a rule in quotes, or a list of them", "\"udp dport 5004\""),

@@ -225,7 +225,7 @@ pub(crate) fn value(holds: Holds) -> String {
         }
         Holds::Decimal => "a number".into(),
         Holds::Rows => "a list of lists of numbers".into(),
-        Holds::File => "the path of a file, from where the scenario lies".into(),
+        Holds::File(_) => "the path of a file, from where the scenario lies".into(),
         Holds::Brief(keys) => {
             let names = suggest::list(keys.iter().map(|k| k.name));
             let first = keys.first().map_or(String::new(), |k| value(k.holds));

@@ -88,7 +88,9 @@ fn property(key: &Key) -> Value {
                 }],
             })
         }
-        Holds::File | Holds::Name | Holds::Headers => json!({ "type": "string", "minLength": 1 }),
+        Holds::File(_) | Holds::Name | Holds::Headers => {
+            json!({ "type": "string", "minLength": 1 })
+        }
         Holds::Entries => json!({ "type": "string" }),
         Holds::Given => {
             let given =

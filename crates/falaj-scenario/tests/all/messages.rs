@@ -369,7 +369,7 @@ quantum = "1514B"
             3 | scheduler = { kind = "ddr" }
               |                      ^^^^^ did you mean `drr`?
               |
-              = help: allowed: `fifo`, `priority`, `rr`, `wrr`, `hrr`, `corr`, `drr`, `drr+`, `drr++`, `ets`, `virtual-clock`, `scfq`, `sfq`, `wfq`, `wf2q`, `spfq`, `edf`, `sced`, `mtr-ls`, `arc`, `qfq`, `qfq+`, `wf2q+`, `ffs`, `timer-wheels`, `virtual-links`, `shaper`, `cbs`, …
+              = help: allowed: `fifo`, `priority`, `rr`, `wrr`, `hrr`, `corr`, `drr`, `drr+`, `drr++`, `ets`, `virtual-clock`, `scfq`, `sfq`, `wfq`, `wf2q`, `spfq`, `edf`, `sced`, `mtr-ls`, `arc`, `qfq`, `qfq+`, `wf2q+`, `ffs`, `timer-wheels`, `virtual-links`, `shaper`, `cbs`, `tas`, `ats`, `mclock`, `hfsc`, `htb`, `rcsp`, `mgfq`, `netback`, `xen-wrr`, `fq_codel`, `dualpi2`, `dcf`, `plugin`
         "#]],
     );
 }
@@ -663,7 +663,7 @@ replications = 1.5
             6 | scheduler = { kind = 1 }
               |                      ^
               |
-              = help: write one of these in quotes: `fifo`, `priority`, `rr`, `wrr`, `hrr`, `corr`, `drr`, `drr+`, `drr++`, `ets`, `virtual-clock`, `scfq`, `sfq`, `wfq`, `wf2q`, `spfq`, `edf`, `sced`, `mtr-ls`, `arc`, `qfq`, `qfq+`, `wf2q+`, `ffs`, `timer-wheels`, `virtual-links`, `shaper`, `cbs`, …
+              = help: write one of these in quotes: `fifo`, `priority`, `rr`, `wrr`, `hrr`, `corr`, `drr`, `drr+`, `drr++`, `ets`, `virtual-clock`, `scfq`, `sfq`, `wfq`, `wf2q`, `spfq`, `edf`, `sced`, `mtr-ls`, `arc`, `qfq`, `qfq+`, `wf2q+`, `ffs`, `timer-wheels`, `virtual-links`, `shaper`, `cbs`, `tas`, `ats`, `mclock`, `hfsc`, `htb`, `rcsp`, `mgfq`, `netback`, `xen-wrr`, `fq_codel`, `dualpi2`, `dcf`, `plugin`
 
             error: `up`: a text does not go here
              --> a.toml:7:6
@@ -1565,7 +1565,7 @@ rate = "1,5mbit"
             2 | rate = "1,5mbit"
               |        ^^^^^^^^^
               |
-              = help: write digits, with a point before decimals, as in `1500` or `1.5`
+              = help: write digits, with a point before decimals: 1500, 1.5
         "#]],
     );
     errors(
@@ -1593,7 +1593,7 @@ rate = "2000tbit"
             2 | rate = "2000tbit"
               |        ^^^^^^^^^^
               |
-              = help: write a lower rate, or `unlimited`
+              = help: write at most `1000000gbit`, or `unlimited`
         "#]],
     );
     errors(
@@ -1707,7 +1707,7 @@ fn what_is_no_time() {
             3 | delay = "99999999999h"
               |         ^^^^^^^^^^^^^^
               |
-              = help: at most 18446744073709551615 nanoseconds
+              = help: write at most `18446744073.709551615s`
         "#]],
     );
     errors_of_link(
@@ -2088,7 +2088,7 @@ fn what_is_no_choice() {
             3 | scheduler = {}
               |             ^^
               |
-              = help: `kind`: the discipline; write one of these in quotes: `fifo`, `priority`, `rr`, `wrr`, `hrr`, `corr`, `drr`, `drr+`, `drr++`, `ets`, `virtual-clock`, `scfq`, `sfq`, `wfq`, `wf2q`, `spfq`, `edf`, `sced`, `mtr-ls`, `arc`, `qfq`, `qfq+`, `wf2q+`, `ffs`, `timer-wheels`, `virtual-links`, `shaper`, `cbs`, …
+              = help: `kind`: the discipline; write one of these in quotes: `fifo`, `priority`, `rr`, `wrr`, `hrr`, `corr`, `drr`, `drr+`, `drr++`, `ets`, `virtual-clock`, `scfq`, `sfq`, `wfq`, `wf2q`, `spfq`, `edf`, `sced`, `mtr-ls`, `arc`, `qfq`, `qfq+`, `wf2q+`, `ffs`, `timer-wheels`, `virtual-links`, `shaper`, `cbs`, `tas`, `ats`, `mclock`, `hfsc`, `htb`, `rcsp`, `mgfq`, `netback`, `xen-wrr`, `fq_codel`, `dualpi2`, `dcf`, `plugin`
         "#]],
     );
     errors_of_link(
