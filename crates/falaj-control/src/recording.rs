@@ -1,8 +1,13 @@
 //! `--capture`: what passes a live link, written down.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use falaj_live::event_loop::Forwarder;
 use falaj_live::event_loop::Recorder;
+use nix::unistd::dup2_stdout;
+use std::cell::OnceCell;
+use std::fs::File;
+use std::io::{IsTerminal, stderr, stdout};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -11,14 +16,41 @@ const NOT_WHOLE: u8 = 1;
 
 /// The option of the commands that carry packets.
 #[derive(clap::Args, Default)]
+#[command(next_help_heading = "Results and control")]
 pub struct Recording {
-    /// Writes down each packet and what became of it: a pcapng that `falaj sim --replay` replays.
-    /// Where packets are missing in it, as on a full disk, the exit status is 1 if it were 0.
+    /// Writes down each packet and what became of it: a pcapng that `falaj sim --replay` replays
+    ///
+    /// `-`: to standard output, and all else that would be there to standard error. Where packets
+    /// are missing in it, as on a full disk, the exit status is 1 if it were 0.
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
+    /// Standard output, where the capture has it.
+    #[arg(skip)]
+    standard_output: OnceCell<File>,
 }
 
 impl Recording {
+    /// Takes standard output for the capture if it goes there; from now on all else that is written
+    /// there goes to standard error. Call it before any process starts.
+    ///
+    /// # Errors
+    /// Standard output is a terminal.
+    pub fn take_standard_output(&self) -> Result<()> {
+        if self.capture.as_ref().is_none_or(|path| path.as_os_str() != "-") {
+            return Ok(());
+        }
+        if stdout().is_terminal() {
+            bail!(
+                "--capture -: standard output is a terminal, and a capture is no text: lead it \
+                 into a program or a file, as in `| wireshark -k -i -`"
+            );
+        }
+        let file = stdout().as_fd().try_clone_to_owned().context("--capture -")?;
+        dup2_stdout(stderr()).context("--capture -")?;
+        let _ = self.standard_output.set(file.into());
+        Ok(())
+    }
+
     /// Begins one, if it was asked for, of a link with this scenario.
     ///
     /// # Errors
@@ -39,10 +71,14 @@ impl Recording {
     ) -> Result<()> {
         let Some(path) = &self.capture else { return Ok(()) };
         let memory = forwarder.memory_for_capture();
-        let recorder = Recorder::start(path, scenario, ports, forwarder.clock(), memory);
-        forwarder.record(
-            recorder.with_context(|| format!("cannot write the capture {}", path.display()))?,
-        );
+        let file = match self.standard_output.get() {
+            Some(file) => file.try_clone(),
+            None => File::create(path),
+        };
+        let recorder = file
+            .and_then(|file| Recorder::start(file, scenario, ports, forwarder.clock(), memory))
+            .with_context(|| format!("cannot write the capture {}", path.display()))?;
+        forwarder.record(recorder);
         Ok(())
     }
 

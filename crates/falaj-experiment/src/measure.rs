@@ -101,6 +101,7 @@ impl Measuring {
     /// # Errors
     /// As of [`measure`]; or the capture cannot be written.
     pub fn measure(&self, of: &Measurement, what: &'static str) -> Result<Measured> {
+        self.recording.take_standard_output()?;
         let how = How { recording: Some((&self.recording, &of.text)), ..How::new(self.options()) };
         measure_joined(&of.scenario, join_of(&of.scenario.links), &how, what)
     }

@@ -2,6 +2,7 @@
 
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::{getpid, getsid};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Child;
@@ -34,16 +35,24 @@ impl Signals {
         Ok(self.0.read_signal()?.map(|info| info.ssi_signo as i32))
     }
 
-    /// The next signal that a process sent to us. Those of the terminal have
-    /// reached everybody in its foreground already and are passed over.
+    /// The next signal for this process alone: from a process, or the hang-up of a terminal whose
+    /// session this process leads. Other signals of a terminal reach every process in its
+    /// foreground, and are passed over.
     pub fn next_sent(&mut self) -> io::Result<Option<i32>> {
         while let Some(info) = self.0.read_signal()? {
-            if info.ssi_code <= 0 {
-                return Ok(Some(info.ssi_signo as i32));
+            let signal = info.ssi_signo as i32;
+            if info.ssi_code <= 0 || signal == Signal::SIGHUP as i32 && leads_session() {
+                return Ok(Some(signal));
             }
         }
         Ok(None)
     }
+}
+
+/// Returns true if this process leads its session: then the kernel tells it alone that the
+/// terminal is gone.
+fn leads_session() -> bool {
+    getsid(None).is_ok_and(|leader| leader == getpid())
 }
 
 /// Lets a command start with no signal blocked, whatever this process reads instead.

@@ -108,9 +108,11 @@ pub(super) fn listen(
     tcp: Option<SocketAddr>,
     identity: Option<Arc<Identity>>,
 ) -> Result<Listeners> {
+    // First the address, which others may have: it leaves nothing behind.
+    let tcp = bind(tcp)?;
     let bound = sockets::bind(path);
     let unix = bound.with_context(|| format!("cannot listen at {}", path.display()))?;
-    Ok(Listeners { unix, path: path.to_owned(), tcp: bind(tcp)?, identity })
+    Ok(Listeners { unix, path: path.to_owned(), tcp, identity })
 }
 
 impl Listeners {

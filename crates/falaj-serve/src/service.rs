@@ -98,40 +98,46 @@ pub struct Args {
     /// The certificate's private key, in PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Interfaces that it makes in namespaces that are there stay when it ends, killed or not:
-    /// without a carrier, so that nothing passes, until it is started again and takes them.
+    /// Interfaces that it makes in namespaces that are there stay when it ends, killed or not
+    ///
+    /// They stay without a carrier, so that nothing passes, until it is started again and takes
+    /// them.
     #[arg(long)]
     keep: bool,
     /// Where the scenario is kept as changes have made it; when it is there it is served instead
     /// of the file, until the file is read again.
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
-    /// A directory that stays open to the service after its start, beside those of the files that
-    /// are named here and in the scenario: for sockets of virtual machines, files and libraries
-    /// that come later. It has to be there at the start. It may be given several times; with `/`
-    /// all may be read.
+    /// A directory that stays open to the service after its start
+    ///
+    /// The directories of the files that are named here and in the scenario stay open anyway. This
+    /// is for sockets of virtual machines, files and libraries that come later. It has to be there
+    /// at the start. It may be given several times; with `/` all may be read.
     #[arg(long, value_name = "DIRECTORY")]
     access: Vec<PathBuf>,
     /// When the service is killed or fails, the kernel's bridge of this name joins its interfaces
-    /// within a second, until it is started again, which this command does too. Only for
-    /// interfaces that are there, such as `eth1`.
+    ///
+    /// It does so within a second, until the service is started again, which this command does too.
+    /// Only for interfaces that are there, such as `eth1`.
     #[arg(long, value_name = "BRIDGE")]
     fail_open: Option<String>,
     #[command(flatten)]
     pace: PacingArgs,
     #[command(flatten)]
     control: ControlArgs,
-    /// Goes on with what a running service of this file does, or of the one at this --control: with
-    /// its interfaces, its sockets, its packets and its counters. No packet is lost; that one ends,
-    /// or goes on if anything fails. Adapters are interfaces or `tap:NETNS`.
-    #[arg(long, conflicts_with = "fail_open")]
+    /// Goes on with what a running service of this file does, or of the one at this --control
+    ///
+    /// It takes its interfaces, its sockets, its packets and its counters. No packet is lost; that
+    /// one ends, or goes on if anything fails. Adapters are interfaces or `tap:NETNS`.
+    #[arg(long, conflicts_with = "fail_open", help_heading = "Results and control")]
     upgrade: bool,
     /// At the end, tells on standard error what the link did.
-    #[arg(long)]
+    #[arg(long, help_heading = "Results and control")]
     stats: bool,
     /// How much is said while it runs, on standard error: to a journal with levels, each line's
     /// values as KEY=VALUE.
-    #[arg(long, value_enum, default_value_t = log::Much::Info, value_name = "LEVEL")]
+    #[arg(long, value_enum, default_value_t = log::Much::Info, value_name = "LEVEL",
+        help_heading = "Results and control")]
     log: log::Much,
 }
 
@@ -205,7 +211,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let inherited = before.as_mut().map(|before| std::mem::take(&mut before.ports));
     let mut opened = ports::open(&scenario, args.keep, inherited.unwrap_or_default(), give_up)?;
     let killed = if before.is_none() { sign_of_life::last(&place) } else { None };
-    let (listeners, sockets) = listen(args, sockets, (&place, &http), identity)?;
+    let mut made = MadeSockets::default();
+    let (listeners, sockets) = listen(args, sockets, (&place, &http), identity, &mut made)?;
     let tcp = listeners.tcp();
 
     let mut signals = Signals::take()?;
@@ -266,6 +273,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     if let Some(address) = tcp {
         page::tell(address, encrypted, token.as_deref());
     }
+    made.keep();
     manager::ready(&format!("API at {}", http.display()));
     loop {
         let others = [signals.as_fd(), opened.changes()];
@@ -329,6 +337,25 @@ fn text(args: &Args) -> Result<(String, String)> {
     file::text(kept.unwrap_or(&args.file))
 }
 
+/// Sockets that this start has made; one that fails removes them.
+#[derive(Default)]
+struct MadeSockets(Vec<PathBuf>);
+
+impl MadeSockets {
+    /// The service runs, and removes them at its end.
+    fn keep(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for MadeSockets {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
 /// Listens at the control socket and the API's, or goes on at those of another process; and what
 /// the next one needs of that.
 fn listen(
@@ -336,6 +363,7 @@ fn listen(
     before: Option<Sockets>,
     (place, http): (&Path, &Path),
     identity: Option<Arc<Identity>>,
+    made: &mut MadeSockets,
 ) -> Result<(api::Listeners, Sockets)> {
     let (control, upgrade, listeners) = match before {
         Some(Sockets { control, upgrade, api, api_path, tcp }) if api_path == http => {
@@ -343,12 +371,19 @@ fn listen(
             (control, upgrade, listeners)
         }
         Some(Sockets { control, upgrade, .. }) => {
-            (control, upgrade, api::listen(http, args.tcp, identity)?)
+            let listeners = api::listen(http, args.tcp, identity)?;
+            made.0.push(http.to_owned());
+            (control, upgrade, listeners)
         }
         None => {
             let control = sockets::bind(place)
                 .with_context(|| format!("the control socket {}", place.display()))?;
-            (control, upgrade::listen(place)?, api::listen(http, args.tcp, identity)?)
+            made.0.push(place.to_owned());
+            let upgrade = upgrade::listen(place)?;
+            made.0.push(beside(place));
+            let listeners = api::listen(http, args.tcp, identity)?;
+            made.0.push(http.to_owned());
+            (control, upgrade, listeners)
         }
     };
     let (api, tcp) = listeners.copies()?;

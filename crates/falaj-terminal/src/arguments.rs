@@ -1,19 +1,17 @@
 //! Parsers of values that several commands take.
 
 use falaj_scenario::parse_span;
+use falaj_scenario::units::Unreadable;
 use falaj_sched::units::time::Span;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::ops::RangeInclusive;
 
 /// Parses the duration of a simulation or a measurement, which is above zero.
 ///
 /// # Errors
 /// It is not a span of time, or zero: says what to write.
 pub fn parse_duration(text: &str) -> Result<Span, String> {
-    match parse_span(text) {
-        Ok(Span::ZERO) => Err("it must be above zero; write `10s`, for instance".into()),
-        Ok(span) => Ok(span),
-        Err(unreadable) => Err(unreadable.to_string()),
-    }
+    above_zero(text, parse_span, Span::ZERO, "10s")
 }
 
 /// Parses a number of bytes above zero.
@@ -21,10 +19,42 @@ pub fn parse_duration(text: &str) -> Result<Span, String> {
 /// # Errors
 /// It is not a size, or zero: says what to write.
 pub fn parse_size(text: &str) -> Result<u64, String> {
-    match falaj_scenario::parse_size(text) {
-        Ok(0) => Err("it must be above zero; write `64MB`, for instance".into()),
-        Ok(bytes) => Ok(bytes),
-        Err(unreadable) => Err(unreadable.to_string()),
+    above_zero(text, falaj_scenario::parse_size, 0, "64MB")
+}
+
+fn above_zero<T: PartialEq>(
+    text: &str,
+    parse: impl Fn(&str) -> Result<T, Unreadable>,
+    zero: T,
+    example: &str,
+) -> Result<T, String> {
+    let above = |text: &str| match parse(text) {
+        Ok(value) if value == zero => Err(Unreadable {
+            what: "it must be above zero".into(),
+            help: format!("write `{example}`, for instance"),
+            near: None,
+            at: None,
+        }),
+        other => other,
+    };
+    let otherwise = format!("write more than zero, as in `{example}`");
+    above(text).map_err(|error| error.checked(text, above, &otherwise).to_string())
+}
+
+/// Parses a whole number of this range.
+pub fn number<T: TryFrom<u64>>(
+    range: RangeInclusive<u64>,
+) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |text| {
+        let number = text.trim().parse::<u64>().ok().filter(|number| range.contains(number));
+        number.and_then(|number| T::try_from(number).ok()).ok_or_else(|| {
+            let (least, most) = (range.start(), range.end());
+            let most = match *most {
+                u64::MAX => "or more".to_owned(),
+                most => format!("to `{most}`"),
+            };
+            format!("`{text}` is not among the numbers that will do; write `{least}` {most}")
+        })
     }
 }
 

@@ -9,9 +9,11 @@ use std::io::IsTerminal;
 
 /// How much is said of it.
 #[derive(clap::Args)]
+#[command(next_help_heading = crate::COMMON_OPTIONS)]
 pub struct EffectiveConfig {
-    /// Say on standard error what was asked for, as it was understood; on a terminal it is said
-    /// anyway.
+    /// Say on standard error what was asked for, as it was understood
+    ///
+    /// On a terminal it is said anyway.
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
 }

@@ -11,6 +11,8 @@
 //! describes what a link does to packets; [`effective_config`] repeats a scenario as it was
 //! understood, before a run.
 //!
+//! **Files.** [`place`] tries where results are to be written, before long work.
+//!
 //! **Input.** [`mod@file`] reads scenario files and prints what is wrong with them; [`arguments`]
 //! parses values that several commands take; [`interrupt`] turns Ctrl-C into a flag that long work
 //! looks at; [`progress`] draws how far that work is.
@@ -26,6 +28,10 @@ pub mod file;
 pub mod impairments;
 pub mod interrupt;
 pub mod output;
+pub mod place;
 pub mod progress;
 pub mod standard_error;
 pub mod text;
+
+/// The heading of `--help` for the options that every command, or most of them, has.
+pub const COMMON_OPTIONS: &str = "Common options";

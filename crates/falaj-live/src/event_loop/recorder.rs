@@ -4,11 +4,10 @@
 
 use crate::clock::Clock;
 use falaj_engine::PipeId;
-use falaj_sched::units::time::Time;
+use falaj_sched::units::time::{Span, Time};
 use falaj_traffic::capture::{Change, Room, Taken, Wanted, Writer};
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -19,6 +18,10 @@ const PIECE: usize = 256 << 10;
 const PIECES: usize = 256;
 /// Bytes of memory that a piece takes: its last packet may go beyond its end.
 const PIECE_ROOM: usize = PIECE + (64 << 10);
+
+/// What was taken is on its way to the file this long afterwards, so that a capture can be read
+/// while it grows.
+const FLUSH: Span = Span::from_secs(1);
 
 /// A capture that is being written.
 pub struct Recorder {
@@ -36,6 +39,8 @@ pub struct Recorder {
     changed: u64,
     /// So often a port said whether it had room.
     rooms: u64,
+    /// When a piece went to the file last.
+    handed_over: Time,
 }
 
 /// A part of the file, and how many packets are in it.
@@ -54,22 +59,22 @@ pub struct Recorded {
 }
 
 impl Recorder {
-    /// Begins a capture in a new file: of a link with these names of its ways in, and this
+    /// Begins a capture in an empty file: of a link with these names of its ways in, and this
     /// scenario. Pieces on their way to the file take `memory` bytes at most, but three of them may
     /// always be there: one that is filled, one on its way, and one that is being written.
     ///
     /// # Errors
-    /// The file cannot be made.
+    /// There can be no thread that writes it.
     pub fn start(
-        path: &Path,
+        file: File,
         scenario: &str,
         ways: &[&str],
         clock: Clock,
         memory: usize,
     ) -> io::Result<Recorder> {
-        let file = File::create(path)?;
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let zero = since_1970.saturating_sub(Duration::from_nanos(clock.now().0));
+        let now = clock.now();
+        let zero = since_1970.saturating_sub(Duration::from_nanos(now.0));
         let writer = Writer::new(Vec::with_capacity(2 * PIECE), scenario, ways, zero)?;
         let waiting = (memory / PIECE_ROOM).saturating_sub(2).clamp(1, PIECES);
         let (to_file, pieces) = sync_channel(waiting);
@@ -86,6 +91,7 @@ impl Recorder {
             changes: Vec::new(),
             changed: 0,
             rooms: 0,
+            handed_over: now,
         })
     }
 
@@ -121,6 +127,19 @@ impl Recorder {
         self.rooms += 1;
         // Memory takes everything.
         let _ = self.writer.room(&room);
+    }
+
+    /// When the piece that is being filled goes to the file though it is not full.
+    pub(crate) fn next_flush(&mut self) -> Time {
+        if self.writer.sink().is_empty() { Time::NEVER } else { self.handed_over + FLUSH }
+    }
+
+    /// Hands the piece over, if that is due.
+    pub(crate) fn flush(&mut self, now: Time) {
+        if self.next_flush() <= now {
+            self.hand_over();
+            self.handed_over = now;
+        }
     }
 
     /// The piece goes to the file, if that keeps up.

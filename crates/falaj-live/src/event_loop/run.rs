@@ -1,6 +1,7 @@
 //! The loop itself: what is due, what came, and how to wait for the next of either.
 
 use super::adaptive_sleep;
+use super::recorder::Recorder;
 use super::rx::ReadOutcome;
 use super::timer::Timer;
 use super::{Forwarder, Overflow};
@@ -172,6 +173,9 @@ impl LoopRun<'_> {
         if let Some(since) = self.idle_since.take() {
             forwarder.awake.spun += now.since(since);
         }
+        if let Some(recorder) = &mut forwarder.recorder {
+            recorder.flush(now);
+        }
         if self.may_rest && forwarder.adaptive_sleep.is_over(now) {
             forwarder.adaptive_sleep.look(now);
             forwarder.releases.allow(forwarder.slack());
@@ -274,8 +278,14 @@ impl LoopRun<'_> {
             let reading = reads && forwarder.waiting[i].is_none();
             forwarder.watch.heed(i, reading, forwarder.room_is_awaited(i));
         }
-        forwarder.watch.wait(wake.min(self.deadline).since(now))?;
-        if wake > now {
+        let flush = forwarder.recorder.as_mut().map_or(Time::NEVER, Recorder::next_flush);
+        let until = wake.min(self.deadline);
+        forwarder.watch.wait(until.min(flush).since(now))?;
+        let all = forwarder.watch.len();
+        if flush < until && forwarder.watch.first_readable(0..all).is_none() {
+            // Awake for the capture alone.
+            self.idle_since = None;
+        } else if wake > now {
             if self.before_others {
                 forwarder.rt_yield.slept(now, forwarder.clock.now());
             }

@@ -12,13 +12,15 @@ use falaj_experiment::measure::{Measured, measure};
 use falaj_experiment::tcp;
 use falaj_guest::{boot, kernel};
 use falaj_live::backend::xdp;
+use falaj_live::error::Error;
 use falaj_live::event_loop::Options;
 use falaj_live::priority::{Rank, RtReserve, be_punctual, kept_for_others};
 use falaj_live::{host, nat, sandbox};
 use falaj_sched::units::time::Span;
 use falaj_terminal::{file, text};
 use serde::Serialize;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::process::ExitCode;
 
@@ -92,20 +94,29 @@ struct Floor {
     tcp_bits_per_s: Option<f64>,
 }
 
+/// The device of TAP interfaces.
+const TUN: &str = "/dev/net/tun";
+/// Its number as `st_rdev` has it: major 10, minor 200.
+const TUN_NUMBER: u64 = 10 << 8 | 200;
 /// Small ones: no datagram that is known again is smaller.
 const SMALL: f64 = 74.0;
 /// More locked memory than this nobody needs here.
 const MEMORY: u64 = 64 << 20;
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
-    let mut findings = asked();
-    let tap = findings[0].works;
-    let floor = if args.no_measuring { None } else { Some(floor(tap)?) };
+    let namespaces = sandbox::available();
+    let are_there = namespaces.is_ok();
+    let mut findings = asked(namespaces);
+    let floor = if args.no_measuring { None } else { Some(floor(are_there)?) };
     // Last, as this thread keeps what it gets.
     findings.push(fifo());
     let honest = floor.as_ref().map(honest);
-    let kept =
-        honest.as_ref().filter(|_| tap).map(host_limits::keep).transpose().map(Option::flatten);
+    let kept = honest
+        .as_ref()
+        .filter(|_| are_there)
+        .map(host_limits::keep)
+        .transpose()
+        .map(Option::flatten);
     if args.json {
         let json = serde_json::json!({ "backends": findings, "floor": floor, "honest": honest });
         say!("{}", serde_json::to_string_pretty(&json)?);
@@ -119,11 +130,29 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         Ok(None) => {}
         Err(error) => note!("warning: not kept for later runs: {error:#}"),
     }
-    Ok(ExitCode::from(u8::from(!tap)))
+    Ok(ExitCode::from(u8::from(!are_there)))
 }
 
-/// What the host says.
-fn asked() -> Vec<Finding> {
+/// Opens the device of TAP interfaces as those do who make one.
+fn tun() -> Result<(), String> {
+    let opened = File::options().read(true).write(true).open(TUN).and_then(|device| {
+        // Another device may lie there, as in a container.
+        match device.metadata()?.rdev() {
+            TUN_NUMBER => Ok(()),
+            _ => Err(io::Error::other("it is another device")),
+        }
+    });
+    opened.map_err(|error| match error.kind() {
+        ErrorKind::PermissionDenied => format!("{TUN} may not be opened: chmod 666 {TUN}"),
+        ErrorKind::NotFound => {
+            format!("there is no {TUN}: modprobe tun, or give it to the container")
+        }
+        _ => format!("{TUN}: {error}"),
+    })
+}
+
+/// What the host says; `namespaces`: whether packets can be carried between them.
+fn asked(namespaces: Result<(), Error>) -> Vec<Finding> {
     let memory = match host::lockable_memory() {
         Ok(Some(bytes)) if bytes < MEMORY => {
             Err(format!("{} may be locked: ulimit -l unlimited", text::bytes(bytes as f64)))
@@ -131,23 +160,30 @@ fn asked() -> Vec<Finding> {
         Ok(_) => Ok(()),
         Err(error) => Err(error.to_string()),
     };
+    let tun = tun();
     // Root opens it whatever its mode.
-    let tun = match fs::metadata("/dev/net/tun") {
-        Ok(file) if file.mode() & 0o006 != 0o006 => {
-            ", once others may open it: chmod 666 /dev/net/tun"
+    let others = match fs::metadata(TUN) {
+        Ok(file) if tun.is_ok() && file.mode() & 0o006 != 0o006 => {
+            format!(", by TAP once others may open it: chmod 666 {TUN}")
         }
-        _ => "",
+        _ => String::new(),
+    };
+    let by_tap = match (&namespaces, &tun) {
+        (Ok(()), Err(why)) => Err(format!("{why}; packet sockets take its place")),
+        (Err(_), _) => Err("there are no namespaces to put it between".to_owned()),
+        (Ok(()), Ok(())) => Ok(()),
+    };
+    let way_out = |name: &'static str, package, good_for| {
+        let found = nat::find(name).ok_or(format!("not installed: apt install {package}"));
+        Finding::new(name, found.and_then(|_| tun.clone()), good_for)
     };
     vec![
-        Finding::new(
-            "TAP between namespaces",
-            sandbox::available(),
-            "`falaj run`, `traffic`, `compare`",
-        ),
+        Finding::new("namespaces", namespaces, "`falaj run`, `traffic`, `compare`"),
+        Finding::new("TAP between namespaces", by_tap, "each packet costs them less"),
         Finding::new(
             "user namespaces",
             host::user_namespaces(),
-            &format!("the same without root{tun}"),
+            &format!("the same without root{others}"),
         ),
         Finding::new(
             "AF_PACKET",
@@ -193,8 +229,8 @@ fn asked() -> Vec<Finding> {
             confinement::available(),
             "`falaj serve` keeps no more of the host's files than it needs",
         ),
-        Finding::program("pasta", "passt", "a way out without root (`run --internet pasta`)"),
-        Finding::program(
+        way_out("pasta", "passt", "a way out without root (`run --internet pasta`)"),
+        way_out(
             "slirp4netns",
             "slirp4netns",
             "a way out without root (`run --internet slirp4netns`)",

@@ -8,7 +8,7 @@ use falaj_experiment::measure::{Measured, MeasuredFlow, Measuring};
 use falaj_scenario::Scenario;
 use falaj_scenario::keys::SEED_MAX;
 use falaj_sched::units::time::Span;
-use falaj_sim::scenario::{fed_flows, name_of, pipe_of};
+use falaj_sim::scenario::{all_flows, fed_flows, name_of, pipe_of};
 use falaj_terminal::text;
 use serde_json::{Value as Json, json};
 use std::process::ExitCode;
@@ -18,7 +18,7 @@ use std::process::ExitCode;
 #[command(after_help = "\
 Where there are rules, sources go by them as their datagrams' headers say; one that names its `link`
 has headers that the rules lead through that link alone. A flow's row has what its sources sent and
-what arrived of that, behind all links.
+what arrived of that, behind all links; below stands what each flow of each link carried of it.
 
 Examples:
   falaj traffic examples/tenants.toml --duration 5s
@@ -29,8 +29,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     fail_if: FailIf,
     /// Where random numbers begin, those of a guest in virtual time too; else the scenario's.
-    #[arg(long, value_name = "NUMBER",
-        value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]
+    #[arg(long, value_name = "NUMBER", help_heading = "Virtual time",
+        value_parser = falaj_terminal::arguments::number::<u64>(0..=SEED_MAX))]
     seed: Option<u64>,
     #[command(flatten)]
     virtual_time: VirtualTimeArgs,
@@ -54,7 +54,26 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             (name_of(scenario, at), &measured.flows[pipe_of(at.0, at.1).0 as usize][at.2])
         })
     };
+    let carried = || {
+        let several = scenario.links.len() > 1;
+        let all = all_flows(scenario).into_iter().filter(move |_| several);
+        let all = all.map(|at| {
+            let flow = &measured.flows[pipe_of(at.0, at.1).0 as usize][at.2].link;
+            (name_of(scenario, at), flow)
+        });
+        all.filter(|(_, flow)| flow.counters.offered > 0)
+    };
     if args.what.json {
+        let links: Vec<_> = carried()
+            .map(|(name, flow)| {
+                let delay = |share| flow.delay.quantile(share).map(|span| span.0);
+                json!({
+                    "flow": name, "offered": flow.counters.offered, "sent": flow.counters.sent,
+                    "dropped": flow.counters.dropped(), "delay_p50_ns": delay(0.5),
+                    "delay_p99_ns": delay(0.99), "delay_max_ns": flow.delay.max().map(|s| s.0),
+                })
+            })
+            .collect();
         let flows: Vec<_> = rows()
             .map(|(name, f)| {
                 json!({
@@ -69,6 +88,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             "{}",
             serde_json::to_string_pretty(&json!({
                 "over": measured.over, "duration_ns": scenario.run.duration.0, "flows": flows,
+                "links": links,
                 "rules": rules_json(&measured), "lost_elsewhere": losses(&measured),
             }))?
         );
@@ -96,6 +116,16 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         }),
     );
     say!("{table}");
+    if scenario.links.len() > 1 {
+        let header = ["in each link", "came", "left", "dropped", "delay p50", "p99", "max"];
+        let rows = carried().map(|(name, flow)| {
+            let packets = [flow.counters.offered, flow.counters.sent, flow.counters.dropped()];
+            let delays = [flow.delay.quantile(0.5), flow.delay.quantile(0.99), flow.delay.max()];
+            let delays = delays.map(text::span);
+            [name].into_iter().chain(packets.map(|n| n.to_string())).chain(delays).collect()
+        });
+        say!("{}", text::table(&header, rows));
+    }
     tell_rules(&measured);
     tell_losses(&measured);
     rows().for_each(|(name, f)| tell_unsent(&name, f));

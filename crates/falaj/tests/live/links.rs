@@ -39,6 +39,7 @@ const TESTS: &[Test] = &[
     ("streams_pass_through", streams, Again::Users),
     ("the_environment_says_where_we_are", environment, Tapless),
     ("signals_reach_the_command", signals, Again::Users),
+    ("it_ends_with_the_terminal_of_its_session", hang_up, Nowhere),
     ("the_peer_runs_beside_and_has_its_own_input", peer, Again::Users),
     ("the_command_waits_until_its_peer_listens", waits, Again::Users),
     ("datagrams_reach_the_other_side", reach, Tapless),
@@ -49,6 +50,8 @@ const TESTS: &[Test] = &[
     ("a_scenario_sorts_packets_into_flows", sorts, Nowhere),
     ("rules_lead_packets_through_links", rules, Tapless),
     ("a_capture_is_replayed_to_the_nanosecond", capture, Tapless),
+    ("a_capture_grows_while_it_is_taken", growing_capture, Nowhere),
+    ("a_capture_on_standard_output_has_it_alone", piped_capture, Nowhere),
     ("changes_are_in_the_capture_and_are_replayed", captured_changes, Tapless),
     ("what_is_lost_at_the_entrance_is_told", entrance, Tapless),
     ("a_link_that_cannot_be_is_refused", refused, Nowhere),
@@ -319,6 +322,27 @@ fn signals(users: &Users) {
     assert_eq!(said.next().as_deref(), Some("ready"));
     signal("TERM", child.id());
     assert_eq!((said.next(), child.wait().unwrap().code()), (None, Some(128 + 15)));
+}
+
+/// The terminal of a session that it leads goes away: the kernel tells it alone.
+fn hang_up(_: &Users) {
+    let pty = nix::pty::openpty(None, None).unwrap();
+    // Of copies no other process has one.
+    let (master, slave) = (pty.master.try_clone().unwrap(), pty.slave.try_clone().unwrap());
+    drop(pty);
+    let end = || Stdio::from(slave.try_clone().unwrap());
+    let mut command = Command::new("setsid");
+    command.args(["--ctty", env!("CARGO_BIN_EXE_falaj"), "run", "--internet", "none", "--"]);
+    command.args(["sh", "-c", "echo ready; sleep 60"]).current_dir(directory());
+    let mut child = command.stdin(end()).stdout(Stdio::piped()).stderr(end()).spawn().unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(said.next().as_deref(), Some("ready"));
+    drop((command, master, slave));
+    let began = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        assert!(began.elapsed() < Duration::from_secs(30), "it goes on without its terminal");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 fn peer(users: &Users) {
@@ -996,7 +1020,7 @@ fn doctor(_: &Users) {
             ["works"]
             .clone()
     };
-    assert_eq!((works("TAP between namespaces"), works("relay")), (true.into(), true.into()));
+    assert_eq!((works("namespaces"), works("relay")), (true.into(), true.into()));
     let floor = |key: &str| number(&json["floor"][key]);
     assert_eq!(json["floor"]["over"], "namespaces");
     assert!(
@@ -1017,7 +1041,7 @@ fn doctor(_: &Users) {
     let ran = falaj(&["doctor", "--no-measuring", "-q"]);
     assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
     assert!(
-        ran.out.starts_with("TAP between namespaces  yes") && !ran.out.contains("measured"),
+        ran.out.starts_with("namespaces              yes") && !ran.out.contains("measured"),
         "{}",
         ran.out
     );
@@ -1335,6 +1359,11 @@ fn ruled(_: &Users) {
             "{json}"
         );
         assert!((30.0..=95.0).contains(&took("some")), "{json}");
+        // What kernels themselves have to say is in them too.
+        for (name, sources) in [("first.all up", 250.0), ("second.all up", 125.0)] {
+            let carried = number(&flow(&json["links"], name)["offered"]);
+            assert!((0.8 * sources..=sources + 30.0).contains(&carried), "{name}: {json}");
+        }
     }
 
     let ran = falaj(&["compare", "ruled.toml", "--duration", "500ms", "--json"]);
@@ -1356,6 +1385,8 @@ fn ruled(_: &Users) {
 
     let ran = falaj(&["traffic", "ruled.toml", "--duration", "200ms"]);
     assert!(ran.out.contains("first.all up") && ran.out.contains("bytes (IP)"), "{}", ran.out);
+    let (_, links) = ran.out.split_once(" in each link ").expect("a table of the links");
+    assert!(links.contains("\n first.all up ") && links.contains("\n second.all up "), "{links}");
 }
 
 fn section_ii_b(_: &Users) {
@@ -2037,6 +2068,46 @@ fn replays(name: &str) -> (f64, f64) {
     (number(&json["packets"]), number(&json["changes"]))
 }
 
+/// What the link has carried is in the file before it ends: whoever watches needs not wait for it.
+fn growing_capture(_: &Users) {
+    let path = directory().join("growing.pcapng");
+    let _ = std::fs::remove_file(&path);
+    let words = ["run", "--internet", "none", "--capture", "growing.pcapng", "--"];
+    // The kernel's own packets, of IPv6, pass it at once.
+    let mut child = program(&[&words[..], &["sleep", "60"]].concat()).spawn().unwrap();
+    let began = Instant::now();
+    let captured = || {
+        let bytes = std::fs::read(&path).unwrap_or_default();
+        falaj_traffic::capture::read(&bytes[..]).map_or(0, |capture| capture.packets.len())
+    };
+    while captured() == 0 {
+        assert!(child.try_wait().unwrap().is_none(), "the command still runs");
+        assert!(began.elapsed() < Duration::from_secs(30), "nothing is in the capture");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    signal("TERM", child.id());
+    child.wait().unwrap();
+}
+
+fn piped_capture(_: &Users) {
+    let _ = std::fs::remove_file(directory().join("-"));
+    let words = ["run", "--internet", "none", "--capture", "-", "--", "echo", "said"];
+    let output = program(&words).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(falaj_traffic::capture::read(&output.stdout[..]).is_ok(), "{output:?}");
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "said\n");
+    assert!(!directory().join("-").exists());
+    // A terminal would show bytes.
+    let pty = nix::pty::openpty(None, None).unwrap();
+    let output = program(&words).stdout(Stdio::from(pty.slave)).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        output.status.code() == Some(2)
+            && said.contains("--capture -: standard output is a terminal"),
+        "{said}"
+    );
+}
+
 /// Rate, weight, discipline, flows, the first rules and another link change under load: it replays
 /// as it was, and not with another change.
 fn captured_changes(users: &Users) {
@@ -2302,6 +2373,19 @@ fn tapless(_: &Users) {
         assert!(number(&f["measured"]["delay"]["max_ns"]) <= number(&f["bound_ns"]), "{f}");
         assert!(number(&f["measured"]["end_to_end"]["datagrams"]) > 0.0, "{f}");
     }
+    // Links run there, and what takes the device does not.
+    let words = ["doctor", "--no-measuring", "--json"];
+    let ran: Ran = without(NO_TAP, &words).output().unwrap().into();
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let json = ran.json();
+    let finding = |what: &str| {
+        json["backends"].as_array().unwrap().iter().find(|b| b["what"] == what).unwrap().clone()
+    };
+    assert_eq!(finding("namespaces")["works"], true, "{json:#}");
+    for what in ["TAP between namespaces", "pasta", "slirp4netns"] {
+        assert_eq!(finding(what)["works"], false, "{json:#}");
+    }
+    assert!(finding("TAP between namespaces")["why"].as_str().unwrap().contains("/dev/net/tun"));
 }
 
 fn loopback(_: &Users) {

@@ -401,6 +401,23 @@ fn refused() {
         status == Some(2) && said.contains("adapter greedy: a queue of the firewall"),
         "{said}"
     );
+    // A start that fails leaves no socket behind.
+    let busy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = busy.local_addr().unwrap().to_string();
+    let place = directory().join("serve-busy");
+    let _ = std::fs::remove_dir_all(&place);
+    std::fs::create_dir(&place).unwrap();
+    let output = program(&["serve", file("serve-busy.toml", THREE), "--tcp", &address])
+        .args(["--token-file", file("serve-busy-token", "sixteen letters!\n")])
+        .args(["--control", "serve-busy/control.sock"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        output.status.code() == Some(2) && said.contains(&format!("--tcp {address}: ")),
+        "{said}"
+    );
+    assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0, "{said}");
     // A link of two ends has no adapters.
     let output = program(&["run", "serve-refused.toml", "--", "true"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{output:?}");

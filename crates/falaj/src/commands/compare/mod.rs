@@ -47,14 +47,14 @@ pub(crate) struct Args {
     #[command(flatten)]
     what: Measuring,
     /// Another scenario with the same sources: both are simulated, and compared in pairs.
-    #[arg(conflicts_with = "capture")]
+    #[arg(conflicts_with = "capture", help_heading = clap::builder::Resettable::Reset)]
     other: Option<PathBuf>,
     /// The other scenario is this one with another value, `uplink.rate=50mbit`, or `KEY=` without
     /// one; may be given again.
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_set_or_unset,
-        conflicts_with_all = ["other", "capture"])]
+        help_heading = "Simulation", conflicts_with_all = ["other", "capture"])]
     what_if: Vec<Set>,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Simulation")]
     practice: ReplicationArgs,
     #[command(flatten)]
     virtual_time: VirtualTimeArgs,
@@ -282,7 +282,7 @@ impl Comparison {
                 text::percent(c.dropped(), c.offered),
             ]);
         }
-        say!("{}", text::table(&["", "bound", "simulated", "measured"], rows));
+        say!("{}", text::table(&["in the link", "bound", "simulated", "measured"], rows));
         let beside = self.rows.iter().map(|r| {
             let error = &r.measured.link.release_error;
             let end = &r.measured.received;

@@ -10,6 +10,7 @@ use falaj_pictures::{save, save_one};
 use falaj_plan::Way;
 use falaj_plan::bounds::Outlook;
 use falaj_sched::queues::queue::Limit;
+use falaj_terminal::place::is_one_picture;
 use falaj_terminal::text;
 use falaj_theory::{Curve, Exact, float};
 use plotters::coord::types::RangedCoordf64;
@@ -43,7 +44,7 @@ impl Picture<'_> {
     }
 }
 
-/// Draws into one file, or into a directory if `path` ends neither in `.svg` nor in `.png`;
+/// Draws into one file, or into a directory if `path` is not `*.svg` or `*.png`;
 /// says what was written and what could not be drawn.
 pub(super) fn write(path: &Path, ways: &[Way<'_>]) -> Result<Vec<String>> {
     let mut said = Vec::new();
@@ -77,7 +78,7 @@ pub(super) fn write(path: &Path, ways: &[Way<'_>]) -> Result<Vec<String>> {
     let names = |pictures: &[Picture<'_>]| {
         pictures.iter().map(Picture::name).collect::<Vec<_>>().join(", ")
     };
-    if path.extension().is_some_and(|e| e == "svg" || e == "png") {
+    if is_one_picture("--svg", path)? {
         save_one(path, &drawn(&pictures)?)?;
         said.push(format!("wrote {}: {}", path.display(), names(&pictures)));
     } else {

@@ -20,11 +20,13 @@ use falaj_control::summary::{RULE_HEADER, air_json, air_told, breach_json, rule_
 use falaj_engine::rules::RuleCounters;
 use falaj_experiment::replications::{Replications, SimulatedFlow};
 use falaj_experiment::simulation::ReplicationArgs;
-use falaj_scenario::Link;
+use falaj_scenario::{Link, Scenario};
 use falaj_sched::units::time::Span;
 use falaj_sim::WarmUp;
 use falaj_sim::scenario::{fed_flows, name_of, pipe_of};
 use falaj_terminal::effective_config::EffectiveConfig;
+#[cfg(feature = "plots")]
+use falaj_terminal::place;
 use falaj_terminal::{arguments, file, text};
 use falaj_traffic::meter::Meter;
 use serde::Serialize;
@@ -121,6 +123,13 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     }
     let path = args.file.as_deref().context("a scenario is needed")?;
     args.exports.check()?;
+    #[cfg(feature = "plots")]
+    if let Some(out) = &args.plot {
+        if place::is_one_picture("--plot", out)? {
+            bail!("--plot {}: there are several pictures; name a directory", out.display());
+        }
+        place::try_directory(out)?;
+    }
     let mut scenario = file::read(path)?;
     scenario.run.duration = args.duration.unwrap_or(scenario.run.duration);
     args.practice.apply(&mut scenario);
@@ -133,6 +142,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         if args.plot.is_some() { plan.with(crate::commands::sim::pictures::SHARES) } else { plan };
     args.asked.tell(&scenario);
     let runs = Replications::as_planned(&scenario, &plan)?;
+    tell(args, &scenario, &runs)?;
+    // Behind the table, which is there whatever becomes of the files.
     #[cfg(feature = "plots")]
     if let Some(out) = &args.plot {
         crate::commands::sim::pictures::write(
@@ -148,9 +159,13 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         (runs.duration(), runs.simulation.warmed.cut),
         runs.len(),
     )?;
+    Ok(runs.simulation.exit())
+}
+
+/// Prints the results, as a table or JSON.
+fn tell(args: &Args, scenario: &Scenario, runs: &Replications) -> Result<()> {
     // Where there are rules, packets come to links that no source names.
-    let told =
-        if scenario.rules.is_empty() { fed_flows(&scenario) } else { runs.reached(&scenario) };
+    let told = if scenario.rules.is_empty() { fed_flows(scenario) } else { runs.reached(scenario) };
     let rules: Vec<(&str, RuleCounters)> = scenario
         .rules
         .iter()
@@ -159,12 +174,12 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         .collect();
     let flows: Vec<(String, SimulatedFlow)> = told
         .into_iter()
-        .map(|at| (name_of(&scenario, at), runs.flow(pipe_of(at.0, at.1), at.2)))
+        .map(|at| (name_of(scenario, at), runs.flow(pipe_of(at.0, at.1), at.2)))
         .collect();
-    let breaches = runs.breaches(&scenario);
+    let breaches = runs.breaches(scenario);
     if args.json {
         let json: Vec<Json> = flows.iter().map(|(name, f)| json(name, f)).collect();
-        let (warm_up, until) = runs.simulation.json(&scenario);
+        let (warm_up, until) = runs.simulation.json(scenario);
         say!(
             "{}",
             serde_json::to_string_pretty(&serde_json::json!({
@@ -186,15 +201,15 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
                     .collect::<Vec<_>>(),
                 "breaches": breaches.iter().map(|(way, breach)| breach_json(way, breach))
                     .collect::<Vec<_>>(),
-                "each": runs.many(&scenario).iter().map(|(name, report)| masks::json(name, report))
+                "each": runs.many(scenario).iter().map(|(name, report)| masks::json(name, report))
                     .collect::<Vec<_>>(),
             }))?
         );
-        return Ok(runs.simulation.exit());
+        return Ok(());
     }
     say!(
         "simulated: {}; means with 95 % intervals; delays of the queue, last bit in to last bit out",
-        runs.simulation.title(&scenario)
+        runs.simulation.title(scenario)
     );
     let header = [
         "flow",
@@ -208,8 +223,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         "backlog max",
     ];
     say!("{}", text::table(&header, flows.iter().map(|(name, f)| row(name, f))));
-    connections::tell(&scenario, &runs);
-    runs.simulation.tell(&scenario);
+    connections::tell(scenario, runs);
+    runs.simulation.tell(scenario);
     if !rules.is_empty() {
         say!(
             "{}",
@@ -258,11 +273,11 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             say!("on the link, of the packets of {name}: {}", all.join(", "));
         }
     }
-    for (name, report) in runs.many(&scenario) {
+    for (name, report) in runs.many(scenario) {
         let first = if runs.len() > 1 { "\nof the first replication: " } else { "\n" };
         say!("{first}{}", masks::told(&name, report));
     }
-    Ok(runs.simulation.exit())
+    Ok(())
 }
 
 /// The largest delay less the least.

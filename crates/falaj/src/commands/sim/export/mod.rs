@@ -24,6 +24,7 @@ use falaj_sched::units::time::{Span, Time};
 use falaj_sim::observer::{Every, Loss, PacketEnd};
 use falaj_sim::scenario::{all_flows, experiment, name_of, pipe_of};
 use falaj_sim::simulate_watched;
+use falaj_terminal::place;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
@@ -85,7 +86,7 @@ struct Runs<'a> {
 }
 
 impl Exports {
-    /// Are the names as they should be? Before minutes are spent.
+    /// Checks the names and the places before minutes are spent.
     pub(crate) fn check(&self) -> Result<()> {
         for path in &self.packets {
             form(path, &[Form::Csv, Form::Parquet, Form::Pcapng], "--packets")?;
@@ -93,11 +94,13 @@ impl Exports {
         for path in &self.flows {
             form(path, &[Form::Csv, Form::Parquet], "--flows")?;
         }
+        let named = [&self.packets[..], &self.flows].concat();
+        let all = named.iter().chain(&self.trace).chain(&self.flent);
         match &self.flent {
             Some(path) if !path.to_string_lossy().ends_with(".flent.gz") => {
                 bail!("--flent {}: Flent opens `*.flent.gz` alone", path.display())
             }
-            _ => Ok(()),
+            _ => all.map(PathBuf::as_path).try_for_each(place::try_file),
         }
     }
 

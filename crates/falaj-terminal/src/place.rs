@@ -1,0 +1,91 @@
+//! Where a command writes, tried before long work.
+
+use anyhow::{Context, Result, bail};
+use std::fs::{self, OpenOptions};
+use std::io::ErrorKind;
+use std::path::Path;
+
+/// Formats of pictures by the end of a name that falaj does not write.
+const OTHER_PICTURES: [&str; 10] =
+    ["bmp", "eps", "gif", "jpeg", "jpg", "pdf", "ps", "tif", "tiff", "webp"];
+
+/// Returns true if a path names one picture, `*.svg` or `*.png`; false if it names a directory for
+/// several.
+///
+/// # Errors
+/// Its name ends as pictures do that falaj does not write: says what makes them.
+pub fn is_one_picture(option: &str, path: &Path) -> Result<bool> {
+    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    let ending = ending.to_ascii_lowercase();
+    if OTHER_PICTURES.contains(&ending.as_str()) {
+        bail!(
+            "{option} {}: pictures are written as `*.svg` and `*.png`; for others convert the SVG, \
+             as by `rsvg-convert -f pdf`",
+            path.display()
+        );
+    }
+    Ok(ending == "svg" || ending == "png")
+}
+
+/// Tries whether a file can be written, and leaves everything as it was.
+///
+/// # Errors
+/// It cannot.
+pub fn try_file(path: &Path) -> Result<()> {
+    let tried = match OpenOptions::new().write(true).create_new(true).open(path) {
+        Ok(_) => fs::remove_file(path),
+        // A pipe or a device is opened once, by what writes there.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && !is_special(path) => {
+            OpenOptions::new().append(true).open(path).map(drop)
+        }
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    };
+    tried.with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn is_special(path: &Path) -> bool {
+    path.metadata().is_ok_and(|there| !there.is_file() && !there.is_dir())
+}
+
+/// Makes a directory, and tries whether files can be written there.
+///
+/// # Errors
+/// They cannot.
+pub fn try_directory(path: &Path) -> Result<()> {
+    fs::create_dir_all(path)
+        .with_context(|| format!("cannot make the directory {}", path.display()))?;
+    try_file(&path.join(format!(".falaj-{}", std::process::id())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_tried_and_left_as_it_was() {
+        let at = std::env::temp_dir().join(format!("falaj-place-{}", std::process::id()));
+        try_directory(&at.join("made/deep")).expect("it can be made");
+        let (new, old) = (at.join("new"), at.join("old"));
+        fs::write(&old, "kept").expect("it can be written");
+        try_file(&new).expect("it can be written");
+        try_file(&old).expect("it can be written");
+        assert!(!new.exists() && fs::read(&old).expect("it is there") == b"kept");
+        assert_eq!(fs::read_dir(at.join("made/deep")).expect("a directory").count(), 0);
+        assert!(try_file(&at.join("none/new")).is_err() && try_file(&at).is_err());
+        assert!(try_directory(&old).is_err());
+        fs::remove_dir_all(&at).expect("it is ours");
+    }
+
+    #[test]
+    fn pictures_are_known_by_their_names() {
+        let is_one = |name: &str| is_one_picture("--svg", Path::new(name));
+        for (name, one) in [("a.svg", true), ("a.PNG", true), ("a", false), ("v0.5", false)] {
+            assert_eq!(is_one(name).ok(), Some(one), "{name}");
+        }
+        for name in ["a.pdf", "a.b.JPG", "x/a.eps"] {
+            let error = is_one(name).expect_err("not written").to_string();
+            assert!(error.contains("*.svg") && error.contains(name), "{error}");
+        }
+    }
+}
