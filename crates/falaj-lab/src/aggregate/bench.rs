@@ -43,7 +43,8 @@ Examples:
   falaj aggregate bench --packets 160 --bytes 16kB --timeout 100us --rates 200e3")]
 pub struct Args {
     /// Packets of a full container.
-    #[arg(long, default_value_t = 62, value_parser = clap::value_parser!(u32).range(2..=65_536))]
+    #[arg(long, default_value_t = 62,
+        value_parser = falaj_terminal::arguments::number::<u32>(2..=65_536))]
     packets: u32,
     /// Its bytes.
     #[arg(long, value_name = "SIZE", default_value = "4096B", value_parser = parse_size)]
@@ -65,7 +66,8 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = parse_duration)]
     each: Span,
     /// How often each has its turn.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    #[arg(long, default_value_t = 3,
+        value_parser = falaj_terminal::arguments::number::<u64>(1..=1000))]
     repeat: u64,
     /// Print JSON.
     #[arg(long)]
@@ -119,7 +121,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let apart = apart();
     let mut turns: Vec<Vec<CrossingResult>> =
         loads.iter().flat_map(|_| &ways).map(|_| Vec::new()).collect();
-    let bar = progress::bar(args.repeat * turns.len() as u64, "measuring");
+    let bar = progress::long_bar(args.repeat * turns.len() as u64, "measuring");
     for turn in 0..args.repeat {
         let all = loads.iter().flat_map(|&rate| ways.iter().map(move |(_, way)| (rate, *way)));
         for ((rate, way), outcomes) in all.zip(&mut turns) {

@@ -124,7 +124,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let wanted = Wanted { delay: args.delay.as_secs_f64(), measure };
     priority::be_punctual(Rank::Sender);
     let run = TuningRun { args, wanted, apart: apart() };
-    let bar = progress::bar(
+    let bar = progress::long_bar(
         (rates.len() * (SIZES.len() + 1) * TIMEOUTS.len() + rates.len()) as u64,
         "measuring",
     );

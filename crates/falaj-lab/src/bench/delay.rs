@@ -40,10 +40,11 @@ Example:
 pub struct Args {
     /// How many datagrams each path has in a turn.
     #[arg(short = 'n', long, default_value_t = 500,
-        value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+        value_parser = falaj_terminal::arguments::number::<u64>(1..=1_000_000))]
     datagrams: u64,
     /// How often each path has its turn.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    #[arg(long, default_value_t = 3,
+        value_parser = falaj_terminal::arguments::number::<u64>(1..=1000))]
     repeat: u64,
     /// Print JSON.
     #[arg(long)]
@@ -110,7 +111,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     });
     let mut series: Vec<(Path, Vec<DelayTurn>)> =
         std::iter::once(Path::Veth).chain(links).map(|path| (path, vec![])).collect();
-    let bar = progress::bar(args.repeat * series.len() as u64, "probing");
+    let bar = progress::long_bar(args.repeat * series.len() as u64, "probing");
     let (turns, interrupted) = interruptible(|stop| {
         for turn in 0..args.repeat as usize {
             for (path, turns) in &mut series {

@@ -25,7 +25,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(clap::Args)]
 pub struct Args {
     /// Packets for each figure, in millions.
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    #[arg(long, default_value_t = 2,
+        value_parser = falaj_terminal::arguments::number::<u64>(1..=1000))]
     millions: u64,
     /// Runs for each figure; the median counts.
     #[arg(long, default_value_t = 3)]
@@ -148,7 +149,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let cases = LINKS.map(|n| ("links", n)).into_iter().chain(QUEUES.map(|n| ("queues", n)));
     let cases: Vec<(&'static str, u32)> = cases.collect();
     let mut figures: Vec<MaskFigure> = Vec::new();
-    let bar = progress::bar((cases.len() * args.repeat.max(1)) as u64, "measuring");
+    let bar = progress::long_bar((cases.len() * args.repeat.max(1)) as u64, "measuring");
     let ((), interrupted) = interruptible(|stop| {
         for (what, many) in cases {
             let mut all = Vec::new();

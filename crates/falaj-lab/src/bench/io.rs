@@ -46,10 +46,12 @@ Example:
   falaj bench io --bare --seconds 2 --repeat 5")]
 pub struct Args {
     /// How long each path forwards at a time.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, default_value_t = 1,
+        value_parser = falaj_terminal::arguments::number::<u64>(1..=3600))]
     seconds: u64,
     /// How often each path has its turn.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    #[arg(long, default_value_t = 3,
+        value_parser = falaj_terminal::arguments::number::<u64>(1..=1000))]
     repeat: u64,
     /// Beside each, a loop that reads and writes and does nothing else.
     #[arg(long)]
@@ -171,7 +173,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let paths = over.into_iter().flat_map(|over| by().map(move |by| (over, by)));
     let mut series: Vec<PathTurns> =
         paths.map(|(over, by)| PathTurns { over, by, turns: Vec::new() }).collect();
-    let bar = progress::bar(args.repeat * series.len() as u64, "forwarding");
+    let bar = progress::long_bar(args.repeat * series.len() as u64, "forwarding");
     let mut turns = 0;
     let interrupted = loop {
         match turn(&mut series, args.seconds, &bar) {

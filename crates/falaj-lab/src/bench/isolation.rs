@@ -27,10 +27,10 @@ Example:
   falaj bench isolation --duration 10min")]
 pub struct Args {
     /// How many adapters send more than they may.
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u8).range(1..=64))]
+    #[arg(long, default_value_t = 16, value_parser = arguments::number::<u8>(1..=64))]
     adapters: u8,
     /// How much more than their share of the link each of them sends, as a percentage of it.
-    #[arg(long, default_value_t = 150, value_parser = clap::value_parser!(u16).range(105..=1_000))]
+    #[arg(long, default_value_t = 150, value_parser = arguments::number::<u16>(105..=1_000))]
     flood: u16,
     /// How long.
     #[arg(long, value_parser = arguments::parse_duration, default_value = "60s")]

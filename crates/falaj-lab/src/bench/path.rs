@@ -27,10 +27,12 @@ use std::sync::atomic::Ordering;
 #[derive(clap::Args)]
 pub struct Args {
     /// Packets for each figure, in thousands.
-    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 2000,
+        value_parser = falaj_terminal::arguments::number::<u64>(1..=u64::MAX))]
     thousands: u64,
     /// Runs for each figure; the median counts.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    #[arg(long, default_value_t = 5,
+        value_parser = falaj_terminal::arguments::number::<u64>(1..=1000))]
     repeat: u64,
     /// Numbers of rules; 0 is one link without rules.
     #[arg(long, value_delimiter = ',', default_value = "0,10,10000")]
@@ -137,7 +139,7 @@ fn turn(rules: u32, packets: u64) -> Result<[f64; 2]> {
 /// The input is wrong, or this machine cannot do it.
 pub fn main(args: &Args) -> Result<ExitCode> {
     let mut results: Vec<(u32, f64, f64)> = Vec::new();
-    let bar = progress::bar(args.rules.len() as u64 * args.repeat, "classifying");
+    let bar = progress::long_bar(args.rules.len() as u64 * args.repeat, "classifying");
     let ((), interrupted) = interruptible(|stop| {
         for &rules in &args.rules {
             let mut turns = Vec::new();

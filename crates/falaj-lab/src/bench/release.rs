@@ -33,7 +33,8 @@ Example:
   falaj bench release --seconds 10")]
 pub struct Args {
     /// How long each load lasts.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, default_value_t = 3,
+        value_parser = falaj_terminal::arguments::number::<u64>(1..=3600))]
     seconds: u64,
     /// How late packets may be while the timer sleeps.
     #[arg(long, value_name = "TIME", default_value = "200us", value_parser = parse_span)]
@@ -126,7 +127,7 @@ impl ReleaseFigures {
 pub fn main(args: &Args) -> Result<ExitCode> {
     let mut rows = Vec::new();
     let timers = [Timer::Spin, Timer::Hybrid, Timer::Sleep];
-    let bar = progress::bar((timers.len() * LOADS.len()) as u64, "measuring");
+    let bar = progress::long_bar((timers.len() * LOADS.len()) as u64, "measuring");
     let mut interrupted = false;
     'all: for load in &LOADS {
         let scenario = scenario(load, args.seconds)?;

@@ -36,10 +36,12 @@ Examples:
   falaj bench tcp --rate 1gbit --rate 10gbit --congestion cubic")]
 pub struct Args {
     /// How long each stream lasts.
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, default_value_t = 2,
+        value_parser = falaj_terminal::arguments::number::<u64>(1..=3600))]
     seconds: u64,
     /// How often each path has its turn.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    #[arg(long, default_value_t = 3,
+        value_parser = falaj_terminal::arguments::number::<u64>(1..=1000))]
     repeat: u64,
     /// Also a link of this rate; may be given several times.
     #[arg(long, value_parser = parse_rate)]
@@ -122,7 +124,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         .into_iter()
         .flat_map(|ip| paths.iter().map(move |&path| PathStreams { path, ip, streams: Vec::new() }))
         .collect();
-    let bar = progress::bar(args.repeat * series.len() as u64, "streaming");
+    let bar = progress::long_bar(args.repeat * series.len() as u64, "streaming");
     let mut turns = 0;
     let interrupted = loop {
         match turn(&mut series, args, &bar) {

@@ -15,7 +15,7 @@ mod zhang;
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use falaj_sched::units::time::Span;
-use falaj_terminal::arguments;
+use falaj_terminal::{arguments, place};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -57,7 +57,9 @@ pub struct Args {
     /// What the paper does not have: its rows with idle time lent and tails carried over.
     #[arg(long)]
     beyond: bool,
-    /// On this machine. Of `fortuna`, Section II.B on real packets: what wakes the server, how
+    /// On this machine
+    ///
+    /// Of `fortuna`, Section II.B on real packets: what wakes the server, how
     /// long it spins, what it costs, phase-wise and packet-wise, beside what simulation says
     /// of rates and delays. Of `zhang`, its flows sent through a gateway, beside
     /// the same packets simulated. Of `rizzo`, also what is measured: costs, and how the load of
@@ -69,7 +71,9 @@ pub struct Args {
     #[arg(long, value_enum, value_delimiter = ',', requires = "live",
         default_values = ["idle", "light", "row7", "row4", "row14", "flood"])]
     load: Vec<fortuna::Load>,
-    /// Who paces the links, live; both with a comma between. A device, here a veth that sends no
+    /// Who paces the links, live; both with a comma between
+    ///
+    /// A device, here a veth that sends no
     /// faster than at their rate, is handed packets ahead of time, up to what it sends in a
     /// millisecond, by a loop that sleeps (`--timer sleep`).
     #[arg(long, value_enum, value_delimiter = ',', requires = "live",
@@ -84,6 +88,8 @@ pub struct Args {
     /// `aggregation`, unless given.
     #[arg(long, requires = "live", value_parser = arguments::parse_duration)]
     duration: Option<Span>,
+    /// A shorter form, of `xen`, `rizzo`, `tcp`, and of `aggregation` with --live
+    ///
     /// Of `xen`: the main figures, once each and in seconds that are a tenth as long; the tests'
     /// form. Of `rizzo` with --live: the same figures, measured for a shorter time; of
     /// `aggregation`, likewise, a third of the measured points, once each, and simulations
@@ -100,8 +106,9 @@ pub struct Args {
     /// Of `tcp`: the guest's kernel [default: FALAJ_KERNEL, or where `falaj kernel` finds it].
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
-    /// Of `xen`, all figures but 8: virtual machines under QEMU instead of namespaces, with a
-    /// quarter of all rates, in seconds of 300 ms: half an hour. With --quick all once, in
+    /// Of `xen`, all figures but 8: virtual machines under QEMU instead of namespaces
+    ///
+    /// With a quarter of all rates, in seconds of 300 ms: half an hour. With --quick all once, in
     /// seconds of 100 ms: some minutes. Takes Debian's qemu-system-x86,
     /// linux-image-cloud-amd64 and busybox-static; the last two may lie unpacked (`dpkg -x`) below
     /// a directory, --guests=DIR.
@@ -164,6 +171,9 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     }
     if args.guests.is_some() && !matches!(args.paper, Paper::Xen) {
         bail!("--guests is for xen: take it away");
+    }
+    if let Some(out) = &args.out {
+        place::try_directory(out)?;
     }
     match args.paper {
         Paper::Fortuna => fortuna::main(args),

@@ -85,7 +85,7 @@ pub(super) fn main(args: &Args, program: &Path) -> Result<ExitCode> {
     let stop = interrupts()?;
     stop.store(false, Ordering::Relaxed);
     let repeat = args.repeat.max(1);
-    let bar = progress::bar((cases.len() * repeat * pairs.len()) as u64, "measuring");
+    let bar = progress::long_bar((cases.len() * repeat * pairs.len()) as u64, "measuring");
     let (mut rows, mut all) = (Vec::new(), Vec::new());
     'cases: for case in &cases {
         let mut none = (0.0, 0.0);

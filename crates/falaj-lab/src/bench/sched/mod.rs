@@ -24,6 +24,8 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use drive::{DrivenRun, Subject, UnderTest};
 use falaj_sched::registry::ENTRIES;
 use falaj_terminal::interrupt::{Interrupted, interrupts};
+#[cfg(feature = "plots")]
+use falaj_terminal::place;
 use falaj_terminal::{progress, text};
 use flowsets::{Flowsets, Number, Packets, short};
 use regimes::REGIMES;
@@ -260,6 +262,13 @@ impl DisciplineFigures {
 /// # Errors
 /// The input is wrong, or this machine cannot do it.
 pub fn main(args: &Args) -> Result<ExitCode> {
+    #[cfg(feature = "plots")]
+    if let Some(path) = &args.plot {
+        if !place::is_one_picture("--plot", path)? {
+            bail!("--plot {}: one picture; name it `*.svg` or `*.png`", path.display());
+        }
+        place::try_file(path)?;
+    }
     if args.list {
         list();
         return Ok(ExitCode::SUCCESS);
@@ -402,7 +411,7 @@ fn measure(args: &Args, cases: &[LoadCase]) -> Result<Vec<DisciplineFigures>> {
         .collect();
     let stop = interrupts()?;
     stop.store(false, Ordering::Relaxed);
-    let bar = progress::bar((cases.len() * repeat * whats.len()) as u64, "measuring");
+    let bar = progress::long_bar((cases.len() * repeat * whats.len()) as u64, "measuring");
     for round in 0..repeat {
         for (i, case) in cases.iter().enumerate() {
             for (what, row) in whats.iter().zip(&mut rows) {

@@ -20,6 +20,8 @@ use falaj_sched::registry::{ENTRIES, entry};
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::{Span, Time};
 use falaj_terminal::interrupt::interrupts;
+#[cfg(feature = "plots")]
+use falaj_terminal::place;
 use falaj_terminal::{progress, text};
 use serde_json::json;
 use std::path::PathBuf;
@@ -67,7 +69,7 @@ pub struct Args {
     search: bool,
     /// Sequences that the search tries for each discipline.
     #[arg(long, default_value_t = 20_000, requires = "search",
-        value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
+        value_parser = falaj_terminal::arguments::number::<u64>(1..=1 << 32))]
     effort: u64,
     /// What the search's chance follows from.
     #[arg(long, default_value_t = 1, requires = "search")]
@@ -466,6 +468,13 @@ fn parse_micros(text: &str) -> Option<u64> {
 /// # Errors
 /// The input is wrong, or this machine cannot do it.
 pub fn main(args: &Args) -> Result<ExitCode> {
+    #[cfg(feature = "plots")]
+    if let Some(path) = &args.plot {
+        if !place::is_one_picture("--plot", path)? {
+            bail!("--plot {}: one picture; name it `*.svg` or `*.png`", path.display());
+        }
+        place::try_file(path)?;
+    }
     if args.list {
         say!("Loads:");
         for load in LOADS.iter().chain([&SERVICE, &SEARCHED]) {
@@ -482,7 +491,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let stop = interrupts()?;
     stop.store(false, Ordering::Relaxed);
     let each = if args.search { args.effort } else { 1 };
-    let bar = progress::bar((entries.len() * flowsets.len()) as u64 * each, "measuring");
+    let bar = progress::long_bar((entries.len() * flowsets.len()) as u64 * each, "measuring");
     let mut rows = Vec::new();
     'all: for sets in &flowsets {
         ensure!(

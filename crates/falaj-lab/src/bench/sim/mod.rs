@@ -32,10 +32,12 @@ Examples:
   falaj bench sim --instructions")]
 pub struct Args {
     /// Packets for each figure, in millions.
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    #[arg(long, default_value_t = 10,
+        value_parser = falaj_terminal::arguments::number::<u64>(1..=1000))]
     millions: u64,
     /// Runs for each figure, all cases in turn; the median counts, and the most is told.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    #[arg(long, default_value_t = 5,
+        value_parser = falaj_terminal::arguments::number::<u64>(1..=1000))]
     repeat: u64,
     /// Only what has this in its name.
     #[arg(long)]
@@ -137,7 +139,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
             ));
         }
     }
-    let bar = progress::bar(all.len() as u64 * args.repeat, "simulating");
+    let bar = progress::long_bar(all.len() as u64 * args.repeat, "simulating");
     let (cores, mut interrupted) = interruptible(|stop| {
         for seed in 0..args.repeat {
             for (found, experiment) in &mut all {

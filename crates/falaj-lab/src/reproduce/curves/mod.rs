@@ -101,7 +101,7 @@ impl Work {
             std::fs::create_dir_all(out)
                 .with_context(|| format!("cannot make the directory {}", out.display()))?;
         }
-        let bar = progress::bar(wanted.len() as u64, "figures");
+        let bar = progress::long_bar(wanted.len() as u64, "figures");
         let mut figures = Vec::new();
         for label in wanted {
             figures.push(make(label)?);

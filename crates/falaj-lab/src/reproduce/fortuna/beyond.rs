@@ -44,7 +44,7 @@ pub(super) fn outcomes(
     stop: &AtomicBool,
 ) -> Result<[Vec<VariantResult>; 2]> {
     let runs = published.rows.len() * (SERVERS.len() + DIVIDED.len()) * effort.seeds;
-    let bar = progress::bar(runs as u64, "beyond");
+    let bar = progress::long_bar(runs as u64, "beyond");
     let both = [&SERVERS[..], &DIVIDED[..]]
         .map(|servers| under(servers, published, effort, ProgressWatch { bar: &bar, stop }));
     bar.finish_and_clear();

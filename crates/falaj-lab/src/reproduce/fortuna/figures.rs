@@ -100,7 +100,7 @@ impl LoadSweep {
                 .collect::<Vec<_>>()
         };
         let needed: BTreeSet<(LinkServer, u64)> = figures.iter().flat_map(points).collect();
-        let bar = progress::bar((needed.len() * effort.seeds) as u64, "figures");
+        let bar = progress::long_bar((needed.len() * effort.seeds) as u64, "figures");
         let mut runs = BTreeMap::new();
         for (server, x) in needed {
             let links: [VirtualLink; 2] = [('B', x), ('A', OF_A)];

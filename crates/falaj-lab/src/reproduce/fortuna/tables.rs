@@ -305,7 +305,8 @@ fn apply_known(cells: &mut [TableCell], whole: bool) -> Result<()> {
 
 /// Runs all rows and judges all cells; those of the rows that were done, if it was stopped.
 pub(super) fn cells(published: &PublishedRow, stop: &AtomicBool) -> Result<Vec<TableCell>> {
-    let bar = progress::bar((published.rows.len() * SERVERS.len() * EFFORT.seeds) as u64, "tables");
+    let bar =
+        progress::long_bar((published.rows.len() * SERVERS.len() * EFFORT.seeds) as u64, "tables");
     let mut cells = Vec::new();
     let watch = ProgressWatch { bar: &bar, stop };
     for row in &published.rows {
