@@ -9,14 +9,18 @@ use falaj_sched::units::time::Span;
 
 /// What every command takes that hands packets over.
 #[derive(clap::Args)]
+#[command(next_help_heading = "Pacing")]
 pub struct PacingArgs {
-    /// How to wait for an instant: spin (a processor of its own), sleep (wakes at most once in
-    /// --slack), hybrid (sleeps, and spins for the last part, unless others wait for a processor).
+    /// How to wait for an instant
+    ///
+    /// spin: takes a processor of its own; sleep: wakes at most once in --slack; hybrid: sleeps,
+    /// and spins for the last part, unless others wait for a processor.
     #[arg(long, default_value_t, value_name = "spin|hybrid|sleep")]
     timer: Timer,
     /// How late a packet may be handed over so that others leave with it: segments of one unit,
     /// and with `--timer sleep` whatever is due; 0s: each at its own instant.
-    #[arg(long, value_name = "TIME", default_value = "20us", value_parser = parse_span)]
+    #[arg(long, value_name = "TIME", default_value = "20us", value_parser = parse_span,
+        hide_short_help = true)]
     slack: Span,
     /// What becomes of a packet that finds its queue full: drop, or wait at its interface
     /// [default: drop].

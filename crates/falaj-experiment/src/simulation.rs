@@ -23,10 +23,10 @@ use std::sync::atomic::Ordering;
 pub struct ReplicationArgs {
     /// Independent replications; else the scenario's. With --until the most there may be [default
     /// there: 1000].
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_parser = falaj_terminal::arguments::number::<u32>(1..=10_000))]
     replications: Option<u32>,
     /// Where random numbers begin; else the scenario's. Replication n has the seed n higher.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]
+    #[arg(long, value_parser = falaj_terminal::arguments::number::<u64>(0..=SEED_MAX))]
     seed: Option<u64>,
     /// Add replications until a 95 % interval is so narrow: `delay.mean ±1%`, `loss ±5%`, `rate
     /// ±1%`, `FLOW.delay.p99 ±2%`; without FLOW of every flow. May be given again.

@@ -13,6 +13,7 @@ const FAILED: u8 = 4;
 
 /// What `run`, `relay` and `traffic` take about the end.
 #[derive(clap::Args)]
+#[command(next_help_heading = "Results and control")]
 pub struct FailIf {
     /// Fail with status 4 if this holds at the end: `release.p99 > 200us`, `loss of up > 1%`; may
     /// be given again.

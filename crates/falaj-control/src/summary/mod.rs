@@ -488,6 +488,7 @@ pub fn rule_json(name: &str, taken: &RuleCounters) -> Json {
 
 /// `--json FILE` of commands whose standard output is somebody else's.
 #[derive(clap::Args)]
+#[command(next_help_heading = "Results and control")]
 pub struct JsonFile {
     /// At the end, write what the link did as JSON to this file; `-`: to standard output.
     #[arg(long, value_name = "FILE")]

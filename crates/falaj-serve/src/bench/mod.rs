@@ -25,10 +25,10 @@ use std::time::{Duration, Instant};
 #[derive(clap::Args)]
 pub struct Args {
     /// How many adapters.
-    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    #[arg(long, default_value_t = 1_000, value_parser = arguments::number::<u32>(1..=20_000))]
     adapters: u32,
     /// Conversations in each of them; each has a queue of its own.
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    #[arg(long, default_value_t = 100, value_parser = arguments::number::<u32>(1..=1_000))]
     conversations: u32,
     /// Packets a second, of all together.
     #[arg(long, default_value_t = 20_000)]

@@ -67,7 +67,7 @@ pub struct Args {
     way: ScreenDirection,
     /// How wide that one screen is.
     #[arg(long, value_name = "COLUMNS", requires = "once",
-        value_parser = clap::value_parser!(u16).range(40..=500))]
+        value_parser = falaj_terminal::arguments::number::<u16>(40..=500))]
     width: Option<u16>,
 }
 

@@ -3,17 +3,22 @@
 use anyhow::{Result, anyhow};
 use clap::builder::PossibleValuesParser;
 use falaj_control::live_links::default_queue;
+use falaj_scenario::units::Unreadable;
 use falaj_scenario::{
     PRESETS, Problem, SIMPLE, Scenario, parse_limit, parse_mtu, parse_probability, parse_rate,
     parse_span,
 };
+use falaj_sched::queues::queue::Limit;
 use falaj_sched::units::time::Span;
 use std::fmt::Write;
+
+/// Bytes of a full Ethernet frame.
+const FRAME: u64 = 1514;
 
 /// A value of the scenario file, as it was written; found good.
 macro_rules! reads {
     ($($name:ident by $parse:ident;)*) => {
-        $(fn $name(text: &str) -> Result<String, falaj_scenario::Unreadable> {
+        $(fn $name(text: &str) -> Result<String, Unreadable> {
             $parse(text).map(|_| text.to_owned())
         })*
     };
@@ -22,77 +27,95 @@ reads! {
     rate by parse_rate;
     span by parse_span;
     probability by parse_probability;
-    limit by parse_limit;
     mtu by parse_mtu;
 }
 
+/// A queue's limit, as it was written. No message proposes a queue that never admits a full frame.
+fn limit(text: &str) -> Result<String, Unreadable> {
+    let admits = |text: &str| match parse_limit(text)? {
+        Limit::Bytes(bytes) if bytes < FRAME => Err(Unreadable {
+            what: format!("a queue of {bytes}B never admits a full frame"),
+            help: String::new(),
+            near: None,
+            at: None,
+        }),
+        limit => Ok(limit),
+    };
+    let otherwise = "write a limit of a packet or more, as in `20p` or `64kB`";
+    match parse_limit(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(error.checked(text, admits, otherwise)),
+    }
+}
+
 /// Half of a round-trip time.
-fn half(text: &str) -> Result<Span, falaj_scenario::Unreadable> {
+fn half(text: &str) -> Result<Span, Unreadable> {
     parse_span(text).map(|Span(nanoseconds)| Span(nanoseconds / 2))
 }
 
-/// The flags of a direction, or of both.
+/// The flags of a direction, or of both, under a heading of the help; those that are rare stand in
+/// `--help-all` alone.
 macro_rules! flags {
-    ($name:ident, $prefix:literal, $way:literal) => {
+    ($name:ident, $prefix:literal, $heading:literal, rare: $rare:literal) => {
         #[derive(clap::Args)]
+        #[command(next_help_heading = $heading)]
         pub(crate) struct $name {
             #[arg(id = concat!($prefix, "rate"), long = concat!($prefix, "rate"),
                   visible_aliases = [concat!($prefix, "bandwidth"), concat!($prefix, "bw")],
-                  value_name = "RATE", allow_hyphen_values = true,
+                  value_name = "RATE", allow_hyphen_values = true, hide_short_help = $rare,
                   value_parser = rate, conflicts_with = "file",
-                  help = concat!("The link's rate, ", $way, ": 10mbit, 1.5Gbit/s, unlimited"))]
+                  help = "Its rate: 10mbit, 1.5Gbit/s, unlimited")]
             rate: Option<String>,
             #[arg(id = concat!($prefix, "delay"), long = concat!($prefix, "delay"),
                   visible_alias = concat!($prefix, "latency"),
-                  value_name = "TIME", allow_hyphen_values = true,
+                  value_name = "TIME", allow_hyphen_values = true, hide_short_help = $rare,
                   value_parser = span, conflicts_with = "file",
-                  help = concat!("Its propagation delay, ", $way, ": 40ms"))]
+                  help = "Its propagation delay: 40ms")]
             delay: Option<String>,
             #[arg(id = concat!($prefix, "jitter"), long = concat!($prefix, "jitter"),
-                  value_name = "TIME", allow_hyphen_values = true,
+                  value_name = "TIME", allow_hyphen_values = true, hide_short_help = $rare,
                   value_parser = span, conflicts_with = "file",
-                  help = concat!("As much shorter or longer its delay is, ", $way,
-                      ": 5ms; packets stay in order"))]
+                  help = "The most by which its delay varies: 5ms; packets stay in order")]
             jitter: Option<String>,
             #[arg(id = concat!($prefix, "loss"), long = concat!($prefix, "loss"),
-                  value_name = "PERCENT", allow_hyphen_values = true,
+                  value_name = "PERCENT", allow_hyphen_values = true, hide_short_help = $rare,
                   value_parser = probability, conflicts_with = "file",
-                  help = concat!("Packets that it loses, ", $way, ": 1%"))]
+                  help = "Packets that it loses: 1%")]
             loss: Option<String>,
             #[arg(id = concat!($prefix, "dup"), long = concat!($prefix, "dup"),
-                  value_name = "PERCENT", allow_hyphen_values = true,
+                  value_name = "PERCENT", allow_hyphen_values = true, hide_short_help = $rare,
                   value_parser = probability, conflicts_with = "file",
-                  help = concat!("Packets that arrive twice, ", $way, ": 1%"))]
+                  help = "Packets that arrive twice: 1%")]
             duplicate: Option<String>,
             #[arg(id = concat!($prefix, "corrupt"), long = concat!($prefix, "corrupt"),
-                  value_name = "PERCENT", allow_hyphen_values = true,
+                  value_name = "PERCENT", allow_hyphen_values = true, hide_short_help = $rare,
                   value_parser = probability, conflicts_with = "file",
-                  help = concat!("Packets that arrive with a bit turned, ", $way, ": 0.1%"))]
+                  help = "Packets that arrive with a bit turned: 0.1%")]
             corrupt: Option<String>,
             #[arg(id = concat!($prefix, "reorder"), long = concat!($prefix, "reorder"),
-                  value_name = "PERCENT", allow_hyphen_values = true,
+                  value_name = "PERCENT", allow_hyphen_values = true, hide_short_help = $rare,
                   value_parser = probability, conflicts_with = "file",
-                  help = concat!("Packets that overtake by skipping its delay, ", $way, ": 25%"))]
+                  help = "Packets that overtake others by skipping its delay: 25%")]
             reorder: Option<String>,
             #[arg(id = concat!($prefix, "preset"), long = concat!($prefix, "preset"),
-                  value_name = "NAME",
+                  value_name = "NAME", hide_short_help = $rare,
                   value_parser = PossibleValuesParser::new(PRESETS.map(|preset| preset.name)),
                   hide_possible_values = true,
                   conflicts_with = "file",
-                  help = concat!("A link that many know by a name, ", $way,
-                      ": lte; `falaj presets` shows them"))]
+                  help = "A link that many know by a name: lte; `falaj presets` shows them")]
             preset: Option<String>,
             #[arg(id = concat!($prefix, "queue"), long = concat!($prefix, "queue"),
                   visible_alias = concat!($prefix, "limit"), value_name = "LIMIT",
+                  allow_hyphen_values = true, hide_short_help = $rare,
                   value_parser = limit, conflicts_with = "file",
-                  help = concat!("Its queue, ", $way,
-                      ": 50p, 64kB [default: what it carries in 50 ms or one round trip]"))]
+                  help = "Its queue: 50p, 64kB \
+                          [default: what it carries in 50 ms or a round trip]")]
             queue: Option<String>,
             #[arg(id = concat!($prefix, "queue-policy"), long = concat!($prefix, "queue-policy"),
-                  value_name = "POLICY",
+                  value_name = "POLICY", hide_short_help = $rare,
                   value_parser = PossibleValuesParser::new(falaj_sched::queues::aqm::NAMES),
                   conflicts_with = "file",
-                  help = concat!("Whom its queue drops, ", $way))]
+                  help = "Which packets its queue drops")]
             queue_policy: Option<String>,
         }
 
@@ -115,26 +138,32 @@ macro_rules! flags {
         }
     };
 }
-flags!(Both, "", "each way");
-flags!(Up, "up-", "from the command to the far end");
-flags!(Down, "down-", "from the far end to the command");
+flags!(
+    Both,
+    "",
+    "Link, each way (--up-… and --down-… for one way alone: see --help-all)",
+    rare: false
+);
+flags!(Up, "up-", "Link, up: from the command, or the near end, to the far end", rare: true);
+flags!(Down, "down-", "Link, down: from the far end to the command, or the near end", rare: true);
 
 /// What a link is, without a file.
 #[derive(clap::Args)]
 pub(crate) struct Flags {
     #[command(flatten)]
     both: Both,
-    #[command(flatten)]
-    up: Up,
-    #[command(flatten)]
-    down: Down,
     /// Its round-trip time: half of it is the propagation delay of each way: 80ms
     #[arg(long, value_parser = half, value_name = "TIME", allow_hyphen_values = true,
         conflicts_with_all = ["file", "delay", "up-delay", "down-delay"])]
     rtt: Option<Span>,
     /// Its largest IP packet [default: 1500B; of `bridge`, that of its interfaces]
-    #[arg(long, value_parser = mtu, conflicts_with = "file", value_name = "SIZE")]
+    #[arg(long, value_parser = mtu, conflicts_with = "file", value_name = "SIZE",
+        allow_hyphen_values = true)]
     mtu: Option<String>,
+    #[command(flatten)]
+    up: Up,
+    #[command(flatten)]
+    down: Down,
 }
 
 impl Flags {

@@ -2,41 +2,75 @@
 //!
 //! | module | what it has |
 //! |---|---|
+//! | [`errors`] | a command line that is wrong |
+//! | [`help`] | `--help` in groups, and `--help-all` |
 //! | [`link`], [`flags`] | a link: in a file, or by flags |
 //! | [`separator`] | `--` that was forgotten before a command |
 //! | [`virtual_time`] | `--virtual-time` |
 
+mod errors;
 pub(crate) mod flags;
+mod help;
 pub(crate) mod link;
 mod separator;
 pub(crate) mod virtual_time;
 
 use crate::commands::Command;
-use clap::Parser;
+use anyhow::anyhow;
+use clap::{CommandFactory, FromArgMatches, Parser};
+use falaj_terminal::{COMMON_OPTIONS, output, standard_error};
 use std::ffi::OsString;
 use std::process::exit;
 
 /// Virtual links with guarantees, and any link emulated: simulated, promised, measured.
 #[derive(Parser)]
 #[command(version, max_term_width = 100, arg_required_else_help = true, after_help = EXIT)]
+#[command(disable_help_flag = true, args = help::flags())]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
     /// Say results and errors alone: no notes, warnings or progress.
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = COMMON_OPTIONS, display_order = 999)]
     pub(crate) quiet: bool,
+}
+
+/// The description of the command line: for reading it, and for the pages made of it.
+pub(crate) fn command() -> clap::Command {
+    help::grouped(taking_negative_numbers(Cli::command()))
+}
+
+/// The same where `-1` behind an option is its value, and is refused as such.
+fn taking_negative_numbers(command: clap::Command) -> clap::Command {
+    let takes = |argument: &clap::Arg| {
+        argument.get_long().is_some() && argument.get_action().takes_values()
+    };
+    command
+        .mut_args(|argument| {
+            let takes = takes(&argument);
+            argument.allow_negative_numbers(takes)
+        })
+        .mut_subcommands(taking_negative_numbers)
+}
+
+/// Reads a command line.
+fn try_parse(words: &[OsString]) -> Result<Cli, clap::Error> {
+    let mut command = command();
+    let mut found = command.try_get_matches_from_mut(words)?;
+    Cli::from_arg_matches_mut(&mut found).map_err(|error| error.format(&mut command))
 }
 
 /// Reads this program's command line; ends the program where it is wrong, or asks for help.
 pub(crate) fn parse() -> Cli {
     let words: Vec<OsString> = std::env::args_os().collect();
-    Cli::try_parse_from(&words).unwrap_or_else(|error| {
-        if let Some(line) = separator::corrected(&words, &error) {
-            eprintln!("error: put `--` before the command: {line}");
-            falaj_terminal::standard_error::flush();
-            exit(2)
-        }
-        error.exit()
+    try_parse(&words).unwrap_or_else(|error| {
+        let line = separator::corrected(&words, &error);
+        let why = line.map(|line| format!("put `--` before the command: {line}"));
+        let Some(why) = why.or_else(|| errors::sentence(&words, &error, command())) else {
+            error.exit()
+        };
+        output::failure(&anyhow!(why));
+        standard_error::flush();
+        exit(2)
     })
 }
 
@@ -45,14 +79,12 @@ Exit status:
   0    all is well
   1    the answer is no: a promise broken, a plan refused, a number missed, a file to be formatted
   2    no answer: the input is wrong, or this machine cannot do it
-  3    inconclusive: this machine was too busy to tell (compare), replications ended before --until (sim, compare)
+  3    inconclusive: this machine was too busy to tell (compare), or replications ended before
+       --until was reached (sim, compare)
   4    a condition of --fail-if holds (run, bridge, relay, traffic)
   130  interrupted by Ctrl-C; what was known until then is printed
   141  whoever read the output went away
 `falaj run` has its command's. Results are on standard output, all else on standard error;
 colours and progress are for terminals, and NO_COLOR is heeded.
 
-Try:
-  falaj demo
-  falaj run --rate 10mbit --delay 40ms -- ping -c 3 10.77.0.2
-  falaj compare examples/tenants.toml";
+`falaj COMMAND --help` has its examples, and `--help-all` all its options.";

@@ -1,7 +1,6 @@
 //! A command that stands after `falaj run` without `--` before it.
 
-use super::Cli;
-use clap::Parser;
+use super::try_parse;
 use clap::error::ErrorKind;
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -21,9 +20,8 @@ pub(super) fn corrected(words: &[OsString], error: &clap::Error) -> Option<Strin
         let word = &words[place];
         !is_option(word) && !word.to_string_lossy().ends_with(".toml")
     };
-    let place = (2..words.len())
-        .filter(begins)
-        .find(|&place| Cli::try_parse_from(with_separator(place)).is_ok())?;
+    let place =
+        (2..words.len()).filter(begins).find(|&place| try_parse(&with_separator(place)).is_ok())?;
     let words = with_separator(place).into_iter().skip(1);
     Some(words.fold("falaj".to_owned(), |line, word| line + " " + &quoted(&word.to_string_lossy())))
 }
@@ -47,7 +45,7 @@ mod tests {
 
     fn of(line: &[&str]) -> Option<String> {
         let words: Vec<OsString> = line.iter().map(OsString::from).collect();
-        corrected(&words, &Cli::try_parse_from(&words).err()?)
+        corrected(&words, &try_parse(&words).err()?)
     }
 
     #[test]

@@ -22,29 +22,43 @@ const MEMORY: &str = "1GiB";
 #[derive(clap::Args)]
 #[command(next_help_heading = "Virtual time")]
 pub(crate) struct VirtualTimeArgs {
-    /// Runs in a guest of its own, user-mode Linux, whose clock stands still while anything
-    /// computes and jumps while everything waits: exact, the same each time, without root. The
+    /// Runs in a guest of its own, whose clock stands still while anything computes: exact, and the
+    /// same each time
+    ///
+    /// The guest is user-mode Linux, without root; its clock jumps while everything waits. The
     /// internet, interfaces and links of the host are not there.
     #[arg(long)]
     virtual_time: bool,
     /// The guest's kernel [default: FALAJ_KERNEL, or where `falaj kernel` finds it].
-    #[arg(long, value_name = "FILE", requires = "virtual_time")]
+    #[arg(long, value_name = "FILE", requires = "virtual_time", hide_short_help = true)]
     kernel: Option<PathBuf>,
     /// When the guest's clock starts: a date, an instant of UTC, or `now`.
-    #[arg(long, value_name = "DATE", default_value_t, requires = "virtual_time")]
+    #[arg(
+        long,
+        value_name = "DATE",
+        default_value_t,
+        requires = "virtual_time",
+        hide_short_help = true
+    )]
     epoch: Epoch,
     /// What time computing takes there: none (free), and all is exact and repeats; or what it takes
     /// on this host (counted), and only waiting is skipped: for programs that wait by computing.
-    #[arg(long, value_name = "free|counted", default_value_t, requires = "virtual_time")]
+    #[arg(
+        long,
+        value_name = "free|counted",
+        default_value_t,
+        requires = "virtual_time",
+        hide_short_help = true
+    )]
     cpu: CpuTime,
     /// The guest's memory.
     #[arg(long, value_name = "SIZE", default_value = MEMORY, value_parser = parse_size,
-        requires = "virtual_time")]
+        requires = "virtual_time", hide_short_help = true)]
     memory: u64,
     /// Ends the guest if no virtual time passes for this long in real time, and says which program
     /// computes.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration,
-        requires = "virtual_time")]
+        requires = "virtual_time", hide_short_help = true)]
     stuck: Span,
 }
 

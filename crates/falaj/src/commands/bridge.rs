@@ -30,8 +30,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Help that follows the options: what ends there are, and examples.
-fn after_help() -> String {
+const EXAMPLES: &str = "\
+Examples:
+  falaj bridge eth1 eth2 --rate 10mbit --delay 40ms
+  falaj bridge veth0 eth0@4711 --delay 20ms --stats
+  falaj bridge eth1@blue eth1@green examples/tenants.toml
+  falaj bridge eth1 eth2 --via xdp --rate 1gbit";
+
+/// Help that follows all options: what ends there are, and an example of each.
+fn after_all_help() -> String {
     let told = BACKENDS.iter().filter(|backend| !backend.help.is_empty());
     let (helps, examples): (Vec<String>, Vec<String>) = told
         .map(|backend| {
@@ -50,11 +57,7 @@ packet sockets take its place, and a message says why.
 Ctrl-C or SIGTERM ends it, with exit status 0. The interfaces are promiscuous until then; nothing else
 about them is changed. One that goes down or vanishes is told of, and taken again when it is back.
 
-Examples:
-  falaj bridge eth1 eth2 --rate 10mbit --delay 40ms
-  falaj bridge veth0 eth0@4711 --delay 20ms --stats
-  falaj bridge eth1@blue eth1@green examples/tenants.toml
-  falaj bridge eth1 eth2 --via xdp --rate 1gbit{}",
+{EXAMPLES}{}",
         helps.concat(),
         examples.concat()
     )
@@ -70,7 +73,7 @@ fn end_help(end: &str) -> String {
 
 /// What `bridge` takes.
 #[derive(clap::Args)]
-#[command(after_help = after_help())]
+#[command(after_help = EXAMPLES, after_long_help = after_all_help())]
 pub(crate) struct Args {
     #[arg(value_name = "IF_A[@NETNS]", help = end_help("near"))]
     a: EndName,
@@ -96,7 +99,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     recording: Recording,
     /// At the end, tells on standard error what the link did.
-    #[arg(long)]
+    #[arg(long, help_heading = "Results and control")]
     stats: bool,
     #[command(flatten)]
     json: JsonFile,
@@ -180,6 +183,7 @@ impl<'a> End<'a> {
 const MTU: u32 = 1500;
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    args.recording.take_standard_output()?;
     if args.a == args.b {
         bail!("{} is one interface: a link has two ends", args.a);
     }

@@ -1,7 +1,8 @@
 //! The commands: a file for each, or a folder.
 //!
 //! A command is its file and four lines here: its module, its variant with the line that `--help`
-//! shows, and the arm that runs it. `serve`, `top` and `reproduce` are in crates of their own.
+//! shows, and the arm that runs it; `cli/help.rs` names the group that it is in. `serve`, `top` and
+//! `reproduce` are in crates of their own.
 
 mod aggregate;
 #[cfg(feature = "lab")]
@@ -26,73 +27,78 @@ mod sim;
 mod sweep;
 mod traffic;
 
-use crate::cli::Cli;
+use crate::cli;
 use anyhow::Result;
-use clap::{CommandFactory, Subcommand};
+use clap::Subcommand;
 use std::process::ExitCode;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Simulate a scenario: delay, loss and backlog of each flow, with confidence intervals.
+    /// Simulate a scenario: delay, loss, backlog, with intervals.
     Sim(sim::Args),
-    /// Simulate a scenario with other values, each combination of them: plan, run in shards, merge.
+    /// Simulate each combination of values of some keys, in shards.
     Sweep(sweep::Args),
-    /// What a scenario promises each flow: rate and delay, by which formula.
+    /// Guarantees of each flow of a scenario: rate and delay.
     Plan(plan::Args),
     /// Run a command behind an emulated link.
     Run(Box<run::Args>),
     /// Forward between two interfaces through an emulated link.
     Bridge(Box<bridge::Args>),
-    /// Divide a link among virtual adapters, promise each a rate and a delay, and keep watch over
-    /// it.
+    /// Divide a link among virtual adapters with guarantees.
+    ///
+    /// Each adapter is promised a rate and a delay, and the service keeps watch over that.
     #[cfg(feature = "serve")]
     Serve(Box<falaj_serve::service::Args>),
-    /// Watch adapters and their promises on the terminal, and change weights and caps.
+    /// Watch adapters on the terminal, change weights and caps.
     #[cfg(feature = "serve")]
     Top(falaj_serve::top::Args),
-    /// Put an emulated link between whoever connects and where to; by sockets alone, without
-    /// privilege.
+    /// Put a link between clients and a server, by sockets alone.
+    ///
+    /// It takes no privilege.
     Relay(Box<relay::Args>),
-    /// Show what a link that is running does: rates, delays, drops, backlog.
+    /// Show a running link: rates, delays, drops, backlog.
     Show(show::Args),
-    /// Change a link that is running: any key of its scenario, all at one instant.
+    /// Change keys of a running link, all at one instant.
     Set(set::Args),
-    /// Give what an application sends and receives a link of its own: PlanetLab's one command for
-    /// both directions.
+    /// Give an application a link of its own, as PlanetLab did.
+    ///
+    /// PlanetLab's one command for what it sends and what it receives.
     Netconfig(netconfig::Args),
-    /// Send a scenario's traffic through its link as real datagrams and measure it.
+    /// Send a scenario's traffic as real datagrams, and measure it.
     Traffic(traffic::Args),
-    /// Bound, simulated and measured, side by side: the signature table; or two scenarios simulated
-    /// in pairs.
+    /// Bound, simulated and measured delays, side by side.
+    ///
+    /// With another scenario, or --what-if, two scenarios are simulated in pairs.
     Compare(compare::Args),
     /// See what isolation is worth, in a minute.
     Demo(demo::Args),
-    /// A paper's tables and figures, published beside ours.
+    /// Reproduce a paper's tables and figures, beside the published.
     #[cfg(feature = "lab")]
     Reproduce(falaj_lab::reproduce::Args),
-    /// Packets in containers from one process to another: what it saves, and what it delays.
+    /// Packets in containers: what it saves, and what it delays.
     Aggregate(aggregate::Args),
-    /// What falaj costs, beside what it is compared with.
+    /// Measure what falaj costs, beside what it is compared with.
     #[cfg(feature = "lab")]
     Bench(bench::Args),
-    /// What works on this host and why the rest doesn't, what it costs, and what can honestly be
-    /// emulated.
+    /// Which features work on this host, and why others do not.
+    ///
+    /// Also what they cost here, and which rates and delays can be emulated.
     Doctor(doctor::Args),
-    /// The kernel that virtual time uses: where it is, and whether it will do.
+    /// The kernel that virtual time uses: where it is, if it will do.
     Kernel(kernel::Args),
-    /// Check scenario files: what is wrong with them, where, and what to write instead.
+    /// Check scenario files: what is wrong, where, what to write.
     Check(check::Args),
-    /// Lay scenario files out in one way; comments and the order of keys stay.
+    /// Format scenario files; comments and order stay.
     Fmt(fmt::Args),
-    /// Make a scenario of another tool's configuration: tc, ipfw.
+    /// Convert a configuration of tc or ipfw into a scenario.
     Import(import::Args),
-    /// Explain a key of the scenario file, or a discipline.
+    /// Explain a key, a discipline, or a word of the field.
     Explain(explain::Args),
-    /// Links that many know by a name: their numbers, and where these are from.
+    /// List links known by a name, such as lte, and their numbers.
     Presets,
     /// Print the JSON Schema of the scenario file, for editors.
     Schema(explain::SchemaArgs),
-    /// Print what a shell needs to complete falaj's commands.
+    /// Print completions for a shell.
     Completions(pages::CompletionsArgs),
     /// Print the manual page, or write one for each command.
     Man(pages::ManArgs),
@@ -151,8 +157,8 @@ impl Command {
                 Ok(ExitCode::SUCCESS)
             }
             Command::Schema(args) => explain::schema(&args),
-            Command::Completions(args) => pages::completions(&args, Cli::command()),
-            Command::Man(args) => pages::man(&args, Cli::command()),
+            Command::Completions(args) => pages::completions(&args, cli::command()),
+            Command::Man(args) => pages::man(&args, cli::command()),
             Command::TrafficEnd => falaj_experiment::measure::end(),
             Command::TcpEnd(args) => falaj_experiment::tcp::end(&args),
             #[cfg(feature = "lab")]

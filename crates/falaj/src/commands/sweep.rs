@@ -59,10 +59,10 @@ struct PlanArgs {
     #[arg(long, value_parser = arguments::parse_duration)]
     warm_up: Option<Span>,
     /// Independent replications of each combination; else the scenario's.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_parser = arguments::number::<u32>(1..=10_000))]
     replications: Option<u32>,
     /// Where random numbers begin; else the scenario's.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]
+    #[arg(long, value_parser = arguments::number::<u64>(0..=SEED_MAX))]
     seed: Option<u64>,
     /// Write it there, instead of to standard output.
     #[arg(short, long, value_name = "FILE")]

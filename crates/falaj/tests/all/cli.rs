@@ -423,7 +423,7 @@ fn two_scenarios_are_compared_in_pairs() {
     let ran = compare(&[louder]);
     assert!(ran.status == Some(2) && ran.err.contains("do not send alike"), "{ran:?}");
     let ran = compare(&[louder, "--what-if", "b.queue=10p"]);
-    assert!(ran.status == Some(2) && ran.err.contains("cannot be used with"), "{ran:?}");
+    assert!(ran.status == Some(2) && ran.err.contains("does not go with"), "{ran:?}");
 }
 
 #[test]
@@ -807,12 +807,9 @@ fn what_if_compares_with_the_file_as_it_is() {
             "a.phaes=1ms",
             "falaj: --what-if a.phaes=1ms: that could be `link.uplink.flow.a.phaes` or `traffic.a.phaes`",
         ),
-        ("phase", "error: invalid value 'phase' for '--what-if <KEY=VALUE>': there is no `=`"),
-        (
-            "a.phase=",
-            "error: invalid value 'a.phase=' for '--what-if <KEY=VALUE>': there is no value",
-        ),
-        ("a..b=1", "error: invalid value 'a..b=1' for '--what-if <KEY=VALUE>': `a..b` is no key"),
+        ("phase", "falaj: --what-if phase: there is no `=`"),
+        ("a.phase=", "falaj: --what-if a.phase=: there is no value"),
+        ("a..b=1", "falaj: --what-if a..b=1: `a..b` is no key"),
     ] {
         let ran = falaj(&["plan", tenants, "--what-if", set]);
         assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""), "{set}");
@@ -943,7 +940,7 @@ fn captures_that_are_none() {
     assert!(
         falaj(&["sim", tenants, "--replay", "foreign.pcap", "--seed", "1"])
             .err
-            .contains("cannot be used with")
+            .contains("does not go with")
     );
 }
 
@@ -988,7 +985,7 @@ fn bad_options() {
     for (args, words) in [
         (&["sim", tenants, "--duration", "0s"][..], "it must be above zero"),
         (&["sim", tenants, "--duration", "5"], "write `5ms` or `5s`"),
-        (&["sim", tenants, "--replications", "0"], "1..=10000"),
+        (&["sim", tenants, "--replications", "0"], "write `1` to `10000`"),
         (&["compare", tenants, "--duration", "0s"], "it must be above zero"),
         (&["traffic", tenants, "--duration", "0s"], "it must be above zero"),
         (&["run", "--rate", "10", "--", "true"], "write `10mbit` or `10kbit`"),
@@ -1001,12 +998,9 @@ fn bad_options() {
         ),
         (&["run", "--loss", "0.01", "--", "true"], "write `0.01%` for so many of a hundred"),
         (&["run", "--down-jitter", "5", "--", "true"], "write `5ms` or `5s`"),
-        (&["run", "--preset", "lt", "--", "true"], "a similar value exists: 'lte'"),
-        (
-            &["run", tenants, "--up-dup", "1%", "--", "true"],
-            "cannot be used with '--up-dup <PERCENT>'",
-        ),
-        (&["run", tenants, "--rate", "1mbit", "--", "true"], "cannot be used with '--rate <RATE>'"),
+        (&["run", "--preset", "lt", "--", "true"], "the nearest is `lte`"),
+        (&["run", tenants, "--up-dup", "1%", "--", "true"], "`[FILE]` does not go with `--up-dup`"),
+        (&["run", tenants, "--rate", "1mbit", "--", "true"], "`[FILE]` does not go with `--rate`"),
         (&["run"], "<COMMAND>"),
         (&["simulate"], "sim"),
         (&[], "Usage: falaj [OPTIONS] <COMMAND>"),
@@ -1234,7 +1228,7 @@ fn what_was_asked_for_is_said() {
         "asked: 100mbit of l2 each way, 0s each way, virtual-links, queues a 20p = 2.42 ms, b 20p = 2.42 ms\n"
     );
     ran.json();
-    assert!(falaj(&[&short[..], &["-v", "-q"]].concat()).err.contains("cannot be used with"));
+    assert!(falaj(&[&short[..], &["-v", "-q"]].concat()).err.contains("does not go with"));
 }
 
 #[test]
@@ -1432,7 +1426,7 @@ fn containers_that_cannot_be_are_refused() {
             "a container that holds a packet of 64 B has 66 B to 64 KiB",
         ),
         (&["bench", "--size", "10B"], "a packet here has 22 B to 9 kB"),
-        (&["bench", "--packets", "1"], "1 is not in 2..=65536"),
+        (&["bench", "--packets", "1"], "write `2` to `65536`"),
         (&["bench", "--cost", "1us"], "two times with a comma between"),
         (&["bench", "--rates", "-5"], "packets a second are a number"),
         (&["guest", "62"], "would stay for ever"),

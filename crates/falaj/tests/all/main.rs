@@ -11,6 +11,7 @@ mod aggregate;
 mod cli;
 mod documents;
 mod export;
+mod help;
 mod messages;
 mod plugin;
 mod relay;

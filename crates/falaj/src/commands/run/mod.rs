@@ -48,9 +48,20 @@ use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+const FAR_END: &str = "Far end";
+const HOSTS: &str = "A scenario with hosts";
+const RESULTS: &str = "Results and control";
+
 /// What `run` takes.
 #[derive(clap::Args)]
 #[command(after_help = "\
+Examples:
+  falaj run --rate 10mbit --delay 40ms -- ping -c 3 10.77.0.2
+  falaj run --rate 20mbit --up-rate 2mbit --rtt 30ms --loss 0.5% -- curl -O https://example.org/
+  falaj run --rate 100mbit --peer 'iperf3 -s -1' -- iperf3 -c 10.77.0.2
+  falaj run examples/tenants.toml -- bash
+  falaj run examples/star.toml --in 'b:iperf3 -s' -- sh -c 'sleep 0.3; iperf3 -c b'")]
+#[command(after_long_help = "\
 The command runs in a network namespace of its own (10.77.0.1, fd77::1); at the far end of the link
 is another one (10.77.0.2, fd77::2), where --peer runs. No root is needed where user namespaces are
 allowed. Both see FALAJ_SIDE, FALAJ_ADDR, FALAJ_PEER, FALAJ_ADDR6 and FALAJ_PEER6, FALAJ_CONTROL for `falaj
@@ -83,51 +94,62 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) link: LinkArgs,
     /// Runs at the far end, by `sh -c` and without input; ends with the command.
-    #[arg(long, value_name = "COMMAND")]
+    #[arg(long, value_name = "COMMAND", help_heading = FAR_END)]
     pub(crate) peer: Option<OsString>,
     /// Starts the command when the far end listens at this port, 30 s later at most: 5201, 53/udp
+    ///
     /// [default: when --peer listens at any port, 1 s later at most, if the command names
-    /// FALAJ_PEER or its address].
-    #[arg(long, value_name = "PORT[/udp]", value_parser = PeerPort::parse)]
+    /// FALAJ_PEER or its address]
+    #[arg(long, value_name = "PORT[/udp]", value_parser = PeerPort::parse, help_heading = FAR_END)]
     wait: Option<PeerPort>,
     /// Starts the command at once, whether --peer listens or not.
-    #[arg(long, conflicts_with = "wait")]
+    #[arg(long, conflicts_with = "wait", help_heading = FAR_END)]
     no_wait: bool,
     #[command(flatten)]
     pub(crate) pace: PacingArgs,
     /// The far end is another process, and packets cross to it and back in containers: of so many
     /// packets, for so long at most, or until the reader is idle; or of as many as a delay
     /// allows.
-    #[arg(long, value_name = "62,200us|62,idle|adaptive,delay=200us")]
+    #[arg(long, value_name = "62,200us|62,idle|adaptive,delay=200us", help_heading = FAR_END,
+        hide_short_help = true)]
     pub(crate) aggregate: Option<batching::Batching>,
-    /// The far end is in this network namespace, which is there: a name under /run/netns, or the
-    /// number of a process in it, such as a container's first. It gets the link's interface as
-    /// long as the link is there.
-    #[arg(long, value_name = "NAME|PID")]
+    /// The far end is in this network namespace: a name under /run/netns, or the number of a
+    /// process in it
+    ///
+    /// The namespace is there already, such as that of a container, named by the container's first
+    /// process. It gets the link's interface as long as the link is there.
+    #[arg(long, value_name = "NAME|PID", help_heading = FAR_END)]
     netns: Option<String>,
-    /// Of a scenario with hosts: the one where the command runs; else the first.
-    #[arg(long, value_name = "NAME")]
+    /// The host where the command runs; else the first.
+    #[arg(long, value_name = "NAME", help_heading = HOSTS)]
     pub(crate) host: Option<String>,
-    /// Of a scenario with hosts: runs in that one (or in `router`), by `sh -c` and without input;
-    /// ends with the command; may be given again.
-    #[arg(long = "in", value_name = "HOST:COMMAND", value_parser = Within::parse)]
+    /// Runs in this host, or in `router`, by `sh -c`; ends with the command
+    ///
+    /// It has no input. May be given again.
+    #[arg(long = "in", value_name = "HOST:COMMAND", value_parser = Within::parse,
+        help_heading = HOSTS)]
     pub(crate) within: Vec<Within>,
-    /// This port of the host's loopback addresses is reached at the same port of the command's, or
-    /// at another one, through the link: TCP and UDP, IPv4 and IPv6; may be given again.
-    #[arg(long = "host-port", value_name = "PORT[:COMMAND'S]", value_parser = HostPort::parse)]
+    /// This port of the host's localhost is the command's too, through the link
+    ///
+    /// It is reached at the same port of the command's loopback addresses, or at another one: TCP
+    /// and UDP, IPv4 and IPv6. May be given again.
+    #[arg(long = "host-port", value_name = "PORT[:COMMAND'S]", value_parser = HostPort::parse,
+        help_heading = FAR_END)]
     host_ports: Vec<HostPort>,
     /// The way from the far end to the world.
-    #[arg(long, value_enum, default_value_t = Internet::Auto, value_name = "WAY")]
+    #[arg(long, value_enum, default_value_t = Internet::Auto, value_name = "WAY",
+        help_heading = FAR_END)]
     internet: Internet,
     /// Makes a user namespace even for root.
-    #[arg(long)]
+    #[arg(long, help_heading = FAR_END, hide_short_help = true)]
     pub(crate) user_namespace: bool,
-    /// While the command runs, shows a line for each flow on the terminal: for commands that print
-    /// little.
-    #[arg(long)]
+    /// While the command runs, shows a line for each flow on the terminal
+    ///
+    /// For commands that print little.
+    #[arg(long, help_heading = RESULTS)]
     pub(crate) live: bool,
     /// At the end, tells on standard error what the link did.
-    #[arg(long)]
+    #[arg(long, help_heading = RESULTS)]
     pub(crate) stats: bool,
     #[command(flatten)]
     pub(crate) control: ControlArgs,
@@ -137,16 +159,16 @@ pub(crate) struct Args {
     pub(crate) json: JsonFile,
     #[command(flatten)]
     pub(crate) fail_if: FailIf,
-    #[command(flatten)]
-    pub(crate) asked: EffectiveConfig,
     /// Where random numbers begin, those of a guest in virtual time too; else the scenario's.
-    #[arg(long, value_name = "NUMBER",
-        value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]
+    #[arg(long, value_name = "NUMBER", help_heading = "Virtual time",
+        value_parser = falaj_terminal::arguments::number::<u64>(0..=SEED_MAX))]
     seed: Option<u64>,
     #[command(flatten)]
     virtual_time: VirtualTimeArgs,
+    #[command(flatten)]
+    pub(crate) asked: EffectiveConfig,
     /// The command and its arguments.
-    #[arg(last = true, required = true)]
+    #[arg(last = true, required = true, help_heading = clap::builder::Resettable::Reset)]
     pub(crate) command: Vec<OsString>,
 }
 
@@ -243,6 +265,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     if let Some(status) = args.virtual_time.take_over_for(&scenario.run)? {
         return Ok(status);
     }
+    args.recording.take_standard_output()?;
     args.asked.tell(&scenario);
     no_adapters(&scenario)?;
     if !scenario.hosts.is_empty() {

@@ -3,6 +3,7 @@
 
 mod captures;
 mod options;
+mod parser;
 mod running;
 
 use crate::common::{Ran, directory, falaj, file, program};

@@ -32,7 +32,7 @@ fn containers_that_cannot_be() {
         "--cost 5us,x",
         "`x` does not begin with a number; write a number and a unit, as in `40ms`",
     );
-    bench("--each 0s", "'--each <TIME>': it must be above zero; write `10s`, for instance");
+    bench("--each 0s", "--each 0s: it must be above zero; write `10s`, for instance");
 
     let tune = of("aggregate tune");
     tune("--delay 0s", "--delay is above zero");
@@ -42,7 +42,7 @@ fn containers_that_cannot_be() {
     }
     tune("--delay 1ms --rates 0,0", "--rates: at least one above zero");
     tune("--delay 1ms --percentile 89", "a percentile is 90 or above, and below 100");
-    tune("--delay 1ms --each 0s", "'--each <TIME>': it must be above zero");
+    tune("--delay 1ms --each 0s", "--each 0s: it must be above zero");
 
     let run = |aggregate, said| refused(&["run", "--aggregate", aggregate, "--", "true"], said);
     run(
@@ -64,7 +64,7 @@ fn plans_of_containers_that_cannot_be() {
     plan("-1", "it must be finite and not negative");
     plan("inf", "it must be finite and not negative");
     plan("many", "not a number of packets a second; write `80000`, `800k` or `1.5M`");
-    plan("1k --back many", "'--back <PACKETS>': not a number of packets a second");
+    plan("1k --back many", "--back many: not a number of packets a second");
     for percentile in ["0", "100"] {
         plan(
             &format!("1k --percentile {percentile}"),
@@ -88,7 +88,7 @@ fn plans_of_containers_that_cannot_be() {
         "1k --timeout 9us",
         "--timeout is 9.00 us, shorter than a container of one packet takes to cross (10.0 us)",
     );
-    plan("1k --delay 0s", "'--delay <TIME>': it must be above zero; write `10s`, for instance");
+    plan("1k --delay 0s", "--delay 0s: it must be above zero; write `10s`, for instance");
 
     // Nothing is wrong with the input, and nothing is stable: the status says so.
     let ran =
@@ -134,7 +134,7 @@ fn benches_of_nothing() {
         "1::600000",
         "18000000 packets are too many to look at each; up to 4194304 will do",
     );
-    of("bench path --thousands")("0", "0 is not in 1..");
+    of("bench path --thousands")("0", "write `1` or more");
 
     let case = |name: &str, script: &str, traffic: Option<&str>| {
         let directory = directory().join(name);
@@ -210,10 +210,7 @@ fn texts_that_are_none() {
 fn simulations_that_cannot_be() {
     let plain = file("options-plain.toml", &format!("{LINK}{TRAFFIC}"));
     let sim = |words, said| of(&format!("sim {plain}"))(words, said);
-    sim(
-        "--duration 0s",
-        "'--duration <DURATION>': it must be above zero; write `10s`, for instance",
-    );
+    sim("--duration 0s", "--duration 0s: it must be above zero; write `10s`, for instance");
     sim(
         "--warm-up 2s --duration 2s",
         "--warm-up 2s leaves nothing of a run of 2s: write less, or a longer --duration",
@@ -245,6 +242,41 @@ fn simulations_that_cannot_be() {
         &["compare", plain, file("options-other.toml", &other)],
         "source `x` of one scenario and `y` of the other do not send alike: under different arrivals there are no pairs.",
     );
+}
+
+/// Found out before anything is simulated; and what was simulated is told, whatever becomes of the
+/// files.
+#[test]
+fn places_that_cannot_be_written() {
+    let plain = file("places.toml", &format!("{LINK}{TRAFFIC}"));
+    let _ = file("places-file", "");
+    let sim = |option: &str, place: &str, said: &str| {
+        refused(&["sim", plain, "--duration", "10ms", option, place], said);
+    };
+    for option in ["--packets", "--flows"] {
+        sim(option, "no-place/x.csv", "cannot write no-place/x.csv: No such file");
+    }
+    sim("--trace", "no-place/x.json", "cannot write no-place/x.json: No such file");
+    sim("--flent", "no-place/x.flent.gz", "cannot write no-place/x.flent.gz: No such file");
+    sim("--plot", "places-file/x", "cannot make the directory places-file/x: ");
+    sim("--plot", "x.svg", "--plot x.svg: there are several pictures; name a directory");
+    refused(
+        &["reproduce", "zhang", "--out", "places-file/x"],
+        "cannot make the directory places-file/x: ",
+    );
+    for (command, option) in [("sim", "--plot"), ("plan", "--svg")] {
+        ends(
+            &[command, plain, option, "x.pdf"],
+            &format!("{option} x.pdf: pictures are written as `*.svg` and `*.png`; for others"),
+        );
+    }
+    assert!(!directory().join("x.pdf").exists() && !directory().join("x.svg").exists());
+    let full = directory().join("full.csv");
+    let _ = std::fs::remove_file(&full);
+    std::os::unix::fs::symlink("/dev/full", &full).expect("a link can be made");
+    let ran = falaj(&["sim", plain, "--duration", "10ms", "--flows", "full.csv"]);
+    assert!(ran.status == Some(2) && ran.err.contains("cannot write full.csv"), "{ran:?}");
+    assert!(ran.out.contains("delay mean"), "{ran:?}");
 }
 
 #[test]
@@ -371,7 +403,7 @@ fn live_links_that_cannot_be() {
     ] {
         relay(&["--rate", "1mbit", "--fail-if", condition], said);
     }
-    relay(&["--rate", "1mbit", "--idle", "0s"], "'--idle <TIME>': it must be above zero");
+    relay(&["--rate", "1mbit", "--idle", "0s"], "--idle 0s: it must be above zero");
     let vlan =
         format!("{LINK}[link.a.flow.x]\nmatch = \"vlan 5\"\n[link.a.flow.y]\nmatch = \"any\"\n");
     relay(

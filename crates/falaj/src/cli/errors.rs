@@ -1,0 +1,143 @@
+//! A command line that is wrong: the word in question, what is allowed there, what to write.
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, Command, Error};
+use std::error::Error as _;
+use std::ffi::OsString;
+use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
+
+/// Returns a sentence about a command line that could not be read; none where the parser's own
+/// text is the answer, as of `--help`.
+pub(super) fn sentence(words: &[OsString], error: &Error, mut command: Command) -> Option<String> {
+    command.build();
+    let command = innermost(&command, words);
+    let name = command.get_bin_name().unwrap_or_else(|| command.get_name());
+    let of = |kind| error.get(kind).map(texts).unwrap_or_default();
+    let arguments = of(ContextKind::InvalidArg);
+    let argument = arguments.first().map(String::as_str).unwrap_or_default();
+    let value = of(ContextKind::InvalidValue).pop().unwrap_or_default();
+    let allowed = of(ContextKind::ValidValue);
+    let near = |kind| match of(kind).first() {
+        Some(word) => format!("; the nearest is `{word}`"),
+        None => String::new(),
+    };
+    Some(match error.kind() {
+        ErrorKind::UnknownArgument if argument.starts_with('-') => format!(
+            "`{argument}` is no option of `{name}`{}; `{name} --help-all` lists its options",
+            near(ContextKind::SuggestedArg)
+        ),
+        ErrorKind::UnknownArgument => {
+            format!("`{argument}` is one word too many; write `{}`", usage(command))
+        }
+        ErrorKind::InvalidSubcommand => format!(
+            "`{name}` has no command `{}`{}; `{name} --help` lists its commands",
+            of(ContextKind::InvalidSubcommand).first()?,
+            near(ContextKind::SuggestedSubcommand)
+        ),
+        ErrorKind::InvalidValue if !value.is_empty() => format!(
+            "{} {value}: `{value}` is not allowed there{}; allowed: {}",
+            option(argument),
+            near(ContextKind::SuggestedValue),
+            listed(&allowed)
+        ),
+        // The next option was taken for the value.
+        ErrorKind::ValueValidation if find(command, &value).is_none() => {
+            format!("{} {value}: {}", option(argument), refusal(&value, error))
+        }
+        ErrorKind::InvalidValue
+        | ErrorKind::ValueValidation
+        | ErrorKind::TooManyValues
+        | ErrorKind::TooFewValues
+        | ErrorKind::WrongNumberOfValues => lacking(command, argument, &allowed),
+        ErrorKind::ArgumentConflict => {
+            let prior = of(ContextKind::PriorArg);
+            if prior.is_empty() || prior == arguments {
+                return Some(format!("`{}` is given twice; write it once", option(argument)));
+            }
+            let given = if argument.is_empty() {
+                of(ContextKind::InvalidSubcommand).pop()?
+            } else {
+                option(argument).to_owned()
+            };
+            let prior: Vec<String> = prior.iter().map(|other| option(other).to_owned()).collect();
+            format!("`{given}` does not go with {}; leave one of them out", listed(&prior))
+        }
+        ErrorKind::MissingRequiredArgument => {
+            let usage = of(ContextKind::Usage).pop().unwrap_or_default();
+            let usage = usage.trim().trim_start_matches("Usage:").trim();
+            format!("`{name}` lacks {}; write `{usage}`", listed(&arguments))
+        }
+        ErrorKind::InvalidUtf8 => format!("a word behind `{name}` is not UTF-8"),
+        _ => return None,
+    })
+}
+
+/// The command that the words name, or the one above it.
+fn innermost<'a>(command: &'a Command, words: &[OsString]) -> &'a Command {
+    let given = words.iter().skip(1).take_while(|word| *word != "--");
+    let named = given.filter(|word| !word.to_string_lossy().starts_with('-'));
+    let mut innermost = command;
+    for word in named {
+        match innermost.find_subcommand(word) {
+            Some(below) => innermost = below,
+            None => break,
+        }
+    }
+    innermost
+}
+
+fn texts(value: &ContextValue) -> Vec<String> {
+    match value {
+        ContextValue::String(text) => vec![text.clone()],
+        ContextValue::Strings(texts) => texts.clone(),
+        ContextValue::StyledStr(text) => vec![text.to_string()],
+        _ => Vec::new(),
+    }
+}
+
+/// `--rate` of `--rate <RATE>`.
+fn option(argument: &str) -> &str {
+    argument.split(' ').next().unwrap_or_default()
+}
+
+/// The option of this name.
+fn find<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
+    let name = word.strip_prefix("--")?.split('=').next();
+    command.get_arguments().find(|argument| argument.get_long() == name)
+}
+
+fn listed(words: &[String]) -> String {
+    words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+}
+
+fn usage(command: &Command) -> String {
+    let usage = command.clone().render_usage().to_string();
+    usage.trim_start_matches("Usage:").trim().to_owned()
+}
+
+/// A value that is not there.
+fn lacking(command: &Command, argument: &str, allowed: &[String]) -> String {
+    let name = option(argument);
+    let help = find(command, name).and_then(Arg::get_help).map(ToString::to_string);
+    let about = match help {
+        _ if !allowed.is_empty() => format!("; allowed: {}", listed(allowed)),
+        Some(help) => format!(": {}", help.trim_end_matches('.')),
+        None => String::new(),
+    };
+    format!("`{name}` lacks its value; write `{argument}`{about}")
+}
+
+/// Why a value is refused, and what to write.
+fn refusal(value: &str, error: &Error) -> String {
+    let Some(source) = error.source() else { return format!("`{value}` is not allowed there") };
+    if let Some(number) = source.downcast_ref::<ParseIntError>() {
+        return match number.kind() {
+            IntErrorKind::PosOverflow => format!("`{value}` is too large; write a lower number"),
+            _ => format!("`{value}` is no whole number; write one, as in `10`"),
+        };
+    }
+    if source.is::<ParseFloatError>() {
+        return format!("`{value}` is no number; write one, as in `1.5`");
+    }
+    source.to_string()
+}

@@ -1,0 +1,65 @@
+//! `--help` on a page, and `--help-all` with every option.
+//!
+//! An option that is rare has `hide_short_help`, and stands in `--help-all` alone; so does what a
+//! doc comment says behind its first paragraph.
+
+use clap::builder::StyledStr;
+use clap::{Arg, ArgAction, Command};
+use falaj_terminal::COMMON_OPTIONS;
+use std::fmt::Write;
+
+/// The first lines of `falaj --help`.
+const COMMON_COMMANDS: &str = "
+  falaj demo                                         what isolation is worth, in a minute
+  falaj run --rate 10mbit --rtt 80ms -- curl URL     a command behind a slow link
+  falaj run --preset lte --loss 1% -- bash           a shell behind a bad radio link
+  falaj run --rate 5mbit --peer 'iperf3 -s' -- bash  with a server at the far end
+  falaj relay --listen 9000 --to localhost:8000 --delay 40ms
+                                                     a port, reached through a link
+  falaj check FILE                                   what is wrong with a scenario file
+  falaj sim FILE                                     simulate it: delay, loss, backlog
+  falaj plan FILE                                    what it guarantees each flow
+  falaj explain WORD                                 a key, a discipline, a word of the field
+  falaj doctor                                       what works on this host
+";
+
+/// The groups of `falaj --help`, with the names of their commands.
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("Emulate", &["run", "relay", "bridge", "netconfig", "show", "set", "doctor", "kernel"]),
+    ("Study", &["demo", "sim", "plan", "traffic", "compare", "sweep", "aggregate"]),
+    ("Serve", &["serve", "top"]),
+    ("Files", &["check", "fmt", "import", "explain", "presets", "schema", "completions", "man"]),
+    ("Reproduce", &["reproduce", "bench"]),
+];
+
+/// `--help` and `--help-all`, of every command.
+pub(super) fn flags() -> [Arg; 2] {
+    let flag = |name, action, help| {
+        let flag = Arg::new(name).long(name).action(action).help(help).global(true);
+        flag.help_heading(COMMON_OPTIONS).display_order(1000)
+    };
+    [
+        flag("help", ArgAction::HelpShort, "Print help, on a page").short('h'),
+        flag("help-all", ArgAction::HelpLong, "Print help with all options and details"),
+    ]
+}
+
+/// The command line with its commands in groups.
+pub(super) fn grouped(command: Command) -> Command {
+    let heading = *command.get_styles().get_header();
+    let mut text = String::new();
+    // Writing to a string never fails.
+    let _ = write!(text, "{heading}Common commands:{heading:#}{COMMON_COMMANDS}");
+    for (group, names) in GROUPS {
+        let _ = write!(text, "\n{heading}{group}:{heading:#}\n");
+        // Without all features some are not there.
+        for below in names.iter().filter_map(|name| command.find_subcommand(name)) {
+            let about = below.get_about().map(StyledStr::to_string).unwrap_or_default();
+            let _ = writeln!(text, "  {:<11}  {about}", below.get_name());
+        }
+    }
+    command.help_template(format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{text}\n\
+         {heading}Options:{heading:#}\n{{options}}{{after-help}}"
+    ))
+}
