@@ -261,6 +261,29 @@ describe.skipIf(!possible)("a service with real packets", () => {
     await page.context().close();
   });
 
+  test("the page goes on with a service that is upgraded, and packets pass on", async () => {
+    const [page, wrong] = await open();
+    await page.getByText("● live").waitFor();
+    const sent = async () => {
+      const { adapters } = await service.ask<Sample>("v1/adapters");
+      return adapters.find(({ name }) => name === "calm")?.up[0]?.total.sent ?? 0;
+    };
+    const before = await sent();
+    await service.upgrade();
+    // The first one may have been on its way already.
+    for (let sample = 0; sample < 3; sample++) {
+      const shown = await page.locator(".state").textContent();
+      const live = () => page.locator(".state.live").textContent();
+      await expect.poll(live, { timeout: PATIENCE }).not.toBe(shown);
+    }
+    const then = await sent();
+    expect(then).toBeGreaterThanOrEqual(before);
+    await expect.poll(sent, { timeout: PATIENCE }).toBeGreaterThan(then);
+    // What was broken off is no fault of the page.
+    expect(wrong.filter((what) => !/ERR_|Failed to fetch|network error/.test(what))).toEqual([]);
+    await page.context().close();
+  });
+
   test("a service that is gone is told", async () => {
     const [page] = await open();
     await page.getByText("● live").waitFor();

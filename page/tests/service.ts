@@ -13,19 +13,22 @@ export const possible = spawnSync("unshare", ["-Urn", "true"]).status === 0;
 
 export class Service {
   private constructor(
-    private readonly child: ChildProcess,
+    private child: ChildProcess,
     private readonly directory: string,
     readonly address: string,
     readonly said: () => string,
   ) {}
 
+  private static words(directory: string, tcp: string): string[] {
+    const [file, token, control] = ["service.toml", "token", "control.sock"].map((name) => join(directory, name));
+    return ["serve", file, "--tcp", tcp, "--token-file", token, "--control", control] as string[];
+  }
+
   static async start(scenario: string): Promise<Service> {
     const directory = mkdtempSync(join(tmpdir(), "falaj-page-"));
-    const [file, token] = [join(directory, "service.toml"), join(directory, "token")];
-    writeFileSync(file, scenario);
-    writeFileSync(token, TOKEN);
-    const words = ["serve", file, "--tcp", "127.0.0.1:0", "--token-file", token, "--control", join(directory, "control.sock")];
-    const child = spawn(FALAJ, words, { stdio: ["ignore", "ignore", "pipe"] });
+    writeFileSync(join(directory, "service.toml"), scenario);
+    writeFileSync(join(directory, "token"), TOKEN);
+    const child = spawn(FALAJ, Service.words(directory, "127.0.0.1:0"), { stdio: ["ignore", "ignore", "pipe"] });
     let said = "";
     child.stderr.on("data", (text: Buffer) => (said += text.toString()));
     child.on("error", (error) => (said += `${FALAJ}: ${error.message}`));
@@ -64,6 +67,14 @@ export class Service {
       setInterval(() => { for (let n = 0; n < ${burst}; n++) socket.send(packet, 9, "${to}", () => {}); }, ${gap});`;
     const words = ["--target", String(processes[adapter]), "--net", ...owner, process.execPath, "-e", program];
     return spawn("nsenter", words, { stdio: "ignore" });
+  }
+
+  /** A new process goes on with it; the one before has ended then. */
+  async upgrade(): Promise<void> {
+    const ended = new Promise((done) => this.child.once("exit", done));
+    const words = [...Service.words(this.directory, new URL(this.address).host), "--upgrade"];
+    this.child = spawn(FALAJ, words, { stdio: "ignore" });
+    await ended;
   }
 
   async end(): Promise<void> {

@@ -75,8 +75,13 @@ impl Which {
 
 /// The services of this user that are running, by their control sockets.
 pub fn services() -> Vec<Client> {
+    running("serve")
+}
+
+/// The links of this user that were started by a command and are running.
+pub fn running(command: &str) -> Vec<Client> {
     let running = sockets().into_iter().filter_map(|path| Client::connect(&path).ok());
-    running.filter(|client| client.hello.command == "serve").collect()
+    running.filter(|client| client.hello.command == command).collect()
 }
 
 impl Client {

@@ -93,8 +93,9 @@ pub fn warn_of_overflow(links: &[Link], pipe: PipeId, flow: FlowId) {
     );
 }
 
-/// That there were more ids than a mask makes queues or links for, for the first time.
-pub fn warn_of_sharing(links: &[Link], pipe: PipeId, flow: Option<FlowId>) {
+/// That there were more ids than a mask makes queues or links for, for the first time, or than the
+/// process has memory for, which then is `short`.
+pub fn warn_of_sharing(links: &[Link], pipe: PipeId, flow: Option<FlowId>, short: bool) {
     let Some(link) = links.get(pipe.0 as usize / 2) else { return };
     let (way, direction) = [("up", &link.up), ("down", &link.down)][pipe.0 as usize % 2];
     let (each, name) = match flow {
@@ -107,14 +108,20 @@ pub fn warn_of_sharing(links: &[Link], pipe: PipeId, flow: Option<FlowId>) {
     let Some((each, name)) = each.zip(name) else { return };
     let whose = [if links.len() > 1 { link.name.as_str() } else { "" }, way, name];
     let whose: Vec<&str> = whose.into_iter().filter(|word| !word.is_empty()).collect();
-    note!(
-        "warning: of `{}`, each {}, there are more than {}, and those beyond share {} more; \
-         `max-flows` sets another number. They are counted, and not told again",
-        whose.join(" "),
-        each.mask,
-        each.most,
-        each.shared()
-    );
+    let (whose, mask, shared) = (whose.join(" "), each.mask, each.shared());
+    if short {
+        note!(
+            "warning: of `{whose}`, each {mask}, no more are made: the process has half of the \
+             memory that it may; others share {shared} more. A mask of fewer bits, such as \
+             `src/24`, makes fewer. They are counted, and not told again"
+        );
+    } else {
+        note!(
+            "warning: of `{whose}`, each {mask}, there are more than {}, and those beyond share \
+             {shared} more; `max-flows` sets another number. They are counted, and not told again",
+            each.most
+        );
+    }
 }
 
 /// Phases shorter than this are waited for by spinning.

@@ -44,9 +44,13 @@ impl PacingArgs {
 
     /// The same, with this where nothing was said of full queues.
     pub fn options_or(&self, when_full: WhenFull) -> Options {
-        let memory = host::memory_for_packets();
-        let when_full = self.when_full.unwrap_or(when_full);
-        let asked = Options { timer: self.timer, slack: self.slack, when_full, memory };
+        let asked = Options {
+            timer: self.timer,
+            slack: self.slack,
+            when_full: self.when_full.unwrap_or(when_full),
+            memory: host::memory_for_packets(),
+            resident: host::memory_with_masks(),
+        };
         if clock::is_virtual() { in_virtual_time(asked) } else { asked }
     }
 }

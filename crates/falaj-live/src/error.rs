@@ -83,10 +83,14 @@ pub enum SetupStep {
     Program,
     /// Listening for a port of the host.
     HostPort,
+    /// Taking a queue of the firewall.
+    FirewallQueue,
+    /// Making rules of the firewall that give packets to queues.
+    FirewallRules,
 }
 
 /// All steps, for their numbers on the control socket.
-const STEPS: [SetupStep; 35] = [
+const STEPS: [SetupStep; 37] = [
     SetupStep::OneThread,
     SetupStep::Sockets,
     SetupStep::UserNamespace,
@@ -122,6 +126,8 @@ const STEPS: [SetupStep; 35] = [
     SetupStep::Claim,
     SetupStep::Program,
     SetupStep::HostPort,
+    SetupStep::FirewallQueue,
+    SetupStep::FirewallRules,
 ];
 
 impl SetupStep {
@@ -173,6 +179,8 @@ impl SetupStep {
             SetupStep::Claim => "cannot have the interface for this link alone",
             SetupStep::Program => "cannot start the program once more",
             SetupStep::HostPort => "cannot listen for a port of the host",
+            SetupStep::FirewallQueue => "cannot take a queue of the firewall",
+            SetupStep::FirewallRules => "cannot make rules of the firewall",
             SetupStep::XdpUnits => {
                 "the XDP program cannot be within veth's driver, and behind it come units of many \
                  packets"
@@ -238,6 +246,15 @@ impl Error {
                 "that takes CAP_NET_RAW: run as root, or once: setcap cap_net_raw+ep $(command -v \
                  falaj)"
                     .into(),
+            ),
+            SetupStep::FirewallQueue | SetupStep::FirewallRules if errno == Errno::EPERM => {
+                Some("that takes CAP_NET_ADMIN in the network namespace: run as root".into())
+            }
+            SetupStep::FirewallQueue => {
+                Some("the kernel takes NETFILTER_NETLINK_QUEUE: modprobe nfnetlink_queue".into())
+            }
+            SetupStep::FirewallRules => Some(
+                "the kernel takes nftables of Linux 5.12, and nft_queue: modprobe nft_queue".into(),
             ),
             SetupStep::FindInterface if errno == Errno::ENODEV => {
                 Some("`ip link` lists the interfaces there".into())

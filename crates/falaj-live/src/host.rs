@@ -3,9 +3,13 @@
 use crate::backend::nfqueue::Nfqueue;
 use crate::error::Error;
 use crate::sandbox::{Sandbox, SandboxSpec, UserNamespace};
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::if_nametoindex;
 use nix::sys::resource::{Resource, getrlimit};
+use nix::sys::socket::SockaddrStorage;
 use std::fs;
 use std::io;
+use std::net::IpAddr;
 use std::path::Path;
 
 /// Whether a sandbox can be had without root.
@@ -35,16 +39,40 @@ pub fn queues() -> io::Result<()> {
     Nfqueue::open(u16::MAX, true).map(drop)
 }
 
+/// Whether this network namespace has an interface of that name.
+pub fn has_interface(name: &str) -> bool {
+    if_nametoindex(name).is_ok()
+}
+
+/// The interface of this network namespace that has an address.
+pub fn interface_of(address: IpAddr) -> Option<String> {
+    let is_it = |found: &SockaddrStorage| match address {
+        IpAddr::V4(address) => found.as_sockaddr_in().is_some_and(|it| it.ip() == address),
+        IpAddr::V6(address) => found.as_sockaddr_in6().is_some_and(|it| it.ip() == address),
+    };
+    let mut all = getifaddrs().ok()?;
+    all.find(|one| one.address.as_ref().is_some_and(is_it)).map(|one| one.interface_name)
+}
+
 /// Bytes of memory that packets on their way may take, with their records and captures: a quarter
 /// of what the process, its control group or the machine may have, and at most as much as a long
 /// and fast link wants.
 pub fn memory_for_packets() -> usize {
     const MOST: u64 = 1 << 30;
-    const PART: u64 = 4;
+    usize::try_from((memory() / 4).min(MOST)).unwrap_or(usize::MAX)
+}
+
+/// Bytes that the process may have resident before masks make no more queues and links: half of
+/// what it, its control group or the machine may have.
+pub fn memory_with_masks() -> usize {
+    usize::try_from(memory() / 2).unwrap_or(usize::MAX)
+}
+
+/// Bytes that the process, its control group or the machine may have, whichever is least.
+fn memory() -> u64 {
     let of_the_process = getrlimit(Resource::RLIMIT_AS).map_or(u64::MAX, |(soft, _)| soft);
     let limits = [Some(of_the_process), memory_of_the_group(), memory_of_the_machine()];
-    let least = limits.into_iter().flatten().min().unwrap_or(u64::MAX);
-    usize::try_from((least / PART).min(MOST)).unwrap_or(usize::MAX)
+    limits.into_iter().flatten().min().unwrap_or(u64::MAX)
 }
 
 /// The machine's memory, in bytes.

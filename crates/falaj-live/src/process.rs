@@ -11,6 +11,7 @@ use std::{fs, mem, ptr};
 
 use nix::errno::Errno;
 use nix::libc::{self, c_int, c_long, c_uint, c_ulong};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::CloneFlags;
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
@@ -218,9 +219,29 @@ pub(crate) fn run_apart(what: impl FnOnce()) -> Result<(), Error> {
     Ok(())
 }
 
-/// Waits until a child is dead and reaps it; returns at once if it was reaped already.
-pub(crate) fn wait(child: &Cloned) {
-    while waitid(Id::PIDFd(child.pidfd.as_fd()), WaitPidFlag::WEXITED | WaitPidFlag::__WALL)
-        == Err(Errno::EINTR)
-    {}
+/// Waits until a process is dead, and reaps it if it is a child; returns at once if it was reaped
+/// already.
+pub(crate) fn wait(process: &Cloned) {
+    loop {
+        let options = WaitPidFlag::WEXITED | WaitPidFlag::__WALL;
+        match waitid(Id::PIDFd(process.pidfd.as_fd()), options) {
+            Err(Errno::EINTR) => {}
+            // Another process's child: its descriptor becomes readable.
+            Err(Errno::ECHILD) => {
+                let mut dead = [PollFd::new(process.pidfd.as_fd(), PollFlags::POLLIN)];
+                if poll(&mut dead, PollTimeout::NONE) != Err(Errno::EINTR) {
+                    return;
+                }
+            }
+            _ => return,
+        }
+    }
+}
+
+/// The number of the process behind a pidfd, as this process sees it.
+pub(crate) fn pid_of(pidfd: BorrowedFd<'_>) -> io::Result<i32> {
+    let told = fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd()))?;
+    let number = told.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok());
+    // The number of a process that is gone is -1.
+    number.filter(|&pid| pid > 0).ok_or_else(|| Errno::ESRCH.into())
 }

@@ -1,11 +1,14 @@
 //! Signals as something to read, beside packets and timers.
 
-use nix::sys::signal::{SigSet, Signal};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::SigSet;
+pub use nix::sys::signal::Signal;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{getpid, getsid};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Child;
+use std::time::Duration;
 
 /// The signals that ask a program to do something, received by reading.
 #[derive(Debug)]
@@ -64,6 +67,19 @@ pub fn start_unblocked(command: &mut std::process::Command) {
 /// of it stays behind.
 pub fn end_with_this_thread(command: &mut std::process::Command) {
     crate::process::end_with_this_thread(command);
+}
+
+/// Sends a signal to a process, and waits until it has ended; returns false if it takes longer than
+/// `patience`.
+///
+/// # Errors
+/// There is no such process, or it is another user's.
+pub fn end(process: u32, signal: Signal, patience: Duration) -> io::Result<bool> {
+    let pidfd = crate::process::pidfd_open(process as i32)?;
+    crate::process::pidfd_signal(pidfd.as_fd(), signal as i32)?;
+    let mut ended = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
+    let patience = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
+    Ok(poll(&mut ended, patience)? > 0)
 }
 
 /// Readable as soon as this child has ended, beside signals and packets.

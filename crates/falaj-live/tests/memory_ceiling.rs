@@ -1,36 +1,44 @@
 //! The memory of packets on their way stays below its ceiling, as the kernel counts it, whatever
 //! packets are like and wherever they wait. A program of its own, so that nothing else is in it.
 
+use falaj_engine::account::Account;
+use falaj_engine::classifier::{Classifier, Match};
 use falaj_engine::key::Key;
+use falaj_engine::masks::{Each, Mask, Masks, mask::Lengths};
+use falaj_engine::network::{Network, NetworkSpec, PlacedPipe};
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, PipeId};
 use falaj_live::backend::port::{Port, PortHandover, Received};
 use falaj_live::clock::{Clock, monotonic};
-use falaj_live::event_loop::{Attached, Forwarder, Options};
+use falaj_live::event_loop::{Attached, Forwarder, Options, Woken};
 use falaj_live::gso::Train;
 use falaj_sched::contract::params::{FlowSetup, Setup, Values};
 use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
+use std::cell::Cell;
 use std::fs;
 use std::io::{self, PipeReader, PipeWriter, Write};
+use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::Command;
 
-/// A port that has the same unit again and again.
+/// A port that has the same unit again and again, from another address each time.
 struct Endless {
     unit: Vec<u8>,
+    flow: Option<FlowId>,
+    addresses: Cell<u32>,
     readable: PipeReader,
     _writable: PipeWriter,
 }
 
 impl Endless {
-    fn new(unit: Vec<u8>) -> io::Result<Endless> {
+    fn new(unit: Vec<u8>, flow: Option<FlowId>) -> io::Result<Endless> {
         let (readable, mut writable) = io::pipe()?;
         if !unit.is_empty() {
             writable.write_all(&[0])?;
         }
-        Ok(Endless { unit, readable, _writable: writable })
+        Ok(Endless { unit, flow, addresses: Cell::new(0), readable, _writable: writable })
     }
 }
 
@@ -52,13 +60,14 @@ impl Port for Endless {
         let train = Train::of(&self.unit);
         // Each segment is its headers and a byte.
         let bytes = if train.is_some() { 41 } else { length as u32 };
-        Ok(Some(Received { length, flow: Some(FlowId(0)), bytes, last: bytes, train }))
+        Ok(Some(Received { length, flow: self.flow, bytes, last: bytes, train }))
     }
     fn transmit(&mut self, _: &[u8]) -> io::Result<bool> {
         Ok(true)
     }
     fn key(&self, _: &[u8]) -> Key {
-        Key::default()
+        self.addresses.update(|address| address + 1);
+        Key { src: Some(Ipv4Addr::from(self.addresses.get()).into()), ..Key::default() }
     }
     fn readable(&self) -> BorrowedFd<'_> {
         self.readable.as_fd()
@@ -106,8 +115,8 @@ fn fill(unit: Vec<u8>, (rate, delay): (Rate, Span)) -> io::Result<(usize, u64)> 
         let (port, pipe) = (Box::new(port?) as Box<dyn Port>, PipeId(i as u32));
         Ok(Attached { port, pipe, leaves_at: 1 - i })
     };
-    let ports = [unit, Vec::new()].map(Endless::new).into_iter().enumerate();
-    let ports = ports.map(attached).collect::<io::Result<Vec<_>>>()?;
+    let ports = [unit, Vec::new()].map(|unit| Endless::new(unit, Some(FlowId(0))));
+    let ports = ports.into_iter().enumerate().map(attached).collect::<io::Result<Vec<_>>>()?;
     let options = Options { memory: CEILING, slack: Span::ZERO, ..Options::default() };
     let mut forwarder = Forwarder::new(clock, engine, ports, options);
     while forwarder.losses().no_memory == 0 {
@@ -119,6 +128,28 @@ fn fill(unit: Vec<u8>, (rate, delay): (Rate, Span)) -> io::Result<(usize, u64)> 
 /// Names the case that a process of its own is to measure: memory that another case has given back
 /// to the allocator would hide what it takes.
 const CASE: &str = "FALAJ_MEMORY_CASE";
+
+/// Measures a case of this test in a process of its own; `measure` returns what is to be said.
+fn in_its_own_process(
+    test: &str,
+    case: &str,
+    measure: impl FnOnce() -> io::Result<String>,
+) -> io::Result<()> {
+    match std::env::var(CASE) {
+        Ok(name) if name == case => println!("{case}: {}", measure()?),
+        Ok(_) => {}
+        Err(_) => {
+            let mut command = Command::new(std::env::current_exe()?);
+            command.args(["--exact", test, "--nocapture"]);
+            let ran = command.env(CASE, case).output()?;
+            let said = String::from_utf8_lossy(&ran.stdout);
+            print!("{said}");
+            assert!(ran.status.success(), "{said}{}", String::from_utf8_lossy(&ran.stderr));
+            assert!(said.contains(&format!("{case}: ")), "it was measured: {said}");
+        }
+    }
+    Ok(())
+}
 
 #[test]
 fn packets_take_no_more_than_they_may() -> io::Result<()> {
@@ -134,25 +165,84 @@ fn packets_take_no_more_than_they_may() -> io::Result<()> {
     for (of, unit) in units {
         for (place, link) in [("a queue", queue), ("a long link", long)] {
             let case = format!("{of} in {place}");
-            match std::env::var(CASE) {
-                Ok(name) if name == case => {
-                    let (took, packets) = fill(unit.clone(), link)?;
-                    println!("{case}: {packets} packets take {took} bytes of {CEILING}");
-                    let expected = CEILING / 8..=ALLOWED;
-                    assert!(expected.contains(&took), "{case}: {took} bytes");
-                }
-                Ok(_) => {}
-                Err(_) => {
-                    let mut command = Command::new(std::env::current_exe()?);
-                    command.args(["--exact", "packets_take_no_more_than_they_may", "--nocapture"]);
-                    let ran = command.env(CASE, &case).output()?;
-                    let said = String::from_utf8_lossy(&ran.stdout);
-                    assert!(said.contains(&format!("{case}: ")), "it was measured: {said}");
-                    print!("{said}");
-                    assert!(ran.status.success(), "{said}{}", String::from_utf8_lossy(&ran.stderr));
-                }
-            }
+            in_its_own_process("packets_take_no_more_than_they_may", &case, || {
+                let (took, packets) = fill(unit.clone(), link)?;
+                assert!((CEILING / 8..=ALLOWED).contains(&took), "{case}: {took} bytes");
+                Ok(format!("{packets} packets take {took} bytes of {CEILING}"))
+            })?;
         }
+    }
+    Ok(())
+}
+
+/// Sends from other addresses all the time through a link with these masks, until ids have to
+/// share as memory is short, and then as long again. The process may have `may` bytes beside those
+/// that it has when the link is built. Returns the memory that it may have, and had most, and the
+/// number of ids that have a queue or link of their own.
+fn address_flood(spec: PipeSpec, may: usize) -> io::Result<(usize, usize, u64)> {
+    let clock = Clock::from_zero(monotonic());
+    let classifier = Classifier::new([[Match::default()].as_slice()]);
+    let place = PlacedPipe { pipe: spec, classifier, account: Account::Ip };
+    let network = NetworkSpec { places: vec![place.clone(), place], rules: Vec::new(), seed: 1 };
+    let network = Network::new(&network).unwrap_or_else(|(_, refused)| panic!("{refused:?}"));
+    let ports = [vec![0; 60], Vec::new()].map(|unit| Endless::new(unit, None));
+    let attached = |(i, port): (usize, io::Result<Endless>)| {
+        let (port, pipe) = (Box::new(port?) as Box<dyn Port>, PipeId(i as u32));
+        Ok(Attached { port, pipe, leaves_at: 1 - i })
+    };
+    let ports = ports.into_iter().enumerate().map(attached).collect::<io::Result<Vec<_>>>()?;
+    most();
+    let resident = most() + may;
+    let options = Options { memory: CEILING, resident, ..Options::default() };
+    let mut forwarder = Forwarder::new(clock, network, ports, options);
+    forwarder.tell_of_overflow();
+    let began = clock.now();
+    while !matches!(
+        forwarder.run(clock.now() + Span::from_millis(20), &[])?,
+        Woken::Shared { short: true, .. }
+    ) {}
+    let taken = clock.now().since(began);
+    forwarder.run(clock.now() + taken, &[])?;
+    let ids = [None, Some(FlowId(0))].iter().find_map(|&of| forwarder.report(PipeId(0), of, 0));
+    let ids = ids.expect("there is a mask");
+    assert!(ids.beyond > 0 && ids.active == ids.made, "{ids:?}");
+    Ok((resident, most(), ids.active))
+}
+
+/// However many addresses come, and whatever each of them is given.
+#[test]
+fn masks_take_no_more_than_they_may() -> io::Result<()> {
+    /// Bytes that a process may have beside those that it has when the link is built.
+    const MAY: usize = 160 << 20;
+    let each = Each {
+        mask: Mask { src: Some(Lengths::WHOLE), ..Mask::default() },
+        most: Each::LIMIT,
+        expire: Span::from_secs(3_600),
+    };
+    let link = |flows: usize, kind: &'static str| {
+        let flow = FlowSetup::new(Values::default(), Limit::Packets(10));
+        let setup = Setup {
+            rate: Rate::from_bits(10_000_000_000),
+            largest: 1_514,
+            scheduler: Values::default(),
+            flows: vec![flow; flows],
+        };
+        PipeSpec::new(kind, setup, Span::ZERO)
+    };
+    let of_links = Masks { link: Some(each), flows: Vec::new() };
+    let of_queues = Masks { link: None, flows: vec![Some(each)] };
+    let cases = [
+        ("a link for each", PipeSpec { masks: of_links.clone(), ..link(1, "fifo") }),
+        ("a link of many flows for each", PipeSpec { masks: of_links, ..link(500, "wfq") }),
+        ("a queue for each", PipeSpec { masks: of_queues, ..link(1, "drr") }),
+    ];
+    for (case, spec) in cases {
+        in_its_own_process("masks_take_no_more_than_they_may", case, || {
+            let (resident, took, ids) = address_flood(spec.clone(), MAY)?;
+            let allowed = resident - MAY / 4..=resident + resident / 100;
+            assert!(allowed.contains(&took), "{case}: {took} bytes of {resident}, {ids} ids");
+            Ok(format!("{ids} ids, {took} bytes of {resident}"))
+        })?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use falaj_live::adapters::{
 };
 use falaj_live::backend::tap::TapPort;
 use falaj_live::backend::{Backend, EndName, InterfaceState, Monitor, OpenEnd, OpenOptions, Port};
-use falaj_live::sandbox::Hosts;
+use falaj_live::sandbox::{Hosts, SideHandover};
 use falaj_live::wiring::space_port;
 use falaj_scenario::{Adapter, Scenario};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
@@ -174,7 +174,10 @@ pub(super) struct Opened {
     uplink_tap: Option<OwnedFd>,
     interfaces: Rc<RefCell<Interfaces>>,
     epoll: Rc<Epoll>,
-    hosts: Option<Hosts>,
+    /// Those that were made, and those that another process had made.
+    hosts: Vec<Hosts>,
+    /// By adapter in a namespace of its own, what another process needs to go on with that.
+    sides: BTreeMap<String, SideHandover>,
     /// Of adapters in namespaces: the first process there, and the address.
     spaces: Vec<(String, i32, Option<std::net::Ipv4Addr>)>,
     known: Vec<Adapter>,
@@ -205,7 +208,7 @@ pub(super) fn open(
     let mtu = link.up.mtu.max(link.down.mtu);
     let mtu = u16::try_from(mtu).context("the mtu does not fit an interface")?;
 
-    let at = Addresses::free();
+    let mut at = Addresses::free();
     // Who has the uplink to itself gives the others addresses too.
     let mut free = if places[0].1 == PortName::Own { Places::all() } else { Places::default() };
     let mut wanted = Vec::new();
@@ -229,6 +232,7 @@ pub(super) fn open(
         spaces.into_iter().partition(|(_, s)| stays && s.namespace.is_some());
     let wanted: Vec<Space> = spaces.iter().map(|(_, space)| space.clone()).collect();
     let mut hosts = if wanted.is_empty() { None } else { Some(adapters::start(&wanted, at, mtu)?) };
+    let (mut sides, mut adopted) = (BTreeMap::new(), Vec::new());
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
     let outside = Rc::new(Epoll(epoll.0.try_clone()?));
     let mut interfaces = Interfaces { epoll, all: Vec::new() };
@@ -253,6 +257,13 @@ pub(super) fn open(
             (_, Some(mut descriptors)) => {
                 let tap = descriptors.pop().with_context(|| called(name))?;
                 let (port, mac) = adapters::adopt_tap(tap, &called(name))?;
+                if let Some((of, place)) = Addresses::of(mac) {
+                    at = of;
+                    free.take(name, place);
+                }
+                if let Ok(side) = <[OwnedFd; SideHandover::DESCRIPTORS]>::try_from(descriptors) {
+                    adopted.push((name.clone(), side, mac));
+                }
                 (Box::new(port) as Box<dyn Port>, Some(mac))
             }
             (PortName::There(end), None) => {
@@ -274,6 +285,9 @@ pub(super) fn open(
                         .context("a space for each")?;
                     let hosts = hosts.as_mut().context("spaces were made")?;
                     let space = &spaces[side].1;
+                    if *place == PortName::Own {
+                        sides.insert(name.clone(), hosts.handover(side)?);
+                    }
                     told.push((
                         name.clone(),
                         hosts.pid(side),
@@ -289,6 +303,18 @@ pub(super) fn open(
             all.add(name, port, mac)?;
         }
     }
+    let mut hosts: Vec<Hosts> = hosts.into_iter().collect();
+    if !adopted.is_empty() {
+        let (names, descriptors): (Vec<_>, Vec<_>) =
+            adopted.into_iter().map(|(name, side, mac)| ((name, mac), side)).unzip();
+        let adopted = Hosts::adopt(descriptors)?;
+        for (side, (name, mac)) in names.into_iter().enumerate() {
+            sides.insert(name.clone(), adopted.handover(side)?);
+            let place = Addresses::of(mac).map(|(at, place)| at.address(place));
+            told.push((name, adopted.pid(side), place));
+        }
+        hosts.push(adopted);
+    }
     give_up.take().map_or(Ok(()), |give_up| give_up())?;
     all.set_weights(&weights(scenario));
     Ok(Opened {
@@ -303,6 +329,7 @@ pub(super) fn open(
         interfaces: Rc::new(RefCell::new(interfaces)),
         epoll: outside,
         hosts,
+        sides,
         spaces: told,
         known,
         uplink_name,
@@ -396,7 +423,12 @@ impl Opened {
         let interfaces = self.interfaces.borrow();
         let of: u64 =
             interfaces.all.iter().flatten().map(|watched| watched.interface.unread()).sum();
-        Some(of + self.hosts.as_ref().map_or(Some(0), Hosts::unread)?)
+        Some(of + self.hosts.iter().map(Hosts::unread).sum::<Option<u64>>()?)
+    }
+
+    /// Says whether namespaces of their own are another process's, and do not end with this one.
+    pub(super) fn set_left(&mut self, left: bool) {
+        self.hosts.iter_mut().for_each(|hosts| hosts.set_left(left));
     }
 
     /// What changes with the link, and what opens adapters for it; once.
@@ -406,6 +438,7 @@ impl Opened {
             adapters: self.adapters.clone(),
             interfaces: Rc::clone(&self.interfaces),
             uplink_tap: self.uplink_tap.take(),
+            sides: std::mem::take(&mut self.sides),
         };
         let preparer = AdapterOpener {
             opener,
@@ -436,6 +469,7 @@ pub(super) fn changing(
         adapters: adapters.clone(),
         interfaces: Rc::new(RefCell::new(interfaces)),
         uplink_tap: None,
+        sides: BTreeMap::new(),
     };
     let preparer = AdapterOpener {
         opener,
@@ -505,6 +539,14 @@ impl Places {
         };
         self.of.insert(name.to_owned(), place);
         Ok(Space::placed(namespace, at, place))
+    }
+
+    /// A place that an adapter of another process has.
+    fn take(&mut self, name: &str, place: u8) {
+        self.free.retain(|&free| free != place);
+        if self.addressed && name != UPLINK {
+            self.of.insert(name.to_owned(), place);
+        }
     }
 
     /// Whoever comes now may have its place, if there is no other.
@@ -616,22 +658,27 @@ struct Fleet {
     adapters: Adapters,
     interfaces: Rc<RefCell<Interfaces>>,
     uplink_tap: Option<OwnedFd>,
+    sides: BTreeMap<String, SideHandover>,
 }
 
 impl Fleet {
     /// Copies of what a port needs to go on in another process.
     fn descriptors(&self, name: &str, port: &str) -> Result<Vec<OwnedFd>> {
-        match PortName::parse(port)? {
-            PortName::Own => bail!(
-                "a namespace of its own ends with this process: write `tap:NETNS` with one that is \
-                 there"
-            ),
-            PortName::Tap(_) if name == UPLINK => {
-                let tap = self.uplink_tap.as_ref().context("its interface is gone")?;
-                Ok(vec![tap.try_clone()?])
-            }
-            PortName::Tap(_) => {
-                Ok(vec![self.adapters.descriptor(name).context("its interface is gone")?])
+        let place = PortName::parse(port)?;
+        match &place {
+            PortName::Own | PortName::Tap(_) => {
+                let mut all = Vec::new();
+                if place == PortName::Own {
+                    let side = self.sides.get(name).context("its namespace is gone")?;
+                    all.extend(side.descriptors().context("its namespace is gone")?);
+                }
+                all.push(if name == UPLINK {
+                    let tap = self.uplink_tap.as_ref().context("its interface is gone")?;
+                    tap.try_clone()?
+                } else {
+                    self.adapters.descriptor(name).context("its interface is gone")?
+                });
+                Ok(all)
             }
             PortName::There(_) => {
                 let interfaces = self.interfaces.borrow();

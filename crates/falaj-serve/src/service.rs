@@ -252,6 +252,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     // Before anybody asks the link, which does not answer yet.
     if let Some(before) = before {
         let paused = before.take(&mut forwarder, opened.adapters())?;
+        opened.set_left(false);
         lock(&handler).are_paused(paused);
     }
     control.begin()?;
@@ -298,11 +299,14 @@ pub fn main(args: &Args) -> Result<ExitCode> {
                 }
             }
             Woken::Overflow(pipe, flow) => warn_of_overflow(control.links(), pipe, flow),
-            Woken::Shared(pipe, flow) => warn_of_sharing(control.links(), pipe, flow),
+            Woken::Shared { pipe, flow, short } => {
+                warn_of_sharing(control.links(), pipe, flow, short);
+            }
             Woken::Deadline => {}
         }
     }
     let goes_on = control.is_handed_over();
+    opened.set_left(goes_on);
     if !goes_on {
         manager::stopping();
     }

@@ -356,6 +356,21 @@ impl Each {
     pub fn places(&self) -> u32 {
         self.most + self.shared()
     }
+
+    /// Where a list by places has this one. Those that are shared stand first: others are added as
+    /// they are used.
+    #[inline]
+    pub(crate) fn slot(&self, place: u32) -> usize {
+        let slot = if place < self.most { place + self.shared() } else { place - self.most };
+        slot as usize
+    }
+
+    /// The place that such a list has there.
+    #[inline]
+    pub(crate) fn place_in(&self, slot: usize) -> u32 {
+        let (slot, shared) = (slot as u32, self.shared());
+        if slot < shared { slot + self.most } else { slot - shared }
+    }
 }
 
 #[cfg(test)]

@@ -42,11 +42,13 @@ pub struct MaskIds {
     pub link: MaskId,
     /// To that of its flow.
     pub flow: MaskId,
+    /// Memory is short: there are to be no more ids than there are.
+    pub short: bool,
 }
 
 impl MaskIds {
     /// Where there are no masks.
-    pub const NONE: MaskIds = MaskIds { link: MaskId::NONE, flow: MaskId::NONE };
+    pub const NONE: MaskIds = MaskIds { link: MaskId::NONE, flow: MaskId::NONE, short: false };
 }
 
 impl Masks {
@@ -75,7 +77,8 @@ impl Masks {
     #[inline]
     pub fn ids(&self, flow: FlowId, key: &Key) -> MaskIds {
         let id = |each: Option<&Each>| each.map_or(MaskId::NONE, |each| each.mask.id(key));
-        MaskIds { link: id(self.link.as_ref()), flow: id(self.of(flow.index())) }
+        let (link, flow) = (id(self.link.as_ref()), id(self.of(flow.index())));
+        MaskIds { link, flow, short: false }
     }
 
     /// The setup with as many flows in the place of each masked one as there will ever be.

@@ -67,8 +67,12 @@ pub(crate) struct IdTable {
     gone: u64,
     of_gone: SojournStats,
     last_gone: VecDeque<(MaskId, SojournStats)>,
-    /// Packets of ids that have none of their own.
+    /// Packets of ids that have none of their own, and the number of places that these share.
     beyond: u64,
+    shared: u32,
+    /// While memory is short: the number of ids that there were when it became so, which is as many
+    /// as may be.
+    most_for_now: Option<usize>,
 }
 
 impl IdTable {
@@ -98,6 +102,8 @@ impl IdTable {
             of_gone: SojournStats::default(),
             last_gone: VecDeque::new(),
             beyond: 0,
+            shared: each.shared(),
+            most_for_now: None,
         }
     }
 
@@ -133,6 +139,10 @@ impl IdTable {
         (self.of_gone, self.total) = (old.of_gone, old.total);
         self.last_gone =
             if most > 0 { std::mem::take(&mut old.last_gone) } else { VecDeque::new() };
+        self.shared = self.each.shared();
+        if old.shared < old.each.shared() {
+            self.shared = self.shared.min(old.shared);
+        }
         // Where ids become fewer, those who shared go on together.
         let shared = old.each.shared() as usize;
         let keeps = most > 0 && shared <= self.stats.len();
@@ -179,20 +189,23 @@ impl IdTable {
     }
 
     fn has_free(&self) -> bool {
-        !self.free.is_empty() || self.used < self.each.most
+        // Each place that is taken has one entry.
+        self.checks.len() < self.most_for_now.unwrap_or(self.each.most as usize)
     }
 
     fn shared_by(&self, id: &MaskId) -> u32 {
-        self.each.most + (self.keys.of(id) >> 32) as u32 % self.each.shared()
+        self.each.most + (self.keys.of(id) >> 32) as u32 % self.shared
     }
 
-    /// The place of this id, of which a packet comes. `goes` is asked whether a
-    /// place that nobody used for long may be another's, and if so it is.
+    /// The place of this id, of which a packet comes. While memory is `short` there are no more ids
+    /// than before; one that goes makes room for another. `goes` is asked whether a place that was
+    /// not used for long may be another's, and if so it is.
     #[inline]
     pub(crate) fn comes(
         &mut self,
         id: &MaskId,
         now: Time,
+        short: bool,
         mut goes: impl FnMut(u32) -> bool,
     ) -> u32 {
         if self.checks.peek().is_some_and(|check| check.0.0 <= now) {
@@ -203,7 +216,23 @@ impl IdTable {
             self.owners[place as usize].last = now;
             return place;
         }
+        if short != self.most_for_now.is_some() {
+            self.memory_is(short);
+        }
         self.make(id, hash, now, goes)
+    }
+
+    /// Memory has become short, or is not any more.
+    #[cold]
+    fn memory_is(&mut self, short: bool) {
+        /// Those that are shared are made now, and take less than a hundredth of what others do.
+        const FOR_EACH_SHARED: usize = 128;
+        let ids = self.checks.len();
+        self.most_for_now = short.then_some(ids);
+        // An id that has shared one before stays there, or its packets would be overtaken.
+        if short && self.beyond == 0 {
+            self.shared = ((ids / FOR_EACH_SHARED) as u32).clamp(1, self.each.shared());
+        }
     }
 
     fn make(
@@ -219,19 +248,16 @@ impl IdTable {
             self.beyond += 1;
             return self.shared_by(id);
         }
-        let place = match self.free.pop() {
-            Some(place) => place,
-            None if self.used < self.each.most => {
-                self.used += 1;
-                self.owners.push(Owner { id: *id, last: now });
-                self.stats.push(SojournStats::default());
-                self.used - 1
-            }
-            None => {
-                self.beyond += 1;
-                return self.shared_by(id);
-            }
-        };
+        if !self.has_free() {
+            self.beyond += 1;
+            return self.shared_by(id);
+        }
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.used += 1;
+            self.owners.push(Owner { id: *id, last: now });
+            self.stats.push(SojournStats::default());
+            self.used - 1
+        });
         self.made += 1;
         self.owners[place as usize] = Owner { id: *id, last: now };
         self.takes(place, hash);
@@ -265,8 +291,8 @@ impl IdTable {
         self.taken.remove(self.keys.of(&id), place);
         self.free.push(place);
         self.gone += 1;
-        let at = self.at(place);
-        let stats = std::mem::take(&mut self.stats[at]);
+        let slot = self.each.slot(place);
+        let stats = std::mem::take(&mut self.stats[slot]);
         self.of_gone.add(&stats);
         if self.last_gone.len() == LAST {
             self.last_gone.pop_front();
@@ -274,20 +300,11 @@ impl IdTable {
         self.last_gone.push_back((id, stats));
     }
 
-    /// Where stands what is counted at a place. Those that are shared stand first: others are added
-    /// as they are used.
-    #[inline]
-    fn at(&self, place: u32) -> usize {
-        let most = self.each.most;
-        let at = if place < most { place + self.each.shared() } else { place - most };
-        at as usize
-    }
-
     /// Counts something of the id at a place.
     #[inline]
     pub(crate) fn count(&mut self, place: u32, something: impl Fn(&mut SojournStats)) {
-        let at = self.at(place);
-        something(&mut self.stats[at]);
+        let slot = self.each.slot(place);
+        something(&mut self.stats[slot]);
         something(&mut self.total);
         if place >= self.each.most {
             something(&mut self.of_shared);
@@ -323,7 +340,7 @@ impl IdTable {
             made: self.made,
             gone: self.gone,
             beyond: self.beyond,
-            shared: self.each.shared(),
+            shared: self.shared,
             total: self.total,
             of_gone: self.of_gone,
             of_shared: self.of_shared,
@@ -349,7 +366,7 @@ impl IdTable {
         let to = self.used.min(from.saturating_add(u32::try_from(steps).unwrap_or(u32::MAX)));
         for place in from..to {
             let Owner { id, last } = &self.owners[place as usize];
-            let stats = &self.stats[self.at(place)];
+            let stats = &self.stats[self.each.slot(place)];
             let is_behind = |(_, other): &(String, SojournStats)| other.bytes >= stats.bytes;
             let rank = all.busiest.partition_point(is_behind);
             if *last != Time::NEVER && rank < busiest {
@@ -462,12 +479,12 @@ mod tests {
     fn ids_go_when_they_are_over_and_owe_nothing() {
         let mut set = set(3, 1);
         let never = |_| -> bool { panic!("nobody is over") };
-        assert_eq!([1, 2, 1].map(|n| set.comes(&id(n), Time(10), never)), [0, 1, 0]);
+        assert_eq!([1, 2, 1].map(|n| set.comes(&id(n), Time(10), false, never)), [0, 1, 0]);
         set.count(1, |stats| stats.sent(700, Span(5)));
-        assert_eq!(set.comes(&id(1), Time(60), never), 0);
+        assert_eq!(set.comes(&id(1), Time(60), false, never), 0);
         // The first is not over, the second owes something and stays.
         assert_eq!(
-            set.comes(&id(3), Time(120), |place| {
+            set.comes(&id(3), Time(120), false, |place| {
                 assert_eq!(place, 1);
                 false
             }),
@@ -476,7 +493,7 @@ mod tests {
         assert_eq!(set.find(&id(2)), Some(1));
         assert_eq!(set.find(&id(9)), Some(3), "it would share");
         // The others go one by one, oldest first; a place is another's then.
-        assert_eq!(set.comes(&id(4), Time(230), |_| true), 2, "the last one that went");
+        assert_eq!(set.comes(&id(4), Time(230), false, |_| true), 2, "the last one that went");
         let report = set.report(5);
         assert_eq!((report.active, report.made, report.gone, report.beyond), (1, 4, 3, 0));
         assert_eq!((report.total.bytes, report.of_gone.packets()), (700, 1));
@@ -492,7 +509,7 @@ mod tests {
         let mask = Mask { sport: Some(16), dport: Some(16), ..Mask::default() };
         let mut set = IdTable::new(Each { mask, most: 1_500, expire: Span(2_000) }, 1, 0, 0);
         for n in 0..4_000_u16 {
-            let place = set.comes(&id(n), Time(u64::from(n)), |_| true);
+            let place = set.comes(&id(n), Time(u64::from(n)), false, |_| true);
             set.count(place, |stats| stats.sent(u32::from(n) * 7_919 % 4_001, Span(9)));
         }
         let whole = set.report(5);
@@ -513,14 +530,30 @@ mod tests {
     }
 
     #[test]
+    fn while_memory_is_short_there_are_no_more_ids_than_before() {
+        let mut set = set(6_400, 1);
+        let mut comes = |n, at, short| set.comes(&id(n), Time(at), short, |_| true);
+        (0..5).for_each(|n| assert_eq!(comes(n, 0, false), u32::from(n)));
+        // Others share one place, those that are there keep theirs.
+        assert!((5..9).all(|n| comes(n, 10, true) == 6_400));
+        assert_eq!((comes(0, 60, true), comes(1, 60, true)), (0, 1));
+        // Three of the five are over: as many others come, and no more.
+        let others: Vec<u32> = (20..25).map(|n| comes(n, 110, true)).collect();
+        assert_eq!(others.iter().filter(|place| **place < 5).count(), 3);
+        assert_eq!(others.iter().filter(|place| **place == 6_400).count(), 2);
+        // There is memory again.
+        assert_eq!((comes(30, 120, false), comes(31, 120, false)), (5, 6));
+    }
+
+    #[test]
     fn nobody_knows_beforehand_which_ones_share() {
         let shared = |seed| {
             let mut set = set(640, seed);
             (0..640).for_each(|n| {
-                set.comes(&id(n), Time(0), |_| false);
+                set.comes(&id(n), Time(0), false, |_| false);
             });
             let places: Vec<u32> =
-                (1000..2000).map(|n| set.comes(&id(n), Time(0), |_| false)).collect();
+                (1000..2000).map(|n| set.comes(&id(n), Time(0), false, |_| false)).collect();
             assert_eq!(set.report(1).beyond, 1000);
             places
         };

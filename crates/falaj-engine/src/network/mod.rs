@@ -108,6 +108,8 @@ pub struct Network {
     sending: Vec<WireLog>,
     /// Packets behind a link that no flow of the next one takes.
     unmatched: u64,
+    /// Masks make no more ids than there are.
+    short_of_memory: bool,
 }
 
 /// A plain engine, whose units say their flow and their length as it is accounted.
@@ -158,6 +160,7 @@ impl Network {
             passed: Vec::new(),
             sending: Vec::new(),
             unmatched: 0,
+            short_of_memory: false,
         }
     }
 
@@ -243,11 +246,22 @@ impl Network {
         account.map_or(length, |account| account.from_ip(length)).clamp(1, LONGEST)
     }
 
+    /// From now on memory is short, or not any more: while it is, masks make no more ids than there
+    /// are, and others share.
+    pub fn set_short_of_memory(&mut self, short: bool) {
+        self.short_of_memory = short;
+    }
+
+    /// Whether memory is short.
+    pub fn is_short_of_memory(&self) -> bool {
+        self.short_of_memory
+    }
+
     /// What a packet is to the masks of a pipe, if it has any.
     #[inline]
     fn ids(&self, pipe: PipeId, flow: FlowId, key: &Key) -> Option<MaskIds> {
         let place = self.places.get(pipe.0 as usize).filter(|place| place.masked);
-        place.map(|place| place.masks.ids(flow, key))
+        place.map(|place| MaskIds { short: self.short_of_memory, ..place.masks.ids(flow, key) })
     }
 
     /// A packet enters where [`Network::route`] says. Runs all that is due until `now` first. `now`
@@ -518,9 +532,9 @@ impl Network {
         self.engine.overflowing_mask(pipe)
     }
 
-    /// Is a flow or a link of it many?
+    /// Whether a flow or a link has a mask.
     pub fn has_masks(&self) -> bool {
-        self.places.iter().any(|place| !place.masks.is_none())
+        self.places.iter().any(|place| place.masked)
     }
 
     /// See [`Engine::breaches`].

@@ -8,7 +8,7 @@ use super::{
 use crate::chance::Chance;
 use crate::handover::{FlowMapping, Handover};
 use crate::masks::set::IdTable;
-use crate::masks::{MaskIds, MaskStats, Masks};
+use crate::masks::{Each, MaskIds, MaskStats, Masks};
 use crate::message::{DropReason, Output, PipeId, Unit};
 use falaj_sched::collections::calendar::Calendar;
 use falaj_sched::contract::breach::Breach;
@@ -27,7 +27,8 @@ pub(crate) struct MaskedLinks {
     /// A link that no id uses, for what is the same of all.
     model: SingleLink,
     table: IdTable,
-    /// By place.
+    each: Each,
+    /// By the slots of places; so is the calendar.
     links: Vec<Option<MaskedLink>>,
     calendar: Calendar,
     /// Links built so far: each has random numbers of its own.
@@ -63,6 +64,7 @@ impl MaskedLinks {
         let flows = (0..properties.flows as u32).map(FlowId);
         Ok(MaskedLinks {
             id,
+            each,
             table: IdTable::new(each, spec.seed, id.0, u32::MAX),
             gone: vec![Counters::default(); properties.flows],
             flow_masks: flows.map(|flow| pipe.mask_stats(Some(flow), 0)).collect(),
@@ -84,50 +86,51 @@ impl MaskedLinks {
         self.properties.masks.same_links(&other.properties.masks)
     }
 
-    /// A link for `place`, which has none.
+    /// A link for a slot that has none.
     #[cold]
-    fn make(&mut self, place: usize) {
+    fn make(&mut self, slot: usize) {
         /// Keeps their seeds apart from other elements' draws.
         const LINKS: u64 = 0x6c69_6e6b;
         let seed = Chance::new(self.spec.seed, LINKS, u64::from(self.id.0)).draw(self.built);
         self.built += 1;
         let spec = PipeSpec { seed, ..self.spec.clone() };
         let pipe = build_single(self.id, &spec).expect("the model was built of it");
-        if self.links.len() <= place {
-            self.links.resize_with(place + 1, || None);
-            self.calendar.grow(place + 1);
+        if self.links.len() <= slot {
+            self.links.resize_with(slot + 1, || None);
+            self.calendar.grow(slot + 1);
         }
-        self.links[place] = Some(MaskedLink { pipe, until: Time::ZERO });
+        self.links[slot] = Some(MaskedLink { pipe, until: Time::ZERO });
     }
 
-    /// Counts what came out of the link at `place`.
+    /// Counts what came out of the link in a slot.
     #[inline]
-    fn count(&mut self, place: usize, out: &[Output]) {
+    fn count(&mut self, slot: usize, out: &[Output]) {
+        let place = self.each.place_in(slot);
         for output in out {
             match output {
                 Output::Emit(emit) | Output::Copy(emit) => {
-                    if let Some(link) = &mut self.links[place] {
+                    if let Some(link) = &mut self.links[slot] {
                         link.until = link.until.max(emit.due);
                     }
                     if matches!(output, Output::Emit(_)) {
                         let (bytes, sojourn) = (emit.bytes, emit.end - emit.arrival);
-                        self.table.count(place as u32, |stats| stats.sent(bytes, sojourn));
+                        self.table.count(place, |stats| stats.sent(bytes, sojourn));
                     }
                 }
                 Output::Retimed(retimed) => {
-                    if let Some(link) = &mut self.links[place]
+                    if let Some(link) = &mut self.links[slot]
                         && link.until == retimed.old_due
                     {
                         link.until = retimed.due;
                     }
                     let [old, new] =
                         [retimed.old_end, retimed.end].map(|end| end - retimed.arrival);
-                    self.table.count(place as u32, |stats| stats.retimed(old, new));
+                    self.table.count(place, |stats| stats.retimed(old, new));
                 }
                 Output::Drop(dropped) if dropped.why == DropReason::Lost => {
-                    self.table.count(place as u32, |stats| stats.lost += 1);
+                    self.table.count(place, |stats| stats.lost += 1);
                 }
-                Output::Drop(_) => self.table.count(place as u32, |stats| stats.dropped += 1),
+                Output::Drop(_) => self.table.count(place, |stats| stats.dropped += 1),
                 Output::Corrupt(_) | Output::Mark(_) | Output::Early(_) => {}
             }
         }
@@ -166,16 +169,16 @@ impl MaskedLinks {
         self.calendar = Calendar::new(old.links.len().max(1));
         (self.built, self.links) = (old.built, Vec::new());
         self.breaches = old.breaches;
-        for (place, link) in old.links.into_iter().enumerate() {
+        for (slot, link) in old.links.into_iter().enumerate() {
             let Some(before) = link else { continue };
-            self.make(place);
+            self.make(slot);
             let from = out.len();
-            if let Some(Some(link)) = self.links.get_mut(place) {
+            if let Some(Some(link)) = self.links.get_mut(slot) {
                 link.until = before.until;
                 let due = link.pipe.migrate_from(before.pipe, how, known, now, out);
-                self.calendar.set(place, due);
+                self.calendar.set(slot, due);
             }
-            self.count(place, &out[from..]);
+            self.count(slot, &out[from..]);
         }
         self.due()
     }
@@ -199,8 +202,10 @@ impl PacketPath for MaskedLinks {
     fn arrive(&mut self, unit: Unit, ids: &MaskIds, now: Time, out: &mut Vec<Output>) -> Time {
         let (links, gone, removed) = (&mut self.links, &mut self.gone, &mut self.removed);
         let (flow_masks, breaches) = (&mut self.flow_masks, &mut self.breaches);
-        let place = self.table.comes(&ids.link, now, |place| {
-            let Some(Some(link)) = links.get_mut(place as usize) else { return true };
+        let each = self.each;
+        let place = self.table.comes(&ids.link, now, ids.short, |place| {
+            let slot = each.slot(place);
+            let Some(Some(link)) = links.get_mut(slot) else { return true };
             let goes = link.until <= now && link.pipe.as_pipe_mut().is_at_rest(now);
             if goes {
                 let pipe = link.pipe.as_pipe();
@@ -214,37 +219,37 @@ impl PacketPath for MaskedLinks {
                         .for_each(|(sum, stats)| sum.add(stats.gone_with_its_link(), None, 0));
                 }
                 pipe.breaches(breaches);
-                links[place as usize] = None;
+                links[slot] = None;
             }
             goes
         });
-        let place = place as usize;
-        if !matches!(self.links.get(place), Some(Some(_))) {
-            self.make(place);
+        let slot = each.slot(place);
+        if !matches!(self.links.get(slot), Some(Some(_))) {
+            self.make(slot);
         }
         let from = out.len();
-        if let Some(Some(link)) = self.links.get_mut(place) {
+        if let Some(Some(link)) = self.links.get_mut(slot) {
             let pipe = link.pipe.as_pipe_mut();
             pipe.announce(std::mem::take(&mut self.label));
             let due = pipe.arrive(unit, ids, now, out);
             if self.overflowing.is_none() && self.properties.masks.of_flows() {
                 self.overflowing = pipe.overflowing_mask().flatten();
             }
-            self.calendar.set(place, due);
+            self.calendar.set(slot, due);
         }
-        self.count(place, &out[from..]);
+        self.count(slot, &out[from..]);
         self.due()
     }
 
     fn run_event(&mut self, now: Time, out: &mut Vec<Output>) -> Time {
-        if let Some((place, due)) = self.calendar.first()
+        if let Some((slot, due)) = self.calendar.first()
             && due <= now
-            && let Some(Some(link)) = self.links.get_mut(place)
+            && let Some(Some(link)) = self.links.get_mut(slot)
         {
             let from = out.len();
             let due = link.pipe.as_pipe_mut().run_event(due, out);
-            self.calendar.set(place, due);
-            self.count(place, &out[from..]);
+            self.calendar.set(slot, due);
+            self.count(slot, &out[from..]);
         }
         self.due()
     }
@@ -259,7 +264,7 @@ impl PacketPath for MaskedLinks {
     }
 
     fn next_due(&self) -> Time {
-        let due = |place: usize| match self.links.get(place) {
+        let due = |slot: usize| match self.links.get(slot) {
             Some(Some(link)) => link.pipe.as_pipe().next_due(),
             _ => Time::NEVER,
         };
@@ -267,8 +272,8 @@ impl PacketPath for MaskedLinks {
     }
 
     fn has_room(&self, flow: FlowId, ids: &MaskIds, bytes: u32) -> bool {
-        let place = self.table.find(&ids.link);
-        let link = place.and_then(|place| self.links.get(place as usize)).and_then(Option::as_ref);
+        let slot = self.table.find(&ids.link).map(|place| self.each.slot(place));
+        let link = slot.and_then(|slot| self.links.get(slot)).and_then(Option::as_ref);
         link.map_or(&self.model, |link| &link.pipe).as_pipe().has_room(flow, ids, bytes)
     }
 
@@ -322,10 +327,10 @@ impl Inspection for MaskedLinks {
         let Some(flow) = flow else { return Some(self.table.report(busiest)) };
         // The ids of a flow's mask in all links together; links that are gone have left their sums.
         let mut sum = self.flow_masks.get(flow.index())?.clone()?;
-        for (place, link) in self.links.iter().enumerate() {
+        for (slot, link) in self.links.iter().enumerate() {
             let stats = |link: &MaskedLink| link.pipe.as_pipe().mask_stats(Some(flow), busiest);
             let Some(stats) = link.as_ref().and_then(stats) else { continue };
-            sum.add(stats, Some(&self.table.words(place as u32)), busiest);
+            sum.add(stats, Some(&self.table.words(self.each.place_in(slot))), busiest);
         }
         Some(sum)
     }
@@ -347,18 +352,18 @@ impl Inspection for MaskedLinks {
         // Which link, and where in it.
         let (first, within) = ((from >> 32) as usize, from & u64::from(u32::MAX));
         let end = self.links.len().min(first + steps.max(1));
-        let Some(place) = (first..end).find(|&place| self.links[place].is_some()) else {
+        let Some(slot) = (first..end).find(|&slot| self.links[slot].is_some()) else {
             return (end < self.links.len()).then_some((end as u64) << 32);
         };
-        let pipe = self.links[place].as_ref()?.pipe.as_pipe();
-        let (within, mut part) = (if place == first { within } else { 0 }, None);
+        let pipe = self.links[slot].as_ref()?.pipe.as_pipe();
+        let (within, mut part) = (if slot == first { within } else { 0 }, None);
         let next = pipe.mask_stats_part(Some(flow), busiest, (within, steps), &mut part);
         if let Some(part) = part {
-            sum.add(part, Some(&self.table.words(place as u32)), busiest);
+            sum.add(part, Some(&self.table.words(self.each.place_in(slot))), busiest);
         }
         match next {
-            Some(within) => Some((place as u64) << 32 | within),
-            None => (place + 1 < self.links.len()).then_some((place as u64 + 1) << 32),
+            Some(within) => Some((slot as u64) << 32 | within),
+            None => (slot + 1 < self.links.len()).then_some((slot as u64 + 1) << 32),
         }
     }
 

@@ -191,7 +191,8 @@ impl PacketPath for MaskedQueues {
         let place = match &mut self.tables[unit.flow.index()] {
             Some(table) => {
                 let inner = &mut self.inner;
-                table.comes(&ids.flow, now, |place| inner.is_reusable(FlowId(first.0 + place), now))
+                let mut goes = |place| inner.is_reusable(FlowId(first.0 + place), now);
+                table.comes(&ids.flow, now, ids.short, &mut goes)
             }
             None => 0,
         };

@@ -214,7 +214,7 @@ fn more_than_256_ids_have_queues_of_their_own() {
         let key =
             Key { src: Some(std::net::Ipv4Addr::from_bits(address).into()), ..Key::default() };
         let id = each.mask.id(&key);
-        MaskIds { link: id, flow: id }
+        MaskIds { link: id, flow: id, short: false }
     };
     let spec = PipeSpec { masks: Masks { link: None, flows: vec![Some(each)] }, ..link("drr", 2) };
     let mut engine = Engine::new(&[spec]).unwrap();

@@ -24,7 +24,7 @@ fn each(most: u32, expire: u64) -> Each {
 fn from(address: u32) -> MaskIds {
     let key = Key { src: Some(std::net::Ipv4Addr::from_bits(address).into()), ..Key::default() };
     let id = each(1, 1).mask.id(&key);
-    MaskIds { link: id, flow: id }
+    MaskIds { link: id, flow: id, short: false }
 }
 
 struct Ran {

@@ -74,6 +74,13 @@ impl Addresses {
         [0x02, 0xfa, 0x1a, self.0.number(), 2, place]
     }
 
+    /// The subnet and the place in it whose Ethernet address this is.
+    pub fn of(mac: [u8; 6]) -> Option<(Addresses, u8)> {
+        let at = Addresses::numbered(mac[3]);
+        let place = mac[5];
+        (at.mac(place) == mac && place > 0).then_some((at, place))
+    }
+
     /// The place whose Ethernet address this is, if it is one's that is not the uplink.
     pub fn place(self, mac: [u8; 6]) -> Option<u8> {
         (Addresses::UPLINK + 1..=Addresses::LAST).find(|&place| self.mac(place) == mac)

@@ -21,6 +21,7 @@ mod capture;
 mod change;
 mod continuation;
 mod guarantee;
+mod mask_memory;
 mod occupancy;
 mod options;
 mod pool;
@@ -62,6 +63,7 @@ use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::label::Ecn;
 use falaj_sched::units::time::{Span, Time};
 use guarantee::Guarantees;
+use mask_memory::MaskMemory;
 use occupancy::OccupancyLog;
 use read_quota::ReadQuotas;
 use release::Releases;
@@ -110,6 +112,7 @@ pub struct Forwarder {
     /// Only what is none of the ports.
     watch_others: PollSet,
     units: UnitStore,
+    mask_memory: MaskMemory,
     /// By port, what waits there for room.
     waiting: Vec<Option<PendingUnit>>,
     /// By port, what it had no room for.
@@ -179,6 +182,7 @@ impl Forwarder {
             watch: PollSet::default(),
             watch_others: PollSet::default(),
             units: UnitStore::new(size, options.memory),
+            mask_memory: MaskMemory::new(options.resident),
             cut: Vec::new(),
             together: Vec::new(),
             join: TrainJoin::default(),

@@ -16,6 +16,8 @@ pub struct Options {
     pub when_full: WhenFull,
     /// Memory for units on their way, in bytes.
     pub memory: usize,
+    /// Masks make no more queues and links while the process has as much memory as this, in bytes.
+    pub resident: usize,
 }
 
 /// What becomes of a packet that finds its queue full.
@@ -49,6 +51,7 @@ impl Default for Options {
             slack: Span::from_micros(20),
             when_full: WhenFull::default(),
             memory: 1 << 30,
+            resident: usize::MAX,
         }
     }
 }

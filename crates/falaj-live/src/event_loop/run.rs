@@ -30,8 +30,16 @@ pub enum Woken {
     /// [`Forwarder::tell_of_overflow`].
     Overflow(PipeId, FlowId),
     /// For the first time there were more ids than a mask makes queues or links for, of this flow
-    /// or of the link of this pipe; see [`Forwarder::tell_of_overflow`].
-    Shared(PipeId, Option<FlowId>),
+    /// or of the link of this pipe, or than the process has memory for; see
+    /// [`Forwarder::tell_of_overflow`].
+    Shared {
+        /// The pipe whose mask it is.
+        pipe: PipeId,
+        /// The flow, if it is not the link's.
+        flow: Option<FlowId>,
+        /// It is memory that is short.
+        short: bool,
+    },
 }
 
 /// What the last look at the ports and the other descriptors says of the next one.
@@ -193,10 +201,11 @@ impl LoopRun<'_> {
             return Some(Woken::Overflow(pipe, flow));
         }
         if self.has_masks
-            && let Some((pipe, of)) = forwarder.sharing()
+            && let Some((pipe, flow)) = forwarder.sharing()
         {
             forwarder.tells_of_sharing = false;
-            return Some(Woken::Shared(pipe, of));
+            let short = forwarder.network.is_short_of_memory();
+            return Some(Woken::Shared { pipe, flow, short });
         }
         None
     }

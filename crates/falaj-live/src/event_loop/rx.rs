@@ -143,6 +143,9 @@ impl Forwarder {
     pub(super) fn admit(&mut self, i: usize, mut arriving: PendingUnit, now: Time) {
         let PendingUnit { unit, received, key, .. } = arriving;
         let packets = received.packets();
+        if self.mask_memory.is_due(now) && self.network.has_masks() {
+            self.network.set_short_of_memory(self.mask_memory.is_short());
+        }
         let label = if self.network.wants_labels() { ecn::label(&key) } else { Label::default() };
         while arriving.next < packets {
             let length = if arriving.next + 1 == packets { received.last } else { received.bytes };

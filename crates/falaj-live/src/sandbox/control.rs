@@ -42,6 +42,8 @@ pub(crate) enum SideMessage {
     Answer,
     /// To a side: pass this signal to the command.
     Signal(i32),
+    /// To a side: live as long as somebody holds the socket, and not as the caller does.
+    Outlive,
 }
 
 /// What a look at the socket brought.
@@ -72,6 +74,7 @@ impl SideMessage {
             SideMessage::Packet(step, errno) => (9, step.map_or(-1, SetupStep::number), errno),
             SideMessage::Answer => (10, 0, 0),
             SideMessage::HostPort => (11, 0, 0),
+            SideMessage::Outlive => (12, 0, 0),
         };
         let mut bytes = [tag; LENGTH];
         bytes[1..5].copy_from_slice(&i32::to_ne_bytes(a));
@@ -97,6 +100,7 @@ impl SideMessage {
             9 => SideMessage::Packet(SetupStep::from_number(a), b),
             10 => SideMessage::Answer,
             11 => SideMessage::HostPort,
+            12 => SideMessage::Outlive,
             _ => return None,
         })
     }
@@ -182,6 +186,7 @@ mod tests {
             SideMessage::Go,
             SideMessage::Answer,
             SideMessage::HostPort,
+            SideMessage::Outlive,
             SideMessage::Signal(15),
             SideMessage::Packet(None, 0),
             SideMessage::Packet(Some(SetupStep::OpenTun), 13),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::{fs, io};
 
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, poll};
 use nix::sched::CloneFlags;
 
 use super::control::{self, SideMessage, SideReply};
@@ -68,6 +69,30 @@ struct Held {
     /// The command was started and has not been seen to end.
     running: bool,
     closed: bool,
+    /// Another process goes on with it.
+    left: bool,
+}
+
+/// What another process needs to go on with a side: copies of the caller's hold on it.
+#[derive(Debug)]
+pub struct SideHandover {
+    init: OwnedFd,
+    control: OwnedFd,
+}
+
+impl SideHandover {
+    /// How many descriptors it is.
+    pub const DESCRIPTORS: usize = 2;
+
+    /// From now on the side does not end with this process, but when all descriptors of its control
+    /// socket are closed. Returns those that the other process needs; never waits.
+    ///
+    /// # Errors
+    /// The side is gone, or it does not read what it is told.
+    pub fn descriptors(&self) -> io::Result<[OwnedFd; SideHandover::DESCRIPTORS]> {
+        control::send(&self.control, SideMessage::Outlive, None)?;
+        Ok([self.init.try_clone()?, self.control.try_clone()?])
+    }
 }
 
 impl Held {
@@ -80,6 +105,9 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
+        if self.left {
+            return;
+        }
         self.kill();
         // Process 1 can be waited for only when all others of the side are gone.
         wait(&self.init);
@@ -90,7 +118,7 @@ impl Drop for Hosts {
     fn drop(&mut self) {
         // All at once: the kernel takes tens of milliseconds to remove one side's interface, and
         // the other sides should not go on meanwhile, alone.
-        for side in &self.held {
+        for side in self.held.iter().filter(|side| !side.left) {
             side.kill();
         }
     }
@@ -140,6 +168,7 @@ impl Hosts {
                     waiting,
                     running: false,
                     closed: false,
+                    left: false,
                 }),
                 Err(error) => failure = failure.or(Some(error)),
             }
@@ -151,6 +180,46 @@ impl Hosts {
             Hosts { held, ends: all.ends, no_tap: None, own_users, terminal: Terminal::hold() };
         hosts.join(all.join)?;
         Ok(hosts)
+    }
+
+    /// Goes on with sides of one interface each that another process has made, by the descriptors
+    /// of [`SideHandover`].
+    ///
+    /// # Errors
+    /// A side is gone, or does not answer.
+    pub fn adopt(sides: Vec<[OwnedFd; SideHandover::DESCRIPTORS]>) -> Result<Hosts, Error> {
+        let mut held = Vec::new();
+        for [pidfd, control] in sides {
+            let failed = |errno| Error::new(SetupStep::HandOver, None, errno);
+            await_outliving(&control).map_err(failed)?;
+            let pid = process::pid_of(pidfd.as_fd()).map_err(|_| failed(Errno::ESRCH))?;
+            held.push(Held {
+                init: Cloned { pid, pidfd },
+                control,
+                joints: vec![None],
+                waiting: false,
+                running: false,
+                closed: false,
+                // Until all is taken over they are the other process's.
+                left: true,
+            });
+        }
+        let terminal = Terminal::hold();
+        Ok(Hosts { held, ends: false, no_tap: None, own_users: false, terminal })
+    }
+
+    /// A copy of the hold on a side, for another process.
+    ///
+    /// # Errors
+    /// There are too many descriptors.
+    pub fn handover(&self, side: usize) -> io::Result<SideHandover> {
+        let Held { init, control, .. } = &self.held[side];
+        Ok(SideHandover { init: init.pidfd.try_clone()?, control: control.try_clone()? })
+    }
+
+    /// Says whether the sides are another process's, and do not end with these.
+    pub fn set_left(&mut self, left: bool) {
+        self.held.iter_mut().for_each(|side| side.left = left);
     }
 
     /// Sees to it that all sides have their ends of the links.
@@ -346,6 +415,29 @@ impl Hosts {
     /// The number of a side's first process, for `nsenter --target` and the like.
     pub fn pid(&self, side: usize) -> i32 {
         self.held[side].init.pid
+    }
+}
+
+/// Waits until a side has said that it outlives the process that made it.
+fn await_outliving(control: &OwnedFd) -> Result<(), Errno> {
+    /// It answers at once, unless it is stopped.
+    const PATIENCE: u16 = 2_000;
+    let mut said = [PollFd::new(control.as_fd(), PollFlags::POLLIN)];
+    if poll(&mut said, PATIENCE)? == 0 {
+        return Err(Errno::ETIMEDOUT);
+    }
+    let mut answered = Err(Errno::EPROTO);
+    loop {
+        // One answer for each time that it was asked: who asked before did not get so far.
+        match control::receive(control, false)? {
+            SideReply::Message(SideMessage::Ready, _) => answered = Ok(()),
+            SideReply::Message(SideMessage::Failed(_, errno), _) => {
+                answered = Err(Errno::from_raw(errno));
+            }
+            SideReply::Nothing => return answered,
+            SideReply::Message(..) => return Err(Errno::EPROTO),
+            SideReply::Closed => return Err(Errno::EPIPE),
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! It is process 1 of the side's process namespace. The kernel therefore kills every process of the
 //! side when it dies, and it dies with the caller (a parent-death signal, and the end of the
-//! control socket). Nothing can outlive a sandbox, however hard it tries.
+//! control socket). Nothing can outlive a sandbox, however hard it tries. Where another process is
+//! to go on with a side, it holds the control socket too, and there is no signal any more.
 
 use std::env;
 use std::ffi::OsStr;
@@ -234,6 +235,10 @@ impl SideInit {
                     }
                     Ok(SideReply::Message(SideMessage::Signal(signal), _)) => {
                         pass_on(signal, command);
+                    }
+                    Ok(SideReply::Message(SideMessage::Outlive, _)) => {
+                        let cleared = prctl::set_pdeathsig(None);
+                        self.tell(cleared.map_err(|errno| (SetupStep::Signals, errno)));
                     }
                     Ok(SideReply::Nothing) => break,
                     Ok(SideReply::Message(..) | SideReply::Closed) | Err(_) => return 0,

@@ -46,7 +46,7 @@ use std::sync::Arc;
 use std::{fs, io};
 
 pub use self::event::{Exit, SideEvent};
-pub use self::hosts::{Hosts, Joint};
+pub use self::hosts::{Hosts, Joint, SideHandover};
 pub(crate) use self::network::tap_in_place;
 pub(crate) use self::spec::NAT_INTERFACE;
 pub use self::spec::{INTERFACE, Join, SandboxSide, SandboxSpec, UserNamespace};

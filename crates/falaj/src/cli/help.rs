@@ -25,7 +25,21 @@ const COMMON_COMMANDS: &str = "
 
 /// The groups of `falaj --help`, with the names of their commands.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Emulate", &["run", "relay", "bridge", "netconfig", "show", "set", "doctor", "kernel"]),
+    (
+        "Emulate",
+        &[
+            "run",
+            "relay",
+            "bridge",
+            "attach",
+            "detach",
+            "netconfig",
+            "show",
+            "set",
+            "doctor",
+            "kernel",
+        ],
+    ),
     ("Study", &["demo", "sim", "plan", "traffic", "compare", "sweep", "aggregate"]),
     ("Serve", &["serve", "top"]),
     ("Files", &["check", "fmt", "import", "explain", "presets", "schema", "completions", "man"]),

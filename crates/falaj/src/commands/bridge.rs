@@ -1,34 +1,16 @@
 //! `falaj bridge`: an emulated link between two interfaces that are there, guests' cards, shared
 //! memory of other programs, or queues of the firewall.
 
-use crate::cli::link::LinkArgs;
+use crate::commands::forwarding::{ForwardingArgs, LinkEnds, forward};
 use anyhow::{Context, Result, bail};
 use falaj_control::batching::by_timeout;
-use falaj_control::endpoint::{Control, ControlArgs};
-use falaj_control::host_limits;
-use falaj_control::live_links::{
-    live_links, no_adapters, warn_of_overflow, warn_of_sharing, warn_of_spinning,
-};
-use falaj_control::pacing::PacingArgs;
-use falaj_control::recording::Recording;
-use falaj_control::running::Running;
-use falaj_control::summary::{FailIf, JsonFile, of_forwarder};
 use falaj_engine::batch::BatchPolicy;
 use falaj_live::backend::{BACKENDS, Backend, EndName, InterfaceState, Monitor, OpenOptions};
-use falaj_live::clock::{Clock, monotonic};
-use falaj_live::event_loop::Woken;
-use falaj_live::priority::{self, Rank};
-use falaj_live::signals::Signals;
-use falaj_live::wiring;
-use falaj_scenario::Link;
 use falaj_scenario::keys::{MTU_MAX, MTU_MIN};
-use falaj_sched::units::time::Time;
-use falaj_terminal::effective_config::EffectiveConfig;
-use falaj_terminal::standard_error;
 use std::cell::RefCell;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::ops::ControlFlow;
+use std::os::fd::AsFd;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -91,22 +73,7 @@ pub(crate) struct Args {
     #[arg(long)]
     fail_open: bool,
     #[command(flatten)]
-    link: LinkArgs,
-    #[command(flatten)]
-    pace: PacingArgs,
-    #[command(flatten)]
-    control: ControlArgs,
-    #[command(flatten)]
-    recording: Recording,
-    /// At the end, tells on standard error what the link did.
-    #[arg(long, help_heading = "Results and control")]
-    stats: bool,
-    #[command(flatten)]
-    json: JsonFile,
-    #[command(flatten)]
-    fail_if: FailIf,
-    #[command(flatten)]
-    asked: EffectiveConfig,
+    forwarding: ForwardingArgs,
 }
 
 /// Ways to read and write an interface.
@@ -183,7 +150,7 @@ impl<'a> End<'a> {
 const MTU: u32 = 1500;
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
-    args.recording.take_standard_output()?;
+    args.forwarding.recording.take_standard_output()?;
     if args.a == args.b {
         bail!("{} is one interface: a link has two ends", args.a);
     }
@@ -212,86 +179,28 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         bail!("{} is one interface: a link has two ends", args.a);
     }
     let mtus = [a.interface.mtu()?, b.interface.mtu()?];
-    let (scenario, text) =
-        args.link.scenario(mtus[0].max(mtus[1]).unwrap_or(MTU).clamp(MTU_MIN, MTU_MAX))?;
-    let links = live_links(&scenario)?;
-    no_adapters(&scenario)?;
-    args.fail_if.check(links)?;
-    args.asked.tell(&scenario);
-    links.iter().for_each(warn_of_spinning);
-    host_limits::warn(links);
-    warn_of_mtu(links, &ends, mtus);
-
-    let place = args.control.place()?;
-    let signals = Signals::take()?;
-    let clock = Clock::from_zero(monotonic());
-    let mut forwarder = wiring::to_ends(
-        &scenario.network(),
-        [&*a.interface, &*b.interface],
-        clock,
-        args.pace.options(),
-    )?;
-    args.recording.begin(&mut forwarder, &text)?;
-    let about = format!("{} {}", args.a, args.b);
-    let recording = args.recording.is_wanted();
-    let running = Running {
-        command: "bridge",
-        about,
-        file: args.link.name(),
-        scenario: Arc::new(scenario.clone()),
-        text,
-        recording,
-        standings: None,
-    };
-    let mut control = Control::open(place.as_deref(), running)?;
-    standard_error::detach()?;
-    priority::be_punctual(Rank::Link);
-    forwarder.tell_of_overflow();
-    note!("forwarding between {} and {}; Ctrl-C ends it", args.a, args.b);
-    for end in ends.iter().filter(|end| end.interface.loses_tags()) {
-        note!(
-            "warning: the driver of {} takes VLAN tags out of frames, and AF_XDP does not see them: ethtool -K … rxvlan off",
+    let mtu = mtus[0].max(mtus[1]).unwrap_or(MTU).clamp(MTU_MIN, MTU_MAX);
+    let scenario = args.forwarding.link.scenario(mtu)?;
+    let loses_tags = ends.iter().filter(|end| end.interface.loses_tags());
+    let warnings = loses_tags.map(|end| {
+        format!(
+            "\nfalaj: warning: the driver of {} takes VLAN tags out of frames, and AF_XDP does not see them: ethtool -K … rxvlan off",
             end.name
-        );
-    }
-    loop {
-        let others = [signals.as_fd(), a.monitor.as_fd(), b.monitor.as_fd()];
-        let others: Vec<BorrowedFd<'_>> = others.into_iter().chain(control.as_fd()).collect();
-        match forwarder.run(Time::NEVER, &others)? {
-            Woken::Readable(0) => break,
-            Woken::Readable(i @ (1 | 2)) => {
-                ends[i - 1].monitor.clear();
-                ends[i - 1].look();
-            }
-            Woken::Readable(_) => {
-                control.serve(&mut forwarder)?;
-            }
-            Woken::Overflow(pipe, flow) => warn_of_overflow(control.links(), pipe, flow),
-            Woken::Shared(pipe, flow) => warn_of_sharing(control.links(), pipe, flow),
-            Woken::Deadline => {}
-        }
-    }
-    let captured = args.recording.end(&mut forwarder);
-    let unread = ends.iter().map(|end| end.interface.unread()).sum();
-    let summary = of_forwarder(control.scenario(), &forwarder, Some(unread));
-    if args.stats {
-        summary.tell();
-    }
-    args.json.write(&summary)?;
-    Ok(args.fail_if.judge(&summary)?.unwrap_or(captured))
-}
-
-/// What an interface sends may be more than the link takes.
-fn warn_of_mtu(links: &[Link], ends: &[End<'_>], mtus: [Option<u32>; 2]) {
-    let least = |mtu: fn(&Link) -> u32| links.iter().map(mtu).min().unwrap_or(MTU_MAX);
-    for ((end, mtu), takes) in
-        ends.iter().zip(mtus).zip([least(|link| link.up.mtu), least(|link| link.down.mtu)])
-    {
-        if let Some(mtu) = mtu.filter(|&mtu| mtu > takes) {
-            note!(
-                "warning: {} has an mtu of {mtu} B and the link one of {takes} B; what is longer is dropped",
-                end.name
-            );
-        }
-    }
+        )
+    });
+    let began = format!("forwarding between {} and {}; Ctrl-C ends it", args.a, args.b);
+    let opened = LinkEnds {
+        command: "bridge",
+        about: format!("{} {}", args.a, args.b),
+        names: [args.a.to_string(), args.b.to_string()],
+        backends: [&*a.interface, &*b.interface],
+        mtus,
+        watched: vec![a.monitor.as_fd(), b.monitor.as_fd()],
+        began: began + &warnings.collect::<String>(),
+    };
+    forward(&args.forwarding, scenario, &opened, |end| {
+        ends[end].monitor.clear();
+        ends[end].look();
+        ControlFlow::Continue(())
+    })
 }

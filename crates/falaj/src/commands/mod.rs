@@ -5,6 +5,7 @@
 //! `reproduce` are in crates of their own.
 
 mod aggregate;
+mod attach;
 #[cfg(feature = "lab")]
 mod bench;
 mod bridge;
@@ -14,6 +15,7 @@ mod demo;
 mod doctor;
 mod explain;
 mod fmt;
+mod forwarding;
 mod import;
 mod kernel;
 mod netconfig;
@@ -44,6 +46,12 @@ pub(crate) enum Command {
     Run(Box<run::Args>),
     /// Forward between two interfaces through an emulated link.
     Bridge(Box<bridge::Args>),
+    /// Put a link at an interface or container that is in use.
+    ///
+    /// In place: addresses, routes and connections stay.
+    Attach(Box<attach::Args>),
+    /// End an `attach`.
+    Detach(attach::DetachArgs),
     /// Divide a link among virtual adapters with guarantees.
     ///
     /// Each adapter is promised a rate and a delay, and the service keeps watch over that.
@@ -130,6 +138,8 @@ impl Command {
             Command::Plan(args) => plan::main(&args),
             Command::Run(args) => run::main(*args),
             Command::Bridge(args) => bridge::main(&args),
+            Command::Attach(args) => attach::main(&args),
+            Command::Detach(args) => attach::detach(&args),
             #[cfg(feature = "serve")]
             Command::Serve(args) => falaj_serve::service::main(&args),
             #[cfg(feature = "serve")]

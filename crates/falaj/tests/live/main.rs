@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`links`] | commands that make a link: `run`, `traffic`, `compare` |
 //! | [`bridge`] | `falaj bridge` between hosts |
+//! | [`attach`] | `falaj attach` at interfaces that are in use |
 //! | `serve` | `falaj serve`, asked and changed |
 //! | `faults` | what goes wrong outside of falaj |
 //! | `attacks` | what others may try against a service |
@@ -16,6 +17,7 @@
 //! ([`in_guest`]). `FALAJ_LIVE=virtual` runs these tests alone, and `FALAJ_LIVE=real`
 //! all others.
 
+mod attach;
 #[cfg(feature = "serve")]
 mod attacks;
 mod bridge;
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
     let possible = possible.is_ok_and(|status| status.success());
     let mut trials = links::trials(possible);
     trials.extend(bridge::trials(possible));
+    trials.extend(attach::trials(possible));
     #[cfg(feature = "serve")]
     trials.extend(
         [serve::trials, faults::trials, attacks::trials, pages::trials]
@@ -105,7 +108,7 @@ fn is_case(name: &str) -> bool {
     if serve::case(name) || faults::case(name) {
         return true;
     }
-    bridge::case(name)
+    bridge::case(name) || attach::case(name)
 }
 
 /// A test, left out where namespaces are not allowed.

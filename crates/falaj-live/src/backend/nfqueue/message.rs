@@ -41,21 +41,27 @@ mod config {
 }
 
 /// A message to the kernel.
-struct MessageBuilder(Vec<u8>);
+pub(super) struct MessageBuilder(Vec<u8>);
 
 impl MessageBuilder {
-    fn new(kind: u16, flags: u16, queue: u16) -> MessageBuilder {
+    /// About something of a family of addresses, which the resource names.
+    pub(super) fn new(kind: u16, flags: u16, family: u8, resource: u16) -> MessageBuilder {
+        const VERSION: u8 = 0;
         let mut bytes = vec![0; 4];
-        bytes.extend((SUBSYSTEM | kind).to_ne_bytes());
+        bytes.extend(kind.to_ne_bytes());
         bytes.extend((REQUEST | flags).to_ne_bytes());
         bytes.extend([0; 8]);
-        // Of no family, version 0.
-        bytes.extend([0, 0]);
-        bytes.extend(queue.to_be_bytes());
+        bytes.extend([family, VERSION]);
+        bytes.extend(resource.to_be_bytes());
         MessageBuilder(bytes)
     }
 
-    fn with(mut self, attribute: u16, parts: &[&[u8]]) -> MessageBuilder {
+    /// About a queue, of all families.
+    fn of_queue(kind: u16, flags: u16, queue: u16) -> MessageBuilder {
+        MessageBuilder::new(SUBSYSTEM | kind, flags, 0, queue)
+    }
+
+    pub(super) fn with(mut self, attribute: u16, parts: &[&[u8]]) -> MessageBuilder {
         let length: usize = parts.iter().map(|part| part.len()).sum();
         self.0.extend((4 + length as u16).to_ne_bytes());
         self.0.extend(attribute.to_ne_bytes());
@@ -64,7 +70,12 @@ impl MessageBuilder {
         self
     }
 
-    fn done(mut self) -> Vec<u8> {
+    /// Adds an attribute that is made already.
+    pub(super) fn append(&mut self, attribute: &[u8]) {
+        self.0.extend(attribute);
+    }
+
+    pub(super) fn done(mut self) -> Vec<u8> {
         let length = self.0.len() as u32;
         self.0[..4].copy_from_slice(&length.to_ne_bytes());
         self.0
@@ -74,7 +85,7 @@ impl MessageBuilder {
 /// Takes a queue that holds so many packets, with an answer.
 pub(super) fn bind(queue: u16, packets: u32, fail_open: bool) -> Vec<u8> {
     let flags = if fail_open { config::FAIL_OPEN } else { 0 };
-    MessageBuilder::new(CONFIG, ACK, queue)
+    MessageBuilder::of_queue(CONFIG, ACK, queue)
         .with(config::COMMAND, &[&[config::BIND, 0, 0, 0]])
         .with(config::LENGTH, &[&packets.to_be_bytes()])
         .with(config::FLAGS, &[&flags.to_be_bytes()])
@@ -85,7 +96,7 @@ pub(super) fn bind(queue: u16, packets: u32, fail_open: bool) -> Vec<u8> {
 /// From here on packets come, whole.
 pub(super) fn begin(queue: u16) -> Vec<u8> {
     let whole = 0xffff_u32.to_be_bytes();
-    MessageBuilder::new(CONFIG, 0, queue)
+    MessageBuilder::of_queue(CONFIG, 0, queue)
         .with(config::PARAMETERS, &[&whole, &[config::COPY_PACKETS]])
         .done()
 }
@@ -99,7 +110,7 @@ pub(super) fn verdict(
 ) -> Vec<u8> {
     let about = [(verdict as u32).to_be_bytes(), id.to_be_bytes()];
     let message =
-        MessageBuilder::new(VERDICT, 0, queue).with(about::VERDICT, &[&about[0], &about[1]]);
+        MessageBuilder::of_queue(VERDICT, 0, queue).with(about::VERDICT, &[&about[0], &about[1]]);
     payload
         .into_iter()
         .fold(message, |message, payload| message.with(about::PAYLOAD, &[payload]))
@@ -185,7 +196,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn packet(attributes: &[(u16, &[u8])]) -> Vec<u8> {
-        let message = MessageBuilder::new(PACKET, 0, 5);
+        let message = MessageBuilder::of_queue(PACKET, 0, 5);
         attributes
             .iter()
             .fold(message, |message, &(kind, value)| message.with(kind, &[value]))

@@ -6,10 +6,14 @@
 //! well. `nfq` and `libnetfilter_queue` keep a packet's bytes with its verdict; here they are the
 //! forwarder's, and the verdict is made from a number.
 
+pub mod attached;
 mod message;
+mod table;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{Read, Seek};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -113,6 +117,8 @@ pub struct Nfqueue {
     held: RefCell<BTreeSet<u32>>,
     /// Dropped by the kernel because there was no room.
     lost: Cell<u64>,
+    /// Where the kernel says how many, if that is not this namespace's.
+    counts: Option<Rc<File>>,
 }
 
 impl Nfqueue {
@@ -122,45 +128,27 @@ impl Nfqueue {
     /// # Errors
     /// Somebody else has it, or may not be had.
     pub fn open(number: u16, fail_open: bool) -> io::Result<Nfqueue> {
-        let flags = SockFlag::SOCK_CLOEXEC;
-        let socket =
-            socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkNetFilter)?;
-        bind(socket.as_raw_fd(), &NetlinkAddr::new(0, 0))?;
-        if setsockopt(&socket, sockopt::RcvBufForce, &ROOM).is_err() {
-            let _ = setsockopt(&socket, sockopt::RcvBuf, &ROOM);
-        }
-        let queue = Nfqueue {
-            socket,
-            number,
-            fail_open,
-            held: RefCell::new(BTreeSet::new()),
-            lost: Cell::new(0),
-        };
-        queue.say(&message::bind(number, PACKETS, fail_open))?;
-        // The kernel answers before it returns.
-        let mut answer = [0; 4096];
-        let length = recv(queue.socket.as_raw_fd(), &mut answer, MsgFlags::MSG_DONTWAIT)?;
-        match message::read(&answer[..length]) {
-            KernelMessage::Answer(0) => {}
-            KernelMessage::Answer(error) => return Err(io::Error::from_raw_os_error(error)),
-            _ => return Err(Errno::EPROTO.into()),
-        }
-        queue.say(&message::begin(number))?;
-        Ok(queue)
+        Ok(Nfqueue::adopt(take_queue(number, fail_open)?, number, fail_open, None))
+    }
+
+    /// A queue that this socket has; `counts` is what the kernel counts where that is another
+    /// namespace's.
+    fn adopt(socket: OwnedFd, number: u16, fail_open: bool, counts: Option<Rc<File>>) -> Nfqueue {
+        let (held, lost) = (RefCell::new(BTreeSet::new()), Cell::new(0));
+        Nfqueue { socket, number, fail_open, held, lost, counts }
     }
 
     fn say(&self, message: &[u8]) -> Result<(), Errno> {
-        loop {
-            match send(self.socket.as_raw_fd(), message, MsgFlags::MSG_DONTWAIT) {
-                Err(Errno::EINTR) => {}
-                said => return said.map(drop),
-            }
-        }
+        say(&self.socket, message)
     }
 
     /// Packets that nobody read in time, since it was taken.
     pub fn unread(&self) -> u64 {
-        let text = fs::read_to_string("/proc/net/netfilter/nfnetlink_queue").unwrap_or_default();
+        let text = match &self.counts {
+            Some(counts) => read_again(counts),
+            None => fs::read_to_string("/proc/net/netfilter/nfnetlink_queue"),
+        };
+        let text = text.unwrap_or_default();
         // Number, reader, held, copied how, how much, dropped as it was full, dropped as the reader
         // was.
         let ours = |line: &&str| line.split_whitespace().next() == Some(&self.number.to_string());
@@ -198,6 +186,45 @@ impl Drop for Nfqueue {
             }
         }
     }
+}
+
+/// Takes the queue of this number, as [`Nfqueue::open`] does.
+fn take_queue(number: u16, fail_open: bool) -> io::Result<OwnedFd> {
+    let flags = SockFlag::SOCK_CLOEXEC;
+    let socket =
+        socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkNetFilter)?;
+    bind(socket.as_raw_fd(), &NetlinkAddr::new(0, 0))?;
+    if setsockopt(&socket, sockopt::RcvBufForce, &ROOM).is_err() {
+        let _ = setsockopt(&socket, sockopt::RcvBuf, &ROOM);
+    }
+    say(&socket, &message::bind(number, PACKETS, fail_open))?;
+    // The kernel answers before it returns.
+    let mut answer = [0; 4096];
+    let length = recv(socket.as_raw_fd(), &mut answer, MsgFlags::MSG_DONTWAIT)?;
+    match message::read(&answer[..length]) {
+        KernelMessage::Answer(0) => {}
+        KernelMessage::Answer(error) => return Err(io::Error::from_raw_os_error(error)),
+        _ => return Err(Errno::EPROTO.into()),
+    }
+    say(&socket, &message::begin(number))?;
+    Ok(socket)
+}
+
+fn say(socket: &OwnedFd, message: &[u8]) -> Result<(), Errno> {
+    loop {
+        match send(socket.as_raw_fd(), message, MsgFlags::MSG_DONTWAIT) {
+            Err(Errno::EINTR) => {}
+            said => return said.map(drop),
+        }
+    }
+}
+
+/// A file of the kernel's as it is now.
+fn read_again(mut file: &File) -> io::Result<String> {
+    let mut text = String::new();
+    file.rewind()?;
+    file.read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// A port at a queue; what comes in leaves at the same one.

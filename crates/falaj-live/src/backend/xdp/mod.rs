@@ -321,7 +321,9 @@ impl XdpSocket {
 /// Frames that a socket had no room for.
 fn lost(socket: BorrowedFd<'_>) -> u64 {
     sys::get::<libc::xdp_statistics>(socket, libc::XDP_STATISTICS).map_or(0, |counted| {
-        counted.rx_dropped + counted.rx_ring_full + counted.rx_fill_ring_empty_descs
+        // Where the kernel copies frames, one that finds no free place counts as dropped, and as a
+        // look at an empty ring besides; where the device writes them itself, as the latter alone.
+        counted.rx_dropped.max(counted.rx_fill_ring_empty_descs) + counted.rx_ring_full
     })
 }
 

@@ -507,11 +507,12 @@ pub(crate) fn forward(
                     flow,
                 );
             }
-            Woken::Shared(pipe, flow) => {
+            Woken::Shared { pipe, flow, short } => {
                 warn_of_sharing(
                     control.as_ref().map_or(links, |control| control.links()),
                     pipe,
                     flow,
+                    short,
                 );
             }
             Woken::Deadline => live.update(forwarder),

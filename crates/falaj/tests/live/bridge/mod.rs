@@ -32,6 +32,7 @@ const CASES: &[(&str, fn())] = &[
     ("an_interface_that_vanishes_is_told_of_and_taken_again", vanishes),
     ("an_interface_that_is_renamed_is_followed", renamed),
     ("a_burst_that_is_not_read_is_told", unread),
+    ("a_storm_of_segments_costs_other_interfaces_nothing", segments),
     ("it_leaves_nothing_behind", leaves_nothing),
     ("interfaces_of_other_namespaces", elsewhere),
     ("interfaces_of_other_users_namespaces", somebody_elses),
@@ -61,6 +62,7 @@ const BY_XDP: &[&str] = &[
     "mutated_frames_cost_no_good_one",
     "an_interface_that_vanishes_is_told_of_and_taken_again",
     "an_interface_that_is_renamed_is_followed",
+    "a_storm_of_segments_costs_other_interfaces_nothing",
     "it_leaves_nothing_behind",
     "interfaces_of_other_namespaces",
 ];
@@ -582,6 +584,48 @@ fn unread() {
     assert!(lost > sent / 3 && lost < sent, "{stats}");
     // And what the kernels themselves have to say.
     assert!((sent..sent + 20).contains(&(lost + offered)), "{stats}");
+}
+
+/// More segments come at one interface than it has room for while the program stands still. By
+/// AF_XDP each of them takes a place, and the program is told of those that found none; by packet
+/// sockets a unit takes one, however many segments it has. Packets that come at the other interface
+/// meanwhile all pass.
+fn segments() {
+    const GOOD: u64 = 1_000;
+    const UNITS: u64 = 60;
+    /// Of 3000 B of payload.
+    const SIZE: u16 = 8;
+    /// Frames of AF_XDP that have room.
+    const RING: u64 = 4_096;
+    let mut unit = vec![1, 1];
+    for field in [54, SIZE, 34, 16] {
+        unit.extend(u16::to_le_bytes(field));
+    }
+    unit.extend(&frame(&[], 0)[..12]);
+    unit.extend(IPV4_TCP);
+    unit.resize(unit.len() + 3_000, 0x5a);
+    let all = UNITS * 3_000 / u64::from(SIZE);
+    let (mut a, mut b) = hosts();
+    let bridge = Bridge::start(&["a1", "b1", "--stats"]);
+    signal("STOP", bridge.child.id());
+    let units = vec![hex(&unit); UNITS as usize].join(" ");
+    assert_eq!(a.ask(&format!("send a0 true {units}")), UNITS.to_string());
+    let good = vec![hex(&frame(&[], 46)); GOOD as usize].join(" ");
+    assert_eq!(b.ask(&format!("send b0 false {good}")), GOOD.to_string());
+    signal("CONT", bridge.child.id());
+    std::thread::sleep(Duration::from_secs(1));
+    let stats = bridge.end();
+    let [up, down] = ["up all", "down all"].map(|all| count(&stats, all, OFFERED));
+    // The kernels themselves have a few words to say.
+    assert!((GOOD..GOOD + 20).contains(&down), "{stats}");
+    let words = "were not read in time at the entrance";
+    let lost = stats.contains(words).then(|| lines_of(&stats, words));
+    let by_xdp = via().contains(&"xdp".to_owned());
+    assert_eq!(lost.is_some(), by_xdp, "{stats}");
+    // What is lost within the pair of interfaces, whose ring is short, is the sender's to count.
+    let least = if by_xdp { RING } else { all };
+    let known = up + lost.unwrap_or(0);
+    assert!((least..all + 20).contains(&known) && up >= least, "{all} segments: {stats}");
 }
 
 fn leaves_nothing() {

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -78,17 +79,47 @@ fn upgrade(told: &Told) -> Command {
     program(&["serve", file, "--control", control.to_str().expect("UTF-8"), "--upgrade"])
 }
 
-/// Again and again, while more comes than the link carries: each frame arrives, and in its order.
+/// A service whose uplink and two adapters are these.
+fn service_of([uplink, a, b]: [&str; 3]) -> Told {
+    let text = format!(
+        "[link.l]\nrate = \"2mbit\"\ndelay = \"50ms\"\nuplink = \"{uplink}\"\n\
+         scheduler = {{ kind = \"wf2q+\" }}\n\
+         [link.l.flow.a]\nadapter = \"{a}\"\nweight = 2\nqueue = \"1000p\"\n\
+         [link.l.flow.b]\nadapter = \"{b}\"\nweight = 1\nqueue = \"1000p\"\n"
+    );
+    Told::start("upgrade", &text, &[])
+}
+
+/// The process that keeps the namespace of an adapter, or of the uplink, whose name is empty.
+fn keeper(told: &Told, name: &str) -> u32 {
+    let processes = &told.service.get("/v1").json()["processes"];
+    let process = processes[name].as_u64().expect("it is in a namespace");
+    u32::try_from(process).expect("the number of a process")
+}
+
+/// In namespaces that are there, and in those that the service makes, which go with the last
+/// process of it.
 pub(crate) fn loses_nothing() {
     let spaces = [namespace(), namespace(), namespace()];
-    let [a, b, uplink] = [0, 1, 2].map(|n| spaces[n].process());
-    let text = format!(
-        "[link.l]\nrate = \"2mbit\"\ndelay = \"50ms\"\nuplink = \"tap:{uplink}\"\n\
-         scheduler = {{ kind = \"wf2q+\" }}\n\
-         [link.l.flow.a]\nadapter = \"tap:{a}\"\nweight = 2\nqueue = \"1000p\"\n\
-         [link.l.flow.b]\nadapter = \"tap:{b}\"\nweight = 1\nqueue = \"1000p\"\n"
-    );
-    let mut told = Told::start("upgrade", &text, &[]);
+    let there = [0, 1, 2].map(|n| spaces[n].process());
+    let taps = there.map(|process| format!("tap:{process}"));
+    upgrades(service_of(taps.each_ref().map(String::as_str)), there);
+    let told = service_of(["namespace"; 3]);
+    let made = ["", "a", "b"].map(|name| keeper(&told, name));
+    upgrades(told, made);
+    // Also where that process cannot see to it.
+    let told = service_of(["namespace"; 3]);
+    let made = ["", "a", "b"].map(|name| keeper(&told, name));
+    let (told, last) = by_a_signal(told);
+    assert_eq!(["", "a", "b"].map(|name| keeper(&told, name)), made);
+    let is_there = |process: &u32| Path::new(&format!("/proc/{process}/ns/net")).exists();
+    assert!(made.iter().all(is_there));
+    signal("KILL", last);
+    until("its namespaces go with it", || !made.iter().any(is_there));
+}
+
+/// Again and again, while more comes than the link carries: each frame arrives, and in its order.
+fn upgrades(mut told: Told, [uplink, a, b]: [u32; 3]) {
     let receiver = within(uplink.into())
         .args(["--upgrade", "take"])
         .stdout(Stdio::piped())
@@ -118,22 +149,25 @@ pub(crate) fn loses_nothing() {
         });
     }
     told.adds_up();
-    by_a_signal(told);
+    let (told, last) = by_a_signal(told);
+    told.adds_up();
+    signal("TERM", last);
+    until("its sockets go with it", || !told.service.api.exists());
 }
 
-/// The service starts the program once more, which goes on.
-fn by_a_signal(mut told: Told) {
+/// The service starts the program once more, which goes on. Returns its number.
+fn by_a_signal(mut told: Told) -> (Told, u32) {
+    let before = told.said().matches("went on from").count();
     signal("USR2", told.id());
     let ended = told.service.child.wait().expect("it ends");
     assert_eq!(ended.code(), Some(0), "{}", told.said());
-    until("the new one goes on", || told.said().matches("went on from").count() == UPGRADES + 1);
+    until("the new one goes on", || told.said().matches("went on from").count() > before);
     let said = told.said();
     let next = said.lines().filter_map(|line| {
         line.strip_prefix("falaj: process ")?.strip_suffix(" goes on")?.parse::<u32>().ok()
     });
-    told.adds_up();
-    signal("TERM", next.last().expect("its number"));
-    until("its sockets go with it", || !told.service.api.exists());
+    let next = next.last().expect("its number");
+    (told, next)
 }
 
 fn taken(receiver: Child) -> Value {
@@ -144,12 +178,19 @@ fn taken(receiver: Child) -> Value {
 
 /// Where it cannot be, or is asked for wrongly, all stays as it is.
 pub(crate) fn refused() {
-    let told = Told::start("not-upgraded", THREE, &[]);
+    let wild = "[link.uplink.flow.wild]";
+    let lines = THREE.lines().filter(|line| !line.starts_with("need"));
+    let text =
+        lines.collect::<Vec<_>>().join("\n").replace(wild, &format!("{wild}\neach = \"src\""));
+    let told = Told::start("not-upgraded", &text, &[]);
     let sender = Sender::calm(&told, "calm");
     told.passes("calm");
     let ran: Ran = upgrade(&told).output().expect("it starts").into();
     assert_eq!(ran.status, Some(2), "{ran:?}");
-    assert!(ran.err.contains("a namespace of its own ends with this process"), "{ran:?}");
+    assert!(
+        ran.err.contains("a flow has `each`, whose queues this version does not hand over"),
+        "{ran:?}"
+    );
     let place = told.service.api.with_extension("upgrade");
     for bytes in [&b""[..], b"\x03\0\0\0\0\0\0\0abc", &[0xff; 64]] {
         use std::io::Write;

@@ -1,0 +1,67 @@
+//! Memory of the queues and links that masks make: while the process has as much as it may have,
+//! no more are made, and further ids share.
+//!
+//! How much a queue or a link takes differs by discipline and by what waits in it. So that no table
+//! of sizes can be wrong, the kernel is asked how much the process has.
+
+use falaj_sched::units::time::{Span, Time};
+use nix::unistd::{SysconfVar, sysconf};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// Time between two looks: less than a megabyte is made of links meanwhile.
+const LOOK: Span = Span::from_micros(250);
+
+pub(super) struct MaskMemory {
+    /// The process's memory in pages, as the kernel counts it; `None` where that is hidden, and
+    /// then nothing is limited.
+    statm: Option<File>,
+    /// Pages that the process may have.
+    most: u64,
+    next: Time,
+}
+
+impl MaskMemory {
+    /// For a process that may have `most` bytes.
+    pub(super) fn new(most: usize) -> MaskMemory {
+        let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten().unwrap_or(4_096).unsigned_abs();
+        let statm = File::open("/proc/self/statm").ok();
+        MaskMemory { statm, most: most as u64 / page, next: Time::ZERO }
+    }
+
+    /// Whether it is time for a look; the next one is due a while later.
+    #[inline]
+    pub(super) fn is_due(&mut self, now: Time) -> bool {
+        let due = now >= self.next;
+        if due {
+            self.next = now + LOOK;
+        }
+        due
+    }
+
+    /// Whether the process has as much memory as it may have.
+    pub(super) fn is_short(&self) -> bool {
+        self.resident().is_some_and(|pages| pages >= self.most)
+    }
+
+    /// Pages that are resident: the second number of the file.
+    fn resident(&self) -> Option<u64> {
+        let mut line = [0; 128];
+        let length = self.statm.as_ref()?.read_at(&mut line, 0).ok()?;
+        std::str::from_utf8(&line[..length]).ok()?.split(' ').nth(1)?.parse().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_is_asked_now_and_then() {
+        let mut memory = MaskMemory::new(1 << 40);
+        assert!(memory.resident().is_some_and(|pages| pages > 100));
+        assert!(!memory.is_short() && MaskMemory::new(1 << 16).is_short());
+        let due = [0, 1, 249_999, 250_000, 260_000, 500_000].map(|at| memory.is_due(Time(at)));
+        assert_eq!(due, [true, false, false, true, false, true]);
+    }
+}

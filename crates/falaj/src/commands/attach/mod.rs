@@ -1,0 +1,157 @@
+//! `falaj attach`: an emulated link for interfaces that are in use, in place; and `falaj detach`.
+
+mod all_of;
+mod target;
+
+use crate::commands::forwarding::{ForwardingArgs, LinkEnds, forward};
+use anyhow::{Context, Result, bail, ensure};
+use falaj_control::client::{Client, running};
+use falaj_live::backend::nfqueue::attached::{Attached, Target};
+use falaj_live::host;
+use falaj_live::signals::{Signal, end};
+use falaj_scenario::Scenario;
+use falaj_scenario::keys::{MTU_MAX, MTU_MIN};
+use falaj_terminal::file;
+use std::net::IpAddr;
+use std::ops::ControlFlow;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// What `attach` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+TARGET is whose packets are held in place, where the firewall would see them:
+  eth0              an interface of this host
+  eth0@NETNS        one of another network namespace: a name under /run/netns, or a process there
+  4711              all interfaces of a process's namespace, such as a container's
+  docker:NAME       those of a container, by name or ID; podman:NAME and cri:NAME (Kubernetes) likewise
+  NAME              an interface, else a container that docker, podman or crictl knows
+Up is what the target sends, down what it receives. Addresses, routes and connections stay as they are, and
+what is not IP (ARP) passes. It takes CAP_NET_ADMIN in the namespace: root, or a namespace of your own.
+
+Ctrl-C, SIGTERM or `falaj detach` ends it: packets that are held go on at once. However it ends, by SIGKILL too,
+the kernel removes the rules with the process. `falaj set` changes the link meanwhile.
+
+Examples:
+  falaj attach web --delay 40ms --loss 1%
+  falaj attach eth0 --down-rate 20mbit --up-rate 2mbit --only 'tcp dport 443 or sport 443'
+  falaj attach docker:db examples/tenants.toml --stats
+  falaj attach --all-of shop --delay 5ms")]
+pub(crate) struct Args {
+    /// Interface, process or container; with --all-of the scenario, if there is one.
+    #[arg(required_unless_present = "all_of")]
+    target: Option<String>,
+    /// Each container of a Compose project, with a link of its own.
+    #[arg(long, value_name = "PROJECT")]
+    all_of: Option<String>,
+    /// These packets alone pass the link; all others pass untouched.
+    #[arg(long, value_name = "MATCH")]
+    only: Option<String>,
+    /// Also the interface that carries this SSH session.
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    forwarding: ForwardingArgs,
+}
+
+/// What `detach` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  falaj detach
+  falaj detach web")]
+pub(crate) struct DetachArgs {
+    /// The target, as `attach` was told; without it, the only one.
+    target: Option<String>,
+}
+
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    args.forwarding.recording.take_standard_output()?;
+    if let Some(project) = &args.all_of {
+        return all_of::main(project);
+    }
+    let about = args.target.as_deref().context("there is a target")?;
+    let target = target::parse(about)?;
+    if !args.yes {
+        ssh_stays(&target)?;
+    }
+    let attached = Attached::open(&target).with_context(|| format!("cannot attach to {about}"))?;
+    let scenario = args.forwarding.link.scenario(attached.mtu.clamp(MTU_MIN, MTU_MAX))?;
+    let scenario = match &args.only {
+        Some(only) => only_those(scenario, only)?,
+        None => scenario,
+    };
+    let interfaces = attached.interfaces.join(", ");
+    let [up, down] = &attached.queues;
+    let ends = LinkEnds {
+        command: "attach",
+        about: about.to_owned(),
+        names: [about.to_owned(), about.to_owned()],
+        backends: [up, down],
+        mtus: [Some(attached.mtu); 2],
+        watched: attached.ended().into_iter().collect(),
+        began: format!(
+            "attached to {about} ({interfaces}); Ctrl-C or `falaj detach {about}` ends it"
+        ),
+    };
+    forward(&args.forwarding, scenario, &ends, |_| {
+        note!("{about} is gone");
+        ControlFlow::Break(())
+    })
+}
+
+/// The interface by which this session came stays as it is: whoever asks for a slow link may not
+/// mean his own way back.
+fn ssh_stays(target: &Target) -> Result<()> {
+    let Ok(connection) = std::env::var("SSH_CONNECTION") else { return Ok(()) };
+    let address = connection.split(' ').nth(2).and_then(|address| address.parse::<IpAddr>().ok());
+    let carries = address.and_then(host::interface_of);
+    if target.namespace.is_none() && carries.is_some() && carries == target.interface {
+        bail!(
+            "{} carries this SSH session: say --yes if it is to pass the link too, or spare it by \
+             --only 'not tcp sport 22'",
+            carries.unwrap_or_default()
+        );
+    }
+    Ok(())
+}
+
+/// The scenario in which packets that match pass the link, and all others pass untouched.
+fn only_those((scenario, text): (Scenario, String), only: &str) -> Result<(Scenario, String)> {
+    let [link] = &scenario.links[..] else {
+        bail!(
+            "--only is for one link; of several, rules of the scenario say which packets pass which"
+        )
+    };
+    ensure!(scenario.rules.is_empty(), "the scenario has rules: --only would be one more");
+    let quoted = |text: &str| toml_edit::value(text).to_string();
+    let text = format!(
+        "{text}\n[[rule]]\nname = \"only\"\nmatch = {}\nto = {}\n\n[[rule]]\nname = \"others\"\nto = \"pass\"\n",
+        quoted(only),
+        quoted(&link.name)
+    );
+    Ok((file::parse(&text, "--only")?, text))
+}
+
+/// Ends an `attach`, and waits until it has.
+pub(crate) fn detach(args: &DetachArgs) -> Result<ExitCode> {
+    /// It ends at once, unless its machine is very busy.
+    const PATIENCE: Duration = Duration::from_secs(10);
+    let mut attached: Vec<Client> = running("attach");
+    let names = attached.iter().map(|client| client.hello.about.clone()).collect::<Vec<_>>();
+    if let Some(target) = &args.target {
+        attached.retain(|client| client.hello.about == *target);
+    }
+    let [client] = &attached[..] else {
+        match (&args.target, names.is_empty()) {
+            (_, true) => bail!("nothing of this user is attached to"),
+            (Some(target), _) => bail!("{target} is not attached to; {} is", names.join(", ")),
+            (None, _) => bail!("say which: {}", names.join(", ")),
+        }
+    };
+    let process = client.hello.pid;
+    let ended = end(process, Signal::SIGTERM, PATIENCE);
+    let ended = ended.with_context(|| format!("process {process}, which is attached"))?;
+    ensure!(ended, "process {process} does not end");
+    Ok(ExitCode::SUCCESS)
+}
