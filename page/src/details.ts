@@ -15,7 +15,7 @@ const SHOWN = 12;
 const REASONS = ["change", "discipline", "policy", "too_large", "no_memory", "queue_full"];
 const CAUSES: Record<string, { because: string; todo: string }> = {
   "own-burst": { because: "it had sent more than its envelope", todo: "let it send less, or agree on a larger envelope" },
-  host: { because: "this host handed it over late", todo: "give the link a processor of its own; falaj doctor says what disturbs it" },
+  host: { because: "this host read it or handed it over late", todo: "give the link a processor of its own; falaj doctor says what disturbs it" },
   promise: { because: "the promise was not kept", todo: "a defect of falaj: report it with this scenario" },
 };
 

@@ -105,6 +105,9 @@ fn tell_too_long(late: &TooLong) {
     let stayed_ns = late.handed_over_ns.unwrap_or(late.end_ns).saturating_sub(arrival_ns);
     let why = match cause {
         ViolationCause::OwnBurst => "it had sent more than its envelope",
+        ViolationCause::Host if late.handed_over_ns.is_none() => {
+            "this host stood still, and packets were read together afterwards"
+        }
         ViolationCause::Host => "it left in time, and this host handed it over late",
         ViolationCause::Guarantee => "the promise was not kept",
     };

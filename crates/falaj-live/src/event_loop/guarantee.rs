@@ -29,6 +29,8 @@
 //! at all then.
 
 use super::Forwarder;
+use super::envelope::{Conformance, Envelope};
+use super::run_delay::Stall;
 use super::units::UnitPacket;
 use falaj_engine::PipeId;
 use falaj_engine::guaranteed_rate::{GuaranteedRateClock, RateShortfall};
@@ -69,7 +71,7 @@ pub struct GuaranteeTerms {
 pub enum ViolationCause {
     /// Its flow sent more than it may.
     OwnBurst,
-    /// This host handed it over late.
+    /// This host read it late, together with others, or handed it over late.
     Host,
     /// The promise was not kept.
     Guarantee,
@@ -137,26 +139,14 @@ pub struct Compliance {
     pub short: u64,
 }
 
-/// Credit, in bits times 10^9: whole at any rate and instant.
-type Credit = u128;
-const BIT: Credit = 1_000_000_000;
-
-/// One bucket of an envelope.
-#[derive(Clone, Debug)]
-struct Bucket {
-    rate: Credit,
-    most: Credit,
-    credit: Credit,
-}
-
 #[derive(Clone, Debug)]
 struct FlowGuarantee {
     terms: GuaranteeTerms,
-    buckets: Vec<Bucket>,
-    /// When a packet came last.
-    last: Time,
+    envelope: Envelope,
     /// Since when the flow has not kept to its envelope, in this busy period.
     excused: Option<Time>,
+    /// Since when packets were read together, as this host stood still, in this busy period.
+    bunched: Option<Time>,
     found: PriorBacklog,
     clock: Option<GuaranteedRateClock>,
     /// Packets that came before are not judged.
@@ -196,18 +186,13 @@ enum PriorBacklog {
 impl FlowGuarantee {
     /// These terms from now on.
     fn new(terms: GuaranteeTerms, now: Time) -> FlowGuarantee {
-        let bucket = |&(rate, burst): &(Rate, u64)| {
-            let most = Credit::from(burst) * 8 * BIT;
-            Bucket { rate: rate.0.into(), most, credit: most }
-        };
-        let buckets = terms.envelope.iter().map(bucket).collect();
         let clock = |(rate, latency)| GuaranteedRateClock::new(rate, latency, now);
         FlowGuarantee {
             clock: terms.rate.map(clock),
+            envelope: Envelope::new(&terms.envelope),
             terms,
-            buckets,
-            last: Time::ZERO,
             excused: None,
+            bunched: None,
             found: PriorBacklog::Nothing,
             judged_from: Time::ZERO,
             waited: None,
@@ -221,7 +206,8 @@ impl FlowGuarantee {
             return self;
         }
         let found = if is_empty { PriorBacklog::Nothing } else { PriorBacklog::Others(now) };
-        let new = FlowGuarantee::new(terms, now);
+        let mut new = FlowGuarantee::new(terms, now);
+        new.envelope.set_last(now);
         let is_known = new.terms.settling.is_some();
         let clock = match (new.terms.rate, self.clock) {
             (Some((rate, latency)), Some(clock)) => Some(clock.changed(rate, latency, now)),
@@ -238,7 +224,7 @@ impl FlowGuarantee {
         FlowGuarantee {
             kept: self.kept,
             excused: self.excused,
-            last: now,
+            bunched: self.bunched,
             found,
             clock,
             judged_from,
@@ -246,22 +232,21 @@ impl FlowGuarantee {
         }
     }
 
-    fn arrived(&mut self, bytes: u32, now: Time, was_empty: bool) {
+    fn arrived(&mut self, bytes: u32, now: Time, was_empty: bool, stall: Stall) {
         if was_empty {
             self.kept.periods += 1;
-            (self.excused, self.found) = (None, PriorBacklog::Nothing);
+            (self.excused, self.bunched, self.found) = (None, None, PriorBacklog::Nothing);
         }
-        let (cost, passed) = (Credit::from(bytes) * 8 * BIT, Credit::from(now.since(self.last).0));
-        self.last = now;
-        for bucket in &mut self.buckets {
-            bucket.credit = (bucket.credit + bucket.rate * passed).min(bucket.most);
-        }
-        if self.buckets.iter().all(|bucket| bucket.credit >= cost) {
-            self.buckets.iter_mut().for_each(|bucket| bucket.credit -= cost);
-        } else {
-            self.kept.beyond += 1;
-            self.kept.beyond_bytes += u64::from(bytes);
-            self.excused.get_or_insert(now);
+        match self.envelope.arrived(bytes, now, stall) {
+            Conformance::Within => {}
+            Conformance::Bunched => {
+                self.bunched.get_or_insert(now);
+            }
+            Conformance::Beyond => {
+                self.kept.beyond += 1;
+                self.kept.beyond_bytes += u64::from(bytes);
+                self.excused.get_or_insert(now);
+            }
         }
     }
 
@@ -272,6 +257,9 @@ impl FlowGuarantee {
         }
         if self.terms.on_condition && self.excused.is_some_and(|since| arrival >= since) {
             return Some(ViolationCause::OwnBurst);
+        }
+        if self.terms.on_condition && self.bunched.is_some_and(|since| arrival >= since) {
+            return Some(ViolationCause::Host);
         }
         match self.found {
             PriorBacklog::Others(since) if arrival >= since && !self.terms.on_condition => {
@@ -659,8 +647,9 @@ impl Forwarder {
         self.network.poll(packet.arrival, &mut self.out);
         self.note();
         let was_empty = self.network.counters(pipe, packet.flow).backlog == 0;
+        let stall = self.run_delay.stall(packet.arrival);
         if let Some(guarantee) = self.guarantees.get(pipe, packet.flow) {
-            guarantee.arrived(packet.bytes, packet.arrival, was_empty);
+            guarantee.arrived(packet.bytes, packet.arrival, was_empty, stall);
         }
     }
 }
@@ -791,32 +780,52 @@ mod tests {
     fn what_is_beyond_the_envelope_is_told_to_the_nanosecond() {
         let mut of = guarantee();
         // A byte in a microsecond.
-        of.arrived(1500, Time(0), true);
-        of.arrived(1500, Time(999_999), false);
+        of.arrived(1500, Time(0), true, Stall::default());
+        of.arrived(1500, Time(999_999), false, Stall::default());
         assert_eq!((of.kept.beyond, of.kept.beyond_bytes), (1, 1500));
-        of.arrived(1500, Time(1_000_000), false);
+        of.arrived(1500, Time(1_000_000), false, Stall::default());
         assert_eq!(of.kept.beyond, 1, "what was beyond has taken nothing of it");
         // A pause fills it, and no more.
-        of.arrived(2000, Time(u64::MAX / 2), false);
-        of.arrived(1, Time(u64::MAX / 2), false);
+        of.arrived(2000, Time(u64::MAX / 2), false, Stall::default());
+        of.arrived(1, Time(u64::MAX / 2), false, Stall::default());
         assert_eq!(of.kept.beyond, 2);
     }
 
     #[test]
     fn whose_a_breach_is_goes_by_busy_periods() {
         let mut of = guarantee();
-        of.arrived(1500, Time(10), true);
+        of.arrived(1500, Time(10), true, Stall::default());
         let whose = |of: &mut FlowGuarantee, arrival: u64| {
             of.whose(Time(arrival), Time(arrival + 1_000)).unwrap()
         };
         assert_eq!(whose(&mut of, 10), ViolationCause::Guarantee);
-        of.arrived(1500, Time(20), false);
+        of.arrived(1500, Time(20), false, Stall::default());
         assert_eq!(
             [10, 20, 30].map(|at| whose(&mut of, at)),
             [ViolationCause::Guarantee, ViolationCause::OwnBurst, ViolationCause::OwnBurst]
         );
-        of.arrived(1, Time(5_000_000), true);
+        of.arrived(1, Time(5_000_000), true, Stall::default());
         assert_eq!((whose(&mut of, 5_000_000), of.kept.periods), (ViolationCause::Guarantee, 2));
+    }
+
+    #[test]
+    fn what_this_host_has_bunched_is_nobodys_burst_and_no_broken_promise() {
+        let mut of = guarantee();
+        of.arrived(900, Time(10), true, Stall::default());
+        // Read together after 2 ms in which the thread did not run.
+        let (at, span) = (Time(2_000_000), Span::from_millis(2));
+        let stall = Stall { seen: at, span };
+        let mut read = |is_first: bool| {
+            of.arrived(900, at, is_first, stall);
+            (of.whose(at, Time(9_000_000)).unwrap(), of.kept.beyond)
+        };
+        let all = [read(true), read(false), read(false), read(false)];
+        let [kept, host] = [ViolationCause::Guarantee, ViolationCause::Host];
+        let expected = [(kept, 0), (kept, 0), (host, 0), (ViolationCause::OwnBurst, 1)];
+        assert_eq!(all, expected);
+        // The next busy period is another one.
+        of.arrived(100, Time(20_000_000), true, stall);
+        assert_eq!(of.whose(Time(20_000_000), Time(29_000_000)), Some(ViolationCause::Guarantee));
     }
 
     #[test]
@@ -828,14 +837,14 @@ mod tests {
         };
         // Until the queue has run empty.
         let mut of = guarantee();
-        of.arrived(1500, Time(10), true);
+        of.arrived(1500, Time(10), true, Stall::default());
         let mut of = of.become_of(other(true), Time(20), false);
-        of.arrived(100, Time(30), false);
+        of.arrived(100, Time(30), false, Stall::default());
         assert_eq!([10, 30].map(|at| of.whose(Time(at), Time(at + 1_000))), [None, None]);
-        of.arrived(100, Time(40), true);
+        of.arrived(100, Time(40), true, Stall::default());
         assert_eq!(of.whose(Time(40), Time(1_000)), Some(ViolationCause::Guarantee));
         // Who was beyond his envelope is so still, as long as what he sent waits.
-        of.arrived(9_000, Time(50), false);
+        of.arrived(9_000, Time(50), false, Stall::default());
         let mut of = of.become_of(guarantee().terms, Time(60), false);
         assert_eq!(of.whose(Time(50), Time(1_000)), Some(ViolationCause::OwnBurst));
         // Until what was there has left.

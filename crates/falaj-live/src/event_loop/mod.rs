@@ -20,6 +20,7 @@ mod backpressure;
 mod capture;
 mod change;
 mod continuation;
+mod envelope;
 mod guarantee;
 mod mask_memory;
 mod occupancy;
@@ -30,6 +31,7 @@ mod recorder;
 mod release;
 mod rt_yield;
 mod run;
+mod run_delay;
 mod rx;
 mod snapshot;
 mod statistics;
@@ -68,6 +70,7 @@ use occupancy::OccupancyLog;
 use read_quota::ReadQuotas;
 use release::Releases;
 use rt_yield::RtYield;
+use run_delay::RunDelay;
 use rx::PendingUnit;
 use std::collections::BTreeMap;
 use std::io;
@@ -102,6 +105,7 @@ pub struct Forwarder {
     quiet_window: QuietWindow,
     /// What this thread owes others if it is before them all.
     rt_yield: RtYield,
+    run_delay: RunDelay,
     adaptive_sleep: AdaptiveSleep,
     /// When it last had let packets gather.
     woke: Time,
@@ -175,6 +179,7 @@ impl Forwarder {
             wake_lead: WakeLead::new(),
             quiet_window: QuietWindow::new(),
             rt_yield: RtYield::new(priority::kept_for_others()),
+            run_delay: RunDelay::new(),
             adaptive_sleep: AdaptiveSleep::new(),
             woke: Time::ZERO,
             read: Time::ZERO,

@@ -73,7 +73,7 @@ struct Held {
     left: bool,
 }
 
-/// What another process needs to go on with a side: copies of the caller's hold on it.
+/// Copies of the caller's hold on a side, by which another process goes on with it.
 #[derive(Debug)]
 pub struct SideHandover {
     init: OwnedFd,

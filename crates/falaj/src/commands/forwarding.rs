@@ -1,4 +1,4 @@
-//! What `bridge` and `attach` have in common: an emulated link between two ends that are open.
+//! The common part of `bridge` and `attach`: an emulated link between two ends that are open.
 
 use crate::cli::link::LinkArgs;
 use anyhow::Result;
@@ -26,7 +26,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// The link, how it is run, and what is told of it.
+/// The link, how it is run, and which results are told.
 #[derive(clap::Args)]
 pub(crate) struct ForwardingArgs {
     #[command(flatten)]
@@ -48,23 +48,23 @@ pub(crate) struct ForwardingArgs {
     asked: EffectiveConfig,
 }
 
-/// The ends of the link, near and far, and what is said of them.
+/// The ends of the link, near and far, and how messages name them.
 pub(crate) struct LinkEnds<'a> {
-    /// `bridge`, say, and what it is about.
+    /// The command, and the ends as its control socket names them.
     pub(crate) command: &'static str,
     pub(crate) about: String,
     pub(crate) names: [String; 2],
     pub(crate) backends: [&'a dyn Backend; 2],
     /// Largest IP packets, where an interface has one.
     pub(crate) mtus: [Option<u32>; 2],
-    /// What is readable when an end has changed.
+    /// Descriptors that are readable when an end has changed.
     pub(crate) watched: Vec<BorrowedFd<'a>>,
     /// Said when packets pass.
     pub(crate) began: String,
 }
 
-/// Forwards packets until it is told to end, or `changed`, which is called with the number of what
-/// is readable, says so.
+/// Forwards packets until it is told to end, or until `changed` says so, which is called with the
+/// number of a watched descriptor that is readable.
 pub(crate) fn forward(
     args: &ForwardingArgs,
     (scenario, text): (Scenario, String),
@@ -129,7 +129,7 @@ pub(crate) fn forward(
     Ok(args.fail_if.judge(&summary)?.unwrap_or(captured))
 }
 
-/// What an interface sends may be more than the link takes.
+/// Warns where packets of an interface may be longer than the link takes.
 fn warn_of_mtu(links: &[Link], ends: &LinkEnds<'_>) {
     /// Of a link without packets.
     const MOST: u32 = u32::MAX;

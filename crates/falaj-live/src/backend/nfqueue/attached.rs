@@ -26,7 +26,7 @@ pub struct Target {
 /// Interfaces in use that are attached to, as long as this lives.
 #[derive(Debug)]
 pub struct Attached {
-    /// What they send, and what they receive.
+    /// The queue of packets that they send, and that of packets that they receive.
     pub queues: [Rc<Nfqueue>; 2],
     /// Their largest IP packet.
     pub mtu: u32,
@@ -37,8 +37,8 @@ pub struct Attached {
 }
 
 impl Attached {
-    /// Attaches to these interfaces. What is in the queues at the end, or finds no room there, goes
-    /// on. The process must have one thread if the namespace is another one.
+    /// Attaches to these interfaces. Packets that are in the queues at the end, or find no room
+    /// there, go on. The process must have one thread if the namespace is another one.
     ///
     /// # Errors
     /// Says which step failed, why, and what to try.
@@ -130,7 +130,7 @@ fn take(namespace: Option<&str>, taken: &Taken) -> Result<([u16; 2], [OwnedFd; 4
                     made.map_err(|_| Error::new(SetupStep::HandOver, None, Errno::EPROTO))?;
                 return Ok((numbers, made));
             }
-            // Somebody else has it, or nobody may have any.
+            // Another process has it, or this one may have none.
             Err(error) if error.step == SetupStep::FirewallQueue => refused = Some(error),
             Err(error) => return Err(error),
         }
@@ -144,7 +144,7 @@ fn take(namespace: Option<&str>, taken: &Taken) -> Result<([u16; 2], [OwnedFd; 4
 /// Whether a queue was refused because another process has it, and not for want of rights: then no
 /// other could be had either.
 fn is_taken(namespace: Option<&str>, error: &Error) -> bool {
-    /// One that hardly anybody has.
+    /// A number that is rarely used.
     const LAST: u16 = u16::MAX;
     error.errno == Errno::EBUSY as i32
         || made_in(namespace, || {

@@ -57,8 +57,8 @@ enum Naming {
 }
 
 /// Gives packets that leave by an interface to the queue `up`, and those that arrive there to the
-/// queue `down`. What a queue does not take, as it has no reader, goes on. The rules are there as
-/// long as the socket is.
+/// queue `down`. Where a queue has no reader, packets go on. The rules are there as long as the
+/// socket is.
 ///
 /// # Errors
 /// What the kernel says: it takes CAP_NET_ADMIN, Linux 5.12 and nftables.
@@ -95,7 +95,7 @@ fn make_by(naming: Naming, taken: &Taken, [up, down]: [u16; 2]) -> Result<OwnedF
     Ok(socket)
 }
 
-/// Reads what the kernel says of each message.
+/// Reads the kernel's answers, one for each message.
 fn answers(socket: &OwnedFd) -> Result<(), Errno> {
     let mut answers = [0; 16 << 10];
     loop {

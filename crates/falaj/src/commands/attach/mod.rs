@@ -100,8 +100,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     })
 }
 
-/// The interface by which this session came stays as it is: whoever asks for a slow link may not
-/// mean his own way back.
+/// Refuses the interface that carries this SSH session: a slow link there would be the user's own
+/// way back.
 fn ssh_stays(target: &Target) -> Result<()> {
     let Ok(connection) = std::env::var("SSH_CONNECTION") else { return Ok(()) };
     let address = connection.split(' ').nth(2).and_then(|address| address.parse::<IpAddr>().ok());

@@ -1,4 +1,4 @@
-//! Whose packets are meant: an interface, a process, or a container by the command of its runtime.
+//! The target of `attach`: an interface, a process, or a container by the command of its runtime.
 
 use anyhow::{Context, Result, anyhow, bail};
 use falaj_live::backend::InterfaceName;
@@ -6,7 +6,7 @@ use falaj_live::backend::nfqueue::attached::Target;
 use falaj_live::host;
 use std::process::{Command, Stdio};
 
-/// What knows containers.
+/// A program that knows containers.
 struct Runtime {
     /// Before a container's name.
     scheme: &'static str,
@@ -66,7 +66,7 @@ impl Runtime {
     }
 }
 
-/// What a program prints; `None` if it is not there.
+/// The output of a program; `None` if it is not there.
 fn run(program: &str, words: &[String]) -> Result<Option<String>> {
     let output = match Command::new(program).args(words).stdin(Stdio::null()).output() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -98,7 +98,7 @@ fn all_of(process: u32) -> Target {
     Target { namespace: Some(process.to_string()), interface: None }
 }
 
-/// Finds out whose packets are meant.
+/// Finds the target of this name.
 ///
 /// # Errors
 /// There is no such interface, process or container; and where it was looked for.

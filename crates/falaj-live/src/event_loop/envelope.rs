@@ -1,0 +1,160 @@
+//! Whether a flow keeps to its envelope, by the instants at which its packets are read.
+//!
+//! While this host keeps the link's thread from running, packets wait in the kernel, and are read
+//! together afterwards. Nobody knows when each of them came. A bunch that the envelope would have
+//! let pass, had it come evenly while the thread stood still, is not the flow's fault.
+
+use super::run_delay::Stall;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::{Span, Time};
+
+/// Credit, in bits times 10^9: whole at any rate and instant.
+type Credit = u128;
+const BIT: Credit = 1_000_000_000;
+
+/// A bunch has been read this long after the thread stood still.
+const BUNCH: Span = Span::from_millis(5);
+
+/// How a packet stands to its flow's envelope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Conformance {
+    /// Within it.
+    Within,
+    /// Beyond it as packets were read, and perhaps not as they came: the thread stood still.
+    Bunched,
+    /// Beyond it.
+    Beyond,
+}
+
+/// The envelope of a flow, and what the flow has sent of it.
+#[derive(Clone, Debug)]
+pub(super) struct Envelope {
+    buckets: Vec<Bucket>,
+    /// When a packet came last.
+    last: Time,
+    /// The last look that has shown that the thread stood still.
+    stood_still: Option<Time>,
+}
+
+/// One bucket of an envelope.
+#[derive(Clone, Debug)]
+struct Bucket {
+    rate: Credit,
+    most: Credit,
+    /// Credit by the instants at which packets were read; one beyond the envelope takes none.
+    read: Credit,
+    /// Credit if packets that were read together came evenly while the thread stood still: until
+    /// the bunch is read, it may exceed the brim by `more`, which came in meanwhile.
+    even: Credit,
+    more: Credit,
+}
+
+impl Bucket {
+    /// Credit comes in for the time that has passed, at the end of which the thread has `stalled`
+    /// so long. Where that is over, nothing is held beyond the brim.
+    fn fill(&mut self, passed: Span, stalled: Span, is_over: bool) {
+        let comes = self.rate * Credit::from(passed.0);
+        let more = if is_over { 0 } else { self.more };
+        self.more = more.max(self.rate * Credit::from(stalled.0));
+        self.read = (self.read + comes).min(self.most);
+        self.even = (self.even + comes).min(self.most + self.more);
+    }
+}
+
+impl Envelope {
+    /// Of these rates and bursts in bytes, none of which is used yet.
+    pub(super) fn new(buckets: &[(Rate, u64)]) -> Envelope {
+        let bucket = |&(rate, burst): &(Rate, u64)| {
+            let most = Credit::from(burst) * 8 * BIT;
+            Bucket { rate: rate.0.into(), most, read: most, even: most, more: 0 }
+        };
+        Envelope {
+            buckets: buckets.iter().map(bucket).collect(),
+            last: Time::ZERO,
+            stood_still: None,
+        }
+    }
+
+    /// The last packet came then.
+    pub(super) fn set_last(&mut self, last: Time) {
+        self.last = last;
+    }
+
+    /// A packet is read; the last look at the thread has shown this stall.
+    pub(super) fn arrived(&mut self, bytes: u32, now: Time, stall: Stall) -> Conformance {
+        let cost = Credit::from(bytes) * 8 * BIT;
+        let passed = now.since(self.last);
+        self.last = now;
+        let is_new = self.stood_still.is_none_or(|seen| seen < stall.seen);
+        let is_recent = |seen: Time| now.since(seen) <= BUNCH;
+        let stalled = if is_new && is_recent(stall.seen) { stall.span } else { Span::ZERO };
+        if stalled > Span::ZERO {
+            self.stood_still = Some(stall.seen);
+        }
+        let is_over = !self.stood_still.is_some_and(is_recent);
+        self.buckets.iter_mut().for_each(|bucket| bucket.fill(passed, stalled, is_over));
+        let is_within = self.buckets.iter().all(|bucket| bucket.read >= cost);
+        let may_be = self.buckets.iter().all(|bucket| bucket.even >= cost);
+        for bucket in &mut self.buckets {
+            if is_within {
+                bucket.read -= cost;
+            }
+            if is_within || may_be {
+                bucket.even = bucket.even.saturating_sub(cost);
+            }
+        }
+        match (is_within, may_be) {
+            (true, _) => Conformance::Within,
+            (false, true) => Conformance::Bunched,
+            (false, false) => Conformance::Beyond,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// 8 Mbit/s, a byte in a microsecond, and 2000 B at once.
+    fn envelope() -> Envelope {
+        Envelope::new(&[(Rate(8_000_000), 2_000)])
+    }
+
+    const NONE: Stall = Stall { seen: Time::ZERO, span: Span::ZERO };
+
+    #[test]
+    fn a_bunch_is_not_the_flows_fault_where_the_thread_stood_still() {
+        // 500 B each 500 us, as much as may be; the thread stands still for 10 ms.
+        let bunch = |span: Span, packets: usize| {
+            let mut envelope = envelope();
+            for n in 0..4 {
+                let at = Time(n * MS / 2);
+                assert_eq!(envelope.arrived(500, at, NONE), Conformance::Within);
+            }
+            let at = Time(12 * MS);
+            let stall = Stall { seen: at, span };
+            let all: Vec<_> = (0..packets).map(|_| envelope.arrived(500, at, stall)).collect();
+            let count = |how| all.iter().filter(|&&one| one == how).count();
+            [Conformance::Within, Conformance::Bunched, Conformance::Beyond].map(count)
+        };
+        // As full as before it stood still, less what it has lost in 10.5 ms.
+        assert_eq!(bunch(Span::from_millis(10), 20), [4, 16, 0]);
+        // More than could have come in that time.
+        assert_eq!(bunch(Span::from_millis(10), 27), [4, 20, 3]);
+        // It did not stand still, or for less.
+        assert_eq!(bunch(Span::ZERO, 20), [4, 0, 16]);
+        assert_eq!(bunch(Span::from_millis(2), 20), [4, 4, 12]);
+    }
+
+    #[test]
+    fn a_later_burst_is_the_flows_own() {
+        let mut envelope = envelope();
+        let stall = Stall { seen: Time(20 * MS), span: Span::from_millis(20) };
+        assert_eq!(envelope.arrived(500, Time(20 * MS), stall), Conformance::Within);
+        let at = Time(40 * MS);
+        let all = [(); 5].map(|()| envelope.arrived(500, at, stall));
+        assert_eq!(all[3..], [Conformance::Within, Conformance::Beyond]);
+    }
+}
