@@ -18,7 +18,8 @@
 //! # Backends
 //! [`backend`] is where units enter and leave: TAP interfaces, packet and AF_XDP sockets, queues
 //! of the firewall, shared memory of other programs, guests' cards, each a [`Port`](backend::Port)
-//! to read and write. What an end of a bridge may be stands there in one table.
+//! to read and write. What an end of a bridge may be stands there in one table. [`loops`] finds
+//! interfaces that the kernel joins already.
 //!
 //! # The event loop
 //! [`event_loop`] is the forwarder: it reads units, gives their packets to the engine with the
@@ -58,6 +59,7 @@ pub mod host_port;
 pub mod kernel_bridge;
 mod link_end;
 pub mod listening;
+pub mod loops;
 pub mod nat;
 mod netns;
 pub mod passing;

@@ -45,10 +45,6 @@ impl Backend for Arc<PacketSocket> {
         PacketSocket::descriptors(self)
     }
 
-    fn index(&self) -> Option<i32> {
-        Some(PacketSocket::index(self))
-    }
-
     fn look(&self) -> Option<InterfaceState> {
         PacketSocket::look(self)
     }
@@ -73,10 +69,6 @@ impl Backend for Rc<XdpSocket> {
 
     fn mtu(&self) -> io::Result<Option<u32>> {
         XdpSocket::mtu(self).map(Some)
-    }
-
-    fn index(&self) -> Option<i32> {
-        Some(XdpSocket::index(self))
     }
 
     fn loses_tags(&self) -> bool {

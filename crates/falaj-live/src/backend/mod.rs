@@ -102,11 +102,6 @@ pub trait Backend: fmt::Debug {
         Ok(None)
     }
 
-    /// The interface's number, which tells interfaces of one network namespace apart.
-    fn index(&self) -> Option<i32> {
-        None
-    }
-
     /// Returns true if VLAN tags of frames that come in are lost.
     fn loses_tags(&self) -> bool {
         false

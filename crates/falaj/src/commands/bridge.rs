@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use falaj_control::batching::by_timeout;
 use falaj_engine::batch::BatchPolicy;
 use falaj_live::backend::{BACKENDS, Backend, EndName, InterfaceState, Monitor, OpenOptions};
+use falaj_live::loops;
 use falaj_scenario::keys::{MTU_MAX, MTU_MIN};
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -36,6 +37,8 @@ cheaper for small packets, takes root, and frames are the link's alone; where it
 packet sockets take its place, and a message says why.
 
 {}\
+Two interfaces that the kernel joins already, such as the two ends of one veth pair, are refused.
+
 Ctrl-C or SIGTERM ends it, with exit status 0. The interfaces are promiscuous until then; nothing else
 about them is changed. One that goes down or vanishes is told of, and taken again when it is back.
 
@@ -170,14 +173,13 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if args.aggregate.is_some() && !ends.iter().any(|name| name.entry().takes_batches) {
         bail!("--aggregate is for shared memory: memif:PATH");
     }
+    if let (Some(a), Some(b)) = (args.a.interface(), args.b.interface())
+        && let Some(why) = loops::between(a, b)
+    {
+        bail!("{why}");
+    }
     let ends = End::both(args)?;
     let [a, b] = &ends;
-    if let (Some(first), Some(second)) = (args.a.interface(), args.b.interface())
-        && first.namespace == second.namespace
-        && a.interface.index() == b.interface.index()
-    {
-        bail!("{} is one interface: a link has two ends", args.a);
-    }
     let mtus = [a.interface.mtu()?, b.interface.mtu()?];
     let mtu = mtus[0].max(mtus[1]).unwrap_or(MTU).clamp(MTU_MIN, MTU_MAX);
     let scenario = args.forwarding.link.scenario(mtu)?;

@@ -274,6 +274,11 @@ fn refused() {
     refuses(&[&process, "--only", "tcp dport x"], "--only");
     let ran = program(&["detach"]).output().expect("it starts");
     assert_eq!(Ran::from(ran).status, Some(2));
+    // All interfaces here would be both ends of a pair.
+    let here = std::process::id();
+    netlink::veth("b1", "b0", here);
+    refuses(&[&here.to_string()], "are the two ends of one veth pair");
+    netlink::delete("b1");
     // By this interface somebody is here.
     let over_ssh = |words: &[&str]| {
         let mut command = program(&[&["attach"], words].concat());

@@ -8,7 +8,7 @@ use netlink_packet_route::address::{
     AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope,
 };
 use netlink_packet_route::link::{
-    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+    InfoData, InfoKind, InfoVeth, InfoVlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, Prop,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
@@ -25,6 +25,59 @@ pub(crate) fn veth(here: &str, there: &str, process: u32) {
     let info = LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Veth), data]);
     link.attributes = vec![LinkAttribute::IfName(here.into()), info];
     request(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL);
+}
+
+/// A kernel bridge.
+pub(crate) fn add_bridge(name: &str) {
+    add(name, vec![LinkInfo::Kind(InfoKind::Bridge)], None);
+}
+
+/// The interface on top of another one that carries a VLAN. Returns false if the kernel has no
+/// VLANs.
+pub(crate) fn add_vlan(name: &str, below: &str, id: u16) -> bool {
+    let data = LinkInfo::Data(InfoData::Vlan(vec![InfoVlan::Id(id)]));
+    let info = vec![LinkInfo::Kind(InfoKind::Vlan), data];
+    let flags = NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK;
+    match ask(RouteNetlinkMessage::NewLink(new(name, info, Some(below))), flags) {
+        NetlinkPayload::Error(error) if error.code.is_none() => true,
+        NetlinkPayload::Error(error)
+            if error.code.is_some_and(|code| code.get() == -nix::libc::EOPNOTSUPP) =>
+        {
+            false
+        }
+        answer => panic!("{answer:?}"),
+    }
+}
+
+/// An interface with an Ethernet address of its own, on top of another one.
+pub(crate) fn add_macvlan(name: &str, below: &str) {
+    add(name, vec![LinkInfo::Kind(InfoKind::MacVlan)], Some(below));
+}
+
+fn add(name: &str, info: Vec<LinkInfo>, below: Option<&str>) {
+    let link = RouteNetlinkMessage::NewLink(new(name, info, below));
+    request(link, NLM_F_CREATE | NLM_F_EXCL);
+}
+
+fn new(name: &str, info: Vec<LinkInfo>, below: Option<&str>) -> LinkMessage {
+    let mut link = LinkMessage::default();
+    link.attributes = vec![LinkAttribute::IfName(name.into()), LinkAttribute::LinkInfo(info)];
+    link.attributes.extend(below.map(|below| LinkAttribute::Link(interface(below).header.index)));
+    link
+}
+
+/// Makes an interface a port of a bridge.
+pub(crate) fn add_to_bridge(name: &str, bridge: &str) {
+    let mut link = interface(name);
+    link.attributes = vec![LinkAttribute::Controller(interface(bridge).header.index)];
+    request(RouteNetlinkMessage::SetLink(link), 0);
+}
+
+/// Gives an interface one more name.
+pub(crate) fn add_name(name: &str, other: &str) {
+    let mut link = interface(name);
+    link.attributes = vec![LinkAttribute::PropList(vec![Prop::AltIfName(other.into())])];
+    request(RouteNetlinkMessage::NewLinkProp(link), NLM_F_CREATE | NLM_F_EXCL);
 }
 
 fn interface(name: &str) -> LinkMessage {

@@ -7,8 +7,8 @@ use crate::commands::forwarding::{ForwardingArgs, LinkEnds, forward};
 use anyhow::{Context, Result, bail, ensure};
 use falaj_control::client::{Client, running};
 use falaj_live::backend::nfqueue::attached::{Attached, Target};
-use falaj_live::host;
 use falaj_live::signals::{Signal, end};
+use falaj_live::{host, loops};
 use falaj_scenario::Scenario;
 use falaj_scenario::keys::{MTU_MAX, MTU_MIN};
 use falaj_terminal::file;
@@ -74,6 +74,11 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let target = target::parse(about)?;
     if !args.yes {
         ssh_stays(&target)?;
+    }
+    if target.interface.is_none()
+        && let Some(why) = loops::within(target.namespace.as_deref())
+    {
+        bail!("{why}");
     }
     let attached = Attached::open(&target).with_context(|| format!("cannot attach to {about}"))?;
     let scenario = args.forwarding.link.scenario(attached.mtu.clamp(MTU_MIN, MTU_MAX))?;

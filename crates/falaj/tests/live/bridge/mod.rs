@@ -38,6 +38,7 @@ const CASES: &[(&str, fn())] = &[
     ("interfaces_of_other_users_namespaces", somebody_elses),
     ("two_links_share_memory", shared_memory),
     ("what_cannot_be_is_refused", refused),
+    ("interfaces_that_the_kernel_joins_are_refused", loops),
     ("where_there_is_no_xdp_packet_sockets_do_it", no_xdp),
     (QUEUES, queues),
     (ORDER, device::order),
@@ -832,6 +833,79 @@ fn refused() {
         ran.err.contains("cannot open a packet socket") && ran.err.contains("CAP_NET_RAW"),
         "{ran:?}"
     );
+}
+
+/// A bridge that is refused, and why.
+fn refusal(a: &str, b: &str) -> String {
+    let mut command = Command::new("timeout");
+    command.args(["-s", "KILL", "20", env!("CARGO_BIN_EXE_falaj"), "bridge", a, b]);
+    let ran: Ran = command.stdin(Stdio::null()).output().expect("it starts").into();
+    assert_eq!(ran.status, Some(2), "{a} {b}: {ran:?}");
+    ran.err
+}
+
+fn loops() {
+    let (a, _b) = hosts();
+    let (me, pid) = (std::process::id(), a.pid());
+    netlink::veth("c1", "c0", me);
+    netlink::add_bridge("br0");
+    netlink::add_bridge("br1");
+    netlink::add_to_bridge("c0", "br0");
+    netlink::add_to_bridge("b1", "br0");
+    netlink::veth("d1", "d0", me);
+    netlink::add_to_bridge("d0", "br1");
+    for name in ["c0", "c1", "d0", "d1"] {
+        netlink::set_up(name, true);
+    }
+    // Where the kernel has no VLANs, the rest is tested alone.
+    let has_vlans = [("a1", 5), ("a1", 6), ("c1", 5), ("b1", 6)]
+        .map(|(below, id)| netlink::add_vlan(&format!("{below}.{id}"), below, id))
+        == [true; 4];
+    let is_there = |names: [&str; 2]| has_vlans || names.iter().all(|name| !name.contains('.'));
+    netlink::add_macvlan("m1", "d1");
+    netlink::add_macvlan("m2", "d1");
+    netlink::add_name("a1", "other-a1");
+    let [elsewhere, here] = [format!("a0@{pid}"), format!("a1@{me}")];
+    for (a, b, how) in [
+        ("c0", "c1", "the two ends of one veth pair"),
+        ("a1", &elsewhere, "the two ends of one veth pair"),
+        ("c0", "b1", "both ports of the kernel's bridge br0"),
+        ("br0", "b1", "one a port of the other"),
+        ("c1", "b1", "by c0, br0"),
+        ("c1", "br0", "by c0"),
+        ("a1", "a1.5", "one on top of the other"),
+        ("a1.5", &elsewhere, "by a1"),
+        ("c1.5", "b1", "by c1, c0, br0"),
+        ("m1", "m2", "both on top of one interface"),
+        ("d1", "m2", "one on top of the other"),
+        ("m2", "br1", "by d1, d0"),
+    ] {
+        for (a, b) in [(a, b), (b, a)].into_iter().filter(|&(a, b)| is_there([a, b])) {
+            let said = refusal(a, b);
+            let joined = |by: &str| format!("falaj: {a} and {b} are joined already, {by}: ");
+            let back = how.strip_prefix("by ").map(|by| {
+                let by: Vec<&str> = by.split(", ").collect();
+                format!("by {}", by.into_iter().rev().collect::<Vec<_>>().join(", "))
+            });
+            let told = [Some(how.to_owned()), back].into_iter().flatten();
+            assert!(told.into_iter().any(|by| said.starts_with(&joined(&by))), "{a} {b}: {said}");
+        }
+    }
+    for other in [&here, &format!("other-a1@{me}")] {
+        assert!(refusal("a1", other).contains("a1 is one interface: a link has two ends"));
+    }
+    assert!(refusal("lo", "a1").contains("lo returns each frame"));
+    // Two VLANs of one interface, and what shares no way.
+    for (a, b) in [("a1.5", "a1.6"), ("a1", "b1"), ("a1", "d1"), ("br0", "br1"), ("c1.5", "b1.6")]
+        .into_iter()
+        .filter(|&(a, b)| is_there([a, b]))
+    {
+        for name in [a, b] {
+            netlink::set_up(name, true);
+        }
+        let bridge = Bridge::start(&[a, b]);
+        bridge.end();
+    }
 }
 
 fn queues() {
