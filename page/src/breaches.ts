@@ -2,10 +2,10 @@
 
 import type { Breach, TooLong } from "./model";
 
-/** Packets that stayed too long in one second for one reason, and the one of them that stayed longest; or a rate. */
+/** What was broken in one second for one reason, how often, and the worst of it: the packet that stayed longest, the least rate. */
 export interface Entry {
   breach: Breach;
-  packets: number;
+  times: number;
 }
 
 /** How long a packet stayed, in nanoseconds. */
@@ -13,22 +13,30 @@ export function stay(late: TooLong): number {
   return (late.handed_over_ns ?? late.end_ns) - late.arrival_ns;
 }
 
-/** In their order, those that say the same as the one before joined to it. */
+/** In the order of the first of each, those that say the same joined, also where others lie between them. */
 export function entries(all: Breach[]): Entry[] {
-  const list: Entry[] = [];
+  const list = new Map<string, Entry>();
   for (const breach of all) {
-    const last = list.at(-1);
-    if (last === undefined || !isAlike(last.breach, breach)) list.push({ breach, packets: 1 });
+    const says = meaning(breach);
+    const known = list.get(says);
+    if (known === undefined) list.set(says, { breach, times: 1 });
     else {
-      last.packets += 1;
-      if (breach.kind === "delay" && last.breach.kind === "delay" && stay(breach) > stay(last.breach)) last.breach = breach;
+      known.times += 1;
+      if (isWorse(breach, known.breach)) known.breach = breach;
     }
   }
-  return list;
+  return [...list.values()];
 }
 
-function isAlike(a: Breach, b: Breach): boolean {
-  if (a.kind === "rate" || b.kind === "rate") return false;
-  const second = (late: TooLong) => Math.floor(late.arrival_ns / 1e9);
-  return a.cause === b.cause && a.bound_ns === b.bound_ns && second(a) === second(b);
+/** The second, what was promised, and why it was not kept. */
+function meaning(breach: Breach): string {
+  const second = (nanos: number) => Math.floor(nanos / 1e9);
+  return breach.kind === "rate"
+    ? `rate ${second(breach.begin_ns)} ${breach.promised} ${breach.flow}`
+    : `delay ${second(breach.arrival_ns)} ${breach.bound_ns} ${breach.cause} ${breach.flow}`;
+}
+
+function isWorse(a: Breach, b: Breach): boolean {
+  if (a.kind === "rate") return b.kind === "rate" && a.sent < b.sent;
+  return b.kind === "delay" && stay(a) > stay(b);
 }

@@ -106,13 +106,14 @@ export class Details {
     const own = entries(all.filter((breach) => breach.flow === name)).slice(-SHOWN).reverse();
     this.noBreach.hidden = own.length > 0;
     const clock = (nanos: number) => new Date((began + nanos / 1e9) * 1000).toLocaleTimeString("en-GB");
-    const rows = own.map(({ breach, packets }) => {
+    const rows = own.map(({ breach, times }) => {
       const why = CAUSES[breach.kind === "rate" ? "promise" : breach.cause];
       const because = [why?.because ?? "", why?.todo ?? ""];
       if (breach.kind === "rate") {
-        return [clock(breach.begin_ns), `${rate(breach.sent)} while packets waited, for ${time(breach.end_ns - breach.begin_ns)}`, rate(breach.promised), ...because];
+        const least = times > 1 ? `${times} times too little, the least of it ` : "";
+        return [clock(breach.begin_ns), `${least}${rate(breach.sent)} while packets waited, for ${time(breach.end_ns - breach.begin_ns)}`, rate(breach.promised), ...because];
       }
-      const stayed = packets > 1 ? `${packets} packets stayed up to ${time(stay(breach))}` : `stayed ${time(stay(breach))}`;
+      const stayed = times > 1 ? `${times} packets stayed up to ${time(stay(breach))}` : `stayed ${time(stay(breach))}`;
       return [clock(breach.arrival_ns), stayed, time(breach.bound_ns), ...because];
     });
     if (own.length === 0) this.breaches.replaceChildren();

@@ -6,7 +6,7 @@ function flow(sent: number, dropped: number, broken = 0): Flow {
   const delay = { packets: 1, p50_ns: 1, p99_ns: 2, max_ns: 3 };
   return {
     flow: "calm",
-    promise: { rate: 10, delay_ns: 5, formula: null, envelope: [], need_rate: null, need_delay_ns: null, none: null },
+    promise: { rate: 10, delay_ns: 5, formula: null, envelope: [], need_rate: null, need_delay_ns: null, none: null, judges_rate: true, judges_delay: true },
     window: { over_ns: 1e9, offered: sent + 1, sent, demanded: false, dropped: 0, delay },
     total: { offered: 0, sent: 0, dropped: { queue_full: dropped }, delay, beyond: 0 },
     backlog: 4,
@@ -15,9 +15,9 @@ function flow(sent: number, dropped: number, broken = 0): Flow {
   };
 }
 
-function sample(second: number, up: Flow): Sample {
+function sample(second: number, up: Flow, began = 0): Sample {
   const adapter = { name: "calm", port: "namespace", link: "a", up: [up], down: [flow(0, 0)], foreign: 0, malformed: 0, not_taken: 0, no_memory: { up: 3 * second, down: 0 }, paused: false, spent_ns: 0, processor: null, held_back: second * second, gone: false };
-  return { at_ns: second * 1e9, adapters: [adapter], losses: {} };
+  return { at_ns: second * 1e9, began_unix_ns: began * 1e9, adapters: [adapter], losses: {} };
 }
 
 test("totals become what was in each second", () => {
@@ -45,12 +45,22 @@ test("a while is kept, of each column as much", () => {
   expect([track.promisedDelay, track.max, track.broken, track.dropped.get("queue_full")!].map((column) => column.length)).toEqual(Array(4).fill(KEPT));
 });
 
+test("an event has the same time of day at each look, however late its sample came", () => {
+  const looks = [0, 0.4, 0.9, 30].map((late) => {
+    const history = new History();
+    history.push(sample(3, flow(1, 0), 1000), 1003 + late);
+    history.push(sample(4, flow(1, 0), 1000), 1004);
+    return [history.began, ...history.track("up calm calm")!.at];
+  });
+  expect(looks).toEqual(Array(4).fill([1000, 1003, 1004]));
+});
+
 test("another service begins anew, and who is gone is forgotten", () => {
   const history = new History();
   history.push(sample(50, flow(1, 0)), 150);
   history.push(sample(1, flow(2, 0)), 160);
   expect(history.track("up calm calm")!.sent).toEqual([2]);
-  history.push({ at_ns: 2e9, adapters: [], losses: {} }, 161);
+  history.push({ at_ns: 2e9, began_unix_ns: 0, adapters: [], losses: {} }, 161);
   expect(history.track("up calm calm")).toBeUndefined();
 });
 

@@ -90,10 +90,10 @@ function whole(flow: Flow, adapter: Adapter, way: Way): Flow {
 export class History {
   private tracks = new Map<string, Track>();
   sample: Sample | null = null;
-  /** The clock's time at which the service began, in seconds. */
+  /** When the service began, by its machine's clock, in seconds since 1970: with that an event has the same time of day at each look. */
   began = 0;
 
-  /** Takes a sample that came at that time, in seconds. */
+  /** Takes a sample that came at that time, in seconds, which counts where the service does not know yet when it began. */
   push(sample: Sample, now: number): void {
     if (sample.at_ns === this.sample?.at_ns) return;
     // The first, or another service under the same address.
@@ -101,6 +101,7 @@ export class History {
       this.tracks.clear();
       this.began = now - sample.at_ns / 1e9;
     }
+    if (sample.began_unix_ns > 0) this.began = sample.began_unix_ns / 1e9;
     this.sample = sample;
     const there = new Set<string>();
     for (const way of ["up", "down"] as const) {

@@ -8,6 +8,8 @@ export interface Service {
 
 export interface Sample {
   at_ns: number;
+  /** When the service began, since 1970; 0 before its first look. */
+  began_unix_ns: number;
   adapters: Adapter[];
   losses: Record<string, number>;
 }
@@ -50,6 +52,9 @@ export interface Promised {
   need_rate: number | null;
   need_delay_ns: number | null;
   none: string | null;
+  /** Whether they are held against each packet. */
+  judges_rate: boolean;
+  judges_delay: boolean;
 }
 
 export interface Window {

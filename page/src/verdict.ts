@@ -2,7 +2,7 @@
 
 import type { Adapter, Flow } from "./model";
 
-export type Level = "none" | "gone" | "paused" | "kept" | "own" | "host" | "broken";
+export type Level = "none" | "unjudged" | "gone" | "paused" | "kept" | "own" | "host" | "broken";
 
 export interface Verdict {
   level: Level;
@@ -13,6 +13,8 @@ export interface Verdict {
 }
 
 const GONE = "its interface is gone for good: take the adapter away and add it again";
+
+const UNJUDGED = "what is counted of it does not show whether the promise is kept, as packets are lost or framed on the link, or a mask makes many flows of it";
 
 export function verdict({ promise, breaches }: Flow, { paused, gone }: Pick<Adapter, "paused" | "gone">): Verdict {
   const broken = breaches.promise + breaches.rate;
@@ -36,5 +38,10 @@ export function verdict({ promise, breaches }: Flow, { paused, gone }: Pick<Adap
   if (promise.rate === null && promise.delay_ns === null) {
     return { level: "none", sign: "–", word: "no promise", why: promise.none ?? "nothing is promised" };
   }
-  return { level: "kept", sign: "✓", word: "kept", why: "every packet and every second so far" };
+  const [rate, delay] = [promise.rate !== null, promise.delay_ns !== null];
+  const [keptRate, keptDelay] = [rate && promise.judges_rate, delay && promise.judges_delay];
+  if (!keptRate && !keptDelay) return { level: "unjudged", sign: "?", word: "not judged", why: UNJUDGED };
+  if (keptRate === rate && keptDelay === delay) return { level: "kept", sign: "✓", word: "kept", why: "every packet and every second so far" };
+  const [kept, other] = keptDelay ? ["delay", "rate"] : ["rate", "delay"];
+  return { level: "kept", sign: "✓", word: `${kept} kept`, why: `every packet so far; its ${other} is not judged: ${UNJUDGED}` };
 }

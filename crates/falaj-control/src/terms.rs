@@ -78,6 +78,12 @@ impl NamedDirection<'_> {
         })
     }
 
+    /// Whether a flow's promised rate, and its promised delay, are held against its packets.
+    pub fn judged(&self, flow: usize, standing: &Standing) -> [bool; 2] {
+        let holds = self.holds(flow, standing);
+        holds.map_or([false; 2], |holds| [holds.rate.is_some(), holds.delay.is_some()])
+    }
+
     /// The same as the forwarder has it.
     pub(crate) fn terms(&self, flow: usize, standing: &Standing) -> GuaranteeTerms {
         let name = format!("{} {} {}", self.link.name, self.name, standing.flow);

@@ -35,6 +35,10 @@ impl Service {
 pub(super) struct Sample {
     /// When, since the service began.
     pub(super) at_ns: u64,
+    /// When the service began, since 1970 by the clock of this machine: the same in each sample,
+    /// and 0 before the first look.
+    #[serde(default)]
+    pub(super) began_unix_ns: u64,
     pub(super) adapters: Vec<Adapter>,
     /// What was lost outside of the queues, and why.
     pub(super) losses: BTreeMap<String, u64>,
@@ -116,6 +120,14 @@ pub(super) struct Promise {
     pub(super) need_delay_ns: Option<u64>,
     /// Why nothing is promised.
     pub(super) none: Option<String>,
+    /// The rate is held against each packet. It is not where packets are lost on the link or cost
+    /// more than is counted, where the promise is for a queue that is never short, and with the
+    /// flows that a mask makes.
+    #[serde(default)]
+    pub(super) judges_rate: bool,
+    /// The delay is held against each packet. It is not with the flows that a mask makes.
+    #[serde(default)]
+    pub(super) judges_delay: bool,
 }
 
 /// A token bucket.

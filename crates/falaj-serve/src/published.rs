@@ -7,6 +7,7 @@ use super::model::{Adapter, Breach, Bucket, Delays, Flow, Promise, Sample};
 use super::watch::{Looked, flow_name};
 use axum::body::Bytes;
 use falaj_control::handler::Current;
+use falaj_control::terms::ways;
 use falaj_plan::standing::Standing;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -182,8 +183,9 @@ fn become_current(sample: &mut Sample, current: &Current) {
         places.insert(&now.name[..], sample.adapters.len());
         sample.adapters.push(adapter);
     }
-    let ways = scenario.links.iter().flat_map(|link| [(0, link, &link.up), (1, link, &link.down)]);
-    for (pipe, (way, link, direction)) in ways.enumerate() {
+    let named = ways(scenario);
+    let of = scenario.links.iter().flat_map(|link| [(0, link, &link.up), (1, link, &link.down)]);
+    for (pipe, ((way, link, direction), named)) in of.zip(named).enumerate() {
         for (f, flow) in direction.flows.iter().enumerate() {
             let standing = standings.get(pipe).and_then(|of| of.get(f));
             let place = flow.adapter.as_ref().and_then(|at| places.get(&at.name[..]));
@@ -193,7 +195,7 @@ fn become_current(sample: &mut Sample, current: &Current) {
             let known = at.map(|at| known.swap_remove(at));
             let flow = Flow {
                 flow: flow.name.clone(),
-                promise: promise(standing),
+                promise: promise(standing, named.judged(f, standing)),
                 ..known.unwrap_or_default()
             };
             let adapter = &mut sample.adapters[place];
@@ -204,7 +206,7 @@ fn become_current(sample: &mut Sample, current: &Current) {
 }
 
 /// What a flow is promised.
-pub(super) fn promise(standing: &Standing) -> Promise {
+pub(super) fn promise(standing: &Standing, [judges_rate, judges_delay]: [bool; 2]) -> Promise {
     Promise {
         rate: standing.rate.map(|(rate, _)| rate.0),
         delay_ns: standing.delay.as_ref().map(|(delay, _)| delay.0),
@@ -217,5 +219,7 @@ pub(super) fn promise(standing: &Standing) -> Promise {
         need_rate: standing.need.rate.map(|rate| rate.0),
         need_delay_ns: standing.need.delay.map(|delay| delay.0),
         none: standing.none.clone(),
+        judges_rate,
+        judges_delay,
     }
 }

@@ -3,15 +3,17 @@
 use super::addresses::written;
 use super::breaches::tell;
 use super::manager::Watchdog;
-use super::model::{Adapter, Breach, Breaches, Flow, Quantiles, Sample, Total, Ways, Window};
+use super::model::{
+    Adapter, Breach, Breaches, Flow, Promise, Quantiles, Sample, Total, Ways, Window,
+};
 use super::published::{Published, promise};
 use super::sign_of_life;
 use anyhow::Result;
 use falaj_control::handler::look::{Look, look};
 use falaj_control::handler::{Current, Handler};
+use falaj_control::terms;
 use falaj_live::adapters::AdapterCounts;
 use falaj_live::event_loop::{Compliance, FlowSnapshot, Sojourns};
-use falaj_plan::standing::Standing;
 use falaj_scenario::Towards;
 use falaj_sched::units::rate::BIT_NANOS;
 use falaj_sched::units::time::Span;
@@ -21,7 +23,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tracing::{error, warn};
 
 /// How often.
@@ -94,6 +96,8 @@ pub(super) fn flow_name(link: &str, way: &str, flow: &str) -> String {
 struct Memory {
     /// When the last look was.
     at: u64,
+    /// When the service began, as of the first look: later corrections of the clock move nothing.
+    began_unix_ns: u64,
     before: Arc<Looked>,
     spent: BTreeMap<String, Duration>,
     /// Adapters whose interface was gone at the last look.
@@ -168,7 +172,7 @@ impl Memory {
         }
         let ways =
             scenario.links.iter().flat_map(|link| [(link, Towards::Up), (link, Towards::Down)]);
-        for (pipe, (link, towards)) in ways.enumerate() {
+        for (pipe, ((link, towards), named)) in ways.zip(terms::ways(&scenario)).enumerate() {
             let direction = link.direction(towards);
             let way = if towards == Towards::Up { "up" } else { "down" };
             for (f, counted) in snapshot.flows[pipe].iter().enumerate() {
@@ -183,7 +187,8 @@ impl Memory {
                 let name = flow_name(&link.name, way, &flow.name);
                 let now = LastLook { counted: *counted, kept, measured };
                 let window = before.get(&name).map(|before| window(before, &now, over));
-                let told = told(&flow.name, standing, &now, window);
+                let promise = promise(standing, named.judged(f, standing));
+                let told = told(&flow.name, promise, &now, window);
                 let place = flow.adapter.as_ref().and_then(|at| places.get(&at.name));
                 if let Some(adapter) = place.and_then(|&place| all.get_mut(place)) {
                     adapter.link.clone_from(&link.name);
@@ -212,7 +217,13 @@ impl Memory {
             .into_iter()
             .map(|(count, why)| (why.to_owned(), count))
             .collect();
-        (Sample { at_ns: snapshot.at.0, adapters: all, losses }, breaches)
+        if self.began_unix_ns == 0 {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+            self.began_unix_ns = now.saturating_sub(snapshot.at.0);
+        }
+        let began_unix_ns = self.began_unix_ns;
+        (Sample { at_ns: snapshot.at.0, began_unix_ns, adapters: all, losses }, breaches)
     }
 }
 
@@ -268,7 +279,7 @@ fn since_start(meter: &Meter) -> Quantiles {
     }
 }
 
-fn told(name: &str, standing: &Standing, now: &LastLook, window: Option<Window>) -> Flow {
+fn told(name: &str, promise: Promise, now: &LastLook, window: Option<Window>) -> Flow {
     let c = &now.counted.counters;
     let [own_burst, host, broken] = now.kept.late;
     let reasons = [
@@ -280,7 +291,7 @@ fn told(name: &str, standing: &Standing, now: &LastLook, window: Option<Window>)
     ];
     Flow {
         flow: name.to_owned(),
-        promise: promise(standing),
+        promise,
         window,
         total: Total {
             offered: c.offered,

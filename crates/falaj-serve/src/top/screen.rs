@@ -162,7 +162,16 @@ fn verdict(flow: &Flow, coloured: bool) -> (String, Style) {
     if flow.promised_rate.is_none() && flow.bound.is_none() {
         return ("no promise".into(), Style::new().add_modifier(Modifier::DIM));
     }
-    ("✓ kept".into(), colour(Color::Green))
+    let unjudged = [flow.promised_rate.is_some(), flow.bound.is_some()];
+    let unjudged = unjudged.iter().zip(flow.judged).map(|(promised, judged)| *promised && !judged);
+    match unjudged.collect::<Vec<_>>()[..] {
+        [false, false] => ("✓ kept".into(), colour(Color::Green)),
+        [true, false] if flow.bound.is_some() => ("✓ delay kept".into(), colour(Color::Green)),
+        [false, true] if flow.promised_rate.is_some() => {
+            ("✓ rate kept".into(), colour(Color::Green))
+        }
+        _ => ("? not judged".into(), Style::new().add_modifier(Modifier::DIM)),
+    }
 }
 
 /// Rates of the last samples, the newest at the right, beside the largest of them.
@@ -252,6 +261,7 @@ mod tests {
                     None => json!("its envelope is not known"),
                     Some(_) => Json::Null,
                 },
+                "judges_rate": promised.is_some(), "judges_delay": promised.is_some(),
             },
             "window": {
                 "over_ns": 1_000_000_000, "offered": sent, "sent": sent, "demanded": false,
@@ -322,6 +332,22 @@ mod tests {
             text(&mut state, 130)
                 .contains("For 5 packets that wild was to get there was no memory since")
         );
+    }
+
+    #[test]
+    fn a_promise_that_is_not_judged_is_not_told_as_kept() {
+        let told = |rate: Option<u64>, bound: Option<u64>, judged| {
+            let flow = Flow { promised_rate: rate, bound, judged, ..Flow::default() };
+            verdict(&flow, false).0
+        };
+        assert_eq!(told(Some(1), Some(1), [true, true]), "✓ kept");
+        assert_eq!(told(Some(1), None, [true, false]), "✓ kept");
+        assert_eq!(told(Some(1), Some(1), [false, true]), "✓ delay kept");
+        assert_eq!(told(Some(1), Some(1), [true, false]), "✓ rate kept");
+        for (rate, bound) in [(Some(1), None), (None, Some(1)), (Some(1), Some(1))] {
+            assert_eq!(told(rate, bound, [false, false]), "? not judged");
+        }
+        assert_eq!(told(None, None, [false, false]), "no promise");
     }
 
     #[test]

@@ -47,6 +47,8 @@ pub(super) struct ScreenRow {
     pub(super) p99: Option<u64>,
     pub(super) max: Option<u64>,
     pub(super) bound: Option<u64>,
+    /// Promised rate and delay are held against packets.
+    pub(super) judged: [bool; 2],
     pub(super) backlog: u64,
     /// Since the start.
     pub(super) dropped: u64,
@@ -109,6 +111,7 @@ fn of_flow(flow: &Flow) -> ScreenRow {
         p99: delay.and_then(|delay| delay.p99_ns),
         max: delay.and_then(|delay| delay.max_ns),
         bound: flow.promise.delay_ns,
+        judged: [flow.promise.judges_rate, flow.promise.judges_delay],
         backlog: flow.backlog,
         dropped: flow.total.dropped.values().sum(),
         broken: flow.breaches.promise + flow.breaches.rate,
