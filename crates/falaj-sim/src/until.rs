@@ -42,8 +42,8 @@ pub fn quantile(measure: Measure) -> Option<f64> {
     }
 }
 
-/// So many replications there should be in all; of two studies under the same arrivals as for their
-/// difference.
+/// So many replications there should be in all; of several studies under the same arrivals as for
+/// the differences from the first.
 pub fn wanted(scenario: &Scenario, asked: &[Until], studies: &[Study]) -> usize {
     let have = studies[0].replications();
     if have < FIRST {
@@ -58,8 +58,8 @@ pub fn wanted(scenario: &Scenario, asked: &[Until], studies: &[Study]) -> usize 
     asked.iter().map(of).max().unwrap_or(have)
 }
 
-/// Half of the widest interval, as a part of its estimate; of two studies that of the difference,
-/// as a part of the first's estimate. `None` where one is not known.
+/// Half of the widest interval, as a part of its estimate; of several studies those of the
+/// differences from the first, as a part of its estimate. `None` where one is not known.
 pub fn width(scenario: &Scenario, until: &Until, studies: &[Study]) -> Option<f64> {
     let mut widest: Option<f64> = None;
     for at in all_flows(scenario) {
@@ -75,15 +75,18 @@ pub fn width(scenario: &Scenario, until: &Until, studies: &[Study]) -> Option<f6
             {
                 continue;
             }
-            let now = match &flows[..] {
-                [first, second] => {
-                    let half = first.difference(second, until.measure)?.half_width?;
-                    let whole = Estimate { half_width: Some(half), ..estimate? };
-                    whole.relative()?
+            let halves: Vec<f64> = match &flows[..] {
+                [_] => vec![estimate?.half_width?],
+                [first, others @ ..] => {
+                    let half = |other| first.difference(other, until.measure)?.half_width;
+                    others.iter().map(half).collect::<Option<_>>()?
                 }
-                _ => estimate?.relative()?,
+                [] => Vec::new(),
             };
-            widest = Some(widest.map_or(now, |widest| widest.max(now)));
+            for half in halves {
+                let now = Estimate { half_width: Some(half), ..estimate? }.relative()?;
+                widest = Some(widest.map_or(now, |widest| widest.max(now)));
+            }
         }
     }
     widest

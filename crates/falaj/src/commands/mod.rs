@@ -76,7 +76,7 @@ pub(crate) enum Command {
     Traffic(traffic::Args),
     /// Bound, simulated and measured delays, side by side.
     ///
-    /// With another scenario, or --what-if, two scenarios are simulated in pairs.
+    /// With other scenarios, or --what-if, each is simulated in pairs with the first.
     Compare(compare::Args),
     /// See what isolation is worth, in a minute.
     Demo(demo::Args),

@@ -1,6 +1,6 @@
 //! Commands that need no network: `sim`, `plan`, and what is said about input that is wrong.
 
-use crate::common::{Ran, TENANTS, falaj, file, flow, number, program, signal};
+use crate::common::{Ran, TENANTS, directory, falaj, file, flow, number, program, signal};
 use expect_test::expect;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -396,29 +396,47 @@ fn greedy_sources_meet_the_bound_of_their_envelopes() {
 }
 
 #[test]
-fn two_scenarios_are_compared_in_pairs() {
+fn scenarios_are_compared_in_pairs() {
     let tenants = file("pairs.toml", TENANTS);
     let compare =
         |more: &[&str]| falaj(&[&["compare", tenants, "--duration", "300ms"], more].concat());
     let json = compare(&["--what-if", "b.queue=10p", "--json"]).json();
     let b = flow(&json["flows"], "b");
-    let of = |key: &str, part: &str| number(&b[key][part]);
+    let of = |key: &str, part: &str| number(&b[key]["others"][0][part]);
     // Half the queue is half the delay; the interval of the difference is there, and far from zero.
     assert!(
         of("delay_mean_ns", "difference") < -1e6 && of("delay_mean_ns", "half_width") < 1e5,
         "{b}"
     );
     assert!(
-        (of("delay_mean_ns", "other")
-            - of("delay_mean_ns", "first")
+        (of("delay_mean_ns", "mean")
+            - number(&b["delay_mean_ns"]["first"])
             - of("delay_mean_ns", "difference"))
         .abs()
             < 1.0
     );
-    assert_eq!(number(&flow(&json["flows"], "a")["rate"]["difference"]), 0.0);
+    assert_eq!(number(&flow(&json["flows"], "a")["rate"]["others"][0]["difference"]), 0.0);
     let same = compare(&[tenants]);
     assert_eq!(same.status, Some(0), "{same:?}");
     assert_eq!(same.out.matches("   the same ").count(), 10, "{}", same.out);
+    // Of three each is compared with the first, and has its line in each flow's panel.
+    let short = file("pairs-short.toml", &TENANTS.replace("20p", "10p"));
+    let three = compare(&[tenants, short, "--svg", "pairs.svg"]);
+    assert_eq!(three.status, Some(0), "{three:?}");
+    let all = "#1: pairs.toml; #2: pairs.toml; #3: pairs-short.toml";
+    assert!(three.out.contains(all) && three.out.contains("#3 - #1"), "{}", three.out);
+    assert!(three.out.matches(" the same ").count() >= 10, "{}", three.out);
+    let svg = std::fs::read_to_string(directory().join("pairs.svg")).expect("it is drawn");
+    for (words, times) in [("pairs-short.toml", 1), ("delayed longer", 2)] {
+        assert_eq!(svg.matches(words).count(), times, "{words}");
+    }
+    let json = compare(&[short, short, "--json"]).json();
+    let others = flow(&json["flows"], "b")["delay_mean_ns"]["others"].clone();
+    assert_eq!((&json["others"][1], &others[0]), (&Value::from(short), &others[1]), "{json}");
+    let ran = compare(&[short, "--svg", "pairs"]);
+    assert!(ran.status == Some(2) && ran.err.contains("it is one picture"), "{ran:?}");
+    let ran = compare(&["--svg", "pairs.svg"]);
+    assert!(ran.status == Some(2) && ran.err.contains("--svg draws several"), "{ran:?}");
     let louder = file("louder.toml", &TENANTS.replace("150mbit", "160mbit"));
     let ran = compare(&[louder]);
     assert!(ran.status == Some(2) && ran.err.contains("do not send alike"), "{ran:?}");

@@ -1,10 +1,14 @@
 //! `falaj compare`: what is promised, what simulation says, what was measured.
 
 mod pairs;
+#[cfg(feature = "plots")]
+mod picture;
 
 use crate::cli::virtual_time::VirtualTimeArgs;
 use crate::commands::traffic::{losses, nanos, rules_json, tell_losses, tell_rules, tell_unsent};
 use anyhow::Result;
+#[cfg(feature = "plots")]
+use anyhow::bail;
 use falaj_experiment::measure::{Measured, MeasuredFlow, Measuring};
 use falaj_experiment::replications::{Replications, SimulatedFlow};
 use falaj_experiment::simulation::{INCONCLUSIVE, ReplicationArgs, SimulationPlan};
@@ -28,13 +32,13 @@ use std::process::ExitCode;
 Checked: the nominal delay of every packet, simulated and measured, is within its bound, without slack.
 Release error (how late packets were handed over) and the application's end-to-end delay stand beside.
 
-With another scenario, or --what-if, nothing is measured: both are simulated under the same arrivals, and
-what differs is told with its interval, which is narrower than those of both.
+With other scenarios, or --what-if, nothing is measured: all are simulated under the same arrivals, and
+what differs from the first is told with its interval, which is narrower than those of both.
 
 Exit status: 0 all within bounds; 1 a bound was broken; 3 inconclusive: at its 99th percentile the
 release error, or how late a source sent, exceeds a tenth of the smallest bound; a source had no time
-for some of its packets; or a flow had no packet that got through; 130 Ctrl-C ended the simulation, and what was simulated until then is compared. Of two scenarios: 0; 3 and 130
-as of `falaj sim`.
+for some of its packets; or a flow had no packet that got through; 130 Ctrl-C ended the simulation, and what was simulated until then is compared. Of several scenarios: 0; 3 and
+130 as of `falaj sim`.
 
 Where there are rules, each link that packets came to has its rows: what it promises, simulated and
 measured in that link alone. The end-to-end delay stands at the flow where a source begins, and is
@@ -42,18 +46,26 @@ over all links that its packets pass.
 
 Examples:
   falaj compare examples/tenants.toml --duration 5s
-  falaj compare examples/tenants.toml --what-if link.uplink.rate=110mbit --until 'delay.mean ±1%'")]
+  falaj compare examples/tenants.toml --what-if link.uplink.rate=110mbit --until 'delay.mean ±1%'
+  falaj compare fifo.toml drr.toml wf2q.toml --svg delays.svg")]
 pub(crate) struct Args {
     #[command(flatten)]
     what: Measuring,
-    /// Another scenario with the same sources: both are simulated, and compared in pairs.
-    #[arg(conflicts_with = "capture", help_heading = clap::builder::Resettable::Reset)]
-    other: Option<PathBuf>,
+    /// Other scenarios with the same sources: all are simulated, and each is compared with the
+    /// first.
+    #[arg(value_name = "OTHER", conflicts_with = "capture",
+        help_heading = clap::builder::Resettable::Reset)]
+    others: Vec<PathBuf>,
     /// The other scenario is this one with another value, `uplink.rate=50mbit`, or `KEY=` without
     /// one; may be given again.
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_set_or_unset,
-        help_heading = "Simulation", conflicts_with_all = ["other", "capture"])]
+        help_heading = "Simulation", conflicts_with_all = ["others", "capture"])]
     what_if: Vec<Set>,
+    /// Draw the delays of all scenarios into one picture, a panel for each flow: `*.svg` or
+    /// `*.png`.
+    #[cfg(feature = "plots")]
+    #[arg(long, value_name = "FILE", help_heading = "Simulation")]
+    svg: Option<PathBuf>,
     #[command(flatten, next_help_heading = "Simulation")]
     practice: ReplicationArgs,
     #[command(flatten)]
@@ -372,9 +384,12 @@ impl Comparison {
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
-    if args.other.is_some() || !args.what_if.is_empty() {
-        let Args { what, other, what_if, practice, .. } = args;
-        return pairs::main(what, other.as_deref(), what_if, practice);
+    if !args.others.is_empty() || !args.what_if.is_empty() {
+        return pairs::main(args);
+    }
+    #[cfg(feature = "plots")]
+    if args.svg.is_some() {
+        bail!("--svg draws several scenarios: name another one, or --what-if");
     }
     if let Some(status) = args.virtual_time.take_over(args.practice.seed())? {
         return Ok(status);

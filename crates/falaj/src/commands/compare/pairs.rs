@@ -1,21 +1,22 @@
-//! Two scenarios under the same arrivals: `falaj compare` of simulations alone.
+//! Scenarios under the same arrivals: `falaj compare` of simulations alone.
 
+use super::Args;
+#[cfg(feature = "plots")]
+use super::picture;
 use crate::commands::plan::whatif::WhatIf;
 use anyhow::{Result, bail};
-use falaj_experiment::measure::Measuring;
-use falaj_experiment::simulation::{ReplicationArgs, Simulation};
+use falaj_experiment::simulation::Simulation;
 use falaj_scenario::Scenario;
-use falaj_scenario::edit::Set;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sim::measure::Measure;
 use falaj_sim::scenario::pipe_of;
 use falaj_sim::scenario::{all_flows, name_of};
-use falaj_sim::{Gathered, WarmUp};
+use falaj_sim::{Gathered, Study, WarmUp};
 use falaj_terminal::{file, text};
 use falaj_traffic::interval::Estimate;
 use falaj_traffic::source::Model;
 use serde_json::{Value as Json, json};
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// What is compared, how it is called, and its name in JSON.
@@ -27,91 +28,129 @@ const MEASURES: [(Measure, &str, &str); 5] = [
     (Measure::Loss, "lost", "loss"),
 ];
 
-pub(crate) fn main(
-    what: &Measuring,
-    other: Option<&Path>,
-    sets: &[Set],
-    practice: &ReplicationArgs,
-) -> Result<ExitCode> {
-    let name = what.file().display().to_string();
-    let ((mut first, mut second), other_name) = match other {
-        Some(other) => {
-            ((file::read(what.file())?, file::read(other)?), other.display().to_string())
-        }
-        None => {
-            let (_, text) = file::text(what.file())?;
-            let (mut changed, first) = WhatIf::new(text, &name)?;
-            let words: Vec<&str> = sets.iter().map(|set| set.text.as_str()).collect();
-            (
-                (first, changed.set("--what-if", sets, false)?),
-                format!("the same with {}", words.join(", ")),
-            )
-        }
-    };
-    first.run.duration = what.duration().unwrap_or(first.run.duration);
-    practice.apply(&mut first);
-    second.run = first.run;
-    if first.traffic.is_empty() {
-        bail!("{name} has no [traffic.NAME]: there is nothing to simulate");
+/// The scenarios, the first of them the one that others are compared with, and their names.
+fn read(args: &Args) -> Result<(Vec<Scenario>, Vec<String>)> {
+    let path = args.what.file();
+    let name = path.display().to_string();
+    if args.what_if.is_empty() {
+        let paths = || std::iter::once(path).chain(args.others.iter().map(PathBuf::as_path));
+        let scenarios: Vec<Scenario> = paths().map(file::read).collect::<Result<_>>()?;
+        return Ok((scenarios, paths().map(|path| path.display().to_string()).collect()));
     }
-    same_sources(&first, &second)?;
-    let plan = practice.plan(&first, WarmUp::Found)?;
-    let simulation = Simulation::run(&[&first, &second], &plan)?;
-    let pairs = pairs(&first, &second, &simulation);
+    let (_, text) = file::text(path)?;
+    let (mut changed, first) = WhatIf::new(text, &name)?;
+    let words: Vec<&str> = args.what_if.iter().map(|set| set.text.as_str()).collect();
+    let second = changed.set("--what-if", &args.what_if, false)?;
+    Ok((vec![first, second], vec![name, format!("the same with {}", words.join(", "))]))
+}
+
+pub(super) fn main(args: &Args) -> Result<ExitCode> {
+    let (what, practice) = (&args.what, &args.practice);
+    #[cfg(feature = "plots")]
+    if let Some(path) = &args.svg {
+        picture::try_place(path)?;
+    }
+    let (mut scenarios, names) = read(args)?;
+    let [first, others @ ..] = &mut scenarios[..] else { unreachable!("there is a first one") };
+    first.run.duration = what.duration().unwrap_or(first.run.duration);
+    practice.apply(first);
+    if first.traffic.is_empty() {
+        bail!("{} has no [traffic.NAME]: there is nothing to simulate", names[0]);
+    }
+    for other in others {
+        other.run = first.run;
+        same_sources(first, other)?;
+    }
+    let (scenarios, first) = (&scenarios, &scenarios[0]);
+    let plan = practice.plan(first, WarmUp::Found)?;
+    let simulation = Simulation::run(&scenarios.iter().collect::<Vec<_>>(), &plan)?;
+    let flows = flows(scenarios, &simulation);
+    #[cfg(feature = "plots")]
+    if let Some(path) = &args.svg {
+        picture::write(path, &names, &flows)?;
+    }
     if what.json {
-        let (warm_up, until) = simulation.json(&first);
-        let flow = |(flow, a, b): &(String, &Gathered, &Gathered)| {
-            let mut json = json!({ "flow": flow });
+        let (warm_up, until) = simulation.json(first);
+        let flow = |PairedFlow { name, first, others }: &PairedFlow<'_>| {
+            let mut json = json!({ "flow": name });
             for (measure, _, key) in MEASURES {
                 let mean = |e: Option<Estimate>| e.map(|e| e.mean);
-                let difference = a.difference(b, measure);
+                let other = |other: &&Gathered| {
+                    let difference = first.difference(other, measure);
+                    json!({
+                        "mean": mean(other.estimate(measure)), "difference": mean(difference),
+                        "half_width": difference.and_then(|e| e.half_width),
+                    })
+                };
                 json[key] = json!({
-                    "first": mean(a.estimate(measure)), "other": mean(b.estimate(measure)),
-                    "difference": mean(difference),
-                    "half_width": difference.and_then(|e| e.half_width),
+                    "first": mean(first.estimate(measure)),
+                    "others": others.iter().map(other).collect::<Vec<Json>>(),
                 });
             }
             json
         };
         let json = json!({
-            "first": name, "other": other_name, "complete": !simulation.interrupted(),
+            "first": names[0], "others": names[1..], "complete": !simulation.interrupted(),
             "seed": first.run.seed,
             "replications": simulation.studies[0].replications(),
             "duration_ns": simulation.studies[0].duration().0,
             "warm_up": warm_up, "until": until,
-            "flows": pairs.iter().map(flow).collect::<Vec<Json>>(),
+            "flows": flows.iter().map(flow).collect::<Vec<Json>>(),
         });
         say!("{}", serde_json::to_string_pretty(&json)?);
         return Ok(simulation.exit());
     }
     say!(
         "simulated in pairs, under the same arrivals: {}; differences with 95 % intervals",
-        simulation.title(&first)
+        simulation.title(first)
     );
-    say!("first: {name}; other: {other_name}");
+    let called = called(names.len());
+    let all: Vec<String> =
+        called.iter().zip(&names).map(|(called, name)| format!("{called}: {name}")).collect();
+    say!("{}", all.join("; "));
     if first.traffic.iter().any(|source| matches!(source.model, Model::Tcp(_))) {
         say!(
             "what connections of TCP send depends on what arrives: their chances are the same, and their packets not"
         );
     }
+    say!("{}", table(&called, &flows));
+    simulation.tell(first);
+    Ok(simulation.exit())
+}
+
+/// What scenarios are called in the table: of two `first` and `other`, of more `#1`, `#2`, `#3`.
+fn called(scenarios: usize) -> Vec<String> {
+    match scenarios {
+        2 => vec!["first".into(), "other".into()],
+        n => (1..=n).map(|n| format!("#{n}")).collect(),
+    }
+}
+
+/// For each flow the values of the first scenario; of each other one its values, by how much they
+/// differ, and what that says.
+fn table(called: &[String], flows: &[PairedFlow<'_>]) -> String {
+    let mut header = vec![String::new(), called[0].clone()];
+    for other in &called[1..] {
+        header.extend([other.clone(), format!("{other} - {}", called[0]), String::new()]);
+    }
     let mut rows = Vec::new();
-    for (flow, a, b) in &pairs {
+    for PairedFlow { name, first, others } in flows {
         for (n, (measure, called, _)) in MEASURES.into_iter().enumerate() {
-            let mut row =
-                vec![if n == 0 { format!("{flow}  {called}") } else { format!("  {called}") }];
             let of = |gathered: &Gathered| {
-                gathered.estimate(measure).map(|e| Estimate { half_width: None, ..e })
+                let estimate = gathered.estimate(measure);
+                value(measure, estimate.map(|e| Estimate { half_width: None, ..e }), false)
             };
-            let difference = a.difference(b, measure);
-            row.extend([of(a), of(b)].map(|e| value(measure, e, false)));
-            row.push(value(measure, difference, true));
-            row.push(verdict(difference).into());
+            let label = if n == 0 { format!("{name}  {called}") } else { format!("  {called}") };
+            let mut row = vec![label, of(first)];
+            for other in others {
+                let difference = first.difference(other, measure);
+                let verdict = verdict(difference).into();
+                row.extend([of(other), value(measure, difference, true), verdict]);
+            }
             rows.push(row);
         }
     }
-    say!("{}", text::table(&["", "first", "other", "other - first", ""], rows));
-    simulation.tell(&first);
-    Ok(simulation.exit())
+    text::table(&header.iter().map(String::as_str).collect::<Vec<_>>(), rows).to_string()
 }
 
 /// Pairs need the same packets: streams of random numbers are known by a source's place in the
@@ -138,29 +177,32 @@ fn same_sources(first: &Scenario, second: &Scenario) -> Result<()> {
     Ok(())
 }
 
-/// The flows of both that packets came for, by their names.
-fn pairs<'a>(
-    first: &Scenario,
-    second: &Scenario,
-    simulation: &'a Simulation,
-) -> Vec<(String, &'a Gathered, &'a Gathered)> {
-    let of = |scenario: &Scenario, n: usize| -> Vec<(String, &'a Gathered)> {
-        let study = &simulation.studies[n];
+/// A flow that all scenarios have, by its name, and that packets came for in each.
+pub(super) struct PairedFlow<'a> {
+    pub(super) name: String,
+    pub(super) first: &'a Gathered,
+    pub(super) others: Vec<&'a Gathered>,
+}
+
+fn flows<'a>(scenarios: &[Scenario], simulation: &'a Simulation) -> Vec<PairedFlow<'a>> {
+    let of = |(scenario, study): (&Scenario, &'a Study)| -> Vec<(String, &'a Gathered)> {
         let flow = |at: (usize, _, usize)| {
             (name_of(scenario, at), study.flow(pipe_of(at.0, at.1), FlowId(at.2 as u32)))
         };
-        all_flows(scenario)
-            .into_iter()
-            .map(flow)
-            .filter(|(_, flow)| flow.counters.offered > 0)
-            .collect()
+        let flows = all_flows(scenario).into_iter().map(flow);
+        flows.filter(|(_, flow)| flow.counters.offered > 0).collect()
     };
-    let others = of(second, 1);
-    let pair = |(name, a): (String, &'a Gathered)| {
-        let (_, b) = others.iter().find(|(other, _)| *other == name)?;
-        Some((name, a, *b))
+    let mut all = scenarios.iter().zip(&simulation.studies).map(of);
+    let firsts = all.next().unwrap_or_default();
+    let others: Vec<_> = all.collect();
+    let compared = |(name, first): (String, &'a Gathered)| {
+        let same = |of: &Vec<(String, &'a Gathered)>| {
+            of.iter().find(|(other, _)| *other == name).map(|(_, flow)| *flow)
+        };
+        let others = others.iter().map(same).collect::<Option<_>>()?;
+        Some(PairedFlow { name, first, others })
     };
-    of(first, 0).into_iter().filter_map(pair).collect()
+    firsts.into_iter().filter_map(compared).collect()
 }
 
 /// An estimate in words; of a difference with its sign.
