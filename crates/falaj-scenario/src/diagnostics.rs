@@ -139,16 +139,44 @@ impl Diagnostics {
         self.problems.iter().any(|p| p.severity == Severity::Error)
     }
 
-    /// For people: each problem with its line of the file. Colours are ANSI
-    /// escapes. Ends without a newline; empty if there is nothing to say.
+    /// For people: each problem with its line of the file; of many warnings that are alike the
+    /// first, and the lines of the others. Colours are ANSI escapes. Ends without a newline; empty
+    /// if there is nothing to say.
     pub fn render(&self, colour: bool) -> String {
         let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
-        let mut out: Vec<String> =
-            self.problems.iter().map(|p| self.render_one(&renderer, p)).collect();
+        let told = |(problem, alike): &(&Problem, Vec<usize>)| {
+            let lines: Vec<String> = alike.iter().map(usize::to_string).collect();
+            let more = match lines.len() {
+                0 => String::new(),
+                n => format!("\n\nand {n} more alike, in lines {}", lines.join(", ")),
+            };
+            self.render_one(&renderer, problem) + &more
+        };
+        let mut out: Vec<String> = self.folded().iter().map(told).collect();
         if self.more > 0 {
             out.push(format!("and {} more", self.more));
         }
         out.join("\n\n")
+    }
+
+    /// The problems to be told, each with the lines of the warnings that say the same of others.
+    fn folded(&self) -> Vec<(&Problem, Vec<usize>)> {
+        /// Fewer that are alike are all told.
+        const MANY: usize = 3;
+        let is_alike = |a: &Problem, b: &Problem| {
+            let warn = [a, b].map(|problem| problem.severity == Severity::Warning);
+            warn == [true; 2] && without_names(&a.title) == without_names(&b.title)
+        };
+        let mut told: Vec<(&Problem, Vec<usize>)> = Vec::new();
+        for problem in &self.problems {
+            let many = self.problems.iter().filter(|other| is_alike(problem, other)).count();
+            let first = told.iter_mut().find(|(first, _)| is_alike(first, problem));
+            match first.filter(|_| many >= MANY) {
+                Some((_, lines)) => lines.push(problem.line),
+                None => told.push((problem, Vec::new())),
+            }
+        }
+        told
     }
 
     fn render_one(&self, renderer: &Renderer, problem: &Problem) -> String {
@@ -168,6 +196,11 @@ impl Diagnostics {
         // The renderer pads some lines; nobody needs that.
         rendered.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
     }
+}
+
+/// A title without what stands between backticks, which are names, and without numbers.
+fn without_names(title: &str) -> String {
+    title.split('`').step_by(2).flat_map(str::chars).filter(|c| !c.is_ascii_digit()).collect()
 }
 
 /// `span`, widened to where `text` can be cut.

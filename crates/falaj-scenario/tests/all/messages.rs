@@ -3980,3 +3980,38 @@ fn dctcp_without_marks() {
         "#]],
     );
 }
+
+/// The first is told whole, and where the others are.
+#[test]
+fn many_warnings_that_are_alike() {
+    let flow =
+        |n: usize| format!("[link.a.flow.f{n}]\nmatch = \"udp dport {n}\"\nqueue = \"{n}p\"\n");
+    let flows = |many: usize| (1..=many).map(flow).collect::<String>();
+    let drr = "delay = \"400ms\"\nscheduler = { kind = \"drr\" }\n";
+    warnings_of_link(
+        &format!("{drr}{}", flows(5)),
+        expect![[r#"
+        warning: no flow of link `a` takes the packets that match no rule
+         --> a.toml:1:1
+          |
+        1 | [link.a]
+          | ^^^^^^^^ they are dropped
+          |
+          = help: a last flow with `match = "any"` takes them
+
+        warning: flow `f1`: its queue is less than a tenth of what is on its way on the link
+         --> a.toml:7:9
+          |
+        7 | queue = "1p"
+          |         ^^^^ `queue` holds 1p; 20mbit x 400ms is 1 MB
+          |
+          = help: one TCP connection needs about `queue = "661p"` to use that rate
+          = help: if it is short on purpose, a flow says so by the delay it needs: `need = { delay = "…" }`
+
+        and 4 more alike, in lines 10, 13, 16, 19
+    "#]],
+    );
+    let (_, two) = falaj_scenario::parse(&format!("{LINK}{drr}{}", flows(2)), "a.toml")
+        .unwrap_or_else(|errors| panic!("{errors}"));
+    assert_eq!(two.to_string().matches("warning: flow `f").count(), 2, "{two}");
+}
