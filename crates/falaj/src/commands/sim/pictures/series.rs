@@ -24,6 +24,9 @@ const GROUP: usize = 6;
 /// No picture has more lines.
 const MOST: usize = 7;
 
+/// Delays that differ by more than this stand on an axis of decades.
+const DECADES: f64 = 20.0;
+
 /// Shares of packets whose delays have intervals.
 pub(super) const SHARES: [f64; 15] =
     [0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 0.9999];
@@ -275,26 +278,39 @@ impl Material<'_> {
             let longest =
                 shown.flows.iter().filter_map(|f| of(f).delay.max()).max().unwrap_or_default();
             let (one, unit) = unit(longest.0 as f64, &TIME);
+            let name = format!("Delay ({unit})");
+            let longest = longest.0 as f64 / one;
+            // Half of a flow's packets are delayed by less than this.
+            let medians = shown.flows.iter().filter_map(|f| of(f).delay.quantile(0.5));
+            let shortest = medians.map(|median| median.0 as f64 / one).fold(longest, f64::min);
+            let x = if shortest > 0.0 && longest > DECADES * shortest {
+                Axis::whole(name, Scale::Decades, shortest / 2.0, longest)
+            } else {
+                Axis::linear(name, 0.0, longest * 1.04)
+            };
             let rest = |share: f64| if longer { 1.0 - share } else { share };
             let mut least: f64 = 0.1;
             let lines = shown.flows.iter().map(|f| {
                 let flow = of(f);
                 let count = flow.delay.count() as f64;
                 let (mut sum, mut before) = (0u64, rest(0.0));
-                let mut points = vec![(0.0, before)];
+                let mut points = vec![(x.from, before)];
                 for (delay, packets) in flow.delay.counts() {
                     sum += packets;
                     let share = rest(sum as f64 / count);
-                    points.push((delay.0 as f64 / one, before));
+                    let delay = (delay.0 as f64 / one).max(x.from);
+                    points.push((delay, before));
                     // Of the longest none is longer, which no logarithm shows.
                     if longer && sum as f64 >= count {
                         break;
                     }
-                    points.push((delay.0 as f64 / one, share));
+                    points.push((delay, share));
                     before = share;
                     least = if longer { least.min(share) } else { 0.0 };
                 }
-                let (mut low, mut high) = (Vec::new(), Vec::new());
+                // Between two shares the lower edge stays at the first one's, and the upper edge
+                // is at the second one's already: neither says more than is known.
+                let (mut low, mut high) = (Vec::<(f64, f64)>::new(), Vec::<(f64, f64)>::new());
                 for share in SHARES {
                     let estimate = flow.estimate(Measure::DelayQuantile(share));
                     let Some((estimate, half)) =
@@ -302,8 +318,12 @@ impl Material<'_> {
                     else {
                         continue;
                     };
-                    low.push(((estimate - half).max(0.0) / one, rest(share)));
-                    high.push(((estimate + half) / one, rest(share)));
+                    let edges = [estimate - half, estimate + half];
+                    let [from, to] = edges.map(|edge| (edge / one).max(x.from));
+                    low.extend(low.last().map(|&(before, _)| (before, rest(share))));
+                    high.extend(high.last().map(|&(_, before)| (to, before)));
+                    low.push((from, rest(share)));
+                    high.push((to, rest(share)));
                 }
                 high.reverse();
                 ChartLine {
@@ -312,7 +332,6 @@ impl Material<'_> {
                 }
             });
             let lines: Vec<ChartLine> = lines.collect();
-            let x = Axis::linear(format!("Delay ({unit})"), 0.0, longest.0 as f64 / one * 1.04);
             let y = if longer {
                 Axis::whole(
                     "Share of packets that is delayed longer",
