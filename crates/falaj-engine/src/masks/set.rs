@@ -225,7 +225,7 @@ impl IdTable {
     /// Memory has become short, or is not any more.
     #[cold]
     fn memory_is(&mut self, short: bool) {
-        /// Those that are shared are made now, and take less than half a hundredth of what others do.
+        /// Those that are shared are made now, and take less than half a hundredth of the others.
         const FOR_EACH_SHARED: usize = 256;
         let ids = self.checks.len();
         self.most_for_now = short.then_some(ids);
