@@ -279,7 +279,7 @@ describe.skipIf(!possible)("a service with real packets", () => {
     const then = await sent();
     expect(then).toBeGreaterThanOrEqual(before);
     await expect.poll(sent, { timeout: PATIENCE }).toBeGreaterThan(then);
-    // What was broken off is no fault of the page.
+    // Requests that were broken off are no fault of the page.
     expect(wrong.filter((what) => !/ERR_|Failed to fetch|network error/.test(what))).toEqual([]);
     await page.context().close();
   });

@@ -76,7 +76,7 @@ struct InterfaceNode {
     index: u32,
 }
 
-/// What an interface does with frames.
+/// The way in which an interface treats frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum InterfaceKind {
     /// One of a veth or netkit pair.
@@ -433,7 +433,7 @@ impl Descriptors {
         answers.into_iter().find_map(id).filter(|&id| id >= 0)
     }
 
-    /// What the kernel answers, as far as it can be read.
+    /// The kernel's answer, as far as it can be read.
     fn ask(&self, message: RouteNetlinkMessage, flags: u16) -> Vec<RouteNetlinkMessage> {
         let mut header = NetlinkHeader::default();
         header.flags = NLM_F_REQUEST | flags;
@@ -477,7 +477,7 @@ mod tests {
         ListedInterface { index, names: vec![format!("i{index}")], kind, below, controller }
     }
 
-    /// What lies between two interfaces; `None` if they are not joined.
+    /// The interfaces between two others; `None` if they are not joined.
     fn between(interfaces: &[ListedInterface], a: u32, b: u32) -> Option<Vec<u32>> {
         let listing = NamespaceListing { names: vec![None], interfaces: interfaces.to_vec() };
         let graph = InterfaceGraph { spaces: vec![listing] };

@@ -1244,7 +1244,7 @@ fn start_up(users: UserNamespace) {
     assert!(*least < 60_000, "{spent:?} us of a processor");
 }
 
-/// What this process and those that it has waited for have had of a processor so far.
+/// Processor time of this process and of those that it has waited for.
 fn processor_time() -> TimeVal {
     let of = |who| {
         let usage = getrusage(who).expect("the kernel counts it");

@@ -1,8 +1,8 @@
 //! Whether a flow keeps to its envelope, by the instants at which its packets are read.
 //!
 //! While this host keeps the link's thread from running, packets wait in the kernel, and are read
-//! together afterwards. Nobody knows when each of them came. A bunch that the envelope would have
-//! let pass, had it come evenly while the thread stood still, is not the flow's fault.
+//! together afterwards. It is not known when each of them came. A bunch that the envelope would
+//! have let pass, had it come evenly while the thread stood still, is not the flow's fault.
 
 use super::run_delay::Stall;
 use falaj_sched::units::rate::Rate;

@@ -809,7 +809,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_host_has_bunched_is_nobodys_burst_and_no_broken_promise() {
+    fn packets_that_this_host_bunched_are_neither_a_burst_nor_a_broken_promise() {
         let mut of = guarantee();
         of.arrived(900, Time(10), true, Stall::default());
         // Read together after 2 ms in which the thread did not run.

@@ -42,7 +42,7 @@ pub(crate) enum SideMessage {
     Answer,
     /// To a side: pass this signal to the command.
     Signal(i32),
-    /// To a side: live as long as somebody holds the socket, and not as the caller does.
+    /// To a side: live as long as a process holds the socket, and not as the caller does.
     Outlive,
 }
 

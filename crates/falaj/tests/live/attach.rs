@@ -279,7 +279,7 @@ fn refused() {
     netlink::veth("b1", "b0", here);
     refuses(&[&here.to_string()], "are the two ends of one veth pair");
     netlink::delete("b1");
-    // By this interface somebody is here.
+    // This interface carries the session.
     let over_ssh = |words: &[&str]| {
         let mut command = program(&[&["attach"], words].concat());
         command.env("SSH_CONNECTION", format!("{} 5000 {} 22", THERE[0], HERE[0]));
@@ -296,7 +296,7 @@ fn refused() {
     command.arg(env!("CARGO_BIN_EXE_falaj")).args(["attach", "a1"]).env("PATH", "/usr/bin:/bin");
     let ran: Ran = command.output().expect("setpriv").into();
     assert!(ran.err.contains("that takes CAP_NET_ADMIN"), "{ran:?}");
-    // What is attached to ends with the last process there.
+    // It ends with the last process of its target.
     let mut attached = Attached::start(&[&process, "--delay", "20ms"]);
     drop(host);
     attached.says(&format!("{process} is gone"));

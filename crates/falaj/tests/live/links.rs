@@ -1359,7 +1359,7 @@ fn ruled(_: &Users) {
             "{json}"
         );
         assert!((30.0..=95.0).contains(&took("some")), "{json}");
-        // What kernels themselves have to say is in them too.
+        // Packets of the kernels themselves are among them.
         for (name, sources) in [("first.all up", 250.0), ("second.all up", 125.0)] {
             let carried = number(&flow(&json["links"], name)["offered"]);
             assert!((0.8 * sources..=sources + 30.0).contains(&carried), "{name}: {json}");

@@ -102,7 +102,7 @@ fn readme() {
         assert_eq!(lines.len(), 3, "{audience}: {lines:?}");
         for line in lines {
             let ran = ran(line, &root().join("examples"));
-            // What a busy host measured may be inconclusive.
+            // On a busy host the verdict may be inconclusive.
             let inconclusive = line.starts_with("falaj compare ") && ran.status == Some(3);
             assert!(ran.status == Some(0) || inconclusive, "{line}: {ran:#?}");
         }

@@ -61,7 +61,7 @@ enum Naming {
 /// socket is.
 ///
 /// # Errors
-/// What the kernel says: it takes CAP_NET_ADMIN, Linux 5.12 and nftables.
+/// The kernel's refusal: it takes CAP_NET_ADMIN, Linux 5.12 and nftables.
 pub(super) fn make(taken: &Taken, [up, down]: [u16; 2]) -> Result<OwnedFd, Errno> {
     make_by(Naming::Expression, taken, [up, down]).or_else(|errno| match errno {
         Errno::ENOENT | Errno::EOPNOTSUPP => make_by(Naming::Target, taken, [up, down]),

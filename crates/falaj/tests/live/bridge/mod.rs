@@ -623,7 +623,7 @@ fn segments() {
     let lost = stats.contains(words).then(|| lines_of(&stats, words));
     let by_xdp = via().contains(&"xdp".to_owned());
     assert_eq!(lost.is_some(), by_xdp, "{stats}");
-    // What is lost within the pair of interfaces, whose ring is short, is the sender's to count.
+    // Losses within the pair of interfaces, whose ring is short, are the sender's to count.
     let least = if by_xdp { RING } else { all };
     let known = up + lost.unwrap_or(0);
     assert!((least..all + 20).contains(&known) && up >= least, "{all} segments: {stats}");
