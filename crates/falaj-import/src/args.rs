@@ -10,12 +10,14 @@ use std::ops::Range;
 pub(crate) struct Args<'a> {
     words: &'a [Word],
     at: usize,
+    /// Words that were left out, and the effect of that.
+    pub(crate) notes: Vec<Problem>,
 }
 
 impl<'a> Args<'a> {
     /// All words of one that has some.
     pub(crate) fn new(words: &'a [Word]) -> Args<'a> {
-        Args { words, at: 0 }
+        Args { words, at: 0, notes: Vec::new() }
     }
 
     pub(crate) fn next(&mut self) -> Option<&'a Word> {
@@ -54,6 +56,12 @@ impl<'a> Args<'a> {
             let name = before.map_or("the command", |w| &w.text);
             Problem::error(self.end(), format!("{} needs {what}", quoted(name)))
         })
+    }
+
+    /// Notes that a word has no part in the scenario, and why that makes no difference, or which.
+    pub(crate) fn left_out(&mut self, word: &Word, why: &str) {
+        let what = format!("{} was left out: {why}", quoted(&word.text));
+        self.notes.push(Problem::warning(word.at.clone(), what));
     }
 
     /// The word that was taken last.

@@ -17,6 +17,8 @@ pub(super) struct Managed {
     /// As a scenario has it.
     pub(super) limit: String,
     pub(super) policy: Keys,
+    /// It takes another discipline in the place of its queue.
+    pub(super) below: bool,
     /// Where it is not quite the same, and why.
     pub(super) notes: Vec<Problem>,
 }
@@ -63,8 +65,10 @@ pub(super) fn red(args: &mut Args<'_>) -> Result<Managed, Problem> {
                 let never = || Problem::error(value.at.clone(), "of zero it never does anything");
                 chance = part_of_one(value)?.ok_or_else(never)?;
             }
-            // How fast an idle queue's average sinks: by the link's own rate here.
-            "bandwidth" => _ = tc_rate(args.value("a rate")?)?,
+            "bandwidth" => {
+                tc_rate(args.value("a rate")?)?;
+                args.left_out(word, "the average of an idle queue sinks by the link's own rate");
+            }
             "ecn" => ecn = Some(word),
             "harddrop" => hard = true,
             "nodrop" => {
@@ -120,7 +124,7 @@ pub(super) fn red(args: &mut Args<'_>) -> Result<Managed, Problem> {
             notes.push(Problem::warning(word.at.clone(), what));
         }
     }
-    Ok(Managed { limit: size(limit), policy, notes })
+    Ok(Managed { limit: size(limit), policy, below: true, notes })
 }
 
 /// As tc finds it: the least n for which an average that is moved by 2^-n lets `burst` packets pass
@@ -154,7 +158,7 @@ pub(super) fn codel(args: &mut Args<'_>) -> Result<Managed, Problem> {
     let mut made = Managed {
         limit: "1000p".to_owned(),
         policy: vec![("policy", quote("codel"))],
-        notes: Vec::new(),
+        ..Managed::default()
     };
     while let Some(word) = args.next() {
         match word.text.as_str() {
@@ -199,7 +203,7 @@ pub(super) fn pie(args: &mut Args<'_>) -> Result<Managed, Problem> {
     let mut made = Managed {
         limit: "1000p".to_owned(),
         policy: vec![("policy", quote("pie"))],
-        notes: Vec::new(),
+        ..Managed::default()
     };
     while let Some(word) = args.next() {
         match word.text.as_str() {
@@ -212,8 +216,12 @@ pub(super) fn pie(args: &mut Args<'_>) -> Result<Managed, Problem> {
             }
             "ecn" => set(&mut made.policy, "ecn", quote("yes")),
             "noecn" => made.policy.retain(|(key, _)| *key != "ecn"),
-            // How long packets wait is known, and all sizes are alike to it.
-            "nobytemode" | "no_dq_rate_estimator" | "dq_rate_estimator" => {}
+            "nobytemode" => {
+                args.left_out(word, "packets of all sizes are alike to PIE in any case");
+            }
+            "no_dq_rate_estimator" | "dq_rate_estimator" => {
+                args.left_out(word, "the time that packets wait is known here");
+            }
             "alpha" | "beta" => {
                 let value = args.value("a number")?;
                 let usual = if word.text == "alpha" { 2 } else { 20 };
@@ -275,8 +283,13 @@ pub(super) fn fq_codel(args: &mut Args<'_>) -> Result<Fair, Problem> {
                     "the memory of the kernel does not count here: `limit` is the one that holds";
                 made.notes.push(Problem::warning(word.at.clone(), what));
             }
-            // One packet at a time goes: never more than is needed.
-            "drop_batch" => _ = whole(args.value("a number of packets")?)?,
+            "drop_batch" => {
+                whole(args.value("a number of packets")?)?;
+                args.left_out(
+                    word,
+                    "one packet at a time is dropped, and never more than is needed",
+                );
+            }
             _ if of_codel(word, args, &mut made.scheduler)? => {}
             _ => return Err(stray(word, "fq_codel", WORDS)),
         }
@@ -293,10 +306,16 @@ pub(super) fn sfq(args: &mut Args<'_>, kind: &Word) -> Result<Fair, Problem> {
             "limit" => limit = whole(args.value("a number of packets")?)?,
             "divisor" => queues = whole(args.value("a number")?)?,
             "quantum" => quantum = Some(tc_size(args.value("a size")?)?),
-            // The hash is keyed, and connections stay where they are: nothing has to be stirred.
-            "perturb" | "flows" => _ = whole(args.value("a number")?)?,
-            // The packet that waits longest goes in any case.
-            "headdrop" => {}
+            "perturb" => {
+                let value = args.value("seconds")?;
+                whole(value).or_else(|_| tc_time(value))?;
+                args.left_out(word, "the hash has a secret key, and connections keep their queues");
+            }
+            "flows" => {
+                whole(args.value("a number")?)?;
+                args.left_out(word, "all queues of `divisor` may be in use");
+            }
+            "headdrop" => args.left_out(word, "the packet that waits longest goes in any case"),
             "depth" => {
                 let why = "the fattest queue makes room, and none has a limit of its own";
                 return Err(no_equal(word.at.clone(), "depth of sfq", why));

@@ -43,6 +43,8 @@ impl<'a> Attachment<'a> {
             match word.text.as_str() {
                 "dev" => place.dev = Some(args.value("a device")?),
                 "root" => place.parent = None,
+                "parent" if args.take("root").is_some() => place.parent = None,
+                "parent" if args.take("ingress").is_some() => place.ingress = true,
                 "parent" => place.parent = Some(handle(args.value("a handle")?)?),
                 "handle" if filter => place.number = Some(args.value("a handle")?),
                 "handle" | "classid" => place.handle = Some(handle(args.value("a handle")?)?),
@@ -71,7 +73,7 @@ pub(super) fn handle(word: &Word) -> Result<Handle, Problem> {
         Problem::error(word.at.clone(), what).help("write one such as `1:` or `1:10`")
     };
     let (major, minor) = word.text.split_once(':').unwrap_or((&word.text, ""));
-    let part = |digits: &str| match digits {
+    let part = |digits: &str| match digits.strip_prefix("0x").unwrap_or(digits) {
         "" => Ok(0),
         digits if digits.len() > 4 || digits.starts_with('+') => Err(wrong()),
         digits => u16::from_str_radix(digits, 16).map_err(|_| wrong()),

@@ -2,6 +2,7 @@
 
 use super::aqm::Keys;
 use super::attachment::stray;
+use super::stab;
 use crate::amounts::{rate, size, tc_rate, tc_size, tc_time, time, whole};
 use crate::args::{Args, no_equal};
 use crate::draft::quote;
@@ -18,19 +19,32 @@ fn default_class(word: &Word) -> Result<u16, Problem> {
     })
 }
 
-/// `htb default 20 r2q 10`: where the rest goes.
-pub(super) fn htb_qdisc(args: &mut Args<'_>) -> Result<Option<u16>, Problem> {
-    let mut rest = None;
+/// `htb default 20 r2q 10`: the class of the rest, and the divisor of rates that gives quanta.
+pub(super) fn htb_qdisc(args: &mut Args<'_>) -> Result<(Option<u16>, Option<u64>), Problem> {
+    let (mut rest, mut r2q) = (None, None);
     while let Some(word) = args.next() {
         match word.text.as_str() {
             "default" => rest = Some(default_class(args.value("a class")?)?),
-            // Of what quanta are made; equals share by their rates in any case.
-            "r2q" | "debug" | "direct_qlen" => _ = whole(args.value("a number")?)?,
+            "r2q" => {
+                let value = args.value("a number")?;
+                r2q = Some(whole(value)?);
+                if r2q == Some(0) {
+                    return Err(Problem::error(value.at.clone(), "nothing is divided by zero"));
+                }
+            }
+            "debug" => {
+                whole(args.value("a number")?)?;
+                args.left_out(word, "it changes no packet");
+            }
+            "direct_qlen" => {
+                whole(args.value("a number")?)?;
+                args.left_out(word, "packets of no class wait nowhere here");
+            }
             "offload" => return Err(no_equal(word.at.clone(), "offload", "a link is no hardware")),
             _ => return Err(stray(word, "htb", &["default", "r2q"])),
         }
     }
-    Ok(rest)
+    Ok((rest, r2q))
 }
 
 /// What a class of htb says.
@@ -41,9 +55,26 @@ pub(super) struct Htb {
     pub(super) burst: Option<u64>,
     pub(super) ceil_burst: Option<u64>,
     pub(super) prio: Option<u64>,
+    pub(super) quantum: Option<u64>,
+    /// Its packets cost so much more, and take cells of ATM.
+    pub(super) overhead: Option<String>,
+    pub(super) atm: bool,
 }
 
 impl Htb {
+    /// The bytes that it sends in a visit, and whether they are in proportion to its rate.
+    pub(super) fn quantum(&self, r2q: u64) -> (u64, bool) {
+        let of_rate = self.rate / 8 / r2q;
+        let kept = of_rate.clamp(1000, 200_000);
+        (self.quantum.unwrap_or(kept), self.quantum.is_none() && kept == of_rate)
+    }
+
+    /// The burst of a class that borrows from none.
+    pub(super) fn least_burst(&self) -> Option<u64> {
+        let both = self.ceil_burst.filter(|_| self.ceil == self.rate);
+        self.burst.into_iter().chain(both).min()
+    }
+
     /// Of a flow.
     pub(super) fn keys(&self) -> Keys {
         let mut keys = vec![("rate", quote(&rate(self.rate))), ("ceil", quote(&rate(self.ceil)))];
@@ -55,34 +86,41 @@ impl Htb {
 }
 
 pub(super) fn htb(args: &mut Args<'_>) -> Result<Htb, Problem> {
-    const WORDS: &[&str] = &["rate", "ceil", "burst", "cburst", "prio", "quantum", "mtu"];
+    const WORDS: &[&str] = &[
+        "rate",
+        "ceil",
+        "burst",
+        "cburst",
+        "prio",
+        "quantum",
+        "mtu",
+        "mpu",
+        "overhead",
+        "linklayer",
+    ];
     let (mut own, mut ceil, mut burst, mut ceil_burst, mut prio) = (None, None, None, None, None);
-    // `burst/cell`: the second is a detail of its tables.
-    let bucket = |word: &Word| {
-        let text = word.text.split('/').next().unwrap_or("").to_owned();
-        tc_size(&Word { text, at: word.at.clone() })
-    };
+    let (mut quantum, mut overhead, mut atm) = (None, None, false);
     while let Some(word) = args.next() {
         match word.text.as_str() {
             "rate" => own = Some(tc_rate(args.value("a rate")?)?),
             "ceil" => ceil = Some(tc_rate(args.value("a rate")?)?),
-            "burst" | "buffer" | "maxburst" => burst = Some(bucket(args.value("a size")?)?),
-            "cburst" | "cbuffer" | "cmaxburst" => ceil_burst = Some(bucket(args.value("a size")?)?),
+            "burst" | "buffer" | "maxburst" => burst = Some(bucket(args)?),
+            "cburst" | "cbuffer" | "cmaxburst" => ceil_burst = Some(bucket(args)?),
             "prio" => prio = Some(whole(args.value("a number")?)?),
-            // Equals take turns by their rates, whatever their quanta.
-            "quantum" | "mtu" => _ = tc_size(args.value("a size")?)?,
-            "overhead" | "mpu" | "linklayer" => {
-                let value = args.value("a value")?;
-                if !matches!(value.text.as_str(), "0" | "ethernet") {
-                    let why = "what a packet costs is for the whole link: write its `overhead` or \
-                               `cells`";
-                    return Err(no_equal(
-                        word.at.clone(),
-                        &format!("{} of a class", word.text),
-                        why,
-                    ));
+            "quantum" => {
+                let value = args.value("a size")?;
+                quantum = Some(tc_size(value)?).filter(|bytes| *bytes > 0);
+                if quantum.is_none() {
+                    args.left_out(value, "tc takes it for the usual quantum too");
                 }
             }
+            "mtu" => {
+                tc_size(args.value("a size")?)?;
+                args.left_out(word, "each packet is reckoned by itself, and not by a table");
+            }
+            "overhead" => overhead = stab::bytes(args.value("a number of bytes")?)?,
+            "linklayer" => atm = stab::cells(args)?,
+            "mpu" => stab::mpu(word, args)?,
             _ => return Err(stray(word, "htb", WORDS)),
         }
     }
@@ -92,7 +130,17 @@ pub(super) fn htb(args: &mut Args<'_>) -> Result<Htb, Problem> {
         return Err(Problem::error(args.all(), "a `ceil` below the `rate`")
             .help("at least as much, or leave it out"));
     }
-    Ok(Htb { rate: own, ceil, burst, ceil_burst, prio })
+    Ok(Htb { rate: own, ceil, burst, ceil_burst, prio, quantum, overhead, atm })
+}
+
+/// `burst`, or `burst/cell`.
+pub(super) fn bucket(args: &mut Args<'_>) -> Result<u64, Problem> {
+    let word = args.value("a size")?;
+    let (text, cell) = word.text.split_once('/').unwrap_or((&word.text, ""));
+    if !cell.is_empty() {
+        args.left_out(word, "each packet is reckoned by itself, and not by a table of cells");
+    }
+    tc_size(&Word { text: text.to_owned(), at: word.at.clone() })
 }
 
 /// A curve of two pieces: m1 for d, then m2.
@@ -250,8 +298,7 @@ pub(super) fn cbs(args: &mut Args<'_>) -> Result<Cbs, Problem> {
                 match name {
                     "idleslope" => idle = Some(number),
                     "sendslope" => send = Some(number),
-                    // What credit there can be follows from the packets that others send meanwhile.
-                    _ => {}
+                    _ => args.left_out(word, "it follows from the packets of others meanwhile"),
                 }
             }
             "offload" if args.value("0 or 1")?.text == "0" => {}

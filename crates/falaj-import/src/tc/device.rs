@@ -1,11 +1,13 @@
 //! What the commands make of a device.
 
+use super::aqm::Managed;
 use super::attachment::{Attachment, Handle};
-use super::filter::{self, Filter};
+use super::filter::{self, Filter, Target};
 use super::qdisc::{self, Class, Qdisc};
 use super::stab::Stab;
 use crate::args::{Args, no_equal};
 use falaj_scenario::Problem;
+use std::mem::discriminant;
 use std::ops::Range;
 
 /// Something that was added: where it was said, and what it is below.
@@ -28,14 +30,93 @@ pub(super) struct Device {
     pub(super) qdiscs: Vec<Node<Qdisc>>,
     pub(super) classes: Vec<Node<Class>>,
     pub(super) filters: Vec<Filter>,
-    /// What comes in goes there first.
-    pub(super) redirected: Option<String>,
+    /// Filters of what comes in.
+    pub(super) incoming: Vec<Filter>,
+    /// The namespace that it is in, if the commands name one.
+    netns: Option<String>,
+    /// The name that commands give it.
+    called: String,
+    /// The command that took its disciplines away last.
+    pub(super) removed: Option<Range<usize>>,
+}
+
+impl Device {
+    /// The device that sends on what comes in here.
+    pub(super) fn redirected(&self) -> Option<&str> {
+        self.incoming.iter().find_map(|f| match &f.to {
+            Target::Device(name) => Some(name.as_str()),
+            _ => None,
+        })
+    }
+
+    fn root(&self) -> Option<&Node<Qdisc>> {
+        self.qdiscs.iter().find(|q| q.parent.is_none())
+    }
+
+    /// Takes away the discipline in a place, with its classes, its filters and all below it.
+    fn remove(&mut self, parent: Option<Handle>) {
+        let at = self.qdiscs.iter().position(|q| q.parent == parent);
+        let Some(major) = at.map(|at| self.qdiscs.remove(at)).and_then(|q| q.handle) else {
+            return;
+        };
+        let is_of = |h: Option<Handle>| h.is_some_and(|h| h.major == major.major);
+        self.classes.retain(|c| !is_of(c.handle));
+        self.filters.retain(|f| !is_of(f.parent));
+        while let Some(below) = self.qdiscs.iter().find(|q| is_of(q.parent)) {
+            let parent = below.parent;
+            self.remove(parent);
+        }
+    }
+
+    /// The discipline or class that something shall stand below is there by now; tc refuses the
+    /// command otherwise.
+    fn has_parent(&self, place: &Attachment<'_>, all: &Range<usize>) -> Result<(), Problem> {
+        let Some(parent) = place.parent else { return Ok(()) };
+        let major = |node: &&Node<Qdisc>| node.handle.is_some_and(|h| h.major == parent.major);
+        let Some(of) = self.qdiscs.iter().find(major) else {
+            let what = format!("there is no discipline {:x}: of {} here", parent.major, self.name);
+            return Err(Problem::error(all.clone(), what)
+                .help("add it before, by `tc qdisc add … handle`, as tc demands"));
+        };
+        let missing = || {
+            let what = format!("there is no class {:x}:{:x}", parent.major, parent.minor);
+            Err(Problem::error(all.clone(), what)
+                .help("add it before, by `tc class add …`, as tc demands"))
+        };
+        match &of.what {
+            Qdisc::Htb { .. } | Qdisc::Hfsc(_) | Qdisc::Drr | Qdisc::Qfq => {
+                let is = |c: &Node<qdisc::Class>| c.handle == Some(parent);
+                if self.classes.iter().any(is) { Ok(()) } else { missing() }
+            }
+            Qdisc::Prio { bands, .. } | Qdisc::Ets { bands, .. } => {
+                let band = 1..=*bands;
+                if band.contains(&u64::from(parent.minor)) { Ok(()) } else { missing() }
+            }
+            Qdisc::Netem(_)
+            | Qdisc::Tbf { .. }
+            | Qdisc::Cbs(_)
+            | Qdisc::Managed(Managed { below: true, .. }) => Ok(()),
+            _ => Err(Problem::error(all.clone(), "it stands below a discipline without classes")
+                .help("tc refuses it too: give both to a class, or put the other one above")),
+        }
+    }
+}
+
+/// The action that a command asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verb {
+    Add,
+    /// `replace`, and `change`.
+    Replace,
+    Delete,
 }
 
 /// All of them, in the order in which they are named.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Devices {
     pub(super) all: Vec<Device>,
+    /// The namespace that the command at hand runs in.
+    netns: Option<String>,
 }
 
 impl Devices {
@@ -43,44 +124,83 @@ impl Devices {
         let Some(dev) = place.dev else {
             return Err(Problem::error(args.all(), "which device? `dev NAME` is missing"));
         };
-        let at = self.all.iter().position(|d| d.name == dev.text).unwrap_or_else(|| {
-            self.all.push(Device { name: dev.text.clone(), ..Device::default() });
+        let is = |d: &Device| d.called == dev.text && d.netns == self.netns;
+        let at = self.all.iter().position(is).unwrap_or_else(|| {
+            let taken = self.all.iter().any(|d| d.name == dev.text);
+            let name = match self.netns.as_ref().filter(|_| taken) {
+                Some(netns) => format!("{netns}-{}", dev.text),
+                None => dev.text.clone(),
+            };
+            self.all.push(Device {
+                name,
+                called: dev.text.clone(),
+                netns: self.netns.clone(),
+                ..Device::default()
+            });
             self.all.len() - 1
         });
         Ok(&mut self.all[at])
     }
 
+    /// Commands from here on run in this namespace.
+    pub(super) fn enter(&mut self, netns: Option<String>) {
+        self.netns = netns;
+    }
+
     /// `qdisc add dev eth0 root handle 1: netem …`.
     pub(super) fn qdisc(
         &mut self,
-        mut args: Args<'_>,
-        removes: bool,
+        args: &mut Args<'_>,
+        verb: Verb,
         line: &str,
     ) -> Result<(), Problem> {
-        let (place, kind) = Attachment::read(&mut args, false)?;
+        let (place, kind) = Attachment::read(args, false)?;
         let all = args.all();
-        let device = self.of(&place, &args)?;
-        if removes {
-            if place.parent.is_none() && !place.ingress() {
-                *device = Device {
-                    name: device.name.clone(),
-                    redirected: device.redirected.take(),
-                    ..Device::default()
-                };
+        let device = self.of(&place, args)?;
+        if verb == Verb::Delete {
+            if place.ingress() {
+                device.incoming.clear();
+            } else if place.parent.is_none() {
+                device.removed = Some(all).filter(|_| !device.qdiscs.is_empty());
+                device.remove(None);
+            } else {
+                device.remove(place.parent);
             }
-            device.qdiscs.retain(|q| q.parent != place.parent);
             return Ok(());
         }
         if place.ingress() {
             return Ok(());
         }
+        if verb == Verb::Add && device.qdiscs.iter().any(|q| q.parent == place.parent) {
+            let what = "there is a discipline in this place already: tc refuses this line";
+            return Err(Problem::error(all, what).help(
+                "`replace` puts another one there; or take out the line that does not hold",
+            ));
+        }
+        device.has_parent(&place, &all)?;
         let Some(kind) = kind else {
             return Err(Problem::error(all, "which discipline? its kind is missing")
                 .help(format!("as in `tc qdisc add dev {} root netem delay 10ms`", device.name)));
         };
-        let what = qdisc::read(kind, &mut args)?;
-        device.qdiscs.retain(|q| q.parent != place.parent);
-        let (handle, parent, stab) = (place.handle, place.parent, place.stab);
+        let what = qdisc::read(kind, args)?;
+        let taken = |q: &Node<Qdisc>| q.handle == place.handle && q.parent != place.parent;
+        if place.handle.is_some() && device.qdiscs.iter().any(taken) {
+            return Err(Problem::error(all, "this handle is another discipline's already")
+                .help("give each discipline a handle of its own"));
+        }
+        let (mut handle, parent, stab) = (place.handle, place.parent, place.stab);
+        let changes = |q: &&Node<Qdisc>| {
+            let same_kind = discriminant(&q.what) == discriminant(&what);
+            q.parent == parent && same_kind && (handle.is_none() || handle == q.handle)
+        };
+        match device.qdiscs.iter().find(changes) {
+            // It keeps its classes, and all that stands below it.
+            Some(changed) => {
+                handle = changed.handle;
+                device.qdiscs.retain(|q| q.parent != parent);
+            }
+            None => device.remove(parent),
+        }
         device.qdiscs.push(Node { handle, parent, what, stab, at: all, line: line.to_owned() });
         Ok(())
     }
@@ -88,13 +208,13 @@ impl Devices {
     /// `class add dev eth0 parent 1: classid 1:10 htb …`.
     pub(super) fn class(
         &mut self,
-        mut args: Args<'_>,
-        removes: bool,
+        args: &mut Args<'_>,
+        verb: Verb,
         line: &str,
     ) -> Result<(), Problem> {
-        let (place, kind) = Attachment::read(&mut args, false)?;
+        let (place, kind) = Attachment::read(args, false)?;
         let all = args.all();
-        let device = self.of(&place, &args)?;
+        let device = self.of(&place, args)?;
         let Some(id) = place.handle else {
             return Err(Problem::error(all, "which class? `classid` is missing")
                 .help("as in `classid 1:10`"));
@@ -106,15 +226,27 @@ impl Devices {
                 "what a packet costs is for the whole link: give it to the `qdisc`",
             ));
         }
-        device.classes.retain(|c| c.handle != Some(id));
-        if removes {
+        let is_there = device.classes.iter().any(|c| c.handle == Some(id));
+        if verb == Verb::Add && is_there {
+            return Err(Problem::error(all, "there is such a class already: tc refuses this line")
+                .help("`replace` changes it"));
+        }
+        if verb == Verb::Delete {
+            device.classes.retain(|c| c.handle != Some(id));
             return Ok(());
         }
         let Some(kind) = kind else {
             return Err(Problem::error(all, "which discipline? its kind is missing"));
         };
-        let what = qdisc::class(kind, &mut args)?;
+        let what = qdisc::class(kind, args)?;
+        let is_of = |q: &Node<Qdisc>| q.handle.is_some_and(|h| h.major == id.major);
+        if !device.qdiscs.iter().any(is_of) {
+            let what = format!("there is no discipline {:x}: of {} here", id.major, device.name);
+            return Err(Problem::error(all, what)
+                .help("add it before, by `tc qdisc add … handle`, as tc demands"));
+        }
         let (handle, parent) = (Some(id), place.parent);
+        device.classes.retain(|c| c.handle != Some(id));
         device.classes.push(Node {
             handle,
             parent,
@@ -129,38 +261,63 @@ impl Devices {
     /// `filter add dev eth0 parent 1: protocol ip u32 match … flowid 1:10`.
     pub(super) fn filter(
         &mut self,
-        mut args: Args<'_>,
-        removes: bool,
+        args: &mut Args<'_>,
+        verb: Verb,
         notes: &mut Vec<Problem>,
     ) -> Result<(), Problem> {
-        let (place, kind) = Attachment::read(&mut args, true)?;
+        let (mut place, kind) = Attachment::read(args, true)?;
         let all = args.all();
-        let device = self.of(&place, &args)?;
-        if removes {
+        let device = self.of(&place, args)?;
+        if place.parent.is_none() && !place.ingress() {
+            place.parent = device.root().and_then(|q| q.handle);
+        }
+        if verb == Verb::Delete {
             let same =
                 |f: &Filter| f.parent == place.parent && place.prio.is_none_or(|p| p == f.prio);
-            device.filters.retain(|f| !same(f));
+            if place.ingress() {
+                device.incoming.retain(|f| place.prio.is_some_and(|p| p != f.prio));
+            } else {
+                device.filters.retain(|f| !same(f));
+            }
             return Ok(());
         }
         let Some(kind) = kind else {
             return Err(Problem::error(all, "which filter? its kind is missing"));
         };
-        let mut made = filter::read(kind, &place, &mut args, notes)?;
-        if place.ingress() {
-            let to = made.redirects.ok_or_else(|| {
-                no_equal(
-                    all.clone(),
-                    "a filter of what comes in",
-                    "redirect it, as to `ifb0`, and shape what that one sends",
-                )
-            })?;
-            device.redirected = Some(to);
+        let mut made = filter::read(kind, &place, args, notes)?;
+        if made.to == Target::Nothing {
             return Ok(());
         }
-        if made.redirects.is_some() {
+        let unnumbered = place.prio.is_none_or(|prio| prio == 0);
+        if place.ingress() {
+            if let (Target::Device(to), Some(first)) = (&made.to, device.redirected())
+                && to != first
+            {
+                let why = "a link has one other end: import what is said of each device apart";
+                return Err(no_equal(all, "a second device that comes down", why));
+            }
+            if unnumbered {
+                made.prio = before(device.incoming.iter());
+            }
+            device.incoming.push(made);
+            return Ok(());
+        }
+        if device.root().is_none() {
+            let what = format!("{} has no discipline that this filter could be of", device.name);
+            return Err(Problem::error(all, what).help("is it another device's?"));
+        }
+        if let Some(parent) = made.parent
+            && !device.qdiscs.iter().any(|q| q.handle.is_some_and(|h| h.major == parent.major))
+        {
+            let what =
+                format!("there is no discipline {:x}: of {} here", parent.major, device.name);
+            return Err(Problem::error(all, what)
+                .help("add it before, by `tc qdisc add … handle`, as tc demands"));
+        }
+        if matches!(made.to, Target::Device(_)) {
             return Err(no_equal(all, "redirect", "what a device sends passes its own link here"));
         }
-        if place.prio.is_none_or(|prio| prio == 0) {
+        if unnumbered {
             made.prio = before(device.filters.iter().filter(|f| f.parent == made.parent));
         }
         device.filters.push(made);

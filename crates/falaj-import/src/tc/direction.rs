@@ -20,20 +20,26 @@ pub(super) struct Direction<'a> {
     pub(super) flows: Vec<Table>,
     /// Links that packets of some classes pass before this one.
     pub(super) before: Vec<Table>,
+    /// Packets that filters drop.
+    pub(super) drops: Vec<String>,
+    /// Packets that are in none of `ways` pass beside the link.
+    pub(super) direct: bool,
+    /// The disciplines that became a part of this.
+    pub(super) visited: Vec<Range<usize>>,
     /// The classes that packets go to, in the order in which they are tried.
     pub(super) ways: Vec<Way>,
     pub(super) rated: bool,
     /// It is such a link before a class; and so much netem lets in there.
-    before_class: Option<u64>,
+    pub(super) before_class: Option<u64>,
+    /// The place that says how much that is.
+    limit_at: Option<Range<usize>>,
     /// Something says what packets cost.
     costed: bool,
     /// What loses or doubles packets.
-    lossy: Option<&'a Node<Qdisc>>,
+    pub(super) lossy: Option<&'a Node<Qdisc>>,
     /// How fast the device is, if that is known.
     pub(super) device_rate: Option<Rate>,
     pub(super) notes: Vec<Problem>,
-    /// Disciplines so far.
-    pub(super) seen: usize,
 }
 
 /// Which packets go to a class, and what they pass before its link.
@@ -67,27 +73,25 @@ impl<'a> Direction<'a> {
             header,
             flows: Vec::new(),
             before: Vec::new(),
+            drops: Vec::new(),
+            direct: false,
+            visited: Vec::new(),
             ways: Vec::new(),
             rated: false,
             before_class: None,
+            limit_at: None,
             costed: false,
             lossy: None,
             device_rate,
             notes: Vec::new(),
-            seen: 0,
         }
     }
 
     /// What packets of a class pass before its link.
-    pub(super) fn before_class(
-        of: &'a Device,
-        name: &str,
-        at: Range<usize>,
-        seen: usize,
-    ) -> Direction<'a> {
+    pub(super) fn before_class(of: &'a Device, name: &str, at: Range<usize>) -> Direction<'a> {
         let mut made = Direction::new(of, format!("link.{}", key(name)), at, None);
         made.table.text("rate", "unlimited");
-        Direction { before_class: Some(0), seen, ..made }
+        Direction { before_class: Some(0), ..made }
     }
 
     /// All its tables, which is why it has none any more.
@@ -111,7 +115,7 @@ impl<'a> Direction<'a> {
             if self.before_class.is_some() && !self.rated && !is_link(&node.what) {
                 return Ok(Some(below));
             }
-            self.deeper(node)?;
+            self.visited.push(node.at.clone());
             self.table.comments.push(node.line.split_whitespace().collect::<Vec<_>>().join(" "));
             if let Some(stab) = &node.stab {
                 self.costs(&stab.at, stab.overhead.as_deref(), stab.atm)?;
@@ -155,6 +159,11 @@ impl<'a> Direction<'a> {
                     false
                 }
                 Qdisc::Managed(managed) => {
+                    if let Some(below) = self.child(node) {
+                        let why = "it stands in the place of the queue that `red` looks at: put \
+                                   `netem` above, and `red` below it";
+                        return Err(no_equal(below.at.clone(), "a discipline below `red`", why));
+                    }
                     let queue = self.managed(managed);
                     self.table.unset("scheduler");
                     self.only_flow(node, &[("queue", queue)]);
@@ -197,6 +206,7 @@ impl<'a> Direction<'a> {
             self.fifo(&format!("{}p", netem.limit));
         } else if let Some(limit) = &mut self.before_class {
             *limit = netem.limit;
+            self.limit_at.clone_from(&netem.limit_at);
         } else if let Some(at) = &netem.limit_at {
             let what = "netem counts packets on their way; here none waits where there is no rate: `limit` is left out";
             self.notes.push(Problem::warning(at.clone(), what));
@@ -209,8 +219,14 @@ impl<'a> Direction<'a> {
         self.before_class.filter(|limit| *limit > 0 && !self.rated)
     }
 
+    /// A limit that has no queue which it could be of.
+    pub(super) fn idle_limit(&self) -> Option<Problem> {
+        let what = "`limit` was left out: the discipline below has queues with limits of their own";
+        self.limit_at.clone().map(|at| Problem::warning(at, what))
+    }
+
     /// What a packet costs is said once.
-    fn costs(
+    pub(super) fn costs(
         &mut self,
         at: &Range<usize>,
         overhead: Option<&str>,
@@ -227,14 +243,9 @@ impl<'a> Direction<'a> {
         Ok(())
     }
 
-    /// A discipline stands below another once; handles that are given twice lead in a circle.
-    pub(super) fn deeper(&mut self, node: &Node<Qdisc>) -> Result<(), Problem> {
-        self.seen += 1;
-        if self.seen > self.of.qdiscs.len() {
-            return Err(Problem::error(node.at.clone(), "it stands below itself")
-                .help("give each discipline a handle of its own"));
-        }
-        Ok(())
+    /// The discipline that stands in the place of another's queue.
+    pub(super) fn child(&self, node: &Node<Qdisc>) -> Option<&'a Node<Qdisc>> {
+        self.below(Below::Discipline(node.handle?.major))
     }
 
     fn fifo(&mut self, limit: &str) {
@@ -269,8 +280,20 @@ impl<'a> Direction<'a> {
     }
 
     /// What divides the time of a link has to know how fast it is.
-    pub(super) fn needs_rate(&self, node: &Node<Qdisc>, kind: &str) -> Result<(), Problem> {
+    pub(super) fn needs_rate(&mut self, node: &Node<Qdisc>, kind: &str) -> Result<(), Problem> {
         if self.rated || self.device_rate.is_some() {
+            return Ok(());
+        }
+        // Their classes have rates of their own, which hold however fast the device is.
+        if ["htb", "hfsc"].contains(&kind) {
+            self.table.text("rate", rate(FAST));
+            let what = format!(
+                "nothing says how fast {} is, so it is {}: classes without a limit of their own \
+                 never wait",
+                self.of.name,
+                rate(FAST)
+            );
+            self.notes.push(Problem::warning(node.at.clone(), what).help("`--rate RATE` says it"));
             return Ok(());
         }
         let what = format!(
@@ -285,6 +308,9 @@ impl<'a> Direction<'a> {
 pub(super) fn is_link(what: &Qdisc) -> bool {
     matches!(what, Qdisc::Netem(_) | Qdisc::Tbf { .. })
 }
+
+/// A device that is faster than its classes, bit/s.
+const FAST: u64 = 1_000_000_000_000;
 
 /// The largest packet of Ethernet, as tc counts its bytes.
 const LARGEST: u64 = 1514;

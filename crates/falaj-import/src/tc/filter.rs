@@ -1,4 +1,4 @@
-//! Which packets go to which class: `u32`, `flower`, `matchall`, `fw`.
+//! Which packets go to which class: `u32`, `flower`, `matchall`, `basic`, `fw`.
 
 use super::attachment::{Attachment, Handle, handle};
 use crate::amounts::whole;
@@ -15,11 +15,21 @@ pub(super) struct Filter {
     pub(super) prio: u64,
     /// In the grammar of a scenario's `match`.
     pub(super) rule: String,
-    /// The class that it sends to.
-    pub(super) to: Option<Handle>,
-    /// The device that it sends to.
-    pub(super) redirects: Option<String>,
+    pub(super) to: Target,
     pub(super) at: Range<usize>,
+}
+
+/// The fate of the packets that a filter takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Target {
+    Class(Handle),
+    /// Another device sends them on.
+    Device(String),
+    Drop,
+    /// As if there were no further filter.
+    Pass,
+    /// It takes no packet.
+    Nothing,
 }
 
 /// The words of a rule, gathered.
@@ -27,6 +37,9 @@ pub(super) struct Filter {
 struct Rule {
     version: Option<&'static str>,
     terms: Vec<String>,
+    /// Reasons why it is not quite the same, or takes no packet.
+    notes: Vec<String>,
+    is_nothing: bool,
 }
 
 impl Rule {
@@ -39,6 +52,11 @@ impl Rule {
 
     fn text(self) -> String {
         let addresses = self.terms.iter().any(|t| t.starts_with("src ") || t.starts_with("dst "));
+        let ether = self.terms.iter().any(|t| t.starts_with("ether "));
+        if ether && self.terms.len() > 1 {
+            // No packet is of this protocol and has headers of IP.
+            return self.terms.join(" ");
+        }
         let version = self.version.filter(|_| !addresses).map(str::to_owned);
         let words: Vec<String> = version.into_iter().chain(self.terms).collect();
         if words.is_empty() { "any".to_owned() } else { words.join(" ") }
@@ -52,33 +70,43 @@ pub(super) fn read(
     args: &mut Args<'_>,
     notes: &mut Vec<Problem>,
 ) -> Result<Filter, Problem> {
-    let mut rule = Rule { version: version(place.protocol)?, terms: Vec::new() };
-    let (mut to, mut redirects) = (None, None);
+    let mut rule = Rule::default();
+    match version(place.protocol)? {
+        Some(ether) if ether.starts_with("ether ") => rule.term(ether),
+        version => rule.version = version,
+    }
+    let (mut class, mut action) = (None, None);
     let at = args.all();
     match kind.text.as_str() {
-        "u32" | "flower" | "matchall" => {}
+        "u32" | "flower" | "matchall" | "basic" => {}
         "fw" => rule.term(marked(kind, place, notes)?),
-        "basic" | "bpf" | "cgroup" | "flow" | "route" | "tcindex" | "rsvp" => {
+        "bpf" | "cgroup" | "flow" | "route" | "tcindex" | "rsvp" => {
             return Err(no_equal(
                 kind.at.clone(),
                 &kind.text,
-                "filters of kind u32, flower, matchall and fw can be imported",
+                "filters of kind u32, flower, matchall, basic and fw can be imported",
             ));
         }
         _ => {
             return Err(unknown(
                 kind,
                 "a filter that can be imported",
-                &["u32", "flower", "matchall", "fw"],
+                &["u32", "flower", "matchall", "basic", "fw"],
             ));
         }
     }
     while let Some(word) = args.next() {
         match word.text.as_str() {
             "match" if kind.text == "u32" => u32_match(args, &mut rule)?,
-            "flowid" | "classid" => to = Some(handle(args.value("a class")?)?),
-            "action" => redirects = Some(redirect(args)?),
-            "skip_hw" | "skip_sw" => {}
+            "match" if kind.text == "basic" => rule.term(ematch(args)?),
+            "flowid" | "classid" => class = Some(handle(args.value("a class")?)?),
+            "action" => action = self::action(args)?,
+            "police" => return Err(police(word)),
+            // They concern a card; here as there the packets are the same.
+            "skip_hw" | "skip_sw" => {
+                let what = format!("`{}` was left out: there is no card here", word.text);
+                notes.push(Problem::warning(word.at.clone(), what));
+            }
             key if kind.text == "flower" => flower(word, key, args, &mut rule)?,
             _ => {
                 return Err(no_equal(
@@ -89,9 +117,14 @@ pub(super) fn read(
             }
         }
     }
-    if to.is_none() && redirects.is_none() {
-        return Err(Problem::error(at, "where to? `flowid CLASS` is missing"));
-    }
+    let to = match (action, class) {
+        (Some(Target::Pass) | None, Some(class)) if !place.ingress() => Target::Class(class),
+        (Some(action), _) => action,
+        (None, Some(_)) => Target::Pass,
+        (None, None) => {
+            return Err(Problem::error(at, "where to? `flowid CLASS` is missing"));
+        }
+    };
     if let Some(tagged) = place.protocol.filter(|word| word.text.starts_with("802."))
         && !rule.terms.iter().any(|term| term.starts_with("vlan "))
     {
@@ -101,26 +134,33 @@ pub(super) fn read(
             "`vlan_id N` tells one VLAN",
         ));
     }
+    for what in rule.notes.drain(..) {
+        notes.push(Problem::warning(at.clone(), what));
+    }
+    let to = if rule.is_nothing { Target::Nothing } else { to };
     let rule = rule.text();
     if let Err(error) = falaj_scenario::parse_match(&rule) {
         return Err(Problem::error(at, format!("this comes to {}: {}", quoted(&rule), error.what))
             .help(error.help));
     }
-    Ok(Filter { parent: place.parent, prio: place.prio.unwrap_or(0), rule, to, redirects, at })
+    Ok(Filter { parent: place.parent, prio: place.prio.unwrap_or(0), rule, to, at })
 }
 
-/// What a filter's `protocol` says of IP.
+/// What a filter's `protocol` says of packets: a name or a number of Ethernet's types.
 fn version(protocol: Option<&Word>) -> Result<Option<&'static str>, Problem> {
-    match protocol.map(|w| (w, w.text.as_str())) {
-        None | Some((_, "all")) => Ok(None),
-        Some((_, "ip")) => Ok(Some("ip")),
-        Some((_, "ipv6")) => Ok(Some("ip6")),
+    let Some(word) = protocol else { return Ok(None) };
+    let lower = word.text.to_ascii_lowercase();
+    let number = if lower.starts_with("0x") { whole(word)? } else { 0 };
+    match (lower.as_str(), number) {
         // Of a tag, which `vlan_id` looks at.
-        Some((_, "802.1Q" | "802.1q")) => Ok(None),
-        Some((word, _)) => Err(no_equal(
+        ("all" | "802.1q" | "802.1ad", _) | (_, 0x0003 | 0x8100 | 0x88a8) => Ok(None),
+        ("ip" | "ipv4", _) | (_, 0x0800) => Ok(Some("ip")),
+        ("ipv6" | "ip6", _) | (_, 0x86dd) => Ok(Some("ip6")),
+        ("arp", _) | (_, 0x0806) => Ok(Some("ether arp")),
+        _ => Err(no_equal(
             word.at.clone(),
             "this protocol",
-            "`ip`, `ipv6` and `all` can be imported",
+            "`ip`, `ipv6`, `arp` and `all` can be imported, by name or number",
         )),
     }
 }
@@ -143,10 +183,20 @@ fn marked(
         let least = whole(&Word { text: text.to_owned(), at: word.at.clone() })?;
         u32::try_from(least).map_err(|_| Problem::error(word.at.clone(), "a mark has 32 bits"))
     };
-    if number(mask)? != u32::MAX {
-        return Err(no_equal(word.at.clone(), "this mask", "marks are compared as whole numbers"));
-    }
+    let mask = number(mask)?;
     let mark = number(mark)?;
+    if mark & !mask != 0 {
+        return Err(Problem::error(word.at.clone(), "this mark has bits that its mask leaves out")
+            .help("no packet has such a mark"));
+    }
+    if mask != u32::MAX {
+        let what = format!(
+            "marks are compared as whole numbers: `{}` is {mark} alone here, and there each mark \
+             that has these bits",
+            word.text
+        );
+        notes.push(Problem::warning(word.at.clone(), what));
+    }
     let what = format!("who marks packets with {mark}? there it is the firewall; here a rule does");
     notes.push(Problem::warning(word.at.clone(), what).help(format!(
         "for instance `[[rule]]`, `match = \"tcp dport 443\"`, `mark = {mark}`, `to = \"pass\"`, \
@@ -170,19 +220,31 @@ fn u32_match(args: &mut Args<'_>, rule: &mut Rule) -> Result<(), Problem> {
                     rule.term(format!("{} {}", field.text, ports(whole(value)?, mask)?));
                 }
                 "protocol" => {
-                    args.value("a mask")?;
-                    rule.term(protocol(whole(value)?));
+                    let mask = args.value("a mask")?;
+                    match whole(mask)? {
+                        0xff if rule.version == Some("ip6") && whole(value)? == 1 => {
+                            rule.is_nothing = true;
+                            rule.notes.push(
+                                "ICMP of IPv6 is protocol 58: this takes no packet, and is left out"
+                                    .to_owned(),
+                            );
+                        }
+                        0xff => rule.term(protocol(whole(value)?, rule.version)),
+                        0 => {}
+                        _ => {
+                            let why = "a protocol is compared as a whole, `0xff`";
+                            return Err(no_equal(mask.at.clone(), "this mask", why));
+                        }
+                    }
                 }
-                "tos" | "dsfield" | "priority" => {
-                    let mask = whole(args.value("a mask")?)?;
-                    rule.term(service(whole(value)?, mask).ok_or_else(|| {
-                        no_equal(
-                            field.at.clone(),
-                            "this mask",
-                            "`0xfc` looks at the DSCP, `0xff` at the whole byte",
-                        )
-                    })?);
+                "tos" | "dsfield" | "priority" | "precedence" => {
+                    let mask = args.value("a mask")?;
+                    if let Some(term) = service(whole(value)?, whole(mask)?, mask)? {
+                        rule.term(term);
+                    }
                 }
+                "firstfrag" => rule.term("not ( fragment not first-fragment )"),
+                "nofrag" => rule.term("not fragment"),
                 _ => {
                     return Err(no_equal(
                         field.at.clone(),
@@ -192,18 +254,13 @@ fn u32_match(args: &mut Args<'_>, rule: &mut Rule) -> Result<(), Problem> {
                 }
             }
         }
-        "u32" => {
+        "u8" | "u16" | "u32" => {
             let (value, mask) = (whole(args.value("a value")?)?, whole(args.value("a mask")?)?);
-            if (value, mask) != (0, 0) {
-                return Err(no_equal(
-                    of.at.clone(),
-                    "a look at bytes",
-                    "`match u32 0 0` takes every packet; others name a field",
-                ));
-            }
-            if args.take("at").is_some() {
-                args.value("a place")?;
-            }
+            let place = match args.take("at") {
+                Some(_) => Some(args.value("a place")?),
+                None => None,
+            };
+            bytes(of, (value, mask), place, rule)?;
         }
         "tcp" | "udp" => {
             rule.term(of.text.clone());
@@ -227,38 +284,177 @@ fn u32_match(args: &mut Args<'_>, rule: &mut Rule) -> Result<(), Problem> {
     Ok(())
 }
 
+/// Bytes of the header of IP at an offset: those of fields that rules look at.
+fn bytes(
+    of: &Word,
+    (value, mask): (u64, u64),
+    place: Option<&Word>,
+    rule: &mut Rule,
+) -> Result<(), Problem> {
+    if (value, mask) == (0, 0) {
+        return Ok(());
+    }
+    let refused = || {
+        let why = "`match u32 0 0` takes every packet; others name a field, or where `protocol ip` \
+                   stands before: addresses, protocol, ports, type of service, TCP's flags \
+                   (`match u8 0x02 0x02 at 33`) and short packets (`match u16 0 0xffc0 at 2`)";
+        Err(no_equal(of.at.clone(), "a look at bytes", why))
+    };
+    let Some(place) = place.map(|w| w.text.as_str()) else { return refused() };
+    let is_ip = rule.version == Some("ip");
+    let is_tcp = rule.terms.iter().any(|term| term == "tcp");
+    match (of.text.as_str(), place) {
+        // Written for IPv4, and repeated for IPv6 by well-known scripts.
+        ("u8", "0") | ("u16", "2") if rule.version == Some("ip6") => {
+            rule.is_nothing = true;
+            rule.notes.push(
+                "of IPv6 these bytes are the traffic class and the flow label, which is random: \
+                 this takes hardly any packet, and is left out"
+                    .to_owned(),
+            );
+        }
+        ("u8", "0") if mask == 0x0f && value == 5 && is_ip => {
+            rule.notes.push("packets with options of IP are taken too".to_owned());
+        }
+        ("u8", "1") if is_ip => {
+            let at = Word { text: String::new(), at: of.at.clone() };
+            service(value, mask, &at)?.into_iter().for_each(|term| rule.term(term));
+        }
+        ("u8", "9") if is_ip && mask == 0xff => rule.term(protocol(value, rule.version)),
+        ("u32", "12" | "16") if is_ip && (value | mask) >> 32 == 0 => {
+            let (value, mask) = (value as u32, mask as u32);
+            if mask.leading_ones() + mask.trailing_zeros() != 32 {
+                return refused();
+            }
+            let side = if place == "12" { "src" } else { "dst" };
+            let net = std::net::Ipv4Addr::from(value & mask);
+            rule.term(format!("{side} {net}/{}", mask.leading_ones()));
+        }
+        ("u16", "20" | "22") if is_ip => {
+            let mask = Word { text: mask.to_string(), at: of.at.clone() };
+            let side = if place == "20" { "sport" } else { "dport" };
+            rule.term(format!("{side} {}", ports(value, &mask)?));
+        }
+        // The length, as far as it can be told from a mask: all below a power of two.
+        ("u16", "2") if value == 0 && is_ip && is_prefix(mask) => {
+            rule.term(format!("length 0-{}", !mask & 0xffff));
+        }
+        // Flags, behind a header of IP without options.
+        ("u8", "33") if is_tcp && mask <= 0xff => rule.term(flags(value, mask)),
+        ("u8", "nexthdr+13") if is_tcp && mask <= 0xff => rule.term(flags(value, mask)),
+        _ => return refused(),
+    }
+    Ok(())
+}
+
+/// Returns true if a mask of 16 bits has ones and then zeros.
+fn is_prefix(mask: u64) -> bool {
+    let free = !mask & 0xffff;
+    mask <= 0xffff && free & (free + 1) == 0
+}
+
+/// Flags of TCP that are set, and that are not.
+fn flags(value: u64, mask: u64) -> String {
+    const NAMES: [&str; 8] = ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr"];
+    let of = |(n, name): (usize, &&str)| {
+        let bit = 1 << n;
+        let sign = if value & bit == 0 { "!" } else { "" };
+        (mask & bit != 0).then(|| format!("{sign}{name}"))
+    };
+    let terms: Vec<String> = NAMES.iter().enumerate().filter_map(of).collect();
+    format!("flags {}", terms.join(","))
+}
+
+/// `"cmp(u16 at 2 layer transport eq 3306)"`, in one word or in several.
+fn ematch(args: &mut Args<'_>) -> Result<String, Problem> {
+    let first = args.value("a match")?;
+    let mut text = first.text.clone();
+    while text.contains('(') && !text.contains(')') {
+        text.push(' ');
+        text.push_str(&args.value("the end of the match, `)`")?.text);
+    }
+    let text = text.replace(['(', ')', '\'', '"'], " ");
+    let words: Vec<&str> = text.split_whitespace().collect();
+    if let ["cmp", "u16", "at", place @ ("0" | "2"), "layer", layer, op, port] = words[..]
+        && ["transport", "tcp", "2"].contains(&layer)
+    {
+        let port = whole(&Word { text: port.to_owned(), at: first.at.clone() })?;
+        let field = if place == "0" { "sport" } else { "dport" };
+        match op {
+            "eq" => return Ok(format!("{field} {port}")),
+            "gt" if port < 0xffff => return Ok(format!("{field} {}-65535", port + 1)),
+            "lt" if port > 0 => return Ok(format!("{field} 0-{}", port - 1)),
+            _ => {}
+        }
+    }
+    let why = "`cmp(u16 at 0 layer transport eq PORT)` for the source port, and `at 2` for the \
+               destination's, can be imported, with `eq`, `gt` and `lt`";
+    Err(no_equal(first.at.clone(), "this match", why))
+}
+
 /// The ports that agree with `value` where `mask` has ones.
 fn ports(value: u64, mask: &Word) -> Result<String, Problem> {
     let bits = whole(mask)?;
-    let free = !bits & 0xffff;
-    if bits > 0xffff || (free + 1) & free != 0 {
-        return Err(no_equal(
-            mask.at.clone(),
-            "this mask",
-            "a mask of ports has ones and then zeros, such as 0xffff or 0xfff0",
-        ));
+    if bits > 0xffff {
+        return Err(Problem::error(mask.at.clone(), "a mask of ports has 16 bits"));
     }
-    let first = value & bits;
-    Ok(if free == 0 { first.to_string() } else { format!("{first}-{}", first + free) })
+    let run = bits.trailing_zeros().min(16);
+    let (own, size) = (value & bits, 1u64 << run);
+    // Each choice of the free bits above the run gives a run of its own.
+    let free: Vec<u64> = (run..16).map(|n| 1u64 << n).filter(|bit| bits & bit == 0).collect();
+    if free.len() > MOST_FREE {
+        let why = "the ports that agree with it are more than 64 ranges: write the ranges";
+        return Err(no_equal(mask.at.clone(), "this mask", why));
+    }
+    let first = |choice: u64| {
+        free.iter().enumerate().fold(own, |sum, (n, bit)| sum + ((choice >> n) & 1) * bit)
+    };
+    let range = |from: u64| match size {
+        1 => from.to_string(),
+        _ => format!("{from}-{}", from + size - 1),
+    };
+    let mut starts: Vec<u64> = (0..1 << free.len()).map(first).collect();
+    starts.sort_unstable();
+    Ok(starts.into_iter().map(range).collect::<Vec<_>>().join(","))
 }
 
-fn protocol(number: u64) -> String {
-    match number {
-        1 => "icmp".to_owned(),
-        6 => "tcp".to_owned(),
-        17 => "udp".to_owned(),
-        58 => "icmp6".to_owned(),
-        n => format!("proto {n}"),
+/// Free bits of a mask of ports above the lowest ones.
+const MOST_FREE: usize = 6;
+
+/// A protocol by its number; ICMP of the other version is a number like any.
+fn protocol(number: u64, version: Option<&str>) -> String {
+    match (number, version) {
+        (1, None | Some("ip")) => "icmp".to_owned(),
+        (6, _) => "tcp".to_owned(),
+        (17, _) => "udp".to_owned(),
+        (58, None | Some("ip6")) => "icmp6".to_owned(),
+        (n, _) => format!("proto {n}"),
     }
 }
 
-/// The type of service, where a mask lets it be told.
-fn service(value: u64, mask: u64) -> Option<String> {
-    match mask {
+/// The types of service that agree with `value` where `mask` has ones; none: all.
+fn service(value: u64, mask: u64, at: &Word) -> Result<Option<String>, Problem> {
+    if mask > 0xff {
+        return Err(Problem::error(at.at.clone(), "a mask of the type of service has 8 bits"));
+    }
+    let agrees = |tos: &u64| tos & mask == value & mask;
+    let value = value & mask;
+    Ok(match mask {
+        0 => None,
         0xff => Some(format!("tos {value}")),
-        0xfc if value & 3 == 0 => Some(format!("dscp {}", value >> 2)),
-        _ => None,
-    }
+        // The two bits of ECN are free.
+        _ if mask & 3 == 0 => {
+            let points = (0..64).filter(|dscp| agrees(&(dscp << 2)));
+            Some(either(points.map(|dscp| format!("dscp {dscp}"))))
+        }
+        _ => Some(either((0..256).filter(agrees).map(|tos| format!("tos {tos}")))),
+    })
+}
+
+/// One of the terms holds.
+fn either(terms: impl Iterator<Item = String>) -> String {
+    let terms: Vec<String> = terms.collect();
+    if terms.len() == 1 { terms.concat() } else { format!("( {} )", terms.join(" or ")) }
 }
 
 fn flower(word: &Word, key: &str, args: &mut Args<'_>, rule: &mut Rule) -> Result<(), Problem> {
@@ -272,15 +468,27 @@ fn flower(word: &Word, key: &str, args: &mut Args<'_>, rule: &mut Rule) -> Resul
         "ip_proto" => rule.term(match value.text.as_str() {
             "icmpv6" => "icmp6".to_owned(),
             name @ ("tcp" | "udp" | "icmp") => name.to_owned(),
-            _ => protocol(whole(value)?),
+            _ => protocol(whole(value)?, rule.version),
         }),
+        "tcp_flags" => {
+            let (set, mask) = value.text.split_once('/').unwrap_or((&value.text, "0xff"));
+            let part = |text: &str| whole(&Word { text: text.to_owned(), at: value.at.clone() });
+            let (set, mask) = (part(set)?, part(mask)?);
+            if mask > 0xff || mask == 0 {
+                return Err(no_equal(
+                    value.at.clone(),
+                    "this mask",
+                    "the flags are `0x01` to `0x80`: fin, syn, rst, psh, ack, urg, ece and cwr",
+                ));
+            }
+            rule.term(flags(set, mask));
+        }
         "ip_tos" => {
             let (tos, mask) = value.text.split_once('/').unwrap_or((&value.text, "0xff"));
             let part = |text: &str| whole(&Word { text: text.to_owned(), at: value.at.clone() });
-            let term = service(part(tos)?, part(mask)?);
-            rule.term(term.ok_or_else(|| {
-                no_equal(value.at.clone(), "this mask", "`/0xfc` looks at the DSCP")
-            })?);
+            if let Some(term) = service(part(tos)?, part(mask)?, value)? {
+                rule.term(term);
+            }
         }
         _ => {
             return Err(no_equal(
@@ -293,14 +501,23 @@ fn flower(word: &Word, key: &str, args: &mut Args<'_>, rule: &mut Rule) -> Resul
     Ok(())
 }
 
-/// `action mirred egress redirect dev ifb0`.
-fn redirect(args: &mut Args<'_>) -> Result<String, Problem> {
-    let action = args.value("an action")?;
+/// Behind `action`: `mirred egress redirect dev ifb0`, `drop`, `pass`; none: it does nothing.
+fn action(args: &mut Args<'_>) -> Result<Option<Target>, Problem> {
+    let mut action = args.value("an action")?;
+    if action.text == "gact" {
+        action = args.value("an action")?;
+    }
+    match action.text.as_str() {
+        "drop" | "shot" => return Ok(Some(Target::Drop)),
+        "ok" | "pass" => return Ok(Some(Target::Pass)),
+        "police" => return Err(police(action)),
+        _ => {}
+    }
     let refused = || {
         no_equal(
             action.at.clone(),
             "this action",
-            "`mirred egress redirect dev NAME` can be imported",
+            "`mirred egress redirect dev NAME`, `drop` and `pass` can be imported",
         )
     };
     if action.text != "mirred" {
@@ -309,5 +526,13 @@ fn redirect(args: &mut Args<'_>) -> Result<String, Problem> {
     for expected in ["egress", "redirect", "dev"] {
         args.take(expected).ok_or_else(refused)?;
     }
-    Ok(args.value("a device")?.text.clone())
+    Ok(Some(Target::Device(args.value("a device")?.text.clone())))
+}
+
+/// A limit without a queue.
+fn police(word: &Word) -> Problem {
+    let why = "it drops what exceeds a rate, and no packet waits: give these packets a link with a \
+               short queue, `rate = \"800kbit\"`, `burst = \"10kB\"`, `scheduler = { kind = \
+               \"fifo\", queue = \"1p\" }`, and lead them there by a `[[rule]]`";
+    no_equal(word.at.clone(), "police", why)
 }

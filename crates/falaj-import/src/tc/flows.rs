@@ -24,22 +24,35 @@ impl Direction<'_> {
     /// The classes of the discipline that stands at the link.
     pub(super) fn classful(&mut self, node: &Node<Qdisc>) -> Result<(), Problem> {
         let mut tree = Tree::of(node, self.of, true)?;
-        self.no_costs_below(&tree)?;
+        self.no_costs_below(&tree, false)?;
         if let Some((bits, burst)) = tree.rate {
             self.takes_rate(&node.at)?;
             self.table.text("rate", rate(bits));
             burst.iter().for_each(|burst| self.table.text("burst", size(*burst)));
         }
+        if let Some((at, overhead, atm)) = &tree.costs {
+            self.costs(at, overhead.as_deref(), *atm)?;
+        }
         self.notes.append(&mut tree.notes);
+        self.drops.append(&mut tree.drops);
+        self.direct = tree.direct;
+        if self.direct
+            && (self.lossy.is_some() || self.before_class.is_some() || self.visited.len() > 1)
+        {
+            let why = "packets that no filter takes would pass beside the disciplines above too: \
+                       give them a class, `default MINOR`";
+            return Err(no_equal(node.at.clone(), "`htb` without `default` below another", why));
+        }
         let header = self.header.clone();
         let place = ClassPlace { header: &header, above: &["any".to_owned()], within: false };
         self.level(&tree, 0, &place)?;
         // Without a rate nothing waits where packets are only told apart for the links before their
         // classes.
-        let tells_apart = self.ways.iter().any(|way| way.through.is_some());
+        let tells_apart =
+            !self.drops.is_empty() || self.ways.iter().any(|way| way.through.is_some());
         if tells_apart
-            && self.needs_rate(node, tree.kind).is_err()
             && !["htb", "hfsc"].contains(&tree.kind)
+            && self.needs_rate(node, tree.kind).is_err()
         {
             let what = format!(
                 "nothing says how fast {} is, and no class waits for another: `--rate` does",
@@ -63,7 +76,8 @@ impl Direction<'_> {
             let header = format!("{}.flow.{name}", place.header);
             let mut table = Table::new(format!("[{header}]"), band.at.clone());
             let any = || vec!["any".to_owned()];
-            let (rest, last) = (tree.takes_rest(band.minor), place.within && n + 1 == bands.len());
+            let is_last = place.within && n + 1 == bands.len() && !tree.direct;
+            let (rest, last) = (tree.takes_rest(band.minor), is_last);
             let rules = tree.rules(band.minor);
             table.set("match", one_or_list(&if rest || last { any() } else { rules.clone() }));
             for (name, value) in &band.own {
@@ -92,7 +106,11 @@ impl Direction<'_> {
     }
 
     /// What a packet costs is for the whole link.
-    fn no_costs_below(&self, tree: &Tree) -> Result<(), Problem> {
+    fn no_costs_below(&self, tree: &Tree, is_below: bool) -> Result<(), Problem> {
+        if let Some((at, ..)) = tree.costs.as_ref().filter(|_| is_below) {
+            let why = "what a packet costs is for the whole link: give it to the discipline above all classes";
+            return Err(no_equal(at.clone(), "an overhead below a class", why));
+        }
         let is_below =
             |q: &&Node<Qdisc>| q.parent.is_some_and(|p| p.major == tree.major && p.minor != 0);
         match self.of.qdiscs.iter().filter(is_below).find_map(|q| q.stab.as_ref()) {
@@ -115,20 +133,43 @@ impl Direction<'_> {
         let of = self.of;
         let (mut below, mut through, mut queue) =
             (Some(Below::Class(class)), None, "1000p".to_owned());
-        if let Some(node) = self.below(Below::Class(class)).filter(|q| is_link(&q.what)) {
+        let (mut first, mut red) = (self.below(Below::Class(class)), None);
+        if let Some(node) = first
+            && let Qdisc::Managed(managed) = &node.what
+            && let Some(child) = self.child(node)
+        {
+            if !is_link(&child.what) {
+                let why = "it stands in the place of the queue that `red` looks at: give `red` \
+                           alone a `limit`";
+                return Err(no_equal(child.at.clone(), "a queue below `red`", why));
+            }
+            let what = "`red` looks at the packets that wait for the class; in tc also at those \
+                        that the discipline below it holds";
+            self.notes.push(Problem::warning(child.at.clone(), what));
+            self.visited.push(node.at.clone());
+            below = node.handle.map(|h| Below::Discipline(h.major));
+            (first, red) = (Some(child), Some(managed));
+        }
+        if let Some(node) = first.filter(|q| is_link(&q.what)) {
             let name = format!("{}-{:x}-{:x}", of.name, class.major, class.minor);
-            let mut made = Direction::before_class(of, &name, node.at.clone(), self.seen);
+            let mut made = Direction::before_class(of, &name, node.at.clone());
             made.table.comments.push(format!(
                 "what packets of class {:x}:{:x} pass before it",
                 class.major, class.minor
             ));
-            below = made.make(Below::Class(class))?;
+            below = made.make(below.unwrap_or(Below::Class(class)))?;
             if let Some(inner) = made.ways.iter().find(|way| way.through.is_some()) {
                 return Err(third(inner));
             }
             queue = made.limit().map_or(queue, |limit| format!("{limit}p"));
-            self.seen = made.seen;
+            self.visited.append(&mut made.visited);
             self.notes.append(&mut made.notes);
+            let has_queue = below.and_then(|below| self.below(below)).is_none_or(|q| {
+                matches!(q.what, Qdisc::Fifo { packets: None, bytes: None } | Qdisc::Cbs(_))
+            });
+            if !has_queue || red.is_some() {
+                self.notes.extend(made.idle_limit());
+            }
             self.before.extend(made.tables());
             through = Some(name);
         }
@@ -137,20 +178,38 @@ impl Direction<'_> {
             .filter(|_| through.is_some())
             .map_or(table.at.clone(), |q| q.at.clone());
         let divided = below.and_then(|below| self.below(below));
+        if let Some((managed, below)) = red.zip(Some(divided)) {
+            if let Some(second) = below {
+                let why = "one discipline below `red` can be imported";
+                return Err(no_equal(second.at.clone(), "a second discipline below `red`", why));
+            }
+            self.ways.push(Way { rules: place.above.to_vec(), through, at });
+            let queue = self.managed(managed);
+            table.set("queue", queue);
+            self.flows.push(table);
+            return Ok(());
+        }
         if through.is_some() || divided.is_none_or(|q| !divides(&q.what)) {
             self.ways.push(Way { rules: place.above.to_vec(), through: through.clone(), at });
         }
         match divided.map(|q| (q, &q.what)) {
-            None | Some((_, Qdisc::Fifo { packets: None, bytes: None } | Qdisc::Cbs(_))) => {
+            None => table.text("queue", queue),
+            Some((node, Qdisc::Fifo { packets, bytes })) => {
+                self.visited.push(node.at.clone());
+                let limit = packets.map(|n| format!("{n}p")).or(bytes.map(size));
+                table.text("queue", limit.unwrap_or(queue));
+            }
+            Some((node, Qdisc::Cbs(_))) => {
+                self.visited.push(node.at.clone());
                 table.text("queue", queue);
             }
-            Some((_, Qdisc::Fifo { packets: Some(n), .. })) => table.text("queue", format!("{n}p")),
-            Some((_, Qdisc::Fifo { bytes: Some(n), .. })) => table.text("queue", size(*n)),
-            Some((_, Qdisc::Managed(managed))) => {
+            Some((node, Qdisc::Managed(managed))) => {
+                self.visited.push(node.at.clone());
                 let queue = self.managed(managed);
                 table.set("queue", queue);
             }
             Some((node, Qdisc::Fair(fair))) => {
+                self.visited.push(node.at.clone());
                 self.notes.extend(fair.notes.iter().cloned());
                 table.set("scheduler", inline(&fair.scheduler));
                 let mut part = Table::new(format!("[{}.flow.all]", place.header), node.at.clone());
@@ -159,14 +218,48 @@ impl Direction<'_> {
                 return Ok(());
             }
             Some((node, _)) => {
-                self.deeper(node)?;
+                self.visited.push(node.at.clone());
                 let mut tree = Tree::of(node, of, false)?;
-                self.no_costs_below(&tree)?;
+                self.no_costs_below(&tree, true)?;
+                if let Some(drop) = tree.drops.first() {
+                    let what = format!("a filter that drops {drop} below a class");
+                    let why = "only filters of the discipline above all classes drop packets here";
+                    return Err(no_equal(node.at.clone(), &what, why));
+                }
+                if !tree.takes_all(place.above) && !tree.direct {
+                    let what = "packets of the class above that no filter takes are dropped in tc";
+                    return Err(Problem::error(node.at.clone(), what).help(format!(
+                        "end with a filter that takes all: `tc filter add … parent {:x}: … \
+                         matchall flowid CLASS`",
+                        tree.major
+                    )));
+                }
                 self.notes.append(&mut tree.notes);
                 table.set("scheduler", inline(&[("kind", quote(tree.kind))]));
+                let ceil = table.get("ceil").or(table.get("rate")).map(str::to_owned);
                 self.flows.push(table);
                 let before = self.ways.len();
                 self.level(&tree, 0, place)?;
+                if tree.direct {
+                    let Some(ceil) = ceil else {
+                        let why = "packets that no filter takes pass beside its classes, and it \
+                                   has no rate of its own: give them a class, `default MINOR`";
+                        return Err(no_equal(node.at.clone(), "`htb` without `default`", why));
+                    };
+                    let name = key(&format!("{:x}-direct", tree.major));
+                    let header = format!("[{}.flow.{name}]", place.header);
+                    let mut direct = Table::new(header, node.at.clone());
+                    direct.text("match", "any");
+                    direct.set("rate", ceil.clone());
+                    direct.set("ceil", ceil);
+                    direct.text("queue", "1000p");
+                    self.flows.push(direct);
+                    self.ways.push(Way {
+                        rules: place.above.to_vec(),
+                        through: None,
+                        at: node.at.clone(),
+                    });
+                }
                 if let Some(inner) = self.ways[before..]
                     .iter()
                     .find(|way| way.through.is_some() && through.is_some())

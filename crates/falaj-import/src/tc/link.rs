@@ -2,12 +2,16 @@
 //! class.
 
 use super::Host;
+use super::device::Node;
 use super::device::{Device, Devices};
-use super::direction::{Below, Direction, Way};
+use super::direction::{Below, Direction, Way, is_link};
+use super::filter::Target;
+use super::qdisc::Qdisc;
+use super::tree::both;
 use crate::amounts::rate;
 use crate::args::no_equal;
 use crate::draft::{Draft, Table, key, quote};
-use falaj_scenario::Problem;
+use falaj_scenario::{Problem, Severity};
 use std::ops::Range;
 
 /// A link for each device but those that others redirect to.
@@ -18,16 +22,17 @@ pub(super) fn links(
     problems: &mut Vec<Problem>,
 ) {
     let down = host.down.as_deref();
-    let comes_down = |name: &str| {
-        down == Some(name) || devices.all.iter().any(|d| d.redirected.as_deref() == Some(name))
-    };
+    let comes_down =
+        |name: &str| down == Some(name) || devices.all.iter().any(|d| d.redirected() == Some(name));
     let back = |device: &Device| {
-        let other = device.redirected.as_deref().or(down);
+        let other = device.redirected().or(down);
         other
             .and_then(|name| devices.all.iter().find(|d| d.name == name))
             .filter(|d| !d.qdiscs.is_empty())
     };
-    let has_any = |device: &&Device| !device.qdiscs.is_empty() || back(device).is_some();
+    let has_any = |device: &&Device| {
+        !device.qdiscs.is_empty() || back(device).is_some() || !device.incoming.is_empty()
+    };
     let all: Vec<&Device> =
         devices.all.iter().filter(|d| !comes_down(&d.name)).filter(has_any).collect();
     for device in &all {
@@ -35,7 +40,10 @@ pub(super) fn links(
         link.comments.push(format!("what {} sends goes up", device.name));
         link.text("rate", host.rate.map_or_else(|| "unlimited".to_owned(), |r| rate(r.0)));
         draft.tables.push(link);
-        let mut ways = [Vec::new(), Vec::new()];
+        let mut ways = [Ways::of_all(), Ways::incoming(device)];
+        if down.is_some() {
+            ways[1] = Ways::of_all();
+        }
         let both = [Some(*device).filter(|d| !d.qdiscs.is_empty()), back(device)];
         for ((direction, of), ways) in ["up", "down"].into_iter().zip(both).zip(&mut ways) {
             let Some(of) = of else { continue };
@@ -44,57 +52,203 @@ pub(super) fn links(
             match made.make(Below::Nothing) {
                 Ok(_) => {
                     problems.append(&mut made.notes);
+                    problems.extend(not_visited(of, &made.visited));
                     draft.tables.extend(made.tables());
-                    *ways = made.ways;
+                    ways.drops = made.drops;
+                    ways.direct = made.direct;
+                    ways.classes = made.ways;
                 }
                 Err(problem) => problems.push(problem),
             }
         }
-        if let Some(through) = ways.iter().flatten().find(|way| way.through.is_some())
+        if let Some(at) = ways.iter().find_map(Ways::needs_rules)
             && all.len() > 1
         {
-            let why = "it is a link that rules lead through, and there are several devices: import what is said of each apart";
-            problems.push(no_equal(through.at.clone(), "this discipline below a class", why));
+            let why = "rules lead only a part of the packets through this link, and there are several devices: import what is said of each apart";
+            problems.push(no_equal(at, "a link for a part of the packets", why));
         }
         draft.tables.extend(rules(&device.name, ways));
     }
-    if draft.tables.is_empty() && problems.is_empty() {
-        problems.push(Problem::error(0..0, "there is no `tc qdisc add` in it, and so no link"));
+    if draft.tables.is_empty() && problems.iter().all(|p| p.severity != Severity::Error) {
+        problems.push(match devices.all.iter().find_map(|d| d.removed.clone()) {
+            Some(at) => Problem::error(at, "this takes away again what was added before")
+                .help("import the lines before it alone"),
+            None => Problem::error(0..0, "there is no `tc qdisc add` in it, and so no link"),
+        });
     }
 }
 
-/// Rules that lead the packets of some classes through a link of their own before the device's;
-/// none where no class has one.
-fn rules(device: &str, ways: [Vec<Way>; 2]) -> Vec<Table> {
-    let mut rules = Vec::new();
-    // Directions in which all packets have their rule.
-    let mut whole = [false; 2];
-    for (n, (direction, mut ways)) in ["up", "down"].into_iter().zip(ways).enumerate() {
-        ways.retain(|way| !way.rules.is_empty());
-        let last = ways.iter().rposition(|way| way.through.is_some());
-        ways.truncate(last.map_or(0, |last| last + 1));
+/// Disciplines of a device that no packet comes to; the scenario has nothing of them.
+fn not_visited(device: &Device, visited: &[Range<usize>]) -> Vec<Problem> {
+    let of = |node: &Node<Qdisc>| {
+        let above = device
+            .qdiscs
+            .iter()
+            .find(|q| node.parent.is_some_and(|p| q.handle.is_some_and(|h| h.major == p.major)));
+        let divides = |q: &Node<Qdisc>| {
+            let classless = is_link(&q.what) || matches!(q.what, Qdisc::Managed(_) | Qdisc::Cbs(_));
+            !classless || !visited.contains(&q.at)
+        };
+        match above.is_some_and(divides) {
+            true => {
+                let what = "no packet comes to the class above this: it is left out";
+                Problem::warning(node.at.clone(), what)
+            }
+            false => {
+                let why = "write it above, or give it a class of its own";
+                no_equal(node.at.clone(), "a discipline in this place", why)
+            }
+        }
+    };
+    device.qdiscs.iter().filter(|q| !visited.contains(&q.at)).map(of).collect()
+}
+
+/// The ways of the packets of one direction.
+struct Ways {
+    /// Packets in the order in which they are asked for, and whether they come to the link at all.
+    segments: Vec<(Vec<String>, Comes)>,
+    /// Packets that filters of the link's classes drop.
+    drops: Vec<String>,
+    classes: Vec<Way>,
+    /// Packets that are in none of the classes pass.
+    direct: bool,
+}
+
+/// The fate of packets before their link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Comes {
+    ToLink,
+    Beside,
+    Never,
+}
+
+impl Ways {
+    /// All packets come to the link.
+    fn of_all() -> Ways {
+        let segments = vec![(vec!["any".to_owned()], Comes::ToLink)];
+        Ways { segments, drops: Vec::new(), classes: Vec::new(), direct: false }
+    }
+
+    /// Those that filters redirect come to the link.
+    fn incoming(device: &Device) -> Ways {
+        let mut filters: Vec<_> = device.incoming.iter().collect();
+        if filters.is_empty() {
+            return Ways::of_all();
+        }
+        filters.sort_by_key(|f| f.prio);
+        let mut made = Ways::of_all();
+        made.segments.clear();
+        for filter in filters {
+            let comes = match filter.to {
+                Target::Device(_) => Comes::ToLink,
+                Target::Drop => Comes::Never,
+                _ => Comes::Beside,
+            };
+            match made.segments.last_mut().filter(|(_, last)| *last == comes) {
+                Some((rules, _)) => rules.push(filter.rule.clone()),
+                None => made.segments.push((vec![filter.rule.clone()], comes)),
+            }
+            if filter.rule == "any" {
+                return made;
+            }
+        }
+        made.segments.push((vec!["any".to_owned()], Comes::Beside));
+        made
+    }
+
+    /// All of them come to the link, and pass nothing before it.
+    fn is_plain(&self) -> bool {
+        self.needs_rules().is_none()
+    }
+
+    /// A place in the script for which the link alone does not do.
+    fn needs_rules(&self) -> Option<Range<usize>> {
+        let through = self.classes.iter().find(|way| way.through.is_some());
+        let partly = self.segments.iter().any(|(_, comes)| *comes != Comes::ToLink);
+        let first = self.classes.first().map_or(0..0, |way| way.at.clone());
+        through
+            .map(|way| way.at.clone())
+            .or((partly || self.direct || !self.drops.is_empty()).then_some(first))
+    }
+
+    /// The classes, as far as rules have to tell them apart; packets of none go on.
+    fn told_apart(&self) -> Vec<(Vec<String>, Option<String>, Range<usize>)> {
+        let mut ways: Vec<(Vec<String>, Option<String>, Range<usize>)> = self
+            .classes
+            .iter()
+            .filter(|way| !way.rules.is_empty())
+            .map(|way| (way.rules.clone(), way.through.clone(), way.at.clone()))
+            .collect();
+        if !self.direct {
+            let last = ways.iter().rposition(|(_, through, _)| through.is_some());
+            ways.truncate(last.map_or(0, |last| last + 1));
+        }
         ways.dedup_by(|way, before| {
-            let join = way.through.is_none() && before.through.is_none();
+            let join = way.1.is_none() && before.1.is_none();
             if join {
-                before.rules.append(&mut way.rules);
+                before.0.append(&mut way.0);
             }
             join
         });
-        for way in ways {
-            whole[n] = way.rules.iter().any(|rule| rule == "any");
-            let mut rule = Table::new("[[rule]]", way.at);
-            if !whole[n] {
-                rule.set("match", one_or_list(&way.rules));
+        ways
+    }
+}
+
+/// The rules that lead the packets of some classes through a link of their own before the device's,
+/// and others past it; none where all packets of both directions just pass the device's.
+fn rules(device: &str, ways: [Ways; 2]) -> Vec<Table> {
+    if ways.iter().all(Ways::is_plain) {
+        return Vec::new();
+    }
+    let mut rules = Vec::new();
+    // Directions in which all packets have their rule.
+    let mut whole = [false; 2];
+    for (n, (direction, ways)) in ["up", "down"].into_iter().zip(ways).enumerate() {
+        let mut rule = |takes: &[String], to: String, at: Range<usize>| {
+            let all = takes.iter().any(|rule| rule == "any");
+            if takes.is_empty() || whole[n] {
+                return;
+            }
+            whole[n] = all;
+            let mut rule = Table::new("[[rule]]", at);
+            if !all {
+                rule.set("match", one_or_list(takes));
             }
             rule.text("direction", direction);
-            match way.through {
-                Some(link) => rule.set("to", format!("[{}, {}]", quote(&link), quote(device))),
-                None => rule.text("to", device),
-            }
+            rule.set("to", to);
             rules.push(rule);
+        };
+        let apart = ways.told_apart();
+        for (place, (segment, comes)) in ways.segments.iter().enumerate() {
+            let is_last = place + 1 == ways.segments.len();
+            let within = |takes: &[String]| -> Vec<String> {
+                segment
+                    .iter()
+                    .flat_map(|one| takes.iter().flat_map(|other| both(one, other)))
+                    .collect()
+            };
+            match comes {
+                Comes::Never => rule(segment, quote("drop"), 0..0),
+                Comes::Beside => rule(segment, quote("pass"), 0..0),
+                Comes::ToLink => {
+                    rule(&within(&ways.drops), quote("drop"), 0..0);
+                    for (takes, through, at) in &apart {
+                        let to = match through {
+                            Some(link) => format!("[{}, {}]", quote(link), quote(device)),
+                            None => quote(device),
+                        };
+                        rule(&within(takes), to, at.clone());
+                    }
+                    if ways.direct {
+                        rule(segment, quote("pass"), 0..0);
+                    } else if !is_last {
+                        rule(segment, quote(device), 0..0);
+                    }
+                }
+            }
         }
     }
-    if !rules.is_empty() && whole != [true; 2] {
+    if whole != [true; 2] {
         let mut rest = Table::new("[[rule]]", 0..0);
         match whole {
             [true, false] => rest.text("direction", "down"),

@@ -3,6 +3,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | `shown` | what `tc qdisc show` prints |
 //! | `attachment` | what a command of tc is about: a device, and where in its tree |
 //! | `device` | the tree of a device, as the commands make it |
 //! | `netem` | netem, which a link has keys for |
@@ -26,14 +27,15 @@ mod flows;
 mod link;
 mod netem;
 mod qdisc;
+mod shown;
 mod stab;
 mod tree;
 
-use crate::args::{Args, unknown};
+use crate::args::{Args, no_equal, unknown};
 use crate::draft::Draft;
 use crate::lines::{self, Word};
 use crate::{Imported, finish};
-use device::Devices;
+use device::{Devices, Verb};
 use falaj_scenario::suggest::quoted;
 use falaj_scenario::{Diagnostics, Problem};
 use falaj_sched::units::rate::Rate;
@@ -56,11 +58,16 @@ pub struct Host {
 pub fn tc(text: &str, file: &str, host: &Host) -> Result<Imported, Diagnostics> {
     let mut problems = Vec::new();
     let mut devices = Devices::default();
-    for words in lines::commands(text, &mut problems) {
-        if let Err(problem) = command(&words, text, &mut devices, &mut problems) {
-            problems.push(problem);
+    let commands = lines::commands(text, &mut problems);
+    let branches = commands.iter().find_map(|words| lines::branches(words));
+    if branches.is_none() {
+        for words in commands {
+            if let Err(problem) = command(&words, text, &mut devices, &mut problems) {
+                problems.push(problem);
+            }
         }
     }
+    problems.extend(branches);
     let mut draft = Draft::default();
     if problems.iter().all(|p| p.severity != falaj_scenario::Severity::Error) {
         link::links(&devices, host, &mut draft, &mut problems);
@@ -80,15 +87,30 @@ fn command(
     notes: &mut Vec<Problem>,
 ) -> Result<(), Problem> {
     let mut args = Args::new(words);
-    args.take("sudo");
+    let mut netns = prefix(&mut args)?;
     let is_tc = args.peek().is_some_and(|w| w.text == "tc" || w.text.ends_with("/tc"));
     if is_tc {
         args.next();
-        while args.peek().is_some_and(|w| w.text.starts_with('-')) {
+        while let Some(flag) = args.peek().filter(|w| w.text.starts_with('-')) {
             args.next();
+            match flag.text.as_str() {
+                "-n" | "-net" | "-netns" => netns = Some(args.value("a namespace")?.text.clone()),
+                "-b" | "-batch" => {
+                    return Err(no_equal(
+                        flag.at.clone(),
+                        "a file of further commands",
+                        "import that file: its lines need no `tc` in front",
+                    ));
+                }
+                _ => {}
+            }
         }
     }
+    devices.enter(netns);
     let object = args.value("one of qdisc, class and filter")?;
+    if is_tc || OBJECTS.contains(&object.text.as_str()) || object.is_expanded(text) {
+        lines::expanded(words, text).map_or(Ok(()), Err)?;
+    }
     // tc takes the beginning of a word for it.
     let begun = |word: &Word, all: &[&'static str]| {
         let is = |name: &&&str| !word.text.is_empty() && name.starts_with(&word.text);
@@ -98,12 +120,20 @@ fn command(
         if is_tc {
             return Err(unknown(object, "an object of tc", OBJECTS));
         }
-        notes.push(Problem::warning(
-            args.all(),
-            format!("{} is not a command of tc, and was left out", quoted(&words[0].text)),
-        ));
+        notes.push(left_out(&args, words));
         return Ok(());
     };
+    if let Some(words) = shown::command(words, args.clone(), kind)? {
+        let mut shown = Args::new(&words);
+        let made = match kind {
+            // A device without a discipline.
+            _ if words.is_empty() => Ok(()),
+            "qdisc" => devices.qdisc(&mut shown, Verb::Add, &text[args.all()]),
+            _ => devices.class(&mut shown, Verb::Add, &text[args.all()]),
+        };
+        notes.append(&mut shown.notes);
+        return made;
+    }
     let word = args.value("a verb")?;
     let Some(verb) = begun(word, VERBS).or_else(|| begun(word, SHOW)) else {
         return Err(unknown(word, "a verb of tc", VERBS));
@@ -111,11 +141,54 @@ fn command(
     if SHOW.contains(&verb) {
         return Ok(());
     }
-    let removes = verb == "delete";
+    let verb = match verb {
+        "delete" => Verb::Delete,
+        "add" => Verb::Add,
+        _ => Verb::Replace,
+    };
     let line = &text[args.all()];
-    match kind {
-        "qdisc" => devices.qdisc(args, removes, line),
-        "class" => devices.class(args, removes, line),
-        _ => devices.filter(args, removes, notes),
+    let made = match kind {
+        "qdisc" => devices.qdisc(&mut args, verb, line),
+        "class" => devices.class(&mut args, verb, line),
+        _ => devices.filter(&mut args, verb, notes),
+    };
+    notes.append(&mut args.notes);
+    made
+}
+
+/// Takes the programs in front of `tc` that run it in another place, and returns the namespace.
+fn prefix(args: &mut Args<'_>) -> Result<Option<String>, Problem> {
+    let mut netns = None;
+    loop {
+        let mut ahead = args.clone();
+        let Some(program) = ahead.next() else { return Ok(netns) };
+        let flags = |ahead: &mut Args<'_>| {
+            while ahead.peek().is_some_and(|w| w.text.starts_with('-')) {
+                ahead.next();
+            }
+        };
+        match program.text.as_str() {
+            "sudo" => flags(&mut ahead),
+            "ip" if ahead.take("netns").is_some() && ahead.take("exec").is_some() => {
+                netns = Some(ahead.value("a namespace")?.text.clone());
+            }
+            "docker" | "podman" if ahead.take("exec").is_some() => {
+                flags(&mut ahead);
+                netns = Some(ahead.value("a container")?.text.clone());
+            }
+            _ => return Ok(netns),
+        }
+        *args = ahead;
     }
+}
+
+/// A command of another program, with its effect where it has one on what is imported.
+fn left_out(args: &Args<'_>, words: &[Word]) -> Problem {
+    let program = quoted(&words[0].text);
+    if words[0].text == "sleep" {
+        let what = "`sleep` was left out: the scenario is the state at the end of the script";
+        return Problem::warning(args.all(), what)
+            .help("for the state before it, import the lines above alone");
+    }
+    Problem::warning(args.all(), format!("{program} is not a command of tc, and was left out"))
 }

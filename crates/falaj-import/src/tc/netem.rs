@@ -123,7 +123,16 @@ pub(super) fn read(args: &mut Args<'_>) -> Result<Netem, Problem> {
         let mut keys = vec![("probability", quote(&probability))];
         keys.extend(correlation.filter(|p| !nothing(p)).map(|c| ("correlation", quote(&c))));
         if let Some(gap) = gap {
-            keys.push(("gap", whole(gap)?.max(1).to_string()));
+            let each = whole(gap)?.max(1);
+            keys.push(("gap", each.to_string()));
+            if each > 1 && !probability.starts_with("100") {
+                let what = format!(
+                    "one packet of {each} may overtake here, with {probability}; netem's chance \
+                     holds for each packet behind {} delayed ones until one overtakes: more do",
+                    each - 1
+                );
+                netem.notes.push(Problem::warning(gap.at.clone(), what));
+            }
         }
         netem.keys.push(("reorder", inline(&keys)));
     } else if let Some(gap) = gap {

@@ -34,7 +34,10 @@ pub(super) enum Qdisc {
     Fair(Fair),
     Cbs(Cbs),
     /// Classes of a tree, and the one that takes the rest.
-    Htb(Option<u16>),
+    Htb {
+        rest: Option<u16>,
+        r2q: Option<u64>,
+    },
     Hfsc(Option<u16>),
     /// Bands by number.
     Prio {
@@ -89,7 +92,14 @@ pub(super) fn read(kind: &Word, args: &mut Args<'_>) -> Result<Qdisc, Problem> {
         "tbf" => tbf(args),
         "pfifo" | "bfifo" | "pfifo_head_drop" => fifo(kind, args),
         // What a device has by itself: a queue of 1000 packets.
-        "pfifo_fast" | "noqueue" | "mq" => Ok(Qdisc::Fifo { packets: None, bytes: None }),
+        "pfifo_fast" => {
+            args.left_out(kind, "one queue here; there three, by the type of service");
+            nothing_more(args, "pfifo_fast")?;
+            Ok(Qdisc::Fifo { packets: None, bytes: None })
+        }
+        "noqueue" | "mq" => {
+            nothing_more(args, &kind.text).map(|()| Qdisc::Fifo { packets: None, bytes: None })
+        }
         "red" => aqm::red(args).map(Qdisc::Managed),
         "codel" => aqm::codel(args).map(Qdisc::Managed),
         "pie" => aqm::pie(args).map(Qdisc::Managed),
@@ -100,7 +110,7 @@ pub(super) fn read(kind: &Word, args: &mut Args<'_>) -> Result<Qdisc, Problem> {
         "ets" => ets(args),
         "drr" => nothing_more(args, "drr").map(|()| Qdisc::Drr),
         "qfq" => nothing_more(args, "qfq").map(|()| Qdisc::Qfq),
-        "htb" => classes::htb_qdisc(args).map(Qdisc::Htb),
+        "htb" => classes::htb_qdisc(args).map(|(rest, r2q)| Qdisc::Htb { rest, r2q }),
         "hfsc" => classes::hfsc_qdisc(args).map(Qdisc::Hfsc),
         other => match without_equal(other) {
             Some(why) => Err(no_equal(kind.at.clone(), other, why)),
@@ -150,12 +160,7 @@ fn tbf(args: &mut Args<'_>) -> Result<Qdisc, Problem> {
     while let Some(word) = args.next() {
         match word.text.as_str() {
             "rate" => rate = Some(tc_rate(args.value("a rate")?)?),
-            "burst" | "buffer" | "maxburst" => {
-                let size = args.value("a size")?;
-                // `burst/cell`: the second is a detail of its tables.
-                let text = size.text.split('/').next().unwrap_or("").to_owned();
-                burst = Some(tc_size(&Word { text, at: size.at.clone() })?);
-            }
+            "burst" | "buffer" | "maxburst" => burst = Some(classes::bucket(args)?),
             "limit" => limit = Some(tc_size(args.value("a size")?)?),
             "latency" => latency = Some(tc_time(args.value("a time")?)?),
             "overhead" => overhead = Some(format!("{}B", whole(args.value("a number of bytes")?)?)),
@@ -201,7 +206,7 @@ fn fifo(kind: &Word, args: &mut Args<'_>) -> Result<Qdisc, Problem> {
         "pfifo_head_drop" => Qdisc::Managed(Managed {
             limit: format!("{}p", limit.unwrap_or(1000)),
             policy: vec![("policy", quote("head"))],
-            notes: Vec::new(),
+            ..Managed::default()
         }),
         _ => Qdisc::Fifo { packets: None, bytes: limit },
     })
@@ -288,8 +293,10 @@ pub(super) fn class(kind: &Word, args: &mut Args<'_>) -> Result<Class, Problem> 
             while let Some(word) = args.next() {
                 match word.text.as_str() {
                     "weight" => weight = whole(args.value("a number")?)?,
-                    // The largest packet is the link's here.
-                    "maxpkt" => _ = tc_size(args.value("a size")?)?,
+                    "maxpkt" => {
+                        tc_size(args.value("a size")?)?;
+                        args.left_out(word, "the largest packet is the link's");
+                    }
                     _ => return Err(stray(word, "qfq", &["weight", "maxpkt"])),
                 }
             }

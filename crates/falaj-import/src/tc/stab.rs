@@ -1,7 +1,7 @@
 //! `stab`, and what others say alike: what a packet costs beside its own bytes.
 
-use crate::amounts::whole;
-use crate::args::{Args, no_equal, unknown};
+use crate::amounts::{tc_size, whole};
+use crate::args::{Args, unknown};
 use crate::lines::Word;
 use falaj_scenario::Problem;
 use std::ops::Range;
@@ -28,8 +28,10 @@ pub(super) fn read(word: &Word, args: &mut Args<'_>) -> Result<Stab, Problem> {
             "overhead" => stab.overhead = bytes(args.value("a number of bytes")?)?,
             "linklayer" => stab.atm = cells(args)?,
             "mpu" => mpu(word, args)?,
-            // How large the kernel's table is; here it is reckoned for each packet.
-            _ => _ = whole(args.value("a number")?)?,
+            _ => {
+                whole(args.value("a number")?)?;
+                args.left_out(word, "each packet is reckoned by itself, and not by a table");
+            }
         }
     }
     Ok(stab)
@@ -53,12 +55,13 @@ pub(super) fn cells(args: &mut Args<'_>) -> Result<bool, Problem> {
     }
 }
 
-/// `mpu 0`.
+/// `mpu 64`: the least that a packet costs.
 pub(super) fn mpu(word: &Word, args: &mut Args<'_>) -> Result<(), Problem> {
-    match args.value("a size")?.text.as_str() {
-        "0" => Ok(()),
-        _ => {
-            Err(no_equal(word.at.clone(), "mpu", "packets cost what they have, and an `overhead`"))
-        }
-    }
+    let least = tc_size(args.value("a size")?)?;
+    let why = match least {
+        0 => "it is zero".to_owned(),
+        _ => format!("packets that cost less than {least} B with their overhead stay cheaper here"),
+    };
+    args.left_out(word, &why);
+    Ok(())
 }

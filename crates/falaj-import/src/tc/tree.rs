@@ -1,9 +1,10 @@
 //! The classes of a discipline, and which packets go to them.
 
 use super::aqm::Keys;
+use super::attachment::Handle;
 use super::classes::{Hfsc, Htb};
 use super::device::{Device, Node};
-use super::filter::Filter;
+use super::filter::{Filter, Target};
 use super::qdisc::{Class, Qdisc};
 use crate::amounts::{rate, size};
 use crate::args::no_equal;
@@ -38,6 +39,12 @@ pub(super) struct Tree {
     /// takes the rest comes last.
     order: Vec<(u16, Vec<String>)>,
     rest: Option<u16>,
+    /// Packets that filters drop.
+    pub(super) drops: Vec<String>,
+    /// Packets that no filter takes pass beside all classes.
+    pub(super) direct: bool,
+    /// The place where classes say what packets cost, the overhead, and whether they take cells.
+    pub(super) costs: Option<(Range<usize>, Option<String>, bool)>,
 }
 
 impl Tree {
@@ -53,6 +60,9 @@ impl Tree {
             bands: Vec::new(),
             order: Vec::new(),
             rest: None,
+            drops: Vec::new(),
+            direct: false,
+            costs: None,
         };
         tree.fixed(node, device)?;
         tree.classes(device)?;
@@ -62,16 +72,28 @@ impl Tree {
                 Problem::error(node.at.clone(), what).help("add its `tc class add …` lines")
             );
         }
-        if let Some(odd) = tree
-            .bands
-            .iter()
-            .find(|b| b.parent != 0 && tree.bands.iter().all(|c| c.minor != b.parent))
+        let minors: Vec<u16> = tree.bands.iter().map(|b| b.minor).collect();
+        if tree.kind == "htb" {
+            for orphan in tree.bands.iter_mut().filter(|b| b.parent != 0) {
+                if !minors.contains(&orphan.parent) {
+                    let what = format!(
+                        "there is no class {major:x}:{:x}: this one is above all others, as in tc",
+                        orphan.parent
+                    );
+                    tree.notes.push(Problem::warning(orphan.at.clone(), what));
+                    orphan.parent = 0;
+                }
+            }
+        }
+        if let Some(odd) = tree.bands.iter().find(|b| b.parent != 0 && !minors.contains(&b.parent))
         {
             return Err(Problem::error(
                 odd.at.clone(),
                 format!("there is no class {major:x}:{:x}", odd.parent),
             ));
         }
+        tree.tops_borrow_nothing(device);
+        tree.quanta(node, device);
         if at_link {
             tree.lift(device)?;
         }
@@ -113,7 +135,7 @@ impl Tree {
             }
             Qdisc::Drr => self.kind = "drr",
             Qdisc::Qfq => self.kind = "qfq",
-            Qdisc::Htb(rest) => (self.kind, self.rest) = ("htb", *rest),
+            Qdisc::Htb { rest, .. } => (self.kind, self.rest) = ("htb", *rest),
             Qdisc::Hfsc(rest) => (self.kind, self.rest) = ("hfsc", *rest),
             _ => {
                 return Err(no_equal(
@@ -166,7 +188,25 @@ impl Tree {
                     quantum.map(|q| ("quantum", quote(&size(q)))).into_iter().collect()
                 }
                 (Class::Qfq { weight }, "qfq") => vec![("weight", weight.to_string())],
-                (Class::Htb(htb), "htb") => htb.keys(),
+                (Class::Htb(htb), "htb") => {
+                    let costs = (htb.overhead.clone(), htb.atm);
+                    let is_first = self.bands.is_empty();
+                    let before =
+                        self.costs.as_ref().map(|(_, overhead, atm)| (overhead.clone(), *atm));
+                    if before.unwrap_or((None, false)) != costs {
+                        if !is_first {
+                            let why = "what a packet costs is for the whole link: say the same of \
+                                       all classes, or give it to the `qdisc` as `stab`";
+                            return Err(no_equal(
+                                class.at.clone(),
+                                "an overhead of one class",
+                                why,
+                            ));
+                        }
+                        self.costs = Some((class.at.clone(), costs.0, costs.1));
+                    }
+                    htb.keys()
+                }
                 (Class::Hfsc(hfsc), "hfsc") => {
                     if hfsc.share.is_none() {
                         let what =
@@ -187,20 +227,54 @@ impl Tree {
         Ok(())
     }
 
+    /// A class above all others has no class to borrow from, so that its `rate` is its `ceil`.
+    fn tops_borrow_nothing(&mut self, device: &Device) {
+        for band in self.bands.iter_mut().filter(|b| b.parent == 0) {
+            let Some(htb) = htb(device, self.major, band.minor) else { continue };
+            if htb.ceil > htb.rate {
+                let what = "a class above all others has none to borrow from: its `rate` \
+                            holds, and not its `ceil`, as in tc";
+                self.notes.push(Problem::warning(band.at.clone(), what));
+                band.own = Htb { ceil: htb.rate, ..htb.clone() }.keys();
+            }
+        }
+    }
+
+    /// The quanta of htb's leaves, where they are not in proportion to the rates.
+    fn quanta(&mut self, node: &Node<Qdisc>, device: &Device) {
+        let Qdisc::Htb { r2q, .. } = &node.what else { return };
+        let major = self.major;
+        let leaves: Vec<(u16, &Htb)> = self
+            .bands
+            .iter()
+            .filter(|band| self.is_leaf(band.minor))
+            .filter_map(|band| Some((band.minor, htb(device, major, band.minor)?)))
+            .collect();
+        let quantum = |leaf: &Htb| leaf.quantum(r2q.unwrap_or(10));
+        let alone = matches!(leaves[..], [(_, Htb { quantum: None, .. })]);
+        if alone || leaves.iter().all(|(_, leaf)| quantum(leaf).1) {
+            if r2q.is_some() {
+                let what = "`r2q` was left out: classes share by their rates, as with tc's own";
+                self.notes.push(Problem::warning(node.at.clone(), what));
+            }
+            return;
+        }
+        for band in &mut self.bands {
+            if let Some((_, leaf)) = leaves.iter().find(|(minor, _)| *minor == band.minor) {
+                band.own.push(("quantum", quote(&size(quantum(leaf).0))));
+            }
+        }
+    }
+
     /// One class above all others is the link.
     fn lift(&mut self, device: &Device) -> Result<(), Problem> {
         let mut tops = self.bands.iter().filter(|b| b.parent == 0);
         let (Some(top), None) = (tops.next(), tops.next()) else { return Ok(()) };
         let (minor, at) = (top.minor, top.at.clone());
-        if self.is_leaf(minor) {
-            return Ok(());
-        }
         let is =
             |c: &&Node<Class>| c.handle.is_some_and(|h| h.major == self.major && h.minor == minor);
         match device.classes.iter().find(is).map(|c| &c.what) {
-            Some(Class::Htb(Htb { ceil, ceil_burst, .. })) => {
-                self.rate = Some((*ceil, *ceil_burst));
-            }
+            Some(Class::Htb(htb)) => self.rate = Some((htb.rate, htb.least_burst())),
             Some(Class::Hfsc(Hfsc { limit: Some(limit), .. })) if limit.span == 0 => {
                 self.rate = Some((limit.then, None));
             }
@@ -209,6 +283,9 @@ impl Tree {
                 return Err(no_equal(at, "an upper limit of two pieces above all classes", why));
             }
             _ => {}
+        }
+        if self.is_leaf(minor) {
+            return Ok(());
         }
         self.bands.retain(|b| b.minor != minor);
         self.bands.iter_mut().filter(|b| b.parent == minor).for_each(|b| b.parent = 0);
@@ -235,11 +312,21 @@ impl Tree {
             })
             .collect();
         self.notes.extend(idle);
-        if let Some(rest) = self.rest.filter(|rest| !self.bands.iter().any(|b| b.minor == *rest)) {
-            return Err(Problem::error(
-                node.at.clone(),
-                format!("there is no class {major:x}:{rest:x}"),
-            ));
+        let is_leaf =
+            |rest: &u16| self.bands.iter().any(|b| b.minor == *rest) && self.is_leaf(*rest);
+        if let Some(rest) = self.rest.filter(|rest| !is_leaf(rest)) {
+            if self.kind != "htb" {
+                return Err(Problem::error(
+                    node.at.clone(),
+                    format!("there is no class {major:x}:{rest:x} that packets could wait in"),
+                ));
+            }
+            self.rest = None;
+            if rest != 0 {
+                let what =
+                    format!("there is no class {major:x}:{rest:x} that packets could wait in");
+                self.notes.push(Problem::warning(node.at.clone(), what));
+            }
         }
         let mut order: Vec<u16> = Vec::new();
         for (minor, ..) in &filters {
@@ -297,6 +384,21 @@ impl Tree {
             self.notes.push(Problem::warning(filter.at.clone(), what));
         }
         self.order.retain(|one| !taken(one));
+        let takes_all = self.takes_all(&["any".to_owned()]);
+        self.direct = self.kind == "htb" && !takes_all;
+        if self.direct {
+            let what = "packets that no filter takes pass beside all classes, unshaped, as in tc";
+            self.notes.push(
+                Problem::warning(node.at.clone(), what)
+                    .help("`default MINOR` gives them a class, ARP included"),
+            );
+        } else if !takes_all {
+            let what = "packets that no filter takes are dropped, ARP included, as in tc";
+            self.notes.push(
+                Problem::warning(node.at.clone(), what)
+                    .help("a last filter that takes all, `matchall`, gives them a class"),
+            );
+        }
         Ok(())
     }
 
@@ -316,7 +418,22 @@ impl Tree {
         own.sort_by_key(|f| f.prio);
         for (n, filter) in own.iter().enumerate() {
             asked.push(filter.at.clone());
-            let Some(to) = filter.to.filter(|to| self.bands.iter().any(|b| b.minor == to.minor))
+            let class_of = match filter.to {
+                Target::Class(to) => Some(to),
+                Target::Drop if class == 0 => {
+                    self.drop(filter, into)?;
+                    continue;
+                }
+                Target::Drop => {
+                    let why = "only filters of the discipline itself drop packets here";
+                    return Err(no_equal(filter.at.clone(), "`action drop` of a class", why));
+                }
+                _ => {
+                    let why = "send the packets to a class, `flowid CLASS`";
+                    return Err(no_equal(filter.at.clone(), "`pass` without a class", why));
+                }
+            };
+            let Some(to) = class_of.filter(|to| self.bands.iter().any(|b| b.minor == to.minor))
             else {
                 return Err(Problem::error(
                     filter.at.clone(),
@@ -364,6 +481,34 @@ impl Tree {
             }
         }
         Ok(())
+    }
+
+    /// Packets that a filter drops: those that filters before it leave.
+    fn drop(&mut self, filter: &Filter, before: &[(u16, &Filter, String)]) -> Result<(), Problem> {
+        let wrong = |why: Unreadable| Problem::error(filter.at.clone(), why.what).help(why.help);
+        let before: Result<Vec<Takes>, Unreadable> =
+            before.iter().map(|(.., rule)| Takes::of(rule)).collect();
+        let before = before.map_err(wrong)?;
+        let takes = Takes::of(&filter.rule).and_then(|takes| takes.less(&before)).map_err(wrong)?;
+        if !takes.is_nothing() {
+            self.drops.push(takes.text);
+        }
+        Ok(())
+    }
+
+    /// Returns true if filters surely send all packets that `above` takes to some class.
+    pub(super) fn takes_all(&self, above: &[String]) -> bool {
+        if self.rest.is_some() {
+            return true;
+        }
+        let taken: Result<Vec<Takes>, _> =
+            self.order.iter().flat_map(|(_, rules)| rules).map(|rule| Takes::of(rule)).collect();
+        let Ok(taken) = taken else { return false };
+        above.iter().all(|above| {
+            Takes::of(above)
+                .and_then(|above| above.less(&taken))
+                .is_ok_and(|left| left.is_nothing())
+        })
     }
 
     fn flatten(&self, parent: u16, into: &mut Vec<u16>) {
@@ -421,6 +566,15 @@ impl Tree {
             .filter(|(leaf, _)| self.is_below(*leaf, minor))
             .flat_map(|(_, rules)| rules.clone())
             .collect()
+    }
+}
+
+/// A class of htb.
+fn htb(device: &Device, major: u16, minor: u16) -> Option<&Htb> {
+    let is = |c: &&Node<Class>| c.handle == Some(Handle { major, minor });
+    match device.classes.iter().find(is).map(|c| &c.what) {
+        Some(Class::Htb(htb)) => Some(htb),
+        _ => None,
     }
 }
 

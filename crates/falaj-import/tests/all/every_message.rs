@@ -14,6 +14,40 @@ fn scripts_of_tc() {
     let prio = "tc qdisc add dev eth0 root handle 1: prio bands 2\n";
     for (text, title) in [
         ("tc qdisc add dev eth0 root", "which discipline? its kind is missing"),
+        (
+            "if true; then tc qdisc add dev eth0 root netem delay 1ms; fi",
+            "only a shell knows which of the lines behind this run",
+        ),
+        (
+            &format!("{prio}tc filter add dev eth0 parent 1: handle 0x3/0x1 fw flowid 1:1"),
+            "this mark has bits that its mask leaves out",
+        ),
+        (
+            &format!(
+                "{prio}tc filter add dev eth0 parent 1: u32 match ip dport 1 0x10000 flowid 1:1"
+            ),
+            "a mask of ports has 16 bits",
+        ),
+        (
+            &format!("{prio}tc filter add dev eth0 parent 1: u32 match ip tos 1 0x100 flowid 1:1"),
+            "a mask of the type of service has 8 bits",
+        ),
+        (
+            "tc qdisc add dev eth0 root handle 1: hfsc default 10\ntc class add dev eth0 parent 1: classid 1:20 hfsc ls rate 1mbit",
+            "there is no class 1:10 that packets could wait in",
+        ),
+        (
+            "tc qdisc add dev eth0 root netem delay 1ms\nsleep 9\ntc qdisc del dev eth0 root",
+            "this takes away again what was added before",
+        ),
+        (
+            "tc qdisc add dev eth0 root handle 1: fq_codel\ntc qdisc add dev eth0 parent 1: netem delay 1ms",
+            "it stands below a discipline without classes",
+        ),
+        (
+            &format!("{htb}tc class add dev eth0 parent 1: classid 1:10 htb rate 2mbit"),
+            "there is such a class already: tc refuses this line",
+        ),
         ("tc class add dev eth0 parent 1: htb rate 1mbit", "which class? `classid` is missing"),
         ("tc class add dev eth0 parent 1: classid 1:10", "which discipline? its kind is missing"),
         ("tc filter add dev eth0 parent 1: protocol ip", "which filter? its kind is missing"),
@@ -45,10 +79,10 @@ fn scripts_of_tc() {
             "ets has 1 to 16 bands, of which some are strict and the others have quanta",
         ),
         (
-            &format!("{htb}tc class add dev eth0 parent 1:5 classid 1:20 htb rate 1mbit"),
+            "tc qdisc add dev eth0 root handle 1: hfsc default 20\ntc class add dev eth0 parent 1:5 classid 1:20 hfsc ls rate 1mbit",
             "there is no class 1:5",
         ),
-        (&htb.replace("default 10", "default 30"), "there is no class 1:30"),
+        (&htb.replace("default 10", "default 10 r2q 0"), "nothing is divided by zero"),
         (&htb.replace("default 10", "default zz"), "`zz` is not the number of a class"),
         (&htb.replace(" default 10", ""), "no filter sends to any of its classes"),
         (&htb.replace("rate 1mbit", "ceil 1mbit"), "a class of htb needs a `rate`"),

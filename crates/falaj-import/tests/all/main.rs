@@ -5,3 +5,4 @@ mod every_message;
 mod fuzz;
 mod ipfw;
 mod tc;
+mod words;

@@ -34,6 +34,7 @@ fn netem() {
         "tc qdisc add dev eth0 root netem delay 100ms 10ms 25% distribution normal loss 0.3% 25% duplicate 1% corrupt 0.1% reorder 25% 50% gap 5",
         expect![[r##"
             # note: 1: correlated loss keeps its mean here; netem's loses far less than asked, often nothing
+            # note: 1: one packet of 5 may overtake here, with 25%; netem's chance holds for each packet behind 4 delayed ones until one overtakes: more do
             # what eth0 sends goes up
             [link.eth0]
             rate = "unlimited"
@@ -125,6 +126,19 @@ fn what_comes_in_is_sent_by_another_device() {
             # tc qdisc add dev ifb0 root netem delay 50ms
             [link.eth0.down]
             delay = "50ms"
+
+            [[rule]]
+            match = "ip"
+            direction = "down"
+            to = "eth0"
+
+            [[rule]]
+            direction = "down"
+            to = "pass"
+
+            [[rule]]
+            direction = "up"
+            to = "eth0"
         "##]],
     );
 }
@@ -253,6 +267,7 @@ fn token_buckets_and_their_classes() {
          1:20",
         expect![[r##"
             # note: 7: as `fq_codel` whose CoDel waits for seconds: where there is no room the packet that waits longest goes
+            # note: 7: `perturb` was left out: the hash has a secret key, and connections keep their queues
             # what eth0 sends goes up
             [link.eth0]
             rate = "unlimited"
@@ -268,6 +283,7 @@ fn token_buckets_and_their_classes() {
             rate = "2mbit"
             ceil = "10mbit"
             prio = 0
+            quantum = "1514B"
             scheduler = { kind = "fq_codel", limit = 600, queues = 256 }
 
             [link.eth0.up.flow.1-10.flow.all]
@@ -278,6 +294,7 @@ fn token_buckets_and_their_classes() {
             rate = "5mbit"
             ceil = "5mbit"
             burst = "6KiB"
+            quantum = "62500B"
             scheduler = { kind = "fq_codel", limit = 127, queues = 1024, target = "3s", interval = "4s" }
 
             [link.eth0.up.flow.1-20.flow.all]
@@ -288,6 +305,7 @@ fn token_buckets_and_their_classes() {
             rate = "1mbit"
             ceil = "10mbit"
             prio = 7
+            quantum = "12500B"
             queue = "1000p"
         "##]],
     );
@@ -383,6 +401,7 @@ fn queues_that_are_kept_short() {
          tc qdisc add dev d root handle 1: tbf rate 10mbit burst 10k limit 100k\n\
          tc qdisc add dev d parent 1: fq_codel target 3ms quantum 300 memory_limit 32mb",
         expect![[r##"
+            # note: 2: `bandwidth` was left out: the average of an idle queue sinks by the link's own rate
             # note: 7: the memory of the kernel does not count here: `limit` is the one that holds
             # what a sends goes up
             [link.a]
@@ -549,6 +568,8 @@ fn classes_within_classes() {
         expect![[r##"
             # note: 1: filters alone choose bands here: what `priomap` makes of the type of service is for a `match`
             # note: 1: no filter sends to 1:3: it is left out
+            # note: 2: `hicredit` was left out: it follows from the packets of others meanwhile
+            # note: 2: `locredit` was left out: it follows from the packets of others meanwhile
             # what eth0 sends goes up
             [link.eth0]
             rate = "unlimited"
@@ -575,7 +596,7 @@ fn classes_within_classes() {
          tc qdisc add dev eth0 parent 1:1 handle 1: drr",
         &host,
         expect![[r#"
-            error: it stands below itself
+            error: this handle is another discipline's already
              --> tc.sh:4:1
               |
             4 | tc qdisc add dev eth0 parent 1:1 handle 1: drr
@@ -651,12 +672,14 @@ fn trees_of_classes() {
             match = "udp src 10.1.1.0/24 dport 5004"
             rate = "20mbit"
             ceil = "60mbit"
+            quantum = "200kB"
             queue = "1000p"
 
             [link.eth0.up.flow.1-a.flow.1-a1.flow.1-a11.flow.1-a112]
             match = "any"
             rate = "10mbit"
             ceil = "60mbit"
+            quantum = "125kB"
             scheduler = { kind = "fq_codel", ecn = "yes" }
 
             [link.eth0.up.flow.1-a.flow.1-a1.flow.1-a11.flow.1-a112.flow.all]
@@ -667,12 +690,14 @@ fn trees_of_classes() {
             rate = "10mbit"
             ceil = "60mbit"
             prio = 1
+            quantum = "125kB"
             queue = "1000p"
 
             [link.eth0.up.flow.1-a.flow.1-a2]
             match = "any"
             rate = "20mbit"
             ceil = "60mbit"
+            quantum = "200kB"
             queue = "1000p"
 
             [link.eth0.up.flow.1-b]
@@ -685,6 +710,7 @@ fn trees_of_classes() {
             match = "any"
             rate = "40mbit"
             ceil = "100mbit"
+            quantum = "200kB"
             queue = "1000p"
         "##]],
     );
@@ -788,6 +814,7 @@ fn trees_of_classes() {
             # note: 8: no filter sends to 1:a12: it is left out
             # note: 9: no filter sends to 1:a111: it is left out
             # note: 10: no filter sends to 1:a112: it is left out
+            # note: 12: no packet comes to the class above this: it is left out
             # note: 13: what the filters below this one leave goes on with the next one here, and not to the class of the rest
             # note: 14: it takes nothing of what the filters above it take: it is left out
             # what eth0 sends goes up
@@ -809,6 +836,7 @@ fn trees_of_classes() {
             match = "any"
             rate = "20mbit"
             ceil = "60mbit"
+            quantum = "200kB"
             queue = "1000p"
 
             [link.eth0.up.flow.1-b]
@@ -821,6 +849,7 @@ fn trees_of_classes() {
             match = "any"
             rate = "40mbit"
             ceil = "100mbit"
+            quantum = "200kB"
             queue = "1000p"
         "##]],
     );
@@ -831,6 +860,7 @@ fn trees_of_classes() {
             # note: 8: no filter sends to 1:a12: it is left out
             # note: 9: no filter sends to 1:a111: it is left out
             # note: 10: no filter sends to 1:a112: it is left out
+            # note: 12: no packet comes to the class above this: it is left out
             # note: 14: no filter sends to the class that it belongs to: it is not asked
             # what eth0 sends goes up
             [link.eth0]
@@ -851,6 +881,7 @@ fn trees_of_classes() {
             match = "any"
             rate = "20mbit"
             ceil = "60mbit"
+            quantum = "200kB"
             queue = "1000p"
 
             [link.eth0.up.flow.1-b]
@@ -863,6 +894,437 @@ fn trees_of_classes() {
             match = "any"
             rate = "40mbit"
             ceil = "100mbit"
+            quantum = "200kB"
+            queue = "1000p"
+        "##]],
+    );
+}
+
+/// Packets that no class takes pass beside it, and so do those that nothing redirects.
+#[test]
+fn packets_that_tc_does_not_shape_pass() {
+    becomes(
+        "modprobe ifb\n\
+         tc qdisc add dev wan root handle 1: htb\n\
+         tc class add dev wan parent 1: classid 1:7 htb rate 5mbit\n\
+         tc filter add dev wan parent 1: protocol ip prio 1 u32 match ip dport 9999 0xffff action drop\n\
+         tc filter add dev wan parent 1: protocol ip prio 2 u32 match ip dport 9000 0xf000 flowid 1:7\n\
+         tc qdisc add dev wan ingress\n\
+         tc filter add dev wan parent ffff: protocol ip prio 1 u32 match ip sport 22 0xffff action ok\n\
+         tc filter add dev wan parent ffff: protocol ip prio 2 u32 match ip protocol 6 0xff action mirred egress redirect dev ifb0\n\
+         tc qdisc add dev ifb0 root netem delay 5ms",
+        expect![[r##"
+            # note: 1: `modprobe` is not a command of tc, and was left out
+            # note: 2: packets that no filter takes pass beside all classes, unshaped, as in tc
+            # what wan sends goes up
+            [link.wan]
+            rate = "unlimited"
+
+            # tc qdisc add dev wan root handle 1: htb
+            [link.wan.up]
+            rate = "5mbit"
+            scheduler = { kind = "htb" }
+
+            [link.wan.up.flow.1-7]
+            match = "ip dport 8192-12287"
+            rate = "5mbit"
+            ceil = "5mbit"
+            queue = "1000p"
+
+            # tc qdisc add dev ifb0 root netem delay 5ms
+            [link.wan.down]
+            delay = "5ms"
+
+            [[rule]]
+            match = "ip dport 9999"
+            direction = "up"
+            to = "drop"
+
+            [[rule]]
+            match = "ip dport 8192-12287"
+            direction = "up"
+            to = "wan"
+
+            [[rule]]
+            direction = "up"
+            to = "pass"
+
+            [[rule]]
+            match = "ip sport 22"
+            direction = "down"
+            to = "pass"
+
+            [[rule]]
+            match = "ip tcp"
+            direction = "down"
+            to = "wan"
+
+            [[rule]]
+            direction = "down"
+            to = "pass"
+        "##]],
+    );
+    // A class that is not there, or has classes, takes no rest.
+    becomes(
+        "tc qdisc add dev e root handle 1: htb default 40\n\
+         tc class add dev e parent 1:9 classid 1:1 htb rate 8mbit\n\
+         tc class add dev e parent 1:1 classid 1:2 htb rate 8mbit\n\
+         tc filter add dev e parent 1: protocol arp prio 1 u32 match u32 0 0 flowid 1:2",
+        expect![[r##"
+            # note: 1: there is no class 1:40 that packets could wait in
+            # note: 1: packets that no filter takes pass beside all classes, unshaped, as in tc
+            # note: 2: there is no class 1:9: this one is above all others, as in tc
+            # what e sends goes up
+            [link.e]
+            rate = "unlimited"
+
+            # tc qdisc add dev e root handle 1: htb default 40
+            [link.e.up]
+            rate = "8mbit"
+            scheduler = { kind = "htb" }
+
+            [link.e.up.flow.1-2]
+            match = "ether arp"
+            rate = "8mbit"
+            ceil = "8mbit"
+            queue = "1000p"
+
+            [[rule]]
+            match = "ether arp"
+            direction = "up"
+            to = "e"
+
+            [[rule]]
+            direction = "up"
+            to = "pass"
+
+            [[rule]]
+            direction = "down"
+            to = "e"
+        "##]],
+    );
+    // Within a class only its own packets are told apart.
+    becomes(
+        "tc qdisc add dev e root handle 1: htb default 1\n\
+         tc class add dev e parent 1: classid 1:1 htb rate 50mbit\n\
+         tc qdisc add dev e parent 1:1 handle 2: htb\n\
+         tc class add dev e parent 2: classid 2:1 htb rate 1mbit\n\
+         tc filter add dev e parent 2: protocol ip u32 match ip dport 7000 0xffff flowid 2:1\n\
+         tc qdisc add dev e parent 2:1 netem loss 3%",
+        expect![[r##"
+            # note: 3: packets that no filter takes pass beside all classes, unshaped, as in tc
+            # what e sends goes up
+            [link.e]
+            rate = "unlimited"
+
+            # tc qdisc add dev e root handle 1: htb default 1
+            [link.e.up]
+            rate = "50mbit"
+            scheduler = { kind = "htb" }
+
+            [link.e.up.flow.1-1]
+            match = "any"
+            rate = "50mbit"
+            ceil = "50mbit"
+            scheduler = { kind = "htb" }
+
+            [link.e.up.flow.1-1.flow.2-1]
+            match = "ip dport 7000"
+            rate = "1mbit"
+            ceil = "1mbit"
+            queue = "1000p"
+
+            [link.e.up.flow.1-1.flow.2-direct]
+            match = "any"
+            rate = "50mbit"
+            ceil = "50mbit"
+            queue = "1000p"
+
+            # what packets of class 2:1 pass before it
+            # tc qdisc add dev e parent 2:1 netem loss 3%
+            [link.e-2-1]
+            rate = "unlimited"
+            loss = { probability = "3%" }
+
+            [[rule]]
+            match = "ip dport 7000"
+            direction = "up"
+            to = ["e-2-1", "e"]
+
+            [[rule]]
+            to = "e"
+        "##]],
+    );
+}
+
+/// A discipline becomes a part of the scenario, or it is told that it does not.
+#[test]
+fn no_discipline_vanishes() {
+    becomes(
+        "tc qdisc add dev h1-eth0 root handle 5: htb default 2\n\
+         tc class add dev h1-eth0 parent 5: classid 5:2 htb rate 20mbit burst 15k\n\
+         tc qdisc add dev h1-eth0 parent 5:2 handle 6: red limit 600kb min 20kb max 60kb avpkt 1000 burst 40\n\
+         tc qdisc add dev h1-eth0 parent 6: handle 7: netem delay 3ms",
+        expect![[r##"
+            # note: 4: `red` looks at the packets that wait for the class; in tc also at those that the discipline below it holds
+            # what h1-eth0 sends goes up
+            [link.h1-eth0]
+            rate = "unlimited"
+
+            # tc qdisc add dev h1-eth0 root handle 5: htb default 2
+            [link.h1-eth0.up]
+            rate = "20mbit"
+            burst = "15KiB"
+            scheduler = { kind = "htb" }
+
+            [link.h1-eth0.up.flow.5-2]
+            match = "any"
+            rate = "20mbit"
+            ceil = "20mbit"
+            burst = "15KiB"
+            queue = { limit = "600KiB", policy = "red", min = "20KiB", max = "60KiB", probability = "2%", weight = "3.125%" }
+
+            # what packets of class 5:2 pass before it
+            # tc qdisc add dev h1-eth0 parent 6: handle 7: netem delay 3ms
+            [link.h1-eth0-5-2]
+            rate = "unlimited"
+            delay = "3ms"
+
+            [[rule]]
+            direction = "up"
+            to = ["h1-eth0-5-2", "h1-eth0"]
+
+            [[rule]]
+            direction = "down"
+            to = "h1-eth0"
+        "##]],
+    );
+    becomes(
+        "tc qdisc add dev e root handle 1: codel\n\
+         tc qdisc add dev e parent 1: handle 2: netem delay 3ms\n\
+         tc qdisc add dev e root netem delay 4ms\n\
+         tc qdisc add dev f root handle 1: red limit 600kb min 20kb max 60kb avpkt 1000 burst 40\n\
+         tc filter add dev g parent 1: matchall flowid 1:1\n\
+         tc filter add dev e parent 4: matchall flowid 1:1\n\
+         tc class add dev e parent 4: classid 4:1 htb rate 1mbit",
+        expect![[r#"
+            error: it stands below a discipline without classes
+             --> tc.sh:2:1
+              |
+            2 | tc qdisc add dev e parent 1: handle 2: netem delay 3ms
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: tc refuses it too: give both to a class, or put the other one above
+
+            error: there is a discipline in this place already: tc refuses this line
+             --> tc.sh:3:1
+              |
+            3 | tc qdisc add dev e root netem delay 4ms
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: `replace` puts another one there; or take out the line that does not hold
+
+            error: g has no discipline that this filter could be of
+             --> tc.sh:5:1
+              |
+            5 | tc filter add dev g parent 1: matchall flowid 1:1
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: is it another device's?
+
+            error: there is no discipline 4: of e here
+             --> tc.sh:6:1
+              |
+            6 | tc filter add dev e parent 4: matchall flowid 1:1
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: add it before, by `tc qdisc add … handle`, as tc demands
+
+            error: there is no discipline 4: of e here
+             --> tc.sh:7:1
+              |
+            7 | tc class add dev e parent 4: classid 4:1 htb rate 1mbit
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: add it before, by `tc qdisc add … handle`, as tc demands"#]],
+    );
+    becomes(
+        "tc qdisc add dev f root handle 1: red limit 600kb min 20kb max 60kb avpkt 1000 burst 40\n\
+         tc qdisc add dev f parent 1: netem delay 3ms",
+        expect![[r#"
+            error: `a discipline below `red`` has no equal here
+             --> tc.sh:2:1
+              |
+            2 | tc qdisc add dev f parent 1: netem delay 3ms
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: it stands in the place of the queue that `red` looks at: put `netem` above, and `red` below it"#]],
+    );
+    // What replaces another takes all away that was below that.
+    becomes(
+        "tc qdisc add dev e root handle 1: prio\n\
+         tc qdisc add dev e parent 1:1 handle 2: tbf rate 1mbit burst 2kb latency 50ms\n\
+         tc qdisc add dev e parent 2:1 netem delay 4ms\n\
+         tc qdisc replace dev e root netem delay 5ms",
+        expect![[r##"
+            # what e sends goes up
+            [link.e]
+            rate = "unlimited"
+
+            # tc qdisc replace dev e root netem delay 5ms
+            [link.e.up]
+            delay = "5ms"
+        "##]],
+    );
+}
+
+/// Commands as they stand in scripts: with programs in front, redirections, numbers in other bases.
+#[test]
+fn commands_are_read_in_the_forms_that_scripts_have() {
+    becomes(
+        "sudo -E ip netns exec red tc qdisc add dev veth1 parent root handle 1: netem delay 5ms >/dev/null 2>&1\n\
+         tc -n blue qdisc add dev veth1 root handle 0x10: netem delay 6ms 2> errors\n\
+         docker exec -it box tc -force qdisc add dev eth0 root netem delay 7ms || echo \"$(date) failed\"\n\
+         qdisc add dev batch0 root netem delay 8ms\n\
+         qdisc tbf 1: dev shown0 root refcnt 2 rate 10Mbit burst 20Kb lat 25.0ms\n\
+         qdisc netem 2: dev shown0 parent 1:1 limit 500 delay 9ms  2ms loss 1%\n\
+         qdisc noqueue 0: dev lo root refcnt 2",
+        expect![[r##"
+            # note: 3: `echo` is not a command of tc, and was left out
+            # note: 6: netem loses and doubles packets before the rate; here that is behind it: what is lost has taken its time
+            # note: 6: netem counts packets on their way; here none waits where there is no rate: `limit` is left out
+            # what veth1 sends goes up
+            [link.veth1]
+            rate = "unlimited"
+
+            # sudo -E ip netns exec red tc qdisc add dev veth1 parent root handle 1: netem delay 5ms
+            [link.veth1.up]
+            delay = "5ms"
+
+            # what blue-veth1 sends goes up
+            [link.blue-veth1]
+            rate = "unlimited"
+
+            # tc -n blue qdisc add dev veth1 root handle 0x10: netem delay 6ms
+            [link.blue-veth1.up]
+            delay = "6ms"
+
+            # what eth0 sends goes up
+            [link.eth0]
+            rate = "unlimited"
+
+            # docker exec -it box tc -force qdisc add dev eth0 root netem delay 7ms
+            [link.eth0.up]
+            delay = "7ms"
+
+            # what batch0 sends goes up
+            [link.batch0]
+            rate = "unlimited"
+
+            # qdisc add dev batch0 root netem delay 8ms
+            [link.batch0.up]
+            delay = "8ms"
+
+            # what shown0 sends goes up
+            [link.shown0]
+            rate = "unlimited"
+
+            # qdisc tbf 1: dev shown0 root refcnt 2 rate 10Mbit burst 20Kb lat 25.0ms
+            # qdisc netem 2: dev shown0 parent 1:1 limit 500 delay 9ms 2ms loss 1%
+            [link.shown0.up]
+            rate = "10mbit"
+            burst = "20KiB"
+            scheduler = { kind = "fifo", queue = "51730B" }
+            delay = "9ms"
+            loss = { probability = "1%" }
+            jitter = { amount = "2ms", order = "free" }
+        "##]],
+    );
+    becomes(
+        "filter parent 1: protocol ip pref 1 u32 chain 0\n\
+         $TC qdisc add dev e root netem delay 1ms\n\
+         tc -b more.txt",
+        expect![[r#"
+            error: `filters as `tc filter show` prints them` has no equal here
+             --> tc.sh:1:1
+              |
+            1 | filter parent 1: protocol ip pref 1 u32 chain 0
+              | ^^^^^^
+              |
+              = help: write the commands that made them, `tc filter add …`
+
+            error: only a shell knows what this is
+             --> tc.sh:2:1
+              |
+            2 | $TC qdisc add dev e root netem delay 1ms
+              | ^^^
+              |
+              = help: let the shell print the commands as it runs them, as in `bash -x SCRIPT`, and import those
+
+            error: `a file of further commands` has no equal here
+             --> tc.sh:3:4
+              |
+            3 | tc -b more.txt
+              |    ^^
+              |
+              = help: import that file: its lines need no `tc` in front"#]],
+    );
+}
+
+/// Bytes, masks and flags that well-known scripts look at.
+#[test]
+fn filters_of_bytes_are_fields() {
+    becomes_at(
+        "tc qdisc add dev e root handle 1: prio bands 4 priomap 3 3 3 3 3 3 3 3 3 3 3 3 3 3 3 3\n\
+         tc filter add dev e parent 1: protocol 0x0800 prio 1 u32 match u8 6 0xff at 9 match u8 0x05 0x0f at 0 match u16 0 0xffc0 at 2 match u8 0x10 0xff at 33 flowid 1:1\n\
+         tc filter add dev e parent 1: protocol ipv6 prio 2 u32 match ip6 protocol 6 0xff match u16 0 0xffc0 at 2 flowid 1:1\n\
+         tc filter add dev e parent 1: protocol ipv6 prio 3 u32 match ip6 protocol 1 0xff flowid 1:1\n\
+         tc filter add dev e parent 1: protocol ip prio 4 u32 match u32 0xc0000200 0xffffff00 at 16 match ip tos 0x08 0x1e flowid 1:2\n\
+         tc filter add dev e parent 1: protocol ip prio 5 u32 match ip dport 0x1101 0xf0ff match ip protocol 0 0 flowid 1:3\n\
+         tc filter add dev e parent 1: protocol ip prio 6 flower ip_proto tcp tcp_flags 0x12/0x13 flowid 1:3\n\
+         tc filter add dev e parent 1: protocol ip prio 7 basic match 'cmp(u16 at 0 layer transport gt 1023)' classid 1:3\n\
+         tc filter add dev e parent 1: prio 8 handle 0x20/0xf0 fw classid 1:2",
+        &Host { rate: Some(falaj_scenario::parse_rate("8mbit").unwrap()), down: None },
+        expect![[r##"
+            # note: 1: filters alone choose bands here: what `priomap` makes of the type of service is for a `match`
+            # note: 2: packets with options of IP are taken too
+            # note: 3: of IPv6 these bytes are the traffic class and the flow label, which is random: this takes hardly any packet, and is left out
+            # note: 4: ICMP of IPv6 is protocol 58: this takes no packet, and is left out
+            # note: 9: marks are compared as whole numbers: `0x20/0xf0` is 32 alone here, and there each mark that has these bits
+            # note: 9: who marks packets with 32? there it is the firewall; here a rule does
+            # what e sends goes up
+            [link.e]
+            rate = "8mbit"
+
+            # tc qdisc add dev e root handle 1: prio bands 4 priomap 3 3 3 3 3 3 3 3 3 3 3 3 3 3 3 3
+            [link.e.up]
+            scheduler = { kind = "priority" }
+
+            [link.e.up.flow.1-1]
+            match = "ip tcp length 0-63 flags !fin,!syn,!rst,!psh,ack,!urg,!ece,!cwr"
+            priority = 0
+            queue = "1000p"
+
+            [link.e.up.flow.1-2]
+            match = [
+                "dst 192.0.2.0/24 ( tos 8 or tos 9 or tos 40 or tos 41 or tos 72 or tos 73 or tos 104 or tos 105 or tos 136 or tos 137 or tos 168 or tos 169 or tos 200 or tos 201 or tos 232 or tos 233 )",
+                "mark 32 not ( ip dport 4097,4353,4609,4865,5121,5377,5633,5889,6145,6401,6657,6913,7169,7425,7681,7937 ) not ( ip tcp flags !fin,syn,ack ) not ( ip sport 1024-65535 )",
+            ]
+            priority = 1
+            queue = "1000p"
+
+            [link.e.up.flow.1-3]
+            match = [
+                "ip dport 4097,4353,4609,4865,5121,5377,5633,5889,6145,6401,6657,6913,7169,7425,7681,7937",
+                "ip tcp flags !fin,syn,ack",
+                "ip sport 1024-65535",
+            ]
+            priority = 2
+            queue = "1000p"
+
+            [link.e.up.flow.1-4]
+            match = "any"
+            priority = 3
             queue = "1000p"
         "##]],
     );
@@ -875,7 +1337,8 @@ fn what_has_no_equal_is_refused_line_by_line() {
          tc qdisc add dev eth0 root netem delya 10ms\n\
          tc qdisc add dev eth0 root cake bandwidth 10mbit\n\
          tc qdisc add root netem delay 1ms\n\
-         tc qdisc add dev $DEV root netem loss 101%\n\
+         tc qdisc add dev $DEV root netem loss 10%\n\
+         tc qdisc add dev eth0 root netem loss 101%\n\
          tc qdisc add dev eth0 root tbf rate 1mbit burst 10k\n\
          tc qdisc add dev eth0 root netem gap 5\n\
          tc qdisc add dev eth0 root netem reorder 5%\n",
@@ -913,37 +1376,37 @@ fn what_has_no_equal_is_refused_line_by_line() {
             error: only a shell knows what this is
              --> tc.sh:5:18
               |
-            5 | tc qdisc add dev $DEV root netem loss 101%
+            5 | tc qdisc add dev $DEV root netem loss 10%
               |                  ^^^^
               |
               = help: let the shell print the commands as it runs them, as in `bash -x SCRIPT`, and import those
 
             error: `101%` is more than certain
-             --> tc.sh:5:39
+             --> tc.sh:6:39
               |
-            5 | tc qdisc add dev $DEV root netem loss 101%
+            6 | tc qdisc add dev eth0 root netem loss 101%
               |                                       ^^^^
               |
               = help: write at most `100%`
 
             error: tbf needs a `limit` or a `latency`
-             --> tc.sh:6:1
+             --> tc.sh:7:1
               |
-            6 | tc qdisc add dev eth0 root tbf rate 1mbit burst 10k
+            7 | tc qdisc add dev eth0 root tbf rate 1mbit burst 10k
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 
             error: gap goes with reorder
-             --> tc.sh:7:38
+             --> tc.sh:8:38
               |
-            7 | tc qdisc add dev eth0 root netem gap 5
+            8 | tc qdisc add dev eth0 root netem gap 5
               |                                      ^
               |
               = help: as in `delay 10ms reorder 100% gap 5`
 
             error: reorder needs a delay, which packets can skip
-             --> tc.sh:8:1
+             --> tc.sh:9:1
               |
-            8 | tc qdisc add dev eth0 root netem reorder 5%
+            9 | tc qdisc add dev eth0 root netem reorder 5%
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
               = help: as in `delay 10ms reorder 25%`"#]],
@@ -1135,6 +1598,9 @@ fn what_packets_cost() {
          tc class add dev b parent 1:1 classid 1:2 htb rate 1mbit\n\
          tc qdisc add dev c root stab overhead 8 netem rate 1mbit",
         expect![[r##"
+            # note: 1: `mtu` was left out: each packet is reckoned by itself, and not by a table
+            # note: 1: `tsize` was left out: each packet is reckoned by itself, and not by a table
+            # note: 1: `mpu` was left out: it is zero
             # what a sends goes up
             [link.a]
             rate = "unlimited"
@@ -1179,13 +1645,11 @@ fn what_packets_cost() {
          tc qdisc add dev a root stab linklayer ppp netem rate 1mbit\n\
          tc class add dev a parent 1: classid 1:1 stab overhead 4 htb rate 1mbit",
         expect![[r#"
-            error: `mpu` has no equal here
+            warning: `mpu` was left out: packets that cost less than 64 B with their overhead stay cheaper here
              --> tc.sh:1:30
               |
             1 | tc qdisc add dev a root stab mpu 64 netem rate 1mbit
               |                              ^^^
-              |
-              = help: packets cost what they have, and an `overhead`
 
             error: `ppp` is not a link layer
              --> tc.sh:2:40
@@ -1296,15 +1760,13 @@ fn what_is_below_a_class_is_a_link_before_it() {
     );
     // Of filters the first decides, whatever its class has; the class of the rest comes last.
     becomes(
-        &tree(
-            "30\n\
-             tc qdisc add dev e parent 1:30 handle 30: netem delay 20ms loss 1%\n\
-             tc qdisc add dev e parent 30: handle 31: fq_codel\n\
-             tc filter add dev e parent 1: protocol ip prio 1 flower ip_proto udp dst_port 53 flowid 1:11\n\
-             tc filter add dev e parent 1: protocol ip prio 2 flower ip_proto tcp flowid 1:12\n\
-             tc filter add dev e parent 1: protocol ip prio 3 flower dst_ip 10.0.0.0/8 flowid 1:20\n\
-             tc qdisc add dev e parent 1:20 tbf rate 1mbit burst 2kb latency 50ms",
-        ),
+        &(tree("30")
+            + "tc qdisc add dev e parent 1:30 handle 30: netem delay 20ms loss 1%\n\
+               tc qdisc add dev e parent 30: handle 31: fq_codel\n\
+               tc filter add dev e parent 1: protocol ip prio 1 flower ip_proto udp dst_port 53 flowid 1:11\n\
+               tc filter add dev e parent 1: protocol ip prio 2 flower ip_proto tcp flowid 1:12\n\
+               tc filter add dev e parent 1: protocol ip prio 3 flower dst_ip 10.0.0.0/8 flowid 1:20\n\
+               tc qdisc add dev e parent 1:20 tbf rate 1mbit burst 2kb latency 50ms"),
         expect![[r##"
             # what e sends goes up
             [link.e]
@@ -1500,13 +1962,13 @@ fn links_below_classes_that_rules_cannot_lead_through_are_refused() {
             1 | tc qdisc add dev a root handle 1: prio
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 
-            error: `this discipline below a class` has no equal here
+            error: `a link for a part of the packets` has no equal here
              --> tc.sh:2:1
               |
             2 | tc qdisc add dev a parent 1:2 netem delay 5ms
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: it is a link that rules lead through, and there are several devices: import what is said of each apart"#]],
+              = help: rules lead only a part of the packets through this link, and there are several devices: import what is said of each apart"#]],
     );
     becomes(
         "tc qdisc add dev e root handle 1: prio\ntc filter add dev e parent 1: matchall flowid 1:2\n\

@@ -1,0 +1,103 @@
+//! Each word of an accepted script counts: without it the scenario or the notes are others, or the
+//! script is refused.
+
+use falaj_import::{Host, Imported, tc};
+use falaj_scenario::Diagnostics;
+
+/// Scripts in which no word is idle: an option that says the usual has no place here.
+const TC: &[&str] = &[
+    "tc qdisc add dev a root netem delay 10ms 2ms 25% distribution normal loss 1% 20% duplicate 2% 10% corrupt 3% 5% reorder 4% 6% gap 3 limit 77 seed 5\n\
+     tc qdisc add dev b root netem loss gemodel 1% 10% 70% 0.1% rate 1mbit 20 48 5 limit 50\n\
+     tc qdisc add dev c root netem loss state 1% 10% 5% 50% 0.5% slot 20ms 30ms packets 5 bytes 6000",
+    "tc qdisc add dev a root handle 1: stab mtu 2048 tsize 128 mpu 64 overhead 32 linklayer atm tbf rate 1mbit burst 2k/8 latency 50ms\n\
+     tc qdisc add dev a parent 1: netem delay 3ms\n\
+     tc qdisc add dev b root tbf rate 1mbit burst 2k limit 9000 mpu 64 overhead 8",
+    "tc qdisc add dev a root handle 1: htb default 30 r2q 20 direct_qlen 5\n\
+     tc class add dev a parent 1: classid 1:1 htb rate 100mbit burst 20k cburst 30k overhead 4\n\
+     tc class add dev a parent 1:1 classid 1:10 htb rate 60mbit ceil 90mbit burst 21k cburst 31k prio 1 quantum 3000 overhead 4 mpu 64 mtu 1600\n\
+     tc class add dev a parent 1:1 classid 1:20 htb rate 30mbit ceil 80mbit prio 2 overhead 4\n\
+     tc class add dev a parent 1:1 classid 1:30 htb rate 10mbit overhead 4\n\
+     tc qdisc add dev a parent 1:10 handle 10: netem delay 5ms limit 70\n\
+     tc qdisc add dev a parent 10: fq_codel limit 500 flows 64 quantum 300 target 7ms interval 90ms noecn memory_limit 1mb drop_batch 8\n\
+     tc qdisc add dev a parent 1:20 sfq limit 60 divisor 256 quantum 3000 perturb 10\n\
+     tc qdisc add dev a parent 1:30 pfifo limit 40\n\
+     tc filter add dev a parent 1: protocol ip prio 3 u32 match ip dst 10.0.0.0/8 match ip dport 80 0xffff flowid 1:10\n\
+     tc filter add dev a parent 1: protocol ip prio 2 u32 match ip tos 0xb8 0xfc match ip dport 80 0xffff flowid 1:20\n\
+     tc filter add dev a parent 1: protocol ip prio 1 flower ip_proto udp dst_port 80 src_ip 192.0.2.1 action drop",
+    "tc qdisc add dev a root handle 1: hfsc default 20\n\
+     tc class add dev a parent 1: classid 1:1 hfsc ls rate 9mbit ul rate 10mbit\n\
+     tc class add dev a parent 1:1 classid 1:10 hfsc rt m1 4mbit d 10ms m2 2mbit ls rate 5mbit\n\
+     tc class add dev a parent 1:1 classid 1:20 hfsc sc umax 1500b dmax 20ms rate 2mbit\n\
+     tc qdisc add dev a parent 1:10 red limit 400000 min 31000 max 80000 avpkt 1000 burst 70 probability 0.05 bandwidth 5mbit ecn\n\
+     tc qdisc add dev a parent 1:20 pie limit 300 target 10ms tupdate 20ms ecn nobytemode\n\
+     tc filter add dev a parent 1: handle 6 fw flowid 1:10",
+    "tc qdisc add dev a root handle 1: ets bands 4 strict 1 quanta 3000 2000 priomap 2\n\
+     tc filter add dev a parent 1: matchall flowid 1:1\n\
+     tc qdisc add dev a parent 1:1 codel limit 90 target 6ms interval 80ms ecn",
+    "tc qdisc add dev a root handle 1: qfq\n\
+     tc class add dev a parent 1: classid 1:1 qfq weight 5 maxpkt 900\n\
+     tc filter add dev a parent 1: protocol arp basic match 'cmp(u16 at 0 layer transport eq 7)' flowid 1:1\n\
+     tc filter add dev a parent 1: protocol ipv6 matchall flowid 1:1",
+    "tc qdisc add dev a ingress\n\
+     tc filter add dev a parent ffff: protocol ip prio 2 u32 match ip src 10.0.0.0/8 action mirred egress redirect dev ifb0\n\
+     tc filter add dev a parent ffff: protocol ip prio 1 u32 match ip sport 22 0xffff action pass\n\
+     tc qdisc add dev ifb0 root netem delay 5ms",
+    "ip netns exec n tc qdisc add dev a root cbs idleslope 98688 sendslope -901312 hicredit 153 locredit -1389",
+];
+
+/// Words that say the usual where others are there, or name a place without a second meaning.
+const IDLE: &[(&str, &str)] = &[
+    ("random", "losses are random unless a model is named"),
+    ("add", "a batch needs the verb, and so does tc"),
+    ("cburst 30k", "the smaller bucket decides where nothing is borrowed"),
+    ("tc", "as in a batch"),
+    ("n", "the word behind is the namespace then"),
+    ("root", "as `parent` is missing too"),
+    ("parent 1:", "filters are the root's, and classes above all others, unless it is said"),
+    ("protocol ip", "`match ip` says it too"),
+    ("prio 3", "filters without a preference come last"),
+    ("prio 2", "filters without a preference come last"),
+];
+
+/// The scenario without its comments, which repeat the script, and the notes.
+fn told(made: &Result<Imported, Diagnostics>) -> Option<(String, Vec<String>)> {
+    let made = made.as_ref().ok()?;
+    let lines = made.scenario.lines().filter(|line| !line.starts_with('#'));
+    let notes = made.notes.problems().iter().map(|p| p.title.clone()).collect();
+    Some((lines.collect::<Vec<_>>().join("\n"), notes))
+}
+
+/// The words that can be taken out, alone or with up to two behind them, and nothing changes.
+fn idle(script: &str, import: &dyn Fn(&str) -> Result<Imported, Diagnostics>) -> Vec<String> {
+    let whole = import(script);
+    if let Err(errors) = &whole {
+        panic!("{errors}");
+    }
+    let whole = told(&whole);
+    let lines: Vec<Vec<&str>> =
+        script.lines().map(|line| line.split_whitespace().collect()).collect();
+    let mut idle = Vec::new();
+    for (n, line) in lines.iter().enumerate() {
+        for from in 0..line.len() {
+            for to in from + 1..=(from + 3).min(line.len()) {
+                let rest: Vec<&str> = [&line[..from], &line[to..]].concat();
+                let mut less: Vec<String> = lines.iter().map(|line| line.join(" ")).collect();
+                less[n] = rest.join(" ");
+                if told(&import(&less.join("\n"))) == whole {
+                    idle.push(format!("{}: {}", line.join(" "), line[from..to].join(" ")));
+                }
+            }
+        }
+    }
+    idle.retain(|of| !IDLE.iter().any(|(word, _)| of.ends_with(&format!(": {word}"))));
+    idle
+}
+
+#[test]
+fn each_word_of_tc_counts() {
+    let rate = falaj_scenario::parse_rate("1gbit").expect("a rate");
+    let host = Host { rate: Some(rate), down: None };
+    let import = |script: &str| tc(script, "script", &host);
+    let idle: Vec<String> = TC.iter().flat_map(|script| idle(script, &import)).collect();
+    assert!(idle.is_empty(), "{idle:#?}");
+}
