@@ -37,7 +37,8 @@
 //!
 //! **Measures.** [`guaranteed_rate`] finds the packets that prove a promise of a rate broken;
 //! [`fairness`] computes how far behind its share a flow was in what a pipe has sent;
-//! [`adversary`] searches for the arrivals by which it falls behind most.
+//! [`adversary`] searches for the arrivals by which it falls behind most, and [`delay_adversary`]
+//! for those that delay its packets longest.
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 
@@ -47,6 +48,7 @@ pub mod batch;
 pub mod chance;
 pub mod change;
 pub mod classifier;
+pub mod delay_adversary;
 pub mod ecn;
 pub mod engine;
 pub mod fairness;

@@ -72,6 +72,7 @@ fn flow_json(flow: &Outlook) -> Json {
         })
     };
     out["assured"] = flow.assured.as_ref().map_or(Json::Null, delay);
+    out["mutual"] = flow.mutual.as_ref().map_or(Json::Null, delay);
     out["expected"] = flow.expected.as_ref().map_or(Json::Null, delay);
     out["backlog"] = flow.backlog.as_ref().map_or(Json::Null, |b| {
         json!({

@@ -5,9 +5,8 @@
 //!     [traffic.x]\nmodel = \"cbr\"\nrate = \"1mbit\"\nsize = \"1000B\"";
 //! let (scenario, _) = falaj_scenario::parse(text, "a.toml")?;
 //! let ways = falaj_plan::plan(&scenario)?;
-//! // A packet of 1000 B, counted when its last bit has left, as is one of 1514 B that the link
-//! // may take.
-//! assert_eq!(ways[0].flows[0].best().unwrap().delay.0, 2_514_000);
+//! // A packet of 1000 B at 8 Mbit/s.
+//! assert_eq!(ways[0].flows[0].best().unwrap().delay.0, 1_000_000);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

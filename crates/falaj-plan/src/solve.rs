@@ -1,6 +1,6 @@
 //! What a flow needs and is not promised, and what would do.
 
-use crate::bounds::{Envelope, Outlook, outlooks, served};
+use crate::bounds::{Envelope, Outlook, Rivals, outlooks, served};
 use crate::words;
 use falaj_scenario::{Direction, Need};
 use falaj_sched::contract::manifest::Manifest;
@@ -22,15 +22,15 @@ pub struct Unmet {
 }
 
 /// What a flow is promised, if anything.
-type Promised = (Option<Rate>, Option<Span>);
+type RateAndDelay = (Option<Rate>, Option<Span>);
 
-fn met(need: Need, (rate, delay): Promised) -> bool {
+fn met(need: Need, (rate, delay): RateAndDelay) -> bool {
     need.rate.is_none_or(|needed| rate.is_some_and(|r| r >= needed))
         && need.delay.is_none_or(|needed| delay.is_some_and(|d| d <= needed))
 }
 
-fn promised(flow: &Outlook) -> Promised {
-    (flow.promise.as_ref().ok().map(|p| p.rate), flow.assured.as_ref().map(|d| d.delay))
+fn promised(flow: &Outlook) -> RateAndDelay {
+    (flow.promise.as_ref().ok().map(|p| p.rate), flow.promised().map(|d| d.delay))
 }
 
 /// Of so many flows whose needs are not met it is found out what would fit.
@@ -38,7 +38,7 @@ const SOLVED: usize = 16;
 
 /// The flows that are promised less than they need.
 pub fn unmet(direction: &Direction, flows: &[Outlook]) -> Vec<Unmet> {
-    let now: Vec<Promised> = flows.iter().map(promised).collect();
+    let now: Vec<RateAndDelay> = flows.iter().map(promised).collect();
     let mut all = Vec::new();
     for (flow, &(rate, delay)) in now.iter().enumerate() {
         let need = direction.flows[flow].need;
@@ -68,25 +68,29 @@ pub fn unmet(direction: &Direction, flows: &[Outlook]) -> Vec<Unmet> {
 
 /// What everybody is promised, as far as somebody needs it; `None`: the
 /// discipline does not accept the setup.
-fn promised_with(direction: &Direction) -> Option<Vec<Promised>> {
+fn promised_with(direction: &Direction) -> Option<Vec<RateAndDelay>> {
     let served = served(direction, &direction.pipe.setup).ok()?;
     if served.shared.is_some() {
         return Some(outlooks(direction, &[]).ok()?.iter().map(promised).collect());
     }
+    let declared: Vec<Option<Envelope>> = direction.flows.iter().map(Envelope::declared).collect();
+    let needed = direction.flows.iter().any(|flow| flow.need.delay.is_some());
+    let rivals = needed
+        .then(|| Rivals::of(&direction.pipe, &served, declared.iter().map(Option::as_ref)))
+        .flatten();
     let each =
         direction.flows.iter().zip(&served.promises).enumerate().map(|(f, (flow, promise))| {
-            let envelope =
-                flow.need.delay.and_then(|_| Envelope::declared(flow)).zip(served.service(f));
-            let distances =
-                envelope.and_then(|(e, (_, _, service))| served.distances(f, &e.curve, &service));
-            let curves = distances.map(|d| Span(whole(&d.delay.length)));
-            match promise {
-                Ok(promise) => (
-                    Some(promise.rate),
-                    Some(curves.map_or(promise.delay.delay, |c| c.min(promise.delay.delay))),
-                ),
-                Err(_) => (None, curves),
-            }
+            let own = flow.need.delay.and(declared[f].as_ref());
+            let curves = own.zip(served.service(f)).and_then(|(own, (_, _, service))| {
+                Some(served.distances(f, &own.curve, &service)?.delay)
+            });
+            let left = own.zip(rivals.as_ref()).map_or_else(Vec::new, |(own, rivals)| {
+                let left = rivals.left_over(f, &own.curve);
+                left.iter().filter_map(|left| own.curve.delay(&left.service)).collect()
+            });
+            let full = promise.as_ref().ok().map(|promise| promise.delay.delay);
+            let delays = curves.into_iter().chain(left).map(|delay| Span(whole(&delay.length)));
+            (promise.as_ref().ok().map(|promise| promise.rate), delays.chain(full).min())
         });
     Some(each.collect())
 }
@@ -158,7 +162,7 @@ fn what_would_fit(
     direction: &Direction,
     flow: usize,
     outlook: &Outlook,
-    now: &[Promised],
+    now: &[RateAndDelay],
 ) -> String {
     let fits = |with: &Direction| {
         promised_with(with).is_some_and(|then| {

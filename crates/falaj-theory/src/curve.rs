@@ -1,7 +1,7 @@
 //! Curves: what may be sent, or is served at least, in any time of a length.
 
 use crate::envelope::Parts;
-use falaj_sched::contract::guarantee::{Deadlines, StaircaseCurve};
+use falaj_sched::contract::guarantee::{ArrivalWindow, Deadlines, StaircaseCurve};
 use falaj_sched::units::rate::{BIT_NANOS, Rate};
 use falaj_sched::units::time::Span;
 use num_bigint::BigInt;
@@ -319,6 +319,37 @@ impl Curve {
     /// Both together: the arrival curve of two flows as one.
     pub fn sum(&self, other: &Curve) -> Curve {
         Curve::joined(self.combined(other, |a, b| a + b))
+    }
+
+    /// This sum without one of its parts.
+    ///
+    /// # Errors
+    /// `part` is none of its parts: the difference decreases, or is below zero.
+    pub fn without(&self, part: &Curve) -> Result<Curve, NotACurve> {
+        Curve::new(self.combined(part, |a, b| a - b))
+    }
+
+    /// At most `bytes` in any window `(t - length, t]`: so many at once, and again after each
+    /// length. Instants are whole nanoseconds, so that two are at least `length` apart if they
+    /// share no window. `drawn` windows are steps, a line lies above the later ones.
+    pub fn windows(ArrivalWindow { bytes, length }: &ArrivalWindow, drawn: u64) -> Curve {
+        let step = |n: u64| (Span((length.0 * n).saturating_sub(1)), bytes.saturating_mul(n + 1));
+        let flat = |(at, after): (Span, u64), value: u64| Piece {
+            at: exact(at.0),
+            value: exact(value),
+            after: exact(after),
+            slope: Exact::zero(),
+        };
+        let mut pieces: Vec<Piece> =
+            (0..=drawn.max(1)).map(|n| flat(step(n), bytes.saturating_mul(n))).collect();
+        let every = exact(*bytes) / exact(length.0);
+        if *length <= Span(1) {
+            return Curve::affine(every, exact(*bytes));
+        }
+        if let Some(last) = pieces.last_mut() {
+            last.slope = every;
+        }
+        Curve::joined(pieces)
     }
 
     /// The lower one everywhere: of what is bound by both, such as several

@@ -1,6 +1,7 @@
 //! Delay and backlog: the distances between what is sent and what is served.
 
-use crate::curve::{Curve, Exact};
+use crate::curve::{Curve, Exact, exact};
+use num_bigint::BigInt;
 use num_traits::Zero;
 
 /// The largest distance between two curves, and where it lies.
@@ -12,6 +13,14 @@ pub struct Distance {
     pub at: Exact,
     /// The bytes, on the arrival curve, at which it is.
     pub level: Exact,
+}
+
+impl Distance {
+    /// The same with `bytes` or nanoseconds more.
+    #[must_use]
+    pub fn longer(self, by: impl Into<BigInt>) -> Distance {
+        Distance { length: self.length + exact(by), ..self }
+    }
 }
 
 impl Curve {

@@ -3,11 +3,13 @@
 
 use super::Outlook;
 use super::envelope::{Envelope, sources_named};
+use super::left_over::{Given, LeftOver};
 use crate::words;
 use falaj_sched::contract::guarantee::Promise;
 use falaj_sched::queues::queue::Limit;
+use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
-use falaj_theory::{Distance, float, whole};
+use falaj_theory::{Curve, Distance, float, whole};
 
 /// A bound on the delay, and why it is no lower.
 #[derive(Clone, PartialEq, Eq)]
@@ -131,16 +133,7 @@ pub(super) fn by_curves(flow: &Outlook) -> Option<Delay> {
             words::nanos((delay - latency).0 as f64)
         )
     };
-    let whose = if flow.together { "all flows" } else { "it" };
-    let condition = if envelope.is_declared() {
-        format!("{whose} keep{} to the envelope", if flow.together { "" } else { "s" })
-    } else {
-        format!(
-            "{whose} send{} no more than {}",
-            if flow.together { "" } else { "s" },
-            sources_named(&envelope.sources)
-        )
-    };
+    let condition = by_whom(envelope, flow.together);
     let condition = if flow.jitter.is_some() {
         format!("{condition}; what packets were early by on the link before is not counted")
     } else {
@@ -152,6 +145,48 @@ pub(super) fn by_curves(flow: &Outlook) -> Option<Delay> {
         By::Deadlines(_) => DEADLINES,
     };
     Some(Delay { delay, formula: formula.into(), condition, limit })
+}
+
+/// The delay bound by the service that is left over, and its backlog.
+pub(super) fn by_left_over(
+    left: &LeftOver,
+    envelope: &Envelope,
+    rate: Rate,
+    together: bool,
+) -> Option<(Delay, Distance)> {
+    let distance = envelope.curve.delay(&left.service)?;
+    let backlog = envelope.curve.backlog(&left.service)?;
+    let at_once = |curve: &Curve| float(&curve.pieces()[0].after);
+    let (own, others) = (at_once(&envelope.curve), at_once(&left.before));
+    let (burst, at) = (words::bytes(own), words::link_rate(rate));
+    let limit = if others > 0.0 {
+        format!("the bursts: {burst} of its own and {} before it, at {at}", words::bytes(others))
+    } else {
+        format!("the burst: {burst} at {at}")
+    };
+    let condition = match left.given {
+        Given::Own => by_whom(envelope, together),
+        Given::Declared => "all flows keep to their envelopes".into(),
+        Given::Sources => {
+            "all flows keep to their envelopes, or send no more than their traffic".into()
+        }
+    };
+    let delay = Delay {
+        delay: Span(whole(&distance.length)),
+        formula: left.formula.into(),
+        condition,
+        limit,
+    };
+    Some((delay, backlog))
+}
+
+/// The condition that a flow, or all together, keep to an envelope.
+fn by_whom(envelope: &Envelope, together: bool) -> String {
+    let (whose, s) = if together { ("all flows", "") } else { ("it", "s") };
+    match envelope.is_declared() {
+        true => format!("{whose} keep{s} to the envelope"),
+        false => format!("{whose} send{s} no more than {}", sources_named(&envelope.sources)),
+    }
 }
 
 /// Does the queue hold what may be queued?

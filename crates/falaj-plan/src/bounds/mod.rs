@@ -3,6 +3,7 @@
 
 mod envelope;
 mod follows;
+mod left_over;
 mod served;
 
 pub use envelope::{Envelope, Sends, sent_by, sources, sources_named};
@@ -18,9 +19,11 @@ use falaj_sched::contract::params::ConfigErrors;
 use falaj_sched::queues::queue::Limit;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
-use falaj_theory::Curve;
+use falaj_theory::{Curve, Distance};
 use falaj_traffic::source::Model;
-use follows::{backlog, by_curves, full_queue};
+use follows::{backlog, by_curves, by_left_over, full_queue};
+pub(crate) use left_over::Rivals;
+use left_over::{Given, LeftOver};
 use served::limit_of;
 
 /// All that is known of a flow before anything runs.
@@ -61,14 +64,21 @@ pub struct Outlook {
     /// What holds whatever the scenario's sources do: the promise to a full
     /// queue, or to the envelope that the flow declares.
     pub assured: Option<Delay>,
-    /// The same, if the flow sends no more than its sources; where that is less.
+    /// The same if all flows keep to the envelopes that they declare; where that is less.
+    pub mutual: Option<Delay>,
+    /// The same if flows send no more than their sources; where that is less still.
     pub expected: Option<Delay>,
 }
 
 impl Outlook {
     /// The lowest bound there is.
     pub fn best(&self) -> Option<&Delay> {
-        self.expected.as_ref().or(self.assured.as_ref())
+        self.expected.as_ref().or(self.promised())
+    }
+
+    /// The lowest bound that holds whatever the scenario's sources do.
+    pub fn promised(&self) -> Option<&Delay> {
+        self.mutual.as_ref().or(self.assured.as_ref())
     }
 }
 
@@ -99,6 +109,9 @@ pub fn outlooks(
         let all = united(&envelopes, direction);
         envelopes = flows.map(|_| all.clone()).collect();
     }
+    let known = envelopes.iter().map(|envelope| envelope.as_ref().ok());
+    let one_queue = if together { 1 } else { envelopes.len() };
+    let rivals = Rivals::of(&direction.pipe, &served, known.take(one_queue));
     let mut out = Vec::new();
     // Which flow a leaf is below is searched for, and of thousands each would be.
     let undivided = direction.pipe.setup.flows.iter().all(|flow| flow.inner.is_none());
@@ -114,9 +127,24 @@ pub fn outlooks(
         let distances = envelope.as_ref().ok().zip(service.as_ref());
         let distances =
             distances.and_then(|(e, (_, _, service))| served.distances(f, &e.curve, service));
-        let fit = |d: &Distances| {
-            backlog(&d.backlog, limit, direction.pipe.setup.largest, envelope.as_ref().ok())
+        let left = rivals.as_ref().zip(envelope.as_ref().ok()).map_or_else(Vec::new, |(r, own)| {
+            let left = r.left_over(if together { 0 } else { f }, &own.curve);
+            let rate = direction.pipe.setup.rate;
+            let bound =
+                |left: LeftOver| Some((left.given, by_left_over(&left, own, rate, together)?));
+            left.into_iter().filter_map(bound).collect()
+        });
+        let shortest = |given: Given| {
+            let all = left.iter().filter(move |(of, _)| *of <= given).map(|(_, (delay, _))| delay);
+            all.min_by_key(|delay| delay.delay).cloned()
         };
+        let largest = direction.pipe.setup.largest;
+        let alone = left.iter().filter(|(given, _)| *given == Given::Own);
+        // Until its last bit has left a packet is queued whole.
+        let alone = alone.map(|(_, (_, bits))| bits.clone().longer(largest));
+        let longest = distances.as_ref().map(|d| d.backlog.clone()).into_iter().chain(alone);
+        let longest = longest.min_by(|a, b| a.length.cmp(&b.length));
+        let fit = |d: &Distance| backlog(d, limit, largest, envelope.as_ref().ok());
         let mut outlook = Outlook {
             name: direction.flows[f].name.clone(),
             many: many(direction, f),
@@ -124,8 +152,9 @@ pub fn outlooks(
                 .iter()
                 .any(|s| s.source.flow == f && matches!(s.source.model, Model::Tcp(_))),
             offered: sources.iter().filter(|s| s.source.flow == f).map(|s| s.mean).sum(),
-            backlog: distances.as_ref().map(fit),
+            backlog: longest.as_ref().map(fit),
             assured: None,
+            mutual: None,
             expected: None,
             rate_condition: served
                 .rate_condition
@@ -144,16 +173,25 @@ pub fn outlooks(
             together,
         };
         let full = outlook.promise.as_ref().ok().map(|p| full_queue(p, &outlook));
-        let curves =
-            by_curves(&outlook).filter(|c| full.as_ref().is_none_or(|full| c.delay < full.delay));
-        if outlook.envelope.as_ref().is_ok_and(Envelope::is_declared) {
-            outlook.assured = curves.or(full);
-        } else {
-            (outlook.assured, outlook.expected) = (full, curves);
-        }
+        let declared = outlook.envelope.as_ref().is_ok_and(Envelope::is_declared);
+        let own = shorter(by_curves(&outlook), shortest(Given::Own));
+        let (assured, expected) = if declared { (shorter(full, own), None) } else { (full, own) };
+        let less = |bound: Option<Delay>, than: Option<&Delay>| {
+            bound.filter(|bound| than.is_none_or(|than| bound.delay < than.delay))
+        };
+        outlook.assured = assured;
+        outlook.mutual =
+            less(shortest(Given::Declared).filter(|_| declared), outlook.assured.as_ref());
+        let expected = shorter(expected, shortest(Given::Sources));
+        outlook.expected = less(expected, outlook.promised());
         out.push(outlook);
     }
     Ok(out)
+}
+
+/// The shorter one of two bounds; the first of equals.
+fn shorter(a: Option<Delay>, b: Option<Delay>) -> Option<Delay> {
+    a.into_iter().chain(b).min_by_key(|bound| bound.delay)
 }
 
 /// Is a flow many?

@@ -4,7 +4,7 @@ use super::follows::{By, Distances};
 use falaj_scenario::Direction;
 use falaj_sched::contract::complete::CompleteDiscipline;
 use falaj_sched::contract::guarantee::{
-    Bound, Deadlines, Promise, RateCondition, Settling, StaircaseCurve,
+    Bound, Deadlines, Precedence, Promise, RateCondition, Settling, StaircaseCurve,
 };
 use falaj_sched::contract::no_guarantee::NoPromise;
 use falaj_sched::contract::params::{ConfigErrors, Setup};
@@ -15,7 +15,7 @@ use falaj_sched::scheduler::build::shared_queue;
 use falaj_sched::scheduler::tree;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
-use falaj_theory::{Curve, exact, whole};
+use falaj_theory::{Curve, whole};
 
 /// What a discipline says of all its flows.
 pub struct Served {
@@ -29,6 +29,8 @@ pub struct Served {
     pub(super) rate_condition: Option<RateCondition>,
     /// What may come on top of its promises after a change.
     pub(super) settling: Settling,
+    /// The place of each flow among the others; none where flows are divided.
+    pub(super) places: Vec<Precedence>,
     /// By how much its delays differ at most, if that is known.
     pub(super) jitters: Vec<Option<Bound>>,
     /// The limit of the one queue, if all flows share it.
@@ -57,7 +59,7 @@ impl Served {
             let mut distances =
                 to(&Curve::by_deadlines(&deadlines), By::Deadlines(deadlines.late))?;
             // Until its last bit has left a packet is queued whole.
-            distances.backlog.length += exact(self.largest);
+            distances.backlog = distances.backlog.longer(self.largest);
             Some(distances)
         });
         Some([turns, deadlines].into_iter().flatten().fold(by_rate, Distances::shorter))
@@ -147,6 +149,10 @@ impl registry::Visitor for Finer {
                 .map(|&f| discipline.deadlines(f).filter(|_| self.whole))
                 .collect(),
             rate_condition: discipline.rate_condition(),
+            places: match self.whole {
+                true => self.flows.iter().map(|&f| discipline.precedence(f)).collect(),
+                false => Vec::new(),
+            },
             settling: if self.whole { discipline.settling() } else { Settling::Unknown },
             largest: self.largest,
             jitters: self

@@ -34,6 +34,13 @@ pub trait Guarantees: Discipline {
         None
     }
 
+    /// The flows whose packets may leave before those of `f`: all of them in any order, unless it
+    /// says otherwise. Bounds from the envelopes of these flows follow.
+    fn precedence(&self, f: FlowId) -> Precedence {
+        let _ = f;
+        Precedence::default()
+    }
+
     /// The curve by which the packets of `f` have deadlines, where it promises more than a rate and
     /// a latency, or where only those that keep to an envelope are promised anything.
     fn deadlines(&self, f: FlowId) -> Option<Deadlines> {
@@ -153,6 +160,29 @@ pub struct StaircaseCurve {
     pub turn: u64,
     /// Bytes that others send between two turns.
     pub between: u64,
+}
+
+/// The place of a flow among the flows of a work-conserving link. While it has packets, flows of
+/// its own rank and of lower ranks are served in any order, and those of higher ranks send no more
+/// than `once` bytes together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Precedence {
+    /// Rank 0 is served first.
+    pub rank: u32,
+    /// Bytes that flows of higher ranks still send after the link began to serve this rank.
+    pub once: u64,
+    /// The flow has this rank as long as it keeps to this limit, and the discipline lets no packet
+    /// beyond it pass at this rank; `None`: whatever it sends.
+    pub contract: Option<ArrivalWindow>,
+}
+
+/// A limit on arrivals: at most `bytes` in any window `(t - length, t]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArrivalWindow {
+    /// The most bytes that a window holds.
+    pub bytes: u64,
+    /// The length of a window, not zero.
+    pub length: Span,
 }
 
 /// What must hold, beside a backlog, for a rate that is promised.

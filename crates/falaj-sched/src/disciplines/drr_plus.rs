@@ -25,7 +25,9 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Dice, Draw};
-use crate::contract::guarantee::{Bound, Guarantees, Promise, finite_rate, room_for_one};
+use crate::contract::guarantee::{
+    Bound, Guarantees, Precedence, Promise, ArrivalWindow, finite_rate, room_for_one,
+};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
@@ -406,6 +408,18 @@ impl Guarantees for DrrPlus {
             },
             others,
         })
+    }
+
+    /// The fast lane is empty before a visit begins, and waits for no more than that visit.
+    fn precedence(&self, f: FlowId) -> Precedence {
+        match &self.contracts[f.index()] {
+            Some(Contract { bytes, window, .. }) => Precedence {
+                rank: 0,
+                once: self.longest_visit(Some(f)),
+                contract: Some(ArrivalWindow { bytes: *bytes, length: *window }),
+            },
+            None => Precedence { rank: 1, once: 0, contract: None },
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 //! that has a packet is found in a few steps: 64 of them share a word.
 
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Guarantees, Promise, finite_rate, room_for_one};
+use crate::contract::guarantee::{Guarantees, Precedence, Promise, finite_rate, room_for_one};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
@@ -44,6 +44,8 @@ pub struct Priority {
     levels: Levels,
     /// Each flow's priority, as written.
     priorities: Vec<u64>,
+    /// The lowest priority that is in use: the largest number.
+    lowest: Option<u64>,
     promised: TopLevel,
 }
 
@@ -75,7 +77,8 @@ impl Priority {
             })?);
         }
         let levels = Levels::new(priorities.iter().copied());
-        Ok(Priority { levels, priorities, promised: TopLevel::new(setup) })
+        let lowest = priorities.iter().copied().max();
+        Ok(Priority { levels, priorities, lowest, promised: TopLevel::new(setup) })
     }
 }
 
@@ -137,13 +140,25 @@ impl Guarantees for Priority {
         match self.priorities.iter().min() {
             Some(&top) if top < own => Err(NoPromise(format!(
                 "flows of priority {top} may fill the link: what is left for priority {own} \
-                 depends on how much they send; give the flow `priority = {top}`, or divide the \
-                 link by `drr` or `virtual-links`"
+                 depends on how much they send; give the flow `priority = {top}`, divide the link \
+                 by `drr` or `virtual-links`, or declare the `envelope` of each flow: that bounds \
+                 its delay"
             ))),
             _ => {
                 let equals = self.priorities.iter().filter(|&&p| p == own).count() as u64;
                 Ok(self.promised.service(f, equals, self.priorities.iter().any(|&p| p > own)))
             }
+        }
+    }
+
+    /// A packet of a lower priority that is on the wire is sent to its end.
+    fn precedence(&self, f: FlowId) -> Precedence {
+        let own = self.priorities[f.index()];
+        let below = self.lowest.is_some_and(|lowest| lowest > own);
+        Precedence {
+            rank: self.levels.rank(own),
+            once: if below { self.promised.largest() } else { 0 },
+            contract: None,
         }
     }
 

@@ -141,6 +141,11 @@ impl TopLevel {
         }
     }
 
+    /// Bytes of the largest packet.
+    pub(crate) fn largest(&self) -> u64 {
+        self.largest
+    }
+
     /// What `f` is promised, one of `equals` flows of the highest priority.
     pub(crate) fn service(&self, f: FlowId, equals: u64, others_below: bool) -> Promise {
         let (full, limit) = (self.full_queues[f.index()], self.limits[f.index()]);

@@ -40,7 +40,7 @@ also say what it sends at most, which bounds its delay and its backlog:
   need = { rate = \"10mbit\", delay = \"5ms\" }
   envelope = { rate = \"10mbit\", burst = \"3kB\" }
 Without an envelope one is derived from the flow's traffic, unless that is Poisson; a need is
-judged by what a flow is promised whatever it sends, or by the envelope that it declares.
+judged by what a flow is promised whatever it sends, or by the envelopes that flows declare.
 
 KEY is a path in the file, link.uplink.flow.voice.phase, or as much of it as tells it apart.
 

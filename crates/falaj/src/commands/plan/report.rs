@@ -38,10 +38,9 @@ pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
                 (offered, false) => text::rate(offered as f64),
                 (offered, true) => format!("{} and TCP", text::rate(offered as f64)),
             };
-            let (delay, by) =
-                flow.assured.as_ref().map_or((text::DASH.into(), String::new()), |d| {
-                    (text::nanos(d.delay.0 as f64), notes.cell(&d.formula))
-                });
+            let (delay, by) = flow.promised().map_or((text::DASH.into(), String::new()), |d| {
+                (text::nanos(d.delay.0 as f64), notes.cell(&d.formula))
+            });
             let rate = match &flow.promise {
                 Ok(p) => [rate_of(flow), notes.cell(p.rate_formula)],
                 Err(NoPromise(why)) => [text::DASH.into(), notes.cell(why)],
@@ -277,7 +276,7 @@ fn details(flow: &Outlook) -> Vec<(&'static str, String)> {
         format!("{}  {formula}: {condition}", text::nanos(delay as f64))
     };
     let mut word = "delay <=";
-    for d in [&flow.expected, &flow.assured].into_iter().flatten() {
+    for d in [&flow.expected, &flow.mutual, &flow.assured].into_iter().flatten() {
         out.push((word, bound(d.delay.0, &d.formula, &d.condition)));
         word = "";
     }

@@ -1,0 +1,219 @@
+//! The service that a work-conserving link leaves over for a flow, from the envelopes of the flows
+//! that may be served before it.
+//!
+//! A packet of the flow comes `x` after the link began to serve its rank without a pause, and
+//! leaves `t` after that. Until any earlier instant the link sent less than came: `C t < a(x) +
+//! b(t) + once`, with `a` the envelope of the flow, whose packets keep their order, `b` those of
+//! all others of its rank and of lower ranks together, and `once` the bytes of higher ranks. So the
+//! flow is served by the curve `C t - b(t) - once`, made non-decreasing (Le Boudec and Thiran 2001,
+//! theorem 6.2.1). Bits count, and a packet has left with its last one: nothing is added for
+//! packets.
+
+use super::envelope::Envelope;
+use super::served::Served;
+use falaj_engine::pipe::PipeSpec;
+use falaj_sched::contract::complete::CompleteDiscipline;
+use falaj_sched::contract::guarantee::{ArrivalWindow, Precedence};
+use falaj_sched::contract::params::Setup;
+use falaj_sched::registry;
+use falaj_sched::units::capacity::Capacity;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::Span;
+use falaj_theory::{Curve, exact, slope};
+use std::collections::BTreeMap;
+
+/// The conditions under which a flow has a bound by left-over service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Given {
+    /// The flow keeps to its envelope.
+    Own,
+    /// All flows keep to the envelopes that they declare.
+    Declared,
+    /// The scenario's sources send no more than they do.
+    Sources,
+}
+
+/// The service that is left over for a flow.
+pub(crate) struct LeftOver {
+    /// Bits after a time, from any instant at which the link begins to serve the flow's rank.
+    pub(crate) service: Curve,
+    /// The bytes that others may send within a time.
+    pub(crate) before: Curve,
+    /// The conditions.
+    pub(crate) given: Given,
+    /// The formula of a delay bound.
+    pub(crate) formula: &'static str,
+}
+
+/// Envelopes of several flows together.
+#[derive(Clone)]
+struct Sum {
+    curve: Curve,
+    /// Number of flows of which nothing is known.
+    unknown: usize,
+    /// Number of flows of which only the scenario's sources are known.
+    derived: usize,
+}
+
+impl Sum {
+    const fn of(curve: Curve) -> Sum {
+        Sum { curve, unknown: 0, derived: 0 }
+    }
+
+    fn add(&mut self, part: &Part) {
+        match part {
+            Some((curve, declared)) => {
+                self.curve = self.curve.sum(curve);
+                self.derived += usize::from(!declared);
+            }
+            None => self.unknown += 1,
+        }
+    }
+}
+
+/// The envelope of one flow, and whether the file declares it.
+type Part = Option<(Curve, bool)>;
+
+/// The flows of a work-conserving link, by the order in which they may be served.
+pub(crate) struct Rivals {
+    rate: Rate,
+    places: Vec<Precedence>,
+    parts: Vec<Part>,
+    /// The same of flows that keep to their [contracts](Precedence::contract).
+    within: Vec<Part>,
+    all: Sum,
+    /// Of each rank and all lower ones.
+    ranks: BTreeMap<u32, Sum>,
+    /// Of flows with a contract, by rank, with all lower ones.
+    contracts: BTreeMap<u32, Sum>,
+}
+
+/// The formula of a flow that has the link, or its rank, to itself.
+const ALONE: &str = "h(envelope, C t)";
+/// With more flows the slowest bucket of each stands for its envelope.
+const FINE: usize = 200;
+/// Windows of a contract that are drawn one by one.
+const WINDOWS: u64 = 20;
+
+impl Rivals {
+    /// `None`: the link rests while packets wait, or a flow's packets overtake each other.
+    pub(crate) fn of<'a>(
+        pipe: &PipeSpec,
+        served: &Served,
+        envelopes: impl Iterator<Item = Option<&'a Envelope>>,
+    ) -> Option<Rivals> {
+        let plain = pipe.capacity == Capacity::Serialise
+            && pipe.masks.is_none()
+            && pipe.clone().no_promise().is_none()
+            && pipe.held_by_device() == Span::ZERO
+            && !pipe.setup.rate.is_unlimited();
+        if !plain || !conserves_work(pipe.kind, &pipe.setup) {
+            return None;
+        }
+        let envelopes: Vec<Option<&Envelope>> = envelopes.collect();
+        let coarse = envelopes.len() > FINE;
+        let part = |envelope: &Option<&Envelope>| {
+            let envelope = (*envelope)?;
+            let slowest = envelope.buckets.iter().min().filter(|_| coarse);
+            let curve = slowest.map_or_else(
+                || envelope.curve.clone(),
+                |&(rate, burst)| Curve::token_bucket(rate, burst),
+            );
+            Some((curve, envelope.is_declared()))
+        };
+        let parts: Vec<Part> = envelopes.iter().map(part).collect();
+        let known = served.places.len() == parts.len();
+        let places =
+            if known { served.places.clone() } else { vec![Precedence::default(); parts.len()] };
+        let window = |place: &Precedence| {
+            Some((Curve::windows(&place.contract?, if coarse { 1 } else { WINDOWS }), true))
+        };
+        let within: Vec<Part> = places.iter().map(window).collect();
+        let zero = Sum::of(Curve::zero());
+        let mut all = zero.clone();
+        parts.iter().for_each(|part| all.add(part));
+        let by_rank = |counts: &dyn Fn(&Precedence) -> bool, parts: &[Part]| {
+            let mut ranks: BTreeMap<u32, Sum> = BTreeMap::new();
+            for (place, part) in places.iter().zip(parts).filter(|(place, _)| counts(place)) {
+                ranks.entry(place.rank).or_insert_with(|| zero.clone()).add(part);
+            }
+            let mut lower = zero.clone();
+            for sum in ranks.values_mut() {
+                lower = Sum {
+                    curve: lower.curve.sum(&sum.curve),
+                    unknown: lower.unknown + sum.unknown,
+                    derived: lower.derived + sum.derived,
+                };
+                *sum = lower.clone();
+            }
+            ranks
+        };
+        let ranks = by_rank(&|_| true, &parts);
+        let contracts = by_rank(&|place| place.contract.is_some(), &within);
+        Some(Rivals { rate: pipe.setup.rate, places, parts, within, all, ranks, contracts })
+    }
+
+    /// The services that are left over for `flow`, one for each argument that holds for it.
+    pub(crate) fn left_over(&self, flow: usize, own: &Curve) -> Vec<LeftOver> {
+        let Precedence { rank, once, contract } = self.places[flow];
+        let blind = self.among(&self.all, &self.parts[flow], 0, "h(envelope, C t - others)");
+        let ranked = match contract {
+            Some(ArrivalWindow { bytes, length }) => {
+                let longest = exact(length.0.saturating_sub(1));
+                let kept = own.after(&longest) <= exact(bytes);
+                let lane = self.contracts.get(&rank).filter(|_| kept).and_then(|sum| {
+                    let formula = "h(envelope, C t - others' r T (1 + floor(t/T)) - V)";
+                    self.among(sum, &self.within[flow], once, formula)
+                });
+                lane.map(|lane| LeftOver { given: Given::Own, ..lane })
+            }
+            None if self.ranks.len() > 1 => self.ranks.get(&rank).and_then(|sum| {
+                self.among(sum, &self.parts[flow], once, "h(envelope, C t - others up to here - L)")
+            }),
+            None => None,
+        };
+        ranked.into_iter().chain(blind).collect()
+    }
+
+    /// The service left over by the other flows of a sum, of which `part` is the flow's own.
+    fn among(&self, sum: &Sum, part: &Part, once: u64, formula: &'static str) -> Option<LeftOver> {
+        let (own, declared) = part.as_ref()?;
+        if sum.unknown > 0 {
+            return None;
+        }
+        let others = sum.curve.without(own).ok()?;
+        let given = match sum.derived - usize::from(!declared) {
+            _ if others == Curve::zero() => Given::Own,
+            0 => Given::Declared,
+            _ => Given::Sources,
+        };
+        let formula = if given == Given::Own && once == 0 { ALONE } else { formula };
+        let before = others.sum(&Curve::affine(exact(0), exact(once)));
+        let line = Curve::affine(slope(self.rate), exact(0));
+        Some(LeftOver { service: line.left_over(&before), before, given, formula })
+    }
+}
+
+/// Returns true if the link never rests while packets wait, and sends the packets of each flow in
+/// the order of their arrival.
+fn conserves_work(kind: &str, setup: &Setup) -> bool {
+    struct InOrder;
+    impl registry::Visitor for InOrder {
+        type Output = bool;
+        fn visit<D: CompleteDiscipline>(self, discipline: D) -> bool {
+            discipline.own_queues().is_none()
+        }
+    }
+    let Some(manifest) = registry::ENTRIES.iter().find(|entry| entry.kind == kind) else {
+        return false;
+    };
+    let held = |key| {
+        let keys = setup.flows.iter().flat_map(|flow| flow.values.iter());
+        keys.into_iter().any(|(name, _)| name.starts_with(key))
+    };
+    let rests = manifest.idles.is_some_and(|idles| idles.only_with.is_none_or(held));
+    let mut inner = setup.flows.iter().filter_map(|flow| flow.inner.as_ref());
+    !rests
+        && registry::build(kind, setup, InOrder).unwrap_or(false)
+        && inner.all(|inner| conserves_work(inner.kind, &inner.setup))
+}

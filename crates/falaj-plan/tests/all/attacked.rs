@@ -1,0 +1,109 @@
+//! Bounds of whole plans, from all envelopes together, attacked by searches for the arrivals that
+//! delay packets longest.
+
+use falaj_engine::delay_adversary::{Attack, Witness};
+use falaj_plan::plan;
+use falaj_sched::units::time::Span;
+
+/// The worst delays of the flows of the first link, beside the delays that are planned.
+pub(crate) fn attack(text: &str, effort: u64) -> (Vec<Option<Span>>, Witness) {
+    let (scenario, _) = falaj_scenario::parse(text, "a.toml").expect("valid");
+    let ways = plan(&scenario).expect("accepted");
+    let bounds: Vec<Option<Span>> =
+        ways[0].flows.iter().map(|flow| flow.promised().map(|bound| bound.delay)).collect();
+    let envelopes: Vec<_> = ways[0]
+        .direction
+        .flows
+        .iter()
+        .map(|flow| flow.envelope.iter().map(|bucket| (bucket.rate, bucket.burst)).collect())
+        .collect();
+    let attack = Attack { spec: &ways[0].direction.pipe, envelopes: &envelopes, bounds: &bounds };
+    let witness = attack.search(7, effort).expect("packets leave");
+    assert!(witness.ratio <= 1.0, "broken: {witness:?} of {bounds:?}:\n{text}");
+    (bounds, witness)
+}
+
+/// A link of 10 Mbit/s whose flows have these keys, the same envelope of 64 kbit/s and 3000 B, and
+/// packets of 1500 B.
+fn alike(kind: &str, flows: &[&str]) -> String {
+    let flow = |(n, keys): (usize, &&str)| {
+        format!(
+            "[link.l.flow.f{n}]\nmatch = \"udp dport {}\"\n{keys}\n\
+             envelope = {{ rate = \"64kbit\", burst = \"3000B\" }}\n",
+            n + 1
+        )
+    };
+    let flows: String = flows.iter().enumerate().map(flow).collect();
+    format!(
+        "[link.l]\nrate = \"10mbit\"\nmtu = \"1486B\"\nscheduler = {{ kind = \"{kind}\" }}\n{flows}"
+    )
+}
+
+/// Whatever the order, the last packet leaves when the bursts of all have been sent, with what came
+/// meanwhile.
+#[test]
+fn envelopes_of_all_flows_bound_the_delay_under_each_order() {
+    let strong = "quantum = \"30000B\"";
+    let cases: [(&str, Vec<&str>); 6] = [
+        ("drr", vec![strong; 5]),
+        ("drr++", vec!["latency = \"low\"", strong, strong, strong]),
+        ("rr", vec![""; 6]),
+        ("wfq", vec!["weight = 2", "", "", ""]),
+        ("priority", vec!["priority = 0", "priority = 1", "priority = 1", "priority = 2"]),
+        ("edf", vec!["deadline = \"5ms\"", "deadline = \"9ms\"", "deadline = \"1ms\""]),
+    ];
+    for (kind, flows) in cases {
+        let (bounds, witness) = attack(&alike(kind, &flows), 2_000);
+        assert!(witness.ratio > 0.8, "{kind}: {witness:?} of {bounds:?}");
+    }
+}
+
+/// A flow whose envelope keeps the contract of its fast lane waits for a visit and for the
+/// contracts of the others there, whatever all others send.
+#[test]
+fn an_envelope_within_the_contract_of_drr_plus_bounds_the_delay() {
+    let contract = |n: u32, window: &str| {
+        format!(
+            "[link.l.flow.f{n}]\nmatch = \"udp dport {n}\"\nlatency = \"low\"\nrate = \"1mbit\"\n\
+             window = \"{window}\"\n"
+        )
+    };
+    let text = |window: &str| {
+        format!(
+            "[link.l]\nrate = \"100mbit\"\nmtu = \"1486B\"\nscheduler = {{ kind = \"drr+\" }}\n{}\
+             envelope = {{ rate = \"64kbit\", burst = \"1500B\" }}\n{}\
+             [link.l.flow.b]\nmatch = \"any\"\n",
+            contract(1, window),
+            contract(2, "12ms"),
+        )
+    };
+    // A visit of 2999 B, a packet of the other one, and its own of 1500 B.
+    let (bounds, witness) = attack(&text("16ms"), 30_000);
+    assert_eq!(bounds[0], Some(Span(8 * (2_999 + 1_500 + 1_500) * 10)));
+    assert!(witness.flow == 0 && witness.ratio > 0.9, "{witness:?} of {bounds:?}");
+    // In 12 ms it may send 96 B beside its burst, more than the contract allows.
+    let (bounds, _) = attack(&text("12ms"), 200);
+    assert!(bounds[0] > Some(Span(1_000_000)), "{bounds:?}");
+}
+
+/// Each flow of a lower priority is bounded by the envelopes of those before it, a need is judged
+/// by that, and a bound that depends on others is none that holds whatever they do.
+#[test]
+fn lower_priorities_have_what_the_envelopes_of_higher_ones_leave_over() {
+    let text = alike("priority", &["priority = 0", "priority = 1", "priority = 2"])
+        .replace("rate = \"64kbit\"", "rate = \"1mbit\"");
+    let (bounds, witness) = attack(&text, 4_000);
+    // At 10 Mbit/s: two bursts and a packet of 1500 B; three bursts, and what comes meanwhile.
+    assert_eq!(bounds[0], Some(Span(3_600_000)));
+    assert_eq!(bounds[1], Some(Span(6_666_667)));
+    assert_eq!(bounds[2], Some(Span(9_000_000)));
+    assert!(witness.ratio > 0.9, "{witness:?} of {bounds:?}");
+    for (delay, refused) in [("7ms", 0), ("6ms", 1)] {
+        let needs = text
+            .replace("priority = 1", &format!("priority = 1\nneed = {{ delay = \"{delay}\" }}"));
+        let (scenario, _) = falaj_scenario::parse(&needs, "a.toml").expect("valid");
+        let ways = plan(&scenario).expect("accepted");
+        assert_eq!(ways[0].unmet.len(), refused, "{delay}");
+        assert!(ways[0].flows[1].assured.is_none());
+    }
+}
