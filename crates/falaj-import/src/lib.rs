@@ -3,7 +3,7 @@
 //! | module | what it reads |
 //! |---|---|
 //! | `tc` | `tc qdisc`, `tc class` and `tc filter`, of Linux |
-//! | `ipfw` | `ipfw` and `dnctl`: pipes, queues, schedulers, rules and tables of dummynet |
+//! | `ipfw` | `ipfw`, `dnctl` and `pf`: pipes, queues, schedulers, rules and tables of dummynet |
 //! | `netconfig` | PlanetLab's command for both directions |
 //!
 //! A line either becomes part of the scenario, or is refused with what has no
@@ -19,7 +19,7 @@ mod netconfig;
 mod tc;
 
 use falaj_scenario::{Diagnostics, Problem, Severity};
-pub use ipfw::ipfw;
+pub use ipfw::{LastRule, ipfw};
 pub use netconfig::{Netconfig, netconfig};
 pub use tc::{Host, tc};
 

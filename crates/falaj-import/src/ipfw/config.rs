@@ -155,14 +155,20 @@ pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Confi
                 }
                 made.each = mask(args, &mut made.last)?;
             }
-            // How they keep what they keep; nothing here depends on it.
-            "buckets" | "lmax" | "maxlen" => _ = whole(args.value("a number")?)?,
+            "buckets" => {
+                whole(args.value("a number")?)?;
+                args.left_out(word, "queues are found alike, however many there are");
+            }
+            "lmax" | "maxlen" => {
+                whole(args.value("a number")?)?;
+                args.left_out(word, "the largest packet is the link's");
+            }
             "pri" => {
                 whole(args.value("a number")?)?;
                 made.pri = Some(word.at.clone());
             }
             "droptail" => (made.policy, early) = (Vec::new(), None),
-            "noerror" => {}
+            "noerror" => args.left_out(word, "a sender is told of no drop in any case"),
             "red" | "gred" | "codel" | "pie" if early.is_some() || !made.policy.is_empty() => {
                 return Err(Problem::error(
                     word.at.clone(),
@@ -231,9 +237,9 @@ pub(super) fn bandwidth(word: &Word) -> Result<u64, Problem> {
         Some('g' | 'G') => (1_000_000_000, &unit[1..]),
         _ => (1, unit),
     };
-    let bits = match rest {
-        "" | "b/s" | "bit/s" | "bits/s" | "bit" | "bits" | "bps" => 1,
-        "B/s" | "Byte/s" | "Bytes/s" | "Byte" | "Bytes" | "B" => 8,
+    let bits = match rest.strip_suffix("/s").unwrap_or(rest) {
+        "" | "b" | "bit" | "bits" | "Bit" | "Bits" | "bps" => 1,
+        "B" | "Byte" | "Bytes" | "byte" | "bytes" => 8,
         _ => return Err(wrong(format!("{} is no bandwidth", quoted(&word.text)), help)),
     };
     number
@@ -355,6 +361,7 @@ fn mask(args: &mut Args<'_>, last: &mut Vec<Last>) -> Result<Vec<String>, Proble
         }
         match leading(mask, bits)? {
             0 => {}
+            128 => fields.push(format!("{name}/128")),
             n if n == bits => fields.push(name.to_owned()),
             n if matches!(bits, 16 | 32 | 128) => fields.push(format!("{name}/{n}")),
             _ => {
@@ -367,6 +374,12 @@ fn mask(args: &mut Args<'_>, last: &mut Vec<Last>) -> Result<Vec<String>, Proble
             }
         }
     }
+    // A field without a length is of whole addresses of both versions.
+    let whole = fields.clone();
+    fields.retain(|field| {
+        let of_six = field.strip_suffix("6/128");
+        of_six.is_none_or(|side| !whole.iter().any(|other| other == side))
+    });
     if fields.is_empty() {
         return Err(Problem::error(
             args.before().map_or(0..0, |w| w.at.clone()),

@@ -1,9 +1,9 @@
 //! The links and rules that dummynet's objects amount to.
 
-use super::Firewall;
 use super::config::Configured;
 use super::queues::{self, Sorted};
 use super::rule::{Action, Rule, table_name};
+use super::{Firewall, LastRule};
 use crate::draft::{Draft, Table, inline, key, quote};
 use falaj_scenario::Problem;
 
@@ -22,6 +22,12 @@ pub(super) fn links(all: &Firewall, draft: &mut Draft, problems: &mut Vec<Proble
     }
     tables(all, draft, problems);
     let names = names(&all.rules);
+    let of_frame = |word: &str| word == "ether" || word.starts_with("mac-");
+    let sees_frames =
+        all.rules.iter().any(|rule| rule.frames || rule.matches.split_whitespace().any(of_frame));
+    if !all.rules.is_empty() && !sees_frames {
+        draft.tables.push(beside_ip());
+    }
     for n in 0..all.rules.len() {
         match made(all, &numbers, n, &names) {
             Ok(table) => draft.tables.extend(table),
@@ -29,13 +35,12 @@ pub(super) fn links(all: &Firewall, draft: &mut Draft, problems: &mut Vec<Proble
         }
     }
     problems.extend(several_tags(&all.rules));
-    if !all.one_pass {
-        problems.extend(beyond(all));
-    }
+    draft.tables.extend(last_rule(all, problems));
     if all.rules.is_empty() {
         // As it is of no use without rules, all that passes goes through the first one.
-        let what = "no `ipfw add` sends packets to these pipes: they pass the first one";
-        problems.push(Problem::warning(0..0, what));
+        let what =
+            "no `ipfw add` and no rule of pf sends packets to these pipes: all pass the first one";
+        problems.push(Problem::warning(0..0, what).help("put the rules into the same file"));
     }
 }
 
@@ -75,34 +80,55 @@ fn names(rules: &[Rule]) -> Vec<String> {
     rules.iter().enumerate().map(name).collect()
 }
 
-/// With one_pass=0 packets go on behind their last pipe, to the rule that nobody writes.
-fn beyond(all: &Firewall) -> Vec<Problem> {
-    let mut said: Vec<Problem> = Vec::new();
-    for way in ["up", "down"] {
-        let rules: Vec<&Rule> =
-            all.rules.iter().filter(|r| r.direction.is_none_or(|d| d == way)).collect();
-        let leads = |r: &&Rule| {
-            matches!(r.action, Action::Pipe(_) | Action::Queue(_) | Action::PipeOfTable)
-        };
-        let Some(last) = rules.iter().rposition(leads) else { continue };
-        let ends = |r: &&Rule| {
-            matches!(r.action, Action::Allow | Action::Deny)
-                && r.matches == "any"
-                && r.probability.is_none()
-        };
-        if rules[last + 1..].iter().any(ends) || said.iter().any(|p| p.span == rules[last].at) {
-            continue;
-        }
-        let what = "what no rule behind this one takes leaves here; the last rule of ipfw drops \
-                    it, with one_pass=0";
-        let problem = Problem::warning(rules[last].at.clone(), what);
-        said.push(
-            problem.help(
-                "end with `add allow ip from any to any`, or with `deny`, and both do the same",
-            ),
-        );
+/// Rules of ipfw and pf see packets of IP alone.
+fn beside_ip() -> Table {
+    let mut rule = Table::new("[[rule]]", 0..0);
+    rule.comments.push("what is no IP, as ARP, meets no rule".to_owned());
+    rule.text("name", "no-ip");
+    rule.text("match", "not ( ip or ip6 )");
+    rule.text("to", "pass");
+    rule
+}
+
+/// The name of the rule behind all others.
+const LAST: &str = "last";
+
+/// The rule that nobody writes, unless another takes all packets before it.
+fn last_rule(all: &Firewall, problems: &mut Vec<Problem>) -> Option<Table> {
+    let ends = |rule: &Rule| match rule.action {
+        Action::Allow | Action::Deny => true,
+        Action::Pipe(_) | Action::Queue(_) => all.one_pass,
+        _ => false,
+    };
+    let takes_all = |rule: &Rule| rule.matches == "any" && rule.probability.is_none();
+    let is_whole = |way: &str| {
+        let of = |rule: &&Rule| rule.direction.is_none_or(|d| d == way);
+        all.rules.iter().filter(of).any(|rule| ends(rule) && takes_all(rule))
+    };
+    let skips = |rule: &Rule| match rule.action {
+        Action::SkipTo(number) => all.rules.iter().all(|other| other.number < number),
+        _ => false,
+    };
+    let is_skipped_to = all.rules.iter().any(skips);
+    if all.rules.is_empty() || (is_whole("up") && is_whole("down") && !is_skipped_to) {
+        return None;
     }
-    said
+    let (to, words) = match all.last {
+        LastRule::Accept => ("pass", "pass, as on macOS, OPNsense and pfSense"),
+        LastRule::Deny => ("drop", "are dropped, as by FreeBSD's kernel"),
+    };
+    if !all.last_is_said {
+        let what = format!("packets that no rule takes {words}");
+        problems.push(Problem::warning(all.rules[all.rules.len() - 1].at.clone(), what).help(
+            "`--default deny` drops them, as FreeBSD's kernel does unless it is told otherwise",
+        ));
+    }
+    let mut rule = Table::new("[[rule]]", 0..0);
+    rule.comments.push("the rule that nobody writes".to_owned());
+    rule.text("name", LAST);
+    rule.text("match", "any");
+    rule.text("to", to);
+    Some(rule)
 }
 
 fn link(all: &Firewall, number: u64, draft: &mut Draft, problems: &mut Vec<Problem>) {
@@ -173,9 +199,21 @@ fn link(all: &Firewall, number: u64, draft: &mut Draft, problems: &mut Vec<Probl
         ));
         return;
     }
+    if table.get("rate") == Some("\"unlimited\"") {
+        let what = "nothing waits in a pipe without a bandwidth: its queues are left out";
+        problems.push(Problem::warning(table.at.clone(), what));
+        draft.tables.push(table);
+        return;
+    }
     let typed = sched.iter().chain(&pipe).find(|c| c.scheduler.is_some());
     let kind = typed.and_then(|c| c.scheduler).unwrap_or("wf2q+");
     let own = typed.iter().flat_map(|c| c.own.clone());
+    if kind == "fq_codel"
+        && let Some(of) = pipe.iter().chain(&sched).find(|c| !c.policy.is_empty())
+    {
+        let what = "`fq_codel` keeps its own queues short: the policy of the pipe is left out";
+        problems.push(Problem::warning(of.at.clone(), what));
+    }
     let keys: Vec<(&str, String)> = [("kind", quote(kind))].into_iter().chain(own).collect();
     table.set("scheduler", inline(&keys));
     draft.tables.push(table);
@@ -365,9 +403,8 @@ fn made(
         },
         Action::SkipTo(number) => {
             let next = (n + 1..all.rules.len()).find(|next| all.rules[*next].number >= *number);
-            let next = next
-                .ok_or_else(|| Problem::error(rule.at.clone(), "it skips beyond the last rule"))?;
-            table.set("to", inline(&[("skip-to", quote(&names[next]))]));
+            let name = next.map_or(LAST, |next| &names[next]);
+            table.set("to", inline(&[("skip-to", quote(name))]));
         }
     }
     if !all.one_pass

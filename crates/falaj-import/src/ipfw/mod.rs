@@ -7,6 +7,7 @@
 //! | `bits` | masks of the last bits of addresses |
 //! | `queues` | which packets are whose queue's |
 //! | `ends` | interfaces, which are ends of links |
+//! | `pf` | rules of pf that send to pipes |
 //! | `rule` | `add`: which packets, and what becomes of them |
 //! | `link` | the links and rules that they amount to |
 
@@ -14,6 +15,7 @@ mod bits;
 mod config;
 mod ends;
 mod link;
+mod pf;
 mod policy;
 mod queues;
 mod rule;
@@ -39,6 +41,19 @@ struct Firewall {
     tables: Vec<Entry>,
     /// Does a packet leave the rules behind its first pipe?
     one_pass: bool,
+    pf: Vec<pf::PfRule>,
+    /// The fate of packets that no rule takes, and whether the script or the reader says it.
+    last: LastRule,
+    last_is_said: bool,
+}
+
+/// The last rule of `ipfw`, which nobody writes: the fate of packets that no other rule takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LastRule {
+    /// They pass, as on macOS, OPNsense and pfSense.
+    Accept,
+    /// They are dropped, as by FreeBSD's kernel unless it is told otherwise.
+    Deny,
 }
 
 /// A line of a table.
@@ -51,11 +66,13 @@ struct Entry {
 }
 
 /// The scenario that a script of `ipfw` or `dnctl` commands amounts to: a link for each pipe, and
-/// rules. What goes out is `up`, what comes in is `down`.
+/// rules, those of `pf` that send to pipes too. What goes out is `up`, what comes in is `down`.
+/// `last` is the fate of packets that no rule takes; `None`: they pass, unless the script says
+/// otherwise.
 ///
 /// # Errors
 /// Every line that cannot be read or has no equal, and why.
-pub fn ipfw(text: &str, file: &str) -> Result<Imported, Diagnostics> {
+pub fn ipfw(text: &str, file: &str, last: Option<LastRule>) -> Result<Imported, Diagnostics> {
     let mut problems = Vec::new();
     let mut all = Firewall {
         pipes: Vec::new(),
@@ -64,12 +81,26 @@ pub fn ipfw(text: &str, file: &str) -> Result<Imported, Diagnostics> {
         rules: Vec::new(),
         tables: Vec::new(),
         one_pass: true,
+        pf: Vec::new(),
+        last: last.unwrap_or(LastRule::Accept),
+        last_is_said: last.is_some(),
     };
-    for words in lines::commands(text, &mut problems) {
-        if let Err(problem) = command(&words, &mut all, &mut problems) {
-            problems.push(problem);
+    let commands = lines::commands(text, &mut problems);
+    let branches = commands.iter().find_map(|words| lines::branches(words));
+    if branches.is_none() {
+        for words in commands {
+            if let Err(problem) = command(&words, text, &mut all, &mut problems) {
+                problems.push(problem);
+            }
         }
     }
+    problems.extend(branches);
+    if !all.pf.is_empty() && !all.rules.is_empty() {
+        let what =
+            "rules of pf beside those of ipfw: which of both a packet meets first is not said";
+        problems.push(Problem::error(all.rules[0].at.clone(), what).help("import them apart"));
+    }
+    all.rules.extend(pf::in_order(std::mem::take(&mut all.pf)));
     let mut draft = Draft::default();
     if problems.iter().all(|p| p.severity != Severity::Error) {
         ends::ends(&mut all.rules, &mut problems);
@@ -90,9 +121,34 @@ pub(super) fn direction(args: &mut Args<'_>, header: &str) -> Result<Vec<Table>,
 const OBJECTS: &[&str] =
     &["pipe", "queue", "sched", "add", "delete", "table", "flush", "enable", "disable"];
 
-fn command(words: &[Word], all: &mut Firewall, notes: &mut Vec<Problem>) -> Result<(), Problem> {
+fn command(
+    words: &[Word],
+    text: &str,
+    all: &mut Firewall,
+    notes: &mut Vec<Problem>,
+) -> Result<(), Problem> {
     let mut args = Args::new(words);
-    args.take("sudo");
+    if args.take("sudo").is_some() {
+        while args.peek().is_some_and(|w| w.text.starts_with('-')) {
+            args.next();
+        }
+    }
+    if let Some(words) = pf::words(words) {
+        lines::expanded(&words, text).map_or(Ok(()), Err)?;
+        all.pf.extend(pf::read(&words, notes)?);
+        return Ok(());
+    }
+    one(args, words, text, all, notes)
+}
+
+/// A command of ipfw, dnctl or sysctl, without the programs in front.
+fn one(
+    mut args: Args<'_>,
+    words: &[Word],
+    text: &str,
+    all: &mut Firewall,
+    notes: &mut Vec<Problem>,
+) -> Result<(), Problem> {
     let name = |w: &Word| w.text.rsplit('/').next().unwrap_or("").to_owned();
     let program = args.peek().map(name).unwrap_or_default();
     if program == "sysctl" {
@@ -107,12 +163,16 @@ fn command(words: &[Word], all: &mut Firewall, notes: &mut Vec<Problem>) -> Resu
         }
     }
     let object = args.value("a command")?;
+    if named || OBJECTS.contains(&object.text.as_str()) || object.is_expanded(text) {
+        lines::expanded(words, text).map_or(Ok(()), Err)?;
+    }
     match object.text.as_str() {
         "pipe" => numbered(&mut args, &mut all.pipes, Kind::Pipe, notes),
         "queue" => numbered(&mut args, &mut all.queues, Kind::Queue, notes),
         "sched" => numbered(&mut args, &mut all.scheds, Kind::Sched, notes),
         "add" => {
-            let rule = rule::read(&mut args, all.rules.last().map_or(0, |r| r.number), notes)?;
+            let last = all.rules.last().map_or(0, |r| r.number);
+            let Some(rule) = rule::read(&mut args, last, notes)? else { return Ok(()) };
             // Later ones of a number stand behind the earlier.
             let at =
                 all.rules.iter().position(|r| r.number > rule.number).unwrap_or(all.rules.len());
@@ -199,6 +259,7 @@ fn numbered(
     match verb.text.as_str() {
         "config" => {
             let made = config::read(kind, number, args)?;
+            notes.append(&mut args.notes);
             notes.extend(made.pri.clone().map(pri));
             configured.retain(|c| c.number != number);
             configured.push(made);
@@ -222,6 +283,10 @@ fn sysctl(
     while let Some(word) = args.next() {
         match word.text.split_once('=') {
             Some((name, value)) if name.ends_with("fw.one_pass") => all.one_pass = value != "0",
+            Some((name, value)) if name.ends_with("fw.default_to_accept") => {
+                all.last = if value == "0" { LastRule::Deny } else { LastRule::Accept };
+                all.last_is_said = true;
+            }
             None if word.text.starts_with('-') => {}
             _ => notes.push(Problem::warning(
                 word.at.clone(),

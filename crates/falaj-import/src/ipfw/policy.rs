@@ -2,7 +2,7 @@
 
 use super::config::milliseconds;
 use crate::amounts::{part_of_one, size, whole};
-use crate::args::{Args, no_equal, unknown};
+use crate::args::{Args, no_equal};
 use crate::draft::quote;
 use crate::lines::Word;
 use falaj_scenario::Problem;
@@ -63,10 +63,9 @@ fn set(keys: &mut Keys, key: &'static str, value: String) {
 /// All that stands behind `codel`.
 pub(super) fn codel(args: &mut Args<'_>) -> Result<Keys, Problem> {
     let mut keys = vec![("policy", quote("codel"))];
-    while let Some(word) = args.next() {
-        if !of_codel(word, args, &mut keys)? {
-            return Err(unknown(word, "a parameter of codel", CODEL));
-        }
+    while let Some(word) = args.peek().filter(|w| CODEL.contains(&w.text.as_str())) {
+        args.next();
+        of_codel(word, args, &mut keys)?;
     }
     Ok(keys)
 }
@@ -75,19 +74,18 @@ pub(super) fn codel(args: &mut Args<'_>) -> Result<Keys, Problem> {
 pub(super) fn fq_codel(args: &mut Args<'_>) -> Result<Keys, Problem> {
     // It marks unless it is told not to.
     let mut keys = vec![("ecn", quote("yes"))];
-    while let Some(word) = args.next() {
+    let is = |w: &&Word| {
+        CODEL.contains(&w.text.as_str()) || ["quantum", "limit", "flows"].contains(&w.text.as_str())
+    };
+    while let Some(word) = args.peek().filter(is) {
+        args.next();
         match word.text.as_str() {
             "quantum" => set(&mut keys, "quantum", quote(&size(whole(args.value("bytes")?)?))),
             "limit" => {
                 set(&mut keys, "limit", whole(args.value("a number of packets")?)?.to_string());
             }
             "flows" => set(&mut keys, "queues", whole(args.value("a number")?)?.to_string()),
-            _ if of_codel(word, args, &mut keys)? => {}
-            _ => {
-                let known: Vec<&str> =
-                    ["quantum", "limit", "flows"].iter().chain(CODEL).copied().collect();
-                return Err(unknown(word, "a parameter of fq_codel", &known));
-            }
+            _ => _ = of_codel(word, args, &mut keys)?,
         }
     }
     Ok(keys)
@@ -114,7 +112,8 @@ const PIE: &[&str] = &[
 /// All that stands behind `pie`.
 pub(super) fn pie(args: &mut Args<'_>) -> Result<Keys, Problem> {
     let mut keys = vec![("policy", quote("pie"))];
-    while let Some(word) = args.next() {
+    while let Some(word) = args.peek().filter(|w| PIE.contains(&w.text.as_str())) {
+        args.next();
         match word.text.as_str() {
             "target" => set(&mut keys, "target", quote(&milliseconds(args.value("a time")?)?)),
             "tupdate" => set(&mut keys, "update", quote(&milliseconds(args.value("a time")?)?)),
@@ -124,13 +123,12 @@ pub(super) fn pie(args: &mut Args<'_>) -> Result<Keys, Problem> {
             "max_ecnth" => fixed(word, args.value("a number")?, &["0.1", "0.10"])?,
             "ecn" => set(&mut keys, "ecn", quote("yes")),
             "noecn" => keys.retain(|(key, _)| *key != "ecn"),
-            // As RFC 8033 has it; how long packets wait is known here, and need not be estimated.
-            "capdrop" | "drand" | "dre" | "ts" => {}
-            "nocapdrop" | "nodrand" | "onoff" => {
+            "capdrop" | "drand" => args.left_out(word, "it is so in any case, as in RFC 8033"),
+            "dre" | "ts" => args.left_out(word, "the time that packets wait is known here"),
+            _ => {
                 let why = "PIE is as RFC 8033 has it: its probability is capped and spread, and it is always on";
                 return Err(no_equal(word.at.clone(), &word.text, why));
             }
-            _ => return Err(unknown(word, "a parameter of pie", PIE)),
         }
     }
     Ok(keys)

@@ -3,6 +3,7 @@
 use crate::amounts::{part_of_one, whole};
 use crate::args::{Args, no_equal, unknown};
 use crate::lines::Word;
+use falaj_engine::header::Net;
 use falaj_scenario::Problem;
 use falaj_scenario::suggest::quoted;
 use std::ops::Range;
@@ -62,12 +63,13 @@ pub(super) struct Interface {
     pub(super) passes: Option<&'static str>,
 }
 
-/// Reads what stands behind `add`; `last` is the highest number so far.
+/// Reads what stands behind `add`; `last` is the highest number so far. None: it is left out, and
+/// `notes` say why.
 pub(super) fn read(
     args: &mut Args<'_>,
     last: u64,
     notes: &mut Vec<Problem>,
-) -> Result<Rule, Problem> {
+) -> Result<Option<Rule>, Problem> {
     let number = match args.number() {
         Some(word) => whole(word)?,
         // Steps are of 100 there.
@@ -78,11 +80,20 @@ pub(super) fn read(
         let word = args.value("an action")?;
         match word.text.as_str() {
             "prob" => chance = part_of_one(args.value("a probability")?)?.or(Some("0%".to_owned())),
-            "set" => _ = whole(args.value("a number")?)?,
+            "set" => {
+                whole(args.value("a number")?)?;
+                args.left_out(word, "rules of all sets hold");
+            }
             "pipe" if args.take("tablearg").is_some() => break Action::PipeOfTable,
             "queue" if args.peek().is_some_and(|w| w.text == "tablearg") => {
                 let why = "tables lead to links here: write a rule for each queue, `queue 1 ip from 10.1.0.0/16 to any`";
                 return Err(no_equal(word.at.clone(), "queue tablearg", why));
+            }
+            // Without a `call`, which is refused, it goes on with the next rule.
+            "return" => {
+                args.left_out(word, "no rule calls another, and it goes on with the next one");
+                notes.append(&mut args.notes);
+                return Ok(None);
             }
             "pipe" => break Action::Pipe(whole(args.value("a number")?)?),
             "queue" => break Action::Queue(whole(args.value("a number")?)?),
@@ -106,10 +117,9 @@ pub(super) fn read(
             _ => return Err(no_action(word)),
         }
     };
-    for word in ["log", "logamount"] {
-        if args.take(word).is_some() {
-            args.number();
-        }
+    while let Some(word) = args.take("log").or_else(|| args.take("logamount")) {
+        args.number();
+        args.left_out(word, "nothing is logged; rules count their packets");
     }
     if let Some(word) = args.take("untag") {
         return Err(no_equal(
@@ -124,12 +134,19 @@ pub(super) fn read(
     }
     let mut body = Body::default();
     body.read(args)?;
+    notes.append(&mut args.notes);
+    notes.append(&mut body.notes);
+    if !body.interfaces.is_empty() && body.interfaces.iter().all(Interface::is_loopback) {
+        let what = "packets by the loopback interface pass no link: this rule is left out";
+        notes.push(Problem::warning(args.all(), what));
+        return Ok(None);
+    }
     // Where a packet comes in or goes out is said by the interface, at whichever of both it is
     // looked at.
     let by_interface = body.interfaces.iter().rev().find_map(|interface| interface.passes);
     let goes_out = body.interfaces.iter().any(|interface| interface.passes == Some("up"));
     let pass = body.direction.or(goes_out.then_some("up"));
-    let direction = by_interface.or(body.direction);
+    let direction = by_interface.or(body.direction).or(body.me);
     let matches = if body.terms.is_empty() { "any".to_owned() } else { body.terms.join(" ") };
     if let Err(error) = falaj_scenario::parse_match(&matches) {
         let what = format!("this comes to {}: {}", quoted(&matches), error.what);
@@ -144,7 +161,7 @@ pub(super) fn read(
         return Err(Problem::error(args.all(), "`tablearg` of which table?")
             .help("as in `pipe tablearg ip from table(1) to any`"));
     }
-    Ok(Rule {
+    Ok(Some(Rule {
         number,
         probability: chance,
         action,
@@ -157,7 +174,7 @@ pub(super) fn read(
         frames: body.frames,
         at: args.all(),
         line: args.line(),
-    })
+    }))
 }
 
 /// What a rule looks at.
@@ -168,18 +185,31 @@ struct Body {
     table: Option<(String, &'static str)>,
     interfaces: Vec<Interface>,
     frames: bool,
+    /// The direction of packets from this host, or to it.
+    me: Option<&'static str>,
+    /// Words that are not quite the same.
+    notes: Vec<Problem>,
+}
+
+impl Interface {
+    fn is_loopback(&self) -> bool {
+        let number = self.name.text.strip_prefix("lo");
+        number.is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()))
+    }
 }
 
 impl Body {
     fn read(&mut self, args: &mut Args<'_>) -> Result<(), Problem> {
         let begins = |w: &Word| OPTIONS.contains(&w.text.as_str()) || w.text == "not";
         if let Some(first) = args.peek().filter(|w| !begins(w)) {
-            args.next();
-            if opens(first) {
-                let sides = sides(args, |word, _, body| body.protocol(word, false))?;
-                self.block(false, sides);
-            } else {
-                self.protocol(first, false)?;
+            if first.text != "from" {
+                args.next();
+                if opens(first) {
+                    let sides = sides(args, |word, _, body| body.protocol(word, false))?;
+                    self.block(false, sides);
+                } else {
+                    self.protocol(first, false)?;
+                }
             }
             if args.take("from").is_some() {
                 self.end(args, "src", "sport")?;
@@ -247,16 +277,21 @@ impl Body {
             self.term(not, format!("( {} )", any.join(" or ")));
         } else if let Some(text) = self.address(word, side)? {
             self.term(not, text);
+        } else if not && self.me.is_some() {
+            return Err(no_equal(word.at.clone(), "not me", "write the addresses that are meant"));
         } else if not {
             return Err(Problem::error(word.at.clone(), "`not any` takes no packet"));
         }
-        let list = |w: &&Word| w.text.starts_with(|c: char| c.is_ascii_digit());
+        let list = |w: &&Word| {
+            let first = w.text.split([',', '-']).next().unwrap_or("");
+            w.text.starts_with(|c: char| c.is_ascii_digit()) || port_number(first).is_some()
+        };
         // What else `not` may be of, an option reads.
         let mut ahead = args.clone();
         let not = ahead.take("not").is_some();
         if let Some(ports) = ahead.peek().filter(list) {
             ahead.next();
-            self.term(not, format!("{port} {}", ports.text));
+            self.term(not, format!("{port} {}", port_list(&ports.text)));
             *args = ahead;
         }
         Ok(())
@@ -272,19 +307,33 @@ impl Body {
         if word.text == "any" {
             return Ok(None);
         }
-        if word.text.starts_with("me") {
-            return Err(no_equal(
-                word.at.clone(),
-                &word.text,
-                "write the address: a scenario knows no host",
-            ));
+        if word.text == "me" || word.text == "me6" {
+            let (way, words) = match side {
+                "src" => ("up", "packets from it go up"),
+                _ => ("down", "packets to it come down"),
+            };
+            if self.me.is_some_and(|other| other != way) {
+                return Err(no_equal(word.at.clone(), "from me to me", "they pass no link"));
+            }
+            self.me = Some(way);
+            let what = format!("`{}` is the near end of the link: {words}", word.text);
+            self.notes.push(Problem::warning(word.at.clone(), what));
+            return Ok(None);
         }
         if word.text.contains('{') {
             let why = "write the addresses apart, as a list or as prefixes";
             return Err(no_equal(word.at.clone(), "a set of last bytes", why));
         }
-        let all = word.text.split(',').map(|a| Ok(format!("{side} {}", prefix(a, word)?)));
-        let all: Vec<String> = all.collect::<Result<_, Problem>>()?;
+        let mut all = Vec::new();
+        for address in word.text.split(',') {
+            let whole = prefix(address, word)?;
+            let masked = masked(&whole);
+            if let Some(net) = &masked {
+                let what = format!("{} is {}", quoted(&whole), quoted(net));
+                self.notes.push(Problem::warning(word.at.clone(), what));
+            }
+            all.push(format!("{side} {}", masked.unwrap_or(whole)));
+        }
         Ok(Some(if all.len() == 1 { all.concat() } else { format!("( {} )", all.join(" or ")) }))
     }
 
@@ -311,7 +360,7 @@ impl Body {
             "xmit" => self.interface(args.value("an interface")?, Some("up"), not)?,
             "src-port" | "dst-port" => {
                 let port = if word.text == "src-port" { "sport" } else { "dport" };
-                self.term(not, format!("{port} {}", args.value("ports")?.text));
+                self.term(not, format!("{port} {}", port_list(&args.value("ports")?.text)));
             }
             "src-ip" | "dst-ip" | "src-ip6" | "dst-ip6" | "src-ipv6" | "dst-ipv6" => {
                 let side = if word.text.starts_with("src") { "src" } else { "dst" };
@@ -479,6 +528,75 @@ fn prefix(address: &str, word: &Word) -> Result<String, Problem> {
             "a mask has ones and then zeros, such as `:255.255.0.0`",
         )),
     }
+}
+
+/// A prefix without bits behind its length; none: it has none.
+fn masked(prefix: &str) -> Option<String> {
+    let (address, length) = prefix.split_once('/')?;
+    let address = address.parse().ok()?;
+    let length: u8 = length.parse().ok()?;
+    let most = if matches!(address, std::net::IpAddr::V4(_)) { 32 } else { 128 };
+    if length > most {
+        return None;
+    }
+    Some(Net::new(address, length).to_string()).filter(|net| net != prefix)
+}
+
+/// A port by its number, or by the names that rules have most often.
+pub(super) fn port_number(name: &str) -> Option<String> {
+    const NAMES: &[(&str, u16)] = &[
+        ("ftp-data", 20),
+        ("ftp", 21),
+        ("ssh", 22),
+        ("telnet", 23),
+        ("smtp", 25),
+        ("domain", 53),
+        ("bootps", 67),
+        ("bootpc", 68),
+        ("tftp", 69),
+        ("http", 80),
+        ("www", 80),
+        ("pop3", 110),
+        ("sunrpc", 111),
+        ("ntp", 123),
+        ("netbios-ns", 137),
+        ("netbios-dgm", 138),
+        ("netbios-ssn", 139),
+        ("imap", 143),
+        ("snmp", 161),
+        ("bgp", 179),
+        ("ldap", 389),
+        ("https", 443),
+        ("microsoft-ds", 445),
+        ("isakmp", 500),
+        ("syslog", 514),
+        ("submission", 587),
+        ("ldaps", 636),
+        ("imaps", 993),
+        ("pop3s", 995),
+        ("openvpn", 1194),
+        ("nfsd", 2049),
+        ("nfs", 2049),
+        ("mysql", 3306),
+        ("sip", 5060),
+        ("postgresql", 5432),
+    ];
+    if name.parse::<u16>().is_ok() {
+        return Some(name.to_owned());
+    }
+    NAMES.iter().find(|(known, _)| *known == name).map(|(_, port)| port.to_string())
+}
+
+/// A list of ports and ranges, with numbers in the place of names.
+fn port_list(text: &str) -> String {
+    let range = |range: &str| {
+        // Names have dashes too.
+        port_number(range).unwrap_or_else(|| {
+            let ends = range.split('-').map(|end| port_number(end).unwrap_or(end.to_owned()));
+            ends.collect::<Vec<_>>().join("-")
+        })
+    };
+    text.split(',').map(range).collect::<Vec<_>>().join(",")
 }
 
 /// A type of Ethernet; some have names.

@@ -87,7 +87,7 @@ fn imported(tool: &str, row: &Row<'_>) -> Result<Imported, Diagnostics> {
     let rate = row.rate.map(|rate| parse_rate(rate).expect("a rate"));
     match tool {
         "tc" => tc(&row.lines, "script", &Host { rate, down: None }),
-        _ => ipfw(&row.lines, "script"),
+        _ => ipfw(&row.lines, "script", None),
     }
 }
 

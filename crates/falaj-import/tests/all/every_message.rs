@@ -131,8 +131,16 @@ fn scripts_of_ipfw() {
         ("ipfw pipe 1 config bw 1Mbit/s red 0.002/5/15/0", "of zero it never does anything"),
         (&format!("{pipe}ipfw add 50 queue 3 ip from any to any out"), "there is no queue 3"),
         (
-            &format!("{pipe}ipfw add 200 skipto 500 ip from any to any"),
-            "it skips beyond the last rule",
+            "dnctl pipe 1 config bw 1Mbit/s\ndummynet out proto tcp from any to any port 80",
+            "which pipe? its number is missing",
+        ),
+        (
+            "dnctl pipe 1 config bw 1Mbit/s\ndummynet out proto tcp from any to any port wwww pipe 1",
+            "`wwww` is not a port",
+        ),
+        (
+            &format!("{pipe}dummynet out all pipe 1"),
+            "rules of pf beside those of ipfw: which of both a packet meets first is not said",
         ),
         (
             &format!("{pipe}ipfw add 200 pipe tablearg ip from any to any out"),
@@ -158,7 +166,8 @@ fn scripts_of_ipfw() {
         ),
         ("ipfw pipe 1 config bw '1Mbit/s", "a quote that does not end"),
     ] {
-        let errors = ipfw(text, "ipfw.sh").err().unwrap_or_else(|| panic!("{text}: no `{title}`"));
+        let errors =
+            ipfw(text, "ipfw.sh", None).err().unwrap_or_else(|| panic!("{text}: no `{title}`"));
         said(&errors, Severity::Error, text, title);
     }
     for (text, title) in [
@@ -181,7 +190,7 @@ fn scripts_of_ipfw() {
             "this says nothing of links, and was left out",
         ),
     ] {
-        let imported = ipfw(&text, "ipfw.sh").unwrap_or_else(|errors| panic!("{errors}"));
+        let imported = ipfw(&text, "ipfw.sh", None).unwrap_or_else(|errors| panic!("{errors}"));
         said(&imported.notes, Severity::Warning, &text, title);
     }
 }

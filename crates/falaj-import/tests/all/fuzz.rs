@@ -18,7 +18,7 @@ fn of_tc(text: &str) {
 }
 
 fn of_ipfw(text: &str) {
-    match ipfw(text, "a.sh") {
+    match ipfw(text, "a.sh", None) {
         Ok(made) => assert!(parse(&made.scenario, "b.toml").is_ok(), "{}", made.scenario),
         Err(problems) => placed(text, &problems),
     }

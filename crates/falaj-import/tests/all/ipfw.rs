@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 use falaj_engine::header::Protocol;
 use falaj_engine::key::Key;
 use falaj_engine::network::Network;
-use falaj_import::ipfw;
+use falaj_import::{LastRule, ipfw};
 use falaj_scenario::Towards;
 use falaj_sched::units::time::Time;
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 
 fn becomes(script: &str, expected: Expect) {
-    match ipfw(script, "ipfw.sh") {
+    match ipfw(script, "ipfw.sh", None) {
         Ok(imported) => {
             let notes = imported
                 .notes
@@ -23,6 +23,195 @@ fn becomes(script: &str, expected: Expect) {
         }
         Err(errors) => expected.assert_eq(&errors.to_string()),
     }
+}
+
+/// Rules of pf send to pipes: the last one that takes a packet decides, or the first `quick` one.
+#[test]
+fn rules_of_pf() {
+    becomes(
+        "sudo dnctl pipe 1 config bw 300Kbit/s delay 150\n\
+         sudo dnctl pipe 2 config delay 20ms\n\
+         sudo pfctl -e\n\
+         echo \"dummynet in quick on en0 proto { tcp, udp } from any to any port {80, 8000:8010} pipe 1\" | sudo pfctl -f -\n\
+         dummynet out from 10.0.0.0/8 to !192.0.2.1 pipe 2\n\
+         dummynet out inet6 proto icmp6 all pipe 1",
+        expect![[r##"
+            # note: 3: this is no command of dummynet or its rules, and was left out
+            # note: 4: `en0` is the end of these links: rules need not name it
+            # note: 4: this is no command of dummynet or its rules, and was left out
+            # note: 5: packets that no rule takes pass, as on macOS, OPNsense and pfSense
+            # sudo dnctl pipe 1 config bw 300Kbit/s delay 150
+            [link.pipe1]
+            rate = "300kbit"
+            account = "ip"
+            delay = "150ms"
+            scheduler = { kind = "fifo", queue = "50p" }
+
+            # sudo dnctl pipe 2 config delay 20ms
+            [link.pipe2]
+            rate = "unlimited"
+            account = "ip"
+            delay = "20ms"
+            scheduler = { kind = "fifo", queue = "50p" }
+
+            # what is no IP, as ARP, meets no rule
+            [[rule]]
+            name = "no-ip"
+            match = "not ( ip or ip6 )"
+            to = "pass"
+
+            # dummynet in quick on en0 proto { tcp , udp } from any to any port { 80 , 8000:8010 } pipe 1
+            [[rule]]
+            name = "100"
+            match = "( tcp or udp ) dport 80,8000-8010"
+            direction = "down"
+            to = "pipe1"
+
+            # dummynet out inet6 proto icmp6 all pipe 1
+            [[rule]]
+            name = "200"
+            match = "icmp6 ip6"
+            direction = "up"
+            to = "pipe1"
+
+            # dummynet out from 10.0.0.0/8 to ! 192.0.2.1 pipe 2
+            [[rule]]
+            name = "300"
+            match = "src 10.0.0.0/8 not dst 192.0.2.1"
+            direction = "up"
+            to = "pipe2"
+
+            # the rule that nobody writes
+            [[rule]]
+            name = "last"
+            match = "any"
+            to = "pass"
+        "##]],
+    );
+    becomes(
+        "dnctl pipe 1 config bw 3Mb\n\
+         dnctl pipe 2 config bw 9MBit/s\n\
+         pass out on vtnet0 proto tcp from any to any port https keep state dnpipe (1, 2)\n\
+         match in proto udp to <dns> dnpipe 1",
+        expect![[r#"
+            error: `<dns>` has no equal here
+             --> ipfw.sh:4:23
+              |
+            4 | match in proto udp to <dns> dnpipe 1
+              |                       ^^^^^
+              |
+              = help: write the addresses, or `any`: a scenario knows no tables of pf and no host's interfaces"#]],
+    );
+}
+
+/// Rulesets as firewalls have them: loopback first, `return`, `me`, names of ports.
+#[test]
+fn rules_as_firewalls_have_them() {
+    becomes(
+        "/sbin/ipfw -q flush\n\
+         ipfw pipe 7 config bw 20Mb delay 50 noerror buckets 64\n\
+         ipfw sched 7 config pipe 7 type fq_codel target 6ms quantum 1500 codel ecn\n\
+         ipfw queue 7 config pipe 7 mask dst-ip6 /128 dst-ip 0xffffffff\n\
+         ipfw pipe 8 config delay 30ms\n\
+         ipfw queue 8 config pipe 8 weight 3\n\
+         ipfw add 10 set 3 allow log all from any to any via lo0\n\
+         ipfw add 20 deny ip from any to 127.0.0.1/8\n\
+         ipfw add 30 return via any\n\
+         ipfw add 40 queue 7 tcp from any to me ssh,8000-8010 in via igc0\n\
+         ipfw add 50 queue 8 from me to any",
+        expect![[r##"
+            # note: 2: `noerror` was left out: a sender is told of no drop in any case
+            # note: 2: `buckets` was left out: queues are found alike, however many there are
+            # note: 3: `fq_codel` keeps its own queues short: the policy of the pipe is left out
+            # note: 5: nothing waits in a pipe without a bandwidth: its queues are left out
+            # note: 7: packets by the loopback interface pass no link: this rule is left out
+            # note: 7: `set` was left out: rules of all sets hold
+            # note: 7: `log` was left out: nothing is logged; rules count their packets
+            # note: 8: `127.0.0.1/8` is `127.0.0.0/8`
+            # note: 9: `return` was left out: no rule calls another, and it goes on with the next one
+            # note: 10: `me` is the near end of the link: packets to it come down
+            # note: 10: `igc0` is the end of these links: rules need not name it
+            # note: 11: packets that no rule takes pass, as on macOS, OPNsense and pfSense
+            # note: 11: `me` is the near end of the link: packets from it go up
+            # ipfw pipe 7 config bw 20Mb delay 50 noerror buckets 64
+            # ipfw sched 7 config pipe 7 type fq_codel target 6ms quantum 1500 codel ecn
+            [link.pipe7]
+            rate = "20mbit"
+            account = "ip"
+            delay = "50ms"
+            scheduler = { kind = "fq_codel", ecn = "yes", target = "6ms", quantum = "1500B" }
+
+            # ipfw queue 7 config pipe 7 mask dst-ip6 /128 dst-ip 0xffffffff
+            [link.pipe7.flow.queue7]
+            match = "tcp dport 22,8000-8010"
+            each = "dst"
+
+            # ipfw pipe 8 config delay 30ms
+            [link.pipe8]
+            rate = "unlimited"
+            account = "ip"
+            delay = "30ms"
+
+            # what is no IP, as ARP, meets no rule
+            [[rule]]
+            name = "no-ip"
+            match = "not ( ip or ip6 )"
+            to = "pass"
+
+            # ipfw add 20 deny ip from any to 127.0.0.1/8
+            [[rule]]
+            name = "20"
+            match = "dst 127.0.0.0/8"
+            to = "drop"
+
+            # ipfw add 40 queue 7 tcp from any to me ssh,8000-8010 in via igc0
+            [[rule]]
+            name = "40"
+            match = "tcp dport 22,8000-8010"
+            direction = "down"
+            to = "pipe7"
+
+            # ipfw add 50 queue 8 from me to any
+            [[rule]]
+            name = "50"
+            match = "any"
+            direction = "up"
+            to = "pipe8"
+
+            # the rule that nobody writes
+            [[rule]]
+            name = "last"
+            match = "any"
+            to = "pass"
+        "##]],
+    );
+    becomes(
+        "fwcmd=\"/sbin/ipfw -q\"\n\
+         $fwcmd pipe 1 config bw 5Mbit/s\n\
+         ipfw pipe 1 config bw $RATE",
+        expect![[r#"
+            warning: this is no command of dummynet or its rules, and was left out
+             --> ipfw.sh:1:1
+              |
+            1 | fwcmd="/sbin/ipfw -q"
+              | ^^^^^^^^^^^^^^^^^^^^^
+
+            error: only a shell knows what this is
+             --> ipfw.sh:2:1
+              |
+            2 | $fwcmd pipe 1 config bw 5Mbit/s
+              | ^^^^^^
+              |
+              = help: let the shell print the commands as it runs them, as in `bash -x SCRIPT`, and import those
+
+            error: only a shell knows what this is
+             --> ipfw.sh:3:23
+              |
+            3 | ipfw pipe 1 config bw $RATE
+              |                       ^^^^^
+              |
+              = help: let the shell print the commands as it runs them, as in `bash -x SCRIPT`, and import those"#]],
+    );
 }
 
 #[test]
@@ -48,6 +237,12 @@ fn a_pipe_in_each_direction() {
             account = "ip"
             delay = "50ms"
             scheduler = { kind = "fifo", queue = "50p" }
+
+            # what is no IP, as ARP, meets no rule
+            [[rule]]
+            name = "no-ip"
+            match = "not ( ip or ip6 )"
+            to = "pass"
 
             # ipfw add 100 pipe 1 ip from any to any out
             [[rule]]
@@ -89,6 +284,12 @@ fn packets_reorder_by_chance() {
             delay = "10ms"
             scheduler = { kind = "fifo", queue = "50p" }
 
+            # what is no IP, as ARP, meets no rule
+            [[rule]]
+            name = "no-ip"
+            match = "not ( ip or ip6 )"
+            to = "pass"
+
             # ipfw add prob 0.3 pipe 1 udp from 10.0.0.0/8 to any 5000-5010,80 out
             [[rule]]
             name = "100"
@@ -122,6 +323,7 @@ fn a_pipe_for_each_customer() {
          ipfw queue 1 config pipe 2 weight 10 mask src-ip 0xffffff00\nipfw queue 2 config pipe 2 weight 1 queue 20\n\
          ipfw add queue 1 tcp from any to any 22 out\nipfw add queue 2 ip from any to any out",
         expect![[r##"
+            # note: 8: packets that no rule takes pass, as on macOS, OPNsense and pfSense
             # ipfw pipe 1 config bw 5Mbit/s mask dst-ip 0xffffffff
             [link.pipe1]
             rate = "5mbit"
@@ -149,6 +351,12 @@ fn a_pipe_for_each_customer() {
             queue = "20p"
             weight = 1
 
+            # what is no IP, as ARP, meets no rule
+            [[rule]]
+            name = "no-ip"
+            match = "not ( ip or ip6 )"
+            to = "pass"
+
             # ipfw add pipe 1 ip from any to 10.1.0.0/16 in
             [[rule]]
             name = "100"
@@ -169,6 +377,12 @@ fn a_pipe_for_each_customer() {
             match = "any"
             direction = "up"
             to = "pipe2"
+
+            # the rule that nobody writes
+            [[rule]]
+            name = "last"
+            match = "any"
+            to = "pass"
         "##]],
     );
 }
@@ -185,7 +399,7 @@ fn chains_and_tables() {
          ipfw add 40 deny icmp from any to any\n\
          ipfw add 50 allow ip from any to not 10.9.0.0/16",
         expect![[r##"
-            # note: 8: what no rule behind this one takes leaves here; the last rule of ipfw drops it, with one_pass=0
+            # note: 11: packets that no rule takes pass, as on macOS, OPNsense and pfSense
             # ipfw pipe 1 config bw 1Mbit/s
             [link.pipe1]
             rate = "1mbit"
@@ -208,6 +422,12 @@ fn chains_and_tables() {
             [table.table1]
             "10.1.0.0/16" = "pipe1"
             "10.2.0.0/16" = "pipe2"
+
+            # what is no IP, as ARP, meets no rule
+            [[rule]]
+            name = "no-ip"
+            match = "not ( ip or ip6 )"
+            to = "pass"
 
             # ipfw add 10 pipe 3 ip from any to any out
             [[rule]]
@@ -242,6 +462,12 @@ fn chains_and_tables() {
             name = "50"
             match = "not dst 10.9.0.0/16"
             to = "pass"
+
+            # the rule that nobody writes
+            [[rule]]
+            name = "last"
+            match = "any"
+            to = "pass"
         "##]],
     );
 }
@@ -263,6 +489,9 @@ fn policies_and_fair_queues() {
          ipfw add queue 2 tcp from any to any in",
         expect![[r##"
             # note: 4: dummynet loses packets before they wait; here behind the rate: what is lost took its time
+            # note: 9: `capdrop` was left out: it is so in any case, as in RFC 8033
+            # note: 9: `ts` was left out: the time that packets wait is known here
+            # note: 14: packets that no rule takes pass, as on macOS, OPNsense and pfSense
             # ipfw pipe 1 config bw 1Mbit/s queue 60 red 0.002/5/15/0.1 ecn
             [link.pipe1]
             rate = "1mbit"
@@ -316,6 +545,12 @@ fn policies_and_fair_queues() {
             queue = { limit = "50p", policy = "pie", target = "20ms", update = "30ms", burst = "100ms" }
             quantum = "3000B"
 
+            # what is no IP, as ARP, meets no rule
+            [[rule]]
+            name = "no-ip"
+            match = "not ( ip or ip6 )"
+            to = "pass"
+
             # ipfw add pipe 1 udp from any to any out
             [[rule]]
             name = "100"
@@ -350,6 +585,12 @@ fn policies_and_fair_queues() {
             match = "tcp"
             direction = "down"
             to = "pipe5"
+
+            # the rule that nobody writes
+            [[rule]]
+            name = "last"
+            match = "any"
+            to = "pass"
         "##]],
     );
     becomes(
@@ -370,13 +611,13 @@ fn policies_and_fair_queues() {
               |
               = help: w_q/min_th/max_th/max_p, as in `red 0.002/5/15/0.1`
 
-            error: `alpha` is not a parameter of codel
+            error: `alpha` is not an option that can be imported
              --> ipfw.sh:2:26
               |
             2 | ipfw pipe 1 config codel alpha 1
               |                          ^^^^^
               |
-              = help: one of `target`, `interval`, `ecn`, `noecn`
+              = help: one of `bw`, `delay`, `queue`, `burst`, `plr`, `mask`, `flow_mask`, `sched_mask`, `buckets`, `profile`, `weight`, `pipe`, `sched`, `type`, `droptail`, `noerror`, `lmax`, `pri`, `red`, `gred`, `codel`, `pie`
 
             error: `alpha 2` has no equal here
              --> ipfw.sh:3:30
@@ -439,6 +680,7 @@ fn rules_look_at_what_ipfw_looks_at() {
          ipfw add pipe 1 mac-type 0x0806 MAC any 02:00:00:00:00:01 in",
         expect![[r##"
             # note: 3: `em0` is the end of these links: rules need not name it
+            # note: 7: packets that no rule takes pass, as on macOS, OPNsense and pfSense
             # ipfw pipe 1 config bw 1Mbit/s
             [link.pipe1]
             rate = "1mbit"
@@ -482,6 +724,12 @@ fn rules_look_at_what_ipfw_looks_at() {
             match = "( ether 0x0806 ) mac-src 02:00:00:00:00:01"
             direction = "down"
             to = "pipe1"
+
+            # the rule that nobody writes
+            [[rule]]
+            name = "last"
+            match = "any"
+            to = "pass"
         "##]],
     );
     becomes(
@@ -494,6 +742,14 @@ fn rules_look_at_what_ipfw_looks_at() {
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
               = help: there a packet is looked at twice between two interfaces, here once: write all rules for packets that go `out`
+
+            warning: packets that no rule takes pass, as on macOS, OPNsense and pfSense
+             --> ipfw.sh:2:1
+              |
+            2 | ipfw add pipe 1 ip from any to any in via em1
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: `--default deny` drops them, as FreeBSD's kernel does unless it is told otherwise
 
             warning: `em0` is the far end of these links, and `em1` the near one: what goes out by the first, or comes in by the second, is up
              --> ipfw.sh:2:43
@@ -619,13 +875,11 @@ fn what_has_no_equal_is_refused_line_by_line() {
               |
               = help: a link leads to its other end alone
 
-            error: `me` has no equal here
+            warning: `me` is the near end of the link: packets from it go up
              --> ipfw.sh:5:25
               |
             5 | ipfw add pipe 1 ip from me to any
               |                         ^^
-              |
-              = help: write the address: a scenario knows no host
 
             error: `keep-state` has no equal here
              --> ipfw.sh:6:36
@@ -654,11 +908,19 @@ fn what_has_no_equal_is_refused_line_by_line() {
     becomes(
         "ipfw pipe 1 config bw 1Mbit/s\nipfw add pipe 9 ip from any to any out",
         expect![[r#"
-        error: there is no pipe 9
-         --> ipfw.sh:2:1
-          |
-        2 | ipfw add pipe 9 ip from any to any out
-          | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^"#]],
+            error: there is no pipe 9
+             --> ipfw.sh:2:1
+              |
+            2 | ipfw add pipe 9 ip from any to any out
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+            warning: packets that no rule takes pass, as on macOS, OPNsense and pfSense
+             --> ipfw.sh:2:1
+              |
+            2 | ipfw add pipe 9 ip from any to any out
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: `--default deny` drops them, as FreeBSD's kernel does unless it is told otherwise"#]],
     );
     becomes(
         "",
@@ -701,6 +963,12 @@ fn the_rule_that_takes_a_packet_says_its_queue() {
             queue = "50p"
             weight = 1
 
+            # what is no IP, as ARP, meets no rule
+            [[rule]]
+            name = "no-ip"
+            match = "not ( ip or ip6 )"
+            to = "pass"
+
             # ipfw add queue 1 ip from any to any out
             [[rule]]
             name = "100"
@@ -720,6 +988,7 @@ fn the_rule_that_takes_a_packet_says_its_queue() {
         "ipfw add 10 skipto 30 ip from any to 10.1.0.0/16 out\n\
          ipfw add 20 queue 1 ip from any to any out\nipfw add 30 queue 2 ip from any to any out",
         expect![[r##"
+            # note: 6: packets that no rule takes pass, as on macOS, OPNsense and pfSense
             # ipfw pipe 1 config bw 10Mbit/s
             [link.pipe1]
             rate = "10mbit"
@@ -737,6 +1006,12 @@ fn the_rule_that_takes_a_packet_says_its_queue() {
             match = "any"
             queue = "50p"
             weight = 1
+
+            # what is no IP, as ARP, meets no rule
+            [[rule]]
+            name = "no-ip"
+            match = "not ( ip or ip6 )"
+            to = "pass"
 
             # ipfw add 10 skipto 30 ip from any to 10.1.0.0/16 out
             [[rule]]
@@ -758,6 +1033,12 @@ fn the_rule_that_takes_a_packet_says_its_queue() {
             match = "any"
             direction = "up"
             to = "pipe1"
+
+            # the rule that nobody writes
+            [[rule]]
+            name = "last"
+            match = "any"
+            to = "pass"
         "##]],
     );
     queues_become(
@@ -765,6 +1046,7 @@ fn the_rule_that_takes_a_packet_says_its_queue() {
          ipfw add 20 queue 2 ip from any to 10.0.0.0/24 out\n\
          ipfw add 30 queue 1 ip from any to 10.0.0.0/16 out",
         expect![[r##"
+            # note: 6: packets that no rule takes pass, as on macOS, OPNsense and pfSense
             # ipfw pipe 1 config bw 10Mbit/s
             [link.pipe1]
             rate = "10mbit"
@@ -782,6 +1064,12 @@ fn the_rule_that_takes_a_packet_says_its_queue() {
             match = "dst 10.0.0.0/24"
             queue = "50p"
             weight = 1
+
+            # what is no IP, as ARP, meets no rule
+            [[rule]]
+            name = "no-ip"
+            match = "not ( ip or ip6 )"
+            to = "pass"
 
             # ipfw add 10 queue 1 ip from any to 10.0.0.5 out
             [[rule]]
@@ -803,6 +1091,12 @@ fn the_rule_that_takes_a_packet_says_its_queue() {
             match = "dst 10.0.0.0/16"
             direction = "up"
             to = "pipe1"
+
+            # the rule that nobody writes
+            [[rule]]
+            name = "last"
+            match = "any"
+            to = "pass"
         "##]],
     );
 }
@@ -818,7 +1112,15 @@ fn where_packets_do_not_tell_the_queue_it_is_refused() {
             4 | ipfw add 20 prob 0.5 queue 2 ip from any to any out
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: flows of a link are told apart by what packets are like: give queue 2 a pipe of its own, and send to that, `prob P pipe N …`"#]],
+              = help: flows of a link are told apart by what packets are like: give queue 2 a pipe of its own, and send to that, `prob P pipe N …`
+
+            warning: packets that no rule takes pass, as on macOS, OPNsense and pfSense
+             --> ipfw.sh:5:1
+              |
+            5 | ipfw add 30 queue 1 ip from any to any out
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: `--default deny` drops them, as FreeBSD's kernel does unless it is told otherwise"#]],
     );
     queues_become(
         "ipfw add 10 prob 0.5 skipto 30 ip from any to any out\n\
@@ -830,7 +1132,15 @@ fn where_packets_do_not_tell_the_queue_it_is_refused() {
             5 | ipfw add 20 queue 1 ip from any to any out
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: flows of a link are told apart by what packets are like: give queue 1 a pipe of its own, and send to that, `prob P pipe N …`"#]],
+              = help: flows of a link are told apart by what packets are like: give queue 1 a pipe of its own, and send to that, `prob P pipe N …`
+
+            warning: packets that no rule takes pass, as on macOS, OPNsense and pfSense
+             --> ipfw.sh:6:1
+              |
+            6 | ipfw add 30 queue 2 ip from any to any out
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: `--default deny` drops them, as FreeBSD's kernel does unless it is told otherwise"#]],
     );
     queues_become(
         "ipfw disable one_pass\nipfw add queue 2 udp from any to any out\nipfw add queue 1 ip from any to any out\n\
@@ -859,7 +1169,15 @@ fn where_packets_do_not_tell_the_queue_it_is_refused() {
             5 | ipfw add pipe 1 ip from any to any out
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: there it has a link of its own: configure another pipe like it for what this rule takes"#]],
+              = help: there it has a link of its own: configure another pipe like it for what this rule takes
+
+            warning: packets that no rule takes pass, as on macOS, OPNsense and pfSense
+             --> ipfw.sh:5:1
+              |
+            5 | ipfw add pipe 1 ip from any to any out
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: `--default deny` drops them, as FreeBSD's kernel does unless it is told otherwise"#]],
     );
     queues_become(
         "ipfw table 1 add 10.0.0.0/8 1\nipfw add queue tablearg ip from table(1) to any out",
@@ -881,6 +1199,7 @@ fn a_queue_that_gets_nothing_is_left_out() {
          ipfw add 40 queue 1 tcp from any to any out\nipfw queue 3 config pipe 1\n\
          ipfw add 50 queue 3 tcp from any to any 53 out",
         expect![[r##"
+            # note: 8: packets that no rule takes pass, as on macOS, OPNsense and pfSense
             # ipfw pipe 1 config bw 10Mbit/s
             [link.pipe1]
             rate = "10mbit"
@@ -904,6 +1223,12 @@ fn a_queue_that_gets_nothing_is_left_out() {
             match = "tcp dport 53"
             queue = "50p"
             weight = 1
+
+            # what is no IP, as ARP, meets no rule
+            [[rule]]
+            name = "no-ip"
+            match = "not ( ip or ip6 )"
+            to = "pass"
 
             # ipfw add 20 prob 0.5 queue 2 udp from any to any out
             [[rule]]
@@ -933,6 +1258,12 @@ fn a_queue_that_gets_nothing_is_left_out() {
             match = "tcp dport 53"
             direction = "up"
             to = "pipe1"
+
+            # the rule that nobody writes
+            [[rule]]
+            name = "last"
+            match = "any"
+            to = "pass"
         "##]],
     );
 }
@@ -958,6 +1289,12 @@ fn rules_may_share_a_number() {
             account = "ip"
             delay = "20ms"
             scheduler = { kind = "fifo", queue = "50p" }
+
+            # what is no IP, as ARP, meets no rule
+            [[rule]]
+            name = "no-ip"
+            match = "not ( ip or ip6 )"
+            to = "pass"
 
             # ipfw add 100 skipto 200 icmp from any to any
             [[rule]]
@@ -1001,6 +1338,7 @@ fn last_bits_of_addresses_are_whole_ones_within_a_network() {
          ipfw pipe 1 config mask src-ip 0x000000ff bw 200Kbit/s queue 20Kbytes\n\
          ipfw pipe 2 config mask dst-ip 0x000000ff bw 200Kbit/s queue 20Kbytes",
         expect![[r##"
+            # note: 2: packets that no rule takes pass, as on macOS, OPNsense and pfSense
             # note: 3: rules send `192.168.2.0/24` alone here: whole addresses tell the same apart
             # note: 4: rules send `192.168.2.0/24` alone here: whole addresses tell the same apart
             # ipfw pipe 1 config mask src-ip 0x000000ff bw 200Kbit/s queue 20Kbytes
@@ -1017,6 +1355,12 @@ fn last_bits_of_addresses_are_whole_ones_within_a_network() {
             each = "dst"
             scheduler = { kind = "fifo", queue = "20KiB" }
 
+            # what is no IP, as ARP, meets no rule
+            [[rule]]
+            name = "no-ip"
+            match = "not ( ip or ip6 )"
+            to = "pass"
+
             # ipfw add pipe 1 ip from 192.168.2.0/24 to any out
             [[rule]]
             name = "100"
@@ -1030,12 +1374,26 @@ fn last_bits_of_addresses_are_whole_ones_within_a_network() {
             match = "dst 192.168.2.0/24"
             direction = "down"
             to = "pipe2"
+
+            # the rule that nobody writes
+            [[rule]]
+            name = "last"
+            match = "any"
+            to = "pass"
         "##]],
     );
     becomes(
         "ipfw add pipe 1 ip from 192.168.2.0/24 to any out\nipfw add pipe 1 ip from 192.168.3.0/24 to any out\n\
          ipfw pipe 1 config mask src-ip 0x000000ff bw 200Kbit/s",
         expect![[r#"
+            warning: packets that no rule takes pass, as on macOS, OPNsense and pfSense
+             --> ipfw.sh:2:1
+              |
+            2 | ipfw add pipe 1 ip from 192.168.3.0/24 to any out
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: `--default deny` drops them, as FreeBSD's kernel does unless it is told otherwise
+
             error: `a mask of the last bits of addresses` has no equal here
              --> ipfw.sh:3:32
               |
@@ -1052,6 +1410,7 @@ fn what_stands_where_it_cannot_says_so() {
         "ipfw pipe 1 config bw 1Mbit/s type rr\nipfw queue 1 config pipe 1 weight 2\nipfw queue 2 config pipe 1\n\
          ipfw add queue 1 udp from any to any out\nipfw add queue 2 ip from any to any out",
         expect![[r##"
+            # note: 5: packets that no rule takes pass, as on macOS, OPNsense and pfSense
             # ipfw pipe 1 config bw 1Mbit/s type rr
             [link.pipe1]
             rate = "1mbit"
@@ -1070,6 +1429,12 @@ fn what_stands_where_it_cannot_says_so() {
             queue = "50p"
             quantum = "1500B"
 
+            # what is no IP, as ARP, meets no rule
+            [[rule]]
+            name = "no-ip"
+            match = "not ( ip or ip6 )"
+            to = "pass"
+
             # ipfw add queue 1 udp from any to any out
             [[rule]]
             name = "100"
@@ -1083,6 +1448,12 @@ fn what_stands_where_it_cannot_says_so() {
             match = "any"
             direction = "up"
             to = "pipe1"
+
+            # the rule that nobody writes
+            [[rule]]
+            name = "last"
+            match = "any"
+            to = "pass"
         "##]],
     );
     becomes(
@@ -1163,13 +1534,19 @@ fn what_differs_is_said() {
         "ipfw pipe 1 config bw 1Mbit/s plr 0.01\nsysctl net.inet.ip.fw.one_pass=0\nipfw add pipe 1 ip from any to any out",
         expect![[r##"
             # note: 1: dummynet loses packets before they wait; here behind the rate: what is lost took its time
-            # note: 3: what no rule behind this one takes leaves here; the last rule of ipfw drops it, with one_pass=0
+            # note: 3: packets that no rule takes pass, as on macOS, OPNsense and pfSense
             # ipfw pipe 1 config bw 1Mbit/s plr 0.01
             [link.pipe1]
             rate = "1mbit"
             account = "ip"
             loss = "1%"
             scheduler = { kind = "fifo", queue = "50p" }
+
+            # what is no IP, as ARP, meets no rule
+            [[rule]]
+            name = "no-ip"
+            match = "not ( ip or ip6 )"
+            to = "pass"
 
             # ipfw add pipe 1 ip from any to any out
             [[rule]]
@@ -1178,6 +1555,12 @@ fn what_differs_is_said() {
             direction = "up"
             to = "pipe1"
             then = "on"
+
+            # the rule that nobody writes
+            [[rule]]
+            name = "last"
+            match = "any"
+            to = "pass"
         "##]],
     );
 }
@@ -1190,6 +1573,7 @@ fn pri_means_nothing_and_that_is_said() {
          ipfw add queue 1 ip from any to any out",
         expect![[r##"
             # note: 3: dummynet reads `pri` and does nothing with it, and it was left out: under `type prio` the `weight` is the priority
+            # note: 4: packets that no rule takes pass, as on macOS, OPNsense and pfSense
             # ipfw pipe 1 config bw 1Mbit/s
             # ipfw sched 1 config type prio
             [link.pipe1]
@@ -1203,12 +1587,24 @@ fn pri_means_nothing_and_that_is_said() {
             queue = "50p"
             priority = 3
 
+            # what is no IP, as ARP, meets no rule
+            [[rule]]
+            name = "no-ip"
+            match = "not ( ip or ip6 )"
+            to = "pass"
+
             # ipfw add queue 1 ip from any to any out
             [[rule]]
             name = "100"
             match = "any"
             direction = "up"
             to = "pipe1"
+
+            # the rule that nobody writes
+            [[rule]]
+            name = "last"
+            match = "any"
+            to = "pass"
         "##]],
     );
 }
@@ -1275,7 +1671,7 @@ proptest! {
             )
             .expect("a text takes all");
         }
-        let imported = ipfw(&script, "a").unwrap_or_else(|e| panic!("{e}"));
+        let imported = ipfw(&script, "a", Some(LastRule::Deny)).unwrap_or_else(|e| panic!("{e}"));
         let (scenario, _) =
             falaj_scenario::parse(&imported.scenario, "b").unwrap_or_else(|e| panic!("{e}"));
         let mut network = Network::new(&scenario.network()).expect("a network");
@@ -1337,7 +1733,7 @@ proptest! {
         ], 0..40))
     {
         let text = words.join(" ");
-        if let Ok(imported) = ipfw(&text, "a") {
+        if let Ok(imported) = ipfw(&text, "a", None) {
             prop_assert!(falaj_scenario::parse(&imported.scenario, "b").is_ok());
         }
     }

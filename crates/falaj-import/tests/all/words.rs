@@ -1,7 +1,7 @@
 //! Each word of an accepted script counts: without it the scenario or the notes are others, or the
 //! script is refused.
 
-use falaj_import::{Host, Imported, tc};
+use falaj_import::{Host, Imported, ipfw, tc};
 use falaj_scenario::Diagnostics;
 
 /// Scripts in which no word is idle: an option that says the usual has no place here.
@@ -45,8 +45,39 @@ const TC: &[&str] = &[
     "ip netns exec n tc qdisc add dev a root cbs idleslope 98688 sendslope -901312 hicredit 153 locredit -1389",
 ];
 
+const IPFW: &[&str] = &[
+    "ipfw pipe 1 config bw 3Mbit/s delay 20 queue 30 plr 0.02 burst 9KB buckets 64 noerror mask src-ip 0xffffff00\n\
+     ipfw add 200 prob 0.5 pipe 1 log tcp from 10.0.0.0/8 to not 192.0.2.1 80,443 in\n\
+     ipfw add 100 set 2 skipto 300 udp from any 53 to any iplen 0-99\n\
+     ipfw add 300 deny tcp from any to any tcpflags syn,!ack",
+    "dnctl pipe 1 config bw 3Mbit/s\n\
+     dnctl sched 1 config type fq_codel target 6ms interval 80ms quantum 1000 limit 900 flows 64 noecn\n\
+     dnctl queue 1 config pipe 1 mask dst-ip 0xffffffff\n\
+     ipfw add 20 queue 1 ip from any to any out",
+    "ipfw pipe 1 config bw 3Mbit/s\n\
+     ipfw queue 1 config pipe 1 weight 7 queue 20KB red 0.002/5000/15000/0.1 ecn\n\
+     ipfw pipe 2 config bw 4Mbit/s\n\
+     ipfw queue 2 config pipe 2 weight 5 pie target 9ms tupdate 20ms max_burst 70ms ecn capdrop ts\n\
+     sysctl net.inet.ip.fw.one_pass=0\n\
+     ipfw table 1 add 10.1.0.0/16 5\n\
+     ipfw add 20 queue 1 ip from table(1) to any out dscp ef\n\
+     ipfw add 30 queue 2 ip from me to any ipttl 9",
+    "dnctl pipe 1 config delay 5\n\
+     dnctl pipe 2 config delay 6\n\
+     dummynet out quick inet6 proto tcp from 2001:db8::/32 port 7 to !2001:db8::1 port 80:90 pipe 1\n\
+     pass in log proto udp from any to any port { 53 54 } dnpipe (1, 2)",
+];
+
 /// Words that say the usual where others are there, or name a place without a second meaning.
 const IDLE: &[(&str, &str)] = &[
+    ("add 200", "it has this number by itself"),
+    ("200", "it has this number by itself"),
+    ("300", "it has this number by itself"),
+    ("any", "all addresses are meant"),
+    ("ipfw", "a line of a file of rules"),
+    ("dnctl", "a line of a file of rules"),
+    ("ip", "all protocols are meant"),
+    ("from any", "all addresses are meant"),
     ("random", "losses are random unless a model is named"),
     ("add", "a batch needs the verb, and so does tc"),
     ("cburst 30k", "the smaller bucket decides where nothing is borrowed"),
@@ -99,5 +130,12 @@ fn each_word_of_tc_counts() {
     let host = Host { rate: Some(rate), down: None };
     let import = |script: &str| tc(script, "script", &host);
     let idle: Vec<String> = TC.iter().flat_map(|script| idle(script, &import)).collect();
+    assert!(idle.is_empty(), "{idle:#?}");
+}
+
+#[test]
+fn each_word_of_ipfw_counts() {
+    let import = |script: &str| ipfw(script, "script", None);
+    let idle: Vec<String> = IPFW.iter().flat_map(|script| idle(script, &import)).collect();
     assert!(idle.is_empty(), "{idle:#?}");
 }

@@ -1,8 +1,8 @@
 //! `falaj import`: scenarios from other tools' configurations.
 
 use anyhow::{Context, Result};
-use clap::Subcommand;
-use falaj_import::{Host, Imported, ipfw, tc};
+use clap::{Subcommand, ValueEnum};
+use falaj_import::{Host, Imported, LastRule, ipfw, tc};
 use falaj_scenario::{Diagnostics, parse_rate};
 use falaj_sched::units::rate::Rate;
 use falaj_terminal::file;
@@ -45,11 +45,25 @@ enum From {
         #[arg(long, value_name = "DEVICE")]
         down: Option<String>,
     },
-    /// `ipfw` or `dnctl` of FreeBSD and macOS: a link for each pipe of dummynet, and rules.
+    /// `ipfw`, `dnctl` and `pf` of FreeBSD and macOS: a link for each pipe of dummynet, and rules.
+    #[command(visible_alias = "pf")]
     Ipfw {
         /// The script; `-`: standard input.
         file: PathBuf,
+        /// The fate of packets that no rule takes; without it they pass, unless the script sets
+        /// `net.inet.ip.fw.default_to_accept`.
+        #[arg(long, value_name = "FATE")]
+        default: Option<Fate>,
     },
+}
+
+/// The last rule of ipfw, which nobody writes.
+#[derive(Clone, Copy, ValueEnum)]
+enum Fate {
+    /// They pass, as on macOS, OPNsense and pfSense.
+    Accept,
+    /// They are dropped, as by FreeBSD's kernel.
+    Deny,
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
@@ -58,9 +72,13 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             let (text, name) = read(file)?;
             tc(&text, &name, &Host { rate: *rate, down: down.clone() })
         }
-        From::Ipfw { file } => {
+        From::Ipfw { file, default } => {
             let (text, name) = read(file)?;
-            ipfw(&text, &name)
+            let last = default.map(|fate| match fate {
+                Fate::Accept => LastRule::Accept,
+                Fate::Deny => LastRule::Deny,
+            });
+            ipfw(&text, &name, last)
         }
     };
     if args.json {

@@ -17,7 +17,7 @@ pub(super) const IN: u32 = 1;
 
 /// What these commands make; lengths are those of IP packets, as dummynet counts them.
 pub(super) fn dummynet(commands: &str) -> Result<NetworkSpec> {
-    let imported = ipfw(commands, "rizzo");
+    let imported = ipfw(commands, "rizzo", None);
     let imported = imported.map_err(|errors| anyhow!("{:?}", errors.problems()))?;
     network(&imported.scenario)
 }
