@@ -1,4 +1,4 @@
-//! Which bytes of a packet count.
+//! Accounting layers: the bytes of a packet that count.
 
 /// The layer at which a link counts a packet's bytes, for rates, queues,
 /// quanta and sizes alike.
@@ -15,8 +15,8 @@ pub enum Account {
     /// The Ethernet frame without its check sequence: 14 bytes more, as `tc` counts.
     #[default]
     L2,
-    /// What occupies the wire: frame, check sequence (4), preamble (8) and gap
-    /// (12), at least 84 bytes in all.
+    /// The bytes that occupy the wire: frame, check sequence (4), preamble (8) and gap (12), at
+    /// least 84 bytes in all.
     L1,
 }
 
@@ -26,21 +26,21 @@ const IP_UDP: u32 = 28;
 const ETHERNET: u32 = 14;
 /// Check sequence, preamble, gap between frames.
 const WIRE: u32 = 24;
-/// The shortest frame with all of these.
+/// The shortest frame with its check sequence, preamble and gap.
 const WIRE_LEAST: u32 = 84;
 
 impl Account {
-    /// Its names in a scenario.
+    /// Names of the layers in a scenario.
     pub const NAMES: &'static [&'static str] = &["payload", "ip", "l2", "l1"];
 
-    /// By its name in a scenario.
+    /// Returns the layer of this name in a scenario.
     pub fn from_name(name: &str) -> Option<Account> {
         [Account::Payload, Account::Ip, Account::L2, Account::L1]
             .into_iter()
             .find(|a| a.name() == name)
     }
 
-    /// Its name in a scenario.
+    /// The layer's name in a scenario.
     pub const fn name(self) -> &'static str {
         match self {
             Account::Payload => "payload",
@@ -63,8 +63,8 @@ impl Account {
         }
     }
 
-    /// The length of the IP packet that is accounted as `accounted` bytes; the longest where
-    /// padding makes several alike.
+    /// The length of the IP packet that is accounted as `accounted` bytes; the longest one where
+    /// padding makes several lengths equal.
     pub const fn to_ip(self, accounted: u32) -> u32 {
         match self {
             Account::Payload => accounted.saturating_add(IP_UDP),
@@ -79,9 +79,8 @@ impl Account {
         self.from_ip(mtu)
     }
 
-    /// The UDP payload of the datagram (over IPv4) that is accounted as
-    /// `accounted` bytes; the longest where padding makes several alike; `None`
-    /// where there is none.
+    /// The UDP payload of the datagram (over IPv4) that is accounted as `accounted` bytes; the
+    /// longest one where padding makes several equal; `None` if there is no such datagram.
     pub const fn udp_payload(self, accounted: u32) -> Option<u32> {
         let overhead = match self {
             Account::Payload => 0,

@@ -1,9 +1,9 @@
-//! Looks for arrivals that make a flow lag as far as it can: how near a bound on
-//! its worst-case fair index comes to being reached, and whether it is kept.
+//! Searches for arrivals that make a flow lag as much as possible: it shows how closely a bound on
+//! the worst-case fair index is approached, and if it is kept.
 //!
-//! Random sequences, each changed a little, over and over, wherever that makes
-//! no flow's lag a smaller part of its bound; after a number of changes from scratch.
-//! What is found follows from seed and effort alone.
+//! The search draws random sequences and changes each a little, over and over, as long as the
+//! largest ratio of lag to bound does not fall. After a number of changes it starts from scratch.
+//! The result follows from seed and effort alone.
 
 use crate::chance::Chance;
 use crate::engine::Engine;
@@ -20,51 +20,51 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// A packet of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdversaryStep {
-    /// After the one before it.
+    /// Time since the step before.
     pub gap: Span,
-    /// Whose.
+    /// The packet's flow.
     pub flow: u32,
-    /// How long, as the link accounts it.
+    /// Its length in bytes, as the link accounts it.
     pub bytes: u32,
 }
 
-/// What to look at: a pipe whose flows share in proportion to `weights`.
+/// The pipe under attack, whose flows share the link in proportion to `weights`.
 #[derive(Clone, Debug)]
 pub struct Subject<'a> {
     /// The discipline and its setup.
     pub spec: &'a PipeSpec,
-    /// The flows' shares.
+    /// The flows' weights.
     pub weights: &'a [u64],
     /// The largest packet of each flow.
     pub largest: &'a [u32],
 }
 
-/// How far behind a flow was.
+/// The lag of a flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lag {
-    /// Whose index is the largest part of its bound.
+    /// The flow whose index is the largest part of its bound.
     pub flow: usize,
-    /// His indices.
+    /// Its indices.
     pub fairness: Fairness,
     /// The bound, in bytes.
     pub bound: f64,
-    /// Index by bound.
+    /// Index divided by bound.
     pub ratio: f64,
 }
 
-/// The worst that was found.
+/// The worst case that a search found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorstCase {
     /// The arrivals.
     pub steps: Vec<AdversaryStep>,
-    /// What they did.
+    /// The lag that they cause.
     pub lag: Lag,
-    /// Sequences that were tried.
+    /// Number of sequences tried.
     pub tried: u64,
 }
 
 impl Subject<'_> {
-    /// Sends the packets through the pipe: all that left.
+    /// Sends the packets through the pipe, and returns all that left.
     pub fn run(&self, steps: &[AdversaryStep]) -> Result<Vec<Emit>, ConfigErrors> {
         let mut engine =
             Engine::new(std::slice::from_ref(self.spec)).map_err(|(_, refused)| refused)?;
@@ -87,13 +87,14 @@ impl Subject<'_> {
             .collect())
     }
 
-    /// The lag of [`lag_of`](Subject::lag_of) that these arrivals make.
+    /// The lag that these arrivals cause; see [`lag_of`](Subject::lag_of).
     pub fn lag(&self, steps: &[AdversaryStep]) -> Result<Option<Lag>, ConfigErrors> {
         Ok(self.lag_of(&self.run(steps)?))
     }
 
-    /// The lag that is the largest part of what is [known](fairness::known) of the
-    /// discipline, or of WF2Q+ where nothing is; `None` if nothing was sent.
+    /// The lag that is the largest part of its bound. The bound is the discipline's own
+    /// ([`known`](fairness::known)), or that of WF2Q+ for a discipline without one. `None` if
+    /// nothing was sent.
     pub fn lag_of(&self, sent: &[Emit]) -> Option<Lag> {
         let mut sizes = vec![Sizes::default(); self.weights.len()];
         sent.iter().for_each(|e| sizes[e.flow.index()].add(e.bytes));
@@ -107,7 +108,7 @@ impl Subject<'_> {
         indices.into_iter().enumerate().filter_map(lag).max_by(|a, b| a.ratio.total_cmp(&b.ratio))
     }
 
-    /// Tries `effort` sequences, unless `stop` is set before; `tried` hears of each.
+    /// Tries `effort` sequences, unless `stop` is set before; `tried` is called after each.
     pub fn search(
         &self,
         seed: u64,
@@ -154,12 +155,12 @@ struct Dice<'a> {
 }
 
 impl Dice<'_> {
-    /// Below `n`.
+    /// A random number below `n`.
     fn below(&mut self, n: u64) -> u64 {
         self.chance.next_u64() % n
     }
 
-    /// Often none, else up to some packets' time on the link.
+    /// A gap between packets: often none, else up to the time of a few packets on the link.
     fn gap(&mut self) -> Span {
         let packet = self.subject.spec.setup.largest_airtime().0.max(1);
         match self.below(6) {
@@ -170,7 +171,7 @@ impl Dice<'_> {
         }
     }
 
-    /// The largest, a single byte, or any between.
+    /// A packet's length: the largest, a single byte, or any between.
     fn bytes(&mut self, flow: u32) -> u32 {
         let largest = self.subject.largest[flow as usize].max(1);
         match self.below(4) {
@@ -185,7 +186,7 @@ impl Dice<'_> {
         AdversaryStep { gap: self.gap(), flow, bytes: self.bytes(flow) }
     }
 
-    /// Bursts of one flow and of several.
+    /// A sequence of bursts, of one flow and of several.
     fn sequence(&mut self) -> Vec<AdversaryStep> {
         let mut steps = Vec::new();
         let length = 10 + self.below(LONGEST / 2);
@@ -199,7 +200,7 @@ impl Dice<'_> {
         steps
     }
 
-    /// The same, but for a few places.
+    /// The same sequence with a few steps changed.
     fn changed(&mut self, steps: &[AdversaryStep]) -> Vec<AdversaryStep> {
         let mut steps = steps.to_vec();
         for _ in 0..1 + self.below(3) {

@@ -1,19 +1,20 @@
-//! A change of one pipe or of several, at one instant: all of it or nothing.
+//! A change of one pipe or of several at one instant, made as a whole or not at all.
 //!
-//! What can fail or takes long is done beforehand ([`Prepared::new`]), by any thread: it needs no
-//! engine. [`Engine::apply`](crate::Engine::apply) then looks whether the change still fits, and
-//! cannot fail behind that.
+//! [`Prepared::new`] does beforehand all that can fail or takes long. It needs no engine, so any
+//! thread may run it. [`Engine::apply`](crate::Engine::apply) then checks that the change still
+//! fits; after that check nothing can fail.
 //!
-//! A change of parameters is a succession: queues, the packet on the wire and what flows owe or are
-//! owed stay. Where flows go or change places, where packets become too large, where packets may be
-//! dropped, and where the discipline is another, the packets that wait join the new queues in their
-//! order of arrival.
+//! At a change of parameters a new pipe succeeds the old one: queues, the packet on the wire, and
+//! deficits and credits of flows stay. The queued packets join new queues in their order of arrival
+//! where flows are removed or change places, where packets become too large, where packets may be
+//! dropped, and where the discipline is another.
 //!
-//! Pipes may begin and end with it: one that ends sends what waits, and its place may be another's
-//! when it is empty.
+//! Pipes may begin and end with a change. A pipe that ends still sends its queued packets; when it
+//! is empty, another pipe may take its place.
 //!
-//! The bits that are left of a packet on the wire go at the new rate, and its new end is told by an
-//! [`Output::Retimed`](crate::Output::Retimed). What has left the wire is due when it was to be.
+//! The remaining bits of a packet on the wire are sent at the new rate; an
+//! [`Output::Retimed`](crate::Output::Retimed) reports its new end. The due time of a packet that
+//! has left the wire does not change.
 
 use crate::handover::{FlowMapping, Handover};
 use crate::message::PipeId;
@@ -22,55 +23,54 @@ use crate::pipe::{PipeLinks, PipeSpec};
 use falaj_sched::contract::params::ConfigErrors;
 use std::ops::Range;
 
-/// What is to become of a pipe.
+/// The change of one pipe.
 #[derive(Clone, Debug)]
 pub struct PipeChange {
-    /// Which one.
+    /// The pipe to change.
     pub pipe: PipeId,
-    /// What it is from now on.
+    /// Its new spec.
     pub spec: PipeSpec,
-    /// What becomes of the flows that it has; empty: each keeps its index, and those beyond are
-    /// new.
+    /// The mapping of each existing flow. Empty: each flow keeps its index, and flows beyond those
+    /// are new.
     pub flows: Vec<FlowMapping>,
-    /// May packets that wait and do not fit any more be dropped? Those are what is larger than the
-    /// largest packet, and what is beyond the new limit of its queue. Without it the former
-    /// make the change unfit, and the latter stay.
+    /// Queued packets that no longer fit may be dropped: those larger than the largest packet, and
+    /// those beyond the new limit of their queue. If false, the former make the change fail, and
+    /// the latter stay queued.
     pub drop: bool,
 }
 
 impl PipeChange {
-    /// All flows stay, nothing is dropped.
+    /// A change in which all flows stay and nothing is dropped.
     pub fn new(pipe: PipeId, spec: PipeSpec) -> PipeChange {
         PipeChange { pipe, spec, flows: Vec::new(), drop: false }
     }
 }
 
-/// Why a change of a pipe is not made.
+/// The reason why a change of a pipe is not made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChangeError {
-    /// The discipline refuses its new setup.
+    /// The discipline refuses the new setup.
     Refused(ConfigErrors),
-    /// It has fewer flows than the pipe has now.
+    /// The new spec has fewer flows than the pipe has now.
     Fewer {
-        /// As many as there are now.
+        /// The number of flows now.
         flows: usize,
     },
-    /// A packet that waits is larger than its largest packet.
+    /// A queued packet is larger than the new largest packet.
     Smaller {
-        /// As large as that one.
+        /// Length of that packet in bytes.
         largest: u32,
     },
-    /// What becomes of the flows was not said for those that there are, or they were to become what
-    /// there is not.
+    /// The flow mapping misses an existing flow, or names one that does not exist.
     NoSuchFlow {
-        /// As many as there would be.
+        /// The number of flows after the change.
         flows: usize,
     },
-    /// There is no such pipe, or it has ended.
+    /// The pipe does not exist, or it has ended.
     NoSuchPipe,
-    /// A pipe would begin where another one is.
+    /// A pipe would begin in the place of another one.
     Occupied,
-    /// A pipe would be paced by its device, and the port behind it does not say when it has room.
+    /// The device would pace the pipe, but the port behind it does not report when it has room.
     Unpaced,
 }
 
@@ -98,14 +98,14 @@ impl std::fmt::Display for ChangeError {
 }
 impl std::error::Error for ChangeError {}
 
-/// The successor of a pipe, and how it takes over.
+/// The successor of a pipe, and how it takes over from it.
 pub(crate) struct Succession {
     pub(crate) pipe: PipeId,
     pub(crate) successor: PipeLinks,
     pub(crate) handover: Handover,
 }
 
-/// A change that was found good.
+/// A change that was checked and built, ready to apply.
 pub struct Prepared {
     pub(crate) parts: Vec<Succession>,
     pub(crate) begin: Vec<(PipeId, PipeLinks)>,
@@ -113,10 +113,10 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Builds what is to take over. No pipe comes twice.
+    /// Builds the successors of the pipes. No pipe may occur twice.
     ///
     /// # Errors
-    /// A discipline refuses its new setup, or flows were to become what there is not.
+    /// A discipline refuses its new setup, or a flow mapping names a flow that does not exist.
     pub fn new(changes: &[PipeChange]) -> Result<Prepared, (PipeId, ChangeError)> {
         let build = |change: &PipeChange| {
             let successor =
@@ -138,9 +138,9 @@ impl Prepared {
         Ok(Prepared { parts: parts.collect::<Result<_, _>>()?, begin: Vec::new(), end: Vec::new() })
     }
 
-    /// Values of a pipe change with it, and nothing else: its discipline, its flows and masks stay
-    /// what they are, and of queues these flows' alone have another limit. Queues and counts
-    /// stay where they are, and none are made for it.
+    /// Changes values of a pipe and nothing else: its discipline, flows and masks stay the same,
+    /// and only the queues of the flows in `limits` get another limit. Queues and counters stay in
+    /// place, and none are created.
     ///
     /// # Errors
     /// The discipline refuses its new setup.
@@ -156,8 +156,8 @@ impl Prepared {
         Ok(self)
     }
 
-    /// Another pipe begins with it: behind all that there are, in order, or in the place of one
-    /// that has ended and holds no packet any more.
+    /// Begins another pipe: behind all existing ones, in order, or in the place of one that has
+    /// ended and holds no packets.
     ///
     /// # Errors
     /// The discipline refuses its setup.
@@ -172,19 +172,19 @@ impl Prepared {
         Ok(self)
     }
 
-    /// A pipe ends with it, after what else is changed of it. It sends what waits, and who hands
-    /// packets in has none for it any more.
+    /// Ends a pipe, after the other changes to it. The pipe sends its queued packets, and drivers
+    /// hand no more packets to it.
     pub fn ending(mut self, pipe: PipeId) -> Prepared {
         self.end.push(pipe);
         self
     }
 
-    /// Which pipes begin.
+    /// The pipes that begin.
     pub fn begins(&self) -> impl Iterator<Item = PipeId> {
         self.begin.iter().map(|(pipe, _)| *pipe)
     }
 
-    /// Which pipes are paced by their devices from then on, of those that it changes or begins.
+    /// The pipes that their devices pace after the change, among those that it changes or begins.
     pub fn by_devices(&self) -> impl Iterator<Item = PipeId> {
         let changed = self.parts.iter().map(|part| (part.pipe, &part.successor));
         let all = changed.chain(self.begin.iter().map(|(pipe, fresh)| (*pipe, fresh)));
@@ -192,7 +192,7 @@ impl Prepared {
         all.filter(move |(_, pipe)| by_device(pipe)).map(|(pipe, _)| pipe)
     }
 
-    /// Which pipes it changes.
+    /// The pipes that it changes.
     pub fn pipes(&self) -> impl Iterator<Item = PipeId> {
         self.parts.iter().map(|part| part.pipe)
     }

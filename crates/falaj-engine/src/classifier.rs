@@ -1,4 +1,4 @@
-//! Rules that say which packets are a flow's, tried in order.
+//! Rules that assign packets to flows, tried in order.
 
 use crate::header::{Net, Protocol, Version};
 use crate::key::Key;
@@ -7,31 +7,31 @@ use crate::term::{Literal, Term};
 use falaj_sched::queues::queue::FlowId;
 use std::fmt;
 
-/// What a packet must be like; a part that is `None` does not matter. All
-/// `None` and nothing more ([`Match::ANY`]) takes every packet, IP or not.
+/// Conditions on a packet; a part that is `None` does not matter. If all are `None` and `more` is
+/// empty ([`Match::ANY`]), it matches every packet, IP or not.
 ///
-/// What a scenario's `match` says with `or` is several of these.
+/// A scenario's `match` with `or` becomes several of these.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Match {
-    /// The version of IP. Set also where addresses or the protocol decide it.
+    /// The version of IP. It is also set where addresses or the protocol imply it.
     pub version: Option<Version>,
-    /// What IP carries.
+    /// The protocol that IP carries.
     pub protocol: Option<Protocol>,
     /// Source address.
     pub src: Option<Net>,
     /// Destination address.
     pub dst: Option<Net>,
-    /// Source port, from and to, both included. With no protocol given, TCP
-    /// and UDP match and nothing else does.
+    /// Range of source ports, both ends included. With no protocol given, TCP and UDP match and
+    /// nothing else does.
     pub sport: Option<(u16, u16)>,
-    /// Destination port, as `sport`.
+    /// Range of destination ports, as `sport`.
     pub dport: Option<(u16, u16)>,
-    /// What must hold beside that.
+    /// Further conditions, all of which must hold.
     pub more: Vec<Literal>,
 }
 
 impl Match {
-    /// Takes every packet.
+    /// Matches every packet.
     pub const ANY: Match = Match {
         version: None,
         protocol: None,
@@ -42,7 +42,7 @@ impl Match {
         more: Vec::new(),
     };
 
-    /// Takes the packets of which one thing is so.
+    /// Matches the packets for which one literal holds.
     pub fn of(literal: Literal) -> Match {
         let mut one = Match::ANY;
         match literal {
@@ -57,7 +57,7 @@ impl Match {
         one
     }
 
-    /// What takes the packets that both take; `None` if there are none.
+    /// Matches the packets that both match; `None` if there are none.
     pub fn and(&self, other: &Match) -> Option<Match> {
         fn same<T: Copy + PartialEq>(a: Option<T>, b: Option<T>) -> Option<Option<T>> {
             match (a, b) {
@@ -92,7 +92,8 @@ impl Match {
         possible.then_some(both)
     }
 
-    /// Does what must not hold follow from what must? Not all that is impossible is seen.
+    /// Returns true if a condition that must not hold follows from those that must. Not every
+    /// contradiction is detected.
     fn contradicts_itself(&self) -> bool {
         let inside = |range: Option<(u16, u16)>, from: u16, to: u16| {
             range.is_some_and(|r| from <= r.0 && r.1 <= to)
@@ -112,7 +113,7 @@ impl Match {
         self.more.iter().filter(|l| l.not).any(follows)
     }
 
-    /// Does it take the packet with this key?
+    /// Returns true if the packet with this key matches.
     pub fn takes(&self, key: &Key) -> bool {
         let holds = |term: Option<Term>| term.is_none_or(|term| term.holds(key));
         holds(self.version.map(Term::Version))
@@ -124,14 +125,14 @@ impl Match {
             && self.more.iter().all(|literal| literal.holds(key))
     }
 
-    /// Does it take every packet?
+    /// Returns true if every packet matches.
     pub fn is_any(&self) -> bool {
         *self == Match::ANY
     }
 }
 
 impl fmt::Display for Match {
-    /// In the grammar of a scenario's `match`.
+    /// Writes the grammar of a scenario's `match`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_any() {
             return f.write_str("any");
@@ -152,7 +153,7 @@ impl fmt::Display for Match {
     }
 }
 
-/// Which flow of a pipe packets belong to: the first that takes them.
+/// Finds the flow of a pipe that a packet belongs to: the first one whose rules match.
 #[derive(Debug, Clone, Default)]
 pub struct Classifier {
     lookup: Lookup,
@@ -161,24 +162,24 @@ pub struct Classifier {
 }
 
 impl Classifier {
-    /// One list of rules for each flow; flows are tried in order.
+    /// Builds it from one list of rules for each flow; flows are tried in order.
     pub fn new<'a>(flows: impl IntoIterator<Item = &'a [Match]>) -> Classifier {
         let flows: Vec<&[Match]> = flows.into_iter().collect();
         let any = flows.first().is_some_and(|rules| rules.iter().any(Match::is_any));
         Classifier { lookup: Lookup::new(flows.into_iter().map(|rules| (rules, None))), any }
     }
 
-    /// Does it depend on a packet's key?
+    /// Returns true if the flow depends on the packet's key.
     pub fn wants_key(&self) -> bool {
         !self.any
     }
 
-    /// The flow that the frame belongs to; `None` where no rule takes it.
+    /// The flow that the frame belongs to; `None` if no rule matches.
     pub fn flow(&self, frame: &[u8]) -> Option<FlowId> {
         if self.any { Some(FlowId(0)) } else { self.flow_of(&Key::of_ethernet(frame)) }
     }
 
-    /// The same for a packet whose key is known.
+    /// The flow of a packet whose key is known; see [`flow`](Classifier::flow).
     #[inline]
     pub fn flow_of(&self, key: &Key) -> Option<FlowId> {
         if self.any { Some(FlowId(0)) } else { self.lookup.find(key, 0, 0).map(FlowId) }

@@ -1,10 +1,10 @@
-//! Searches for arrivals that delay the packets of a flow as long as possible: how near a bound on
-//! the delay comes to being reached, and whether it is kept.
+//! Searches for arrivals that delay the packets of a flow as long as possible: it shows how closely
+//! a bound on the delay is approached, and if it is kept.
 //!
-//! Each flow sends a row of packets from some instant on, of two sizes, as early as its envelope
-//! lets it. A search draws such rows, and changes a few numbers of them over and over, wherever the
-//! longest delay does not become a smaller part of its bound; after a number of changes it starts
-//! from scratch. The result follows from seed and effort alone.
+//! From some instant on, each flow sends a row of packets of two sizes, as early as its envelope
+//! allows. The search draws such rows and changes a few of their numbers over and over, as long as
+//! the largest ratio of delay to bound does not fall. After a number of changes it starts from
+//! scratch. The result follows from seed and effort alone.
 
 use crate::chance::Chance;
 use crate::engine::Engine;
@@ -31,9 +31,10 @@ pub struct Arrival {
 pub struct Attack<'a> {
     /// The discipline and its setup.
     pub spec: &'a PipeSpec,
-    /// The token buckets that each flow keeps to: rate and burst; none: it sends as it likes.
+    /// The token buckets that each flow conforms to: rate and burst. An empty list: the flow is not
+    /// limited.
     pub envelopes: &'a [Vec<(Rate, u64)>],
-    /// The bound on the delay of each flow; `None`: it is not looked at.
+    /// The bound on the delay of each flow; `None`: the flow's delay is not measured.
     pub bounds: &'a [Option<Span>],
 }
 
@@ -56,16 +57,16 @@ struct PacketRow {
     start: u64,
     /// Bytes of the first packet.
     first: u32,
-    /// Bytes of those behind it, in turn.
+    /// Bytes of the packets behind it, alternating.
     sizes: [u32; 2],
     packets: u64,
-    /// Time between two packets beyond that of the envelope.
+    /// Time between two packets in addition to that of the envelope.
     gap: u64,
-    /// Packets of one instant come in this order of flows.
+    /// Packets that arrive at one instant come in the order of this number.
     order: u64,
 }
 
-/// A token bucket, exactly: its level in 8e9ths of a byte.
+/// An exact token bucket: its level is in 8e9ths of a byte.
 struct Bucket {
     rate: Rate,
     full: u128,
@@ -84,7 +85,7 @@ impl Bucket {
         (self.level, self.seen) = (self.full.min(self.level + more), now);
     }
 
-    /// The first instant from `now` on at which a packet may pass; `None`: never.
+    /// The first instant from `now` on at which a packet conforms; `None`: never.
     fn earliest(&mut self, now: u64, bytes: u32) -> Option<u64> {
         self.refill(now);
         let needed = u128::from(bytes) * u128::from(BIT_NANOS);
@@ -101,7 +102,7 @@ impl Bucket {
 
 /// Changes between two starts from scratch.
 const CLIMB: u64 = 60;
-/// The most packets of a flow.
+/// The largest number of packets of a flow.
 const PACKETS: u64 = 40;
 
 impl Attack<'_> {
@@ -120,7 +121,8 @@ impl Attack<'_> {
         sent.filter_map(|o| if let Output::Emit(e) = o { Some(e) } else { None }).collect()
     }
 
-    /// The longest delay of each flow that has a bound, as a part of it: the largest.
+    /// The arrivals with the largest ratio of delay to bound, over all packets of flows that have a
+    /// bound.
     fn worst(&self, arrivals: Vec<Arrival>) -> Option<Witness> {
         let ratio = |e: &Emit| {
             let (delay, bound) = (e.end - e.arrival, self.bounds[e.flow.index()]?);
@@ -154,7 +156,7 @@ impl Attack<'_> {
         worst
     }
 
-    /// The packets of these rows, as early as envelopes let them.
+    /// The packets of these rows, as early as the envelopes allow.
     fn arrivals(&self, rows: &[PacketRow]) -> Vec<Arrival> {
         let mut all = Vec::new();
         for (f, row) in rows.iter().enumerate() {
@@ -163,7 +165,7 @@ impl Attack<'_> {
             for n in 0..row.packets {
                 let bytes = if n == 0 { row.first } else { row.sizes[n as usize % 2] };
                 let mut allowed = Some(at);
-                // Each bucket may put it off; none of them empties meanwhile.
+                // Each bucket may delay the packet; none of them loses tokens meanwhile.
                 for bucket in &mut buckets {
                     allowed = allowed.and_then(|at| bucket.earliest(at, bytes));
                 }
@@ -194,7 +196,7 @@ impl Dice<'_> {
         self.attack.spec.setup.largest.max(1)
     }
 
-    /// The largest, a byte, a byte less than the largest, or any between.
+    /// A packet's length: the largest, one byte, one byte less than the largest, or any between.
     fn bytes(&mut self) -> u32 {
         let largest = self.largest();
         match self.below(6) {
@@ -206,7 +208,7 @@ impl Dice<'_> {
         }
     }
 
-    /// Often at once or behind a few bytes, else after some packets' time.
+    /// Start of a row: often at once or a few bytes later, else after the time of some packets.
     fn start(&mut self) -> u64 {
         let setup = &self.attack.spec.setup;
         let packet = setup.largest_airtime().0.max(1);
@@ -248,7 +250,7 @@ impl Dice<'_> {
         }
     }
 
-    /// Of all flows alike, or of each another one.
+    /// Rows of all flows: all alike, or each flow with its own.
     fn rows(&mut self) -> Vec<PacketRow> {
         let flows = self.attack.envelopes.len();
         let alike = self.below(2) == 0;
@@ -260,7 +262,7 @@ impl Dice<'_> {
         rows
     }
 
-    /// The same, but for a few numbers.
+    /// The same rows with a few numbers changed.
     fn changed(&mut self, rows: &[PacketRow]) -> Vec<PacketRow> {
         let mut rows = rows.to_vec();
         for _ in 0..1 + self.below(3) {

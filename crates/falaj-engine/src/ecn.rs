@@ -1,4 +1,4 @@
-//! The ECN bits of IP headers in Ethernet frames: read and written where they stand.
+//! The ECN bits of IP headers in Ethernet frames, read and written in place.
 
 use crate::key::{Key, is_tag};
 use falaj_sched::units::draws::mix;
@@ -8,7 +8,7 @@ use std::net::IpAddr;
 const ETHERNET: usize = 14;
 const TAG: usize = 4;
 
-/// Where the IP header begins, and its version; VLAN tags before it are passed over.
+/// Offset of the IP header and its version; VLAN tags before it are skipped.
 fn header(frame: &[u8]) -> Option<(usize, u8)> {
     let mut at = ETHERNET;
     while matches!(*frame.get(at - 2..at)?, [high, low] if is_tag(u16::from_be_bytes([high, low])))
@@ -24,18 +24,18 @@ fn header(frame: &[u8]) -> Option<(usize, u8)> {
     (is_ip && frame.len() >= at + least).then_some((at, version))
 }
 
-/// The bits of a frame; of what is not IP there are none.
+/// The ECN bits of a frame; [`Ecn::Not`] if it is not IP.
 pub fn of_ethernet(frame: &[u8]) -> Ecn {
     match header(frame) {
         Some((at, 4)) => Ecn::from_bits(frame[at + 1]),
-        // The traffic class lies across the first two bytes.
+        // The traffic class spans the first two bytes.
         Some((at, _)) => Ecn::from_bits(frame[at + 1] >> 4),
         None => Ecn::Not,
     }
 }
 
-/// Writes these bits into a frame, if its ends look at them: that it met congestion, or what they
-/// were before. The header's checksum follows (RFC 1624).
+/// Writes these ECN bits into a frame whose endpoints support ECN, to mark it or to restore its
+/// earlier bits. The IPv4 header checksum is updated (RFC 1624).
 pub fn mark_ethernet(frame: &mut [u8], ecn: Ecn) {
     match (header(frame), of_ethernet(frame)) {
         (_, Ecn::Not) | (None, _) => {}
@@ -53,8 +53,8 @@ pub fn mark_ethernet(frame: &mut [u8], ecn: Ecn) {
     }
 }
 
-/// What policies look at: the bits, and a number of the connection by addresses, protocol and
-/// ports.
+/// The packet's label for queue policies: its ECN bits, and a hash of the connection's addresses,
+/// protocol and ports.
 pub fn label(key: &Key) -> Label {
     let address = |address: Option<IpAddr>| match address {
         Some(IpAddr::V4(v4)) => u64::from(v4.to_bits()),

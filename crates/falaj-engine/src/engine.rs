@@ -1,4 +1,5 @@
-//! The machine: units in, units out, and the only calendar of pipe events.
+//! The engine: it takes units, returns them with their times, and owns the only calendar of pipe
+//! events.
 
 use crate::change::{ChangeError, PipeChange, Prepared, Succession};
 use crate::masks::{MaskIds, MaskStats};
@@ -16,24 +17,25 @@ use falaj_sched::units::label::{Known, Label};
 use falaj_sched::units::time::{Span, Time};
 use std::any::Any;
 
-/// The machine.
+/// A set of pipes and the calendar of their events.
 pub struct Engine {
     pipes: Vec<Box<dyn Pipe>>,
-    /// By pipe, it has ended.
+    /// For each pipe, true if it has ended.
     ended: Vec<bool>,
-    /// Of those that have ended and whose place is another's.
+    /// Counters of ended pipes whose place another pipe has taken.
     counters_of_ended: Counters,
     calendar: Calendar,
-    /// Pipes that their devices pace.
+    /// Pipes that are paced by their devices.
     devices: Vec<usize>,
-    /// Of no pipe is what is due next sooner after the event that decides it.
+    /// Lower bound, over all pipes, on the time from a scheduling decision to the delivery it
+    /// causes.
     least_delay: Span,
-    /// Of pipes that others took over from.
+    /// State of replaced pipes that is still to be dropped.
     deferred_drops: Vec<DeferredDrops>,
 }
 
 impl Engine {
-    /// Builds its pipes; [`PipeId`]s follow their order. An error names the pipe.
+    /// Builds the pipes; [`PipeId`]s follow their order. An error names the pipe.
     pub fn new(pipes: &[PipeSpec]) -> Result<Engine, (PipeId, ConfigErrors)> {
         let build = |(i, spec)| {
             let id = PipeId(i as u32);
@@ -67,16 +69,15 @@ impl Engine {
             .collect();
     }
 
-    /// A unit arrives at a pipe. Runs all that is due until `now` first, so
-    /// that it makes no difference when the engine was polled. `now` never
-    /// goes back.
+    /// Hands a unit to a pipe at `now`. First runs all events due until `now`, so that it makes no
+    /// difference when the engine was polled. `now` never goes back.
     #[inline]
     pub fn input(&mut self, pipe: PipeId, unit: Unit, now: Time, out: &mut Vec<Output>) {
         self.input_of(pipe, unit, &MaskIds::NONE, now, out);
     }
 
-    /// The same for a unit of which these masks' ids are known: it goes to the queue
-    /// and the link that they have, or that are made for them.
+    /// [`input`](Engine::input) for a unit whose mask ids are known: it goes to the queue and the
+    /// link of these ids, which are created if they do not exist.
     #[inline]
     pub fn input_of(
         &mut self,
@@ -92,9 +93,8 @@ impl Engine {
         self.calendar.set(i, due);
     }
 
-    /// A unit of which more is known than its length arrives; see [`input`](Engine::input).
-    /// Policies of queues look at that, and regulators of delay-jitter:
-    /// [`wants_labels`](Engine::wants_labels).
+    /// [`input`](Engine::input) for a unit with a label, which queue policies and regulators of
+    /// delay-jitter read; see [`wants_labels`](Engine::wants_labels).
     pub fn input_labelled(
         &mut self,
         pipe: PipeId,
@@ -109,17 +109,18 @@ impl Engine {
         self.input_of(pipe, unit, ids, now, out);
     }
 
-    /// Does this pipe look at more than the length of units?
+    /// Returns true if this pipe reads the labels of units, and not just their lengths.
     pub fn wants_labels(&self, pipe: PipeId) -> bool {
         self.pipes[pipe.0 as usize].properties().wants_labels
     }
 
-    /// Does this pipe drop packets that found room, or for which there is room?
+    /// Returns true if this pipe may drop packets that are queued already, or for which there is
+    /// room.
     pub fn drops_early(&self, pipe: PipeId) -> bool {
         self.pipes[pipe.0 as usize].properties().drops_early
     }
 
-    /// Runs all that is due until `now`, each event at its own instant.
+    /// Runs all events due until `now`, each at its own instant.
     #[inline(always)]
     pub fn poll(&mut self, now: Time, out: &mut Vec<Output>) {
         while let Some((i, due)) = self.calendar.first() {
@@ -131,10 +132,10 @@ impl Engine {
         }
     }
 
-    /// The port behind a pipe that its device paces has room for so many bytes at `now`, after all
-    /// that is due by then; with none it takes nothing until it is told otherwise, and nobody
-    /// is decided on. Before anything is said it has room for the pipe's backlog, and goes on
-    /// having it at the link's rate. `now` never goes back.
+    /// Reports that the port behind a device-paced pipe has room for `room` bytes at `now`, after
+    /// all events due by then. With no room it takes nothing until a later report, and the
+    /// scheduler decides nothing. Before the first report the port is assumed to have room for the
+    /// pipe's backlog, and to drain it at the link's rate. `now` never goes back.
     pub fn port_room(&mut self, pipe: PipeId, room: u32, now: Time, out: &mut Vec<Output>) {
         self.poll(now, out);
         let i = pipe.0 as usize;
@@ -142,9 +143,9 @@ impl Engine {
         self.calendar.set(i, due);
     }
 
-    /// Checks a change of a pipe: whatever of its spec is to be another.
-    /// Flows keep their index, and none may go; new ones stand behind them.
-    /// All that can fail or takes long happens here, and nothing changes yet.
+    /// Checks a change of a pipe to this spec, any part of which may differ. Flows keep their
+    /// index, and none may be removed; new ones come behind them. All that can fail or takes long
+    /// happens here, and nothing changes yet.
     pub fn prepare(&self, pipe: PipeId, spec: &PipeSpec) -> Result<Prepared, ChangeError> {
         let prepared =
             Prepared::new(&[PipeChange::new(pipe, spec.clone())]).map_err(|(_, unfit)| unfit)?;
@@ -152,7 +153,7 @@ impl Engine {
         Ok(prepared)
     }
 
-    /// May this part of a change be made now?
+    /// Checks that this part of a change may be made now.
     fn fits(&self, part: &Succession) -> Result<(), ChangeError> {
         let Succession { pipe, successor, handover } = part;
         let now = self
@@ -177,7 +178,7 @@ impl Engine {
         Ok(())
     }
 
-    /// May these pipes begin and end now?
+    /// Checks that the pipes of this change may begin and end now.
     fn may_begin_and_end(&self, change: &Prepared) -> Result<(), ChangeError> {
         let mut behind = self.pipes.len();
         for pipe in change.begins() {
@@ -191,7 +192,7 @@ impl Engine {
         if change.end.iter().all(there) { Ok(()) } else { Err(ChangeError::NoSuchPipe) }
     }
 
-    /// All that happened in a pipe.
+    /// Counters over all flows of a pipe, removed ones included.
     fn whole(&self, pipe: PipeId) -> Counters {
         let pipe = &self.pipes[pipe.0 as usize];
         let mut sum = pipe.removed_flow_counters();
@@ -199,17 +200,17 @@ impl Engine {
         sum
     }
 
-    /// Does no packet wait in a pipe, and is none on its wire?
+    /// Returns true if no packet is queued in a pipe, and none is on its wire.
     pub fn is_empty(&self, pipe: PipeId) -> bool {
         self.whole(pipe).backlog == 0
     }
 
-    /// Has this pipe ended?
+    /// Returns true if this pipe has ended.
     pub fn has_ended(&self, pipe: PipeId) -> bool {
         self.ended.get(pipe.0 as usize) == Some(&true)
     }
 
-    /// What happened in all pipes that have ended; what is their backlog goes still.
+    /// Counters over all pipes that have ended; their backlog is still being sent.
     pub fn ended_pipe_counters(&self) -> Counters {
         let mut sum = self.counters_of_ended;
         let ended = (0..self.pipes.len() as u32).map(PipeId).filter(|pipe| self.has_ended(*pipe));
@@ -217,13 +218,13 @@ impl Engine {
         sum
     }
 
-    /// Makes a prepared change at `now`, after all that is due by then: of all its pipes, or of
-    /// none. No packet is lost that may not be dropped, the rest of those on wires goes at the new
-    /// rates ([`Output::Retimed`]), what has left is due when it was to be, and what flows owe or
-    /// are owed stays as long as they and the discipline do.
+    /// Applies a prepared change at `now`, after all events due by then: to all its pipes, or to
+    /// none. No packet is lost that may not be dropped. The remaining bits of packets on wires are
+    /// sent at the new rates ([`Output::Retimed`]), and packets that have left keep their due
+    /// times. Deficits and credits of flows stay as long as the flows and the discipline do.
     ///
-    /// It is refused, and nothing changes, where another change came between that
-    /// added flows: it would take them out again.
+    /// The change is refused, and nothing changes, if another change has added flows since it was
+    /// prepared, as it would remove them.
     pub fn apply(
         &mut self,
         change: Prepared,
@@ -233,8 +234,8 @@ impl Engine {
         self.apply_with_labels(change, &|_| Label::default(), now, out)
     }
 
-    /// The same where it is known what packets that wait are like: those that come to another
-    /// discipline come with their labels.
+    /// [`apply`](Engine::apply) with the labels of queued packets, for those that move to another
+    /// discipline.
     pub fn apply_with_labels(
         &mut self,
         change: Prepared,
@@ -280,20 +281,22 @@ impl Engine {
         Ok(())
     }
 
-    /// What the last change has left of what was there before it: nobody needs it, and of a hundred
-    /// thousand flows it takes a while to be dropped. Whoever is in a hurry has another thread
-    /// do that.
+    /// Returns the state that the last change has replaced. Nothing uses it any more, but with a
+    /// hundred thousand flows it takes a while to drop; a thread with deadlines has another one
+    /// drop it.
     pub fn take_deferred_drops(&mut self) -> Vec<Box<dyn Any + Send>> {
         std::mem::take(&mut self.deferred_drops)
     }
 
-    /// The state by which a pipe goes on in another process; `None` where a mask makes many of it.
+    /// The state from which a pipe resumes in another process; `None` for a pipe with masks that
+    /// multiply its state.
     pub fn state(&self, pipe: PipeId) -> Option<PipeState> {
         self.pipes.get(pipe.0 as usize)?.state()
     }
 
-    /// A pipe that has had no packets goes on from where one of the same spec ended in another
-    /// process. Returns false if the state is not of such a pipe; nothing has changed then.
+    /// Resumes the state of a pipe of the same spec that ended in another process, in a pipe that
+    /// has had no packets. Returns false if the state does not fit this pipe; nothing has changed
+    /// then.
     pub fn resume(
         &mut self,
         pipe: PipeId,
@@ -310,18 +313,18 @@ impl Engine {
         due.is_some()
     }
 
-    /// What happened to the flows of a pipe that are gone.
+    /// Counters of the removed flows of a pipe.
     pub fn removed_flow_counters(&self, pipe: PipeId) -> Counters {
         self.pipes[pipe.0 as usize].removed_flow_counters()
     }
 
-    /// May another flow start afresh in the place of this one? It has no
-    /// packets, and owes or is owed nothing.
+    /// Returns true if another flow may start in the place of this one: it has no packets, no
+    /// deficit and no credit.
     pub fn is_reusable(&mut self, pipe: PipeId, flow: FlowId, now: Time) -> bool {
         self.pipes[pipe.0 as usize].is_reusable(flow, now)
     }
 
-    /// How many flows each pipe has.
+    /// The number of flows of each pipe.
     pub fn flows(&self) -> Vec<usize> {
         self.pipes.iter().map(|pipe| pipe.properties().flows).collect()
     }
@@ -331,17 +334,17 @@ impl Engine {
         self.calendar.first().map_or(Time::NEVER, |(_, due)| due)
     }
 
-    /// No unit that is still to be decided is due before this, unless one
-    /// arrives: whoever hands units over may sleep until then, and events that
-    /// only move a phase on wake nobody. What devices are to be handed ahead of
-    /// time is apart: [`next_refill`](Engine::next_refill).
+    /// Lower bound on the due time of units that are not decided yet, if no unit arrives: a driver
+    /// that delivers units may sleep until then. Events that only change a phase need no wakeup.
+    /// Packets handed to devices ahead of time are not included; see
+    /// [`next_refill`](Engine::next_refill).
     pub fn next_due(&self) -> Time {
         self.calendar.least(self.least_delay, |i| self.pipes[i].next_due())
     }
 
-    /// When the next device is to be handed more that was full; [`Time::NEVER`] if none is. That is
-    /// no matter of nanoseconds, as half of what it holds is left then:
-    /// [`next_due`](Engine::next_due) leaves it out.
+    /// When the next device that was full needs more packets; [`Time::NEVER`] if none does. It need
+    /// not be met to the nanosecond, as half of the device's backlog is left then;
+    /// [`next_due`](Engine::next_due) does not include it.
     pub fn next_refill(&self) -> Time {
         self.devices
             .iter()
@@ -349,9 +352,9 @@ impl Engine {
             .fold(Time::NEVER, Time::min)
     }
 
-    /// Until then all devices that send have enough to send, whatever comes: who sleeps need not
-    /// look sooner. [`Time::NEVER`] where none sends, and the past where what comes may have to
-    /// go at once.
+    /// Until then every sending device has enough packets, whatever arrives: a sleeping driver need
+    /// not check earlier. [`Time::NEVER`] if no device sends, and a past time if an arriving packet
+    /// may have to be sent at once.
     pub fn supplied_until(&self) -> Time {
         self.devices
             .iter()
@@ -359,32 +362,33 @@ impl Engine {
             .fold(Time::NEVER, Time::min)
     }
 
-    /// How many bytes the device behind this pipe holds at most; `None` where falaj paces the link.
+    /// The largest number of bytes that the device behind this pipe holds; `None` if falaj paces
+    /// the link.
     pub fn backlog(&self, pipe: PipeId) -> Option<u32> {
         self.pipes[pipe.0 as usize].properties().device_backlog
     }
 
-    /// Would a packet of so many bytes find room in its queue now? Whoever is
-    /// asked to wait for that asks again after the next event.
+    /// Returns true if a packet of `bytes` bytes would find room in its queue now. A driver that
+    /// waits for room asks again after the next event.
     pub fn has_room(&self, pipe: PipeId, flow: FlowId, ids: &MaskIds, bytes: u32) -> bool {
         self.pipes[pipe.0 as usize].has_room(flow, ids, bytes)
     }
 
-    /// A packet of so many bytes that this pipe has not sent yet by `now` is due
-    /// no earlier than this: it goes next, and the link is free as soon as it can be.
+    /// The earliest due time of a packet of `bytes` bytes that this pipe has not sent by `now`: it
+    /// goes next, and the link becomes free as early as it can.
     pub fn earliest_due(&self, pipe: PipeId, bytes: u32, now: Time) -> Time {
         self.pipes[pipe.0 as usize].earliest_due(bytes, now)
     }
 
-    /// What happened to a flow so far.
+    /// Counters of a flow.
     pub fn counters(&self, pipe: PipeId, flow: FlowId) -> Counters {
         self.pipes[pipe.0 as usize].counters(flow)
     }
 
-    /// What is known of the queues that a flow's mask made, or of the links that the pipe's
-    /// made (`None`), so many of the busiest by name; `None` where there is no such mask.
-    /// Of a flow of a link that is many it is of all links together, and ids have their link's
-    /// before them.
+    /// Statistics of the queues that a flow's mask has created, or of the links that the pipe's
+    /// mask has created (`None`), with at most `busiest` of the busiest by name. `None` if there is
+    /// no such mask. For a flow of a masked link they cover all links, and each id is preceded by
+    /// that of its link.
     pub fn mask_stats(
         &self,
         pipe: PipeId,
@@ -394,9 +398,9 @@ impl Engine {
         self.pipes[pipe.0 as usize].mask_stats(flow, busiest)
     }
 
-    /// One part of the same, so that no packet waits for the whole: about `steps` ids, from the
-    /// place `from` on (0: the beginning). It is added to `all`, which has the parts before.
-    /// Returns where the next part begins, if there is one.
+    /// Computes one part of [`mask_stats`](Engine::mask_stats), so that no packet waits for the
+    /// whole: about `steps` ids, from place `from` on (0: the beginning). They are added to `all`,
+    /// which has the parts before. Returns where the next part begins, if there is one.
     pub fn mask_stats_part(
         &self,
         pipe: PipeId,
@@ -424,21 +428,21 @@ impl Engine {
         self.pipes[pipe.0 as usize].counters_part(flow, (from, steps), sum)
     }
 
-    /// Ids have to share what a mask of this pipe makes, as there are more than it may: the mask of
-    /// this flow, or that of the link.
+    /// The mask of this pipe that has reached its maximum number of queues or links, so that
+    /// further ids share them: a flow's mask, or (`None`) the link's.
     pub fn overflowing_mask(&self, pipe: PipeId) -> Option<Option<FlowId>> {
         self.pipes[pipe.0 as usize].overflowing_mask()
     }
 
-    /// How disciplines of libraries broke their contract in this pipe; those that others have taken
-    /// over from too.
+    /// Breaches of contract by plugin disciplines in this pipe, including those of disciplines that
+    /// were replaced.
     pub fn breaches(&self, pipe: PipeId) -> Vec<Breach> {
         let mut out = Vec::new();
         self.pipes[pipe.0 as usize].breaches(&mut out);
         out
     }
 
-    /// What a flow is promised.
+    /// The guarantee of a flow.
     pub fn promise(&self, pipe: PipeId, flow: FlowId) -> Result<Promise, NoPromise> {
         self.pipes[pipe.0 as usize].promise(flow)
     }

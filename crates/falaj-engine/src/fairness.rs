@@ -1,18 +1,18 @@
 //! Fairness, measured by the worst-case fair indices of Bennett and Zhang.
 //!
-//! - **B-WFI** of flow `i`, in bytes: the most that `(r_i/C) W - W_i` comes to over any interval
-//!   throughout which `i` is backlogged and that ends with one of its departures, `W` being what
-//!   the link sent and `W_i` what it sent of `i`. At other instants the index means nothing: within
-//!   a packet of its own a flow of any packet server is behind by more.
-//! - **T-WFI**, in time: the most by which a packet leaves later than `Q_i/r_i` after it came, with
-//!   `Q_i` its queue then, itself and the unsent rest of a packet on the wire included.
+//! - **B-WFI** of flow `i`, in bytes: the maximum of `(r_i/C) W - W_i` over all intervals in which
+//!   `i` is backlogged throughout and which end with one of its departures. `W` is what the link
+//!   sent, and `W_i` what it sent of `i`. At other instants the index means nothing: within a
+//!   packet of its own, a flow of any packet server is behind by more.
+//! - **T-WFI**, in time: the maximum by which a packet leaves later than `Q_i/r_i` after its
+//!   arrival. `Q_i` is the flow's queue then, including the packet itself and the unsent rest of a
+//!   packet on the wire.
 //!
-//! A packet that comes at the instant at which its predecessor leaves finds the
-//! flow without backlog, as the discipline does.
+//! A packet that arrives at the instant at which its predecessor leaves finds the flow without
+//! backlog; the discipline sees it so too.
 //!
-//! [`known`] is what the first may come to, by discipline. The second is never
-//! above the first divided by `r_i`: on a link that never rests while there is
-//! something, a packet's stay is one of the intervals of the first.
+//! [`known`] is the bound on the B-WFI, by discipline. The T-WFI is never above the B-WFI divided
+//! by `r_i`: on a work-conserving link, a packet's sojourn is one of the intervals of the B-WFI.
 
 use crate::message::Emit;
 use falaj_sched::contract::wfi::{WfiFlow, WfiFormula};
@@ -20,14 +20,14 @@ use falaj_sched::registry;
 use falaj_sched::units::rate::{BIT_NANOS, Rate};
 use falaj_sched::units::time::Time;
 
-/// The worst that happened to a flow, and when.
+/// The worst value for a flow, and its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Worst {
     /// In bytes, or in nanoseconds.
     pub amount: f64,
-    /// Where the interval begins that shows it: a backlog, an own departure, or an arrival.
+    /// Start of the interval: start of a backlog, departure of the flow, or an arrival.
     pub from: Time,
-    /// The departure with which it ends.
+    /// End of the interval, a departure of the flow.
     pub to: Time,
 }
 
@@ -36,17 +36,17 @@ pub struct Worst {
 pub struct Fairness {
     /// In bytes; never below 0.
     pub b_wfi: Worst,
-    /// In nanoseconds; below 0 if every packet left before its time.
+    /// In nanoseconds; negative if every packet left before its time.
     pub t_wfi: Worst,
 }
 
-/// Bits of a byte's fraction: intervals may begin within a packet of another flow.
+/// Fraction bits of a byte: intervals may begin within a packet of another flow.
 const FRACTION: u32 = 20;
 
-/// What the link has sent until some instant, in parts of a byte.
+/// The cumulative service of the link as a function of time, in parts of a byte.
 struct FluidLink<'a> {
     sent: &'a [Emit],
-    /// Before each packet.
+    /// Service before each packet.
     before: Vec<i128>,
 }
 
@@ -59,7 +59,7 @@ impl FluidLink<'_> {
     }
 }
 
-/// What has been sent of a packet by `now`.
+/// The part of a packet sent by `now`, in parts of a byte.
 fn part(e: &Emit, now: Time) -> i128 {
     let whole = i128::from(e.bytes) << FRACTION;
     if now >= e.end {
@@ -69,9 +69,8 @@ fn part(e: &Emit, now: Time) -> i128 {
     }
 }
 
-/// The indices of each flow, `None` for one that sent nothing. `sent` is what one
-/// pipe of this rate sent, in order; flows have shares of the link in proportion
-/// to `weights`.
+/// Measures the indices of each flow; `None` for one that sent nothing. `sent` lists what one pipe
+/// of this rate sent, in order; flows share the link in proportion to `weights`.
 pub fn measure(rate: Rate, weights: &[u64], sent: &[Emit]) -> Vec<Option<Fairness>> {
     let before = sent.iter().scan(0, |sum, e| {
         let before = *sum;
@@ -94,7 +93,7 @@ pub fn measure(rate: Rate, weights: &[u64], sent: &[Emit]) -> Vec<Option<Fairnes
 
 fn bytes_behind(link: &FluidLink<'_>, own: &[&Emit], weight: u64, total: u64) -> Worst {
     let mut done = 0i128;
-    // In parts of a byte, times the sum of the weights.
+    // In parts of a byte, multiplied by the sum of the weights.
     let lag = |now: Time, done: i128| i128::from(weight) * link.at(now) - i128::from(total) * done;
     let (mut least, mut since) = (0, Time::ZERO);
     let mut worst = (0, own[0].arrival, own[0].end);
@@ -118,7 +117,7 @@ fn bytes_behind(link: &FluidLink<'_>, own: &[&Emit], weight: u64, total: u64) ->
 fn time_behind(own: &[&Emit], weight: u64, total: u64, rate: Rate) -> Worst {
     let own_rate = rate.0 as f64 * weight as f64 / total as f64;
     let mut worst: Option<Worst> = None;
-    // The first that has not left, and the bytes from there to the newest.
+    // The first packet that has not left, and the bytes from it to the newest.
     let (mut first, mut queued) = (0, 0i128);
     for e in own {
         queued += i128::from(e.bytes) << FRACTION;
@@ -147,7 +146,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// A packet more.
+    /// Accounts for another packet.
     pub fn add(&mut self, bytes: u32) {
         self.smallest = if self.largest == 0 { bytes } else { self.smallest.min(bytes) };
         self.largest = self.largest.max(bytes);
@@ -157,24 +156,23 @@ impl Sizes {
 /// The bound on the B-WFI of a discipline's flows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WfiBound {
-    /// With `phi = w/sum w`, `L` the link's largest packet, `L_i` the flow's own.
+    /// The formula, with `phi = w/sum w`, `L` the link's largest packet, `L_i` the flow's own.
     pub formula: &'static str,
-    /// What must hold for it besides; `None`: it is never exceeded.
+    /// A further condition of the bound; `None`: it always holds.
     pub condition: Option<&'static str>,
     /// Bytes, for each flow.
     pub bytes: Vec<f64>,
 }
 
-/// The bound of a discipline of the registry, where the flows have these weights
-/// and packets, and the link allows packets of `largest` bytes; `None` where
-/// no bound is known that holds whatever the others do. It counts for flows whose
-/// shares the discipline got as `weight`.
+/// The bound of a discipline of the registry, for flows of these weights and packet sizes on a link
+/// that allows packets of `largest` bytes. `None` if no bound is known that holds whatever the
+/// other flows do. It applies to flows whose shares the discipline has as `weight`.
 pub fn known(kind: &str, weights: &[u64], sizes: &[Sizes], largest: u32) -> Option<WfiBound> {
     let WfiFormula { formula, condition, bytes } = registry::entry(kind)?.wfi?;
     let total = weights.iter().sum::<u64>() as f64;
     let lightest = weights.iter().min().copied().unwrap_or(1) as f64;
     let all = sizes.iter().map(|s| f64::from(s.largest)).sum();
-    // Of the packets there are: what the link allows changes nothing where tags are exact.
+    // The largest packet that occurs: the link's limit makes no difference where tags are exact.
     let most = sizes.iter().map(|s| s.largest).max().map_or(0.0, f64::from);
     let flow = |(&weight, s): (&u64, &Sizes)| WfiFlow {
         weight,

@@ -1,33 +1,33 @@
-//! What a packet costs on the link beyond the bytes that its account counts.
+//! Framing: the bytes of a packet on the link beyond those that its accounting layer counts.
 
-/// Bytes that the link adds to each packet or takes from it, and cells.
+/// Bytes that the link adds to each packet or removes from it, and cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Framing {
-    /// So many bytes more, or fewer.
+    /// Bytes added to each packet; negative: removed.
     pub overhead: i32,
-    /// What the sum is carried in.
+    /// The cells that carry the sum.
     pub cells: Cells,
-    /// The longest packet that is taken, before all that.
+    /// The longest packet that is accepted, before overhead and cells.
     pub largest: u32,
 }
 
-/// What bytes are carried in.
+/// Cells that carry a packet's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Cells {
-    /// As they are.
+    /// No cells.
     #[default]
     None,
     /// Whole cells of ATM: 53 bytes for 48.
     Atm,
-    /// PTM of VDSL: a byte more for each 64.
+    /// PTM of VDSL: one more byte for every 64.
     Ptm,
 }
 
 impl Cells {
-    /// Their names in a scenario.
+    /// Names of the cells in a scenario.
     pub const NAMES: &'static [&'static str] = &["none", "atm", "ptm"];
 
-    /// By its name in a scenario.
+    /// Returns the cells of this name in a scenario.
     pub fn from_name(name: &str) -> Option<Cells> {
         let all = [Cells::None, Cells::Atm, Cells::Ptm];
         Cells::NAMES.iter().position(|n| *n == name).map(|n| all[n])
@@ -35,7 +35,7 @@ impl Cells {
 }
 
 impl Framing {
-    /// What a packet of so many bytes costs; one at least, and below 2^31.
+    /// Bytes on the link of a packet of `bytes` bytes; at least one, and below 2^31.
     pub fn of(&self, bytes: u32) -> u32 {
         const LONGEST: i64 = (1 << 31) - 1;
         let sum = (i64::from(bytes) + i64::from(self.overhead)).max(1);

@@ -1,24 +1,24 @@
-//! Whether a flow gets the rate that it was promised, decided packet by packet.
+//! Checks packet by packet that a flow gets its guaranteed rate.
 //!
-//! A promise of a rate `r` after a latency `T` says that a packet leaves by `T` after its
+//! A guarantee of a rate `r` after a latency `T` says that a packet leaves by `T` after its
 //! guaranteed rate clock, `GRC(i) = max(arrival(i), GRC(i-1)) + length(i)/r` (P. Goyal, S. S. Lam
 //! and H. M. Vin, "Determining end-to-end delay bounds in heterogeneous networks", 1995; the same
 //! as a rate-latency service curve, J.-Y. Le Boudec and P. Thiran, "Network Calculus", 2001,
-//! theorem 2.1.3). A packet that leaves later is therefore a proof that the promise was broken, and
-//! one that a flow sent too little, or too early, never is. A second's worth of bytes is no such
-//! proof: the flow may have been without packets, or promised something else, in a part of it.
+//! theorem 2.1.3). A packet that leaves later therefore proves that the guarantee was broken, and a
+//! flow that sends too little or too early never gives such a proof. The bytes of a second are no
+//! proof: in a part of it the flow may have been idle, or had another guarantee.
 
 use falaj_sched::units::rate::{BIT_NANOS, Rate};
 use falaj_sched::units::time::{Span, Time};
 
-/// Less service than was promised, with the interval that proves it.
+/// A shortfall of guaranteed service, with the interval that proves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateShortfall {
-    /// Since then the flow has had packets, or has been served in advance of its rate.
+    /// Since then the flow has been backlogged, or ahead of its rate.
     pub from: Time,
-    /// The instant at which less was served than promised: the end of the packet that was late.
+    /// The instant at which less was served than guaranteed: the end of the packet that was late.
     pub to: Time,
-    /// Bytes whose last bit left between the two, without that packet.
+    /// Bytes whose last bit left within the interval, without that packet.
     pub served: u64,
     /// Bytes that were guaranteed to have left by then.
     pub guaranteed: u64,
@@ -26,32 +26,33 @@ pub struct RateShortfall {
 
 /// The guaranteed rate clock of a flow.
 ///
-/// All is kept in bits times 10^9, the unit in which nanoseconds at any whole rate are whole: a
-/// packet that is late by a nanosecond is.
+/// All values are in bits times 10^9, the unit in which nanoseconds at any whole rate are whole, so
+/// that a packet that is late by one nanosecond is detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuaranteedRateClock {
     rate: Rate,
     latency: Span,
-    /// Of the last packet.
+    /// Clock value of the last packet.
     clock: u128,
-    /// When packets are counted from: those that wait at a change count as if they came then.
+    /// Start of the guarantee: packets queued at a change count as if they arrived then.
     began: Time,
-    /// Since when it has run without waiting for a packet, and bytes that have left since.
+    /// Start of the current busy interval of the clock; `served` has the bytes that have left
+    /// since.
     from: Time,
     served: u64,
 }
 
 impl GuaranteedRateClock {
-    /// A clock for this promise, which holds from `now` on. The rate is above zero.
+    /// A clock for this guarantee, which holds from `now` on. The rate is above zero.
     pub fn new(rate: Rate, latency: Span, now: Time) -> GuaranteedRateClock {
         let clock = u128::from(now.0) * u128::from(rate.0);
         GuaranteedRateClock { rate, latency, clock, began: now, from: now, served: 0 }
     }
 
-    /// The clock from `now` on, at which something else is promised. What the flow has got in
-    /// advance stays as many bytes, or lasts as long as it would have: a fair queue remembers the
-    /// one and a regulator the other. What it was behind is forgotten, as nobody has promised when
-    /// it comes now.
+    /// The clock from `now` on, when the guarantee changes. The service that the flow has got in
+    /// advance is kept as bytes or as the time it would have lasted, whichever is more: a fair
+    /// queue remembers the one and a regulator the other. What the flow was behind is forgotten, as
+    /// no guarantee covers when it is sent now.
     #[must_use]
     pub fn changed(self, rate: Rate, latency: Span, now: Time) -> GuaranteedRateClock {
         let ahead = self.clock.saturating_sub(self.at(now));
@@ -60,8 +61,8 @@ impl GuaranteedRateClock {
         GuaranteedRateClock { clock: next.clock + ahead.max(next.of(lasts)), ..next }
     }
 
-    /// A packet of the flow has left. Returns the proof where that was later than promised and
-    /// `allowance`, and begins anew then.
+    /// Records that a packet of the flow has left. Returns the proof if that was later than the
+    /// guarantee plus `allowance`, and then begins anew.
     pub fn departed(
         &mut self,
         arrival: Time,
@@ -88,13 +89,13 @@ impl GuaranteedRateClock {
         shortfall
     }
 
-    /// The instant by which `bytes` that wait now have left at the latest.
+    /// The latest instant by which the `bytes` that are queued now have left.
     pub fn deadline(&self, now: Time, bytes: u64, allowance: Span) -> Time {
         let clock = self.clock.max(self.at(now)) + u128::from(bytes) * u128::from(BIT_NANOS);
         self.after(clock, allowance)
     }
 
-    /// The latest instant for a packet at which the clock shows that.
+    /// The latest departure of a packet at this clock value.
     fn after(&self, clock: u128, allowance: Span) -> Time {
         let until = clock.div_ceil(u128::from(self.rate.0));
         let late = u128::from(self.latency.0) + u128::from(allowance.0);
@@ -118,7 +119,7 @@ impl GuaranteedRateClock {
 mod tests {
     use super::*;
 
-    /// A byte in a microsecond, after a millisecond.
+    /// A clock of one byte per microsecond, after a latency of one millisecond.
     fn clock() -> GuaranteedRateClock {
         GuaranteedRateClock::new(Rate::from_mbit(8), Span::from_millis(1), Time::ZERO)
     }
@@ -141,7 +142,7 @@ mod tests {
         );
     }
 
-    /// Two packets at once have the latency once, a later one has it anew.
+    /// Two packets at once have the latency once, a later one has it again.
     #[test]
     fn a_backlog_has_the_latency_once() {
         let mut of = clock();
@@ -153,7 +154,7 @@ mod tests {
         assert_eq!(of.departed(anew, anew + Span(1_500 * MICRO), 500, Span::ZERO), None);
     }
 
-    /// Who got a packet in advance has none to get for that long.
+    /// A flow that got a packet in advance is guaranteed none for that time.
     #[test]
     fn service_in_advance_counts() {
         let mut of = clock();
@@ -164,12 +165,12 @@ mod tests {
         assert_eq!(of.departed(Time(20), end, 1_000, Span::ZERO), None);
         let mut of = GuaranteedRateClock::new(Rate::from_mbit(16), Span::ZERO, Time(0));
         assert_eq!(of.departed(Time(0), Time(1), 1_000, Span::ZERO), None);
-        // 1000 bytes in advance, then a quarter as fast: they are 2 ms.
+        // 1000 bytes in advance, then half the rate: they last 2 ms.
         let mut slow = of.changed(Rate::from_mbit(4), Span::ZERO, Time(0));
         assert_eq!(slow.deadline(Time(0), 0, Span::ZERO), Time(2_000 * MICRO));
         assert_eq!(slow.departed(Time(0), Time(4_000 * MICRO), 1_000, Span::ZERO), None);
         assert!(slow.departed(Time(0), Time(6_000 * MICRO + 1), 1_000, Span::ZERO).is_some());
-        // Four times as fast: what was to last for half a millisecond does.
+        // Eight times the rate: an advance that would last half a millisecond still does.
         let fast = of.changed(Rate::from_mbit(64), Span::ZERO, Time(0));
         assert_eq!(fast.deadline(Time(0), 0, Span::ZERO), Time(500 * MICRO));
     }

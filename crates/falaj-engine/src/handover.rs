@@ -1,23 +1,23 @@
-//! What becomes of a pipe's flows and packets when another one takes over.
+//! The mapping of a pipe's flows and packets to its successor.
 
 use falaj_sched::queues::queue::FlowId;
 
-/// What becomes of a flow that a pipe has.
+/// The fate of an existing flow at a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowMapping {
-    /// It is this one from now on.
+    /// It becomes this flow.
     Is(FlowId),
-    /// It goes, and what waits joins this one's queue, whether there is room or not.
+    /// It is removed, and its queued packets join this flow's queue, even if there is no room.
     Joins(FlowId),
-    /// It is a part of this one from now on, with what it has counted and what waits; others may be
-    /// too.
+    /// It becomes a part of this flow, with its counters and queued packets; other flows may as
+    /// well.
     PartOf(FlowId),
-    /// It goes, and what waits is dropped. A packet on the wire is this one's from now on.
+    /// It is removed, and its queued packets are dropped. A packet on the wire becomes this flow's.
     Dropped(FlowId),
 }
 
 impl FlowMapping {
-    /// The flow that stands for it.
+    /// The flow that takes its place.
     pub fn flow(self) -> FlowId {
         match self {
             FlowMapping::Is(flow)
@@ -28,7 +28,7 @@ impl FlowMapping {
     }
 }
 
-/// How packets come from one pipe to its successor.
+/// How packets move from one pipe to its successor.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Handover {
     pub(crate) flows: Vec<FlowMapping>,
@@ -36,7 +36,7 @@ pub(crate) struct Handover {
 }
 
 impl Handover {
-    /// What becomes of flow `f` of the old pipe; without a word about it, it keeps its index.
+    /// The mapping of flow `f` of the old pipe; by default it keeps its index.
     pub(crate) fn mapping(&self, f: usize) -> FlowMapping {
         self.flows.get(f).copied().unwrap_or(FlowMapping::Is(FlowId(f as u32)))
     }

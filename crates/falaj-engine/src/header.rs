@@ -1,4 +1,4 @@
-//! What headers of packets hold: versions of IP, protocols, and addresses that share a prefix.
+//! Fields of packet headers: versions of IP, protocols, and prefixes of addresses.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ pub enum Version {
     V6,
 }
 
-/// What IP carries, by its assigned number.
+/// The protocol that IP carries, by its assigned number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Protocol(pub u8);
 
@@ -26,7 +26,7 @@ impl Protocol {
     /// ICMP of IPv6.
     pub const ICMP6: Protocol = Protocol(58);
 
-    /// Does it have ports that a rule can look at (TCP and UDP)?
+    /// Returns true if it has ports that a rule can match (TCP and UDP).
     pub const fn has_ports(self) -> bool {
         matches!(self, Protocol::TCP | Protocol::UDP)
     }
@@ -49,7 +49,7 @@ impl fmt::Display for Protocol {
 pub struct Net {
     /// The lowest address.
     pub addr: IpAddr,
-    /// How many bits are compared: 0 to 32 (IPv4) or 128 (IPv6).
+    /// Number of bits compared: 0 to 32 (IPv4) or 128 (IPv6).
     pub len: u8,
 }
 
@@ -69,7 +69,7 @@ impl Net {
         Net { addr: shared, len }
     }
 
-    /// How many bits an address of its version has.
+    /// Number of bits of an address of this version.
     pub const fn bits(&self) -> u8 {
         match self.addr {
             IpAddr::V4(_) => 32,
@@ -77,7 +77,7 @@ impl Net {
         }
     }
 
-    /// Which IP it belongs to.
+    /// The version of its addresses.
     pub const fn version(&self) -> Version {
         match self.addr {
             IpAddr::V4(_) => Version::V4,
@@ -94,7 +94,7 @@ impl Net {
         (low, low | u128::MAX.checked_shr(128 - u32::from(self.bits() - self.len)).unwrap_or(0))
     }
 
-    /// Is `addr` one of these?
+    /// Returns true if `addr` is in this prefix.
     pub fn contains(&self, addr: IpAddr) -> bool {
         match (self.addr, addr) {
             (IpAddr::V4(_), IpAddr::V4(_)) | (IpAddr::V6(_), IpAddr::V6(_)) => {

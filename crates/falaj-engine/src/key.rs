@@ -1,7 +1,7 @@
-//! What is read of a packet to tell its flow.
+//! The key of a packet: the header fields that decide its flow.
 //!
-//! Whatever a frame holds, there is a key. What is cut off or makes no sense is
-//! not known, and what stands before it is:
+//! Every frame has a key. Fields that are cut off or malformed are unknown, and those before them
+//! are known:
 //!
 //! | what is wrong | what is known |
 //! |---|---|
@@ -19,21 +19,21 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU64;
 
-/// The part of a packet that rules look at; `None` where a packet has none or
-/// is cut off. Of a fragment but the first, ports are not known.
+/// The header fields that rules match; `None` where a packet has no such field or is cut off. A
+/// fragment other than the first has no known ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Key {
     /// Source address.
     pub src: Option<IpAddr>,
     /// Destination address.
     pub dst: Option<IpAddr>,
-    /// What IP carries, behind further headers of IPv6.
+    /// The protocol that IP carries, behind extension headers of IPv6.
     pub protocol: Option<Protocol>,
     /// Source and destination port of TCP and UDP.
     pub ports: Option<(u16, u16)>,
-    /// Ethernet's addresses.
+    /// The Ethernet addresses.
     pub macs: Option<Macs>,
-    /// Ethernet's type, behind VLAN tags.
+    /// The Ethernet type, behind VLAN tags.
     pub ether: Option<u16>,
     /// The VLAN of the outer tag.
     pub vlan: Option<u16>,
@@ -41,29 +41,30 @@ pub struct Key {
     pub tos: Option<u8>,
     /// Time to live of IPv4, hop limit of IPv6.
     pub ttl: Option<u8>,
-    /// Length of the IP packet, as its header says it.
+    /// Length of the IP packet according to its header.
     pub length: Option<u32>,
     /// Flow label of IPv6.
     pub flow_label: Option<u32>,
     /// Flags of TCP, the low eight.
     pub tcp: Option<u8>,
-    /// Is it a piece of a larger packet?
+    /// Says if the packet is a fragment.
     pub fragment: Fragment,
-    /// What rules have noted of it, zero where none has. No header has it: it goes with the packet
+    /// The mark that rules have set, zero if none has. It is in no header: it goes with the packet
     /// from link to link.
     pub mark: u32,
-    /// The virtual adapter where it came in, or where it is to leave. No header says it: its port
-    /// does.
+    /// The virtual adapter where the packet entered, or where it is to leave. It is in no header:
+    /// the packet's port determines it.
     pub adapter: Option<AdapterId>,
 }
 
-/// A virtual adapter, by a number that follows from its name alone: it means the same one whatever
-/// others there are.
+/// A virtual adapter, by a number that follows from its name alone: it is the same whatever other
+/// adapters there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AdapterId(NonZeroU64);
 
 impl AdapterId {
-    /// The one of this name: FNV-1a, never zero. Whoever names several sees to it that they differ.
+    /// The adapter of this name: its FNV-1a hash, never zero. A caller that names several checks
+    /// that they differ.
     pub fn named(name: &str) -> AdapterId {
         let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -71,51 +72,51 @@ impl AdapterId {
         AdapterId(NonZeroU64::new(hash).unwrap_or(NonZeroU64::MIN))
     }
 
-    /// As a number, never zero.
+    /// The number of the adapter, never zero.
     pub fn number(self) -> u64 {
         self.0.get()
     }
 
-    /// Some bits of it, never zero.
+    /// The upper 15 bits of the number, with the lowest bit set, so that it is never zero.
     pub(crate) fn short(self) -> u16 {
         (self.0.get() >> 49) as u16 | 1
     }
 }
 
-/// As a number in base 16: names are others' affair.
+/// The number in base 16: the engine does not keep names.
 impl fmt::Display for AdapterId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
     }
 }
 
-/// Ethernet's addresses of a packet.
+/// The Ethernet addresses of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Macs {
-    /// From there.
+    /// Source address.
     pub src: [u8; 6],
-    /// To there.
+    /// Destination address.
     pub dst: [u8; 6],
 }
 
-/// A piece of a packet, or a whole one.
+/// The place of a packet in a fragmented one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Fragment {
-    /// Whole.
+    /// A whole packet.
     #[default]
     No,
-    /// The first piece, which has the headers of what IP carries.
+    /// The first fragment, which has the headers of the protocol that IP carries.
     First,
-    /// A later piece.
+    /// A later fragment.
     Later,
 }
 
-/// So many VLAN tags are looked through.
+/// The largest number of VLAN tags that are read.
 const TAGS: usize = 3;
-/// So many further headers of IPv6 are looked through.
+/// The largest number of IPv6 extension headers that are read.
 pub const MOST_HEADERS: usize = 16;
 
-/// Protocols that are further headers of IPv6; authentication may follow IPv4 too.
+/// Protocols that are extension headers of IPv6; authentication may follow IPv4 too.
 mod header {
     pub(super) const HOP_BY_HOP: u8 = 0;
     pub(super) const ROUTING: u8 = 43;
@@ -127,19 +128,19 @@ mod header {
     pub(super) const SHIM6: u8 = 140;
 }
 
-/// Types of Ethernet.
+/// Ethernet types.
 const IP4: u16 = 0x0800;
 const IP6: u16 = 0x86dd;
-/// Below this it is a length and no type.
+/// Smaller values are a length and not a type.
 const FIRST_TYPE: u16 = 0x0600;
 
-/// Is this the type of a VLAN tag?
+/// Returns true if this is the type of a VLAN tag.
 pub(crate) const fn is_tag(kind: u16) -> bool {
     matches!(kind, 0x8100 | 0x88a8 | 0x9100)
 }
 
 impl Key {
-    /// Reads an Ethernet frame; whatever it is, there is a key.
+    /// Reads an Ethernet frame; every frame has a key.
     pub fn of_ethernet(frame: &[u8]) -> Key {
         let mut key = Key::default();
         let Some((head, mut rest)) = frame.split_first_chunk::<14>() else { return key };
@@ -168,7 +169,8 @@ impl Key {
         key
     }
 
-    /// Of a datagram or segment as an ordinary sender makes it, in an IP packet of so many bytes.
+    /// The key of a datagram or segment as an ordinary sender makes it, in an IP packet of `length`
+    /// bytes.
     pub fn of_ordinary(protocol: Protocol, from: SocketAddr, to: SocketAddr, length: u32) -> Key {
         Key {
             src: Some(from.ip()),
@@ -185,7 +187,7 @@ impl Key {
         }
     }
 
-    /// The same addresses and ports in a segment of TCP that acknowledges.
+    /// The key of a TCP segment that acknowledges, with the same addresses and ports.
     pub fn of_tcp(self) -> Key {
         Key { protocol: Some(Protocol::TCP), tcp: Some(TCP_ACK), ..self }
     }
@@ -208,7 +210,7 @@ impl Key {
             (0, _) => Fragment::First,
             _ => Fragment::Later,
         };
-        // What is behind the packet is padding; a length of none is left to the device.
+        // Bytes behind the packet are padding; a length of zero is left for the device to fill in.
         let end = usize::from(word(2));
         let end = if end < ihl { packet.len() } else { end.min(packet.len()) };
         self.carried(head[9], packet.get(ihl..end).unwrap_or(&[]), false);
@@ -231,12 +233,12 @@ impl Key {
         self.ttl = Some(head[7]);
         let length = u16::from_be_bytes([head[4], head[5]]);
         self.length = Some(u32::from(length) + 40);
-        // A length of none is a jumbogram's, or left to the device.
+        // A length of zero is that of a jumbogram, or left for the device to fill in.
         let end = if length == 0 { rest.len() } else { rest.len().min(length.into()) };
         self.carried(head[6], &rest[..end], true);
     }
 
-    /// What IP carries.
+    /// Reads the headers that IP carries.
     fn carried(&mut self, mut protocol: u8, mut rest: &[u8], six: bool) {
         use header::{
             AUTHENTICATION, DESTINATION, FRAGMENT, HIP, HOP_BY_HOP, MOBILITY, ROUTING, SHIM6,
@@ -284,7 +286,7 @@ impl Key {
     }
 }
 
-/// The flag of TCP that most segments have.
+/// The TCP flag that most segments have.
 const TCP_ACK: u8 = 0x10;
 
 #[cfg(test)]
@@ -309,7 +311,7 @@ mod tests {
             .expect("a vector takes it all");
         let mut six =
             of(PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6([1; 16], [2; 16], 64).udp(5, 6));
-        // Two headers before UDP: options for the destination, and a fragment that is the only one.
+        // Two headers before UDP: destination options, and a fragment header of a whole packet.
         six[14 + 6] = header::DESTINATION;
         six[14 + 5] += 16;
         six.splice(54..54, [header::FRAGMENT, 0, 0, 0, 0, 0, 0, 0, 17, 0, 0, 0, 0, 0, 0, 9]);
@@ -375,7 +377,7 @@ mod tests {
         );
     }
 
-    /// Byte by byte shorter, what was known is known or is not, and never something else.
+    /// As a frame gets shorter, each field keeps its value or becomes unknown, and never changes.
     #[test]
     fn what_is_cut_off_is_not_known() {
         for frame in frames() {
@@ -405,7 +407,7 @@ mod tests {
         frame.truncate(14 + 50);
         let key = Key::of_ethernet(&frame);
         assert_eq!((key.src.is_some(), key.protocol, key.ports), (true, Some(Protocol::UDP), None));
-        // Headers of IPv6 without an end.
+        // IPv6 extension headers without an end.
         let mut six = frames()[2].clone();
         six[14 + 6] = header::HOP_BY_HOP;
         six.truncate(54);
@@ -415,7 +417,7 @@ mod tests {
     }
 
     proptest! {
-        /// Beside another parser, on whole packets and on such with bytes changed.
+        /// Compares with another parser, on whole packets and on packets with changed bytes.
         #[test]
         fn another_parser_reads_the_same(
             which in 0usize..4,
@@ -426,7 +428,7 @@ mod tests {
             edits.iter().for_each(|&(at, byte)| frame[at % length] = byte);
             let key = Key::of_ethernet(&frame);
             let Ok(other) = LaxSlicedPacket::from_ethernet(&frame) else { return Ok(()) };
-            // It believes the first bits of the header, and we the frame's type.
+            // The other parser trusts the first bits of the header, and ours the frame's type.
             let version = if matches!(other.net, Some(LaxNetSlice::Ipv6(_))) { IP6 } else { IP4 };
             if key.ether != Some(version) {
                 return Ok(());
@@ -440,12 +442,12 @@ mod tests {
                 }
                 _ => (None, None),
             };
-            // It knows nothing of a header that is cut off in its options.
+            // The other parser reads nothing from a header that is cut off in its options.
             if src.is_some() {
                 prop_assert_eq!(key.src, src);
             }
-            // Nor of what stands behind these headers of IPv6, or behind one that it takes for
-            // wrong.
+            // Nor does it read behind these IPv6 headers, or behind one that it takes for
+            // malformed.
             let ends = [header::MOBILITY, header::HIP, header::SHIM6].map(Some);
             if src.is_some() && !ends.contains(&protocol) && other.stop_err.is_none() {
                 prop_assert_eq!(key.protocol.map(|p| p.0), protocol);
@@ -455,7 +457,7 @@ mod tests {
                 Some(TransportSlice::Tcp(tcp)) => Some((tcp.source_port(), tcp.destination_port())),
                 _ => None,
             };
-            // It wants the whole header, and we the ports.
+            // The other parser wants the whole header, and ours just the ports.
             if ports.is_some() {
                 prop_assert_eq!(key.ports, ports);
             }

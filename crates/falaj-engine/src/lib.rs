@@ -4,41 +4,41 @@
 //! gives the same output, bit for bit. `examples/packets_through_an_engine.rs` is the shortest
 //! driver. From the ground up:
 //!
-//! **Messages.** [`message`] is what an engine takes and returns: a [`Unit`](message::Unit) is a
-//! handle to bytes that live elsewhere, an [`Output`] says that one leaves, is lost, is copied,
-//! corrupted or marked. [`account`] is the layer whose bytes a rate counts, [`framing`] what a
-//! packet costs on the link beyond them, [`ecn`] which packets may be marked and how. [`chance`]
-//! draws random numbers addressed by seed, element, flow and index, so that no draw depends on
-//! timing.
+//! **Messages.** [`message`] has the inputs and outputs of an engine: a [`Unit`](message::Unit) is
+//! a handle to bytes that live elsewhere; an [`Output`] reports that a unit leaves, is lost,
+//! copied, corrupted or marked. [`account`] is the layer whose bytes a rate counts, [`framing`]
+//! adds the bytes of the link beyond them, and [`ecn`] reads and writes the ECN bits of frames.
+//! [`chance`] draws random numbers addressed by seed, element, flow and index, so that no draw
+//! depends on timing.
 //!
-//! **Classification.** [`key`] reads the headers of a frame, whatever it holds; [`header`] has
-//! their types: IP versions, protocols, prefixes. A [`term`] is one condition on a key; a
+//! **Classification.** [`key`] reads the headers of a frame, whatever it holds; [`header`] has the
+//! types of their fields: IP versions, protocols, prefixes. A [`term`] is one condition on a key; a
 //! [`table`] maps addresses, ports or marks to entries; a [`lookup`] finds the first of many rules
-//! that takes a packet, in few steps. The [`classifier`] of a pipe names the flow of a packet;
-//! [`rules`] name the links that it passes, and in which order.
+//! that matches a packet, in few steps. The [`classifier`] of a pipe assigns a flow to a packet;
+//! [`rules`] determine the links that it passes, and their order.
 //!
-//! **Pipes.** A [`pipe`] is queues, a scheduler of falaj-sched and a link. It keeps the moments
-//! that the contract of disciplines names, and decides at nominal instants only: polls may come
-//! late or twice. [`impair`] is what the link does to packets: loss, copies, wrong bits, jitter,
-//! reordering, slots, profiles. [`masks`] make flows and links on the fly: a queue or a link of
-//! its own for each id, which is the part of a key that counts.
+//! **Pipes.** A [`pipe`] consists of queues, a scheduler of falaj-sched and a link. It calls the
+//! discipline at the instants that its contract names, and decides at nominal instants only: polls
+//! may come late or twice. [`impair`] has the impairments of the link: loss, duplication,
+//! corruption, jitter, reordering, slots, profiles. [`masks`] create flows and links on the fly:
+//! each id, the part of a key that a mask selects, gets a queue or a link of its own.
 //!
 //! **The engine.** An [`Engine`] owns the pipes and the only calendar of their events. A
-//! [`network`] joins pipes by rules: what leaves one enters the next at the instant at which it is
-//! due there.
+//! [`network`] joins pipes by rules: a packet that leaves one pipe enters the next at the instant
+//! at which it is due there.
 //!
-//! **Changes.** A [`change`] builds successors of pipes beforehand, where it may fail and take
-//! long; to apply it cannot fail, and no packet is lost that may not be dropped. [`handover`] says
-//! what becomes of each flow; a [`transaction`] is a change of pipes, classifiers and rules at one
+//! **Changes.** A [`change`] builds the successors of pipes beforehand, where it may fail and take
+//! long; applying it cannot fail, and no packet is lost that may not be dropped. [`handover`] maps
+//! each flow to its successor; a [`transaction`] is a change of pipes, classifiers and rules at one
 //! instant.
 //!
-//! **Batches.** [`batch`] packs packets that cross a boundary together, and counts what is needed
-//! to choose how many.
+//! **Batches.** [`batch`] packs packets that cross a boundary together, and keeps the statistics
+//! for choosing the size of batches.
 //!
-//! **Measures.** [`guaranteed_rate`] finds the packets that prove a promise of a rate broken;
-//! [`fairness`] computes how far behind its share a flow was in what a pipe has sent;
-//! [`adversary`] searches for the arrivals by which it falls behind most, and [`delay_adversary`]
-//! for those that delay its packets longest.
+//! **Measures.** [`guaranteed_rate`] finds the packets that prove a guaranteed rate broken;
+//! [`fairness`] computes from a pipe's departures how far a flow was behind its share;
+//! [`adversary`] searches for the arrivals by which a flow falls behind most, and
+//! [`delay_adversary`] for those that delay its packets longest.
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 

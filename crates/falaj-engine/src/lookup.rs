@@ -1,13 +1,12 @@
-//! Which of many rules is the first that takes a packet.
+//! Finds the first of many rules that matches a packet.
 //!
-//! What a clause of a rule asks for exactly or by a prefix is a pattern: a mask
-//! over the packet's key, and what the key must be under it. Clauses of one mask
-//! are a *shape* and stand in one hash table, so a packet costs a look into each
-//! shape's table and not one for each rule; what a pattern cannot say (ranges,
-//! negations, tables) is looked at behind it. Where there are many shapes, those
-//! whose prefixes hold neither address of the packet are left out, by a binary
-//! search each (a pruned tuple space). Shapes stand in the order of their
-//! first rule, and the search ends where no earlier rule can come.
+//! The conditions of a clause that ask for a value or a prefix form a pattern: a mask over the
+//! packet's key, and the value of the key under it. Clauses of one mask are a *shape* and share one
+//! hash table, so that a packet costs one lookup for each shape and not one for each rule.
+//! Conditions that a pattern cannot express (ranges, negations, tables) are checked after the
+//! lookup. If there are many shapes, a binary search for each address of the packet excludes those
+//! of which no prefix holds it (a pruned tuple space). Shapes are in the order of their first rule,
+//! and the search ends where no earlier rule can come.
 
 use crate::classifier::Match;
 use crate::header::{Net, Protocol, Version};
@@ -16,16 +15,16 @@ use crate::term::{Literal, Term, ports};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// Up to so many clauses are looked at one after the other.
+/// Up to this number, clauses are tried one after the other.
 const FEW: usize = 8;
-/// Up to so many shapes are all looked into.
+/// Up to this number, all shapes are looked up.
 const FEW_SHAPES: usize = 8;
 
-/// A key in words; see [`pack`].
+/// Words of a packed key; see [`pack`].
 const WORDS: usize = 8;
 type Words = [u64; WORDS];
 
-/// Bits of word 4, above ports, protocol, TOS and TCP's flags.
+/// Bits of word 4, above ports, protocol, TOS and TCP flags.
 mod bit {
     pub(super) const IP: u64 = 1 << 56;
     pub(super) const SIX: u64 = 1 << 57;
@@ -35,29 +34,29 @@ mod bit {
     pub(super) const FIRST: u64 = 1 << 61;
     pub(super) const WAY: u64 = 1 << 62;
     pub(super) const PROTOCOL: u64 = 1 << 63;
-    /// Of word 5.
+    /// Bits of word 5.
     pub(super) const ETHER: u64 = 1 << 16;
     pub(super) const VLAN: u64 = 1 << 48;
     pub(super) const TOS: u64 = 1 << 49;
-    /// Of words 6 and 7.
+    /// A bit of words 6 and 7.
     pub(super) const MAC: u64 = 1 << 48;
 }
 
-/// Of words 6 and 7, behind the addresses: a mark, and an adapter.
+/// The bits of words 6 and 7 behind the addresses: of a mark, and of an adapter.
 const BEHIND: u64 = !(bit::MAC | (bit::MAC - 1));
 
 fn of_mac(mac: [u8; 6]) -> u64 {
     mac.iter().fold(0, |all, byte| all << 8 | u64::from(*byte))
 }
 
-/// Behind an address of Ethernet, as many bits of an adapter as there is room for: enough that few
-/// others have them.
+/// Bits of an adapter for the room behind an Ethernet address: enough that few other adapters have
+/// the same.
 fn of_adapter(adapter: AdapterId) -> u64 {
     u64::from(adapter.short()) << 49
 }
 
-/// Behind the other address, as many bits of a mark as there is room for: the low ones, in which
-/// few differ alike.
+/// Bits of a mark for the room behind the other Ethernet address: the low ones, in which marks
+/// mostly differ.
 fn of_mark(mark: u32) -> u64 {
     u64::from(mark) << 49
 }
@@ -69,7 +68,8 @@ fn of_address(address: IpAddr) -> [u64; 2] {
     }
 }
 
-/// Source address, destination address, and the rest: what is not known is zero, and a bit says so.
+/// Packs source address, destination address, and the rest. An unknown field is zero; for each
+/// field a bit says if it is known.
 #[inline]
 fn pack(key: &Key, way: usize) -> Words {
     let mut words = [0; WORDS];
@@ -122,10 +122,10 @@ struct Clause {
     rule: u32,
     mask: Words,
     value: Words,
-    /// What the pattern does not say.
+    /// Conditions that the pattern does not express.
     rest: Vec<Literal>,
     nets: [Option<Net>; 2],
-    /// What it asks for excludes itself.
+    /// The conditions exclude each other.
     never: bool,
 }
 
@@ -178,7 +178,7 @@ impl Clause {
         );
     }
 
-    /// Makes a literal part of the pattern; false: a pattern cannot say it.
+    /// Makes a literal part of the pattern; returns false if a pattern cannot express it.
     fn take(&mut self, literal: &Literal) -> bool {
         if literal.not {
             return false;
@@ -221,7 +221,7 @@ impl Clause {
             Term::FirstFragment => self.set(4, bit::FIRST, bit::FIRST),
             Term::Adapter(adapter) => {
                 self.set(7, BEHIND, of_adapter(*adapter));
-                // The other bits are looked at too.
+                // The other bits of the adapter are compared too.
                 return false;
             }
             Term::Mark(mark) => {
@@ -252,13 +252,13 @@ struct Listed {
 /// Clauses of one mask.
 #[derive(Debug, Clone)]
 struct FieldShape {
-    /// The words that its mask looks at.
+    /// The words that its mask covers.
     mask: Vec<(u8, u64)>,
-    /// By hash, the number of a pattern and one; zero: none.
+    /// Hash table: the number of a pattern plus one; zero: none.
     slots: Vec<u32>,
     /// The words of each pattern, one pattern behind the other.
     patterns: Vec<u64>,
-    /// Of each pattern the clauses, in the order of rules.
+    /// The clauses of each pattern, in the order of rules.
     listed: Vec<Vec<Listed>>,
     least: u32,
     last: u32,
@@ -305,7 +305,7 @@ impl FieldShape {
         self.mask.iter().fold(0x51_7C_C1_B7_27_22_0A_95, step)
     }
 
-    /// The clauses whose pattern the packet has.
+    /// The clauses whose pattern matches the packet.
     #[inline]
     fn find(&self, words: &Words) -> Option<&[Listed]> {
         let mut slot = self.hash(words) as usize & (self.slots.len() - 1);
@@ -322,20 +322,19 @@ impl FieldShape {
     }
 }
 
-/// For each address, the shapes that have a prefix with it or look at no such address: sets of
-/// bits.
+/// For each address, the set of shapes that have a prefix with it or ignore this address, as bits.
 #[derive(Debug, Clone, Default)]
 struct Prunes {
-    /// From this address on it is the set of this number.
+    /// From this address on, the set has this number.
     four: Vec<(u32, u32)>,
     six: Vec<(u128, u32)>,
     sets: Vec<Vec<u64>>,
-    /// Of packets without addresses.
+    /// The set for packets without addresses.
     none: Vec<u64>,
 }
 
 impl Prunes {
-    /// `prefixes` by shape, or none where a shape does not look at this address.
+    /// `prefixes` by shape; `None` if a shape ignores this address.
     fn new(shapes: &[Option<Vec<Net>>]) -> Prunes {
         let long = shapes.len().div_ceil(64);
         let mut none = vec![0u64; long];
@@ -347,7 +346,7 @@ impl Prunes {
         let mut numbers: BTreeMap<Vec<u64>, u32> = BTreeMap::new();
         let mut out = Prunes { none: none.clone(), ..Prunes::default() };
         for version in [Version::V4, Version::V6] {
-            // Where prefixes begin and end, by shape.
+            // Begin and end of each prefix, by shape.
             let mut ends: Vec<(u128, usize, bool)> = Vec::new();
             for (n, prefixes) in shapes.iter().enumerate() {
                 for net in prefixes.iter().flatten().filter(|net| net.version() == version) {
@@ -405,19 +404,19 @@ impl Prunes {
     }
 }
 
-/// Rules by their clauses, of which the first that takes a packet is found.
+/// Rules, indexed by their clauses.
 #[derive(Debug, Clone, Default)]
 pub struct Lookup {
-    /// Few of them, and then there are no shapes.
+    /// All clauses, if they are few; then there are no shapes.
     clauses: Vec<Clause>,
     shapes: Vec<FieldShape>,
-    /// By source and by destination, where there are many shapes.
+    /// By source and by destination, if there are many shapes.
     prunes: Option<[Prunes; 2]>,
 }
 
 impl Lookup {
-    /// Of each rule its clauses, of which one must hold, and the way that it is for if not for
-    /// both.
+    /// Builds the index from the clauses of each rule, one of which must hold, and the direction of
+    /// the rule (`None`: both).
     pub fn new<'a>(rules: impl IntoIterator<Item = (&'a [Match], Option<usize>)>) -> Lookup {
         let of = |(n, (clauses, way)): (usize, (&'a [Match], Option<usize>))| {
             clauses.iter().map(move |clause| Clause::new(n as u32, clause, way))
@@ -446,8 +445,8 @@ impl Lookup {
         }
     }
 
-    /// The first rule from `from` on that takes the packet with this key, on its way up (0) or down
-    /// (1).
+    /// The first rule from `from` on that matches the packet with this key, in direction up (0) or
+    /// down (1).
     #[inline]
     pub fn find(&self, key: &Key, way: usize, from: u32) -> Option<u32> {
         let words = pack(key, way);
@@ -484,7 +483,7 @@ impl Lookup {
     }
 }
 
-/// The first rule of a shape, from `from` on and before `best`.
+/// The first rule of a shape that matches, from `from` on and before `best`; else `u32::MAX`.
 #[inline]
 fn first(shape: &FieldShape, words: &Words, key: &Key, from: u32, best: u32) -> u32 {
     if shape.last < from {

@@ -1,4 +1,4 @@
-//! What enters an engine and what comes out of it.
+//! Inputs and outputs of an engine.
 
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::label::Ecn;
@@ -8,33 +8,33 @@ use falaj_sched::units::time::{Span, Time};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PipeId(pub u32);
 
-/// What enters: a handle to bytes that live elsewhere.
+/// The input: a handle to bytes that live elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unit {
     /// The flow that it belongs to.
     pub flow: FlowId,
-    /// Whatever the driver knows the bytes by; it comes out again just once.
+    /// The driver's handle for the bytes; the engine returns it just once.
     pub handle: u32,
     /// Length as the link accounts it; at least 1, below 2^31.
     pub bytes: u32,
 }
 
-/// What comes out.
+/// An output of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     /// A unit that leaves.
     Emit(Emit),
     /// A unit that is lost.
     Drop(Dropped),
-    /// A unit that leaves once more; its own [`Output::Emit`] follows, and its bytes are there
+    /// A unit that leaves once more; its own [`Output::Emit`] follows, and its bytes are valid
     /// until then.
     Copy(Emit),
-    /// A unit that leaves with a bit turned; its other outputs follow.
+    /// A unit that leaves with one bit flipped; its other outputs follow.
     Corrupt(Corrupt),
-    /// A unit is marked as having met congestion (ECN); what becomes of it follows.
+    /// A unit is marked as having met congestion (ECN); its further outputs follow.
     Mark(EcnMark),
-    /// A unit leaves sooner than at the latest that was promised, of use where another pipe
-    /// follows; its other outputs do.
+    /// A unit leaves earlier than its guarantee, which matters if another pipe follows; its other
+    /// outputs follow.
     Early(Early),
     /// A unit that was on the wire at a change of the rate leaves at another instant than its
     /// [`Output::Emit`] or [`Output::Copy`] said. There is one for each of these.
@@ -42,7 +42,7 @@ pub enum Output {
 }
 
 impl Output {
-    /// The flow of the unit, where it is named.
+    /// The flow of the unit, for outputs that have one.
     #[inline]
     pub(crate) fn flow_mut(&mut self) -> Option<&mut FlowId> {
         match self {
@@ -56,66 +56,66 @@ impl Output {
     }
 }
 
-/// A unit that leaves before the latest that was promised.
+/// A unit that leaves earlier than its guarantee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Early {
     /// The pipe it leaves.
     pub pipe: PipeId,
     /// The flow that it belongs to.
     pub flow: FlowId,
-    /// The driver's own.
+    /// The driver's handle.
     pub handle: u32,
-    /// By so much.
+    /// The earliness.
     pub by: Span,
 }
 
-/// A unit whose transmission was retimed. Its old instants tell which one it is; its handle may be
-/// another unit's by now.
+/// A unit whose transmission was retimed. Its old times identify it; its handle may be another
+/// unit's by now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retimed {
     /// The pipe it leaves.
     pub pipe: PipeId,
-    /// The flow that it belongs to, as flows are after the change.
+    /// The flow that it belongs to, by the numbering after the change.
     pub flow: FlowId,
-    /// The handle that it had when it was told.
+    /// The handle that it had in its earlier output.
     pub handle: u32,
-    /// Last bit in.
+    /// Arrival of its last bit.
     pub arrival: Time,
-    /// The end that was told before.
+    /// The end that was reported before.
     pub old_end: Time,
-    /// The time of delivery that was told before.
+    /// The due time that was reported before.
     pub old_due: Time,
-    /// Last bit out of the queue.
+    /// Departure of its last bit from the queue.
     pub end: Time,
-    /// Last bit at the far end of the link.
+    /// Arrival of its last bit at the far end of the link.
     pub due: Time,
 }
 
-/// A unit whose ECN bits are to say that it met congestion.
+/// A unit whose ECN bits are to report congestion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EcnMark {
     /// The pipe that marks it.
     pub pipe: PipeId,
     /// The flow that it belongs to.
     pub flow: FlowId,
-    /// The driver's own.
+    /// The driver's handle.
     pub handle: u32,
-    /// What they are to be: [`Ecn::Ce`]. Where a copy that shares its bytes is marked alone, what
-    /// they were before follows the copy.
+    /// The new bits: [`Ecn::Ce`]. If a copy that shares the unit's bytes is marked alone, another
+    /// mark restores the earlier bits after the copy.
     pub ecn: Ecn,
 }
 
-/// A unit whose bytes do not arrive as they were.
+/// A unit whose bytes are corrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt {
-    /// The driver's own.
+    /// The driver's handle.
     pub handle: u32,
-    /// Which bit, of all that it has: as far along as this is in 2^64.
+    /// The bit to flip, as a fraction of the unit's length in 2^64ths.
     pub draw: u64,
 }
 
 impl Corrupt {
-    /// Turns that bit.
+    /// Flips that bit.
     pub fn turn(&self, bytes: &mut [u8]) {
         let bit = ((u128::from(self.draw) * (8 * bytes.len() as u128)) >> 64) as usize;
         if let Some(byte) = bytes.get_mut(bit / 8) {
@@ -124,30 +124,31 @@ impl Corrupt {
     }
 }
 
-/// A unit that leaves. It is told when its transmission begins.
+/// A unit that leaves. It is reported when its transmission begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Emit {
     /// The pipe it leaves.
     pub pipe: PipeId,
     /// The flow that it belongs to.
     pub flow: FlowId,
-    /// The driver's own.
+    /// The driver's handle.
     pub handle: u32,
     /// Length as the link accounts it.
     pub bytes: u32,
-    /// Last bit in.
+    /// Arrival of its last bit.
     pub arrival: Time,
-    /// First bit out of the queue.
+    /// Departure of its first bit from the queue.
     pub start: Time,
-    /// Last bit out of the queue; `end - arrival` is the delay that is promised.
+    /// Departure of its last bit from the queue; the guarantee covers the delay `end - arrival`.
     pub end: Time,
-    /// Last bit at the far end of the link: when it shall be handed over. Of a link that its
-    /// device paces, when that was decided: then it shall be handed over, ahead of time.
+    /// Arrival of its last bit at the far end of the link, when it is to be delivered. On a
+    /// device-paced link: the instant of the decision, at which it is to be handed over ahead of
+    /// time.
     pub due: Time,
 }
 
 impl Emit {
-    /// Last bit at the far end of the link, whoever paces it.
+    /// Arrival of its last bit at the far end of the link, paced by falaj or by the device.
     #[inline]
     pub fn arrives(&self) -> Time {
         self.due.max(self.end)
@@ -161,33 +162,33 @@ pub struct Dropped {
     pub pipe: PipeId,
     /// The flow that it belonged to.
     pub flow: FlowId,
-    /// The driver's own.
+    /// The driver's handle.
     pub handle: u32,
     /// Length as the link accounts it.
     pub bytes: u32,
-    /// When its last bit came to the pipe.
+    /// Arrival of its last bit at the pipe.
     pub arrival: Time,
-    /// Why.
+    /// The reason.
     pub why: DropReason,
 }
 
-/// Why a unit is lost.
+/// The reason why a unit is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropReason {
     /// Its queue was full.
     QueueFull,
     /// It is larger than the link's largest packet.
     TooLarge,
-    /// The discipline threw it away.
+    /// The discipline dropped it.
     Discipline,
-    /// The link lost it. It is told when its transmission begins.
+    /// The link lost it. It is reported when its transmission begins.
     Lost,
-    /// Behind a link, a rule drops it.
+    /// A rule dropped it, behind a link.
     Rule,
-    /// Behind a link, no flow of the next one takes it.
+    /// No flow of the next link matches it, behind a link.
     Unmatched,
     /// The policy of its queue dropped it, full or not.
     Policy,
-    /// It did not fit any more when the pipe was changed, and was allowed to go.
+    /// It no longer fit when the pipe was changed, and the change allowed drops.
     Changed,
 }

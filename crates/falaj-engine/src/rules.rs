@@ -1,4 +1,4 @@
-//! Rules: which links a packet passes. In order; the first that takes it decides.
+//! Rules that determine the links of a packet, in order; the first one that matches decides.
 
 use crate::chance::Chance;
 use crate::classifier::Match;
@@ -13,23 +13,23 @@ use std::sync::Arc;
 /// A rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteRule {
-    /// Of the packets that one of these takes.
+    /// The rule matches packets that one of these matches.
     pub matches: Vec<Match>,
-    /// On their way up (0) or down (1), or both.
+    /// The direction of the packets, up (0) or down (1); `None`: both.
     pub way: Option<usize>,
-    /// With this probability, else always.
+    /// The probability with which the rule takes a matching packet; `None`: always.
     pub probability: Option<Probability>,
-    /// They have this mark from then on, for rules behind it, and for flows and masks of the links
-    /// that they pass.
+    /// The mark that packets get, for later rules, and for flows and masks of the links that they
+    /// pass.
     pub mark: Option<u32>,
-    /// What becomes of them.
+    /// The action for the packets.
     pub to: RuleAction,
-    /// After that they go on with the rule behind this one, instead of leaving.
+    /// Afterwards packets continue with the next rule, instead of leaving.
     pub on: bool,
 }
 
 impl RouteRule {
-    /// Leads every packet through this link.
+    /// A rule that leads every packet through this link.
     pub fn all_to(link: u32) -> RouteRule {
         RouteRule {
             matches: vec![Match::ANY],
@@ -41,10 +41,10 @@ impl RouteRule {
         }
     }
 
-    /// The same rule where each of the links has another index.
+    /// The same rule with other indices of its links.
     ///
     /// # Panics
-    /// A link that is not among these.
+    /// A link's index is not in `links`.
     #[must_use]
     pub fn renumbered(&self, links: &[u32]) -> RouteRule {
         let of = |link: &u32| links[*link as usize];
@@ -66,7 +66,7 @@ impl RouteRule {
         RouteRule { to, ..self.clone() }
     }
 
-    /// May packets pass a further link behind one of its own?
+    /// Returns true if packets may pass a further link behind one of the rule's own.
     pub fn leads_on(&self) -> bool {
         match &self.to {
             RuleAction::Links(links) => links.len() > 1 || self.on && !links.is_empty(),
@@ -75,7 +75,7 @@ impl RouteRule {
         }
     }
 
-    /// May a packet pass no link by it?
+    /// Returns true if a packet may pass no link by this rule.
     pub fn passes(&self) -> bool {
         match &self.to {
             RuleAction::Pass => !self.on,
@@ -85,8 +85,8 @@ impl RouteRule {
     }
 }
 
-/// The links that packets with this key pass, up (0) or down (1), one after the other. `None` where
-/// a rule drops them, and where chance decides.
+/// The links that packets with this key pass, up (0) or down (1), one after the other. `None` if a
+/// rule drops them or if chance decides.
 pub fn sure_way(rules: &[RouteRule], key: &Key, way: usize) -> Option<Vec<u32>> {
     let mut key = *key;
     let mut links = Vec::new();
@@ -128,44 +128,44 @@ pub fn sure_way(rules: &[RouteRule], key: &Key, way: usize) -> Option<Vec<u32>> 
     Some(links)
 }
 
-/// What becomes of the packets of a rule.
+/// The action of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RuleAction {
-    /// They pass these links, by their index, one after the other.
+    /// Packets pass these links, by index, one after the other.
     Links(Vec<u32>),
-    /// They are thrown away.
+    /// Packets are dropped.
     Drop,
-    /// They pass no link.
+    /// Packets pass no link.
     Pass,
-    /// What a table says of them, by the number of its entry; the rule does not take those that it
-    /// says nothing of.
+    /// A table decides, by the number of its entry; the rule does not take packets without an
+    /// entry.
     Table {
         /// The table.
         table: Arc<LookupTable>,
-        /// What of the packet is looked up there.
+        /// The field of the packet that is looked up.
         by: Field,
-        /// What its entries stand for.
+        /// By entry, the target; `None`: the rule does not take the packet.
         targets: Vec<Option<RuleTarget>>,
     },
-    /// They go on with the rule of this index, which is behind this one.
+    /// Packets continue with the rule of this index, which is a later one.
     SkipTo(u32),
 }
 
-/// What an entry of a table stands for.
+/// The target of a table's entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuleTarget {
     /// This link, by its index.
     Link(u32),
-    /// Packets are thrown away.
+    /// Packets are dropped.
     Drop,
-    /// They pass no link.
+    /// Packets pass no link.
     Pass,
 }
 
-/// What a rule has taken.
+/// Counters of the packets that a rule has taken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RuleCounters {
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
     /// Their bytes, as IP packets.
     pub bytes: u64,
@@ -178,51 +178,51 @@ impl RuleCounters {
     }
 }
 
-/// Where a packet is with the rules.
+/// The position of a packet in the rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RulePosition {
-    /// At this rule, and at this one of its links.
+    /// At this link of this rule.
     Of { rule: u32, link: u32 },
-    /// Its rule is gone, and it goes on with this one behind the link that it is in.
+    /// Its rule was removed, and it continues with this rule behind the link that it is in.
     Before(u32),
 }
 
-/// What is next for a packet.
+/// The next step of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RuleOutcome {
-    /// This link.
+    /// It passes this link.
     Link(u32, RulePosition),
-    /// No link, and then out.
+    /// It passes no link, and leaves.
     Pass,
     /// A rule drops it.
     Drop,
-    /// No rule takes it any more.
+    /// No rule matches it.
     Nothing,
 }
 
-/// Draws of rules are apart from those of sources and of links.
+/// Keeps the draws of rules apart from those of sources and of links.
 const RULES: u64 = 1 << 62;
 
-/// Rules at work.
+/// Rules in operation.
 #[derive(Debug, Clone)]
 pub(crate) struct RuleSet {
     rules: Vec<RouteRule>,
     lookup: Lookup,
     seed: u64,
     taken: Vec<RuleCounters>,
-    /// By rule and way, the packets that its match took, by chance or not.
+    /// By rule and direction, the packets that matched, taken by chance or not.
     asked: Vec<[u64; 2]>,
-    /// What rules took that are gone.
+    /// Counters of removed rules.
     removed: RuleCounters,
     active: Vec<RuleStats>,
 }
 
-/// What became of the packets of a rule in the links that it leads to.
+/// Statistics of the packets of a rule in the links that it leads to.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RuleStats {
-    /// What they did, and for how long; a packet is counted in each link.
+    /// Counters and sojourn times; a packet is counted in each link.
     pub stats: SojournStats,
-    /// When it took one last.
+    /// When the rule last took a packet.
     pub last: Option<Time>,
 }
 
@@ -239,12 +239,12 @@ impl RuleSet {
         &self.taken
     }
 
-    /// What rules took that are gone.
+    /// Counters of removed rules.
     pub(crate) fn removed_rule_counters(&self) -> RuleCounters {
         self.removed
     }
 
-    /// What became of what each rule has taken.
+    /// Statistics of the packets that each rule has taken.
     pub(crate) fn active(&self) -> &[RuleStats] {
         &self.active
     }
@@ -260,19 +260,19 @@ impl RuleSet {
         }
     }
 
-    /// Does a packet ever pass a link behind another?
+    /// Returns true if a packet may pass a link behind another.
     pub(crate) fn chain(&self) -> bool {
         self.rules
             .iter()
             .any(|rule| rule.on || matches!(&rule.to, RuleAction::Links(links) if links.len() > 1))
     }
 
-    /// Does a packet ever pass without a link?
+    /// Returns true if a packet may pass without a link.
     pub(crate) fn pass(&self) -> bool {
         self.rules.iter().any(RouteRule::passes)
     }
 
-    /// May more come for a packet behind the link that it is at?
+    /// Returns true if rules may have a further step for a packet behind its link.
     pub(crate) fn goes_on(&self, at: RulePosition) -> bool {
         match at {
             RulePosition::Before(rule) => (rule as usize) < self.rules.len(),
@@ -287,7 +287,7 @@ impl RuleSet {
         }
     }
 
-    /// What is next behind a link.
+    /// The next step of a packet behind a link.
     pub(crate) fn behind(
         &mut self,
         at: RulePosition,
@@ -309,7 +309,8 @@ impl RuleSet {
         if rule.on { self.from(n + 1, key, way, bytes, now) } else { RuleOutcome::Nothing }
     }
 
-    /// Goes on with what others have counted, of which each became this one of these, or went.
+    /// Takes over the counters of the old rules; `become_others` maps each to its new index, or to
+    /// `None` if it is removed.
     pub(crate) fn migrate_from(&mut self, old: &RuleSet, become_others: &[Option<u32>]) {
         self.removed = old.removed;
         for (n, taken) in old.taken.iter().enumerate() {
@@ -324,9 +325,9 @@ impl RuleSet {
         }
     }
 
-    /// Where a packet is with these rules that was `at` with others. Where its rule is there still
-    /// and leads to the link that it is in, it goes on there; where not, behind it, if it was
-    /// to go on with the rules at all.
+    /// Translates a position `at` in the old rules. If the packet's rule still exists and leads to
+    /// its link, it continues there; otherwise behind that rule, if it was to continue with the
+    /// rules at all.
     pub(crate) fn instead_of(
         &self,
         old: &RuleSet,
@@ -359,7 +360,7 @@ impl RuleSet {
         }
     }
 
-    /// What is next by the rules from this one on; those that take it mark it.
+    /// The next step by the rules from `from` on; rules that take the packet set its mark.
     pub(crate) fn from(
         &mut self,
         mut from: u32,
@@ -368,7 +369,7 @@ impl RuleSet {
         bytes: u32,
         now: Time,
     ) -> RuleOutcome {
-        // Taken by a rule that only counts: it passes, if no other takes it.
+        // The packet was taken by a rule that only counts: it passes if no other rule takes it.
         let mut passes = false;
         while let Some(n) = self.lookup.find(key, way, from) {
             from = n + 1;

@@ -1,11 +1,11 @@
-//! Tables: addresses and prefixes, or numbers, and what each stands for. What
-//! is looked up costs a binary search, however many there are.
+//! Lookup tables: addresses and prefixes, or numbers, each with a value. A lookup costs a binary
+//! search, however many entries there are.
 
 use crate::header::Net;
 use crate::key::Key;
 use std::net::IpAddr;
 
-/// What of a packet is looked up.
+/// The field of a packet that is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Field {
     /// Source address.
@@ -25,7 +25,7 @@ pub enum Field {
 }
 
 impl Field {
-    /// All of them, by their names in a scenario.
+    /// Names of the fields in a scenario.
     pub const NAMES: &'static [&'static str] =
         &["src", "dst", "sport", "dport", "proto", "dscp", "vlan"];
     const ALL: [Field; 7] = [
@@ -38,46 +38,46 @@ impl Field {
         Field::Vlan,
     ];
 
-    /// By its name in a scenario.
+    /// Returns the field of this name in a scenario.
     pub fn from_name(name: &str) -> Option<Field> {
         Field::ALL.into_iter().find(|field| field.name() == name)
     }
 
-    /// Its name in a scenario.
+    /// The field's name in a scenario.
     pub const fn name(self) -> &'static str {
         Field::NAMES[self as usize]
     }
 
-    /// Is it an address, and not a number?
+    /// Returns true if it is an address, and not a number.
     pub const fn is_address(self) -> bool {
         matches!(self, Field::Src | Field::Dst)
     }
 }
 
-/// What a table has an entry for.
+/// The key of a table's entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TableEntry {
-    /// Addresses; of several that hold one, the longest prefix counts.
+    /// Addresses; if several prefixes contain one, the longest counts.
     Net(Net),
-    /// Numbers, from and to, both included.
+    /// Range of numbers, both ends included.
     Numbers(u16, u16),
 }
 
-/// Entries, each with what it stands for.
+/// A table of entries, each with a value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LookupTable {
     name: String,
-    /// From this on it is this entry, or none.
+    /// From this address on, the value of this entry, or none.
     four: Vec<(u32, Option<u32>)>,
     six: RangeSteps,
     numbers: Vec<(u16, u16, u32)>,
 }
 
 impl LookupTable {
-    /// The table of this name; what an entry stands for is its number in `entries`.
+    /// The table of this name; the value of an entry is its index in `entries`.
     ///
     /// # Errors
-    /// Two entries that are alike, or numbers that two entries have: both numbers.
+    /// Two entries are the same, or their numbers overlap; returns the indices of both.
     pub fn new(name: &str, entries: &[TableEntry]) -> Result<LookupTable, (usize, usize)> {
         let (mut four, mut six, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
         for (n, entry) in entries.iter().enumerate() {
@@ -96,18 +96,18 @@ impl LookupTable {
             let (a, b) = (pair[0].2 as usize, pair[1].2 as usize);
             return Err((a.min(b), a.max(b)));
         }
-        // Behind the last address of IPv4 there is none.
+        // Nothing follows the last IPv4 address.
         let within = |(from, value): (u128, Option<u32>)| Some((u32::try_from(from).ok()?, value));
         let four = innermost(four)?.into_iter().filter_map(within).collect();
         Ok(LookupTable { name: name.to_owned(), four, six: innermost(six)?, numbers })
     }
 
-    /// Its name.
+    /// The name of the table.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Has it entries that this field may be in?
+    /// Returns true if it has entries for this kind of field.
     pub fn has(&self, field: Field) -> bool {
         if field.is_address() {
             !(self.four.is_empty() && self.six.is_empty())
@@ -116,7 +116,7 @@ impl LookupTable {
         }
     }
 
-    /// The number of the entry that has this field of a packet.
+    /// The index of the entry that contains this field of a packet.
     pub fn find(&self, field: Field, key: &Key) -> Option<u32> {
         match field {
             Field::Src => self.address(key.src?),
@@ -146,13 +146,12 @@ impl LookupTable {
     }
 }
 
-/// From where on it is which entry.
+/// Values by the address from which on they apply.
 type RangeSteps = Vec<(u128, Option<u32>)>;
 
-/// Ranges that lie within each other or apart, as the innermost of each point: from where on it is
-/// which.
+/// Flattens ranges that are nested or apart: from each address on, the innermost range.
 fn innermost(mut ranges: Vec<(u128, u128, u32)>) -> Result<RangeSteps, (usize, usize)> {
-    // The outer one first.
+    // The outer range first.
     ranges.sort_unstable_by_key(|&(low, high, value)| (low, std::cmp::Reverse(high), value));
     if let Some(pair) =
         ranges.windows(2).find(|pair| (pair[0].0, pair[0].1) == (pair[1].0, pair[1].1))

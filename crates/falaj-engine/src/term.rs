@@ -1,4 +1,4 @@
-//! Terms: what a packet may be like, each a condition that holds or does not.
+//! Terms: conditions on a packet.
 
 use crate::header::{Net, Protocol, Version};
 use crate::key::{AdapterId, Fragment, Key};
@@ -11,56 +11,57 @@ use std::sync::Arc;
 pub enum Term {
     /// The version of IP.
     Version(Version),
-    /// What IP carries.
+    /// The protocol that IP carries.
     Protocol(Protocol),
-    /// From there.
+    /// Source address.
     Src(Net),
-    /// To there.
+    /// Destination address.
     Dst(Net),
-    /// Source port of TCP and UDP, from and to, both included.
+    /// Range of source ports of TCP and UDP, both ends included.
     Sport(u16, u16),
-    /// Destination port.
+    /// Range of destination ports.
     Dport(u16, u16),
-    /// The table has an entry for it.
+    /// The table has an entry for the field.
     In(Field, Arc<LookupTable>),
-    /// Ethernet's type.
+    /// The Ethernet type.
     Ether(u16),
     /// The VLAN of the outer tag.
     Vlan(u16),
-    /// From this interface.
+    /// Source address of the frame.
     MacSrc([u8; 6]),
-    /// To this interface.
+    /// Destination address of the frame.
     MacDst([u8; 6]),
     /// The byte of DSCP and ECN.
     Tos(u8),
-    /// Its upper six bits.
+    /// The upper six bits of that byte.
     Dscp(u8),
-    /// Length of the IP packet, from and to, both included.
+    /// Range of lengths of the IP packet, both ends included.
     Length(u32, u32),
-    /// Time to live, from and to, both included.
+    /// Range of the time to live, both ends included.
     Ttl(u8, u8),
-    /// TCP with these flags set and those not.
+    /// TCP with some flags set and others clear.
     Flags {
-        /// Set.
+        /// Flags that must be set.
         set: u8,
-        /// Not set.
+        /// Flags that must be clear.
         clear: u8,
     },
-    /// A piece of a larger packet, the first included.
+    /// A fragment, the first included.
     Fragment,
-    /// The first piece of a larger packet.
+    /// The first fragment.
     FirstFragment,
-    /// A rule has noted this of it; zero: none has.
+    /// The mark that a rule has set; zero: none.
     Mark(u32),
-    /// In or out by this virtual adapter. No `match` says it: a flow's `adapter` does.
+    /// The virtual adapter where it enters or leaves. It is not part of the `match` grammar: a
+    /// flow's `adapter` sets it.
     Adapter(AdapterId),
 }
 
-/// Flags of TCP by their names, the lowest bit first.
+/// Names of the TCP flags, the lowest bit first.
 pub const FLAGS: [&str; 8] = ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr"];
 
 impl Term {
-    /// Does it hold for the packet with this key?
+    /// Returns true if it holds for the packet with this key.
     pub fn holds(&self, key: &Key) -> bool {
         match self {
             Term::Version(version) => key.version() == Some(*version),
@@ -87,7 +88,7 @@ impl Term {
     }
 }
 
-/// The ports that rules look at.
+/// The ports that rules match.
 pub(crate) fn ports(key: &Key) -> Option<(u16, u16)> {
     key.ports.filter(|_| key.protocol.is_some_and(Protocol::has_ports))
 }
@@ -102,7 +103,7 @@ fn mac(f: &mut fmt::Formatter<'_>, name: &str, mac: &[u8; 6]) -> fmt::Result {
 }
 
 impl fmt::Display for Term {
-    /// In the grammar of a scenario's `match`.
+    /// Writes the grammar of a scenario's `match`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Term::Version(Version::V4) => f.write_str("ip"),
@@ -138,17 +139,17 @@ impl fmt::Display for Term {
     }
 }
 
-/// A term that must hold, or must not.
+/// A term, or its negation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Literal {
     /// The condition.
     pub term: Term,
-    /// It must not hold.
+    /// True if the condition must not hold.
     pub not: bool,
 }
 
 impl Literal {
-    /// Is it as it must be for the packet with this key?
+    /// Returns true if it holds for the packet with this key.
     pub fn holds(&self, key: &Key) -> bool {
         self.term.holds(key) != self.not
     }

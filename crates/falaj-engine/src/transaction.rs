@@ -1,32 +1,31 @@
-//! A change of all that there is, at one instant: pipes, what becomes of their flows, how packets
-//! are sorted, rules. Whoever drives a [`Network`](crate::network::Network) applies it, with
-//! packets of its own in mind.
+//! A change of everything at one instant: pipes, flow mappings, classification, rules. The driver
+//! of a [`Network`](crate::network::Network) applies it, and takes care of its own packets.
 
 use crate::handover::FlowMapping;
 use crate::network::{IngressChange, RuleChange};
 use crate::{PipeId, Prepared};
 
-/// What becomes of a pipe's flows.
+/// The mapping of a pipe's flows.
 #[derive(Debug)]
 pub struct FlowChange {
     /// The pipe.
     pub pipe: PipeId,
-    /// Of each that there is.
+    /// The mapping of each existing flow.
     pub fates: Vec<FlowMapping>,
-    /// How many there are from now on.
+    /// Number of flows after the change.
     pub number: usize,
 }
 
-/// A change that was found good, apart from what happened since.
+/// A change that was checked, apart from changes made since.
 pub struct Transaction {
-    /// Of the pipes.
+    /// Changes of the pipes.
     pub engine: Prepared,
-    /// Of their flows, where these are others.
+    /// Mappings of their flows, where these change.
     pub flows: Vec<FlowChange>,
-    /// Of how packets are sorted where they enter, where that is another.
+    /// Classification of entering packets, where it changes.
     pub sorted: Vec<IngressChange>,
-    /// Of rules, where these are others.
+    /// New rules, if they change.
     pub rules: Option<RuleChange>,
-    /// The pipes that are told of from then on, in the order of their links.
+    /// The pipes that are reported from then on, in the order of their links.
     pub order: Vec<PipeId>,
 }

@@ -1,8 +1,8 @@
-//! The transmission of a packet, as pipes and impairments know it while it lasts.
+//! The transmission of a packet, as pipes and impairments track it.
 
 use falaj_sched::units::time::Time;
 
-/// The transmission of the packet on the wire, as it was told.
+/// The transmission of the packet on the wire, as it was reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Transmission {
     /// When its last bit leaves.
@@ -13,6 +13,6 @@ pub(crate) struct Transmission {
     pub(crate) due: Time,
     /// How many times it is delivered: not at all if it is lost, twice if it is duplicated.
     pub(crate) deliveries: u8,
-    /// The device behind the link was handed it, and sends it.
+    /// The packet was handed to the device behind the link, which sends it.
     pub(crate) handed: bool,
 }

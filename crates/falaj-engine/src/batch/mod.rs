@@ -1,17 +1,14 @@
-//! Containers: packets to one destination that cross a boundary together, and
-//! so pay for one crossing. What it saves is a wake-up for each packet; what it
-//! costs is the time that packets wait for their container to leave.
+//! Batches: packets to one destination that cross a boundary together, at the cost of one crossing.
+//! They save a wake-up for each packet, and delay packets until their batch leaves.
 //!
-//! A container begins with the destination's address, which its packets do
-//! without; then, for each packet, two bytes of length (network order) and the
-//! packet. There is one open container for each destination. It leaves when it
-//! is full, in packets or in bytes, when its timeout is over, which counts from
-//! its first packet, or when the other side has nothing to do, if the policy
-//! says so.
+//! A batch begins with the destination's address, which its packets omit; then, for each packet,
+//! two bytes of length (network order) and the packet. There is one open batch for each
+//! destination. It leaves when it is full, in packets or in bytes; when its timeout is over, which
+//! counts from its first packet; or, if the policy says so, when the other side is idle.
 //!
-//! [`Packer`] fills them, [`unpack`] takes them apart and believes nothing that
-//! a container says. Neither knows a clock: both run in simulated time as well.
-//! A packer may be [tuned](Packer::tuned): then its policy follows the load.
+//! [`Packer`] fills batches. [`unpack`] takes them apart and trusts nothing in them. Neither reads
+//! a clock: both run in simulated time as well. A packer may be [tuned](Packer::tuned): then its
+//! policy follows the load.
 
 pub mod tuning;
 
@@ -25,34 +22,34 @@ use std::fmt;
 pub const ADDRESS: usize = 6;
 /// Bytes before each packet.
 pub const LENGTH: usize = 2;
-/// Containers that are open at once; one more closes the oldest. Who sends to
-/// random destinations costs no more memory than that.
+/// The largest number of open batches; one more closes the oldest. It bounds the memory for a
+/// sender to random destinations.
 pub const MOST_OPEN: usize = 256;
 
-/// A destination, as Ethernet has it.
+/// A destination, an Ethernet address.
 pub type Address = [u8; ADDRESS];
 
-/// When a container leaves.
+/// The conditions on which a batch leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchPolicy {
-    /// With so many packets; 1: each packet by itself.
+    /// It has this number of packets; 1: each packet by itself.
     pub packets: u32,
-    /// Before it would be longer than so many bytes, the address and all lengths counted.
+    /// It would be longer than this number of bytes, the address and all lengths included.
     pub bytes: u32,
-    /// So long after its first packet; `Span::MAX`: never for that.
+    /// This time after its first packet; `Span::MAX`: no timeout.
     pub timeout: Span,
-    /// When the other side has nothing to do.
+    /// The other side is idle.
     pub when_idle: bool,
 }
 
-/// Why there cannot be such a policy.
+/// The reason why a policy is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyError {
-    /// Of no packets.
+    /// Batches of no packets.
     Empty,
-    /// Shorter than an address and one packet's length.
+    /// Batches shorter than an address and one packet's length.
     TooShort,
-    /// Nothing but its last packet would ever send it: neither a timeout nor an idle reader.
+    /// Only its last packet would send a batch: there is neither a timeout nor an idle reader.
     Stays,
 }
 
@@ -74,12 +71,12 @@ impl fmt::Display for PolicyError {
 impl std::error::Error for PolicyError {}
 
 impl BatchPolicy {
-    /// Each packet by itself, of up to so many bytes.
+    /// Each packet by itself, of up to `bytes` bytes.
     pub fn one_by_one(bytes: u32) -> BatchPolicy {
         BatchPolicy { packets: 1, bytes, timeout: Span::MAX, when_idle: false }
     }
 
-    /// Can there be such containers?
+    /// Checks that the policy is valid.
     pub fn check(self) -> Result<BatchPolicy, PolicyError> {
         if self.packets == 0 {
             return Err(PolicyError::Empty);
@@ -94,42 +91,42 @@ impl BatchPolicy {
     }
 }
 
-/// Why a packet goes into no container.
+/// The reason why a packet goes into no batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchError {
     /// It has no destination.
     Short,
-    /// It is longer than a container, or than a length of two bytes can say.
+    /// It is longer than a batch, or than two bytes of length can express.
     Long,
 }
 
-/// Why a container left.
+/// The reason why a batch left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushReason {
-    /// It was full, in packets, or too full for the next one.
+    /// It was full in packets, or too full for the next one.
     Full,
     /// Its timeout was over.
     Timeout,
-    /// The other side had nothing to do.
+    /// The other side was idle.
     Idle,
-    /// It was asked for, or it was the oldest of too many.
+    /// It was flushed, or it was the oldest of too many.
     Flushed,
 }
 
-/// A container that leaves.
+/// A batch that leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch<'a> {
-    /// What it consists of.
+    /// Its contents.
     pub bytes: &'a [u8],
-    /// How many packets are in it.
+    /// Number of packets in it.
     pub packets: u32,
-    /// When its first packet came.
+    /// Arrival of its first packet.
     pub opened: Time,
-    /// When it was to leave: at a timeout that instant, whenever that was noticed.
+    /// When it was to leave: for a timeout that instant, whenever it was noticed.
     pub left: Time,
-    /// What its packets waited until then, together.
+    /// Total waiting time of its packets until then.
     pub waited: Span,
-    /// Why.
+    /// The reason.
     pub why: FlushReason,
 }
 
@@ -138,9 +135,9 @@ struct OpenBatch {
     bytes: Vec<u8>,
     packets: u32,
     opened: Time,
-    /// How long after it was opened its packets came, together.
+    /// Total time of its packets' arrivals since it was opened, in nanoseconds.
     came: u64,
-    /// Containers opened before it.
+    /// Number of batches opened before it.
     number: u64,
 }
 
@@ -150,25 +147,25 @@ impl OpenBatch {
     }
 }
 
-/// Puts packets into containers.
+/// Packs packets into batches.
 #[derive(Debug)]
 pub struct Packer {
     policy: BatchPolicy,
     /// Bytes of a packet before its destination.
     before: usize,
-    /// Without packets where none is open.
+    /// Slots of batches; an unused one has no packets.
     open: Vec<OpenBatch>,
     by_address: BTreeMap<Address, usize>,
     free: Vec<usize>,
     due: Calendar,
-    /// Where the last packet went: the next one often goes there too.
+    /// The slot of the last packet: the next one often goes there too.
     recent: usize,
     opened: u64,
     tuning: Option<Tuning>,
 }
 
 impl Packer {
-    /// For packets whose destination stands behind so many bytes: none in an Ethernet frame.
+    /// Packs packets whose destination is behind `before` bytes: 0 in an Ethernet frame.
     pub fn new(policy: BatchPolicy, before: usize) -> Result<Packer, PolicyError> {
         Ok(Packer {
             policy: policy.check()?,
@@ -183,19 +180,19 @@ impl Packer {
         })
     }
 
-    /// From now on its policy is chosen anew after each epoch of so many slots. Slots are for
-    /// seeing bursts, and as long as a burst that matters.
+    /// From now on the policy is chosen anew after each epoch of `slots` slots. Slots are for
+    /// detecting bursts, and as long as a burst that matters.
     pub fn tuned(mut self, choose: Box<dyn PolicyChooser>, slot: Span, slots: u64) -> Packer {
         self.tuning = Some(Tuning::new(choose, slot, slots));
         self
     }
 
-    /// Is its policy chosen anew after each epoch?
+    /// Returns true if the policy is chosen anew after each epoch.
     pub fn is_tuned(&self) -> bool {
         self.tuning.is_some()
     }
 
-    /// For whoever chooses policies: the other side was done with a container so long after it had
+    /// Reports to the policy chooser that the other side was done with a batch `took` after it had
     /// left.
     pub fn crossed(&mut self, took: Span) {
         if let Some(tuning) = &mut self.tuning {
@@ -203,8 +200,7 @@ impl Packer {
         }
     }
 
-    /// For whoever chooses policies: the other side spent so much more processor time on
-    /// containers.
+    /// Reports to the policy chooser that the other side spent `more` processor time on batches.
     pub fn spent(&mut self, more: Span) {
         if let Some(tuning) = &mut self.tuning {
             tuning.spent(more);
@@ -221,7 +217,7 @@ impl Packer {
         self.policy
     }
 
-    /// Another policy from now on, for open containers too.
+    /// Changes the policy from now on, for open batches too.
     pub fn change(
         &mut self,
         policy: BatchPolicy,
@@ -234,7 +230,7 @@ impl Packer {
         Ok(())
     }
 
-    /// Another policy, when all that was due by `now` has left.
+    /// Changes the policy, after everything due by `now` has left.
     fn take_over(&mut self, policy: BatchPolicy, now: Time, out: &mut impl FnMut(Batch<'_>)) {
         self.policy = policy;
         for slot in self.oldest_first() {
@@ -243,7 +239,7 @@ impl Packer {
             if open.packets >= policy.packets || open.bytes.len() > policy.bytes as usize {
                 self.close(slot, now, FlushReason::Full, out);
             } else if due <= now {
-                // Not before: its last packets came later than that.
+                // Not at `due`: its last packets came later than that.
                 self.close(slot, now, FlushReason::Timeout, out);
             } else {
                 self.due.set(slot, due);
@@ -251,7 +247,7 @@ impl Packer {
         }
     }
 
-    /// Puts a packet into its container. What leaves because of it, or was due before, goes to
+    /// Puts a packet into its batch. Batches that leave because of it, or were due before, go to
     /// `out`.
     pub fn offer(
         &mut self,
@@ -292,7 +288,7 @@ impl Packer {
         Ok(())
     }
 
-    /// The open container to this destination, or a new one without packets.
+    /// The open batch for this destination, or a new one without packets.
     fn slot(&mut self, to: Address, now: Time, out: &mut impl FnMut(Batch<'_>)) -> usize {
         if self.open.get(self.recent).is_some_and(|open| open.is_to(to)) {
             return self.recent;
@@ -357,8 +353,8 @@ impl Packer {
         self.free.push(slot);
     }
 
-    /// When the next timeout is over, or may be after a change of the policy; `Time::NEVER` without
-    /// one.
+    /// When the next timeout is over, or may be after a change of the policy; `Time::NEVER` if
+    /// there is none.
     pub fn next_due(&self) -> Time {
         let due = self.due.first().map_or(Time::NEVER, |(_, due)| due);
         match &self.tuning {
@@ -367,7 +363,7 @@ impl Packer {
         }
     }
 
-    /// Lets go what was due by `now`.
+    /// Sends the batches due by `now`.
     pub fn poll(&mut self, now: Time, out: &mut impl FnMut(Batch<'_>)) {
         while let Some(ends) = self.tuning.as_ref().map(Tuning::ends).filter(|&ends| ends <= now) {
             self.timeouts(ends, out);
@@ -384,7 +380,7 @@ impl Packer {
 
     fn timeouts(&mut self, now: Time, out: &mut impl FnMut(Batch<'_>)) {
         while let Some((first, due)) = self.due.first().filter(|&(_, due)| due <= now) {
-            // Of equals the older one: places are given anew in any order.
+            // Of batches due together the oldest goes first: slots are reused in any order.
             let equals =
                 |open: &OpenBatch| open.packets > 0 && open.opened + self.policy.timeout == due;
             let slots = (0..self.open.len()).filter(|&slot| equals(&self.open[slot]));
@@ -393,14 +389,14 @@ impl Packer {
         }
     }
 
-    /// The other side has nothing to do: everything leaves, if the policy says so.
+    /// The other side is idle: all batches leave, if the policy says so.
     pub fn idle(&mut self, now: Time, out: &mut impl FnMut(Batch<'_>)) {
         if self.policy.when_idle {
             self.leave(now, FlushReason::Idle, out);
         }
     }
 
-    /// Everything leaves, the oldest first.
+    /// All batches leave, the oldest first.
     pub fn flush(&mut self, now: Time, out: &mut impl FnMut(Batch<'_>)) {
         self.leave(now, FlushReason::Flushed, out);
     }
@@ -421,22 +417,22 @@ impl Packer {
         slots
     }
 
-    /// Is nothing waiting in a container?
+    /// Returns true if no packet is in an open batch.
     pub fn is_empty(&self) -> bool {
         self.by_address.is_empty()
     }
 }
 
-/// A container that is not what it says.
+/// An error in the contents of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MalformedBatch {
-    /// It ends within its address.
+    /// It ends within the address.
     NoAddress,
     /// It ends within a packet's length.
     NoLength,
-    /// It says a packet to be longer than the rest of it is.
+    /// A packet's length exceeds the rest of the batch.
     TooLong,
-    /// A packet has not the bytes that stand before its destination.
+    /// A packet lacks the bytes before its destination.
     TooShort,
 }
 
@@ -457,13 +453,13 @@ impl fmt::Display for MalformedBatch {
 
 impl std::error::Error for MalformedBatch {}
 
-/// The packets of a container, as far as it is in order.
+/// Iterates over the packets of a batch, up to the first error.
 pub fn unpack(container: &[u8]) -> Result<BatchPackets<'_>, MalformedBatch> {
     let (&to, rest) = container.split_first_chunk().ok_or(MalformedBatch::NoAddress)?;
     Ok(BatchPackets { to, rest })
 }
 
-/// What is left of a container.
+/// The unread rest of a batch.
 #[derive(Clone, Debug)]
 pub struct BatchPackets<'a> {
     to: Address,
@@ -471,12 +467,12 @@ pub struct BatchPackets<'a> {
 }
 
 impl<'a> BatchPackets<'a> {
-    /// Bytes of it that were not looked at.
+    /// Number of bytes that were not read.
     pub fn left(&self) -> usize {
         self.rest.len()
     }
 
-    /// Goes on where `left` bytes of a container were left.
+    /// Resumes where `left` bytes of a batch were left.
     pub fn resume(container: &'a [u8], left: usize) -> Result<BatchPackets<'a>, MalformedBatch> {
         let packets = unpack(container)?;
         let from = packets.rest.len().saturating_sub(left);
@@ -496,7 +492,7 @@ impl<'a> BatchPackets<'a> {
 impl<'a> Iterator for BatchPackets<'a> {
     type Item = Result<BatchedPacket<'a>, MalformedBatch>;
 
-    /// After an error there is nothing more: where the next packet would begin is not known.
+    /// Ends after an error: the start of the next packet is not known.
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
             return None;
@@ -509,17 +505,18 @@ impl<'a> Iterator for BatchPackets<'a> {
     }
 }
 
-/// A packet in a container.
+/// A packet in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchedPacket<'a> {
     /// Its destination.
     pub to: Address,
-    /// All of it but that.
+    /// All of it except the destination.
     pub rest: &'a [u8],
 }
 
 impl BatchedPacket<'_> {
-    /// Writes the packet as it was, its destination behind so many bytes; says how long it is.
+    /// Writes the packet in its original form, with the destination behind `before` bytes; returns
+    /// its length.
     pub fn write(&self, before: usize, buffer: &mut [u8]) -> Result<usize, MalformedBatch> {
         let (head, tail) = self.rest.split_at_checked(before).ok_or(MalformedBatch::TooShort)?;
         let length = self.rest.len() + ADDRESS;

@@ -1,43 +1,42 @@
-//! Containers whose policy follows the load. What packets, containers and the
-//! other side do is counted in epochs; at the end of each, somebody who can weigh
-//! that against a wish [chooses](PolicyChooser) the policy of the next one.
+//! Batches whose policy follows the load. Statistics of packets, batches and the other side are
+//! collected in epochs; at the end of each, a [chooser](PolicyChooser) weighs them and chooses the
+//! policy of the next one.
 //!
-//! Epochs end at nominal instants, whenever that is noticed, and stand still
-//! while nothing comes. Only whole numbers are kept here; what they mean is the
-//! chooser's matter.
+//! Epochs end at nominal instants, whenever that is noticed, and pause while nothing arrives. Only
+//! whole numbers are kept here; the chooser interprets them.
 
 use crate::batch::BatchPolicy;
 use falaj_sched::units::time::{Span, Time};
 use std::fmt;
 
-/// What happened in an epoch.
+/// Statistics of an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EpochStats {
-    /// How long it was.
+    /// Length of the epoch.
     pub span: Span,
-    /// For how long nothing had come before it.
+    /// Time without arrivals before it.
     pub idle: Span,
-    /// Packets that came.
+    /// Packets that arrived.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Pieces of the epoch, all as long.
+    /// Slots of the epoch, all of the same length.
     pub slots: u64,
-    /// The squares of the packets in each of them, together: how uneven they come.
+    /// Sum of the squares of packets per slot, a measure of how unevenly they arrive.
     pub squares: u64,
-    /// Containers that left.
+    /// Batches that left.
     pub containers: u64,
     /// Packets in them.
     pub carried: u64,
-    /// What these packets waited in them, together.
+    /// Total time that these packets waited in them.
     pub waited: Span,
-    /// How long they were open, together.
+    /// Total time that they were open.
     pub open: Span,
-    /// Containers of which is known how long they crossed.
+    /// Batches whose crossing time is known.
     pub crossings: u64,
-    /// From when they left until the other side was done with them, together.
+    /// Total time from their leaving until the other side was done with them.
     pub crossing: Span,
-    /// The squares of that, in nanoseconds.
+    /// Sum of the squares of that time, in nanoseconds.
     pub crossing_squares: u128,
     /// Processor time that the other side spent.
     pub spent: Span,
@@ -45,17 +44,17 @@ pub struct EpochStats {
 
 /// Chooses policies.
 pub trait PolicyChooser: fmt::Debug + Send {
-    /// The policy of the next epoch, after one that was like this under the policy `now`.
+    /// Chooses the policy of the next epoch after one with these statistics under the policy `now`.
     fn choose(&mut self, seen: &EpochStats, now: BatchPolicy) -> BatchPolicy;
 }
 
-/// What there is to count, and until when.
+/// The statistics of the current epoch, and its end.
 #[derive(Debug)]
 pub(crate) struct Tuning {
     choose: Box<dyn PolicyChooser>,
     slot: Span,
     slots: u64,
-    /// The end of the epoch; `Time::NEVER` while nothing comes.
+    /// The end of the epoch; `Time::NEVER` while nothing arrives.
     ends: Time,
     slot_ends: Time,
     slot_packets: u64,
@@ -65,7 +64,7 @@ pub(crate) struct Tuning {
 }
 
 impl Tuning {
-    /// Epochs of so many slots; an empty slot or epoch is taken for the least there is.
+    /// Epochs of `slots` slots; a value of zero is taken as the smallest one.
     pub(crate) fn new(choose: Box<dyn PolicyChooser>, slot: Span, slots: u64) -> Tuning {
         let (slot, slots) = (slot.max(Span(1)), slots.max(1));
         let (ends, slot_ends) = (Time::NEVER, Time::NEVER);
@@ -93,7 +92,7 @@ impl Tuning {
         self.slot_packets = 0;
     }
 
-    /// A packet comes.
+    /// Counts an arriving packet.
     #[inline]
     pub(crate) fn packet(&mut self, bytes: usize, now: Time) {
         if self.ends == Time::NEVER {
@@ -118,7 +117,7 @@ impl Tuning {
         }
     }
 
-    /// A container leaves.
+    /// Counts a batch that leaves.
     #[inline]
     pub(crate) fn left(&mut self, packets: u32, waited: Span, open: Span) {
         self.seen.containers += 1;
@@ -127,20 +126,19 @@ impl Tuning {
         self.seen.open += open;
     }
 
-    /// The other side was done with a container so long after it had left.
+    /// Counts a batch that the other side was done with `took` after it had left.
     pub(crate) fn crossed(&mut self, took: Span) {
         self.seen.crossings += 1;
         self.seen.crossing += took;
         self.seen.crossing_squares += u128::from(took.0) * u128::from(took.0);
     }
 
-    /// The other side spent more processor time.
+    /// Adds processor time that the other side spent.
     pub(crate) fn spent(&mut self, more: Span) {
         self.seen.spent += more;
     }
 
-    /// Ends the epoch, and says which policy is next. Another one begins, but for who has nothing
-    /// to do.
+    /// Ends the epoch, and returns the next policy. Another epoch begins unless the packer is idle.
     pub(crate) fn end(&mut self, now: BatchPolicy, empty: bool) -> BatchPolicy {
         let at = self.ends;
         self.slots_until(at);

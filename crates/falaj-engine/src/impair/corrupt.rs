@@ -1,9 +1,9 @@
-//! Which packets arrive with a bit turned.
+//! Corruption: packets that arrive with a bit flipped.
 
 use super::event::{EventState, RandomEvent, RngStream};
 use super::transit::{Impairment, ImpairmentState, LinkDelays, Transit};
 
-/// Packets that arrive with a bit turned.
+/// Packets that arrive with a bit flipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corruption(pub RandomEvent);
 

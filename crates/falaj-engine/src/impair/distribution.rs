@@ -1,34 +1,34 @@
-//! How delays are distributed: shapes of mean 0 and deviation 1, as the
-//! inverse of their distribution function at equal steps of probability, with
-//! straight lines between. Made at set-up, with floating point; packets see integers.
+//! Distributions of delays: shapes of mean 0 and deviation 1, stored as the inverse of their
+//! distribution function at equal steps of probability and interpolated linearly. Computed at
+//! set-up in floating point; the path of packets uses integers.
 //!
-//! A table that ends somewhere has less deviation than the distribution that
-//! it stands for, and netem's have; here every table is scaled until the
-//! lines between its points have mean 0 and deviation 1.
+//! A table of finite range has less deviation than the distribution that it approximates, and
+//! netem's tables do. Here every table is scaled until the interpolated distribution has mean 0 and
+//! deviation 1.
 
 use super::jitter_process::JitterProcess;
 use std::sync::{Arc, LazyLock, OnceLock};
 
-/// How delays are distributed around their mean.
+/// Distribution of delays around their mean.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Distribution {
-    /// Each value of a range alike.
+    /// Uniform over a range.
     Uniform,
-    /// Normal, to 4 deviations.
+    /// Normal, cut off at 4 deviations.
     Normal,
-    /// Pareto, with the exponent 3: none is much lower, a few are far higher.
+    /// Pareto with exponent 3: no delay is much lower than the mean, a few are far higher.
     Pareto,
     /// A quarter normal and three quarters Pareto, as netem mixes them.
     ParetoNormal,
-    /// Measured.
+    /// A measured distribution.
     Table(DelayTable),
 }
 
-/// A distribution that was measured.
+/// A measured distribution.
 #[derive(Clone, Debug)]
 pub struct DelayTable {
     points: Arc<[f64]>,
-    /// Made when it is asked for first.
+    /// Computed at its first use.
     course: Arc<OnceLock<Arc<JitterProcess>>>,
 }
 
@@ -38,18 +38,17 @@ impl PartialEq for DelayTable {
     }
 }
 
-/// Steps of probability in tables of our own.
+/// Steps of probability in built-in tables.
 const STEPS: usize = 4096;
-/// How far the normal distribution goes: 4 deviations, of which this end takes
-/// a little, so that four times the deviation is enough of a delay.
+/// Range of the normal distribution in deviations. It is a little less than 4, as scaling widens
+/// it, so that a delay of four times the deviation is enough.
 const FAR: f64 = 3.998;
-/// Of Pareto.
+/// Exponent of the Pareto distribution.
 const EXPONENT: f64 = 3.0;
 
 impl DelayTable {
-    /// From samples, of any scale and in any order, as many of them as there
-    /// are: each stands for as much probability. `None` if they are fewer than
-    /// two or all alike.
+    /// A distribution from all these samples, of any scale and in any order; each stands for the
+    /// same probability. `None` if there are fewer than two samples or all are equal.
     pub fn new(samples: &[i32]) -> Option<DelayTable> {
         let mut points: Vec<f64> = samples.iter().map(|&s| f64::from(s)).collect();
         points.sort_by(f64::total_cmp);
@@ -59,8 +58,8 @@ impl DelayTable {
 }
 
 impl Distribution {
-    /// The points of a distribution of mean 0 and deviation 1; `None` of the
-    /// uniform one, which needs none.
+    /// The points of the distribution, scaled to mean 0 and deviation 1; `None` for the uniform
+    /// one, which needs none.
     pub(crate) fn standard(&self) -> Option<Vec<f64>> {
         Some(match self {
             Distribution::Uniform => return None,
@@ -76,7 +75,8 @@ impl Distribution {
 }
 
 impl Distribution {
-    /// How delays of it go on where none may overtake; that of a name is made once.
+    /// The jitter process of this distribution for links that keep order; for a named distribution
+    /// it is computed once.
     pub(crate) fn course(&self) -> Arc<JitterProcess> {
         static NAMED: [LazyLock<Arc<JitterProcess>>; 4] = [
             LazyLock::new(|| of_name(&Distribution::Uniform)),
@@ -103,13 +103,13 @@ fn of_name(distribution: &Distribution) -> Arc<JitterProcess> {
     Arc::new(JitterProcess::new(&distribution.standard().unwrap_or_else(|| vec![-1.0, 1.0])))
 }
 
-/// Mean and deviation of a distribution of straight lines between points at equal steps.
+/// Mean and deviation of the distribution that interpolates linearly between points at equal steps.
 pub(super) fn moments(points: &[f64]) -> (f64, f64) {
     let lines = (points.len() - 1) as f64;
     let sum =
         |of: fn(f64, f64) -> f64| points.windows(2).map(|w| of(w[0], w[1])).sum::<f64>() / lines;
     let mean = sum(f64::midpoint);
-    // Around the first point, so that a large mean costs no digits.
+    // Computed around the first point, so that a large mean costs no precision.
     let first = points[0];
     let shifted: f64 = points
         .windows(2)
@@ -126,21 +126,19 @@ fn standardised(mut points: Vec<f64>) -> Vec<f64> {
     points
 }
 
-/// The last step stands for a tail without an end: a line that is as long as
-/// it takes for the tail's part of the variance, which is a quarter of all.
+/// The last step stands for the infinite tail: a line as long as it takes for the tail's part of
+/// the variance, which is a quarter of the whole.
 fn pareto() -> Vec<f64> {
     let quantile = |p: f64| (1.0 - p).powf(-1.0 / EXPONENT);
     let mut points: Vec<f64> = (0..STEPS).map(|i| quantile(i as f64 / STEPS as f64)).collect();
-    // Of the squares beyond x there are 3 / x; a line from x to y has (x^2 + x y + y^2) / 3 of
-    // them.
+    // The squares beyond x contribute 3 / x; a line from x to y contributes (x^2 + x y + y^2) / 3.
     let x = points[STEPS - 1];
     let squares = 3.0 * EXPONENT / (EXPONENT - 2.0) / x * STEPS as f64;
     points.push((x * x / 4.0 + squares - x * x).sqrt() - x / 2.0);
     points
 }
 
-/// The inverse of the normal distribution function, from the sum of its
-/// density in small steps.
+/// The inverse of the normal distribution function, integrated from its density in small steps.
 fn normal() -> Vec<f64> {
     const PIECES: usize = 200_000;
     let width = 2.0 * FAR / PIECES as f64;

@@ -1,4 +1,4 @@
-//! Which packets arrive twice.
+//! Duplication: packets that arrive twice.
 
 use super::event::{EventState, RandomEvent, RngStream};
 use super::transit::{Impairment, ImpairmentState, Irregularity, LinkDelays, Transit};

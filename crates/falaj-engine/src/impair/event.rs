@@ -1,11 +1,11 @@
-//! What happens to a packet with a probability: to each for itself, or in runs.
+//! Random events: they happen to each packet independently, or in runs.
 
 use crate::chance::Chance;
 use falaj_sched::units::probability::Probability;
 use std::fmt;
 
-/// What random numbers of a pipe are drawn for; each has its own, which do not depend on others.
-/// Numbers stay what they are: with them the random numbers do.
+/// The streams of random numbers of a pipe, which are independent of each other. The discriminants
+/// are fixed: the random numbers depend on them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RngStream {
     Loss = 0,
@@ -19,14 +19,14 @@ pub(crate) enum RngStream {
     JitterPath = 8,
 }
 
-/// Where the draws of a pipe begin.
+/// The seed of the draws of a pipe.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chances {
     pub(crate) seed: u64,
     pub(crate) pipe: u32,
 }
 
-/// The draws for one packet and one thing that may happen to it.
+/// The draws for one packet and one kind of event.
 #[derive(Clone, Copy)]
 pub(crate) struct Draw {
     pub(crate) chances: Chances,
@@ -36,7 +36,7 @@ pub(crate) struct Draw {
     pub(crate) left: u64,
 }
 
-/// The elements of sources are small numbers.
+/// Keeps these draws apart from those of sources, whose elements are small numbers.
 const IMPAIRMENTS: u64 = 1 << 63;
 
 impl Draw {
@@ -47,39 +47,38 @@ impl Draw {
             stream,
         )
     }
-    /// The packet's own, whatever happened to others.
+    /// The packet's own draw, independent of other packets.
     #[inline]
     pub(crate) fn independent(&self) -> u64 {
         self.chance(1 + u64::from(self.flow)).draw(self.number)
     }
-    /// In the order in which packets leave; several for each of them.
+    /// Draw number `which` for the packet, in the order in which packets leave.
     #[inline]
     pub(crate) fn in_turn(&self, which: u64) -> u64 {
         self.at(8 * (self.left + 1) + which)
     }
-    /// What does not belong to a packet.
+    /// A draw that does not belong to a packet.
     #[inline]
     pub(crate) fn at(&self, index: u64) -> u64 {
         self.chance(0).draw(index)
     }
 }
 
-/// What happens to packets with a probability.
+/// An event that happens to packets with a probability.
 ///
-/// With a correlation, a packet fares as the one before it with that
-/// probability, and otherwise by a draw of its own. So the mean stays what it
-/// is, and the correlation of neighbours is the one asked for; `k` packets
-/// apart it is its `k`th power.
+/// With probability `correlation`, a packet has the same outcome as the one before it, and
+/// otherwise an independent one. So the mean stays the same, and the correlation of neighbors is
+/// the configured one; for packets `k` apart it is its `k`th power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RandomEvent {
-    /// How often it happens.
+    /// The probability of the event.
     pub probability: Probability,
-    /// How often a packet fares as the one before it.
+    /// The probability that a packet has the outcome of the one before it.
     pub correlation: Probability,
 }
 
 impl RandomEvent {
-    /// Of each packet for itself.
+    /// An event that happens to each packet independently.
     pub fn independent(probability: Probability) -> RandomEvent {
         RandomEvent { probability, correlation: Probability::NEVER }
     }
@@ -94,7 +93,7 @@ impl fmt::Display for RandomEvent {
     }
 }
 
-/// An event and how the last packet fared.
+/// An event, and the outcome of the last packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EventState {
     event: RandomEvent,

@@ -1,4 +1,4 @@
-//! By how much the delay of each packet differs from the link's.
+//! Jitter: random deviations of packets' delays from the link's delay.
 
 use super::distribution::Distribution;
 use super::event::{Draw, RngStream};
@@ -7,27 +7,27 @@ use super::transit::{Impairment, ImpairmentState, Irregularity, LinkDelays, Tran
 use falaj_sched::units::probability::Probability;
 use falaj_sched::units::time::{Span, Time};
 
-/// Delays that differ: the link's delay is their mean.
+/// Delays that vary; the link's delay is their mean.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Jitter {
-    /// Uniform: as much as this less or more. Otherwise the standard deviation.
+    /// Half-width of the range for the uniform distribution, otherwise the standard deviation.
     pub amount: Span,
-    /// How delays are distributed.
+    /// Distribution of the delays.
     pub distribution: Distribution,
-    /// How often a packet's delay is that of the one before it; otherwise it
-    /// is drawn. Mean and deviation are the same with and without.
+    /// The probability that a packet's delay is that of the one before it; otherwise it is drawn.
+    /// Mean and deviation do not depend on it.
     pub correlation: Probability,
-    /// None overtakes: while packets follow each other closely, delays go on from one to the next,
-    /// and each has this distribution for all that.
+    /// No packet overtakes another: while packets follow each other closely, the delay evolves from
+    /// one to the next, and each delay still has this distribution.
     pub keeps_order: bool,
 }
 
-/// The most that jitter may be: far beyond any link, and far below where
-/// products of it would overflow.
+/// The largest jitter: far beyond that of any link, and far below the amount at which products
+/// overflow.
 pub const JITTER_MAX: Span = Span::from_secs(3600);
 
 impl Jitter {
-    /// The least and the greatest delay that may be drawn.
+    /// The shortest and the longest delay that may be drawn.
     pub fn range(&self, delay: Span) -> (Span, Span) {
         let offsets = JitterState::new(self, delay);
         let of = |offset: i64| Span(delay.0.saturating_add_signed(offset));
@@ -41,8 +41,8 @@ impl Jitter {
         }
     }
 
-    /// Mean and deviation of what is drawn, in nanoseconds, where a part of it
-    /// would be less than nothing and is nothing; `None` where no part is.
+    /// Mean and deviation in nanoseconds of the delays drawn, if a part of the distribution is
+    /// negative and is cut off at zero; `None` if no part is.
     pub fn cut(&self, delay: Span) -> Option<(f64, f64)> {
         let delay_ns = delay.0 as f64;
         let points: Vec<f64> = match JitterState::new(self, delay).by {
@@ -83,18 +83,18 @@ impl Impairment for Jitter {
 #[derive(Debug)]
 enum OffsetDistribution {
     Range(u64),
-    /// What is added to the delay, at equal steps of probability.
+    /// Offsets from the delay, at equal steps of probability.
     Table(Box<[i64]>),
 }
 
-/// Jitter at work: no floating point from here on.
+/// State of jitter; no floating point from here on.
 #[derive(Debug)]
 struct JitterState {
     delay: Span,
     by: OffsetDistribution,
     correlation: Probability,
     keeps_order: bool,
-    /// Where order is kept.
+    /// Set if order is kept.
     path: Option<JitterPath>,
     last: Option<Span>,
 }
@@ -114,7 +114,7 @@ impl JitterState {
         JitterState { delay, by, correlation, keeps_order, path, last: None }
     }
 
-    /// Of a packet that begins its way at `now`.
+    /// The delay of a packet that enters the link at `now`.
     #[inline]
     fn delay(&mut self, now: Time, draw: Draw, course: Draw) -> Span {
         let independent = self.correlation == Probability::NEVER;
@@ -145,7 +145,7 @@ impl ImpairmentState for JitterState {
 }
 
 impl OffsetDistribution {
-    /// The inverse of the distribution function, at `draw` of 2^64.
+    /// The inverse of the distribution function at `draw` / 2^64.
     #[inline]
     fn of(&self, draw: u64) -> i64 {
         let scaled = |n: u64| u128::from(draw) * u128::from(n);

@@ -1,52 +1,52 @@
-//! How a delay goes on from packet to packet, so that none overtakes and each has the distribution
-//! asked for.
+//! A process by which the delay evolves from packet to packet, so that no packet overtakes another
+//! and each delay has the configured distribution.
 //!
-//! Delays that are drawn anew for each packet would let packets overtake; and if those waited for
-//! the ones before them, all would be late: their delays were the largest of many. Here one delay
-//! goes on in time. It rests for a while, then another one is drawn: a larger one holds at once, to
-//! a smaller one it sinks, no faster than time passes. So nobody overtakes.
+//! Independent delays would let packets overtake. If packets then waited for those before them, all
+//! would be late: their delays would be the maximum of many. Here a single delay evolves in time.
+//! It rests for a while, then another one is drawn: a larger one applies at once, and to a smaller
+//! one the delay sinks, no faster than time passes. So no packet overtakes another.
 //!
-//! Such a delay is often between those that are drawn, on its way down. What is drawn makes up for
-//! that. Let `q` be the probability of a delay below this one, and `G(q)` that of one that is
-//! drawn. It passes a level downwards as often as it is drawn above and then below, `G (1 - G)` of
-//! all times; so in the mean of a time `C` from one draw to the next, of which `r` is rest, `C dq =
-//! r dG + G (1 - G) dz`, where `z` is the delay. That is solved for `G`, with floating point, once
-//! for each distribution.
+//! On its way down, the delay takes values between those that are drawn; the distribution of draws
+//! compensates for that. Let `q` be the probability of a delay below this one, and `G(q)` that of a
+//! draw below it. The delay passes a level downwards as often as a draw above is followed by one
+//! below, `G (1 - G)` of all times. With `C` the mean time from one draw to the next, of which `r`
+//! is rest, and `z` the delay, `C dq = r dG + G (1 - G) dz`. This is solved for `G` in floating
+//! point, once for each distribution.
 
 use super::event::Draw;
 use falaj_sched::units::time::{Span, Time};
 use std::sync::Arc;
 
-/// Delays are in units of this part of the amount.
+/// Fraction bits of delays, which are multiples of the amount.
 const ONE: u32 = 40;
 
-/// A course of delays of deviation 1, which all links share that have it.
+/// A process of delays of deviation 1; all links of the same distribution share it.
 #[derive(Debug, PartialEq)]
 pub(crate) struct JitterProcess {
     nodes: Vec<QuantilePoint>,
-    /// How long a delay rests in the mean.
+    /// Mean time for which a delay rests.
     rest: i64,
-    /// After so long the next one does not depend on it, and cannot overtake.
+    /// After this time the next delay does not depend on this one, and cannot overtake.
     forgets: i64,
 }
 
-/// A point of the distribution. Probabilities are parts of 2^64.
+/// A point of the distribution. Probabilities are in 2^64ths.
 #[derive(Debug, PartialEq)]
 struct QuantilePoint {
-    /// Of a delay below this one.
+    /// Probability of a delay below this one.
     below: u64,
     /// The delay.
     z: i64,
-    /// Of one that is drawn below it.
+    /// Probability of a draw below this delay.
     drawn_below: u64,
-    /// That a delay from here to the next point is on its way down.
+    /// Probability that a delay from here to the next point is on its way down.
     sinks: u64,
 }
 
 impl JitterProcess {
-    /// Of a distribution whose quantiles at equal steps are these.
+    /// The process of the distribution with these quantiles at equal steps.
     pub(crate) fn new(points: &[f64]) -> JitterProcess {
-        /// Nobody waits longer, and no distribution needs it.
+        /// Longest mean rest; no distribution needs it.
         const LONGEST: f64 = 1e9;
         let mut rest = 1.0;
         let (grid, drawn, cycle) = loop {
@@ -55,7 +55,7 @@ impl JitterProcess {
             if fits || rest >= LONGEST {
                 break (grid, drawn, cycle);
             }
-            // Where no delay is for long, none that sinks may be.
+            // Where the distribution has little density, no delay may sink for long.
             rest *= 2.0;
         };
         let part = |p: f64| (p.clamp(0.0, 1.0) * 2f64.powi(64)) as u64;
@@ -81,7 +81,7 @@ impl JitterProcess {
         }
     }
 
-    /// The points between which this probability lies, and how far, in parts of 2^32.
+    /// The neighboring points of this probability, and its position between them in 2^32nds.
     fn between(
         &self,
         p: u64,
@@ -94,21 +94,21 @@ impl JitterProcess {
         (a, b, part.min(1 << 32) as i128)
     }
 
-    /// What is drawn at this probability.
+    /// The value drawn at this probability.
     fn drawn(&self, p: u64) -> i64 {
         let (a, b, part) = self.between(p, |node| node.drawn_below);
         a.z + ((i128::from(b.z - a.z) * part) >> 32) as i64
     }
 }
 
-/// Points of the distribution as far from each other as its course is straight between them:
-/// probability and delay.
+/// Points of the distribution (probability and delay), at distances over which the solution is
+/// nearly straight.
 fn grid(points: &[f64], rest: f64) -> Vec<(f64, f64)> {
     const MOST: f64 = 512.0;
     let steps = (points.len() - 1) as f64;
     let mut grid = vec![(0.0, points[0])];
     for (i, pair) in points.windows(2).enumerate() {
-        // Not less than so many in all.
+        // The grid has at least about this number of points in all.
         let few = (1024.0 / steps).ceil();
         let parts = ((pair[1] - pair[0]) / rest * 20.0).ceil().clamp(few, MOST.max(few)) as usize;
         for n in 1..=parts {
@@ -119,14 +119,14 @@ fn grid(points: &[f64], rest: f64) -> Vec<(f64, f64)> {
     grid
 }
 
-/// `G` at each point, and the mean time from one draw to the next; and whether there is such a one
-/// with this rest.
+/// `G` at each point, the mean time from one draw to the next, and whether a solution exists with
+/// this rest.
 fn solved(grid: &[(f64, f64)], rest: f64) -> (Vec<f64>, f64, bool) {
-    /// What rounding may make of a number that stays.
+    /// Rounding error of a constant number.
     const NOTHING: f64 = 1e-9;
     let middle = grid.len() / 2;
     let up: Vec<(f64, f64)> = grid.windows(2).map(|w| (w[1].0 - w[0].0, w[1].1 - w[0].1)).collect();
-    // From below it is `G` that grows, and from above `1 - G`, by the same law.
+    // From below, `G` grows; from above, `1 - G` grows by the same law.
     let grown = |pieces: &mut dyn Iterator<Item = &(f64, f64)>, cycle: f64| {
         let mut all = vec![0.0];
         let mut rises = true;
@@ -159,7 +159,7 @@ fn solved(grid: &[(f64, f64)], rest: f64) -> (Vec<f64>, f64, bool) {
     (below, high, rises && falls)
 }
 
-/// A delay that goes on.
+/// A delay that evolves in time.
 #[derive(Debug)]
 pub(crate) struct JitterPath {
     course: Arc<JitterProcess>,
@@ -167,15 +167,15 @@ pub(crate) struct JitterPath {
     at: i64,
     does: PathPhase,
     last: Option<Time>,
-    /// Draws so far.
+    /// Number of draws so far.
     drawn: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum PathPhase {
-    /// For so long.
+    /// It rests for this time.
     Rests(u64),
-    /// To this delay.
+    /// It sinks to this delay.
     Sinks(i64),
 }
 
@@ -191,18 +191,18 @@ impl JitterPath {
         }
     }
 
-    /// So much in nanoseconds.
+    /// Scales a delay to nanoseconds.
     fn scaled(&self, z: i64) -> i64 {
         ((i128::from(z) * i128::from(self.amount)) >> ONE) as i64
     }
 
-    /// It stays as it is until then.
+    /// The delay does not evolve until `now`.
     pub(crate) fn stays(&mut self, now: Time) {
         self.last = Some(now);
     }
 
-    /// By how much a delay differs from the mean that a packet has at `now`. `afresh`: its
-    /// distribution at a probability, for packets that do not know of others before them.
+    /// The offset from the mean delay of a packet at `now`. `afresh` has a probability and the
+    /// inverse distribution function, for packets that do not depend on earlier ones.
     pub(crate) fn at(&mut self, now: Time, afresh: (u64, impl Fn(u64) -> i64), draw: Draw) -> i64 {
         let forgets = self.scaled(self.course.forgets).max(1) as u64;
         let before =
@@ -219,7 +219,7 @@ impl JitterPath {
                     let to = ((u128::from(self.next(draw)) * u128::from(below)) >> 64) as u64;
                     self.does = PathPhase::Sinks(self.scaled(self.course.drawn(to)).min(self.at));
                 } else {
-                    // What is left of a rest that began before.
+                    // The remaining part of a rest that began before.
                     let left = self.next(draw).min(self.next(draw));
                     self.does = PathPhase::Rests(self.rest(left));
                 }
@@ -233,7 +233,7 @@ impl JitterPath {
         draw.at(self.drawn)
     }
 
-    /// Rests are from nothing to twice their mean.
+    /// A rest is uniform from zero to twice its mean.
     fn rest(&self, draw: u64) -> u64 {
         let most = 2 * self.scaled(self.course.rest).max(1) as u64;
         ((u128::from(draw) * u128::from(most)) >> 64) as u64

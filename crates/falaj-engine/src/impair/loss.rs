@@ -1,4 +1,4 @@
-//! Which packets a link loses.
+//! Loss: packets that the link loses.
 
 use super::event::{Draw, EventState, RandomEvent, RngStream};
 use super::transit::{Impairment, ImpairmentState, LinkDelays, Transit};
@@ -6,23 +6,24 @@ use falaj_sched::units::probability::Probability;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// Which packets are lost.
+/// A model of loss.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Loss {
-    /// With a probability.
+    /// Each packet is lost with a probability.
     Random(RandomEvent),
-    /// By the model of Gilbert and Elliott.
+    /// The model of Gilbert and Elliott.
     GilbertElliott(GilbertElliott),
-    /// By a Markov chain of four states.
+    /// A Markov chain of four states.
     FourStates(FourStates),
-    /// Every so many, of each flow: the last of them.
+    /// The last of every `n` packets of each flow is lost.
     Every(u64),
-    /// Those with these numbers, of each flow; counted from 1, in order, apart from each other.
+    /// The packets of each flow with these numbers are lost; counted from 1, in order, without
+    /// overlaps.
     Numbers(Arc<[RangeInclusive<u64>]>),
 }
 
 impl Loss {
-    /// The part of all packets that is lost in the long run; of a list, none.
+    /// The fraction of packets lost in the long run; zero for a list of numbers.
     pub fn mean(&self) -> f64 {
         match self {
             Loss::Random(event) => event.probability.as_f64(),
@@ -63,49 +64,49 @@ impl Impairment for Loss {
     }
 }
 
-/// A good and a bad state, each with a loss of its own. The state changes
-/// behind each packet, and is what it is in the long run from the first packet on.
+/// A good and a bad state, each with its own loss. The state changes behind each packet, and has
+/// its stationary distribution from the first packet on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GilbertElliott {
-    /// From good to bad; above zero.
+    /// Probability of a transition from good to bad; above zero.
     pub to_bad: Probability,
-    /// From bad to good; above zero.
+    /// Probability of a transition from bad to good; above zero.
     pub to_good: Probability,
-    /// How often a packet is lost in the bad state.
+    /// Probability of loss in the bad state.
     pub loss_bad: Probability,
-    /// How often a packet is lost in the good state.
+    /// Probability of loss in the good state.
     pub loss_good: Probability,
 }
 
 impl GilbertElliott {
-    /// How often the state is bad.
+    /// Stationary probability of the bad state.
     fn bad(&self) -> f64 {
         let (to_bad, to_good) = (self.to_bad.as_f64(), self.to_good.as_f64());
         to_bad / (to_bad + to_good)
     }
 }
 
-/// Gaps, in which packets arrive but for single ones, and bursts, in which
-/// packets are lost but for some. Numbered as in netem: 1 arrives in a gap, 2
-/// arrives in a burst, 3 is lost in a burst, 4 is lost in a gap, and the next
-/// is 1 again. A chain begins in state 1. What leads out of one state is 1 at
-/// most in all, and where `p32` is above zero, so is `p23`.
+/// Gaps, in which packets arrive except for single losses, and bursts, in which packets are lost
+/// except for some. Numbered as in netem: 1 arrives in a gap, 2 arrives in a burst, 3 is lost in a
+/// burst, 4 is lost in a gap, and the next state is 1 again. A chain begins in state 1. The
+/// probabilities of leaving a state add up to 1 at most, and if `p32` is above zero, so is `p23`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FourStates {
     /// From a gap into a burst.
     pub p13: Probability,
     /// From a burst into a gap.
     pub p31: Probability,
-    /// Of a burst's packets, from a lost one to one that arrives.
+    /// Within a burst, from a lost packet to one that arrives.
     pub p32: Probability,
-    /// And back.
+    /// Within a burst, from a packet that arrives to a lost one.
     pub p23: Probability,
     /// A single loss in a gap.
     pub p14: Probability,
 }
 
 impl FourStates {
-    /// The part that is lost in the long run: the balance of each state's ways in and out.
+    /// The fraction lost in the long run, from the balance of transitions into and out of each
+    /// state.
     fn mean(&self) -> f64 {
         let [p13, p31, p32, p23, p14] =
             [self.p13, self.p31, self.p32, self.p23, self.p14].map(Probability::as_f64);
@@ -120,7 +121,7 @@ impl FourStates {
     }
 }
 
-/// Losses, and what they remember.
+/// State of a loss model.
 #[derive(Debug)]
 enum LossState {
     Random(EventState),

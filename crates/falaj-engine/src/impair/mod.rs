@@ -1,27 +1,26 @@
-//! What a link does to packets that are on it: it loses them, doubles them, turns a bit, delays
-//! each by another time, lets some overtake.
+//! Impairments of a link: loss, duplication, bit errors, varying delay, reordering.
 //!
-//! All of it stands behind the queue: a packet that is lost has used its time on the link, a copy
-//! takes none, and neither queue nor discipline nor guarantees know of it. Profiles and full slots
-//! alone occupy the link: then packets wait in the queue, up to its limit. Every draw has an
-//! address: the packet, its flow and its number among those that arrived for that flow; or, where
-//! what happens depends on what happened before, its number among those that left.
+//! All of them act behind the queue: a lost packet has used its time on the link, a copy takes
+//! none, and neither queue nor discipline nor guarantees see it. Only profiles and full slots
+//! occupy the link, so that packets wait in the queue, up to its limit. Every draw has an address:
+//! the packet, its flow and its number among those that arrived for that flow; or, where the
+//! outcome depends on earlier ones, its number among those that left.
 //!
 //! An impairment is a file: its configuration is an [`Impairment`], which makes the state that
 //! acts on packets. Besides its file it has three lines: its module, its row in the table
 //! below, and the name of its random numbers in `event::RngStream`.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
-//! | [`transit`] | a packet on its way, and what an impairment is |
-//! | [`event`] | what happens to a packet with a probability, alone or in runs |
-//! | [`loss`] | which packets are lost |
-//! | [`duplicate`] | which arrive twice |
-//! | [`corrupt`] | which arrive with a bit turned |
-//! | [`reorder`] | which overtake |
-//! | [`jitter`], [`distribution`] | by how much the delay of each differs |
-//! | `jitter_process` | how delays go on that keep packets in order |
-//! | [`profile`] | air time beside the packets' own |
+//! | [`transit`] | a packet on the link, and the traits of an impairment |
+//! | [`event`] | events that happen to packets with a probability, independently or in runs |
+//! | [`loss`] | packets that are lost |
+//! | [`duplicate`] | packets that arrive twice |
+//! | [`corrupt`] | packets that arrive with a bit flipped |
+//! | [`reorder`] | packets that overtake others |
+//! | [`jitter`], [`distribution`] | delays that vary from packet to packet |
+//! | `jitter_process` | varying delays that keep packets in order |
+//! | [`profile`] | air time in addition to the packets' own |
 //! | [`slots`] | delivery in slots |
 
 pub mod corrupt;
@@ -50,14 +49,14 @@ use transit::{Impairment, ImpairmentState, LinkDelays, Transit};
 /// Makes [`Impairments`] of a table: the field of each impairment, and its configuration.
 macro_rules! impairments {
     ($($(#[$doc:meta])* $field:ident: $configuration:ty,)*) => {
-        /// What a link does to packets; nothing, by default.
+        /// The impairments of a link; none by default.
         #[derive(Debug, Clone, Default, PartialEq)]
         pub struct Impairments {
             $($(#[$doc])* pub $field: Option<$configuration>,)*
         }
 
         impl Impairments {
-            /// Those that there are, in the order of the table.
+            /// The impairments that are set, in the order of the table.
             pub fn all(&self) -> impl Iterator<Item = &dyn Impairment> {
                 let all = [$(self.$field.as_ref().map(|one| one as &dyn Impairment)),*];
                 all.into_iter().flatten()
@@ -67,31 +66,30 @@ macro_rules! impairments {
 }
 
 impairments! {
-    /// Which packets are lost.
+    /// Loss of packets.
     loss: loss::Loss,
-    /// Which arrive twice.
+    /// Duplication of packets.
     duplicate: duplicate::Duplication,
-    /// Which have a bit turned.
+    /// Packets with a bit flipped.
     corrupt: corrupt::Corruption,
-    /// Which overtake.
+    /// Packets that overtake others.
     reorder: reorder::Reorder,
-    /// By how much the delay of each differs.
+    /// Delays that vary.
     jitter: jitter::Jitter,
-    /// How long each takes beyond its own transmission.
+    /// Time of each packet beyond its own transmission.
     profile: profile::Profile,
-    /// When they are delivered.
+    /// Delivery in slots.
     slots: slots::Slots,
 }
 
 impl Impairments {
-    /// Returns true if the link does nothing to packets.
+    /// Returns true if the link has no impairments.
     pub fn is_none(&self) -> bool {
         *self == Impairments::default()
     }
 
-    /// The least and the greatest time that a packet is on its way, by the
-    /// delay of the link and what is drawn; packets that wait for one before
-    /// them or for a slot are later.
+    /// The shortest and the longest time of a packet on the link, from the link's delay and random
+    /// draws; packets that wait for one before them or for a slot are later.
     pub fn delays(&self, delay: Span) -> (Span, Span) {
         self.link_delays(delay).range()
     }
@@ -102,13 +100,13 @@ impl Impairments {
         delays
     }
 
-    /// Why no discipline promises anything on such a link; on most it does.
+    /// The reason why no discipline has a guarantee on such a link; `None` on most.
     pub fn no_promise(&self) -> Option<NoPromise> {
         self.all().find_map(Impairment::no_promise)
     }
 }
 
-/// What happened to the packets of a flow on the link.
+/// Counters of a flow's packets on the link.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct ImpairmentCounters {
     pub(crate) lost: u64,
@@ -128,26 +126,26 @@ impl ImpairmentCounters {
     }
 }
 
-/// Impairments at work on the packets of a pipe.
+/// The impairments of a pipe, with their state.
 pub(crate) struct Impairer {
     delay: Span,
     chances: Chances,
     states: Vec<Box<dyn ImpairmentState>>,
-    /// Of each flow, the numbers of the packets in its queue; of those behind
-    /// the one on the wire, if it was impaired when that was sent.
+    /// By flow, the numbers of the packets in its queue; without the packet on the wire, if that
+    /// was impaired when it was sent.
     numbers: Vec<VecDeque<u64>>,
-    /// Packets that left.
+    /// Number of packets that left.
     left: u64,
-    /// When the last of those that left is due.
+    /// When the last packet that left is due.
     last: Time,
-    /// The last of them.
+    /// The last packet that left.
     sent: Option<Departure>,
 }
 
-/// A packet that left, and what its delivery depends on.
+/// A packet that left, and the state on which its delivery depends.
 struct Departure {
     packet: Transit,
-    /// When the last one before it was due.
+    /// When the packet before it was due.
     last: Time,
 }
 
@@ -165,13 +163,13 @@ impl Impairer {
         }
     }
 
-    /// How far its random numbers have come.
+    /// The position in its random numbers.
     pub(crate) fn progress(&self) -> ImpairmentProgress {
         let Impairer { numbers, left, last, .. } = self;
         ImpairmentProgress { numbers: numbers.clone(), left: *left, last: last.0 }
     }
 
-    /// Goes on from there.
+    /// Resumes from this position.
     pub(crate) fn resume(&mut self, progress: ImpairmentProgress) {
         let ImpairmentProgress { numbers, left, last } = progress;
         (self.numbers, self.left, self.last) = (numbers, left, Time(last));
@@ -185,8 +183,8 @@ impl Impairer {
         Some(Transmission { end, free, due, deliveries, handed: false })
     }
 
-    /// The packet that left last occupies the wire until `end`, and not until `old_end`; `None` if
-    /// it is not that one.
+    /// The packet that left last occupies the wire until `end` instead of `old_end`; `None` if it
+    /// is not that one.
     pub(crate) fn retime(&mut self, old_end: Time, end: Time) -> Option<Transmission> {
         let Departure { packet, last } = self.sent.as_mut()?;
         if packet.end != old_end {
@@ -202,23 +200,23 @@ impl Impairer {
         self.on_the_wire()
     }
 
-    /// The packet `number` of its flow comes to the queue.
+    /// The packet `number` of its flow arrives at the queue.
     pub(crate) fn comes(&mut self, flow: FlowId, number: u64) {
         self.numbers[flow.index()].push_back(number);
     }
 
-    /// The last packet that came found no room.
+    /// The last packet that arrived found no room.
     pub(crate) fn turned_away(&mut self, flow: FlowId) {
         self.numbers[flow.index()].pop_back();
     }
 
-    /// The first packet of a flow left its queue in another way than by the link.
+    /// The first packet of a flow left its queue, but not by the link.
     pub(crate) fn thrown_away(&mut self, flow: FlowId) {
         self.numbers[flow.index()].pop_front();
     }
 
-    /// Goes on from another, of as many flows or fewer; with its `numbers`, if what waits is the
-    /// same.
+    /// Takes over the state of another one, of as many flows or fewer; with its `numbers` if the
+    /// queued packets are the same.
     pub(crate) fn migrate_from(&mut self, old: Impairer, numbers: bool) {
         if numbers {
             for (own, old) in self.numbers.iter_mut().zip(old.numbers) {
@@ -228,8 +226,8 @@ impl Impairer {
         (self.left, self.last, self.sent) = (old.left, old.last, old.sent);
     }
 
-    /// A packet goes on the link, one of `backlog` that its flow has in the queue: outputs what
-    /// becomes of it. Returns until when it occupies the wire, and when the next one may go.
+    /// A packet goes on the link, one of `backlog` packets of its flow in the queue: outputs its
+    /// fate. Returns until when it occupies the wire, and when the next one may go.
     pub(crate) fn pass(
         &mut self,
         emit: Emit,
@@ -280,7 +278,7 @@ impl Impairer {
     }
 }
 
-/// When a packet is delivered behind one that is due at `last`.
+/// Sets when a packet is delivered, behind one that is due at `last`.
 fn deliver(packet: &mut Transit, states: &mut [Box<dyn ImpairmentState>], last: Time) {
     packet.due = packet.end + packet.beyond;
     if !packet.overtakes {

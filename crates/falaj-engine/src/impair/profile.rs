@@ -1,5 +1,5 @@
-//! Air time beside a packet's own: contention, acknowledgements, attempts that
-//! fail. dummynet calls the distribution that was measured of it a profile.
+//! Profiles: air time in addition to a packet's own, such as contention, acknowledgements, failed
+//! attempts. Profile is dummynet's word for the measured distribution of it.
 
 use super::event::{Draw, RngStream};
 use super::transit::{Impairment, ImpairmentState, Irregularity, LinkDelays, Transit};
@@ -8,7 +8,7 @@ use falaj_sched::units::probability::Probability;
 use falaj_sched::units::time::Span;
 use std::sync::Arc;
 
-/// How long each packet takes beyond its own transmission.
+/// Time of each packet beyond its own transmission.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
     points: Arc<[(Probability, Span)]>,
@@ -18,10 +18,10 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// The distribution function: probabilities, and the times up to which so
-    /// many packets take, with straight lines between; in order, from a
-    /// probability of 0 to one of 1. `None` if it is none. A packet whose draw
-    /// is at or above the loss level takes its time, and is lost.
+    /// The distribution function as pairs of a probability and the time that this fraction of
+    /// packets does not exceed, interpolated linearly; in order, from a probability of 0 to one of
+    /// 1. `None` if the points are not such a function. A packet whose draw is at or above the loss
+    /// level takes its time, and is lost.
     pub fn new(
         points: Vec<(Probability, Span)>,
         loss_level: Probability,
@@ -38,12 +38,12 @@ impl Profile {
         self.points.last().map_or(Span::ZERO, |p| p.1)
     }
 
-    /// The part of packets that is lost.
+    /// The fraction of packets that is lost.
     pub fn loss(&self) -> f64 {
         1.0 - self.loss_level.as_f64()
     }
 
-    /// How long a packet takes, and whether it is lost then.
+    /// The additional time of a packet, and whether it is lost afterwards.
     #[inline]
     fn of(&self, draw: Draw) -> (Span, bool) {
         let draw = draw.independent();
@@ -84,7 +84,7 @@ impl Impairment for Profile {
     }
 }
 
-/// A profile remembers nothing.
+/// A profile has no state.
 impl ImpairmentState for Profile {
     fn on_wire(&mut self, packet: &mut Transit) {
         let (beyond, failed) = self.of(packet.draw(RngStream::Profile));

@@ -1,4 +1,4 @@
-//! Which packets overtake those before them.
+//! Reordering: packets that overtake those before them.
 
 use super::event::{EventState, RandomEvent, RngStream};
 use super::transit::{Impairment, ImpairmentState, Irregularity, LinkDelays, Transit};
@@ -7,9 +7,9 @@ use super::transit::{Impairment, ImpairmentState, Irregularity, LinkDelays, Tran
 /// their last bit out of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reorder {
-    /// How often.
+    /// The random event of overtaking.
     pub event: RandomEvent,
-    /// Only each so many-th packet of a flow may; 1: any.
+    /// Only every `gap`-th packet of a flow may overtake; 1: any.
     pub gap: u64,
 }
 
@@ -35,7 +35,7 @@ impl Impairment for Reorder {
     }
 }
 
-/// Packets that overtake, and how the last one fared.
+/// Reordering, and the outcome of the last packet.
 struct ReorderState {
     event: EventState,
     gap: u64,

@@ -1,26 +1,27 @@
-//! Delivery in slots, as of a medium that is ours now and then: what has come
-//! meanwhile is delivered together at the next one.
+//! Delivery in slots, as on a medium that is available now and then: packets that have come
+//! meanwhile are delivered together in the next slot.
 
 use super::event::{Draw, RngStream};
 use super::transit::{Impairment, ImpairmentState, Irregularity, LinkDelays, Transit};
 use falaj_sched::contract::no_guarantee::NoPromise;
 use falaj_sched::units::time::{Span, Time};
 
-/// When there are slots, and what each takes.
+/// The times and capacities of slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slots {
-    /// The shortest time from one to the next; above zero.
+    /// The shortest time from one slot to the next; above zero.
     pub least: Span,
-    /// The longest; at least the shortest.
+    /// The longest time; at least the shortest.
     pub most: Span,
     /// Packets in each; above zero.
     pub packets: u64,
-    /// Bytes in each, as the link accounts them; one packet is always taken.
+    /// Bytes in each, as the link accounts them; one packet always fits.
     pub bytes: u64,
 }
 
 impl Slots {
-    /// Can a slot be full? Then packets wait for the next one, and the link with them.
+    /// Returns true if a slot can be full. Then packets wait for the next one, and the link with
+    /// them.
     pub fn can_be_full(&self) -> bool {
         self.packets < u64::MAX || self.bytes < u64::MAX
     }
@@ -48,32 +49,32 @@ impl Impairment for Slots {
     }
 }
 
-/// Slots, and how full the one is that packets enter now.
+/// State of slots, with the fill level of the current one.
 ///
-/// Slot `k` lies at `k` times the mean of both times, and a draw of its own
-/// moves it by a quarter of their difference at most: so none depends on those
-/// before it, neighbours keep both limits, and an idle link costs nothing.
+/// Slot `k` lies at `k` times the mean of both times, and its own draw shifts it by a quarter of
+/// their difference at most: so no slot depends on those before it, neighbors keep both limits, and
+/// an idle link costs nothing.
 #[derive(Debug)]
 struct SlotState {
     slots: Slots,
-    /// The longest that a packet is on its way.
+    /// The longest time of a packet on the link.
     longest: Span,
     period: u64,
     spread: u64,
-    /// The first slot that the last packet might have had, but for an overtaking one.
+    /// The first slot that the last packet might have had; overtaking packets excepted.
     first: u64,
-    /// The one that it has.
+    /// The slot that it has.
     slot: u64,
     packets: u64,
     bytes: u64,
-    /// These four before the last packet.
+    /// The four fields above before the last packet.
     before: [u64; 4],
 }
 
 impl SlotState {
     fn new(slots: Slots, longest: Span) -> SlotState {
         let (least, most) = (slots.least.0.max(1), slots.most.0.max(slots.least.0.max(1)));
-        // Rounded so that neighbours stay within both.
+        // Rounded so that neighbors keep both limits.
         let spread = (most - least) / 4;
         SlotState {
             slots,
@@ -93,16 +94,16 @@ impl SlotState {
         Time(slot.saturating_mul(self.period).saturating_add(moved as u64))
     }
 
-    /// When a packet that is due then is delivered; and, if a slot before that one had no room for
-    /// it, when that one is.
+    /// When a packet due at `due` is delivered; and the time of an earlier slot that had no room
+    /// for it, if there is one.
     fn enter(&mut self, due: Time, bytes: u32, draw: Draw) -> (Time, Option<Time>) {
-        // The first one that is not before; what moves it is at most `2 spread`.
+        // The first slot that is not before `due`; its shift is at most `2 spread`.
         let mut first = due.0.saturating_sub(2 * self.spread) / self.period;
         while self.time(first, draw) < due {
             first += 1;
         }
         if first < self.first {
-            // It overtook, and goes with those before.
+            // It overtook, and is delivered with the packets before.
             return (self.time(first, draw), None);
         }
         self.first = first;
@@ -130,8 +131,8 @@ impl ImpairmentState for SlotState {
         self.before = [self.first, self.slot, self.packets, self.bytes];
         let (due, full) = self.enter(packet.due, packet.bytes, packet.draw(RngStream::Slots));
         packet.due = due;
-        // Nothing that leaves before that slot comes would be delivered any sooner: it waits in
-        // the queue.
+        // A packet that leaves before that slot would not be delivered any sooner: it waits in the
+        // queue.
         if let Some(full) = full {
             packet.free = packet.free.max(Time(full.0.saturating_sub(self.longest.0)));
         }

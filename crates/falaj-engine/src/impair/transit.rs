@@ -1,21 +1,21 @@
-//! A packet on its way over a link, and what an impairment is.
+//! A packet on its way over a link, and the traits of impairments.
 
 use super::event::{Chances, Draw, RngStream};
 use crate::message::Emit;
 use falaj_sched::contract::no_guarantee::NoPromise;
 use falaj_sched::units::time::{Span, Time};
 
-/// One thing that a link does to packets, as it was configured.
+/// The configuration of an impairment.
 pub trait Impairment {
-    /// The same at work: what it remembers from packet to packet.
+    /// Creates its state, which it keeps from packet to packet.
     fn state(&self, link: &LinkDelays) -> Box<dyn ImpairmentState>;
     /// The impairment in a few words: `loses 1%`.
     fn words(&self) -> String;
-    /// By how much it makes the time longer or shorter that packets are on their way.
+    /// Widens the range of times that packets are on the link.
     fn widen(&self, delays: &mut LinkDelays) {
         let _ = delays;
     }
-    /// Why no discipline promises anything on a link that does this.
+    /// The reason why no discipline has a guarantee on a link with this impairment.
     fn no_promise(&self) -> Option<NoPromise> {
         None
     }
@@ -23,97 +23,98 @@ pub trait Impairment {
     fn loses(&self) -> bool {
         false
     }
-    /// Returns true if a stream of bytes would not arrive as it was sent: pieces of it are lost,
-    /// doubled, corrupted, or overtake.
+    /// Returns true if a byte stream would not arrive as it was sent: parts of it are lost,
+    /// duplicated, corrupted or reordered.
     fn breaks_streams(&self) -> bool {
         false
     }
-    /// How packets arrive otherwise than they left, apart from those that do not.
+    /// The irregularity of packets that arrive.
     fn irregularity(&self) -> Option<Irregularity> {
         None
     }
 }
 
-/// How packets arrive otherwise than they left; the first of several counts most.
+/// An irregularity of arriving packets; the first of several counts most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Irregularity {
-    /// Some are longer on their way than others.
+    /// Some packets are on the link for longer than others.
     Delay,
-    /// They arrive at instants that the link chooses.
+    /// Packets arrive at instants that the link chooses.
     Instants,
-    /// Some arrive twice.
+    /// Some packets arrive twice.
     Copies,
 }
 
-/// For how long packets are on their way.
+/// The range of times that packets are on the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkDelays {
-    /// The delay of the link, without what it does to packets.
+    /// The delay of the link, without impairments.
     pub delay: Span,
-    /// The shortest time that a packet is on its way.
+    /// The shortest time of a packet on the link.
     pub least: Span,
-    /// The longest, but for packets that wait for one before them or for a slot.
+    /// The longest time, except for packets that wait for one before them or for a slot.
     pub most: Span,
     /// Some packets skip the delay.
     pub may_skip: bool,
-    /// What comes to the longest time.
+    /// An addition to the longest time.
     pub beyond: Span,
 }
 
 impl LinkDelays {
-    /// Those of a link that does nothing else to packets.
+    /// The range of a link without impairments.
     pub fn of(delay: Span) -> LinkDelays {
         LinkDelays { delay, least: delay, most: delay, may_skip: false, beyond: Span::ZERO }
     }
 
-    /// The least and the greatest time that a packet is on its way.
+    /// The shortest and the longest time of a packet on the link.
     pub fn range(&self) -> (Span, Span) {
         (if self.may_skip { Span::ZERO } else { self.least }, self.most + self.beyond)
     }
 }
 
-/// An impairment at work on the packets of a pipe. Its three moments are those of each packet; what
-/// happens in one does not depend on the order of impairments.
+/// The state of an impairment of a pipe. Its three steps apply to each packet; within a step the
+/// order of impairments makes no difference.
 pub trait ImpairmentState: Send {
-    /// The packet goes on the wire: for how long it occupies that, and whether it is lost.
+    /// The packet goes on the wire: determines how long it occupies the wire, and whether it is
+    /// lost.
     fn on_wire(&mut self, packet: &mut Transit) {
         let _ = packet;
     }
-    /// It is not lost: what becomes of it on its way.
+    /// The packet is not lost: determines its fate on the link.
     fn on_the_way(&mut self, packet: &mut Transit) {
         let _ = packet;
     }
-    /// Its time of delivery is known, and may be put off.
+    /// Its time of delivery is known, and may be postponed.
     fn at_delivery(&mut self, packet: &mut Transit) {
         let _ = packet;
     }
-    /// The last packet has another time of delivery: it is as if it had not left, and its delivery
-    /// follows anew.
+    /// The last packet gets another time of delivery: restores the state before it left; its
+    /// delivery is computed anew.
     fn withdraw(&mut self) {}
 }
 
-/// A packet on the link, and what has become of it so far.
+/// A packet on the link, and its fate so far.
 #[derive(Debug)]
 pub struct Transit {
     /// Length as the link accounts it.
     pub(super) bytes: u32,
-    /// Until when it occupies the wire.
+    /// When it stops occupying the wire.
     pub(super) end: Time,
     /// It does not arrive.
     pub(super) lost: bool,
-    /// A bit of it is turned: see [`Corrupt::draw`](crate::message::Corrupt::draw).
+    /// The bit to flip: see [`Corrupt::draw`](crate::message::Corrupt::draw).
     pub(super) turned_bit: Option<u64>,
     /// It arrives twice.
     pub(super) twice: bool,
     /// It skips the delay of the link.
     pub(super) overtakes: bool,
-    /// It does not arrive before those that left before it.
+    /// It does not arrive before packets that left before it.
     pub(super) keeps_order: bool,
-    /// For how long it is on its way.
+    /// Its time on the link.
     pub(super) delay: Span,
-    /// What comes to that.
+    /// An addition to that time.
     pub(super) beyond: Span,
-    /// When it is delivered, once that is known.
+    /// When it is delivered, once determined.
     pub(super) due: Time,
     /// When the next packet may go on the wire.
     pub(super) free: Time,
@@ -121,12 +122,12 @@ pub struct Transit {
     flow: u32,
     /// Its number among the packets that arrived for its flow.
     number: u64,
-    /// Packets that left the pipe before it.
+    /// Number of packets that left the pipe before it.
     left: u64,
 }
 
 impl Transit {
-    /// Of a packet that leaves its queue as `number` of its flow, on a link of this delay.
+    /// A packet that leaves its queue as `number` of its flow, on a link of this delay.
     pub(super) fn new(
         emit: &Emit,
         delay: Span,

@@ -2,14 +2,14 @@
 
 use std::ops::{Index, IndexMut};
 
-/// Values in blocks of [`Blocks::BLOCK`]. A long `Vec` is copied whole when it grows, which costs
-/// the packet that makes it grow milliseconds. Here the next value costs one block at most.
+/// Values in blocks of [`Blocks::BLOCK`]. A long `Vec` is copied whole when it grows, which delays
+/// the packet that makes it grow by milliseconds. Here the next value costs one block at most.
 pub(super) struct Blocks<T> {
     blocks: Vec<Vec<T>>,
 }
 
 impl<T: Copy> Blocks<T> {
-    /// Values of a block.
+    /// Number of values in a block.
     const BLOCK: usize = 1024;
 
     pub(super) fn new() -> Blocks<T> {
@@ -32,7 +32,7 @@ impl<T: Copy> Blocks<T> {
     pub(super) fn push(&mut self, value: T) {
         match self.blocks.last_mut() {
             Some(last) if last.len() < Self::BLOCK => last.push(value),
-            // A short list takes little: the first block begins with one value.
+            // A short list takes little memory: the first block begins with one value.
             None => self.blocks.push(vec![value]),
             Some(_) => {
                 let mut block = Vec::with_capacity(Self::BLOCK);

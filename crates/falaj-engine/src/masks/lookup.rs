@@ -2,19 +2,18 @@
 
 use hashbrown::HashTable;
 
-/// Tables of some hundred places each. One table of all would be hashed anew whenever it is full,
-/// or full of marks of removed places: one packet would pay for a million ids. Here it pays for one
-/// table.
+/// Places of ids in tables of some hundred each. A single table would be rehashed whenever it is
+/// full, or full of tombstones: one packet would pay for a million ids. Here it pays for one table.
 pub(super) struct PlaceLookup {
-    /// Their number is a power of two.
+    /// The number of tables is a power of two.
     tables: Vec<HashTable<u32>>,
 }
 
 impl PlaceLookup {
-    /// Places in a table, on average, where all are taken.
+    /// Average number of places in a table when all are taken.
     const TOGETHER: u32 = 512;
 
-    /// For `most` places at most.
+    /// Tables for `most` places at most.
     pub(super) fn new(most: u32) -> PlaceLookup {
         let number = most.div_ceil(Self::TOGETHER).next_power_of_two();
         PlaceLookup { tables: (0..number).map(|_| HashTable::new()).collect() }
@@ -32,7 +31,7 @@ impl PlaceLookup {
         self.tables[self.table(hash)].find(hash, |&place| is(place)).copied()
     }
 
-    /// Adds a place that is not there yet. `hash_of` returns the hash of a place that is.
+    /// Adds a place that is not in the table. `hash_of` returns the hash of a place that is.
     #[inline]
     pub(super) fn insert(&mut self, hash: u64, place: u32, hash_of: impl Fn(u32) -> u64) {
         let table = self.table(hash);

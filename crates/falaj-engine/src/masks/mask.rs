@@ -1,5 +1,5 @@
-//! Masks: which parts of a packet make it another one's. A mask takes no
-//! packet and leaves none out; that is a match's.
+//! Masks: the parts of a packet that tell ids apart. A mask selects no packets; that is the purpose
+//! of a match.
 
 use crate::header::Protocol;
 use crate::key::Key;
@@ -8,12 +8,12 @@ use falaj_sched::units::time::Span;
 use std::fmt;
 use std::net::IpAddr;
 
-/// How many bits of an address count, by the version of IP.
+/// Number of bits of an address that count, by the version of IP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Lengths {
-    /// Of an IPv4 address, 0 to 32.
+    /// Bits of an IPv4 address, 0 to 32.
     pub v4: u8,
-    /// Of an IPv6 address, 0 to 128.
+    /// Bits of an IPv6 address, 0 to 128.
     pub v6: u8,
 }
 
@@ -22,23 +22,23 @@ impl Lengths {
     pub const WHOLE: Lengths = Lengths { v4: 32, v6: 128 };
 }
 
-/// Which parts of a packet count. Packets in which all of these are alike have
-/// the same [`MaskId`]; a part that a packet does not have is alike in all that do not have it.
+/// The parts of a packet that count. Packets with the same values of all these parts have the same
+/// [`MaskId`]; a missing part is a value of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Mask {
     /// Source address.
     pub src: Option<Lengths>,
     /// Destination address.
     pub dst: Option<Lengths>,
-    /// So many leading bits of the source port of TCP and UDP, 1 to 16.
+    /// Number of leading bits of the source port of TCP and UDP, 1 to 16.
     pub sport: Option<u8>,
-    /// Of the destination port.
+    /// Number of leading bits of the destination port.
     pub dport: Option<u8>,
-    /// What IP carries.
+    /// The protocol that IP carries.
     pub proto: bool,
     /// Differentiated services code point.
     pub dscp: bool,
-    /// The whole byte of DSCP and ECN, in which `dscp` is.
+    /// The whole byte of DSCP and ECN, which includes `dscp`.
     pub tos: bool,
     /// Time to live, or hop limit.
     pub ttl: bool,
@@ -46,7 +46,7 @@ pub struct Mask {
     pub length: bool,
     /// Flags of TCP.
     pub flags: bool,
-    /// Ethernet's type.
+    /// The Ethernet type.
     pub ether: bool,
     /// Number of the outer VLAN.
     pub vlan: bool,
@@ -56,16 +56,16 @@ pub struct Mask {
     pub mac_dst: bool,
     /// Flow label of IPv6.
     pub flow_label: bool,
-    /// What rules have noted of it.
+    /// The mark that rules have set.
     pub mark: bool,
 }
 
-/// Bytes of parts that an id holds: addresses, ports and protocol of IPv6.
+/// Bytes of an id for parts: addresses, ports and protocol of IPv6.
 const PARTS: usize = 37;
-/// Two bytes more say which parts the packet has.
+/// Two more bytes of flags for the parts that the packet has.
 const FLAGS: usize = 2;
 
-/// What of a packet counts under a mask.
+/// The id of a packet under a mask: the values of the parts that count.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct MaskId {
     length: u8,
@@ -73,10 +73,10 @@ pub struct MaskId {
 }
 
 impl MaskId {
-    /// Of a packet that no mask looks at.
+    /// The id of a packet under no mask.
     pub const NONE: MaskId = MaskId { length: 0, bytes: [0; FLAGS + PARTS] };
 
-    /// The bytes that tell it from others of its mask.
+    /// The bytes that distinguish it from other ids of its mask.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]
@@ -103,14 +103,14 @@ struct Filling {
 }
 
 impl Filling {
-    /// The next part, or that there is none.
+    /// Adds the next part, which may be missing.
     #[inline]
     fn part<const N: usize>(&mut self, part: Option<[u8; N]>) {
         self.flagged(part, 1, 1);
     }
 
-    /// The same with a flag of so many bits: two of an address, which has a version, and then one
-    /// of each other part fit.
+    /// Adds a part with a flag of `bits` bits: two for an address, which has a version, and one for
+    /// each other part fit.
     #[inline]
     fn flagged<const N: usize>(&mut self, part: Option<[u8; N]>, flag: u16, bits: u16) {
         let shift = self.shift;
@@ -140,7 +140,7 @@ impl Filling {
 }
 
 impl Mask {
-    /// Bytes of all its parts; more than [`Mask::MOST`] are too many for an id.
+    /// Number of bytes of all its parts; more than [`Mask::MOST`] do not fit into an id.
     pub fn size(&self) -> usize {
         let flag = |set: bool, bytes: usize| if set { bytes } else { 0 };
         let addresses = [self.src, self.dst].iter().flatten().count() * 16;
@@ -154,10 +154,10 @@ impl Mask {
         addresses + ports + small + frame + flag(self.mac_src, 6) + flag(self.mac_dst, 6)
     }
 
-    /// No mask is larger.
+    /// The largest size of a mask.
     pub const MOST: usize = PARTS;
 
-    /// What counts of a packet with this key.
+    /// The id of a packet with this key.
     pub fn id(&self, key: &Key) -> MaskId {
         let mut id =
             Filling { id: MaskId { length: FLAGS as u8, ..MaskId::NONE }, shift: 0, flags: 0 };
@@ -208,14 +208,14 @@ impl Mask {
             id.part(key.macs.map(|macs| macs.dst));
         }
         if self.mark {
-            // There is always one, and it needs no flag.
+            // There is always a mark, so it needs no flag.
             id.flagged(Some(key.mark.to_be_bytes()), 0, 0);
         }
         id.id.bytes[..FLAGS].copy_from_slice(&id.flags.to_be_bytes());
         id.id
     }
 
-    /// An id of this mask in words, as a rule that takes its packets.
+    /// An id of this mask in words, written as a rule that matches its packets.
     pub fn words(&self, id: &MaskId) -> String {
         let [first, second, rest @ ..] = id.bytes() else { return "any".to_owned() };
         let mut rest = rest;
@@ -225,7 +225,7 @@ impl Mask {
             let length = bytes
                 .get(usize::from(flags) % bytes.len())
                 .map_or(0, |length| (*length).min(rest.len()));
-            // One flag tells two lengths apart, two flags tell four.
+            // One flag bit distinguishes two lengths, two bits distinguish four.
             flags >>= bytes.len().ilog2();
             let (part, behind) = rest.split_at(length);
             rest = behind;
@@ -301,7 +301,7 @@ impl Mask {
 }
 
 impl fmt::Display for Mask {
-    /// As a scenario's `each` has it.
+    /// Writes it as in a scenario.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
         for (name, lengths) in [("src", self.src), ("dst", self.dst)] {
@@ -323,41 +323,41 @@ impl fmt::Display for Mask {
     }
 }
 
-/// The bits of a port of which so many leading ones count.
+/// The bits of a port of which `bits` leading ones count.
 const fn leading(bits: u8) -> u16 {
     if bits >= 16 { u16::MAX } else { !(u16::MAX >> bits) }
 }
 
-/// One queue or one link for each id of a mask.
+/// A mask with its limits: each id has one queue or one link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Each {
-    /// What tells them apart.
+    /// The parts that distinguish ids.
     pub mask: Mask,
-    /// So many ids have one of their own at a time; at least 1.
+    /// Number of ids that have their own queue or link at a time; at least 1. Further ids share.
     pub most: u32,
-    /// One that nobody used for so long goes, when it owes nothing; above zero.
+    /// A queue or link that is idle for this time is removed, once it has no deficit; above zero.
     pub expire: Span,
 }
 
 impl Each {
-    /// `max-flows`, where nothing is said.
+    /// Default of the maximum number of ids.
     pub const MOST: u32 = 65_536;
-    /// No more are allowed.
+    /// The largest maximum allowed.
     pub const LIMIT: u32 = 1 << 20;
-    /// `expire`, where nothing is said.
+    /// Default of `expire`.
     pub const EXPIRE: Span = Span::from_secs(10);
 
-    /// How many are shared by the ids beyond that.
+    /// Number of queues or links that further ids share.
     pub fn shared(&self) -> u32 {
         self.most.div_ceil(64).min(1024)
     }
 
-    /// All of them.
+    /// Number of places, shared ones included.
     pub fn places(&self) -> u32 {
         self.most + self.shared()
     }
 
-    /// Where a list by places has this one. Those that are shared stand first: others are added as
+    /// Index of this place in a list by places. Shared places come first: others are appended as
     /// they are used.
     #[inline]
     pub(crate) fn slot(&self, place: u32) -> usize {
@@ -365,7 +365,7 @@ impl Each {
         slot as usize
     }
 
-    /// The place that such a list has there.
+    /// The place at this index of such a list.
     #[inline]
     pub(crate) fn place_in(&self, slot: usize) -> u32 {
         let (slot, shared) = (slot as u32, self.shared());
@@ -475,7 +475,7 @@ mod tests {
         let key = Key { mark: 7, ..Key::of_ethernet(&frame) };
         let none = Mask::default();
         let alike = Key { ports: Some((9, 9)), src: None, ..key };
-        // Each mask, its id in words, a packet of another id, and the words of one without that
+        // Each mask, its id in words, a packet of another id, and the words of an id without that
         // part.
         let cases = [
             (Mask { tos: true, ..none }, "tos 0xb8", Key { tos: Some(0xb9), ..key }, "no tos"),
@@ -507,7 +507,7 @@ mod tests {
             assert_ne!(mask.id(&key), mask.id(&Key::default()), "{mask}");
             assert_eq!(mask.words(&mask.id(&Key::default())), without);
         }
-        // As many parts as there are but addresses, and each still in its place.
+        // All parts that fit besides addresses, each still in its place.
         let most = Mask {
             sport: Some(16),
             dport: Some(16),
@@ -533,7 +533,7 @@ mod tests {
         );
     }
 
-    /// The largest mask that fits, and that no header is read beyond its end.
+    /// The largest mask that fits has an id for every frame, and no header is read beyond its end.
     #[test]
     fn cut_frames_have_ids() {
         let most = Mask {

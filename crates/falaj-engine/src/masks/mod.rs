@@ -1,15 +1,16 @@
-//! Masks at work: a queue, or a link, of its own for each value of what a mask
-//! looks at, made when its first packet comes and gone when it was idle for long.
+//! Masks in operation: each id of a mask has its own queue or link, created when its first packet
+//! arrives and removed after a long idle time.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
-//! | [`mask`] | which parts of a packet count, and what they are in one packet: its id |
-//! | `set` | ids and their places: made, shared, gone |
-//! | `lookup`, `blocks` | where these are kept, so that no packet pays for all of them |
-//! | [`stats`] | what is counted of an id |
+//! | [`mask`] | the parts of a packet that count, and their values in one packet: its id |
+//! | `set` | ids and their places: created, shared, removed |
+//! | `lookup`, `blocks` | storage of ids and places, growing in small steps so that no packet pays
+//! for all |
+//! | [`stats`] | statistics of an id |
 //!
-//! Drivers know flows and pipes by the names in the scenario: what comes out of a
-//! masked one is told under the flow and pipe that it went in by.
+//! Drivers know flows and pipes by their names in the scenario: outputs of a masked flow or pipe
+//! name the flow and pipe by which the packet entered.
 
 mod blocks;
 mod lookup;
@@ -29,25 +30,25 @@ use falaj_sched::scheduler;
 /// The masks of a pipe.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Masks {
-    /// A pipe of its own for each id.
+    /// A pipe for each id.
     pub link: Option<Each>,
-    /// Queues for each id, of a flow; by flow, those at the end may be missing.
+    /// By flow, queues for each id; entries at the end may be missing.
     pub flows: Vec<Option<Each>>,
 }
 
-/// What a packet is to the masks of a pipe.
+/// The ids of a packet under the masks of a pipe.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MaskIds {
-    /// To that of the link.
+    /// The id under the link's mask.
     pub link: MaskId,
-    /// To that of its flow.
+    /// The id under its flow's mask.
     pub flow: MaskId,
-    /// Memory is short: there are to be no more ids than there are.
+    /// Memory is short: no additional ids may be created.
     pub short: bool,
 }
 
 impl MaskIds {
-    /// Where there are no masks.
+    /// Ids for a pipe without masks.
     pub const NONE: MaskIds = MaskIds { link: MaskId::NONE, flow: MaskId::NONE, short: false };
 }
 
@@ -57,23 +58,23 @@ impl Masks {
         self.flows.get(flow).and_then(Option::as_ref)
     }
 
-    /// Is there none?
+    /// Returns true if there are no masks.
     pub fn is_none(&self) -> bool {
         self.link.is_none() && !self.of_flows()
     }
 
-    /// Do both make the same links, as many?
+    /// Returns true if both create the same links, and the same number of them.
     pub(crate) fn same_links(&self, other: &Masks) -> bool {
         let links = |masks: &Masks| masks.link.map(|each| (each.mask, each.most));
         links(self) == links(other)
     }
 
-    /// Has a flow one?
+    /// Returns true if a flow has a mask.
     pub(crate) fn of_flows(&self) -> bool {
         self.flows.iter().any(Option::is_some)
     }
 
-    /// What a packet of this flow is to them.
+    /// The ids of a packet of this flow.
     #[inline]
     pub fn ids(&self, flow: FlowId, key: &Key) -> MaskIds {
         let id = |each: Option<&Each>| each.map_or(MaskId::NONE, |each| each.mask.id(key));
@@ -81,7 +82,7 @@ impl Masks {
         MaskIds { link, flow, short: false }
     }
 
-    /// The setup with as many flows in the place of each masked one as there will ever be.
+    /// Expands the setup: each masked flow is replaced by the maximum number of its queues.
     pub fn expanded(&self, setup: &Setup) -> Setup {
         let copies = |f: usize| self.of(f).map_or(1, Each::places) as usize;
         let flows = setup.flows.iter().enumerate();
@@ -90,7 +91,7 @@ impl Masks {
         Setup { flows, scheduler: setup.scheduler.clone(), ..*setup }
     }
 
-    /// The first flow in the expanded setup of each of so many flows.
+    /// The first flow in the expanded setup of each of `flows` flows.
     pub fn firsts(&self, flows: usize) -> Vec<FlowId> {
         let first = |next: &mut u32, f: usize| {
             let first = *next;
@@ -100,7 +101,7 @@ impl Masks {
         (0..flows).scan(0, first).collect()
     }
 
-    /// What was refused of the expanded setup, told of the flows of `setup`.
+    /// Translates errors of the expanded setup to the flows of `setup`.
     pub fn refused(&self, refused: ConfigErrors, setup: &Setup) -> ConfigErrors {
         let firsts = self.firsts(setup.flows.len());
         let mut out: Vec<ConfigError> = Vec::new();
@@ -130,11 +131,11 @@ impl Masks {
         out.into_iter().collect()
     }
 
-    /// Where link and flows have masks, makes fewer of what was not said, so that all the queues
-    /// can be: of [`MOST`](Each::MOST) links and as many queues, 16,384 links of 512 queues
-    /// each. `link` and `flows` are of those that were.
+    /// If both link and flows have masks, lowers maxima that are not configured, so that all queues
+    /// fit: from [`MOST`](Each::MOST) links with as many queues to 16,384 links of 512 queues each.
+    /// `link` and `flows` are true for configured maxima.
     pub fn fit(&mut self, link: bool, flows: &[bool]) {
-        /// Queues for each link become fewer first, down to this.
+        /// Queues of each link are reduced first, down to this number.
         const QUEUES: u32 = 512;
         let mut least = QUEUES;
         while self.link.is_some() && self.queues() > MOST_QUEUES {
@@ -158,13 +159,13 @@ impl Masks {
         }
     }
 
-    /// So many queues may there be.
+    /// The maximum number of queues.
     fn queues(&self) -> u64 {
         let links = self.link.as_ref().map_or(1, |each| u64::from(each.places()));
         links * self.flows.iter().flatten().map(|each| u64::from(each.places())).sum::<u64>()
     }
 
-    /// What no masks can be on.
+    /// The error of a combination with masks that is impossible.
     pub fn impossible(&self, kind: &str, setup: &Setup) -> Option<ConfigError> {
         let masked = self.flows.iter().position(Option::is_some)?;
         let refused = |what: &str, help: &str| {
@@ -194,5 +195,5 @@ impl Masks {
     }
 }
 
-/// Queues of a link that masks may make: some gigabytes.
+/// The largest number of queues of a link that masks may create: some gigabytes.
 const MOST_QUEUES: u64 = 1 << 24;

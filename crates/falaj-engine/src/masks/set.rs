@@ -1,11 +1,10 @@
-//! Ids and their places: who has one of his own, who shares one, who goes.
+//! Ids and their places: an id has its own place or shares one, and is removed when it expires.
 //!
-//! Places are handed out; there are as many from the beginning on as there will
-//! ever be, so that to make one costs the same however many there are, and what
-//! flows are promised does not change when another one comes.
+//! The number of places is fixed from the beginning, so that creating an id costs the same however
+//! many there are, and guarantees of flows do not change when another id appears.
 //!
-//! All that happens here happens at arrivals, which are the same however often
-//! the machine is polled; in between nothing is looked at, and idle ids cost nothing.
+//! Everything here happens at arrivals, which do not depend on how often the machine is polled;
+//! nothing runs in between, and idle ids cost nothing.
 
 use super::blocks::Blocks;
 use super::lookup::PlaceLookup;
@@ -18,12 +17,12 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
 
-/// So many that are over are looked at when a packet comes: no packet pays for all of them.
+/// Number of expired ids that one arrival checks: no packet pays for all of them.
 const STEPS: usize = 4;
-/// So many of those that went are remembered one by one.
+/// Number of removed ids that are remembered one by one.
 const LAST: usize = 16;
 
-/// A hash that nobody can aim at who does not know the keys.
+/// A keyed hash: a sender that does not know the keys cannot cause collisions.
 #[derive(Clone)]
 struct Keyed([u64; 2]);
 
@@ -34,7 +33,7 @@ impl Keyed {
     }
 }
 
-/// The id at a place, and when its last packet came; [`Time::NEVER`] where the place is free. A
+/// The id at a place, and when its last packet arrived; [`Time::NEVER`] if the place is free. One
 /// cache line.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
@@ -47,31 +46,30 @@ struct Owner {
 pub(crate) struct IdTable {
     each: Each,
     keys: Keyed,
-    /// The places that are taken, by the hash of their ids: four bytes each, so that the place of
-    /// an id is known from what a near cache has. Whether it is that id's is seen later, when
-    /// the queue is on its way from memory already.
+    /// The places that are taken, by the hash of their ids: four bytes each, so that the lookup of
+    /// an id's place stays in a near cache. The id itself is compared later, while the queue is
+    /// already being fetched from memory.
     taken: PlaceLookup,
     /// By place.
     owners: Blocks<Owner>,
     stats: Blocks<SojournStats>,
-    /// The sum over all ids so far, and that over ids that share.
+    /// The sum over all ids so far, and the sum over ids that share.
     total: SojournStats,
     of_shared: SojournStats,
-    /// Places below this were handed out once.
+    /// Places below this were assigned at least once.
     used: u32,
-    /// Those that were given back.
+    /// Places that were returned.
     free: Vec<u32>,
-    /// When a place is to be looked at: one entry for each that is taken.
+    /// When a place is to be checked: one entry for each place that is taken.
     checks: BinaryHeap<Reverse<(Time, u32)>>,
     made: u64,
     gone: u64,
     of_gone: SojournStats,
     last_gone: VecDeque<(MaskId, SojournStats)>,
-    /// Packets of ids that have none of their own, and the number of places that these share.
+    /// Packets of ids without a place of their own, and the number of places that these ids share.
     beyond: u64,
     shared: u32,
-    /// While memory is short: the number of ids that there were when it became so, which is as many
-    /// as may be.
+    /// While memory is short: the number of ids when it became so, which is the maximum for now.
     most_for_now: Option<usize>,
 }
 
@@ -79,12 +77,12 @@ impl IdTable {
     pub(crate) fn new(each: Each, seed: u64, pipe: u32, flow: u32) -> IdTable {
         /// Keeps the keys apart from other elements' draws.
         const MASKS: u64 = 0x6d61_736b;
-        /// Entries that are quickly copied.
+        /// Number of entries that are quickly copied.
         const FEW: u32 = 8_192;
         let chance = Chance::new(seed, MASKS, u64::from(pipe) << 32 | u64::from(flow));
         let keys = Keyed([chance.draw(0), chance.draw(1)]);
-        // A vector that grows is copied: where there may be many ids, it has room for all at once.
-        // Memory that is not used takes none of the machine's.
+        // A vector that grows is copied: if there may be many ids, room for all is reserved at
+        // once. Unused virtual memory takes no physical memory.
         let reserved = if each.most > FEW { each.most as usize } else { 0 };
         IdTable {
             each,
@@ -107,14 +105,14 @@ impl IdTable {
         }
     }
 
-    /// The place where a packet of this id would wait behind others; `None`: one of its own, and
-    /// nobody is there.
+    /// The place where a packet of this id would wait behind others; `None`: it would get a place
+    /// of its own.
     pub(crate) fn find(&self, id: &MaskId) -> Option<u32> {
         let own = self.own(id, self.keys.of(id));
         own.or_else(|| (self.beyond > 0 || !self.has_free()).then(|| self.shared_by(id)))
     }
 
-    /// The place that is this id's alone.
+    /// The id's own place.
     #[inline]
     fn own(&self, id: &MaskId, hash: u64) -> Option<u32> {
         self.taken.find(hash, |place| self.owners[place as usize].id == *id)
@@ -125,9 +123,8 @@ impl IdTable {
         taken.insert(hash, place, |place| keys.of(&owners[place as usize].id));
     }
 
-    /// Goes on with what another has made: with its ids, as many as there may be, where the mask is
-    /// the same; else with what it has counted. The hash's keys stay, so that ids share with
-    /// those that they shared with.
+    /// Takes over from another table: its ids, up to the maximum, if the mask is the same;
+    /// otherwise its counters. The hash's keys stay, so that the same ids share places.
     pub(crate) fn migrate_from(&mut self, old: &mut IdTable) {
         if self.each == old.each {
             std::mem::swap(self, old);
@@ -143,7 +140,7 @@ impl IdTable {
         if old.shared < old.each.shared() {
             self.shared = self.shared.min(old.shared);
         }
-        // Where ids become fewer, those who shared go on together.
+        // If there are fewer places, ids that shared continue together.
         let shared = old.each.shared() as usize;
         let keeps = most > 0 && shared <= self.stats.len();
         for (n, stats) in old.stats.iter().take(shared).enumerate() {
@@ -161,7 +158,7 @@ impl IdTable {
         self.free.extend(old.free.iter().copied().filter(|place| *place < most));
         for Reverse((due, place)) in old.checks.drain() {
             if place < most {
-                // Whoever waits for less than before is looked at sooner.
+                // An id that expires earlier than before is checked earlier.
                 self.checks.push(Reverse((
                     due.min(Time(due.0.saturating_sub(old.each.expire.0)) + self.each.expire),
                     place,
@@ -175,7 +172,7 @@ impl IdTable {
         }
     }
 
-    /// The mask, and an id of it in words; of those that share, that they do.
+    /// The mask's id in words; "shared" for a shared place.
     pub(crate) fn words(&self, place: u32) -> String {
         match self.owners.get(place as usize) {
             Some(owner) if place < self.each.most => self.each.mask.words(&owner.id),
@@ -183,7 +180,7 @@ impl IdTable {
         }
     }
 
-    /// Was there an id that had to share?
+    /// Returns true if an id ever had to share.
     pub(crate) fn shares(&self) -> bool {
         self.beyond > 0
     }
@@ -197,9 +194,9 @@ impl IdTable {
         self.each.most + (self.keys.of(id) >> 32) as u32 % self.shared
     }
 
-    /// The place of this id, of which a packet comes. While memory is `short` there are no more ids
-    /// than before; one that goes makes room for another. `goes` is asked whether a place that was
-    /// not used for long may be another's, and if so it is.
+    /// The place for an arriving packet of this id. While memory is `short`, there are no more ids
+    /// than before; an id that is removed makes room for another. `goes` returns true if a place
+    /// that was idle for long may be reassigned, and then it is.
     #[inline]
     pub(crate) fn comes(
         &mut self,
@@ -222,14 +219,15 @@ impl IdTable {
         self.make(id, hash, now, goes)
     }
 
-    /// Memory has become short, or is not any more.
+    /// Memory has become short, or is sufficient again.
     #[cold]
     fn memory_is(&mut self, short: bool) {
-        /// Those that are shared are made now, and take less than half a hundredth of the others.
+        /// Shared places are created now, and number less than half a percent of the others.
         const FOR_EACH_SHARED: usize = 256;
         let ids = self.checks.len();
         self.most_for_now = short.then_some(ids);
-        // An id that has shared one before stays there, or its packets would be overtaken.
+        // An id that has shared a place before keeps using it, so that its packets are not
+        // reordered.
         if short && self.beyond == 0 {
             self.shared = ((ids / FOR_EACH_SHARED) as u32).clamp(1, self.each.shared());
         }
@@ -242,8 +240,8 @@ impl IdTable {
         now: Time,
         mut goes: impl FnMut(u32) -> bool,
     ) -> u32 {
-        // Packets of its may wait where it had to share: it goes on there until nobody waits, or
-        // they would be overtaken.
+        // This id may still have packets in a shared queue; it keeps using that queue until it
+        // drains, so that packets are not reordered.
         if self.beyond > 0 && !goes(self.shared_by(id)) {
             self.beyond += 1;
             return self.shared_by(id);
@@ -279,7 +277,7 @@ impl IdTable {
                 std::collections::binary_heap::PeekMut::pop(first);
                 self.let_go(place);
             } else {
-                // It owes something still: once more after as long.
+                // It still has a deficit: check again after the same time.
                 first.0.0 = now + self.each.expire;
             }
         }
@@ -300,7 +298,7 @@ impl IdTable {
         self.last_gone.push_back((id, stats));
     }
 
-    /// Counts something of the id at a place.
+    /// Counts an event of the id at a place.
     #[inline]
     pub(crate) fn count(&mut self, place: u32, something: impl Fn(&mut SojournStats)) {
         let slot = self.each.slot(place);
@@ -311,18 +309,18 @@ impl IdTable {
         }
     }
 
-    /// The places that were handed out once, and those that are shared.
+    /// The places that were assigned at least once, and the shared ones.
     pub(crate) fn known(&self) -> impl Iterator<Item = u32> + use<> {
         let (own, shared) = self.known_ranges();
         own.chain(shared)
     }
 
-    /// The same, as what is ids' own and what is shared.
+    /// The same places, as ranges of own and of shared ones.
     pub(crate) fn known_ranges(&self) -> (Range<u32>, Range<u32>) {
         (0..self.used, self.each.most..self.each.places())
     }
 
-    /// What is known of all ids.
+    /// Statistics of all ids.
     pub(crate) fn report(&self, busiest: usize) -> MaskStats {
         let mut all = None;
         let done = self.report_part(busiest, 0, usize::MAX, &mut all);
@@ -378,39 +376,39 @@ impl IdTable {
     }
 }
 
-/// What is known of the ids of a mask. An id that is over counts as active until a
-/// packet of any id shows that it is.
+/// Statistics of the ids of a mask. An expired id counts as active until the arrival of a packet of
+/// any id detects it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MaskStats {
-    /// The mask, as a scenario has it.
+    /// The mask, as in a scenario.
     pub mask: String,
-    /// So many may have one of their own.
+    /// Maximum number of ids with a place of their own.
     pub most: u32,
-    /// So many have.
+    /// Number of ids that have one.
     pub active: u64,
-    /// So many were made.
+    /// Number of ids created.
     pub made: u64,
-    /// So many of them went.
+    /// Number of ids removed.
     pub gone: u64,
-    /// Packets of ids for which there was none.
+    /// Packets of ids without a place of their own.
     pub beyond: u64,
-    /// How many such ids share.
+    /// Number of places that such ids share.
     pub shared: u32,
-    /// Of all packets.
+    /// Statistics of all packets.
     pub total: SojournStats,
-    /// Of those of ids that went.
+    /// Statistics of packets of removed ids.
     pub of_gone: SojournStats,
-    /// Of those of ids that share.
+    /// Statistics of packets of ids that share.
     pub of_shared: SojournStats,
-    /// The ids with most bytes, those first.
+    /// The ids with most bytes, in descending order.
     pub busiest: Vec<(String, SojournStats)>,
-    /// The ids that went last, the very last first.
+    /// The ids removed last, the most recent first.
     pub last_gone: Vec<(String, SojournStats)>,
 }
 
 impl MaskStats {
-    /// Adds what the same mask made in another link, whose ids are known by its own `name` before
-    /// theirs; so many of the busiest stay.
+    /// Adds the statistics of the same mask in another link, whose ids are prefixed with its
+    /// `name`; keeps the `busiest` busiest ids.
     pub(crate) fn add(&mut self, mut other: MaskStats, name: Option<&str>, busiest: usize) {
         (self.active, self.made) = (self.active + other.active, self.made + other.made);
         (self.gone, self.beyond) = (self.gone + other.gone, self.beyond + other.beyond);
@@ -444,7 +442,7 @@ impl MaskStats {
         }
     }
 
-    /// The same when the link is gone in which these were.
+    /// The same after the link of these ids was removed.
     pub(crate) fn gone_with_its_link(self) -> MaskStats {
         let gone = self.gone + self.active;
         MaskStats {
@@ -482,7 +480,7 @@ mod tests {
         assert_eq!([1, 2, 1].map(|n| set.comes(&id(n), Time(10), false, never)), [0, 1, 0]);
         set.count(1, |stats| stats.sent(700, Span(5)));
         assert_eq!(set.comes(&id(1), Time(60), false, never), 0);
-        // The first is not over, the second owes something and stays.
+        // The first has not expired, the second has a deficit and stays.
         assert_eq!(
             set.comes(&id(3), Time(120), false, |place| {
                 assert_eq!(place, 1);
@@ -492,7 +490,7 @@ mod tests {
         );
         assert_eq!(set.find(&id(2)), Some(1));
         assert_eq!(set.find(&id(9)), Some(3), "it would share");
-        // The others go one by one, oldest first; a place is another's then.
+        // The others are removed one by one, oldest first; their places are reassigned.
         assert_eq!(set.comes(&id(4), Time(230), false, |_| true), 2, "the last one that went");
         let report = set.report(5);
         assert_eq!((report.active, report.made, report.gone, report.beyond), (1, 4, 3, 0));
@@ -503,7 +501,8 @@ mod tests {
         );
     }
 
-    /// A part takes as many steps as it may, however many ids there are; all parts are the whole.
+    /// A part takes as many steps as it may, however many ids there are; all parts make up the
+    /// whole.
     #[test]
     fn what_is_known_of_many_ids_is_told_in_parts() {
         let mask = Mask { sport: Some(16), dport: Some(16), ..Mask::default() };
@@ -534,14 +533,14 @@ mod tests {
         let mut set = set(6_400, 1);
         let mut comes = |n, at, short| set.comes(&id(n), Time(at), short, |_| true);
         (0..5).for_each(|n| assert_eq!(comes(n, 0, false), u32::from(n)));
-        // Others share one place, those that are there keep theirs.
+        // Further ids share one place, existing ones keep theirs.
         assert!((5..9).all(|n| comes(n, 10, true) == 6_400));
         assert_eq!((comes(0, 60, true), comes(1, 60, true)), (0, 1));
-        // Three of the five are over: as many others come, and no more.
+        // Three of the five have expired: three others replace them, and no more.
         let others: Vec<u32> = (20..25).map(|n| comes(n, 110, true)).collect();
         assert_eq!(others.iter().filter(|place| **place < 5).count(), 3);
         assert_eq!(others.iter().filter(|place| **place == 6_400).count(), 2);
-        // There is memory again.
+        // Memory is sufficient again.
         assert_eq!((comes(30, 120, false), comes(31, 120, false)), (5, 6));
     }
 

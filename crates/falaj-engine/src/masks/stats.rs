@@ -1,25 +1,25 @@
-//! What is counted of one id.
+//! Statistics of one id.
 
 use falaj_sched::units::time::Span;
 
-/// Six bytes of counter: enough for a packet a nanosecond over three days, or for a
-/// million a second over nine years.
+/// A counter of six bytes: enough for a packet per nanosecond over three days, or for a million per
+/// second over nine years.
 type Count = [u8; 6];
 
-/// Counters, the longest sojourn and a histogram of sojourns of one id, in 128 bytes.
-/// Of most packets only the first cache line is touched.
+/// Counters, the longest sojourn and a histogram of sojourns of one id, in 128 bytes. Most packets
+/// touch just the first cache line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub struct SojournStats {
     /// Bytes that were sent, as the link accounts them.
     pub bytes: u64,
-    /// Packets that did not get as far as the link.
+    /// Packets dropped before the link.
     pub dropped: u64,
     /// Packets that the link lost.
     pub lost: u64,
     /// The longest time from last bit in to last bit out.
     pub longest: Span,
-    /// From the bucket [`FIRST`] on, in a ring.
+    /// A ring that starts at bucket [`FIRST`].
     sojourns: [Count; SojournStats::BUCKETS],
 }
 
@@ -38,10 +38,11 @@ fn add(count: &mut Count, more: u64) {
 }
 
 impl SojournStats {
-    /// How many buckets there are.
+    /// Number of buckets.
     pub const BUCKETS: usize = 16;
 
-    /// A packet goes on the link, that came this long before its last bit will have left.
+    /// Counts a packet that goes on the link, `sojourn` after its arrival when its last bit will
+    /// have left.
     #[inline]
     pub fn sent(&mut self, bytes: u32, sojourn: Span) {
         add(
@@ -53,8 +54,8 @@ impl SojournStats {
         self.longest = self.longest.max(sojourn);
     }
 
-    /// A packet that was counted with this sojourn has another one: it was on the wire at a change
-    /// of the rate. If it was the longest, the longest is the end of the last bucket that has any.
+    /// Moves a packet from its counted sojourn to another one, as it was on the wire at a change of
+    /// the rate. If it was the longest, the longest becomes the end of the last bucket in use.
     pub(crate) fn retimed(&mut self, old: Span, new: Span) {
         let place = |bucket| (bucket + SojournStats::BUCKETS - FIRST) % SojournStats::BUCKETS;
         let was = &mut self.sojourns[place(SojournStats::bucket(old))];
@@ -78,24 +79,24 @@ impl SojournStats {
         (bits as usize).div_ceil(2).min(SojournStats::BUCKETS - 1)
     }
 
-    /// Sojourns in this bucket are below this; those in the last have no end.
+    /// The upper end of a bucket, exclusive; `None` for the last bucket.
     pub fn end_of(bucket: usize) -> Option<Span> {
         (bucket + 1 < SojournStats::BUCKETS).then(|| Span(1024 << (2 * bucket)))
     }
 
-    /// How many sojourns are in each bucket.
+    /// Number of sojourns in each bucket.
     pub fn sojourns(&self) -> [u64; SojournStats::BUCKETS] {
         std::array::from_fn(|bucket| {
             get(self.sojourns[(bucket + SojournStats::BUCKETS - FIRST) % SojournStats::BUCKETS])
         })
     }
 
-    /// Packets that went on the link and were not lost there.
+    /// Number of packets that went on the link and were not lost there.
     pub fn packets(&self) -> u64 {
         self.sojourns().iter().sum()
     }
 
-    /// So long or shorter were this share (0 to 1) of the sojourns: the end of a bucket, or the
+    /// The sojourn that this share (0 to 1) of packets does not exceed: the end of a bucket, or the
     /// longest.
     pub fn quantile(&self, share: f64) -> Option<Span> {
         let all = self.packets();
@@ -106,7 +107,7 @@ impl SojournStats {
         Some(SojournStats::end_of(bucket).map_or(self.longest, |end| end.min(self.longest)))
     }
 
-    /// Adds what another has counted.
+    /// Adds the counters of another id.
     pub fn add(&mut self, other: &SojournStats) {
         for (own, more) in self.sojourns.iter_mut().zip(other.sojourns) {
             add(own, get(more));

@@ -15,31 +15,31 @@ use falaj_sched::units::label::{Known, Label};
 use falaj_sched::units::time::Time;
 use std::cmp::Reverse;
 
-/// Which packets are whose, what of them counts, and which are many, at the entrance of a pipe.
+/// The classification, accounting and masks of packets that enter a pipe.
 #[derive(Debug, Clone)]
 pub struct IngressChange {
     /// The pipe.
     pub pipe: PipeId,
-    /// Whose.
+    /// Assigns packets to flows.
     pub classifier: Classifier,
-    /// What counts.
+    /// The bytes that count.
     pub account: Account,
-    /// What makes queues and links of its own.
+    /// The masks that create queues and links for ids.
     pub masks: Masks,
 }
 
-/// What changes around pipes, with them.
+/// The changes around pipes that are made together with them.
 #[derive(Default)]
 pub struct NetworkChange<'a> {
-    /// What becomes of flows, where these are others.
+    /// The mapping of flows, for pipes whose flows change.
     pub flows: &'a [(PipeId, &'a [FlowMapping])],
-    /// How packets are sorted from then on, where that is another.
+    /// The new classification of packets, for pipes where it changes.
     pub sorted: Vec<IngressChange>,
-    /// Other rules.
+    /// New rules.
     pub rules: Option<RuleChange>,
 }
 
-/// Rules that take over from those that there are.
+/// Rules that replace the current ones.
 pub struct RuleChange {
     rules: RuleSet,
     become_others: Vec<Option<u32>>,
@@ -47,9 +47,9 @@ pub struct RuleChange {
 }
 
 impl RuleChange {
-    /// These rules, whose links are the engine's places. Of those that there were each becomes one
-    /// of these, or goes. `bypass` is the place for what passes no link, where a rule lets it:
-    /// two pipes of [`unlimited`](super::unlimited).
+    /// The new rules, whose links are places in the engine. Each current rule becomes one of these,
+    /// or is removed (`None`). `bypass` is the place for packets that pass no link, if a rule
+    /// allows that: two pipes of [`unlimited`](super::unlimited).
     pub fn new(
         rules: Vec<RouteRule>,
         seed: u64,
@@ -60,26 +60,26 @@ impl RuleChange {
     }
 }
 
-/// Where pipes are, and where others may begin: up and down of a link are one place.
+/// The places of pipes, occupied and vacant; the two directions of a link share one place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PipePlaces {
-    /// So many there are.
+    /// Number of places.
     pub number: u32,
-    /// Those whose links have ended and hold nothing any more.
+    /// The places whose links have ended and hold no packets.
     pub vacant: Vec<u32>,
-    /// That of what passes no link, if there is one.
+    /// The place for packets that pass no link, if there is one.
     pub bypass: Option<u32>,
 }
 
 impl Network {
-    /// Makes a prepared change of pipes, see [`Engine::apply`](crate::Engine::apply): flows of
-    /// these pipes become what is said of them, and from then on packets are sorted anew.
-    /// Packets between two pipes go where their flow goes. Where there are other rules, packets
-    /// in a link go on behind it with those. What packets are like that are within is `known` of
-    /// their handles, to whoever looks at that from now on.
+    /// Makes a prepared change of pipes, see [`Engine::apply`](crate::Engine::apply): the flows of
+    /// these pipes are mapped, and from then on packets are classified anew. Packets between two
+    /// pipes stay with their flow. If the rules change, packets in a link continue behind it by the
+    /// new ones. `known` returns the label of a packet's handle, for pipes that read labels from
+    /// now on.
     ///
     /// # Errors
-    /// Those of the engine; nothing changes.
+    /// The errors of the engine; nothing changes then.
     pub fn apply(
         &mut self,
         change: Prepared,
@@ -127,8 +127,8 @@ impl Network {
         Ok(())
     }
 
-    /// While nobody looks at labels nobody tells them: those of the packets that are within now,
-    /// but for what pipes said of them.
+    /// Sets the labels of the packets in the network, which are not tracked while no pipe reads
+    /// them. The earliness that pipes have set stays.
     fn learn(&mut self, known: Known<'_>) {
         let mut within = vec![true; self.passing.len()];
         self.free.iter().for_each(|&slot| within[slot as usize] = false);
@@ -138,7 +138,7 @@ impl Network {
         }
     }
 
-    /// Other rules from now on.
+    /// Replaces the rules.
     fn lead(
         &mut self,
         RuleChange { mut rules, become_others, bypass }: RuleChange,
@@ -152,8 +152,8 @@ impl Network {
                 }
             }
             None => {
-                // Packets that are within are known by their drivers' own handles; each leaves
-                // behind its link.
+                // Packets in the network have their drivers' own handles; each leaves behind its
+                // link.
                 let number = if self.places.is_empty() { 0 } else { self.highest + 1 };
                 self.passing = (0..number).map(InTransit::known_by).collect();
                 self.keys = vec![Key::default(); self.passing.len()];
@@ -167,7 +167,7 @@ impl Network {
         self.rules = Some(rules);
     }
 
-    /// Where pipes are, and where others may begin.
+    /// The places of pipes, occupied and vacant.
     pub fn places(&self) -> PipePlaces {
         let number = self.heeds.len() as u32 / 2;
         let pipes = |place: u32| [PipeId(2 * place), PipeId(2 * place + 1)];

@@ -1,4 +1,4 @@
-//! Packets within: on their way through pipes, and what becomes of them.
+//! Packets in the network, on their way through pipes.
 
 use super::{IngressPacket, Network};
 use crate::key::Key;
@@ -9,26 +9,25 @@ use falaj_sched::units::label::{Ecn, Label};
 use falaj_sched::units::time::Time;
 use std::cmp::Reverse;
 
-/// A packet within.
+/// A packet in the network.
 #[derive(Debug, Clone, Default)]
 pub(super) struct InTransit {
-    /// The driver's own.
+    /// The driver's handle.
     pub(super) handle: u32,
     pub(super) length: u32,
     pub(super) label: Label,
-    /// ECN bits as its bytes have them. Where others share these, one that is marked alone is so
-    /// by its label only, until it leaves.
+    /// ECN bits in the packet's bytes. If other packets share the bytes, the mark of a single one
+    /// is in its label only, until it leaves.
     pub(super) bits: Ecn,
     pub(super) at: Option<RulePosition>,
-    /// Others share its bytes: where it is counted how many, and zero stands for one that is
-    /// alone.
+    /// Index in `shares` of the number of packets that share its bytes; zero if no other does.
     shared: u32,
-    /// Bits that were turned; the bytes are as they were until it leaves.
+    /// Bits to flip when it leaves; the bytes are unchanged until then.
     turned: Vec<u64>,
 }
 
 impl InTransit {
-    /// Of which its driver's handle is all that is known.
+    /// A packet of which only its driver's handle is known.
     pub(super) fn known_by(handle: u32) -> InTransit {
         InTransit { handle, ..InTransit::default() }
     }
@@ -44,11 +43,11 @@ pub(super) struct Hop {
     pub(super) slot: u32,
 }
 
-/// The packets on the wires of a pipe, of which there are several where a mask makes many links.
+/// The packets on the wires of a pipe; it has several wires if a mask creates links.
 #[derive(Debug, Clone, Default)]
 pub(super) struct WireLog {
     packets: Vec<OnWire>,
-    /// How many there may be before those that have left are forgotten.
+    /// The length at which packets that have left are removed.
     limit: usize,
 }
 
@@ -56,7 +55,7 @@ pub(super) struct WireLog {
 #[derive(Debug, Clone, Copy)]
 struct OnWire {
     slot: u32,
-    /// The driver's own.
+    /// The driver's handle.
     handle: u32,
     /// The rule that took it.
     at: Option<RulePosition>,
@@ -75,7 +74,7 @@ impl WireLog {
         self.packets.push(packet);
     }
 
-    /// The packet that was told with these instants; it has others from now on.
+    /// Sets new times for the packet that was reported with the old ones.
     fn retimed(&mut self, retimed: &Retimed) -> Option<OnWire> {
         let &Retimed { handle, old_end, old_due, end, due, .. } = retimed;
         let packet = self
@@ -107,7 +106,7 @@ impl Network {
         slot
     }
 
-    /// What the engine said, as it concerns whole ways.
+    /// Translates the outputs of the engine into those of whole paths.
     #[inline]
     pub(super) fn sort(&mut self, out: &mut Vec<Output>) {
         let mut inner = std::mem::take(&mut self.inner);
@@ -139,12 +138,12 @@ impl Network {
         self.inner = inner;
     }
 
-    /// A packet on a wire leaves at another instant, and comes to the next pipe at another one.
+    /// A packet on a wire leaves at another instant, and reaches the next pipe at another one.
     #[cold]
     fn retimed(&mut self, retimed: Retimed, out: &mut Vec<Output>) {
         let log = self.sending.get_mut(retimed.pipe.0 as usize);
         let Some(packet) = log.and_then(|log| log.retimed(&retimed)) else {
-            // It left when there were no rules.
+            // The packet entered when there were no rules.
             return out.push(Output::Retimed(retimed));
         };
         let [old, new] = [retimed.old_end, retimed.end].map(|end| end - retimed.arrival);
@@ -161,7 +160,7 @@ impl Network {
         out.push(Output::Retimed(Retimed { handle: packet.handle, ..retimed }));
     }
 
-    /// Another packet of the same bytes.
+    /// Adds another packet with the same bytes; returns its slot.
     #[cold]
     fn copied(&mut self, slot: u32) -> u32 {
         let InTransit { handle, length, label, bits, at, shared, turned } =
@@ -258,7 +257,7 @@ impl Network {
         if shared > 0 && self.shares[shared] > 1 {
             self.shares[shared] -= 1;
             out.push(Output::Copy(emit));
-            // The bytes of the others are as they were.
+            // The bytes of the other packets stay as they were.
             out.extend(turned.iter().map(turn));
             if ecn != bits {
                 out.push(marked(bits));
@@ -269,13 +268,13 @@ impl Network {
         }
     }
 
-    /// A packet is lost within.
+    /// A packet in the network is lost.
     fn lost(&mut self, dropped: Dropped, out: &mut Vec<Output>) {
         let place = &self.passing[dropped.handle as usize];
         let (handle, shared) = (place.handle, place.shared as usize);
         if let Some(stats) = self.rules.as_mut().and_then(|rules| rules.stats_mut(place.at)) {
             match dropped.why {
-                // It was sent, and a rule behind has it.
+                // The link has sent it; a rule or flow behind the link drops it.
                 DropReason::Rule | DropReason::Unmatched => {}
                 DropReason::Lost => stats.lost += 1,
                 _ => stats.dropped += 1,

@@ -1,17 +1,17 @@
-//! Whose packets are where they enter a pipe, and what of them counts.
+//! The classification and accounting of packets that enter a pipe.
 
 use crate::account::Account;
 use crate::classifier::{Classifier, Match};
 use crate::masks::Masks;
 
-/// How packets are sorted where they enter a pipe.
+/// The classification, accounting and masks of packets that enter a pipe.
 #[derive(Debug, Clone)]
 pub(super) struct Ingress {
     pub(super) classifier: Classifier,
     pub(super) account: Account,
     pub(super) masks: Masks,
     pub(super) masked: bool,
-    /// Any of that depends on a packet's key.
+    /// One of these depends on a packet's key.
     pub(super) wants_key: bool,
 }
 
@@ -21,7 +21,7 @@ impl Ingress {
         Ingress { wants_key: classifier.wants_key() || masked, classifier, account, masks, masked }
     }
 
-    /// For what passes no link.
+    /// The ingress for packets that pass no link.
     pub(super) fn open() -> Ingress {
         Ingress::new(Classifier::new([&[Match::ANY][..]]), Account::Ip, Masks::default())
     }

@@ -1,17 +1,16 @@
-//! Several pipes as one machine: rules say which of them a packet passes, and
-//! in which order. What leaves a pipe enters the next at the instant at which it
-//! is due there. A single link without rules is the plain [`Engine`], and costs
-//! nothing more.
+//! Several pipes as one machine: rules determine the pipes that a packet passes, and their order. A
+//! packet that leaves a pipe enters the next at the instant at which it is due there. A single link
+//! without rules is the plain [`Engine`], and costs nothing more.
 //!
-//! A packet enters in two steps. [`Network::route`] says where, by its key: a pipe
-//! and a flow in it. [`Network::enter`] puts it there. What comes out is what
-//! leaves the last pipe; of those before it, [`Network::passed`] tells.
+//! A packet enters in two steps. [`Network::route`] finds its pipe and flow by its key.
+//! [`Network::enter`] puts it there. The outputs are those of the last pipe; [`Network::passed`]
+//! returns the packets that left the pipes before it.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
-//! | `spec` | what a network is made from |
-//! | `ingress` | whose packets are where they enter a pipe |
-//! | `in_transit` | packets within, and what becomes of them |
+//! | `spec` | the specification of a network |
+//! | `ingress` | the classification of packets that enter a pipe |
+//! | `in_transit` | packets in the network |
 //! | `change` | changes while packets pass |
 
 mod change;
@@ -40,44 +39,44 @@ use std::any::Any;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Where a packet enters.
+/// The pipe and flow where a packet enters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
     /// The pipe.
     pub pipe: PipeId,
     /// Its flow.
     pub flow: FlowId,
-    /// By which rule; without rules none.
+    /// The rule that took it; without rules `None`.
     at: Option<RulePosition>,
-    /// What rules have noted of it.
+    /// The mark that rules have set.
     mark: u32,
 }
 
 impl Route {
-    /// The key of a packet that enters there, with what rules have noted of it.
+    /// The key of a packet that enters there, with the mark that rules have set.
     #[inline]
     fn marked(&self, key: &Key) -> Key {
         Key { mark: self.mark, ..*key }
     }
 }
 
-/// Why a packet does not enter.
+/// The reason why a packet does not enter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RouteError {
     /// A rule drops it.
     Dropped,
-    /// No rule takes it, or no flow of its link.
+    /// No rule matches it, or no flow of its link.
     Unmatched,
 }
 
-/// What enters: a handle to bytes that live elsewhere.
+/// An entering packet: a handle to bytes that live elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IngressPacket<'a> {
-    /// Whatever the driver knows the bytes by; it comes out again just once.
+    /// The driver's handle for the bytes; the network returns it just once.
     pub handle: u32,
     /// Length of the IP packet.
     pub length: u32,
-    /// What policies of queues look at, where [`Network::wants_labels`].
+    /// The label for queue policies, if [`Network::wants_labels`].
     pub label: &'a Label,
 }
 
@@ -85,34 +84,34 @@ pub struct IngressPacket<'a> {
 pub struct Network {
     engine: Engine,
     places: Vec<Ingress>,
-    /// Which pipes look at labels.
+    /// By pipe, true if it reads labels.
     heeds: Vec<bool>,
     rules: Option<RuleSet>,
     /// A packet may pass several pipes.
     chain: bool,
-    /// The first of two pipes without limits, for what passes no link.
+    /// The first of two pipes without limits, for packets that pass no link.
     bypass: Option<u32>,
-    /// Without rules, no handle of a packet that entered is larger.
+    /// Without rules, the largest handle of a packet that entered.
     highest: u32,
-    /// By the engine's handle; without rules nothing.
+    /// By the engine's handle; empty without rules.
     passing: Vec<InTransit>,
     keys: Vec<Key>,
     free: Vec<u32>,
-    /// How many packets share bytes; the first is nobody's.
+    /// Number of packets that share bytes; the first entry is unused.
     shares: Vec<u32>,
     hops: BinaryHeap<Reverse<Hop>>,
     made: u64,
     inner: Vec<Output>,
     passed: Vec<Emit>,
-    /// By pipe, what is on its wire.
+    /// By pipe, the packets on its wire.
     sending: Vec<WireLog>,
-    /// Packets behind a link that no flow of the next one takes.
+    /// Packets behind a link that match no flow of the next one.
     unmatched: u64,
-    /// Masks make no more ids than there are.
+    /// Masks create no additional ids.
     short_of_memory: bool,
 }
 
-/// A plain engine, whose units say their flow and their length as it is accounted.
+/// A plain engine, whose units come with their flow and their accounted length.
 impl From<Engine> for Network {
     fn from(engine: Engine) -> Network {
         Network::with(engine, Vec::new(), None, None)
@@ -120,7 +119,7 @@ impl From<Engine> for Network {
 }
 
 impl Network {
-    /// Builds its pipes; [`PipeId`]s follow their order. An error names the pipe.
+    /// Builds the pipes; [`PipeId`]s follow their order. An error names the pipe.
     pub fn new(spec: &NetworkSpec) -> Result<Network, (PipeId, ConfigErrors)> {
         let rules = (!spec.rules.is_empty()).then(|| RuleSet::new(spec.rules.clone(), spec.seed));
         let mut pipes: Vec<PipeSpec> = spec.places.iter().map(|place| place.pipe.clone()).collect();
@@ -164,30 +163,31 @@ impl Network {
         }
     }
 
-    /// Does what becomes of a packet that comes this way depend on its key?
+    /// Returns true if the fate of a packet in this direction depends on its key.
     pub fn wants_key(&self, way: usize) -> bool {
         self.rules.is_some()
             || self.places.get(way).is_some_and(|place| place.wants_key)
             || self.wants_labels()
     }
 
-    /// Does any pipe look at labels?
+    /// Returns true if any pipe reads labels.
     pub fn wants_labels(&self) -> bool {
         self.heeds.contains(&true)
     }
 
-    /// Does a pipe drop what got in, or what it has room for? See [`Engine::drops_early`].
+    /// Returns true if a pipe may drop packets that are queued, or that have room; see
+    /// [`Engine::drops_early`].
     pub fn drops_early(&self, pipe: PipeId) -> bool {
         self.engine.drops_early(pipe)
     }
 
-    /// Does what becomes of a packet depend on more than its key?
+    /// Returns true if there are rules, so that the fate of a packet depends on more than its key.
     pub fn has_rules(&self) -> bool {
         self.rules.is_some()
     }
 
-    /// Where a packet of so many bytes enters that comes up (0) or down (1) at `now`. It counts as
-    /// taken by its rule.
+    /// The pipe and flow where a packet of `length` bytes enters, in direction up (0) or down (1),
+    /// at `now`. Its rule counts it as taken.
     #[inline]
     pub fn route(
         &mut self,
@@ -210,7 +210,7 @@ impl Network {
                 Ok(Route { pipe: PipeId(pipe as u32), flow, at: Some(at), mark: key.mark })
             }
             RuleOutcome::Pass => {
-                // Wherever rules let packets pass there is one.
+                // A rule that lets packets pass requires a bypass.
                 let pipe = PipeId(self.bypass.unwrap_or(0) + way as u32);
                 Ok(Route { pipe, flow: FlowId(0), at: None, mark: 0 })
             }
@@ -219,52 +219,52 @@ impl Network {
         }
     }
 
-    /// A packet that was to enter there does not, as whoever brings it found no room: its rule has
-    /// it among those dropped.
+    /// Counts a packet that does not enter, as its driver found no room: its rule counts it as
+    /// dropped.
     pub fn turned_away(&mut self, entry: &Route) {
         if let Some(stats) = self.rules.as_mut().and_then(|rules| rules.stats_mut(entry.at)) {
             stats.dropped += 1;
         }
     }
 
-    /// Where a packet enters whose pipe and flow are known.
+    /// The route of a packet whose pipe and flow are known.
     pub fn straight(&self, pipe: PipeId, flow: FlowId) -> Route {
         Route { pipe, flow, at: None, mark: 0 }
     }
 
-    /// What of a packet counts where it enters.
+    /// The accounting layer of packets that enter a pipe.
     pub fn account(&self, pipe: PipeId) -> Option<Account> {
         self.places.get(pipe.0 as usize).map(|place| place.account)
     }
 
-    /// Length of a packet as it is accounted where it enters.
+    /// The accounted length of a packet that enters a pipe.
     #[inline]
     pub fn bytes(&self, pipe: PipeId, length: u32) -> u32 {
-        /// What the engine takes as a unit's length.
+        /// The largest length that the engine accepts.
         const LONGEST: u32 = (1 << 31) - 1;
         let account = self.places.get(pipe.0 as usize).map(|place| place.account);
         account.map_or(length, |account| account.from_ip(length)).clamp(1, LONGEST)
     }
 
-    /// From now on memory is short, or not any more: while it is, masks make no more ids than there
-    /// are, and others share.
+    /// Sets whether memory is short: while it is, masks create no additional ids, and new ids
+    /// share.
     pub fn set_short_of_memory(&mut self, short: bool) {
         self.short_of_memory = short;
     }
 
-    /// Whether memory is short.
+    /// Returns true if memory is short.
     pub fn is_short_of_memory(&self) -> bool {
         self.short_of_memory
     }
 
-    /// What a packet is to the masks of a pipe, if it has any.
+    /// The ids of a packet under the masks of a pipe, if it has any.
     #[inline]
     fn ids(&self, pipe: PipeId, flow: FlowId, key: &Key) -> Option<MaskIds> {
         let place = self.places.get(pipe.0 as usize).filter(|place| place.masked);
         place.map(|place| MaskIds { short: self.short_of_memory, ..place.masks.ids(flow, key) })
     }
 
-    /// A packet enters where [`Network::route`] says. Runs all that is due until `now` first. `now`
+    /// Puts a packet where [`Network::route`] says. First runs all events due until `now`. `now`
     /// never goes back.
     #[inline(always)]
     pub fn enter(
@@ -285,7 +285,7 @@ impl Network {
         self.input(entry.pipe, unit, ids.as_ref(), label, now, out);
     }
 
-    /// A unit enters a pipe, with its label where the pipe looks at it.
+    /// Puts a unit into a pipe, with its label if the pipe reads labels.
     #[inline(always)]
     fn input(
         &mut self,
@@ -303,7 +303,7 @@ impl Network {
         }
     }
 
-    /// The same; what comes out stays within for now.
+    /// Like [`input`](Network::input), but keeps the outputs in the network for now.
     fn input_within(
         &mut self,
         pipe: PipeId,
@@ -336,7 +336,7 @@ impl Network {
         self.sort(out);
     }
 
-    /// Runs all that is due until `now`, each event at its own instant.
+    /// Runs all events due until `now`, each at its own instant.
     #[inline]
     pub fn poll(&mut self, now: Time, out: &mut Vec<Output>) {
         if self.rules.is_none() {
@@ -352,8 +352,8 @@ impl Network {
             if hop.min(event) > now || hop.min(event) == Time::NEVER {
                 return;
             }
-            // Events before arrivals, as within the engine. One instant at a time: what leaves then
-            // may enter the next pipe before another event.
+            // Events before arrivals, as within the engine. One instant at a time: packets that
+            // leave then may enter the next pipe before another event.
             if event <= hop {
                 self.engine.poll(event, &mut self.inner);
             } else if let Some(Reverse(Hop { due, pipe, flow, slot, .. })) = self.hops.pop() {
@@ -367,8 +367,8 @@ impl Network {
         }
     }
 
-    /// The port at which packets leave that come in for this pipe has room for so many bytes; see
-    /// [`Engine::port_room`]. Where there are rules its direction alone counts.
+    /// Reports that the port where packets leave that enter this pipe has room for `room` bytes;
+    /// see [`Engine::port_room`]. With rules, only its direction counts.
     pub fn port_room(&mut self, entrance: PipeId, room: u32, now: Time, out: &mut Vec<Output>) {
         if self.rules.is_none() {
             return self.engine.port_room(entrance, room, now, out);
@@ -380,8 +380,8 @@ impl Network {
         }
     }
 
-    /// The most that a device holds behind which packets leave that come in for this pipe; `None`
-    /// where falaj paces all links that they may pass.
+    /// The largest backlog of a device behind which packets leave that enter this pipe; `None` if
+    /// falaj paces all links that they may pass.
     pub fn backlog(&self, entrance: PipeId) -> Option<u32> {
         if self.rules.is_none() {
             return self.engine.backlog(entrance);
@@ -389,7 +389,7 @@ impl Network {
         self.towards(entrance).filter_map(|pipe| self.engine.backlog(pipe)).max()
     }
 
-    /// All pipes of this one's direction.
+    /// All pipes of this pipe's direction.
     fn towards(&self, pipe: PipeId) -> impl Iterator<Item = PipeId> + use<> {
         (pipe.0 % 2..self.heeds.len() as u32).step_by(2).map(PipeId)
     }
@@ -404,34 +404,35 @@ impl Network {
         self.engine.next_refill()
     }
 
-    /// Has anything left a pipe for another, or was lost between them, since
-    /// [`passed`](Network::passed) was asked last?
+    /// Returns true if a packet has left a pipe for another, or was lost between them, since the
+    /// last call of [`passed`](Network::passed).
     #[inline]
     pub fn has_passed(&self) -> bool {
         !self.passed.is_empty()
     }
 
-    /// What left a pipe for another, or was lost between them, since this was asked last.
+    /// The packets that have left a pipe for another, or were lost between them, since the last
+    /// call.
     pub fn passed(&mut self) -> std::vec::Drain<'_, Emit> {
         self.passed.drain(..)
     }
 
-    /// What each rule has taken so far.
+    /// Counters of the packets that each rule has taken.
     pub fn taken(&self) -> &[RuleCounters] {
         self.rules.as_ref().map_or(&[], RuleSet::taken)
     }
 
-    /// What became of what each rule has taken, in the links that it leads to.
+    /// Statistics of the packets that each rule has taken, in the links that it leads to.
     pub fn active(&self) -> &[RuleStats] {
         self.rules.as_ref().map_or(&[], RuleSet::active)
     }
 
-    /// Packets behind a link so far that no flow of the next one took.
+    /// Number of packets behind a link that matched no flow of the next one.
     pub fn unmatched(&self) -> u64 {
         self.unmatched
     }
 
-    /// When something happens without input; [`Time::NEVER`] if nothing does.
+    /// When the next event without input is due; [`Time::NEVER`] if there is none.
     pub fn next_event(&self) -> Time {
         self.engine.next_event().min(self.next_hop())
     }
@@ -440,12 +441,12 @@ impl Network {
         self.hops.peek().map_or(Time::NEVER, |hop| hop.0.due)
     }
 
-    /// No unit that is still to be decided is due before this; see [`Engine::next_due`].
+    /// Lower bound on the due time of units that are not decided yet; see [`Engine::next_due`].
     pub fn next_due(&self) -> Time {
         self.engine.next_due().min(self.next_hop())
     }
 
-    /// Would a packet of so many bytes find room where it enters?
+    /// Returns true if a packet of `length` bytes would find room where it enters.
     pub fn has_room(&self, entry: &Route, key: &Key, length: u32) -> bool {
         let ids = self.ids(entry.pipe, entry.flow, &entry.marked(key));
         let ids = ids.as_ref().unwrap_or(&MaskIds::NONE);
@@ -457,7 +458,7 @@ impl Network {
         self.engine.ended_pipe_counters()
     }
 
-    /// What rules took that are gone.
+    /// Counters of removed rules.
     pub fn removed_rule_counters(&self) -> RuleCounters {
         self.rules.as_ref().map_or(RuleCounters::default(), RuleSet::removed_rule_counters)
     }
@@ -467,8 +468,8 @@ impl Network {
         self.engine.take_deferred_drops()
     }
 
-    /// The state by which a pipe goes on in another process; `None` where there are rules, or a
-    /// mask makes many of it.
+    /// The state from which a pipe resumes in another process; `None` if there are rules, or if the
+    /// pipe has masks.
     pub fn state(&self, pipe: PipeId) -> Option<PipeState> {
         self.engine.state(pipe).filter(|_| self.rules.is_none())
     }
@@ -532,7 +533,7 @@ impl Network {
         self.engine.overflowing_mask(pipe)
     }
 
-    /// Whether a flow or a link has a mask.
+    /// Returns true if a flow or a link has a mask.
     pub fn has_masks(&self) -> bool {
         self.places.iter().any(|place| place.masked)
     }
@@ -547,18 +548,18 @@ impl Network {
         self.engine.earliest_due(pipe, bytes, now)
     }
 
-    /// What happened to a flow so far.
+    /// Counters of a flow.
     pub fn counters(&self, pipe: PipeId, flow: FlowId) -> Counters {
         self.engine.counters(pipe, flow)
     }
 
-    /// How many flows each pipe has, with those of what passes no link.
+    /// Number of flows of each pipe, those for packets that pass no link included.
     pub fn flows(&self) -> Vec<usize> {
         self.engine.flows()
     }
 }
 
-/// By pipe, does it look at labels?
+/// By pipe, true if it reads labels.
 fn heeds(engine: &Engine) -> Vec<bool> {
     (0..engine.flows().len() as u32).map(|pipe| engine.wants_labels(PipeId(pipe))).collect()
 }

@@ -1,4 +1,4 @@
-//! What a network is made from.
+//! The specification of a network.
 
 use crate::account::Account;
 use crate::classifier::Classifier;
@@ -10,30 +10,30 @@ use falaj_sched::queues::queue::Limit;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
 
-/// What a network is made from.
+/// The specification of a network.
 #[derive(Debug, Clone)]
 pub struct NetworkSpec {
-    /// Up and down of each link, one after the other.
+    /// The two directions of each link, up and then down.
     pub places: Vec<PlacedPipe>,
-    /// Which links packets pass. None: all pass the first one.
+    /// The rules that determine the links of a packet. If empty, all packets pass the first link.
     pub rules: Vec<RouteRule>,
-    /// Where the random numbers of rules begin.
+    /// Seed of the rules' random numbers.
     pub seed: u64,
 }
 
-/// A pipe in its place.
+/// A pipe with its classification and accounting.
 #[derive(Debug, Clone)]
 pub struct PlacedPipe {
     /// The pipe.
     pub pipe: PipeSpec,
-    /// Which flow of it a packet belongs to.
+    /// Assigns packets to the pipe's flows.
     pub classifier: Classifier,
-    /// Which bytes of a packet count there.
+    /// The bytes of a packet that count there.
     pub account: Account,
 }
 
 impl NetworkSpec {
-    /// The same with random numbers that begin elsewhere.
+    /// The same specification with another seed.
     pub fn seeded(&self, seed: u64) -> NetworkSpec {
         let mut spec = self.clone();
         spec.seed = seed;
@@ -42,7 +42,7 @@ impl NetworkSpec {
     }
 }
 
-/// What carries all, at once: each direction of what passes no link.
+/// A pipe that carries everything at once, for each direction of packets that pass no link.
 pub fn unlimited() -> PipeSpec {
     let flow = FlowSetup::new(Values::default(), Limit::Packets(u32::MAX));
     let setup = Setup {

@@ -1,4 +1,4 @@
-//! Builds the pipe that a [`PipeSpec`] asks for.
+//! Builds the pipe of a [`PipeSpec`].
 
 use super::masked_links::MaskedLinks;
 use super::masked_queues::MaskedQueues;
@@ -15,17 +15,17 @@ use falaj_sched::scheduler::instance::SchedulerInstance;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The purpose of a pipe that is built.
+/// The purpose for which a pipe is built.
 #[derive(Clone, Copy)]
 pub(crate) enum BuildFor<'a> {
-    /// To begin empty, or to take over from any other pipe.
+    /// A pipe that begins empty, or takes over from any other pipe.
     Any,
-    /// To take over from a pipe of the same discipline and masks; the queues of these flows alone
-    /// have other limits.
+    /// A pipe that takes over from one of the same discipline and masks; only the queues of these
+    /// flows have other limits.
     Values(&'a [Range<u32>]),
 }
 
-/// Builds the pipe that `spec` asks for.
+/// Builds the pipe of `spec`.
 pub(crate) fn build(
     id: PipeId,
     spec: &PipeSpec,
@@ -40,7 +40,7 @@ pub(crate) fn build(
     Ok(PipeLinks::Single(single(id, spec, what)?))
 }
 
-/// Builds one of the links of a link mask; `spec` has none any more.
+/// Builds one of the links of a link mask; `spec` has no link mask itself.
 pub(super) fn build_single(id: PipeId, spec: &PipeSpec) -> Result<SingleLink, ConfigErrors> {
     if let Some(refused) = spec.refused() {
         return Err(refused.into());
@@ -76,8 +76,9 @@ fn plain(
     spec: PipeSpec,
     what: BuildFor<'_>,
 ) -> Result<Box<dyn LinkPipe>, ConfigErrors> {
-    /// The pipe around each discipline alone is compiled for it, so that the way of a packet is one
-    /// piece. Trees, and queues with queue management, are schedulers behind `dyn`.
+    /// A pipe around a single discipline is compiled for that discipline, so that the path of a
+    /// packet is one piece of code. Trees, and queues with queue management, are schedulers behind
+    /// `dyn`.
     struct Builder<'a>(PipeId, &'a Arc<PipeSpec>, &'a Setup, BuildFor<'a>);
     impl Visitor for Builder<'_> {
         type Output = Box<dyn LinkPipe>;

@@ -1,5 +1,5 @@
-//! A pipe whose link mask was changed: what waits leaves by the links that there were before,
-//! beside the links that there are now. Nothing new comes to the former.
+//! A pipe whose link mask was changed: queued packets leave by the earlier links, beside the
+//! current ones. New packets come to the current links only.
 
 use super::{
     Counters, DeferredDrops, Inspection, Layer, PacketPath, Pipe, PipeKind, PipeLinks,
@@ -16,23 +16,23 @@ use falaj_sched::units::label::Known;
 use falaj_sched::units::time::{Span, Time};
 
 pub(crate) struct DrainingLinks {
-    /// The links that there are now, and when their next event is due.
+    /// The current links, and when their next event is due.
     now: PipeLinks,
     due: Time,
     properties: PipeProperties,
-    /// Those that there were before, oldest first.
+    /// The earlier links, oldest first.
     before: Vec<Draining>,
-    /// By flow, counters of links that are empty and gone.
+    /// By flow, counters of links that are empty and removed.
     counted: Vec<Counters>,
     /// Counters of flows that were removed by changes.
     removed: Counters,
 }
 
-/// Links that were there before.
+/// Earlier links.
 struct Draining {
     pipe: Box<dyn Pipe>,
     due: Time,
-    /// The flow that stands for each of its flows now, and whether it is that one.
+    /// For each of its flows, the current flow in its place, and whether it is the same flow.
     flows: Vec<(FlowId, bool)>,
 }
 
@@ -45,7 +45,7 @@ impl Draining {
         sum
     }
 
-    /// Names in what came out the flows that there are now.
+    /// Replaces the flows in outputs by the current ones.
     fn relabel(&self, out: &mut [Output]) {
         for flow in out.iter_mut().filter_map(Output::flow_mut) {
             *flow = self.flows[flow.index()].0;
@@ -53,9 +53,9 @@ impl Draining {
     }
 }
 
-/// `successor` takes over from `old`, whose next event is due at `due`; where the links that a mask
-/// makes are others, it begins beside them. Returns the pipe, when its next event is due, and what
-/// remains to be dropped.
+/// Lets `successor` take over from `old`, whose next event is due at `due`. If the links of its
+/// mask differ, it begins beside the old ones. Returns the pipe, when its next event is due, and
+/// the state that remains to be dropped.
 pub(crate) fn take_over(
     mut successor: PipeLinks,
     (old, due): (Box<dyn Pipe>, Time),

@@ -1,4 +1,4 @@
-//! A pipe whose link has a mask: queues, scheduler and link of its own for each id.
+//! A pipe whose link has a mask: each id has queues, a scheduler and a link of its own.
 
 use super::build::build_single;
 use super::{
@@ -21,27 +21,27 @@ use falaj_sched::units::time::Time;
 
 pub(crate) struct MaskedLinks {
     id: PipeId,
-    /// What each link is made from.
+    /// The spec of each link.
     spec: PipeSpec,
     properties: PipeProperties,
-    /// A link that no id uses, for what is the same of all.
+    /// A link that no id uses, for properties that all links share.
     model: SingleLink,
     table: IdTable,
     each: Each,
-    /// By the slots of places; so is the calendar.
+    /// By slot of the place, as is the calendar.
     links: Vec<Option<MaskedLink>>,
     calendar: Calendar,
-    /// Links built so far: each has random numbers of its own.
+    /// Links built so far: each has its own random numbers.
     built: u64,
-    /// By flow, counters of links that are gone.
+    /// By flow, counters of removed links.
     gone: Vec<Counters>,
-    /// By flow with a mask, what that made in links that are gone.
+    /// By flow with a mask, statistics of its ids in removed links.
     flow_masks: Vec<Option<MaskStats>>,
     /// Counters of flows that were removed by changes.
     removed: Counters,
-    /// Breaches of contract in links that are gone.
+    /// Breaches of contract in removed links.
     breaches: Vec<Breach>,
-    /// A flow of which ids had to share queues in one of the links.
+    /// A flow whose ids had to share queues in one of the links.
     overflowing: Option<FlowId>,
     /// The label of the unit that arrives next.
     label: Label,
@@ -81,12 +81,12 @@ impl MaskedLinks {
         })
     }
 
-    /// Returns true if `other` makes the same links, as many.
+    /// Returns true if `other` creates the same links, and the same number of them.
     pub(super) fn has_links_of(&self, other: &MaskedLinks) -> bool {
         self.properties.masks.same_links(&other.properties.masks)
     }
 
-    /// A link for a slot that has none.
+    /// Creates a link for a slot that has none.
     #[cold]
     fn make(&mut self, slot: usize) {
         /// Keeps their seeds apart from other elements' draws.
@@ -102,7 +102,7 @@ impl MaskedLinks {
         self.links[slot] = Some(MaskedLink { pipe, until: Time::ZERO });
     }
 
-    /// Counts what came out of the link in a slot.
+    /// Counts the outputs of the link in a slot.
     #[inline]
     fn count(&mut self, slot: usize, out: &[Output]) {
         let place = self.each.place_in(slot);
@@ -195,7 +195,7 @@ impl Pipe for MaskedLinks {
     }
 }
 
-/// Each of its links stands for itself: what is the same of all is the model's.
+/// The links do not share a pipe within: their common properties are those of the model.
 impl Layer for MaskedLinks {}
 
 impl PacketPath for MaskedLinks {
@@ -254,7 +254,7 @@ impl PacketPath for MaskedLinks {
         self.due()
     }
 
-    /// No device paces a link of which there are many.
+    /// Without effect: no device paces a masked link.
     fn port_room(&mut self, _: u32, _: Time, _: &mut Vec<Output>) -> Time {
         self.due()
     }
@@ -325,7 +325,7 @@ impl Inspection for MaskedLinks {
 
     fn mask_stats(&self, flow: Option<FlowId>, busiest: usize) -> Option<MaskStats> {
         let Some(flow) = flow else { return Some(self.table.report(busiest)) };
-        // The ids of a flow's mask in all links together; links that are gone have left their sums.
+        // Ids of a flow's mask in all links together; removed links have left their sums.
         let mut sum = self.flow_masks.get(flow.index())?.clone()?;
         for (slot, link) in self.links.iter().enumerate() {
             let stats = |link: &MaskedLink| link.pipe.as_pipe().mask_stats(Some(flow), busiest);
@@ -349,7 +349,7 @@ impl Inspection for MaskedLinks {
             all.clone_from(self.flow_masks.get(flow.index())?);
         }
         let sum = all.as_mut()?;
-        // Which link, and where in it.
+        // The link, and the place within it.
         let (first, within) = ((from >> 32) as usize, from & u64::from(u32::MAX));
         let end = self.links.len().min(first + steps.max(1));
         let Some(slot) = (first..end).find(|&slot| self.links[slot].is_some()) else {

@@ -1,7 +1,7 @@
 //! A pipe in which flows have masks: each id has a queue of its own.
 //!
-//! It stands around the pipe of the expanded setup. A packet goes to the queue of its id, and
-//! outputs name the flow that the driver knows.
+//! It wraps the pipe of the expanded setup. A packet goes to the queue of its id, and outputs name
+//! the flow that the driver knows.
 
 use super::{
     Counters, DeferredDrops, Inspection, Layer, LinkPipe, PacketPath, Pipe, PipeKind, PipeLinks,
@@ -23,11 +23,11 @@ pub(crate) struct MaskedQueues {
     properties: PipeProperties,
     /// By flow, its first queue in the inner pipe.
     firsts: Vec<FlowId>,
-    /// By flow, the ids of its mask; `None` where it has none.
+    /// By flow, the ids of its mask; `None` for a flow without one.
     tables: Vec<Option<IdTable>>,
 }
 
-/// A pipe without the masks of its flows, and the queues that those had made.
+/// A pipe without the masks of its flows, and the ids that those had.
 pub(super) struct Unmasked {
     pipe: Box<dyn LinkPipe>,
     masks: Masks,
@@ -43,8 +43,8 @@ impl Unmasked {
     }
 
     /// The pipe, and the mapping of its queues to those of a pipe with `masks` and `flows` flows.
-    /// An id keeps its queue where mask and flow stay and there is one; all others join the first
-    /// of the queues that ids share.
+    /// An id keeps its queue if its mask and flow stay and that queue exists; all others join the
+    /// first of the shared queues.
     pub(super) fn into_others(
         self,
         masks: &Masks,
@@ -76,7 +76,7 @@ impl Unmasked {
 }
 
 impl MaskedQueues {
-    /// Around a pipe that was built of the expanded setup of `spec`.
+    /// Wraps a pipe that was built from the expanded setup of `spec`.
     pub(super) fn new(id: PipeId, spec: &PipeSpec, inner: Box<dyn LinkPipe>) -> MaskedQueues {
         let masks = spec.masks.clone();
         let flows = spec.setup.flows.len();
@@ -88,12 +88,12 @@ impl MaskedQueues {
         MaskedQueues { inner, properties, firsts, tables }
     }
 
-    /// Counts what came out of the inner pipe, and names the flows that the driver knows.
+    /// Counts the outputs of the inner pipe, and names the flows that the driver knows.
     #[inline]
     fn relabel(&mut self, out: &mut [Output]) {
         for output in out {
             let Some(flow) = output.flow_mut() else { continue };
-            // Few flows are quickly searched; a table of all places would be read from memory.
+            // A search over a few flows is fast; a table of all places would be read from memory.
             let (place, of) =
                 (*flow, self.firsts.partition_point(|first| *first <= *flow).saturating_sub(1));
             *flow = FlowId(of as u32);
@@ -131,7 +131,7 @@ impl MaskedQueues {
         Unmasked { pipe: self.inner, masks: self.properties.masks, tables: self.tables }
     }
 
-    /// Takes over from `old`; ids keep their queues where their mask stays. Returns when the next
+    /// Takes over from `old`; ids keep their queues if their mask stays. Returns when the next
     /// event is due.
     pub(super) fn migrate_from(
         &mut self,
@@ -222,7 +222,7 @@ impl PacketPath for MaskedQueues {
 
     fn has_room(&self, flow: FlowId, ids: &MaskIds, bytes: u32) -> bool {
         let place = match &self.tables[flow.index()] {
-            // A queue that no id has yet is empty, and as long as the others.
+            // A queue that no id has yet is empty, and has the same limit as the others.
             Some(table) => table.find(&ids.flow),
             None => Some(0),
         };
@@ -287,7 +287,7 @@ impl Inspection for MaskedQueues {
             sum.add(&self.inner.counters(first));
             return None;
         };
-        // Places that are shared stand behind those that were handed out.
+        // Shared places come after those that were assigned.
         let (own, shared) = table.known_ranges();
         let (from, own_end) = (from as u32, own.end);
         let all = own_end + shared.len() as u32;

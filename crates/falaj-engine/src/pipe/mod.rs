@@ -1,21 +1,22 @@
 //! Pipes: queues, a scheduler and a link (dummynet's word for the whole).
 //!
-//! The engine holds each pipe as a `Pipe`, which is three traits in one: the path of
-//! packets (`PacketPath`), what is counted and promised (`Inspection`), and what kind of pipe it is
-//! (`PipeKind`), which matters when another one takes over.
+//! The engine holds each pipe as a `Pipe`, which combines three traits: the path of packets
+//! (`PacketPath`), counters and guarantees (`Inspection`), and the kind of pipe (`PipeKind`), which
+//! matters when another one takes over.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
-//! | `spec` | what a pipe is made from |
+//! | `spec` | the specification of a pipe |
 //! | `build` | builds the pipe of a spec |
 //! | `scheduler_pipe` | one scheduler in front of one link |
 //! | `pipe_core` | the part of that which does not depend on the scheduler |
 //! | `masked_queues` | around a scheduler's pipe: a queue for each id of a flow's mask |
 //! | `masked_links` | many pipes: one for each id of the link's mask |
-//! | `draining_links` | around a pipe whose link mask was changed: what waits leaves by the old links |
+//! | `draining_links` | around a pipe whose link mask was changed: queued packets leave by the old
+//! links |
 //! | `device` | a link that its device paces |
 //! | `stats` | counters of flows |
-//! | `state` | what a pipe needs to go on in another process |
+//! | `state` | the state from which a pipe resumes in another process |
 
 pub(crate) mod build;
 mod device;
@@ -55,14 +56,14 @@ use std::any::Any;
 
 /// The engine's view of a pipe, whatever its scheduler and its masks.
 pub(crate) trait Pipe: PacketPath + Inspection + Send {
-    /// The pipe as what it is.
+    /// The pipe as its concrete kind.
     fn into_kind(self: Box<Self>) -> PipeKind;
-    /// The state by which it goes on in another process; `None`: it is many, by a mask, and cannot.
+    /// The state from which it resumes in another process; `None` for a pipe with masks.
     fn state(&self) -> Option<PipeState> {
         None
     }
-    /// Goes on from where another process's has ended, before any packet of its own. Returns when
-    /// the next event is due; `None`: this is not the state of such a pipe.
+    /// Resumes the state of a pipe in another process, before any packet of its own. Returns when
+    /// the next event is due; `None` if the state does not fit this pipe.
     fn resume(
         &mut self,
         state: PipeState,
@@ -75,27 +76,27 @@ pub(crate) trait Pipe: PacketPath + Inspection + Send {
     }
 }
 
-/// A pipe that may stand around another one.
+/// A pipe that may wrap another one.
 pub(crate) trait Layer {
-    /// The pipe within, whose answers are this one's wherever it gives none of its own; `None` for
-    /// the innermost.
+    /// The wrapped pipe, to which calls go that this one does not implement; `None` for the
+    /// innermost pipe.
     fn inner(&self) -> Option<&dyn Pipe> {
         None
     }
-    /// The pipe within, to be changed.
+    /// The wrapped pipe, mutable.
     fn inner_mut(&mut self) -> Option<&mut dyn Pipe> {
         None
     }
 }
 
-/// The way of packets through a pipe. Methods that change it return when its next event is due.
+/// The path of packets through a pipe. Methods that change it return when its next event is due.
 pub(crate) trait PacketPath: Layer {
     /// A unit arrives, with its ids under the pipe's masks.
     fn arrive(&mut self, unit: Unit, ids: &MaskIds, now: Time, out: &mut Vec<Output>) -> Time;
     /// Runs the event that is due at `now`.
     fn run_event(&mut self, now: Time, out: &mut Vec<Output>) -> Time;
-    /// The port behind the pipe has room for `room` bytes; with 0 it takes nothing until it reports
-    /// room again. Without effect on a link that falaj paces.
+    /// The port behind the pipe has room for `room` bytes; with 0 it refuses packets until it
+    /// reports room again. Without effect on a link that falaj paces.
     fn port_room(&mut self, room: u32, now: Time, out: &mut Vec<Output>) -> Time;
     /// The label of the unit that arrives next.
     fn announce(&mut self, label: Label) {
@@ -103,23 +104,23 @@ pub(crate) trait PacketPath: Layer {
             inner.announce(label);
         }
     }
-    /// Lower bound on when a unit is due that is not decided yet, unless another one arrives.
+    /// Lower bound on the due time of units that are not decided yet, if no other unit arrives.
     fn next_due(&self) -> Time;
-    /// When its device has to be asked and handed more, where that paces the link.
+    /// When its device needs more packets, if that paces the link.
     fn device_times(&self) -> DeviceTimes {
         self.inner().map_or(DeviceTimes::NONE, |inner| inner.device_times())
     }
-    /// Returns true if a unit of `bytes` finds room in the queue of its flow and ids.
+    /// Returns true if a unit of `bytes` bytes finds room in the queue of its flow and ids.
     fn has_room(&self, flow: FlowId, ids: &MaskIds, bytes: u32) -> bool;
-    /// Lower bound on when a packet of `bytes` is due that is not decided by `now`.
+    /// Lower bound on the due time of a packet of `bytes` bytes that is not decided by `now`.
     fn earliest_due(&self, bytes: u32, now: Time) -> Time;
 }
 
-/// What a pipe has counted, and what it promises.
+/// Counters and guarantees of a pipe.
 pub(crate) trait Inspection: Layer {
-    /// What does not change as long as the pipe is there.
+    /// The properties of the pipe, which are constant.
     fn properties(&self) -> &PipeProperties;
-    /// What happened to a flow so far.
+    /// Counters of a flow.
     fn counters(&self, flow: FlowId) -> Counters;
     /// The sum over `number` flows from `first` on.
     fn sum(&self, first: FlowId, number: u32) -> Counters {
@@ -127,37 +128,39 @@ pub(crate) trait Inspection: Layer {
         (first.0..first.0 + number).for_each(|flow| sum.add(&self.counters(FlowId(flow))));
         sum
     }
-    /// What happened to flows that were removed by changes.
+    /// Counters of flows that were removed by changes.
     fn removed_flow_counters(&self) -> Counters {
         self.inner().map_or_else(Counters::default, |inner| inner.removed_flow_counters())
     }
-    /// What a flow is promised.
+    /// The guarantee of a flow.
     fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise>;
-    /// Adds how disciplines of libraries broke their contract, those of predecessors included.
+    /// Adds the breaches of contract by plugin disciplines, those of predecessors included.
     fn breaches(&self, out: &mut Vec<Breach>) {
         if let Some(inner) = self.inner() {
             inner.breaches(out);
         }
     }
-    /// Length of the largest packet that waits, apart from the one on the wire; 0 where none does.
+    /// Length in bytes of the largest queued packet, apart from the one on the wire; 0 if none is
+    /// queued.
     fn largest_waiting(&self) -> u32 {
         self.inner().map_or(0, |inner| inner.largest_waiting())
     }
-    /// Returns true if another flow may start afresh in the place of this one: it is empty, and
-    /// owes or is owed nothing.
+    /// Returns true if another flow may start in the place of this one: it is empty, and has no
+    /// deficit or credit.
     fn is_reusable(&mut self, flow: FlowId, now: Time) -> bool;
-    /// Returns true if another pipe may start afresh in the place of this one.
+    /// Returns true if another pipe may start in the place of this one.
     fn is_at_rest(&mut self, now: Time) -> bool {
         self.inner_mut().is_none_or(|inner| inner.is_at_rest(now))
     }
-    /// Counters of the ids of the mask of `flow`, or of the link's mask, with at most `busiest` ids
-    /// by name; `None` where there is no such mask.
+    /// Statistics of the ids of the mask of `flow`, or of the link's mask, with at most `busiest`
+    /// ids by name; `None` if there is no such mask.
     fn mask_stats(&self, flow: Option<FlowId>, busiest: usize) -> Option<MaskStats> {
         self.inner()?.mask_stats(flow, busiest)
     }
-    /// One part of the same, about `steps` ids, from the place `from` on (0: the beginning). It is
-    /// added to `all`, which has the parts before. Returns where the next part begins, if there is
-    /// one. Links that go between two parts are missing.
+    /// Computes one part of [`mask_stats`](Inspection::mask_stats): about `steps` ids, from place
+    /// `from` on (0: the beginning). They are added to `all`, which has the parts before. Returns
+    /// where the next part begins, if there is one. Links that are removed between two parts are
+    /// missing.
     fn mask_stats_part(
         &self,
         flow: Option<FlowId>,
@@ -180,45 +183,44 @@ pub(crate) trait Inspection: Layer {
         sum.add(&self.counters(flow));
         None
     }
-    /// The mask of which some ids have to share a queue or link, as there are more than it may
-    /// make: that of a flow, or that of the link.
+    /// The mask that has reached its maximum, so that some ids share a queue or link: that of a
+    /// flow, or (`None`) that of the link.
     fn overflowing_mask(&self) -> Option<Option<FlowId>> {
         self.inner()?.overflowing_mask()
     }
 }
 
-/// What does not change as long as a pipe is there.
+/// Properties of a pipe, which are constant.
 #[derive(Debug, Clone)]
 pub(crate) struct PipeProperties {
-    /// How many flows it has, each with a mask counted once.
+    /// Number of flows, each one with a mask counted once.
     pub(crate) flows: usize,
     /// The masks of the link and of flows.
     pub(crate) masks: Masks,
-    /// Length of the largest packet that it takes, in bytes.
+    /// Length in bytes of the largest packet that it accepts.
     pub(crate) largest: u32,
     /// Lower bound on the time from a decision of the scheduler to the delivery that it causes.
     pub(crate) least_delay: Span,
-    /// The most that its device holds, in bytes; `None` where falaj paces the link.
+    /// The largest number of bytes that its device holds; `None` if falaj paces the link.
     pub(crate) device_backlog: Option<u32>,
-    /// Labels of units are looked at.
+    /// It reads the labels of units.
     pub(crate) wants_labels: bool,
-    /// Queue management drops packets that found room, or for which there is room.
+    /// Queue management drops packets that are queued already, or for which there is room.
     pub(crate) drops_early: bool,
 }
 
-/// When a device that paces its link is to be looked at.
+/// When a device that paces its link needs attention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DeviceTimes {
-    /// When it is to be handed more, which needs no precision; [`Time::NEVER`] where it is not
-    /// full.
+    /// When it needs more packets, which needs no precision; [`Time::NEVER`] if it is not full.
     pub(crate) refill: Time,
-    /// It has enough to send until then, whatever arrives; [`Time::NEVER`] where it is to send
-    /// nothing, and [`Time::ZERO`] where what arrives may have to leave at once.
+    /// It has enough packets until then, whatever arrives; [`Time::NEVER`] if it has nothing to
+    /// send, and [`Time::ZERO`] if an arriving packet may have to leave at once.
     pub(crate) supplied_until: Time,
 }
 
 impl DeviceTimes {
-    /// Of a link that falaj paces.
+    /// The times of a link that falaj paces.
     pub(crate) const NONE: DeviceTimes =
         DeviceTimes { refill: Time::NEVER, supplied_until: Time::ZERO };
 }
@@ -235,20 +237,20 @@ pub(crate) trait LinkPipe: Pipe + Any {
         now: Time,
         out: &mut Vec<Output>,
     ) -> Time;
-    /// Takes the pipe apart: what a pipe of another scheduler may go on with.
+    /// Takes the pipe apart, for a pipe of another scheduler to take over.
     fn dismantle(self: Box<Self>) -> PipeParts;
-    /// What it has no use for after it took over, and takes a while to be dropped.
+    /// State that it no longer needs after it took over, and that takes a while to drop.
     fn deferred_drops(&mut self) -> Option<DeferredDrops>;
 }
 
-/// State of a predecessor that nothing needs any more, to be dropped where nothing waits for it.
+/// State of a predecessor that is no longer needed, to be dropped where nothing waits for it.
 pub(crate) type DeferredDrops = Box<dyn Any + Send>;
 
 /// A pipe without its scheduler.
 pub(crate) struct PipeParts {
-    /// The one on the wire first.
+    /// The queued packets, the one on the wire first.
     packets: Vec<Packet>,
-    /// The transmission of the one on the wire.
+    /// The transmission of the packet on the wire.
     sending: Option<Transmission>,
     wire: Wire,
     device: Option<DeviceState>,
@@ -256,15 +258,15 @@ pub(crate) struct PipeParts {
     impairer: Option<Box<Impairer>>,
 }
 
-/// A pipe as what it is.
+/// A pipe as its concrete kind.
 pub(crate) enum PipeKind {
-    /// The links of a spec.
+    /// Links built from a spec.
     Links(PipeLinks),
-    /// Links beside the ones that were there before.
+    /// Links beside the earlier ones that still drain.
     Draining(Box<DrainingLinks>),
 }
 
-/// What a spec asks for: one link, or one for each id of a mask.
+/// The links of a spec: one, or one for each id of a mask.
 pub(crate) enum PipeLinks {
     /// One link.
     Single(SingleLink),
@@ -274,14 +276,14 @@ pub(crate) enum PipeLinks {
 
 /// One link, whose flows may have masks.
 pub(crate) enum SingleLink {
-    /// No flow has one.
+    /// No flow has a mask.
     Plain(Box<dyn LinkPipe>),
-    /// A flow has one.
+    /// At least one flow has a mask.
     Masked(Box<MaskedQueues>),
 }
 
 impl PipeLinks {
-    /// The pipe as the engine holds it.
+    /// The pipe as a trait object, owned.
     pub(crate) fn into_pipe(self) -> Box<dyn Pipe> {
         match self {
             PipeLinks::Single(single) => single.into_pipe(),
@@ -289,7 +291,7 @@ impl PipeLinks {
         }
     }
 
-    /// The pipe, to be looked at.
+    /// The pipe as a trait object.
     pub(crate) fn as_pipe(&self) -> &dyn Pipe {
         match self {
             PipeLinks::Single(single) => single.as_pipe(),
@@ -297,7 +299,7 @@ impl PipeLinks {
         }
     }
 
-    /// The pipe, to be changed.
+    /// The pipe as a trait object, mutable.
     fn as_pipe_mut(&mut self) -> &mut dyn Pipe {
         match self {
             PipeLinks::Single(single) => single.as_pipe_mut(),
@@ -305,8 +307,8 @@ impl PipeLinks {
         }
     }
 
-    /// Takes over from `old` and returns when the next event is due. Gives `old` back where that
-    /// has other links.
+    /// Takes over from `old` and returns when the next event is due. Returns `old` if its links
+    /// differ.
     fn migrate_from(
         &mut self,
         old: PipeLinks,

@@ -1,5 +1,5 @@
-//! The part of a pipe that does not depend on its scheduler: link, device, counters, what the link
-//! does to packets. It is compiled once, and not again for each discipline.
+//! The part of a pipe that does not depend on its scheduler: link, device, counters, impairments.
+//! It is compiled once, and not again for each discipline.
 
 use super::device::{DeviceRoom, DeviceState, Pace};
 use super::stats::{HotCounters, PipeStats};
@@ -27,9 +27,9 @@ pub(super) enum LinkState {
         queue: FlowId,
         end: Time,
     },
-    /// Its device has no room before this.
+    /// Its device has no room before this instant.
     Full(Time),
-    /// Its device was handed the last packet of this flow, which is in its queue until it ends.
+    /// Its device was handed the last packet of this flow, which stays in its queue until `end`.
     Handed {
         queue: FlowId,
         leaf: FlowId,
@@ -38,7 +38,7 @@ pub(super) enum LinkState {
 }
 
 impl LinkState {
-    /// When something happens without an arrival.
+    /// When the next event without an arrival is due.
     #[inline]
     pub(super) fn due(self) -> Time {
         match self {
@@ -48,7 +48,7 @@ impl LinkState {
         }
     }
 
-    /// Returns true if a packet that arrives may leave at once, if the discipline lets it.
+    /// Returns true if an arriving packet may leave at once, if the discipline allows it.
     #[inline]
     pub(super) fn is_free(self) -> bool {
         matches!(self, LinkState::Idle | LinkState::NotBefore(_))
@@ -59,7 +59,7 @@ impl LinkState {
         matches!(self, LinkState::Handed { leaf, .. } if leaf == flow)
     }
 
-    /// The queue whose head is on the wire, and when its last bit leaves.
+    /// The queue whose head-of-line packet is on the wire, and when its last bit leaves.
     pub(super) fn sending(self) -> Option<(FlowId, Time)> {
         match self {
             LinkState::Sending { queue, end } | LinkState::Handed { queue, end, .. } => {
@@ -70,7 +70,7 @@ impl LinkState {
     }
 }
 
-/// All of a pipe but its scheduler.
+/// All parts of a pipe except its scheduler.
 pub(super) struct PipeCore {
     id: PipeId,
     pub(super) spec: Arc<PipeSpec>,
@@ -79,31 +79,31 @@ pub(super) struct PipeCore {
     pub(super) link: LinkState,
     /// The transmission that was on the wire at the last change, if one was.
     changed: Option<Transmission>,
-    /// `None` where falaj paces the link.
+    /// `None` if falaj paces the link.
     pub(super) device: Option<DeviceState>,
     pub(super) stats: PipeStats,
-    /// `None` where the link does nothing to packets.
+    /// `None` if the link has no impairments.
     pub(super) impairer: Option<Box<Impairer>>,
-    /// Breaches of contract by disciplines that this one has taken over from.
+    /// Breaches of contract by earlier disciplines of this pipe.
     pub(super) breaches: Vec<Breach>,
-    /// Packets up to this length come in without more ado; 0 on a link that does something to
-    /// packets, counts more bytes than they have, or is paced by its device.
+    /// Packets up to this length take the short path into the queue; 0 on a link that has
+    /// impairments, counts more bytes than packets have, or is paced by its device.
     pub(super) plain: u32,
-    /// While tokens are waited for, the discipline is asked anew which packet is next.
+    /// While the link waits for tokens, the discipline is asked anew which packet is next.
     pub(super) peeks: bool,
     /// State of a predecessor that is still to be dropped.
     pub(super) drops: Option<DeferredDrops>,
 }
 
-/// What a pipe has to know of its scheduler when it is built.
+/// Properties of a scheduler that a pipe needs when it is built.
 pub(super) struct SchedulerProperties {
     /// See [`PipeProperties::wants_labels`].
     pub(super) wants_labels: bool,
     /// See [`PipeProperties::drops_early`].
     pub(super) drops_early: bool,
-    /// It may be asked anew while tokens are waited for.
+    /// It may be asked anew while the link waits for tokens.
     pub(super) peeks: bool,
-    /// It has its queues already, and makes none when it takes over.
+    /// It has its queues already, and does not create any when it takes over.
     pub(super) has_queues: bool,
 }
 
@@ -156,26 +156,26 @@ impl PipeCore {
         if apart { 0 } else { self.spec.setup.largest }
     }
 
-    /// Returns true if its device paces the link, now or once falaj is done with it.
+    /// Returns true if its device paces the link, now or once it is handed over by falaj.
     pub(super) fn is_device_paced(&self) -> bool {
         self.properties.device_backlog.is_some()
     }
 
-    /// The instant at which the discipline is: of a link that its device paces, where what that was
-    /// handed ends.
+    /// The current instant of the discipline: on a device-paced link, the end of the packets that
+    /// the device was handed.
     #[inline]
     pub(super) fn clock(&self, now: Time) -> Time {
         self.device.map_or(now, |device| device.clock(now))
     }
 
-    /// A packet leaves earlier than at the latest that was promised.
+    /// Outputs that a packet leaves earlier than its guarantee.
     #[cold]
     pub(super) fn early(&self, packet: &Packet, by: Span, out: &mut Vec<Output>) {
         let Packet { flow, handle, .. } = *packet;
         out.push(Output::Early(Early { pipe: self.id, flow, handle, by }));
     }
 
-    /// A packet goes that was queued already.
+    /// Drops a packet that was queued already.
     #[cold]
     pub(super) fn thrown_out(&mut self, packet: Packet, by_policy: bool, out: &mut Vec<Output>) {
         if let Some(impairer) = &mut self.impairer {
@@ -206,7 +206,7 @@ impl PipeCore {
         }
     }
 
-    /// On a link that does something to packets, which may occupy it beyond the `end`.
+    /// Transmits a packet on a link with impairments, which may occupy it beyond `end`.
     #[cold]
     pub(super) fn send_impaired(
         &mut self,
@@ -224,8 +224,8 @@ impl PipeCore {
         free
     }
 
-    /// A packet that is too large, or of a link that does something to packets: what it costs, if
-    /// it is let in.
+    /// Admits a packet that is too large, or on a link with impairments or framing. Returns its
+    /// cost on the link, unless it is dropped.
     #[cold]
     pub(super) fn comes_apart(
         &mut self,
@@ -250,7 +250,7 @@ impl PipeCore {
         Some(cost)
     }
 
-    /// A packet does not get into its queue.
+    /// Drops a packet that does not get into its queue.
     #[cold]
     pub(super) fn turned_away(&mut self, packet: Packet, by_policy: bool, out: &mut Vec<Output>) {
         if let Some(impairer) = &mut self.impairer {
@@ -275,17 +275,17 @@ impl PipeCore {
     pub(super) fn next_due(&self, shortest_head: &dyn Fn() -> Option<u32>) -> Time {
         let then = match self.link {
             LinkState::Idle => return Time::NEVER,
-            // What leaves then was decided before, and what follows has an airtime that nobody
-            // knows yet.
+            // The packet that leaves then was decided before, and the airtime of the next one is
+            // not known yet.
             LinkState::Sending { end, .. } => end,
             LinkState::Full(_) if self.is_device_paced() => return Time::NEVER,
             LinkState::Handed { .. } if self.is_alone() => return Time::NEVER,
             LinkState::Handed { end, .. } => end,
             LinkState::Full(then) => then,
-            // What may go then is handed over at once.
+            // A packet that may go then is handed over at once.
             LinkState::NotBefore(then) if self.device.is_some() => then,
-            // One of the heads goes first, and is due when its last bit has left. The wire may end
-            // a nanosecond before the airtime, which is rounded up.
+            // One of the head-of-line packets goes first, and is due when its last bit has left.
+            // Its transmission may end a nanosecond before the airtime, which is rounded up.
             LinkState::NotBefore(then) => {
                 let airtime = |bytes| self.wire.least_airtime(bytes);
                 then + shortest_head().map_or(Span::ZERO, airtime)
@@ -328,30 +328,28 @@ impl PipeCore {
         promise.map(|promise| promise.later(self.spec.held_by_device()))
     }
 
-    /// Adds the breaches of those that this one has taken over from.
+    /// Adds the breaches of earlier disciplines of this pipe.
     pub(super) fn breaches(&self, out: &mut Vec<Breach>) {
         self.breaches.iter().cloned().for_each(|breach| breach.join(out));
     }
 
-    /// Returns true if nothing is on the wire, and neither wire nor device owe or are owed
-    /// anything.
+    /// Returns true if nothing is on the wire, and neither wire nor device has a deficit or credit.
     pub(super) fn is_at_rest(&self, now: Time) -> bool {
         let handed_over = self.device.is_some_and(|device| !device.is_empty(now));
         self.link == LinkState::Idle && !handed_over && self.wire.is_rested(now)
     }
 }
 
-/// A link that its device paces.
+/// Methods for a link that its device paces.
 impl PipeCore {
-    /// Returns true if it is to be concluded first whether `leaf` runs empty: the device was handed
-    /// its last packet, which ends at `end`.
+    /// Returns true if the pipe has to wait until `end` to see if `leaf` runs empty: the device was
+    /// handed its last packet.
     pub(super) fn waits_for_end(&self, leaf: FlowId, end: Time, now: Time) -> bool {
         let concludes = self.device.is_some_and(|device| device.concludes());
         now < end && concludes && self.stats.hot[leaf.index()].backlog < 2
     }
 
-    /// When the transmission of a packet would begin that the device is handed now; `None` where it
-    /// has no room.
+    /// The start of transmission of a packet handed to the device now; `None` if it has no room.
     pub(super) fn device_start(&mut self, now: Time) -> Option<Time> {
         let Some(device) = self.device else { return Some(now) };
         if device.yields() && device.is_empty(now) {
@@ -368,10 +366,10 @@ impl PipeCore {
         None
     }
 
-    /// The device was handed the head of `queue`, which is the last output.
+    /// Records that the device was handed the head of `queue`, which is the last output.
     #[cold]
     pub(super) fn handed(&mut self, queue: FlowId, end: Time, now: Time, out: &mut [Output]) {
-        // It is the device's from now on.
+        // The packet is the device's from now on.
         if let Some(Output::Emit(emit)) = out.last_mut() {
             emit.due = now;
             self.link = LinkState::Handed { queue, leaf: emit.flow, end };
@@ -388,9 +386,9 @@ impl PipeCore {
     }
 }
 
-/// A pipe that takes over from another.
+/// Taking over from another pipe.
 impl PipeCore {
-    /// The transmission on the wire. What its device was handed is not told any more.
+    /// The transmission on the wire. Packets that its device was handed are not reported again.
     fn transmission(&self) -> Option<Transmission> {
         let (_, free) = self.link.sending()?;
         if matches!(self.link, LinkState::Handed { .. }) {
@@ -405,7 +403,8 @@ impl PipeCore {
         Some(impaired.unwrap_or(plain))
     }
 
-    /// What it needs to go on in another process, where these packets were sent, and those wait.
+    /// The state from which it resumes in another process, if the packets of `sent` have left and
+    /// those of `waiting` are queued.
     pub(super) fn state(&self, sent: &[Packet], waiting: Vec<Packet>) -> Option<PipeState> {
         let mut stats = self.stats.clone();
         sent.iter().for_each(|packet| stats.hot[packet.flow.index()].gone(packet.bytes));
@@ -423,7 +422,7 @@ impl PipeCore {
         })
     }
 
-    /// Goes on from a state of another process, if it fits: its packets.
+    /// Resumes a state of another process, if it fits. Returns its packets.
     pub(super) fn resume(&mut self, state: PipeState) -> Option<Vec<Packet>> {
         if !state.fits(self.properties.flows, self.spec.setup.largest) {
             return None;
@@ -446,14 +445,14 @@ impl PipeCore {
     }
 
     /// Returns true if its device is done sooner at this rate than the discipline has been asked
-    /// about: that cannot go back in time.
+    /// about: the discipline cannot go back in time.
     pub(super) fn goes_back(&self, rate: Rate, now: Time) -> bool {
         self.device.is_some_and(|device| {
             device.until_by_rate(self.wire.rate(), rate, now) < device.until()
         })
     }
 
-    /// What another pipe may go on with, and the packets.
+    /// The parts for another pipe to take over, and the packets.
     pub(super) fn into_parts(self, packets: Vec<Packet>) -> PipeParts {
         PipeParts {
             packets,
@@ -465,8 +464,8 @@ impl PipeCore {
         }
     }
 
-    /// Sorts the packets of another pipe: those that join the new queues as they are, the one on
-    /// the wire first, and those that have to find room. What goes with its flow is dropped.
+    /// Sorts the packets of another pipe: first those that join the new queues as they are, the one
+    /// on the wire first, then those that have to find room. Packets of removed flows are dropped.
     pub(super) fn sort(
         &mut self,
         (packets, sending): (Vec<Packet>, bool),
@@ -492,7 +491,7 @@ impl PipeCore {
                 self.stats.hot[flow.index()].queued(packet.bytes);
             }
             if on_the_wire && packet.bytes > largest {
-                // It has its time on the wire already; no queue shall see it.
+                // Its time on the wire is fixed already; no queue may see its true length.
                 self.stats.hot[flow.index()].backlog_bytes -= packet.bytes - largest;
                 packet.bytes = largest;
             }
@@ -501,7 +500,7 @@ impl PipeCore {
         (stay, rest)
     }
 
-    /// A packet that has waited is dropped: one of `flow`, or of a flow that was removed.
+    /// Drops a queued packet: one of `flow`, or of a flow that was removed.
     pub(super) fn dropped_by_change(
         &mut self,
         flow: Option<FlowId>,
@@ -512,9 +511,9 @@ impl PipeCore {
         out.push(self.dropped(*packet, DropReason::Changed));
     }
 
-    /// Goes on with the wire, the device and the impairments of another pipe. `on_the_wire` is the
-    /// packet there, and the queue that it is the head of; the rest of it goes by the new rate.
-    /// Returns that queue, and when its transmission ends, if that is another instant now.
+    /// Takes over the wire, the device and the impairments of another pipe. `on_the_wire` is the
+    /// packet there and the queue that it is the head of; the rest of it is sent at the new rate.
+    /// Returns that queue, and when the transmission ends, if that has changed.
     pub(super) fn go_on(
         &mut self,
         on_the_wire: Option<(FlowId, Packet, Transmission)>,
@@ -523,7 +522,7 @@ impl PipeCore {
         now: Time,
         out: &mut Vec<Output>,
     ) -> Option<(FlowId, Time)> {
-        // What its device was handed is the device's.
+        // Packets that its device was handed are the device's.
         let sending = on_the_wire.filter(|(_, _, transmission)| !transmission.handed);
         let sending = sending
             .map(|(_, packet, Transmission { end, .. })| OnTheWire { bytes: packet.bytes, end });
@@ -566,8 +565,8 @@ impl PipeCore {
         by_scheduler
     }
 
-    /// After a change: goes on with what the link did to packets before it. Where flows and what
-    /// waits are `others` than before, packets have other numbers.
+    /// After a change: takes over the state of the impairments before it. If flows and queued
+    /// packets are `others` than before, packets have other numbers.
     fn impair_on(&mut self, before: Option<Box<Impairer>>, others: bool) {
         let Some(impairer) = &mut self.impairer else { return };
         let flows = self.stats.hot.len();

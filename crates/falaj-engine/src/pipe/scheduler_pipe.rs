@@ -1,9 +1,8 @@
 //! A pipe around a scheduler, which is a discipline with its queues.
 //!
-//! The pipe keeps the moments that the discipline's contract names. Every
-//! decision happens at a nominal instant: the end of a transmission, an
-//! instant that the discipline named, an arrival at a free link. When the
-//! engine is polled makes no difference.
+//! The pipe calls the discipline at the instants of its contract. Every decision happens at a
+//! nominal instant: the end of a transmission, an instant that the discipline named, or an arrival
+//! at a free link. When the engine is polled makes no difference.
 
 use super::pipe_core::{LinkState, PipeCore, SchedulerProperties};
 use super::stats::Counters;
@@ -50,9 +49,9 @@ pub(super) fn pipe<S: HeldScheduler>(
 }
 
 impl<S: HeldScheduler> SchedulerPipe<S> {
-    /// The link is free: asks until something is on the wire or nothing may be. A device that paces
-    /// the link is handed packets as long as it has room and some may go; `device.rs` says why that
-    /// is right.
+    /// The link is free: asks the discipline until a packet is on the wire or none may go. A device
+    /// that paces the link is handed packets as long as it has room and some may go; `device.rs`
+    /// explains why that is right.
     fn ask(&mut self, now: Time, out: &mut Vec<Output>) {
         loop {
             let mut at = now;
@@ -100,8 +99,8 @@ impl<S: HeldScheduler> SchedulerPipe<S> {
         }
     }
 
-    /// When the transmission of a packet would begin that the device is handed now; `None` where it
-    /// is to be handed none.
+    /// The start of transmission of a packet handed to the device now; `None` if it may be handed
+    /// none.
     #[cold]
     fn device_start(&mut self, now: Time) -> Option<Time> {
         if let LinkState::Handed { queue, leaf, end } = self.core.link {
@@ -114,7 +113,7 @@ impl<S: HeldScheduler> SchedulerPipe<S> {
         self.core.device_start(now)
     }
 
-    /// The head of `queue` goes on the wire; returns when its last bit leaves.
+    /// Puts the head of `queue` on the wire; returns when its last bit leaves.
     fn send(&mut self, queue: FlowId, start: Time, out: &mut Vec<Output>) -> Time {
         let (packet, sent) = self.scheduler.get_mut().take(queue, start, &mut self.core.wire);
         if self.scheduler.get_mut().marked() {
@@ -136,7 +135,7 @@ impl<S: HeldScheduler> SchedulerPipe<S> {
         self.core.stats.hot[packet.flow.index()].gone(packet.bytes);
     }
 
-    /// Drops the packets that had to go for the one that arrived last.
+    /// Drops the packets that were evicted for the one that arrived last.
     #[inline(always)]
     fn drop_evicted(&mut self, out: &mut Vec<Output>) {
         while let Some(packet) = self.scheduler.get_mut().evicted() {
@@ -182,7 +181,7 @@ impl<S: HeldScheduler> Pipe for SchedulerPipe<S> {
         let sending = self.core.link.sending();
         let mut packets = self.scheduler.get().packets(sending.map(|(queue, _)| queue));
         if sending.is_some() && !packets.is_empty() {
-            // What is on the wire was told, and is over when the link is free.
+            // The packet on the wire was reported, and has left when the link is free.
             self.core.state(&[packets.remove(0)], packets)
         } else {
             self.core.state(&[], packets)
@@ -215,7 +214,7 @@ impl<S: HeldScheduler> PacketPath for SchedulerPipe<S> {
             && (self.core.link == LinkState::Idle
                 || matches!(self.core.link, LinkState::NotBefore(t) if t > now))
         {
-            // In tests: asking out of turn changes nothing.
+            // In tests: an extra question to the discipline changes nothing.
             let _ = self.scheduler.get_mut().next(self.core.clock(now), &self.core.wire);
         }
         let (mut at, mut by_device) = (now, false);
@@ -232,7 +231,7 @@ impl<S: HeldScheduler> PacketPath for SchedulerPipe<S> {
             self.drop_evicted(out);
             return self.core.link.due();
         };
-        // Packets that had to go for it were gone before it came.
+        // Packets evicted for it left before it came.
         self.drop_evicted(out);
         self.core.stats.hot[flow.index()].queued(bytes);
         if self.scheduler.get_mut().marked() {
@@ -330,7 +329,8 @@ impl<S: HeldScheduler> Inspection for SchedulerPipe<S> {
 }
 
 impl<S: HeldScheduler> LinkPipe for SchedulerPipe<S> {
-    /// A pipe of the same kind goes on with its queues as they are, any other packet by packet.
+    /// Takes over from a pipe of the same kind with its queues as they are, from any other one
+    /// packet by packet.
     fn migrate_from(
         &mut self,
         old: Box<dyn LinkPipe>,

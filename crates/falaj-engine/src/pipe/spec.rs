@@ -1,4 +1,4 @@
-//! What a pipe is made from, and what cannot be together in one.
+//! The specification of a pipe, and its impossible combinations.
 
 use super::device::Pace;
 use crate::framing::Framing;
@@ -10,31 +10,31 @@ use falaj_sched::disciplines::{dcf, virtual_links};
 use falaj_sched::units::capacity::Capacity;
 use falaj_sched::units::time::Span;
 
-/// What a pipe is made from.
+/// The specification of a pipe.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PipeSpec {
     /// The discipline, as the registry names it.
     pub kind: &'static str,
-    /// What was set for it; its rate is the link's.
+    /// The discipline's configuration; its rate is the link's.
     pub setup: Setup,
-    /// How the link turns bytes into time; where its rate changes, the setup's is the mean.
+    /// How the link turns bytes into time; for a varying rate, that of the setup is the mean.
     pub capacity: Capacity,
-    /// What a packet costs beyond the bytes that are accounted; `setup` counts that cost.
+    /// The cost of a packet beyond its accounted bytes; lengths in `setup` include it.
     pub framing: Option<Framing>,
-    /// Who paces the link.
+    /// The pacing of the link.
     pub pace: Pace,
     /// Propagation delay of the link.
     pub delay: Span,
-    /// What the link does to packets.
+    /// The impairments of the link.
     pub impairments: Impairments,
-    /// Where the random numbers of that begin.
+    /// Seed of the impairments' random numbers.
     pub seed: u64,
-    /// Which of its flows are many, and whether it is.
+    /// The masks of its flows and of the link.
     pub masks: Masks,
 }
 
 impl PipeSpec {
-    /// A pipe whose link does nothing to packets but to delay them.
+    /// A pipe whose link has a delay and no other impairment.
     pub fn new(kind: &'static str, setup: Setup, delay: Span) -> PipeSpec {
         PipeSpec {
             kind,
@@ -49,13 +49,13 @@ impl PipeSpec {
         }
     }
 
-    /// Why no discipline promises anything on this link; on most it does.
+    /// The reason why no discipline has a guarantee on this link; `None` on most links.
     pub fn no_promise(&self) -> Option<NoPromise> {
         self.capacity.no_promise().or_else(|| self.impairments.no_promise())
     }
 
-    /// What cannot be together: disciplines that divide the time of a link, and
-    /// a link on which a packet's time is not known beforehand.
+    /// The error of an impossible combination: a discipline that divides the time of a link, and a
+    /// link on which the time of a packet is not known beforehand.
     pub fn refused(&self) -> Option<ConfigError> {
         let at_one_rate = self.no_promise().is_none();
         let what = match self.kind {
@@ -78,7 +78,7 @@ impl PipeSpec {
             .or_else(|| self.masks.impossible(self.kind, &self.setup))
     }
 
-    /// What cannot be on a link that its device paces.
+    /// The error of a combination that is impossible on a device-paced link.
     fn no_device(&self) -> Option<ConfigError> {
         let Pace::Device { backlog } = self.pace else { return None };
         let refused = |param, what: String, help: &str| {
@@ -119,8 +119,8 @@ impl PipeSpec {
         )
     }
 
-    /// So much later than if falaj paced the link a packet leaves at most, as a device holds others
-    /// before it.
+    /// The longest additional delay compared with a link that falaj paces, as a device holds other
+    /// packets before this one.
     pub fn held_by_device(&self) -> Span {
         match self.pace {
             Pace::Falaj => Span::ZERO,
@@ -132,7 +132,7 @@ impl PipeSpec {
     }
 }
 
-/// Does the discipline, or one below a flow of it, divide time?
+/// Returns true if the discipline, or one below a flow of it, divides time.
 fn by_time(kind: &str, setup: &Setup) -> bool {
     let below = || setup.flows.iter().filter_map(|f| f.inner.as_ref());
     kind == virtual_links::MANIFEST.kind || below().any(|inner| by_time(inner.kind, &inner.setup))

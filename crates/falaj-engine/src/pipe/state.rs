@@ -1,8 +1,9 @@
-//! The state by which a pipe goes on in another process: packets that wait, counters, and how long
+//! The state from which a pipe resumes in another process: queued packets, counters, and how long
 //! its link is busy.
 //!
-//! The discipline is not in it. Packets come to its successor as at a change to another one: in the
-//! order in which they came, none lost, and what flows owe or are owed begins anew.
+//! The discipline's state is not part of it. Packets move to its successor as at a change to
+//! another discipline: in their order of arrival, none lost, and without deficits or credits of
+//! flows.
 
 use super::stats::PipeStats;
 use falaj_sched::queues::queue::{FlowId, Packet};
@@ -10,20 +11,20 @@ use falaj_sched::units::time::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// The state of a pipe, to be written down.
+/// The state of a pipe, in serializable form.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PipeState {
     pub(super) waiting: Vec<WaitingPacket>,
     pub(super) stats: PipeStats,
-    /// When the link may be given the next packet, in nanoseconds.
+    /// When the link is free for the next packet, in nanoseconds.
     pub(super) free_from: u64,
-    /// The same by the link's rate alone; of a bucket, when it is full.
+    /// The end by the link's rate alone; for a token bucket, when it is full.
     pub(super) wire_end: u64,
-    /// Where the link does something to packets.
+    /// State of impairments, if the link has any.
     pub(super) impairments: Option<ImpairmentProgress>,
 }
 
-/// A packet that waits. Times are in nanoseconds.
+/// A queued packet. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct WaitingPacket {
     handle: u32,
@@ -32,14 +33,14 @@ pub(super) struct WaitingPacket {
     arrival: u64,
 }
 
-/// How far the random numbers of impairments have come.
+/// Position in the random numbers of impairments.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ImpairmentProgress {
-    /// By flow, the numbers of packets that wait.
+    /// By flow, the numbers of queued packets.
     pub(crate) numbers: Vec<VecDeque<u64>>,
-    /// How many packets have left.
+    /// Number of packets that have left.
     pub(crate) left: u64,
-    /// When the last of those that left is due, in nanoseconds.
+    /// When the last packet that left is due, in nanoseconds.
     pub(crate) last: u64,
 }
 
@@ -58,29 +59,30 @@ impl From<WaitingPacket> for Packet {
 }
 
 impl PipeState {
-    /// The packets that wait, by their handles, in the order in which they came.
+    /// Handles of the queued packets, in their order of arrival.
     pub fn handles(&self) -> impl Iterator<Item = u32> + '_ {
         self.waiting.iter().map(|packet| packet.handle)
     }
 
-    /// The flow of each of these.
+    /// The flow of each queued packet, in the same order.
     pub fn flows(&self) -> impl Iterator<Item = FlowId> + '_ {
         self.waiting.iter().map(|packet| FlowId(packet.flow))
     }
 
-    /// When the link may be given the next packet.
+    /// When the link is free for the next packet.
     pub fn free_from(&self) -> Time {
         Time(self.free_from)
     }
 
-    /// Gives the packets other handles: the driver's that goes on.
+    /// Gives the packets other handles: those of the driver that resumes.
     pub fn rename(&mut self, handles: impl Iterator<Item = u32>) {
         for (packet, handle) in self.waiting.iter_mut().zip(handles) {
             packet.handle = handle;
         }
     }
 
-    /// Returns true if all that it says fits a pipe of so many flows: it may come from anywhere.
+    /// Returns true if the state fits a pipe of `flows` flows; it may come from an untrusted
+    /// source.
     pub(super) fn fits(&self, flows: usize, largest: u32) -> bool {
         let waits = |packet: &WaitingPacket| {
             (packet.flow as usize) < flows && (1..=largest).contains(&packet.bytes)

@@ -7,10 +7,10 @@ use falaj_sched::queues::queue::{FlowId, Packet};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// What happened to a flow's packets so far.
+/// Counters of a flow's packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Packets that came.
+    /// Packets that arrived.
     pub offered: u64,
     /// Their bytes, as the link accounts them.
     pub offered_bytes: u64,
@@ -22,13 +22,13 @@ pub struct Counters {
     pub dropped_full: u64,
     /// Packets larger than the link's largest.
     pub dropped_large: u64,
-    /// Packets that the discipline threw away.
+    /// Packets that the discipline dropped.
     pub dropped_by_discipline: u64,
-    /// Packets that the policy of the queue dropped.
+    /// Packets that queue management dropped.
     pub dropped_by_policy: u64,
-    /// Packets that it marked instead.
+    /// Packets that queue management marked instead.
     pub marked: u64,
-    /// Packets that did not fit any more when the pipe was changed.
+    /// Packets that no longer fit when the pipe was changed.
     pub dropped_by_change: u64,
     /// Packets that the link lost. They count as sent, and as lost when their transmission begins.
     pub lost: u64,
@@ -36,23 +36,23 @@ pub struct Counters {
     pub lost_bytes: u64,
     /// Packets that arrive twice.
     pub duplicated: u64,
-    /// Packets that arrive with a bit turned.
+    /// Packets that arrive with a bit flipped.
     pub corrupted: u64,
-    /// Packets that arrive before one that left before them.
+    /// Packets that arrive before one that left earlier.
     pub reordered: u64,
     /// Packets in the queue, the one in service included.
     pub backlog: u64,
     /// Their bytes.
     pub backlog_bytes: u64,
-    /// The most packets there ever were.
+    /// The largest number of packets in the queue so far.
     pub max_backlog: u64,
-    /// What it had of the air, where the discipline gives packets air times, and for as long as
-    /// that has been so.
+    /// The flow's air time, if the discipline gives packets air times, and for as long as it has
+    /// done so.
     pub air: Air,
 }
 
 impl Counters {
-    /// Adds what another flow has counted; of queues' greatest lengths the greater counts.
+    /// Adds the counters of another flow; the longest queue is the maximum of both.
     pub fn add(&mut self, more: &Counters) {
         self.offered += more.offered;
         self.offered_bytes += more.offered_bytes;
@@ -77,8 +77,7 @@ impl Counters {
         self.air.collisions += more.air.collisions;
     }
 
-    /// What was counted since it was `then`; what is queued, and the most that was, stay what they
-    /// are.
+    /// The counts since the counters were `then`; backlog and longest queue stay as they are.
     pub fn since(&self, then: &Counters) -> Counters {
         Counters {
             offered: self.offered - then.offered,
@@ -115,7 +114,7 @@ impl Counters {
         self.sent_bytes.saturating_sub(self.lost_bytes)
     }
 
-    /// All packets that did not get as far as the link.
+    /// All packets dropped before the link.
     pub fn dropped(&self) -> u64 {
         self.dropped_full
             + self.dropped_large
@@ -125,11 +124,10 @@ impl Counters {
     }
 }
 
-/// The counters that each packet of a flow writes, in half a cache line;
-/// its [`Counters`] follow from that and from the drops. Two numbers that
-/// change together never stand side by side: written as one vector, each would
-/// wait for it when it is read alone. A packet that is thrown out as soon as it
-/// comes is gone before it is queued, and the backlog below zero between.
+/// The counters that each packet of a flow writes, in half a cache line; its [`Counters`] follow
+/// from these and from the drops. Two numbers that change together are never adjacent: written as
+/// one vector, each would wait for that vector when it is read alone. A packet that is dropped on
+/// arrival is gone before it is queued, and the backlog is below zero in between.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 #[repr(C, align(32))]
 pub struct HotCounters {
@@ -142,7 +140,7 @@ pub struct HotCounters {
 }
 
 impl HotCounters {
-    /// A packet got into the queue.
+    /// Counts a packet that is queued.
     #[inline]
     pub fn queued(&mut self, bytes: u32) {
         self.queued += 1;
@@ -154,7 +152,7 @@ impl HotCounters {
         }
     }
 
-    /// The last bit of a packet left, or it was thrown away.
+    /// Counts a packet that leaves the queue, as its last bit left or as it was dropped.
     #[inline]
     pub fn gone(&mut self, bytes: u32) {
         self.backlog = self.backlog.wrapping_sub(1);
@@ -185,20 +183,20 @@ pub(super) struct DropCounters {
     pub(super) large: u64,
     /// Bytes of the packets that did not get in.
     pub(super) bytes: u64,
-    /// Turned away by queue management.
+    /// Packets that queue management rejected on arrival.
     early: u64,
     by_discipline: u64,
-    /// Thrown out of the queue by queue management.
+    /// Packets that queue management dropped from the queue.
     by_policy: u64,
-    /// Those that did not fit any more when the pipe was changed.
+    /// Packets that no longer fit when the pipe was changed.
     by_change: u64,
-    /// Bytes of these three.
+    /// Bytes of the packets of these three counters.
     thrown_bytes: u64,
     pub(super) marked: u64,
 }
 
-/// Drops by flow. Of a hundred thousand flows most never lose a packet: memory is allocated at the
-/// first drop, for 16 neighbours together.
+/// Drops by flow. Most of a hundred thousand flows never lose a packet: memory is allocated at the
+/// first drop, for 16 neighbors together.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct DropTable(Vec<Option<Box<[DropCounters; DropTable::TOGETHER]>>>);
 
@@ -244,7 +242,7 @@ impl DropTable {
 pub(super) struct PipeStats {
     pub(super) hot: Vec<HotCounters>,
     drops: DropTable,
-    /// Empty where the link never did anything to packets.
+    /// Empty if the link never had impairments.
     pub(super) impairments: Vec<ImpairmentCounters>,
     /// The sum over flows that were removed by changes.
     removed: (HotCounters, DropCounters, ImpairmentCounters),
@@ -272,13 +270,13 @@ impl PipeStats {
             && (impaired == 0 || impaired == flows)
     }
 
-    /// Packets of a flow that arrived.
+    /// Number of packets of a flow that arrived.
     pub(super) fn offered(&self, flow: FlowId) -> u64 {
         let drops = self.drops.of(flow.index());
         self.hot[flow.index()].queued + drops.full + drops.large + drops.early
     }
 
-    /// A packet is thrown out of its queue.
+    /// Counts a packet that is dropped from its queue.
     #[cold]
     pub(super) fn thrown_out(&mut self, packet: &Packet, by_policy: bool) {
         let drops = self.drops.of_mut(packet.flow.index());
@@ -290,7 +288,7 @@ impl PipeStats {
         self.hot[packet.flow.index()].gone(packet.bytes);
     }
 
-    /// A packet does not get into its queue.
+    /// Counts a packet that does not get into its queue.
     #[cold]
     pub(super) fn turned_away(&mut self, flow: FlowId, bytes: u32, by_policy: bool) {
         let drops = self.drops.of_mut(flow.index());
@@ -306,7 +304,7 @@ impl PipeStats {
         counters(&self.hot[flow.index()], &self.drops.of(flow.index()), &impairments)
     }
 
-    /// The sum over a range of flows; of queues' greatest lengths the greatest counts.
+    /// The sum over a range of flows; the longest queue is the maximum.
     pub(super) fn sum(&self, flows: Range<usize>) -> Counters {
         let mut all = CounterSum::default();
         self.hot[flows.clone()].iter().for_each(|hot| all.add(hot));
@@ -334,14 +332,14 @@ impl PipeStats {
         self.drops.of_mut(flow.index())
     }
 
-    /// What happened to flows that were removed by changes.
+    /// Counters of flows that were removed by changes.
     pub(super) fn removed_flow_counters(&self) -> Counters {
         let (hot, drops, impairments) = &self.removed;
         counters(hot, drops, impairments)
     }
 
-    /// Flows become others, of which there are `flows`. Their counters go with them, or to the sum
-    /// over removed flows; packets that wait are the caller's business.
+    /// Maps the flows to `flows` new ones. Their counters move to the new flows, or to the sum over
+    /// removed flows; the caller moves queued packets.
     pub(super) fn become_others(&mut self, mapping: &[FlowMapping], flows: usize) {
         let old = std::mem::replace(self, PipeStats::new(flows));
         self.removed = old.removed;
@@ -372,7 +370,7 @@ impl PipeStats {
                 }
                 FlowMapping::Joins(_) | FlowMapping::Dropped(_) => {
                     let (removed, removed_drops, removed_impairments) = &mut self.removed;
-                    // Those that wait are another flow's.
+                    // Queued packets belong to another flow.
                     removed.queued += hot.packets_gone();
                     removed.queued_bytes += hot.bytes_gone();
                     removed.max_backlog = removed.max_backlog.max(hot.max_backlog);
@@ -383,7 +381,7 @@ impl PipeStats {
         }
     }
 
-    /// A packet that has waited is dropped: one of `flow`, or of a flow that was removed.
+    /// Counts a queued packet that is dropped: one of `flow`, or of a flow that was removed.
     pub(super) fn dropped_by_change(&mut self, flow: Option<FlowId>, bytes: u32) {
         let (hot, drops) = match flow {
             Some(flow) => (&mut self.hot[flow.index()], self.drops.of_mut(flow.index())),
