@@ -1,4 +1,4 @@
-//! A scenario simulated: two flows want more than their link carries, and deficit round robin
+//! Simulates a scenario: two flows offer more than their link carries, and deficit round robin
 //! divides it. `cargo run -p falaj-sim --example simulate_a_scenario`
 
 use falaj_sched::units::time::Span;
@@ -33,7 +33,8 @@ pub(crate) fn main() {
     for row in falaj_sim::rows(&scenario, &run) {
         println!("{} {}: {:.1} Mbit/s", row.way, row.flow, row.delivered_rate / 1e6);
     }
-    // Pipe 0 is the way up. The calls get all that they ask for, and the rest what is left over.
+    // Pipe 0 is the direction up. The calls get all that they offer, the rest gets what is left
+    // over.
     let [calls, rest] = &run.pipes[0][..] else { panic!("two flows") };
     assert!(calls.delay.max() < Some(Span::from_millis(5)), "{:?}", calls.delay.max());
     assert_eq!(calls.counters.dropped(), 0);

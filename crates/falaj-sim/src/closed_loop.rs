@@ -1,4 +1,4 @@
-//! Sources that hear what becomes of their packets.
+//! Sources that react to the fate of their packets (TCP connections).
 
 use crate::simulate::Experiment;
 use falaj_engine::Output;
@@ -14,24 +14,24 @@ struct Underway {
     feed: usize,
     segment: Segment,
     marked: bool,
-    /// Not zero: bits were turned, and its checksum shows it.
+    /// The draw of a bit error, or 0 if no bit was flipped; the checksum shows a flipped bit.
     turned: u64,
 }
 
 /// The connections of an experiment.
 #[derive(Default)]
 pub(crate) struct ClosedLoop {
-    /// By feed, and the source of the scenario that it is one of.
+    /// By feed: the connection, and the index of its source in the scenario.
     connections: Vec<Option<(Connection, usize)>>,
-    /// By handle.
+    /// Segments in the network, by packet handle.
     packets: Vec<Option<Underway>>,
-    /// Those that something was told of a packet.
+    /// Feeds whose connection was notified of a packet since the last call of `wake`.
     heard: Vec<usize>,
-    /// By source of the scenario.
+    /// Transfers counted so far, by source of the scenario.
     told: Vec<Transfers>,
 }
 
-/// Does any source of the experiment hear what becomes of its packets?
+/// Returns true if any source of the experiment reacts to the fate of its packets.
 pub(crate) fn is_closed(experiment: &Experiment) -> bool {
     experiment.feeds.iter().any(|feed| matches!(feed.source.model, Model::Tcp(_)))
 }
@@ -59,7 +59,7 @@ impl ClosedLoop {
         closed
     }
 
-    /// From here on it is counted.
+    /// Restarts the counts: the warm-up is over.
     pub(crate) fn count(&mut self) {
         self.told.iter_mut().for_each(|told| *told = Transfers::default());
         for (_, traffic) in self.connections.iter().flatten() {
@@ -67,18 +67,19 @@ impl ClosedLoop {
         }
     }
 
-    /// When this feed wants to send, or to be asked; `None`: it is no connection.
+    /// The time at which this feed wants to send or to be polled; `None` if it is not a connection.
     pub(crate) fn next(&self, feed: usize) -> Option<Time> {
         self.connections.get(feed)?.as_ref().map(|(connection, _)| connection.next())
     }
 
-    /// What this feed sends now, if it is a connection: perhaps nothing.
+    /// Polls this feed: `None` if it is not a connection, else the segment that it sends now, if
+    /// any.
     pub(crate) fn ask(&mut self, feed: usize, now: Time) -> Option<Option<Segment>> {
         let (connection, traffic) = self.connections[feed].as_mut()?;
         Some(connection.ask(now, &mut self.told[*traffic]))
     }
 
-    /// A packet enters the network; a segment, or of a source that does not hear of it.
+    /// Records that a packet enters the network. `segment` is `None` for a source without feedback.
     pub(crate) fn enters(&mut self, handle: u32, feed: usize, segment: Option<Segment>) {
         let handle = handle as usize;
         if handle >= self.packets.len() {
@@ -88,7 +89,7 @@ impl ClosedLoop {
             segment.map(|segment| Underway { feed, segment, marked: false, turned: 0 });
     }
 
-    /// What becomes of a packet.
+    /// Notifies the connection concerned of a packet's fate.
     pub(crate) fn told(&mut self, output: &Output) {
         let handle = match output {
             Output::Emit(emit) | Output::Copy(emit) => emit.handle,
@@ -110,7 +111,7 @@ impl ClosedLoop {
                 }
             }
             Output::Mark(mark) => packet.marked = mark.ecn == Ecn::Ce,
-            // The same bit once more is turned back, where a copy had it turned.
+            // If a copy had the bit flipped already, the same draw flips it back.
             Output::Corrupt(corrupt) => packet.turned ^= corrupt.draw | 1,
             Output::Drop(_) | Output::Early(_) | Output::Retimed(_) => {}
         }
@@ -119,7 +120,7 @@ impl ClosedLoop {
         }
     }
 
-    /// Those that have heard something may want to be asked sooner.
+    /// Reschedules the connections that were notified: they may want to be polled sooner.
     pub(crate) fn wake(&mut self, arrivals: &mut Calendar) {
         for feed in self.heard.drain(..) {
             if let Some((connection, _)) = &self.connections[feed] {
@@ -128,7 +129,7 @@ impl ClosedLoop {
         }
     }
 
-    /// What all have done, by source of the scenario.
+    /// The transfers of all connections, by source of the scenario.
     pub(crate) fn finish(mut self, end: Time) -> Vec<(usize, Transfers)> {
         for (connection, traffic) in self.connections.iter().flatten() {
             self.told[*traffic].unfinished += u64::from(connection.is_underway(end));

@@ -4,15 +4,15 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// How many there are.
+/// The number of cores; 1 if it is not known.
 pub fn all() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Does the tasks of these numbers on all cores, as [`on`] does.
+/// Runs the tasks of these numbers on all cores, as [`on`] does.
 ///
 /// # Errors
-/// One of a task; the others end first.
+/// The error of a task; tasks that are running end first.
 pub fn on_all<T, E: Send>(
     numbers: Range<usize>,
     stop: &AtomicBool,
@@ -22,12 +22,12 @@ pub fn on_all<T, E: Send>(
     on(all(), numbers, stop, task, take)
 }
 
-/// Does the tasks of these numbers on so many cores, and hands what came of each over as it ends,
-/// in any order. Once `stop` is set no more begin. The number of cores changes nothing but the time
-/// it takes.
+/// Runs the tasks of these numbers on `cores` cores, and hands each result to `take` as its task
+/// ends, in any order. Once `stop` is set, no further task begins. The number of cores affects
+/// nothing but the running time.
 ///
 /// # Errors
-/// One of a task; the others end first.
+/// The error of a task; tasks that are running end first.
 pub fn on<T, E: Send>(
     cores: usize,
     numbers: Range<usize>,

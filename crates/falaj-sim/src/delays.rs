@@ -1,21 +1,21 @@
-//! Delays of all flows, counted a few of a flow at a time.
+//! Delays of all flows, counted in small batches per flow.
 
 use falaj_engine::{Emit, PipeId};
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::Span;
 use falaj_traffic::meter::Meter;
 
-/// A meter for each flow. A meter's counts are more than a hundred kilobytes, so that of many flows
-/// no cache has those that the next delay belongs to. The delays of a flow wait until there are
-/// some: packets that leave one behind the other waited about as long, and their counts lie
-/// together.
+/// A meter for each flow. The counts of a meter take more than a hundred kilobytes, so with many
+/// flows no cache holds the counts that the next delay belongs to. Therefore the delays of a flow
+/// are buffered and counted together: packets that leave one behind the other have similar delays,
+/// and their counts are close together in memory.
 pub(crate) struct DelayMeters {
     /// By pipe and flow.
     meters: Vec<Vec<Meter>>,
     waiting: Vec<Vec<Waiting>>,
 }
 
-/// Delays of a flow, in nanoseconds, that are not counted yet: two cache lines.
+/// Delays of a flow that are not counted yet, in nanoseconds: two cache lines.
 #[derive(Clone)]
 #[repr(align(64))]
 struct Waiting {
@@ -27,7 +27,7 @@ impl Waiting {
     const MOST: usize = 31;
     const NONE: Waiting = Waiting { number: 0, delays: [0; Waiting::MOST] };
 
-    /// Has them counted.
+    /// Counts the buffered delays in the flow's meter.
     #[inline(never)]
     fn count(&mut self, meter: &mut Meter) {
         meter.record_short(&self.delays[..self.number as usize]);
@@ -36,7 +36,7 @@ impl Waiting {
 }
 
 impl DelayMeters {
-    /// For so many flows of each pipe.
+    /// Meters for these numbers of flows, one number per pipe.
     pub(crate) fn new(flows: impl IntoIterator<Item = usize>) -> DelayMeters {
         let flows: Vec<usize> = flows.into_iter().collect();
         DelayMeters {
@@ -45,7 +45,7 @@ impl DelayMeters {
         }
     }
 
-    /// Counts the delay of one that left.
+    /// Counts the delay of a packet that left.
     #[inline]
     pub(crate) fn record(&mut self, emit: &Emit) {
         let delay = emit.end - emit.arrival;
@@ -60,7 +60,7 @@ impl DelayMeters {
         }
     }
 
-    /// The same of more than four seconds.
+    /// Counts a delay of more than four seconds, which does not fit into 32 bits.
     #[cold]
     fn record_long(&mut self, pipe: PipeId, flow: FlowId, delay: Span) {
         let meter = &mut self.meters[pipe.0 as usize][flow.index()];
@@ -83,7 +83,8 @@ mod tests {
     use super::*;
     use falaj_sched::units::time::Time;
 
-    /// Short and long ones of two flows in turn, more than wait and fewer: as one by one.
+    /// Short and long delays of two flows in turn, in numbers below and above the size of the
+    /// buffer, are counted as if each were recorded alone.
     #[test]
     fn all_are_counted_in_their_order() {
         for number in [0, 1, 30, 31, 32, 62, 100] {

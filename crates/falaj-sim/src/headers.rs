@@ -1,18 +1,19 @@
-//! Headers of simulated packets, for what looks at headers: each source has an
-//! address of its own at the near end, and all meet one at the far end.
+//! Headers of simulated packets, for masks and rules: each source has its own address at the near
+//! end, and all share one address at the far end.
 
 use falaj_engine::key::Key;
 use falaj_scenario::{Source, Towards};
 use falaj_traffic::source::Model;
 
-/// The addresses of the near end begin behind this one: 100.64.0.0/10, which is
-/// for the customers of providers.
+/// The addresses of the near end follow this one: 100.64.0.0/10, the shared address space of
+/// providers.
 const NEAR: u32 = 0x6440_0000;
-/// The address of the far end, of a network for measurements: 198.18.0.1.
+/// The address of the far end, in the network for benchmarks: 198.18.0.1.
 const FAR: u32 = 0xc612_0001;
 
-/// What is read of a packet of the `n`th of a scenario's sources `source`. Where rules lead it, it
-/// is what the scenario says; further ones have the addresses at the near end that follow.
+/// The key of a packet of the scenario's source number `number`, for its `n`th instance. Where
+/// rules route it, the scenario gives the key; further instances have the following addresses at
+/// the near end.
 pub fn key(source: &Source, number: usize, n: u32) -> Key {
     match source.key {
         None => {
@@ -24,9 +25,9 @@ pub fn key(source: &Source, number: usize, n: u32) -> Key {
     }
 }
 
-/// A frame of the `n`th of a scenario's sources `source`, which is `number`th in
-/// the file: UDP over IPv4, headers alone. Sources of the same `n` have the same
-/// address at the near end, so that what goes up and down for it is one's.
+/// A frame of the `n`th instance of the scenario's source number `number`: UDP over IPv4, headers
+/// alone. Sources with the same `n` share an address at the near end, so that traffic up and down
+/// with this `n` belongs to one host.
 pub fn frame(source: &Source, number: usize, n: u32) -> [u8; 42] {
     let port = (number % 10_000) as u16;
     let (sport, dport) = (20_000 + port, 40_000 + port);

@@ -1,20 +1,20 @@
-//! falaj in simulated time: the very engine that moves live packets, fed by
-//! sources instead of interfaces.
+//! falaj in simulated time: the engine that moves live packets, fed by sources instead of
+//! interfaces.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`scenario`] | from a scenario to an experiment |
-//! | [`headers`] | what packets of a source look like to masks |
+//! | [`headers`] | headers of simulated packets, as masks and rules see them |
 //! | [`mod@simulate`] | one run: sources, engine, meters |
-//! | [`mod@replicate`] | many runs with seeds of their own, on all cores |
-//! | [`observer`], [`time_bins`], [`packet_window`] | who watches a run: packet by packet; in parts of its time; around its longest delay |
-//! | [`study`], [`measure`] | what replications say together, with intervals; what is measured, by name |
-//! | [`replication_plan`] | warm-up, and as many replications as it takes; several experiments in pairs |
-//! | [`until`] | as many replications as intervals need |
+//! | [`mod@replicate`] | many runs, each with its own seed, on all cores |
+//! | [`observer`], [`time_bins`], [`packet_window`] | observers of a run: packet by packet; per part of its time; around its longest delay |
+//! | [`study`], [`measure`] | results over all replications, with confidence intervals; the measures, by name |
+//! | [`replication_plan`] | warm-up and the number of replications; several experiments compared in pairs |
+//! | [`until`] | replications until the intervals are as narrow as required |
 //! | [`cores`] | independent tasks on all cores |
-//! | [`mod@rows`] | what a run has measured of each flow, in numbers |
-//! | [`mod@sweep`] | a scenario with other values, each combination, in shards |
-//! | [`mod@replay`] | what entered a live link, once more |
+//! | [`mod@rows`] | the results of a run as numbers, one row per flow |
+//! | [`mod@sweep`] | a scenario with other values: every combination, in shards |
+//! | [`mod@replay`] | replay of a live link's arrivals |
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 

@@ -1,18 +1,18 @@
-//! What is measured of a flow, by name, and how sure one wants to be of it.
+//! Measures of a flow, by name, and the precision required of them.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Something that each replication says of a flow.
+/// A measure of a flow, of which each replication yields a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Measure {
     /// The mean delay, in nanoseconds.
     DelayMean,
     /// The delay that this share of packets does not exceed.
     DelayQuantile(f64),
-    /// The share of packets that found no place, or were dropped.
+    /// The share of packets that were refused by a full queue or dropped.
     Loss,
-    /// Bits per second that left and were not lost on the link.
+    /// The rate of packets that left and were not lost on the link, in bits per second.
     Rate,
 }
 
@@ -34,11 +34,11 @@ impl fmt::Display for Measure {
 /// How narrow the 95 % interval of a measure has to be: `delay.mean ±1%`, `voice.delay.p99 ±2%`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Until {
-    /// Of this flow; `None`: of each.
+    /// The flow; `None`: each flow.
     pub flow: Option<String>,
-    /// Of what.
+    /// The measure.
     pub measure: Measure,
-    /// Half of its width, as a part of the estimate.
+    /// Half the width of the interval, as a fraction of the estimate.
     pub within: f64,
 }
 
@@ -74,7 +74,8 @@ impl FromStr for Until {
     }
 }
 
-/// The part that so many percent are, as near as a number is to what was written.
+/// The fraction for a percentage, rounded so that it is as close as possible to the decimal number
+/// written.
 fn part(percent: f64) -> f64 {
     (percent * 1e6).round() / 1e8
 }

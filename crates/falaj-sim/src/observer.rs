@@ -1,16 +1,17 @@
-//! Who watches a run packet by packet.
+//! Observers of a run, packet by packet.
 
 use falaj_engine::{Dropped, Emit};
 use falaj_sched::units::time::Time;
 
-/// Is told of packets as a run goes by.
+/// Receives the packets of a run as it proceeds.
 pub trait Observer {
-    /// It is told of all packets: of those that are lost too, from the beginning on, and of those
-    /// that still wait when the run is over, which are sent then. Else of those alone that
-    /// leave a pipe and are counted.
+    /// If true, it receives every packet: also lost ones, from the beginning of the run, and those
+    /// still queued at its end, which are sent then. If false, it receives only packets that leave
+    /// a pipe and are counted.
     const ALL: bool;
 
-    /// A packet leaves a pipe. Of one pipe they are told in the order in which transmissions begin.
+    /// A packet leaves a pipe. The packets of one pipe come in the order in which their
+    /// transmissions begin.
     fn sent(&mut self, emit: &Emit);
 
     /// A packet is lost.
@@ -20,10 +21,10 @@ pub trait Observer {
 /// A packet that is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// Where, and why.
+    /// The pipe, the flow, and the reason.
     pub dropped: Dropped,
-    /// When it was lost, or a little later: when the next packet came. Of what is lost after the
-    /// run it is the run's end.
+    /// When it was lost, or the time of the next arrival after that. For a loss after the run it is
+    /// the run's end.
     pub told: Time,
 }
 
@@ -36,7 +37,7 @@ pub enum PacketEnd<'a> {
     Lost(&'a Loss),
 }
 
-/// A closure that is told of all packets.
+/// A closure that receives all packets.
 pub struct Every<F>(pub F);
 
 impl<F: FnMut(PacketEnd<'_>)> Observer for Every<F> {
@@ -51,7 +52,7 @@ impl<F: FnMut(PacketEnd<'_>)> Observer for Every<F> {
     }
 }
 
-/// A closure that is told of what is counted.
+/// A closure that receives the packets that are counted.
 impl<F: FnMut(&Emit)> Observer for F {
     const ALL: bool = false;
 

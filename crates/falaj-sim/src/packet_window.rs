@@ -1,5 +1,4 @@
-//! A few packets of a run in full: those around a longest delay, with the counts that they begin
-//! with.
+//! A few packets of a run in full: those around a longest delay, with the byte counts before them.
 
 use crate::observer::{Loss, Observer};
 use crate::time_bins::Longest;
@@ -8,14 +7,14 @@ use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::{Span, Time};
 use std::collections::VecDeque;
 
-/// So many transmissions are kept until that of the longest delay has ended, and so many after it.
+/// Number of transmissions kept before the end of the packet with the longest delay, and after it.
 const BEFORE: usize = 48;
 const AFTER: usize = 12;
 
-/// So many steps of a flow at most.
+/// Maximum number of recorded steps of a flow.
 const STEPS: usize = 20_000;
 
-/// What happened around the longest delay of a flow.
+/// The packets around the longest delay of a flow.
 #[derive(Clone, Debug)]
 pub struct PacketWindow {
     /// The pipe.
@@ -24,24 +23,24 @@ pub struct PacketWindow {
     pub flow: FlowId,
     /// Its longest delay.
     pub longest: Longest,
-    /// From when on the flow's packets are counted here.
+    /// Start of the window: packets of the flow are recorded from here on.
     pub from: Time,
-    /// And until when.
+    /// End of the window.
     pub to: Time,
-    /// Since its packets have followed on one another, so many bytes came before
-    /// [`PacketWindow::from`], and so many left.
+    /// Bytes of the flow that arrived, and bytes that left, between the start of its backlog and
+    /// [`PacketWindow::from`].
     pub before: (u64, u64),
     /// Arrivals of the flow's packets that were not lost, and their bytes, in order.
     pub came: Vec<(Time, u32)>,
-    /// When their last bits left, in order.
+    /// Times at which the last bits of its packets left, and their bytes, in order.
     pub left: Vec<(Time, u32)>,
-    /// What the link sent about that time, of all flows.
+    /// Packets of all flows that the link sent around that time.
     pub sent: VecDeque<Emit>,
 }
 
 impl PacketWindow {
-    /// Of a run that will have this longest delay: up to three times as long before that packet
-    /// came.
+    /// A window for a run that will have this longest delay: it begins up to three times that delay
+    /// before the packet arrived.
     pub fn around(pipe: PipeId, flow: FlowId, longest: Longest) -> PacketWindow {
         let delay = longest.delay();
         let early =
@@ -59,7 +58,7 @@ impl PacketWindow {
         }
     }
 
-    /// One of the flow's packets is counted, where it belongs.
+    /// Counts a packet of the flow, before the window or within it.
     fn count(&mut self, instant: Time, bytes: u32, left: bool) {
         if instant < self.longest.since || instant > self.to {
             return;
@@ -97,7 +96,7 @@ impl Observer for PacketWindow {
         self.keep(emit);
         if emit.flow == self.flow {
             self.count(emit.arrival, emit.bytes, false);
-            // What came before is another backlog's.
+            // A packet that arrived before belongs to an earlier backlog.
             if emit.arrival >= self.longest.since {
                 self.count(emit.end, emit.bytes, true);
             }
@@ -108,7 +107,7 @@ impl Observer for PacketWindow {
         let dropped = &loss.dropped;
         if dropped.why == DropReason::Lost && (dropped.pipe, dropped.flow) == (self.pipe, self.flow)
         {
-            // The link sent it, though it did not arrive.
+            // The link transmitted it, though it was lost on the way.
             self.count(loss.told, dropped.bytes, true);
             self.count(dropped.arrival, dropped.bytes, false);
         }

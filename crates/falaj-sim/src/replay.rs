@@ -1,5 +1,4 @@
-//! Replaying what entered a live link: the same engine, the same instants, the
-//! same decisions.
+//! Replays what entered a live link: the same engine, the same instants, the same decisions.
 
 use falaj_engine::handover::FlowMapping;
 use falaj_engine::key::Key;
@@ -19,39 +18,38 @@ use falaj_traffic::meter::Meter;
 /// A packet that enters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Its way in: up (0) or down (1); without rules, the pipe.
+    /// Its direction: up (0) or down (1); without rules, the pipe.
     pub way: u32,
-    /// Its flow, where that is known; else rules and links say it.
+    /// Its flow, where that is known; otherwise rules and links classify it.
     pub flow: Option<FlowId>,
-    /// What it is to rules, links and masks.
+    /// Its fields, as rules, links and masks match them.
     pub key: Key,
     /// Length of the IP packet; at least 1.
     pub length: u32,
-    /// When; instants never go back.
+    /// Time of arrival; never before that of the packet before it.
     pub at: Time,
 }
 
-/// What came of a replay.
+/// The result of a replay.
 pub struct Replayed {
-    /// What became of each packet, in order of arrival.
+    /// The fate of each packet, in order of arrival.
     pub verdicts: Vec<Verdict>,
-    /// By pipe, as links are at the end, and flow: what was counted, and the delays of what was
-    /// sent.
+    /// By pipe, as links are at the end, and flow: counters, and the delays of the packets sent.
     pub flows: Vec<Vec<(Counters, Meter)>>,
-    /// What each rule has taken.
+    /// Counters of each rule.
     pub taken: Vec<rules::RuleCounters>,
-    /// Packets that no rule took, or no flow of their link.
+    /// Packets that matched no rule, or no flow of their link.
     pub unmatched: u64,
 }
 
-/// Feeds these arrivals to a network; what is queued after the last one is sent, unless `until`
-/// comes first.
+/// Feeds these arrivals to a network. Packets still queued after the last arrival are sent, unless
+/// `until` comes first.
 ///
 /// # Errors
 /// A discipline refuses its setup.
 ///
 /// # Panics
-/// Instants that go back; a pipe or flow that is not there.
+/// If instants go back, or a pipe or flow does not exist.
 pub fn replay(
     spec: &NetworkSpec,
     arrivals: &[Arrival],
@@ -66,19 +64,19 @@ pub fn replay(
 pub struct Replay<'a> {
     network: Network,
     arrivals: &'a [Arrival],
-    /// So many have entered, or were not let in.
+    /// Number of arrivals that have entered or were refused.
     entered: usize,
     verdicts: Vec<Verdict>,
     /// By pipe and flow.
     delays: Vec<Vec<Meter>>,
     unmatched: u64,
     out: Vec<Output>,
-    /// The pipes that it tells of.
+    /// Pipes for which results are returned.
     order: Vec<PipeId>,
 }
 
 impl<'a> Replay<'a> {
-    /// Nothing has entered yet.
+    /// A replay into which no packet has entered yet.
     ///
     /// # Errors
     /// A discipline refuses its setup.
@@ -101,7 +99,7 @@ impl<'a> Replay<'a> {
         })
     }
 
-    /// Takes note of what the network decided.
+    /// Records the decisions of the network.
     fn note(&mut self) {
         for output in self.out.drain(..) {
             match output {
@@ -111,12 +109,12 @@ impl<'a> Replay<'a> {
                     self.delays[e.pipe.0 as usize][e.flow.index()].record(e.end - e.arrival);
                 }
                 Output::Drop(d) => self.verdicts[d.handle as usize] = Verdict::Dropped(d.why),
-                // What was decided when its transmission began stays what it was.
+                // The verdict keeps the times that were decided when the transmission began.
                 Output::Retimed(r) => {
                     let [old, new] = [r.old_end, r.end].map(|end| end - r.arrival);
                     self.delays[r.pipe.0 as usize][r.flow.index()].correct(old, new);
                 }
-                // They follow from the same draws, and no capture has them.
+                // They follow from the same random draws, and captures do not contain them.
                 Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) | Output::Early(_) => {}
             }
         }
@@ -125,10 +123,10 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Arrivals enter until so many have.
+    /// Lets arrivals enter until `number` of them have entered.
     ///
     /// # Panics
-    /// Instants that go back; a pipe or flow that is not there.
+    /// If instants go back, or a pipe or flow does not exist.
     pub fn enter(&mut self, number: usize) {
         for handle in self.entered..number.min(self.arrivals.len()) {
             let Arrival { way, flow, key, length, at } = self.arrivals[handle];
@@ -155,33 +153,35 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// The port at which packets leave that come in for this pipe has room for so many bytes,
-    /// behind the arrivals that have entered and not before the last of them.
+    /// Reports that the device which paces this pipe's packets has room for `bytes` bytes. The
+    /// report comes behind the arrivals that have entered, and not before the time of the last of
+    /// them.
     pub fn port_room(&mut self, way: PipeId, bytes: u32, at: Time) {
         self.network.port_room(way, bytes, at, &mut self.out);
         self.note();
     }
 
-    /// How many flows a pipe has now; none where there is no such pipe.
+    /// The present number of flows of a pipe; 0 if the pipe does not exist.
     pub fn flows(&self, pipe: PipeId) -> usize {
         self.delays.get(pipe.0 as usize).map_or(0, Vec::len)
     }
 
-    /// Where links are at this instant, and where others may begin; not before the last arrival
-    /// that has entered.
+    /// The places of links at this instant, and those free for new links. `now` must not be before
+    /// the last arrival that has entered.
     pub fn places(&mut self, now: Time) -> PipePlaces {
         self.network.poll(now, &mut self.out);
         self.note();
         self.network.places()
     }
 
-    /// Makes a change, behind the arrivals that have entered and not before the last of them.
+    /// Applies a change behind the arrivals that have entered, and not before the last of them.
     ///
     /// # Errors
-    /// Packets wait that would be too large, or it is a change of another network.
+    /// Queued packets would exceed the new maximum packet size, or the change belongs to another
+    /// network.
     pub fn change(&mut self, change: Transaction, now: Time) -> Result<(), ChangeError> {
         let Transaction { engine, flows, sorted, rules, order } = change;
-        // What was decided before names flows as they were.
+        // Decisions made before the change name flows as they were then.
         self.network.poll(now, &mut self.out);
         self.note();
         let fates: Vec<(PipeId, &[FlowMapping])> =
@@ -219,7 +219,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// What came of it, when what is queued has been sent, or until then.
+    /// The result, after all queued packets have been sent, or at `until`.
     pub fn end(mut self, until: Option<Time>) -> Replayed {
         self.network.poll(until.unwrap_or(Time(Time::NEVER.0 - 1)), &mut self.out);
         self.note();
@@ -234,8 +234,8 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// The first packet on which a replay decided otherwise than the live engine. One that was
-/// still queued when the capture ended was not decided on.
+/// The first packet on which a replay decided otherwise than the live engine. A packet still queued
+/// when the capture ended had no decision yet and is skipped.
 pub fn first_difference(taken: &[Taken], verdicts: &[Verdict]) -> Option<usize> {
     taken.iter().zip(verdicts).position(|(taken, verdict)| match taken.verdict {
         Verdict::Waiting => false,

@@ -9,19 +9,18 @@ use falaj_sched::units::time::Span;
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 
-/// What goes on while replications run.
+/// Progress and cancellation of running replications.
 pub struct Progress<'a> {
-    /// Called now and then with the simulated time that has gone by since the last call, in any
-    /// replication; from any thread, at any time.
+    /// Called now and then, from any thread, with the simulated time that has gone by in any
+    /// replication since the last call.
     pub gone: &'a (dyn Fn(Span) + Sync),
-    /// Set it, and those that run end where they are.
+    /// If set, running replications end where they are.
     pub stop: &'a AtomicBool,
 }
 
-/// Runs the experiment under the seeds `seed, seed + 1, …`; returns the runs
-/// in that order. If stopped, it is the complete ones; or, where there are
-/// none, those that had begun, as far as they came. The number of cores changes
-/// nothing but the time it takes.
+/// Runs the experiment under the seeds `seed, seed + 1, …`; returns the runs in that order. If
+/// stopped, returns the complete runs, or, if none is complete, those that had begun, with the
+/// results until then. The number of cores affects nothing but the running time.
 pub fn replicate(
     experiment: &Experiment,
     seed: u64,
@@ -37,8 +36,8 @@ pub fn replicate(
     Ok(runs.into_iter().map(|(_, run)| run).collect())
 }
 
-/// Runs the replications of these numbers, and hands each over as it ends, in any order: number `n`
-/// has the seed `seed + n`. If stopped, those that had begun are not complete.
+/// Runs the replications of these numbers, and hands each to `take` as it ends, in any order:
+/// number `n` has the seed `seed + n`. If stopped, the runs that had begun are not complete.
 pub fn replicate_into(
     experiment: &Experiment,
     seed: u64,
@@ -49,7 +48,7 @@ pub fn replicate_into(
     on_all_cores(experiment, seed, numbers, progress, || None, |n, run, _| take(n, run))
 }
 
-/// The same; returns what the delays of all of them were in the order of time.
+/// Does the same; returns the mean delays of all replications in the order of time.
 pub(crate) fn replicate_in_order(
     experiment: &Experiment,
     seed: u64,

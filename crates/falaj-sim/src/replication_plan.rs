@@ -1,8 +1,8 @@
-//! How a simulation is done: warmed up, and replicated until it is known well enough.
+//! The plan of a simulation: a warm-up, and replications until the results are precise enough.
 //!
 //! Replication `n` has the seed `seed + n`, and random streams are addressed by (seed, source,
-//! packet). So experiments that differ in their links alone see identical arrivals, and what
-//! differs between them may be looked at in pairs.
+//! packet). So experiments that differ in their links alone see identical arrivals, and their
+//! results may be compared in pairs.
 
 use crate::replicate::{Progress, replicate_in_order, replicate_into};
 use crate::series::Warm;
@@ -16,47 +16,47 @@ use falaj_traffic::source::{Model, SourceSpec};
 use falaj_traffic::tcp::Tcp;
 use std::sync::atomic::Ordering;
 
-/// What comes before the steady state, and is not counted.
+/// The time before the steady state, which is not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WarmUp {
-    /// What MSER-5 finds in a few replications, which are run once more then.
+    /// The truncation that MSER-5 finds in a few pilot replications; these are then run again.
     #[default]
     Found,
-    /// So much.
+    /// A given time.
     Given(Span),
-    /// Nothing.
+    /// No warm-up.
     Nothing,
 }
 
-/// So many replications are looked at together to find it.
+/// Number of pilot replications from which the warm-up is found.
 pub const PILOTS: usize = 4;
 
-/// What came of it.
+/// The warm-up that was applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warmed {
-    /// What was not counted.
+    /// The time that was not counted.
     pub cut: Span,
-    /// How that was known.
+    /// How it was determined.
     pub how: WarmUpMethod,
 }
 
-/// How it is known what comes before the steady state.
+/// How the warm-up was determined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WarmUpMethod {
-    /// It was given, or that there is nothing.
+    /// It was given, or given as none.
     Asked,
     /// Sources begin or end within the run: there is no steady state.
     Scheduled,
-    /// It was stopped before that was known.
+    /// The simulation was stopped before the warm-up was found.
     Stopped,
-    /// From so many replications.
+    /// Found from pilot replications.
     Found {
-        /// How many.
+        /// The number of pilot replications.
         replications: usize,
-        /// Flows that change until the end: MSER-5 would cut that much, more than half, and
-        /// nothing is cut for them.
+        /// Flows that change until the end, with the truncation that MSER-5 would choose. It is
+        /// more than half of the run, so nothing is cut for them.
         late: Vec<(PipeId, FlowId, Span)>,
-        /// Flows with too few packets to tell.
+        /// Flows with too few packets to find a warm-up.
         unknown: Vec<(PipeId, FlowId)>,
     },
 }
@@ -64,20 +64,20 @@ pub enum WarmUpMethod {
 /// How to simulate.
 #[derive(Clone, Debug)]
 pub struct ReplicationPlan {
-    /// Where random numbers begin.
+    /// Seed of replication 0.
     pub seed: u64,
-    /// What is not counted; shorter than the experiments.
+    /// The warm-up, shorter than the experiments.
     pub warm_up: WarmUp,
-    /// Quantiles whose intervals are looked at, besides [`crate::study::QUANTILES`].
+    /// Quantiles for which intervals are computed, besides [`crate::study::QUANTILES`].
     pub quantiles: Vec<f64>,
-    /// So many replications at most.
+    /// Maximum number of replications.
     pub most: usize,
 }
 
 impl ReplicationPlan {
-    /// Simulates experiments that have the same sources, all under the same seeds and behind the
-    /// same warm-up, until there are as many replications as `wanted` says of what there is. If
-    /// stopped, it is what there was until then.
+    /// Simulates experiments that have the same sources, all with the same seeds and the same
+    /// warm-up. `wanted` returns the number of replications needed, given the studies so far; the
+    /// simulation ends when there are that many. If stopped, returns the results until then.
     pub fn studies(
         &self,
         experiments: &[Experiment],
@@ -111,7 +111,7 @@ impl ReplicationPlan {
         }
         let warmed =
             if studies.iter().any(|study| study.replications() == 0) && !of_pilots.is_empty() {
-                // It was stopped so early that only those are whole that it was to be found from.
+                // It was stopped so early that only the pilot replications are complete.
                 studies = experiments.iter().map(|_| Study::new(&self.quantiles)).collect();
                 keep(&mut studies, of_pilots);
                 Warmed { cut: Span::ZERO, how: WarmUpMethod::Stopped }
@@ -122,7 +122,7 @@ impl ReplicationPlan {
         Ok((studies, warmed))
     }
 
-    /// What is to be cut of an experiment.
+    /// The warm-up of an experiment.
     pub fn warm_up(
         &self,
         experiment: &Experiment,
@@ -131,7 +131,7 @@ impl ReplicationPlan {
         Ok(self.warmed(std::slice::from_ref(experiment), progress)?.0)
     }
 
-    /// What is cut, and the replications that it was found from, of each experiment.
+    /// The warm-up, and for each experiment the pilot replications from which it was found.
     #[allow(clippy::type_complexity, reason = "what the engine refuses, as everywhere")]
     fn warmed(
         &self,
@@ -173,14 +173,14 @@ impl ReplicationPlan {
     }
 }
 
-/// These replications count as they are.
+/// Adds these replications to the studies as they are.
 fn keep(studies: &mut [Study], runs: Vec<Vec<(usize, Run)>>) {
     for (study, runs) in studies.iter_mut().zip(runs) {
         runs.into_iter().for_each(|(n, run)| study.take(n, run));
     }
 }
 
-/// Sources begin or end within it, or have sent all at some time.
+/// Returns true if a source begins or ends within the run, or sends a limited amount.
 fn is_scheduled(experiment: &Experiment) -> bool {
     let end = Time::ZERO + experiment.duration;
     let ends = |model: &Model| matches!(model, Model::Tcp(Tcp { bytes: Some(_), pause: None, .. }));
@@ -189,11 +189,12 @@ fn is_scheduled(experiment: &Experiment) -> bool {
     experiment.feeds.iter().any(|feed| of(&feed.source))
 }
 
-/// How many replications there should be, where half an interval is this part of its estimate now,
-/// and should be that one: it narrows with the square root of their number. No more than twice as
-/// many, as it is an estimate itself; `None` is one that is not known.
+/// The number of replications needed for the interval. `now` is half its present width as a
+/// fraction of the estimate, `within` the required fraction; the width falls with the square root
+/// of the number. The result is at most twice `have`, as `now` is an estimate itself; `None` means
+/// that the width is not known.
 pub fn more(have: usize, now: Option<f64>, within: f64) -> usize {
-    // A few more, or it would be missed by a little again and again.
+    // A margin, so that the target is not missed by a little again and again.
     const SPARE: f64 = 1.1;
     let guess = now.map_or(f64::INFINITY, |now| have as f64 * (now / within).powi(2) * SPARE);
     if guess < (2 * have) as f64 {
@@ -209,7 +210,7 @@ mod tests {
 
     #[test]
     fn replications_grow_with_the_square_and_not_too_fast() {
-        // Ten, 1.2 times too wide: 14.4, and a tenth more.
+        // From ten replications, with an interval 1.2 times too wide: 14.4, and a tenth more.
         assert_eq!(more(10, Some(0.012), 0.01), 16);
         assert_eq!(more(10, Some(0.1), 0.01), 20);
         assert_eq!(more(10, None, 0.01), 20);

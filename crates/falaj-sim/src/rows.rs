@@ -1,4 +1,4 @@
-//! What a run has measured of each flow, in numbers.
+//! The results of a run as numbers, one row per flow.
 
 use crate::scenario::{all_flows, fed_flows, name_of, pipe_of};
 use crate::simulate::{FlowResult, Run};
@@ -12,56 +12,56 @@ pub struct Row {
     pub link: String,
     /// `up` or `down`.
     pub way: String,
-    /// What the flow is called among all of the scenario.
+    /// The name of the flow, unique in the scenario.
     pub flow: String,
-    /// Packets that came.
+    /// Packets that arrived.
     pub offered: u64,
     /// Packets that left and were not lost on the link.
     pub delivered: u64,
     /// Packets that were dropped before the link.
     pub dropped: u64,
-    /// Of these, those that the policy of the queue dropped.
+    /// Packets dropped by the queue's AQM policy; included in `dropped`.
     pub dropped_by_policy: u64,
-    /// Packets that it marked instead.
+    /// Packets that the policy marked instead of dropping.
     pub marked: u64,
     /// Packets that the link lost.
     pub lost: u64,
-    /// Packets that arrive twice.
+    /// Packets that were delivered twice.
     pub duplicated: u64,
-    /// Packets that arrive with a bit turned.
+    /// Packets that were delivered with a flipped bit.
     pub corrupted: u64,
-    /// Packets that arrive before one that left before them.
+    /// Packets that were delivered before one that left earlier.
     pub reordered: u64,
-    /// Bits per second that came.
+    /// Arrivals in bits per second.
     pub offered_rate: f64,
-    /// Bits per second that left and were not lost.
+    /// Bits per second that left and were not lost on the link.
     pub delivered_rate: f64,
-    /// Mean delay, from last bit in to last bit out of the link.
+    /// Mean delay in nanoseconds, from last bit in to last bit out of the link.
     pub delay_mean_ns: Option<f64>,
-    /// The delay that half of the packets do not exceed, to three digits.
+    /// Median delay in nanoseconds, to three digits.
     pub delay_p50_ns: Option<u64>,
-    /// The same of 99 %.
+    /// 99th percentile of the delay.
     pub delay_p99_ns: Option<u64>,
-    /// The same of 99.9 %.
+    /// 99.9th percentile of the delay.
     pub delay_p999_ns: Option<u64>,
-    /// The longest, exactly.
+    /// Maximum delay, exact.
     pub delay_max_ns: Option<u64>,
-    /// The most packets that were ever queued.
+    /// Maximum number of packets queued at once.
     pub max_backlog_packets: u64,
-    /// Bits of payload a second that arrived, each once, of the connections that begin in this
-    /// flow; `None`: there is none.
+    /// Goodput of the connections that begin in this flow, in bits per second; each byte of payload
+    /// counts once. `None` if no connection begins here.
     pub goodput: Option<f64>,
 }
 
-/// Something that was measured, as a number.
+/// A measure of a row, as a number.
 pub struct Column {
     /// Its name, as in [`Row`].
     pub name: &'static str,
-    /// Its value, if there is one.
+    /// Reads its value from a row, if there is one.
     pub of: fn(&Row) -> Option<f64>,
 }
 
-/// All of them, in the order of [`Row`].
+/// All columns, in the order of [`Row`].
 pub const COLUMNS: [Column; 19] = [
     Column { name: "offered", of: |r| Some(r.offered as f64) },
     Column { name: "delivered", of: |r| Some(r.delivered as f64) },
@@ -85,7 +85,7 @@ pub const COLUMNS: [Column; 19] = [
 ];
 
 impl Row {
-    /// The share of the packets that came that were dropped or lost; `None` where none came.
+    /// The fraction of arrived packets that were dropped or lost; `None` if no packet arrived.
     pub fn loss(&self) -> Option<f64> {
         (self.offered > 0).then(|| (self.dropped + self.lost) as f64 / self.offered as f64)
     }
@@ -119,7 +119,7 @@ impl Row {
     }
 }
 
-/// Of all connections that begin in a flow.
+/// The goodput of all connections that begin in a flow.
 fn goodput(scenario: &Scenario, at: (usize, Towards, usize), run: &Run) -> Option<f64> {
     let begins_here = |source: usize| {
         let source = &scenario.traffic[source];
@@ -130,13 +130,13 @@ fn goodput(scenario: &Scenario, at: (usize, Towards, usize), run: &Run) -> Optio
     Some(bytes as f64 * 8.0 / run.counted().as_secs_f64())
 }
 
-/// The flows of which there are rows, in order: those that traffic is meant for; where rules lead
-/// packets, all.
+/// The flows that have rows, in order: those that sources feed; all of them where rules route
+/// packets.
 pub fn told(scenario: &Scenario) -> Vec<(usize, Towards, usize)> {
     if scenario.rules.is_empty() { fed_flows(scenario) } else { all_flows(scenario) }
 }
 
-/// A row for each flow that is [`told`], in that order.
+/// A row for each flow of [`told`], in that order.
 pub fn rows(scenario: &Scenario, run: &Run) -> Vec<Row> {
     let row = |at: (usize, Towards, usize)| {
         let flow = &run.pipes[pipe_of(at.0, at.1).0 as usize][at.2];

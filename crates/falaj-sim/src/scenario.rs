@@ -8,11 +8,11 @@ use falaj_scenario::{Link, Scenario, Source, Towards};
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::Span;
 
-/// Where the random streams of the second of several sources alike begin, and so on.
+/// Distance between the random streams of the instances of one source.
 const MORE: u64 = 1 << 32;
 
-/// All links and sources of a scenario. Feeds stand in flow order, so that
-/// packets of one instant arrive in that order.
+/// An experiment of all links and sources of a scenario. Feeds are in flow order, so that packets
+/// of the same instant arrive in that order.
 pub fn experiment(scenario: &Scenario, duration: Span) -> Experiment {
     let feeds = |(i, s): (usize, &Source)| {
         let feed = |n: u32| Feed {
@@ -42,7 +42,7 @@ pub fn all_flows(scenario: &Scenario) -> Vec<(usize, Towards, usize)> {
     scenario.links.iter().enumerate().flat_map(of).collect()
 }
 
-/// The flows of a scenario that traffic is meant for, in order: link, direction, flow.
+/// The flows of a scenario that sources feed, in order: link, direction, flow.
 pub fn fed_flows(scenario: &Scenario) -> Vec<(usize, Towards, usize)> {
     let fed = |&(l, towards, f): &(usize, Towards, usize)| {
         scenario.traffic.iter().any(|s| (s.link, s.towards, s.flow) == (l, towards, f))
@@ -50,8 +50,8 @@ pub fn fed_flows(scenario: &Scenario) -> Vec<(usize, Towards, usize)> {
     all_flows(scenario).into_iter().filter(fed).collect()
 }
 
-/// What a flow is called where all of a scenario are told: `flow`, with the link before it where
-/// there are several, and `up` or `down` behind it where there is traffic both ways.
+/// The name of a flow, unique in the scenario: `flow`, preceded by the link if there are several,
+/// and followed by `up` or `down` if there is traffic in both directions.
 pub fn name_of(scenario: &Scenario, (link, towards, flow): (usize, Towards, usize)) -> String {
     let l = &scenario.links[link];
     let flow = &l.direction(towards).flows[flow].name;

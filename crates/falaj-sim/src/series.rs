@@ -1,27 +1,27 @@
-//! Delays in the order of time, in as much memory however long the run is: the mean of those that
-//! end in each thousandth of it.
+//! Delays in the order of time, in constant memory however long the run is: for each thousandth of
+//! the run, the mean delay of the packets that end in it.
 
 use falaj_engine::PipeId;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::{Span, Time};
 use falaj_traffic::mser::{Cut, cut};
 
-/// A run has so many parts.
+/// Number of parts of a run.
 const PARTS: usize = 1000;
 
-/// The sum of delays, in nanoseconds, and how many there were.
+/// The sum of delays in nanoseconds, and their number.
 type Part = (u64, u64);
 
-/// Of each flow that a packet of was sent.
+/// Delays by time, for each flow that sent a packet.
 pub(crate) struct Series {
-    /// How long a part lasts.
+    /// Length of a part.
     part: Span,
     /// By pipe and flow; empty until its first packet.
     flows: Vec<Vec<Vec<Part>>>,
 }
 
 impl Series {
-    /// Of runs of this length.
+    /// An empty series for runs of this length.
     pub(crate) fn new(duration: Span) -> Series {
         Series { part: Span(duration.0.div_ceil(PARTS as u64).max(1)), flows: Vec::new() }
     }
@@ -42,7 +42,7 @@ impl Series {
         parts
     }
 
-    /// A packet whose last bit has left.
+    /// Records a packet whose last bit has left.
     pub(crate) fn record(&mut self, pipe: PipeId, flow: FlowId, end: Time, delay: Span) {
         let part = ((end.0 / self.part.0) as usize).min(PARTS - 1);
         let (sum, count) = &mut self.of(pipe.0 as usize, flow.index())[part];
@@ -50,7 +50,7 @@ impl Series {
         *count += 1;
     }
 
-    /// Adds what another one has, part by part.
+    /// Adds the sums of another series, part by part.
     pub(crate) fn add(&mut self, other: &Series) {
         for (pipe, flows) in other.flows.iter().enumerate() {
             for (flow, others) in flows.iter().enumerate().filter(|(_, others)| !others.is_empty())
@@ -62,7 +62,7 @@ impl Series {
         }
     }
 
-    /// Where each flow that has packets has warmed up, as MSER-5 says.
+    /// The warm-up of each flow that has packets, by MSER-5.
     pub(crate) fn cuts(&self) -> impl Iterator<Item = (PipeId, FlowId, Warm)> {
         let of = |(p, flows): (usize, &Vec<Vec<Part>>)| {
             let place = move |f: usize| (PipeId(p as u32), FlowId(f as u32));
@@ -91,12 +91,12 @@ impl Series {
     }
 }
 
-/// When a flow has warmed up.
+/// The end of a flow's warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Warm {
-    /// From here on.
+    /// The flow is in steady state from here on.
     From(Span),
-    /// Not in the first half of the run: from here on.
+    /// The flow is in steady state from here on, which is not in the first half of the run.
     Late(Span),
     /// There were too few packets to tell.
     Unknown,

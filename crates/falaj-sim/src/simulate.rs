@@ -29,92 +29,93 @@ pub struct Feed {
     pub pipe: PipeId,
     /// The pipe's flow.
     pub flow: FlowId,
-    /// It goes where the rules say, in the direction of the pipe, and the flow is not asked for.
+    /// If true, rules route its packets, in the direction of the pipe, and `flow` is ignored.
     pub routed: bool,
-    /// What rules and masks look at of its packets.
+    /// The fields of its packets that rules and masks match.
     pub key: Key,
-    /// What it sends.
+    /// The model of its packets.
     pub source: SourceSpec,
-    /// The number of its random stream; its packets are of one connection.
+    /// The number of its random stream, which also identifies the connection of its packets.
     pub stream: u64,
     /// The ECN bits of its packets.
     pub ecn: Ecn,
-    /// Which source of the scenario it is, or one of.
+    /// The index of its source in the scenario; several feeds may share one.
     pub traffic: usize,
 }
 
-/// All that a run needs but the seed.
+/// Everything that a run needs except the seed.
 #[derive(Clone, Debug)]
 pub struct Experiment {
-    /// The pipes, and the rules that lead through them.
+    /// The pipes, and the rules that route packets through them.
     pub network: NetworkSpec,
-    /// Who feeds them. At equal instants the earlier in this list comes first.
+    /// The sources. At equal instants a feed earlier in this list comes first.
     pub feeds: Vec<Feed>,
-    /// How long, in simulated time.
+    /// Length of the run, in simulated time.
     pub duration: Span,
-    /// What happens before this is not counted; shorter than the duration.
+    /// Events before this time are not counted; shorter than the duration.
     pub warm_up: Span,
 }
 
-/// What a run has measured, behind its warm-up.
+/// The results of a run after its warm-up.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// By pipe, then by flow.
     pub pipes: Vec<Vec<FlowResult>>,
-    /// What each rule has taken.
+    /// Counters of each rule.
     pub taken: Vec<RuleCounters>,
-    /// Packets that no rule took, or no flow of their link.
+    /// Packets that matched no rule, or no flow of their link.
     pub unmatched: u64,
-    /// Where there are rules: by source of the scenario, from when packets came to the first link
-    /// to when they left the last one.
+    /// With rules: by source of the scenario, delays from the arrival at the first link to the
+    /// departure from the last one.
     pub ways: Vec<Meter>,
-    /// By source of the scenario, what connections have done.
+    /// By source of the scenario: the transfers of its connections.
     pub connections: Vec<(usize, Transfers)>,
-    /// What masks made, from the beginning on.
+    /// Queues and pipes created by masks, since the beginning of the run.
     pub many: Vec<Many>,
-    /// By pipe, how disciplines of libraries broke their contract, from the beginning on.
+    /// By pipe: contract violations of disciplines from libraries, since the beginning of the run.
     pub breaches: Vec<Vec<Breach>>,
-    /// How long it lasted, in simulated time.
+    /// Length of the run, in simulated time.
     pub duration: Span,
-    /// What of this was not counted.
+    /// The part of it that was not counted.
     pub warm_up: Span,
-    /// It was not stopped before its time.
+    /// True if the run was not stopped before its end.
     pub complete: bool,
 }
 
 impl Run {
-    /// For how long it was counted.
+    /// The time that was counted.
     pub fn counted(&self) -> Span {
         self.duration - self.warm_up
     }
 }
 
-/// What a mask made in a run.
+/// The queues or pipes that a mask created in a run.
 #[derive(Clone, Debug)]
 pub struct Many {
-    /// Of which pipe.
+    /// The pipe.
     pub pipe: PipeId,
-    /// The flow whose mask it is; `None`: the pipe's.
+    /// The flow that has the mask; `None`: the pipe has it.
     pub flow: Option<FlowId>,
-    /// What is known of it.
+    /// The statistics of the mask.
     pub report: MaskStats,
 }
 
-/// Of so many of those that a mask made it is known what each did.
+/// Number of created entries for which each one's own counts are reported.
 const BUSIEST: usize = 10;
 
-/// What a run has measured of a flow.
+/// The results of a flow.
 #[derive(Clone, Debug)]
 pub struct FlowResult {
-    /// What happened to its packets until the end of the run; the most that were queued, from its
-    /// beginning on.
+    /// Counters of its packets until the end of the run; the maximum queue length counts from the
+    /// run's beginning.
     pub counters: Counters,
-    /// From last bit in to last bit out of the link, of packets sent until then.
+    /// Delays from last bit in to last bit out of the link, of packets sent until the end of the
+    /// run.
     pub delay: Meter,
 }
 
 impl FlowResult {
-    /// Bits per second that came, as the link accounts them.
+    /// Arrivals in bits per second, in bytes as the link accounts them.
     pub fn offered_rate(&self, duration: Span) -> f64 {
         self.counters.offered_bytes as f64 * 8.0 / duration.as_secs_f64()
     }
@@ -124,8 +125,8 @@ impl FlowResult {
     }
 }
 
-/// What each packet of a [`Feed`] needs of it, in a cache line: of many feeds a processor's caches
-/// have these.
+/// The part of a [`Feed`] that each packet needs, in one cache line, so that a processor's caches
+/// hold those of many feeds.
 #[derive(Clone, Copy)]
 struct Entrance {
     label: Label,
@@ -133,7 +134,7 @@ struct Entrance {
     pipe: PipeId,
     flow: FlowId,
     routed: bool,
-    /// What the pipe accounts makes the source's size of it.
+    /// Turns the source's packet size into the size that the pipe accounts.
     account: Account,
 }
 
@@ -149,11 +150,11 @@ impl Entrance {
     }
 }
 
-/// Packets between where they enter and where they leave, if there may be several links between, or
-/// their sources hear of them, or somebody wants to know of each.
+/// Packets in the network. They are tracked if there may be several links on a path, if sources
+/// react to the fate of packets, or if the observer receives every packet.
 struct Underway {
     follows: bool,
-    /// By handle: whose it is, and when it came.
+    /// By handle: source of the scenario, and time of arrival.
     packets: Vec<(usize, Time)>,
     free: Vec<u32>,
     ways: Vec<Meter>,
@@ -180,7 +181,8 @@ impl Underway {
         handle
     }
 
-    /// A packet leaves for good; when it is at the far end, if that is to be counted.
+    /// Records that a packet leaves the network. `due` is its time at the far end, if that is to be
+    /// counted.
     #[inline]
     fn leaves(&mut self, handle: u32, due: Option<Time>) {
         if self.follows {
@@ -197,14 +199,14 @@ impl Underway {
     }
 }
 
-/// What comes next of each source.
+/// The next packet of each source.
 struct SourceCalendar {
     sources: Vec<Source>,
     calendar: Calendar,
-    /// The lengths of these packets.
+    /// Lengths of the next packets, by source.
     sizes: Vec<u32>,
-    /// What comes after it, known one packet before: a processor draws it beside what the link
-    /// does meanwhile.
+    /// The packet after the next one, drawn one packet ahead: the processor draws it in parallel
+    /// with the link's work.
     ahead: Vec<Packet>,
 }
 
@@ -235,17 +237,17 @@ impl SourceCalendar {
     }
 }
 
-/// Counts what comes out, and tells of it.
+/// Counts the network's outputs and passes them to the observer.
 struct Teller<'a, W> {
     delays: DelayMeters,
     series: Option<&'a mut Series>,
     each: &'a mut W,
-    /// What ends sooner is not counted.
+    /// Transmissions that end before this time are not counted.
     first: Time,
 }
 
 impl<W: Observer> Teller<'_, W> {
-    /// What happened until `now`; what ends later than `end` is not counted.
+    /// Records the outputs until `now`; transmissions that end after `end` are not counted.
     #[inline(always)]
     fn record<const CLOSED: bool>(
         &mut self,
@@ -283,7 +285,7 @@ impl<W: Observer> Teller<'_, W> {
 
     #[inline]
     fn sent(&mut self, emit: &Emit, end: Time) {
-        // A transmission is told when it begins; it may end after us.
+        // A transmission is reported when it begins, and may end after the run.
         let ours = emit.end <= end;
         if ours && emit.end >= self.first {
             self.delays.record(emit);
@@ -297,19 +299,19 @@ impl<W: Observer> Teller<'_, W> {
     }
 }
 
-/// Arrivals between two looks at the flag that stops a run.
+/// Number of arrivals between two checks of the flag that stops a run.
 const LOOK: u64 = 4096;
 
-/// Who watches a run.
+/// Cancellation and progress of a run.
 pub(crate) struct RunObservers<'a> {
-    /// Set it, and the run ends where it is.
+    /// If set, the run ends where it is.
     pub(crate) stop: &'a AtomicBool,
     /// Called now and then, with the simulated time that has gone by since the last call.
     pub(crate) gone: &'a (dyn Fn(Span) + Sync),
 }
 
-/// Runs the experiment once. Same experiment and seed, same result, bit for
-/// bit. Where `stop` is set meanwhile, what there is until then is the result.
+/// Runs the experiment once. The same experiment and seed give the same result, bit for bit. If
+/// `stop` is set meanwhile, returns the results until then.
 pub fn simulate(
     experiment: &Experiment,
     seed: u64,
@@ -318,8 +320,8 @@ pub fn simulate(
     simulate_watched(experiment, seed, stop, &mut |_: &Emit| {})
 }
 
-/// The same, and `each` is told of packets: a closure that takes an [`Emit`] of each that leaves a
-/// pipe and is counted, [`Every`](crate::observer::Every) of all.
+/// Does the same with an observer: a closure that takes an [`Emit`] receives each packet that
+/// leaves a pipe and is counted; [`Every`](crate::observer::Every) receives all packets.
 pub fn simulate_watched(
     experiment: &Experiment,
     seed: u64,
@@ -329,7 +331,7 @@ pub fn simulate_watched(
     run(experiment, seed, &RunObservers { stop, gone: &|_| {} }, None, each)
 }
 
-/// The same, watched; the delays in their order go to a series, if there is one.
+/// Does the same with progress; if there is a series, the delays are added to it in their order.
 pub(crate) fn run<W: Observer>(
     experiment: &Experiment,
     seed: u64,
@@ -344,8 +346,8 @@ pub(crate) fn run<W: Observer>(
     }
 }
 
-/// The same where sources hear what becomes of their packets (closed), or none does. That costs
-/// those who do not hear nothing.
+/// Runs with sources that react to the fate of their packets (`CLOSED`), or without any.
+/// Experiments without such sources pay nothing for the feature.
 fn run_as<const CLOSED: bool, W: Observer>(
     experiment: &Experiment,
     seed: u64,
@@ -356,7 +358,7 @@ fn run_as<const CLOSED: bool, W: Observer>(
     let mut network = Network::new(&experiment.network.seeded(seed))?;
     let whole = Time::ZERO + experiment.duration;
     let mut end = whole;
-    // Where nothing is cut, a packet of the very first instant counts.
+    // Without a warm-up, a packet of the very first instant counts.
     let first = Time(experiment.warm_up.0 + u64::from(experiment.warm_up > Span::ZERO));
     let delays = DelayMeters::new(network.flows());
     let mut underway = Underway::new(experiment, CLOSED || W::ALL);
@@ -380,7 +382,7 @@ fn run_as<const CLOSED: bool, W: Observer>(
         loop {
             let next = arrivals.calendar.first();
             if CLOSED {
-                // What leaves may make somebody send before the next arrival that is known.
+                // A departure may make a source send before the next arrival that is known.
                 let event = network.next_event();
                 if event < until && next.is_none_or(|(_, at)| event <= at) {
                     network.poll(event, &mut out);
@@ -512,11 +514,12 @@ fn run_as<const CLOSED: bool, W: Observer>(
     Ok(ran)
 }
 
-/// After so many events without a packet that leaves, none ever does: gates within gates may never
+/// After this number of events without a departure, none ever follows: gates within gates may never
 /// be open together.
 const FRUITLESS: u32 = 100_000;
 
-/// What still waits after the last instant that counts is sent, if it ever is.
+/// Sends the packets that are still queued after the last counted instant, if they can ever be
+/// sent.
 fn sent_after(network: &mut Network, each: &mut impl Observer, end: Time) {
     let (mut out, mut fruitless) = (Vec::new(), 0);
     while fruitless < FRUITLESS && network.next_event() < Time::NEVER {
@@ -539,7 +542,7 @@ fn sent_after(network: &mut Network, each: &mut impl Observer, end: Time) {
     }
 }
 
-/// What was counted when a run had warmed up.
+/// Counters at the end of the warm-up.
 #[derive(Default)]
 struct WarmUpCounts {
     flows: Vec<Vec<Counters>>,

@@ -1,4 +1,4 @@
-//! Replications gathered as they end: what each said of each flow, and what all say together.
+//! Replications gathered as they end: the results of each flow per replication, and over all.
 
 use crate::measure::Measure;
 use crate::simulate::{Many, Run};
@@ -13,96 +13,99 @@ use falaj_traffic::meter::Meter;
 use falaj_traffic::tcp::Transfers;
 use std::collections::BTreeMap;
 
-/// Of a quantile so many packets lie beyond it, in each replication, or its interval is not known.
+/// In each replication at least this number of packets must lie beyond a quantile, or its interval
+/// is not known.
 const BEYOND: f64 = 5.0;
 
-/// Quantiles that every study knows intervals of.
+/// Quantiles for which every study has intervals.
 pub const QUANTILES: [f64; 2] = [0.5, 0.99];
 
-/// All replications of an experiment. It keeps a few numbers of each, and no more.
+/// All replications of an experiment. It keeps only a few numbers per replication.
 #[derive(Clone, Debug, Default)]
 pub struct Study {
     quantiles: Vec<f64>,
     flows: Vec<Vec<Gathered>>,
     taken: Vec<RuleCounters>,
     unmatched: u64,
-    /// By source of the scenario, where there are rules.
+    /// Delays over all links, by source of the scenario, where there are rules.
     ways: Vec<Meter>,
-    /// By source of the scenario.
+    /// Connections, by source of the scenario.
     connections: BTreeMap<usize, Connections>,
     many: Option<(usize, Vec<Many>)>,
     breaches: Vec<Vec<Breach>>,
     replications: usize,
     complete: bool,
-    /// Simulated, and counted, of each.
+    /// Simulated and counted time of each replication.
     times: Option<(Span, Span)>,
-    /// Those that were stopped.
+    /// Replications that were stopped.
     stopped: Vec<(usize, Run)>,
 }
 
-/// What replications said of a source's connections.
+/// The connections of a source over all replications.
 #[derive(Clone, Debug, Default)]
 pub struct Connections {
-    /// All of them together.
+    /// The sum over all replications.
     pub all: Transfers,
-    /// Bits of payload a second, by the number of the replication.
+    /// Goodput in bits per second, by the number of the replication.
     goodput: BTreeMap<usize, f64>,
 }
 
 impl Connections {
-    /// Takes what a replication of this number said, which was counted for so long.
+    /// Adds the transfers of a replication of this number, which were counted for the time
+    /// `counted`.
     pub fn take(&mut self, number: usize, transfers: &Transfers, counted: Span) {
         self.all.add(transfers);
         self.goodput.insert(number, transfers.bytes as f64 * 8.0 / counted.as_secs_f64());
     }
 
-    /// Bits of payload a second that arrived, each once, of all connections together.
+    /// Goodput of all connections together in bits per second, each byte of payload counted once.
     pub fn goodput(&self) -> Option<Estimate> {
         Estimate::of(&self.goodput.values().copied().collect::<Vec<_>>())
     }
 }
 
-/// What replications said of a flow.
+/// The results of a flow over all replications.
 #[derive(Clone, Debug, Default)]
 pub struct Gathered {
-    /// Of all of them together.
+    /// The sum of the counters of all replications.
     pub counters: Counters,
-    /// The delays of all of them together.
+    /// The delays of all replications together.
     pub delay: Meter,
-    /// By the number of the replication.
+    /// Values by the number of the replication.
     values: BTreeMap<usize, FlowValues>,
     quantiles: Vec<f64>,
 }
 
-/// What a replication said of a flow.
+/// The results of a flow in one replication.
 #[derive(Clone, Debug)]
 struct FlowValues {
     offered_rate: f64,
     rate: f64,
     loss: Option<f64>,
     mean: Option<f64>,
-    /// Of the quantiles that are known.
+    /// The quantiles, in the study's order; `None` where too few packets lie beyond one.
     quantiles: Vec<Option<f64>>,
 }
 
 impl Study {
-    /// Of no replication yet; besides [`QUANTILES`] intervals of these quantiles are known.
+    /// A study without replications yet. It has intervals for [`QUANTILES`] and for these
+    /// quantiles.
     pub fn new(quantiles: &[f64]) -> Study {
         let mut all = QUANTILES.to_vec();
         all.extend(quantiles.iter().filter(|q| !QUANTILES.contains(q)));
         Study { quantiles: all, ..Study::default() }
     }
 
-    /// Takes a replication. One that was stopped counts only if all were.
+    /// Adds a replication. One that was stopped counts only if all were.
     pub fn take(&mut self, number: usize, run: Run) {
         if run.complete { self.gather(number, run, true) } else { self.stopped.push((number, run)) }
     }
 
-    /// No more will come.
+    /// Ends the study: no more replications follow.
     pub fn finish(&mut self) {
         let stopped = std::mem::take(&mut self.stopped);
         if self.replications == 0 {
-            // One that was stopped while it warmed up says nothing.
+            // A replication that was stopped during its warm-up has no results.
             let some = stopped.into_iter().filter(|(_, run)| run.counted() > Span::ZERO);
             some.for_each(|(number, run)| self.gather(number, run, false));
         }
@@ -154,73 +157,73 @@ impl Study {
         self.complete = complete;
     }
 
-    /// How many there are.
+    /// The number of replications.
     pub fn replications(&self) -> usize {
         self.replications
     }
 
-    /// They came to their ends.
+    /// Returns true if all replications ran to their end.
     pub fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// How long each was, in simulated time; of those that were stopped the first.
+    /// Length of a replication in simulated time; if they were stopped, that of the first.
     pub fn duration(&self) -> Span {
         self.times.map_or(Span::ZERO, |(duration, _)| duration)
     }
 
-    /// How much of this was counted.
+    /// The part of this that was counted.
     pub fn counted(&self) -> Span {
         self.times.map_or(Span::ZERO, |(_, counted)| counted)
     }
 
-    /// What is known of a flow.
+    /// The results of a flow.
     ///
     /// # Panics
-    /// There is no such flow, or no replication.
+    /// If there is no such flow, or no replication.
     pub fn flow(&self, pipe: PipeId, flow: FlowId) -> &Gathered {
         &self.flows[pipe.0 as usize][flow.index()]
     }
 
-    /// What each rule has taken, in all of them.
+    /// Counters of each rule, over all replications.
     pub fn taken(&self) -> &[RuleCounters] {
         &self.taken
     }
 
-    /// Packets that no rule took, or no flow of their link, in all of them.
+    /// Packets that matched no rule, or no flow of their link, over all replications.
     pub fn unmatched(&self) -> u64 {
         self.unmatched
     }
 
-    /// Where there are rules: by source of the scenario, delays over all links that its packets
-    /// passed, in all of them.
+    /// With rules: by source of the scenario, delays over all links that its packets passed, over
+    /// all replications.
     pub fn ways(&self) -> &[Meter] {
         &self.ways
     }
 
-    /// By source of the scenario, what connections have done, in all of them.
+    /// By source of the scenario: the transfers of its connections, over all replications.
     pub fn connections(&self) -> &BTreeMap<usize, Connections> {
         &self.connections
     }
 
-    /// What masks made, in the first of them.
+    /// Entries created by masks in the first replication.
     pub fn many(&self) -> &[Many] {
         self.many.as_ref().map_or(&[], |(_, many)| many)
     }
 
-    /// How disciplines of libraries broke their contract, by pipe, in all of them.
+    /// Contract violations of disciplines from libraries by pipe, over all replications.
     pub fn breaches(&self) -> &[Vec<Breach>] {
         &self.breaches
     }
 }
 
 impl Gathered {
-    /// What the replications say of this, with Student's interval; `None` where none says anything.
-    /// A quantile is that of all packets together.
+    /// The estimate over the replications, with Student's interval; `None` if no replication has a
+    /// value. The estimate of a quantile is the quantile of all packets together.
     pub fn estimate(&self, measure: Measure) -> Option<Estimate> {
         let values: Vec<f64> = self.values(measure).into_values().collect();
         match measure {
-            // In a few packets the largest stands for all that are rare.
+            // With few packets, the largest one would stand for all rare ones.
             Measure::DelayQuantile(share) => {
                 let centre = self.delay.quantile(share)?.0 as f64;
                 let known = if values.len() == self.values.len() { &values[..] } else { &[] };
@@ -230,13 +233,13 @@ impl Gathered {
         }
     }
 
-    /// Bits per second that came, as the link accounts them.
+    /// Arrivals in bits per second, in bytes as the link accounts them.
     pub fn offered_rate(&self) -> Option<Estimate> {
         Estimate::of(&self.values.values().map(|v| v.offered_rate).collect::<Vec<_>>())
     }
 
-    /// What the replications with both numbers say of `other` less this: a paired comparison, which
-    /// under the same arrivals is surer than either estimate.
+    /// The estimate of `other` minus this, over the replications that both have: a paired
+    /// comparison. With identical arrivals it is more precise than either estimate.
     pub fn difference(&self, other: &Gathered, measure: Measure) -> Option<Estimate> {
         let (mine, others) = (self.values(measure), other.values(measure));
         let pairs: Vec<f64> =
@@ -252,8 +255,8 @@ impl Gathered {
         }
     }
 
-    /// Packets that came, by the number of the replication, in bits a second: what came alike is
-    /// alike.
+    /// Arrivals in bits per second, by the number of the replication; identical arrivals give
+    /// identical numbers.
     pub fn offered(&self) -> impl Iterator<Item = (usize, f64)> {
         self.values.iter().map(|(&number, values)| (number, values.offered_rate))
     }

@@ -1,9 +1,8 @@
-//! A scenario with other values: each combination of them, replicated. What comes of a task follows
-//! from the sweep and its number alone, so that any machine may do any of them.
+//! A scenario with other values: each combination of them, replicated. The result of a task depends
+//! on the sweep and the task's number alone, so that any machine may run any task.
 //!
-//! Results are lines of JSON: what was asked for, then a line for each task that is done, in order.
-//! Files are merged by laying their lines together: in any order and any grouping, and twice is as
-//! once.
+//! Results are lines of JSON: the sweep, then one line per finished task, in order. Files are
+//! merged by collecting their lines, in any order and any grouping; repeated lines count once.
 
 mod axis;
 mod results;
@@ -27,18 +26,18 @@ use std::fmt;
 use std::sync::atomic::AtomicBool;
 use toml_edit::DocumentMut;
 
-/// What a reader must know to understand the rest; it grows when something that was there means
-/// something else.
+/// Version of the format, which a reader must know. It rises when the meaning of an existing field
+/// changes.
 const VERSION: u32 = 1;
-/// More points are hardly meant.
+/// Maximum number of points of a sweep.
 pub const MOST_POINTS: usize = 100_000;
 
-/// Why there is no sweep, or no result of it.
+/// Why a sweep or its results are invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SweepError {
-    /// A value does not go into the scenario: by which words, and what is wrong.
+    /// A value is not valid in the scenario: the settings, and the errors.
     Scenario(String, Box<Diagnostics>),
-    /// Anything else, in words.
+    /// Any other error, as a message.
     Other(String),
 }
 
@@ -57,12 +56,12 @@ fn other(what: impl Into<String>) -> SweepError {
     SweepError::Other(what.into())
 }
 
-/// What is to be simulated.
+/// The scenario, its axes, and how each point is simulated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sweep {
     falaj_sweep: u32,
-    /// The scenario's file, beside which those stand that it names.
+    /// Path of the scenario's file; files that it names are relative to it.
     file: String,
     /// Its text.
     scenario: String,
@@ -74,17 +73,17 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// All combinations of the axes' values, set in this scenario, which was read from `file`; the
-    /// later axes change fastest. Each is tried.
+    /// All combinations of the axes' values in this scenario, which was read from `file`; the later
+    /// axes change fastest. Each combination is parsed.
     ///
     /// # Errors
-    /// An axis without values, a key that there is not, a scenario that would be wrong.
+    /// An axis without values, a key that does not exist, or a scenario that would be invalid.
     pub fn new(text: &str, file: &str, mut axes: Vec<Axis>) -> Result<Sweep, SweepError> {
         let told = |wrong: Diagnostics| SweepError::Scenario(String::new(), Box::new(wrong));
         let scenario = falaj_scenario::parse(text, file).map_err(told)?.0;
         let run = scenario.run;
         if let [link] = &scenario.links[..] {
-            // There is but one that can be meant.
+            // With one link, the link's scheduler is meant.
             let of_link = |axis: &&mut Axis| axis.key == "scheduler.kind";
             axes.iter_mut()
                 .filter(of_link)
@@ -124,26 +123,26 @@ impl Sweep {
         Ok(sweep)
     }
 
-    /// The same with this many replications of each, 1 to 10000.
+    /// The same sweep with this number of replications per point, 1 to 10000.
     pub fn replicated(self, replications: u32) -> Sweep {
         Sweep { replications: replications.clamp(1, 10_000), ..self }
     }
 
-    /// The same with random numbers that begin here: those of a replication are the same at every
-    /// point.
+    /// The same sweep with this first seed: replications of one number have the same random numbers
+    /// at every point.
     pub fn seeded(self, seed: u64) -> Sweep {
         Sweep { seed, ..self }
     }
 
-    /// The same with replications that are so long, in simulated time; above zero.
+    /// The same sweep with replications of this length in simulated time; above zero.
     pub fn lasting(self, duration: Span) -> Sweep {
         Sweep { duration_ns: duration.0.max(1), ..self }
     }
 
-    /// The same where so much of each replication is not counted.
+    /// The same sweep with this warm-up in each replication, which is not counted.
     ///
     /// # Errors
-    /// That is all of it.
+    /// The warm-up is not shorter than the replication.
     pub fn warmed_up(self, warm_up: Span) -> Result<Sweep, SweepError> {
         if warm_up.0 >= self.duration_ns {
             let whole = Span(self.duration_ns);
@@ -154,22 +153,22 @@ impl Sweep {
         Ok(Sweep { warm_up_ns: warm_up.0, ..self })
     }
 
-    /// What varies.
+    /// The keys that vary, with their values.
     pub fn axes(&self) -> &[Axis] {
         &self.axes
     }
 
-    /// How many combinations there are.
+    /// The number of combinations.
     pub fn points(&self) -> usize {
         self.axes.iter().map(|axis| axis.values.len()).product()
     }
 
-    /// How many tasks: each point, each replication.
+    /// The number of tasks: one per point and replication.
     pub fn tasks(&self) -> u64 {
         self.points() as u64 * u64::from(self.replications)
     }
 
-    /// Which value each axis has at a point.
+    /// The value of each axis at a point.
     fn values(&self, point: usize) -> Vec<&str> {
         let mut rest = point;
         let mut values: Vec<&str> = Vec::new();
@@ -184,7 +183,7 @@ impl Sweep {
     /// The scenario at a point.
     ///
     /// # Errors
-    /// There is no such key, or the scenario would be wrong.
+    /// The key does not exist, or the scenario would be invalid.
     pub fn at(&self, point: usize) -> Result<Scenario, SweepError> {
         let unreadable =
             |what: &dyn fmt::Display| other(format!("the scenario is no TOML: {what}"));
@@ -211,8 +210,8 @@ impl Sweep {
         Ok(scenario)
     }
 
-    /// Simulates the tasks of a shard on all cores; `done` is called behind each with how many are
-    /// done. Where `stop` is set meanwhile, the result has those that were done.
+    /// Simulates the tasks of a shard on all cores. After each task, `done` is called with the
+    /// number of finished tasks. If `stop` is set meanwhile, the result has the finished tasks.
     ///
     /// # Errors
     /// A discipline refuses its setup.
@@ -225,7 +224,7 @@ impl Sweep {
         self.run_on(cores::all(), shard, stop, done)
     }
 
-    /// The same on so many cores, for who shares a machine.
+    /// The same on `cores` cores, for machines that are shared.
     ///
     /// # Errors
     /// A discipline refuses its setup.
@@ -270,7 +269,7 @@ impl fmt::Display for Sweep {
 }
 
 impl Sweep {
-    /// In what this is another one than `other`.
+    /// The first difference from `other`, as a message; `None` if the two are equal.
     fn differs(&self, other: &Sweep) -> Option<String> {
         let keys = |sweep: &Sweep| {
             sweep.axes.iter().map(|axis| axis.key.clone()).collect::<Vec<_>>().join(", ")

@@ -1,66 +1,66 @@
-//! The course of one run: what came, left and was lost in each part of its time, in as much memory
-//! however long it is.
+//! The course of one run: bytes that arrived, left and were lost in each part of its time, in
+//! constant memory however long it is.
 
 use crate::observer::{Loss, Observer};
 use falaj_engine::{DropReason, Emit, PipeId};
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::{Span, Time};
 
-/// What each flow of a run did, part by part.
+/// The arrivals, departures and losses of each flow of a run, per part.
 #[derive(Clone, Debug)]
 pub struct TimeBins {
     part: Span,
     parts: usize,
-    /// By pipe and flow; none until its first packet.
+    /// By pipe and flow; `None` until its first packet.
     flows: Vec<Vec<Option<FlowBins>>>,
 }
 
-/// What a flow did; bytes as the link accounts them.
+/// The bins of a flow; bytes as the link accounts them.
 #[derive(Clone, Debug)]
 pub struct FlowBins {
-    /// Bytes that came in each part.
+    /// Bytes that arrived in each part.
     pub came: Vec<u64>,
     /// Bytes whose last bit left in each part.
     pub left: Vec<u64>,
-    /// Bytes that were lost, on the link too, in each part.
+    /// Bytes that were lost in each part, those lost on the link included.
     pub lost: Vec<u64>,
     /// Its longest delay.
     pub longest: Option<Longest>,
-    /// Since when its packets have followed on one another, and until when.
+    /// Beginning and end of its present backlog.
     busy: (Time, Time),
 }
 
 /// The packet that was delayed longest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Longest {
-    /// Since when there had been packets of its flow without a pause.
+    /// Beginning of the flow's backlog in which it arrived.
     pub since: Time,
-    /// Its last bit in.
+    /// Arrival of its last bit.
     pub arrival: Time,
-    /// Its last bit out.
+    /// Departure of its last bit.
     pub end: Time,
 }
 
 impl Longest {
-    /// How long it was delayed.
+    /// Its delay.
     pub fn delay(&self) -> Span {
         self.end - self.arrival
     }
 }
 
 impl TimeBins {
-    /// Of a run of this length, in so many parts: at least one.
+    /// Bins for a run of this length, in this number of parts: at least one.
     pub fn new(duration: Span, parts: usize) -> TimeBins {
         let parts = parts.max(1);
         TimeBins { part: Span(duration.0.div_ceil(parts as u64).max(1)), parts, flows: Vec::new() }
     }
 
-    /// How long a part lasts.
+    /// Length of a part.
     pub fn part(&self) -> Span {
         self.part
     }
 
-    /// What a flow did; `None` if it had no packet.
+    /// The bins of a flow; `None` if it had no packet.
     pub fn flow(&self, pipe: PipeId, flow: FlowId) -> Option<&FlowBins> {
         self.flows.get(pipe.0 as usize)?.get(flow.index())?.as_ref()
     }
@@ -84,7 +84,7 @@ impl TimeBins {
         })
     }
 
-    /// In which part that is; none, if it is after the run.
+    /// The index of the part that contains the instant; `None` after the run.
     fn at(&self, instant: Time) -> Option<usize> {
         usize::try_from(instant.0 / self.part.0).ok().filter(|&part| part < self.parts)
     }
@@ -113,7 +113,7 @@ impl Observer for TimeBins {
     }
 
     fn lost(&mut self, loss: &Loss) {
-        // Behind the link it has left already.
+        // It was lost after the link, so it counts as having left already.
         if matches!(loss.dropped.why, DropReason::Rule | DropReason::Unmatched) {
             return;
         }
@@ -130,7 +130,7 @@ impl Observer for TimeBins {
 }
 
 impl FlowBins {
-    /// Bytes in its queue and on their way onto the link, at the end of each part.
+    /// Bytes in the flow's queue and in transmission, at the end of each part.
     pub fn backlog(&self) -> impl Iterator<Item = u64> {
         let parts = self.came.iter().zip(&self.left).zip(&self.lost);
         parts.scan(0u64, |backlog, ((came, left), lost)| {

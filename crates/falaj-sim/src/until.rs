@@ -1,4 +1,4 @@
-//! As many replications as it takes: until intervals are as narrow as was asked for.
+//! Replications until the intervals are as narrow as required.
 
 use crate::measure::{Measure, Until};
 use crate::replication_plan::more;
@@ -8,16 +8,16 @@ use falaj_scenario::Scenario;
 use falaj_sched::queues::queue::FlowId;
 use falaj_traffic::interval::Estimate;
 
-/// So many replications at most, where nothing else is said.
+/// Default maximum number of replications.
 pub const LIMIT: usize = 1000;
 
-/// So many come first: of fewer, an interval hardly says anything.
+/// Number of replications before the first check: with fewer, an interval says little.
 pub const FIRST: usize = 10;
 
-/// Does a scenario have the flow that is asked about?
+/// Checks that the scenario has the flow that `until` names.
 ///
 /// # Errors
-/// That it has not, and which there are.
+/// The scenario has no such flow; the message lists its flows.
 pub fn known(scenario: &Scenario, until: &Until) -> Result<(), String> {
     let names: Vec<String> =
         all_flows(scenario).into_iter().map(|at| name_of(scenario, at)).collect();
@@ -29,12 +29,12 @@ pub fn known(scenario: &Scenario, until: &Until) -> Result<(), String> {
     }
 }
 
-/// The quantiles that are asked about.
+/// The quantiles among the required measures.
 pub fn quantiles(asked: &[Until]) -> Vec<f64> {
     asked.iter().filter_map(|until| quantile(until.measure)).collect()
 }
 
-/// Which quantile it is, if it is one.
+/// The quantile, if the measure is one.
 pub fn quantile(measure: Measure) -> Option<f64> {
     match measure {
         Measure::DelayQuantile(share) => Some(share),
@@ -42,8 +42,8 @@ pub fn quantile(measure: Measure) -> Option<f64> {
     }
 }
 
-/// So many replications there should be in all; of several studies under the same arrivals as for
-/// the differences from the first.
+/// The total number of replications needed. With several studies under the same arrivals, the
+/// intervals are those of the differences from the first study.
 pub fn wanted(scenario: &Scenario, asked: &[Until], studies: &[Study]) -> usize {
     let have = studies[0].replications();
     if have < FIRST {
@@ -51,15 +51,16 @@ pub fn wanted(scenario: &Scenario, asked: &[Until], studies: &[Study]) -> usize 
     }
     let of = |until: &Until| match width(scenario, until, studies) {
         Some(now) if now <= until.within => have,
-        // Replications that are too short for a quantile stay so.
+        // Replications that are too short for a quantile would stay too short.
         None if quantile(until.measure).is_some() => have,
         now => more(have, now, until.within),
     };
     asked.iter().map(of).max().unwrap_or(have)
 }
 
-/// Half of the widest interval, as a part of its estimate; of several studies those of the
-/// differences from the first, as a part of its estimate. `None` where one is not known.
+/// Half the width of the widest interval, as a fraction of its estimate. With several studies, the
+/// intervals are those of the differences from the first study, as fractions of its estimate.
+/// `None` if one is not known.
 pub fn width(scenario: &Scenario, until: &Until, studies: &[Study]) -> Option<f64> {
     let mut widest: Option<f64> = None;
     for at in all_flows(scenario) {
@@ -68,7 +69,7 @@ pub fn width(scenario: &Scenario, until: &Until, studies: &[Study]) -> Option<f6
         let asked = until.flow.as_ref().map(|flow| *flow == name_of(scenario, at));
         if asked.unwrap_or(flows[0].counters.offered > 0) {
             let estimate = flows[0].estimate(until.measure);
-            // Who loses nothing has no share that could be known better, unless it was asked for.
+            // A flow without losses has no loss rate to narrow down, unless that flow was named.
             if until.flow.is_none()
                 && until.measure == Measure::Loss
                 && estimate.is_some_and(|e| e.mean == 0.0)

@@ -1,5 +1,5 @@
-//! The memory of a simulation does not grow with the simulated time. A program of its own: its
-//! allocator counts what the whole process uses.
+//! The memory of a simulation does not grow with the simulated time. This is a program of its own,
+//! because its allocator counts the memory of the whole process.
 
 use falaj_engine::PipeId;
 use falaj_sched::queues::queue::FlowId;
@@ -9,23 +9,23 @@ use falaj_sim::{Progress, ReplicationPlan, WarmUp};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// The system's allocator, with the most that was ever in use.
+/// The system's allocator, with the maximum memory ever in use.
 struct Counting;
 
 static USED: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
 
-// Safety: all is the system's own; the counters need no memory.
+// Safety: all calls go to the system's allocator; the counters need no memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let used = USED.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
         MOST.fetch_max(used, Ordering::Relaxed);
-        // SAFETY: what the caller vouches for is what the system asks for.
+        // SAFETY: the caller guarantees what the system's allocator requires.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         USED.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: what the caller vouches for is what the system asks for.
+        // SAFETY: the caller guarantees what the system's allocator requires.
         unsafe { System.dealloc(place, layout) }
     }
 }
@@ -56,7 +56,7 @@ fn memory_does_not_grow_with_simulated_time() {
     };
     let (short, few) = most(Span::from_millis(250));
     let (long, many) = most(Span::from_secs(20));
-    // Half a byte for each packet would show.
+    // Half a byte for each packet would be noticed.
     assert!(many > 50 * few, "{few} {many}");
     assert!(
         long < short + many as usize / 2,

@@ -1,4 +1,4 @@
-//! The packets of a source, the same for the same seed, and a meter of what they have waited.
+//! The packets of a source, which are the same for the same seed, and a meter of their delays.
 //! `cargo run -p falaj-traffic --example packets_of_a_source`
 
 use falaj_sched::units::rate::Rate;

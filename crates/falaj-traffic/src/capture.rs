@@ -1,8 +1,8 @@
-//! Captures: what entered a live link and what became of it, in one file that
-//! packet analysers open and that can be replayed.
+//! Captures: the packets that entered a live link and their fates, in one file that packet
+//! analysers open and that can be replayed.
 //!
-//! The file is pcapng. Each packet stands at its arrival, with a comment that
-//! says, exactly, what the engine was told and what it decided:
+//! The file is pcapng. Each packet stands at its arrival. Its comment gives the engine's exact
+//! input for this packet and the engine's decision:
 //!
 //! ```text
 //! number=17 flow=0 bytes=1514 ip=1500 in=56789 start=100000 end=221120 due=40221120 delay=164331ns
@@ -11,16 +11,16 @@
 //! number=20 flow=0 bytes=1514 ip=1500 part=3 in=56900 waiting
 //! ```
 //!
-//! Instants are nanoseconds of the engine's time. The scenario is the comment of
-//! the section, in as many pieces as it takes. Where
-//! there are rules, `part` is there for them, and packets that they do not let in too. Changes of
-//! the link stand between, as entries of a log ([`Wanted`]), and so does what ports say of their
-//! room. Interfaces are the link's ways in: 0 at the near end, 1 at the far end. A capture of
-//! another program's, pcap or pcapng, has arrivals alone.
+//! Instants are nanoseconds of the engine's time. The scenario is the comment of the section, in
+//! several pieces if it is long. With rules, each packet has `part`, and packets that no rule lets
+//! in are captured too. Changes of the link stand between packets, as entries of a log
+//! ([`Wanted`]), and so do reports of ports about their room. The interfaces are the link's ingress
+//! directions: 0 at the near end, 1 at the far end. A capture of another program, pcap or pcapng,
+//! has arrivals alone.
 //!
 //! The section names the program that wrote it: `falaj` alone in the first version of this format,
-//! which had no changes and `ip` with rules only; `falaj, journal 2` the second, which had none of
-//! what ports say that pace a link ([`Room`]); `falaj, journal 3` since.
+//! which had no changes, and had `ip` only with rules; `falaj, journal 2` in the second, which had
+//! no reports of the ports that pace a link ([`Room`]); `falaj, journal 3` since.
 
 mod change;
 mod read;
@@ -34,10 +34,10 @@ pub use room::Room;
 pub use taken::{Taken, Verdict, word};
 pub use write::Writer;
 
-/// What the section says of who wrote it: this, and the version of the format.
+/// Name of the writing program in the section, followed by the version of the format.
 const OURS: &str = "falaj, journal ";
 const VERSION: u32 = 3;
-/// Before there were versions.
+/// Name of the writing program in the first version of the format.
 const FIRST: &str = "falaj";
 
 #[cfg(test)]
@@ -173,7 +173,7 @@ mod tests {
             let at =
                 now.windows(mark.len()).position(|w| w == mark.as_bytes()).expect("it is marked");
             let mut other = now.clone();
-            // As long as it was, so that no length before it is wrong.
+            // The length stays the same, so that no length field before it is wrong.
             let version = format!("{version:\0<length$}", length = mark.len());
             other[at..at + mark.len()].copy_from_slice(version.as_bytes());
             read(&other[..])
@@ -219,7 +219,7 @@ mod tests {
         );
     }
 
-    /// A reader that gives little at a time, as a pipe does.
+    /// A reader that returns a few bytes at a time, as a pipe does.
     struct Trickle<'a>(&'a [u8]);
 
     impl Read for Trickle<'_> {
@@ -253,7 +253,7 @@ mod tests {
         assert!(cut.at > file.len() - 500, "{}", cut.at);
     }
 
-    /// What cannot be is not read on for: the rest of the file might be long.
+    /// After an invalid block the rest of the file, which might be long, is not read.
     #[test]
     fn interfaces_without_end_are_refused() {
         let mut file = written("", &[]);

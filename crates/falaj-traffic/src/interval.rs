@@ -14,15 +14,15 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// From one value for each replication; `None` without any.
+    /// The estimate from one value per replication; `None` without any.
     pub fn of(values: &[f64]) -> Option<Estimate> {
         let mean = values.iter().sum::<f64>() / values.len() as f64;
         (!values.is_empty()).then(|| Estimate::around(mean, values))
     }
 
-    /// The same where all replications together say something better than the mean of their values,
-    /// as of quantiles, which a short replication sees too low: the interval lies around that
-    /// (sectioning: Asmussen and Glynn 2007, III.5a).
+    /// The same where the pooled replications give a better estimate than the mean of their values.
+    /// Quantiles are such a case: a short replication underestimates them. The interval lies around
+    /// `centre` (sectioning: Asmussen and Glynn 2007, III.5a).
     pub fn around(centre: f64, values: &[f64]) -> Estimate {
         let n = values.len() as f64;
         let standard_error = (values.len() > 1).then(|| {
@@ -37,8 +37,8 @@ impl Estimate {
         Estimate { mean: centre, half_width, standard_error }
     }
 
-    /// Half of the interval's width as a part of the mean; `None` where either is not known, or the
-    /// mean is nothing.
+    /// Half the interval's width as a fraction of the mean; `None` where either is not known, or
+    /// the mean is zero.
     pub fn relative(&self) -> Option<f64> {
         self.half_width.filter(|_| self.mean != 0.0).map(|half| half / self.mean.abs())
     }

@@ -1,13 +1,13 @@
-//! What goes in and how what comes out is measured.
+//! Traffic sources, and the measurement of what leaves a link.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`source`] | sources as iterators of packets: Poisson, CBR, bursts, Markovian arrivals, video, envelopes' worst, recordings; shaped and policed |
-//! | [`tcp`] | sources that hear what becomes of their packets: Reno, CUBIC, DCTCP, BBR-like |
+//! | [`source`] | sources as iterators of packets: Poisson, CBR, bursts, Markovian arrivals, video, worst cases of envelopes, recordings; shaped and policed |
+//! | [`tcp`] | sources that react to the fate of their packets: Reno, CUBIC, DCTCP, BBR-like |
 //! | [`meter`] | delays: exact mean and maximum, percentiles from a histogram |
-//! | [`capture`] | what entered a live link and what became of it, as pcapng; written and read |
+//! | [`capture`] | captures of a live link as pcapng, arrivals and verdicts: written and read |
 //! | [`interval`] | confidence intervals over replications |
-//! | [`mser`] | where a simulation has warmed up |
+//! | [`mser`] | the end of a simulation's warm-up |
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 

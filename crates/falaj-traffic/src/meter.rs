@@ -3,8 +3,8 @@
 use falaj_sched::units::time::Span;
 use histogram::{Histogram, Histogram32};
 
-/// Delays: number, exact mean, least and largest, and percentiles: to three digits, or, of one
-/// among many, to half an octave.
+/// Delays: number, exact mean, minimum and maximum, and percentiles. Percentiles have three digits,
+/// or half an octave for a coarse meter.
 #[derive(Clone, Debug)]
 pub struct Meter {
     counts: Counts,
@@ -14,22 +14,23 @@ pub struct Meter {
     max: Span,
 }
 
-/// How often each delay was counted. Until there is one this takes no memory.
+/// The histogram of delays. It takes no memory until the first delay.
 #[derive(Clone, Debug)]
 enum Counts {
-    /// Of up to [`FEW`] in all, none of them [`LONG`]: in half of the memory, so that of many flows
-    /// more fits into a processor's caches.
+    /// Up to [`FEW`] delays in all, none of them [`LONG`] or longer. It takes half the memory, so
+    /// that the meters of more flows fit into a processor's caches.
     Few(Option<Box<Histogram32>>),
     Many(Box<Histogram>),
     Coarse(Option<Box<Octaves>>),
 }
 
-/// So many may be the same.
+/// Maximum count of a bucket of 32 bits.
 const FEW: u64 = u32::MAX as u64;
-/// Delays up to a minute have their places from the first on: whoever counts them asks for memory
-/// once, and what a program takes does not depend on how late a packet was.
+/// Delays below this, a minute, have their buckets from the beginning. So memory is allocated once,
+/// and a program's memory does not depend on how late a packet was.
 const LONG: Span = Span(1 << 36);
-/// An octave has 1024 places, or as many as it has nanoseconds: three digits.
+/// log2 of the buckets per octave. An octave has 1024 buckets, or one per nanosecond if it has
+/// fewer: three digits.
 const PLACES: u8 = 10;
 const ALL_FIT: &str = "whoever counts it looked whether it has a place";
 
@@ -38,7 +39,7 @@ fn few() -> Box<Histogram32> {
     Box::new(Histogram32::new(PLACES, LONG.0.ilog2() as u8).expect("less than all of 64 bits"))
 }
 
-/// The same counts, with room for more.
+/// The same counts in 64 bits.
 #[cold]
 fn many(few: Option<&Histogram32>) -> Box<Histogram> {
     let mut many = Histogram::new(PLACES, 64).expect("64 bits are all");
@@ -48,21 +49,21 @@ fn many(few: Option<&Histogram32>) -> Box<Histogram> {
     Box::new(many)
 }
 
-/// Delays of which there are any, from the least on, and how many.
+/// The delays that were counted, in ascending order, and how often.
 fn steps<T: Copy + Into<u64>>(places: &[T]) -> impl Iterator<Item = (Span, u64)> {
     let counted =
         |(place, &times): (usize, &T)| (times.into() > 0).then(|| (last(place), times.into()));
     places.iter().enumerate().filter_map(counted)
 }
 
-/// The largest delay that is counted there.
+/// The largest delay of a bucket.
 fn last(place: usize) -> Span {
     let octaves = (place as u64 >> PLACES).saturating_sub(1);
     let first = place as u64 - (octaves << PLACES);
     Span((first << octaves) + ((1 << octaves) - 1))
 }
 
-/// Takes one out of those that are counted with this delay; returns false if there is none.
+/// Removes one delay from its bucket; returns false if the bucket is empty.
 fn take_one<T: Copy + Into<u64> + std::ops::SubAssign + From<u8>>(
     places: &mut [T],
     delay: Span,
@@ -71,13 +72,14 @@ fn take_one<T: Copy + Into<u64> + std::ops::SubAssign + From<u8>>(
     place.map(|place| *place -= T::from(1)).is_some()
 }
 
-/// The place of a delay: the one whose last is not below it.
+/// The bucket of a delay: the first whose largest delay is not below it.
 fn place(delay: Span) -> usize {
     let octaves = u64::from(delay.0.max(1).ilog2()).saturating_sub(PLACES.into());
     ((octaves << PLACES) + (delay.0 >> octaves)) as usize
 }
 
-/// Half octaves from a microsecond to 17 s; what is less, or more, is in the first or the last.
+/// A histogram of half octaves from a microsecond to 17 s; the first and the last bucket also have
+/// the shorter and longer delays.
 #[derive(Clone, Debug)]
 struct Octaves([u32; Octaves::PLACES]);
 
@@ -94,7 +96,7 @@ impl Octaves {
         (2 * (octave - Octaves::FIRST) as usize + half as usize).min(Octaves::PLACES - 1)
     }
 
-    /// The largest delay that is counted there.
+    /// The largest delay of a bucket.
     fn last(place: usize) -> Span {
         if place == Octaves::PLACES - 1 {
             return Span::MAX;
@@ -127,13 +129,13 @@ impl Default for Meter {
 }
 
 impl Meter {
-    /// Nothing measured yet. With the first delay comes memory for all up to a minute, 108 KiB, and
-    /// twice that from four thousand million on.
+    /// An empty meter. The first delay allocates memory for all delays up to a minute, 108 KiB, or
+    /// twice that from four thousand million delays on.
     pub const fn new() -> Meter {
         Meter::with(Counts::Few(None))
     }
 
-    /// The same for one among thousands: 192 bytes of memory, percentiles to half an octave.
+    /// A meter for use by the thousands: 192 bytes of memory, percentiles to half an octave.
     pub const fn coarse() -> Meter {
         Meter::with(Counts::Coarse(None))
     }
@@ -142,13 +144,13 @@ impl Meter {
         Meter { counts, count: 0, sum: 0, min: Span::MAX, max: Span::ZERO }
     }
 
-    /// Counts one delay.
+    /// Counts a delay.
     #[inline]
     pub fn record(&mut self, delay: Span) {
         self.record_n(delay, 1);
     }
 
-    /// Counts several of less than four seconds, in nanoseconds.
+    /// Counts several delays of less than four seconds, in nanoseconds.
     pub fn record_short(&mut self, delays: &[u32]) {
         let number = delays.len() as u64;
         match &mut self.counts {
@@ -166,7 +168,7 @@ impl Meter {
         self.max = nanos().map(Span).fold(self.max, Span::max);
     }
 
-    /// Counts one delay so many times.
+    /// Counts the same delay `times` times.
     #[inline]
     pub fn record_n(&mut self, delay: Span, times: u64) {
         self.sum += u128::from(delay.0) * u128::from(times);
@@ -176,8 +178,8 @@ impl Meter {
         self.count_at(delay, times);
     }
 
-    /// A delay that was counted turns out to be another one. If it was the least or the largest,
-    /// that is known to three digits from then on, or to the end of its half octave.
+    /// Replaces a counted delay by another one. If it was the minimum or maximum, that value is
+    /// known from then on to three digits, or to the end of its half octave.
     pub fn correct(&mut self, old: Span, new: Span) {
         let found = match &mut self.counts {
             Counts::Few(Some(few)) if old < LONG => take_one(few.as_mut_slice(), old),
@@ -205,7 +207,7 @@ impl Meter {
         self.record(new);
     }
 
-    /// Once `count` has these in it.
+    /// Adds to the histogram; `count` includes these delays already.
     #[inline]
     fn count_at(&mut self, delay: Span, times: u64) {
         match &mut self.counts {
@@ -226,7 +228,7 @@ impl Meter {
         }
     }
 
-    /// Becomes what `other` is, in the memory that it has already.
+    /// Becomes a copy of `other` and reuses its own memory.
     pub fn set_to(&mut self, other: &Meter) {
         match (&mut self.counts, &other.counts) {
             (Counts::Few(Some(own)), Counts::Few(Some(few))) => {
@@ -241,28 +243,28 @@ impl Meter {
         (self.count, self.sum, self.min, self.max) = (other.count, other.sum, other.min, other.max);
     }
 
-    /// How many were counted.
+    /// The number of delays counted.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Their mean in nanoseconds; `None` without any.
+    /// The mean in nanoseconds; `None` if nothing was counted.
     pub fn mean_nanos(&self) -> Option<f64> {
         (self.count() > 0).then(|| self.sum as f64 / self.count() as f64)
     }
 
-    /// The largest, exactly.
+    /// The maximum, exact.
     pub fn max(&self) -> Option<Span> {
         (self.count() > 0).then_some(self.max)
     }
 
-    /// The least, exactly.
+    /// The minimum, exact.
     pub fn min(&self) -> Option<Span> {
         (self.count() > 0).then_some(self.min)
     }
 
-    /// The delay that this share (0 to 1) of them does not exceed, to three digits, or to the end
-    /// of its half octave.
+    /// The quantile for a share of 0 to 1: the delay that this share of packets does not exceed, to
+    /// three digits, or to the end of its half octave.
     pub fn quantile(&self, share: f64) -> Option<Span> {
         let delay = match &self.counts {
             Counts::Few(few) => few.as_ref().and_then(|few| few.quantile_bucket(share).ok()?),
@@ -274,8 +276,8 @@ impl Meter {
         delay.map(|step| Span(step.end()).min(self.max))
     }
 
-    /// What was counted, from the least on: a delay, and how many were as long, to three digits or
-    /// a half octave.
+    /// The histogram in ascending order: delays, to three digits or half an octave, and the count
+    /// of each.
     pub fn counts(&self) -> impl Iterator<Item = (Span, u64)> {
         let (few, many, coarse) = match &self.counts {
             Counts::Few(few) => {
@@ -290,7 +292,7 @@ impl Meter {
             .chain(coarse.map(|(delay, times)| (delay.min(self.max), times)))
     }
 
-    /// Counts all that `other` counted.
+    /// Adds all delays of `other`.
     pub fn add(&mut self, other: &Meter) {
         self.count += other.count;
         match (&mut self.counts, &other.counts) {
@@ -327,8 +329,8 @@ mod tests {
         assert_eq!((twice.count(), twice.mean_nanos()), (2000, meter.mean_nanos()));
     }
 
-    /// A meter in which a delay was corrected knows what one knows that counted the right one; and
-    /// the longest, if that was corrected, to three digits or a half octave.
+    /// A meter in which a delay was corrected equals one that counted the right delay; the maximum,
+    /// if that was corrected, is known to three digits or half an octave.
     #[test]
     fn a_delay_is_corrected() {
         for new in [Meter::new, Meter::coarse] {
@@ -343,7 +345,7 @@ mod tests {
             let longest = meter.max().unwrap();
             assert!((70_000..=98_303).contains(&longest.0), "{longest}");
             assert_eq!(meter.quantile(0.5), right.quantile(0.5));
-            // What was never counted changes nothing.
+            // Correcting a delay that was never counted changes nothing.
             meter.correct(Span(1 << 45), Span(1));
             assert_eq!(meter.count(), 3);
         }
@@ -353,7 +355,7 @@ mod tests {
         assert_eq!((few.min(), few.max()), (Some(Span(1_000_000)), Some(Span(1_000_000))));
     }
 
-    /// Whatever it was before.
+    /// A meter becomes another, whatever it was before.
     #[test]
     fn a_meter_becomes_another() {
         let of = |mut meter: Meter, delays: &[(u64, u64)]| {
@@ -394,13 +396,12 @@ mod tests {
         }
     }
 
-    /// Counts that had little room know as much as those that had more, and go on where there is
-    /// too little.
+    /// Counts of 32 bits lose nothing when they are moved to 64 bits, and counting goes on.
     #[test]
     fn few_become_many() {
         let spans = |n: u64| (0..n).map(|i| Span(1_000 + i % 700 * 997));
         let all = |meter: &mut Meter| spans(1_000).for_each(|delay| meter.record(delay));
-        // One delay has as many as there is room for, and then each of the others one more.
+        // One delay takes all the counts that 32 bits hold, and then each of the others one more.
         let most = Span(5_000_000);
         let (mut before, mut after, mut at_once) = (Meter::new(), Meter::new(), Meter::new());
         before.record_n(most, FEW - 500);
@@ -416,7 +417,7 @@ mod tests {
             assert_eq!(meter.counts().map(|(_, times)| times).sum::<u64>(), meter.count());
             assert_eq!(meter.quantile(0.5), Some(most));
         }
-        // Whichever is added to the other.
+        // Adding is commutative.
         let mut little = Meter::new();
         all(&mut little);
         let sum = |mut first: Meter, second: &Meter| {
@@ -431,7 +432,7 @@ mod tests {
         );
     }
 
-    /// Where the library counts a delay, and one by one or several.
+    /// Buckets are those of the library, for single and for several delays.
     #[test]
     fn places_end_where_the_library_says() {
         let (few, many) = (few(), many(None));
@@ -466,7 +467,7 @@ mod tests {
         }
         assert_eq!((meter.min(), meter.max()), (Some(Span(1_001)), Some(Span(1_001_000))));
         assert_eq!(meter.mean_nanos(), Some(500.5 * 1001.0));
-        // The median stands between 393,216 and 524,288 ns.
+        // The median's half octave is 393,216 to 524,288 ns.
         assert_eq!(
             (meter.quantile(0.5), meter.quantile(1.0)),
             (Some(Span(524_287)), Some(Span(1_001_000)))

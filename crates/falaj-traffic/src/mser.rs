@@ -1,37 +1,39 @@
-//! Where a simulation has warmed up: MSER-5 (White, Cobb and Spratt, "A comparison of five
+//! The end of a simulation's warm-up: MSER-5 (White, Cobb and Spratt, "A comparison of five
 //! steady-state truncation heuristics for simulation", 2000).
 //!
-//! What comes first is cut where the mean of what is left seems surest: where the squares of its
-//! deviations, over the square of its number, are least. Observations are taken in batches of five.
+//! The beginning is cut where the mean of the rest seems most certain: where the sum of squared
+//! deviations divided by the squared number of observations is smallest. Observations are taken in
+//! batches of five.
 
-/// So many observations make a batch.
+/// Number of observations in a batch.
 pub const BATCH: usize = 5;
 
-/// Fewer batches say nothing.
+/// Minimum number of batches for a result.
 pub const FEWEST: usize = 20;
 
-/// This part of all batches is left at least: of few, some that are alike look like certainty.
+/// At least one in this number of batches is kept: a few similar batches would look like certainty.
 const LEFT: usize = 4;
 
-/// What MSER-5 says.
+/// The result of MSER-5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// So many observations go; perhaps none.
+    /// The number of observations to cut, perhaps 0.
     At(usize),
-    /// It would be so many, more than half of all, if not more: what is measured changes until the
-    /// end, and no cut helps.
+    /// The cut would be this number of observations or more, which is more than half of all. The
+    /// measured quantity changes until the end, and no cut helps.
     Late(usize),
-    /// There are too few to tell.
+    /// There are too few observations for a result.
     Unknown,
 }
 
-/// How many of these observations come before a steady state; `None` is one that was not made.
+/// The number of observations before the steady state; `None` stands for an observation that was
+/// not made.
 pub fn cut(observations: &[Option<f64>]) -> Cut {
     let mean = |batch: &[Option<f64>]| {
         let made: Vec<f64> = batch.iter().flatten().copied().collect();
         (!made.is_empty()).then(|| made.iter().sum::<f64>() / made.len() as f64)
     };
-    // Each with where it begins.
+    // Each batch with the index of its first observation.
     let batches: Vec<(usize, f64)> = observations
         .chunks_exact(BATCH)
         .enumerate()
@@ -40,7 +42,7 @@ pub fn cut(observations: &[Option<f64>]) -> Cut {
     if batches.len() < FEWEST {
         return Cut::Unknown;
     }
-    // From the last on: number, mean, and squares of deviations from it.
+    // Computed from the last batch backwards: number, mean, and sum of squared deviations from it.
     let (mut n, mut mean, mut squares) = (0.0, 0.0, 0.0);
     let mut best = (f64::INFINITY, 0);
     for (first, &(_, value)) in batches.iter().enumerate().rev() {
@@ -65,7 +67,7 @@ mod tests {
     use super::*;
     use falaj_engine::chance::Chance;
 
-    /// Numbers with some noise, 5 x 200 of them.
+    /// A thousand values with noise, 200 batches of 5.
     fn series(of: impl Fn(usize) -> f64) -> Vec<Option<f64>> {
         let noise = Chance::new(7, 0, 0);
         (0..1000).map(|i| Some(of(i) + noise.draw(i as u64) as f64 / u64::MAX as f64)).collect()
@@ -77,7 +79,7 @@ mod tests {
             panic!("a step")
         };
         assert!((150..=165).contains(&step), "{step}");
-        // It is a thousandth of its height after 345.
+        // The decay is at a thousandth of its height after 345 observations.
         let Cut::At(decay) = cut(&series(|i| 10.0 * (-(i as f64) / 50.0).exp())) else {
             panic!("a decay")
         };
@@ -91,7 +93,7 @@ mod tests {
     fn what_does_not_change_is_not_cut() {
         assert_eq!(cut(&[Some(3.0); 1000]), Cut::At(0));
         assert_eq!(cut(&[None; 1000]), Cut::Unknown);
-        // Only every tenth was made: batches without any are no batches.
+        // Only every tenth observation was made; batches without any do not count.
         let sparse: Vec<Option<f64>> = series(|i| if i < 200 { 0.0 } else { 9.0 })
             .into_iter()
             .enumerate()

@@ -1,5 +1,5 @@
-//! Memory that captures take while they are read, as the kernel counts it: a program of its own, so
-//! that nothing else is in it.
+//! Memory used while captures are read, as the kernel counts it. This is a program of its own, so
+//! that nothing else is counted.
 
 use falaj_traffic::capture::{arrivals, read};
 use std::fs;
@@ -8,7 +8,8 @@ use std::io::{self, Read};
 /// Bytes of a packet's frame in the capture.
 const FRAME: usize = 60;
 
-/// A capture of short packets by another program, which is nowhere whole.
+/// A capture of short packets by another program, generated while it is read and never stored
+/// whole.
 struct Generated {
     at: usize,
     length: usize,
@@ -40,13 +41,13 @@ impl Read for Generated {
     }
 }
 
-/// Begins to measure: forgets the most memory that the process has had.
+/// Begins a measurement: resets the kernel's peak of resident memory.
 fn begin() -> usize {
     fs::write("/proc/self/clear_refs", "5").expect("the process is its own");
     most()
 }
 
-/// The most memory that was resident since, in bytes.
+/// The peak of resident memory since then, in bytes.
 fn most() -> usize {
     let status = fs::read_to_string("/proc/self/status").expect("Linux has it");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("it is there");

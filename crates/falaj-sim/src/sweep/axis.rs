@@ -1,4 +1,4 @@
-//! What varies.
+//! The axes of a sweep.
 
 use falaj_scenario::edit;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// From values as TOML has them. A word for a `scheduler` is its kind.
+    /// An axis of TOML values. A string as the value of a `scheduler` is its `kind`.
     pub fn new(key: &str, values: &[Value]) -> Axis {
         let words = values.iter().all(Value::is_str);
         let scheduler = words && key.rsplit('.').next() == Some("scheduler");
@@ -25,8 +25,7 @@ impl Axis {
         }
     }
 
-    /// Reads `KEY=VALUE,VALUE,…`; a list in brackets is TOML, for values that have commas
-    /// themselves.
+    /// Reads `KEY=VALUE,VALUE,…`. A list in brackets is TOML, for values that contain commas.
     ///
     /// # Errors
     /// There is no `=`, no key, or no value.

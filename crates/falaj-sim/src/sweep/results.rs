@@ -1,5 +1,5 @@
-//! What came of tasks, as lines that are merged by laying them together; and of all of them, a
-//! table.
+//! Results of tasks as lines, which are merged by collecting them; and a table of the complete
+//! results.
 
 use super::{Axis, Sweep, SweepError, VERSION, other};
 use crate::rows::{COLUMNS, Row};
@@ -9,27 +9,27 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What came of a task.
+/// The result of a task.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Done {
     pub(super) task: u64,
     pub(super) flows: Vec<Row>,
 }
 
-/// What came of some tasks of a sweep, or of all.
+/// The results of some tasks of a sweep, or of all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Results {
     pub(super) sweep: Sweep,
-    /// By task, its line.
+    /// The line of each finished task, by task number.
     pub(super) lines: BTreeMap<u64, String>,
 }
 
 impl Results {
-    /// Reads what [`Display`](fmt::Display) wrote, a sweep without results among it. `name` is for
-    /// messages.
+    /// Reads the output of [`Display`](fmt::Display); a sweep without results is valid too. `name`
+    /// is used in messages.
     ///
     /// # Errors
-    /// It is something else, or not whole.
+    /// The text is not in this format, or is incomplete.
     pub fn parse(text: &str, name: &str) -> Result<Results, SweepError> {
         let at =
             |n: usize, what: &dyn fmt::Display| other(format!("{name}, line {}: {what}", n + 1));
@@ -44,7 +44,7 @@ impl Results {
                 &format!("of version {}, and this is falaj of {VERSION}", sweep.falaj_sweep),
             ));
         }
-        // What is simulated is made of it: it is to be sound again.
+        // The sweep decides what is simulated, so it is validated again.
         let sound = Sweep::new(&sweep.scenario, &sweep.file, sweep.axes.clone())?;
         let sound = sound
             .replicated(sweep.replications)
@@ -82,15 +82,15 @@ impl Results {
         }
     }
 
-    /// What was asked for.
+    /// The sweep that these results belong to.
     pub fn sweep(&self) -> &Sweep {
         &self.sweep
     }
 
-    /// Lays the results of `other` to these. The order does not matter, nor does how often.
+    /// Adds the results of `more`. Merging is commutative and idempotent.
     ///
     /// # Errors
-    /// They are of another sweep, or one task came out two ways.
+    /// They belong to another sweep, or one task has two different results.
     pub fn merge(&mut self, more: Results) -> Result<(), SweepError> {
         if let Some(what) = self.sweep.differs(&more.sweep) {
             return Err(other(format!("these shards do not belong together: {what}")));
@@ -98,12 +98,12 @@ impl Results {
         more.lines.into_iter().try_for_each(|(task, line)| self.add(task, line).map_err(other))
     }
 
-    /// How many tasks are done.
+    /// The number of finished tasks.
     pub fn done(&self) -> u64 {
         self.lines.len() as u64
     }
 
-    /// How many tasks are not done.
+    /// The number of unfinished tasks.
     pub fn missing(&self) -> u64 {
         self.sweep.tasks() - self.lines.len() as u64
     }
@@ -162,12 +162,12 @@ impl fmt::Display for Results {
     }
 }
 
-/// A whole sweep, told.
+/// The results of a whole sweep.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
-    /// What varied.
+    /// The keys that vary, with their values.
     pub axes: Vec<Axis>,
-    /// By point, then flow.
+    /// Lines by point, then by flow.
     pub lines: Vec<Line>,
 }
 
@@ -187,8 +187,8 @@ pub struct Line {
 }
 
 impl Table {
-    /// The names of its columns: axes, link, way, flow, and for each measure mean and half-width of
-    /// the 95 % interval.
+    /// The names of the columns: axes, link, way, flow, then for each measure its mean and the
+    /// half-width of its 95 % interval.
     pub fn header(&self) -> Vec<String> {
         let axes = self.axes.iter().map(|axis| axis.key.clone());
         let who = ["link", "way", "flow"].map(str::to_owned);

@@ -1,10 +1,10 @@
-//! A part of the tasks, for one machine of several.
+//! A part of a sweep's tasks, for one machine of several.
 
 use super::Sweep;
 use std::fmt;
 use std::str::FromStr;
 
-/// Which part of the tasks: `2/8` is the second of eight.
+/// A part of the tasks: `2/8` is the second of eight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shard {
     pub(super) index: u64,
@@ -12,13 +12,13 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// How many tasks of a sweep it has.
+    /// The number of tasks of a sweep in this shard.
     pub fn tasks(self, sweep: &Sweep) -> u64 {
         (sweep.tasks() + self.count - self.index) / self.count
     }
 
-    /// The same tasks in so many parts, or in as many as there are tasks: of the third of eight
-    /// these are the third, the eleventh and so on of eight times as many.
+    /// The same tasks in `parts` parts, or in one part per task if there are fewer tasks. For
+    /// example, the third shard of eight becomes the third, the eleventh and so on of `8 * parts`.
     pub fn split(self, sweep: &Sweep, parts: u64) -> Vec<Shard> {
         let parts = parts.min(self.tasks(sweep)).max(1);
         (0..parts)

@@ -1,5 +1,4 @@
-//! What is told of a run in parts of its time, and of a stretch of it packet by packet, is what the
-//! run counts.
+//! The time bins of a run and the packet window agree with the counters of the run.
 
 use falaj_engine::PipeId;
 use falaj_sched::queues::queue::FlowId;
@@ -14,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 const UP: PipeId = PipeId(0);
 static STOP: AtomicBool = AtomicBool::new(false);
 
-/// Two flows of a link that is offered more than it carries, and loses some.
+/// Two flows of a link that is offered more than it carries, and that loses some packets.
 fn overloaded() -> Experiment {
     let text = "[link.a]\nrate = \"8mbit\"\nloss = \"5%\"\nscheduler = { kind = \"drr\" }\n\
                 [link.a.flow.x]\nmatch = \"udp dport 1\"\nqueue = \"20p\"\nquantum = \"1514B\"\n\
@@ -38,7 +37,7 @@ fn parts_add_up_to_what_is_counted() {
         let sum = |parts: &[u64]| parts.iter().sum::<u64>();
         assert_eq!(sum(&flow.came), counters.offered_bytes);
         assert!(counters.lost > 0 && counters.dropped_full > 0, "{counters:?}");
-        // A packet on the link at the end has not left, though its transmission was told.
+        // A packet in transmission at the end has not left, though its transmission was reported.
         assert!(counters.sent_bytes - counters.lost_bytes - sum(&flow.left) <= 1200);
         let last = flow.backlog().last().unwrap();
         assert!(last <= counters.backlog_bytes + 1200, "{last}, {counters:?}");
@@ -55,7 +54,7 @@ fn an_excerpt_is_of_the_longest_delay() {
     let longest = course.flow(UP, FlowId(0)).unwrap().longest.unwrap();
     let mut excerpt = PacketWindow::around(UP, FlowId(0), longest);
     simulate_watched(&experiment, 1, &STOP, &mut excerpt).unwrap();
-    // All of the flow's packets, told once more.
+    // All packets of the flow, observed once more.
     let (mut came, mut left, mut emits) = (Vec::new(), Vec::new(), Vec::new());
     let mut all = Every(|event: PacketEnd<'_>| match event {
         PacketEnd::Sent(e) if e.flow == FlowId(0) && e.arrival >= longest.since => {
@@ -80,7 +79,7 @@ fn an_excerpt_is_of_the_longest_delay() {
         before + steps.iter().map(|(_, n)| u64::from(*n)).sum::<u64>()
     };
     assert_eq!(counted(&excerpt.came, excerpt.before.0), until(&came, excerpt.to));
-    // What the link loses leaves too, when its transmission begins.
+    // A packet that the link loses leaves too, when its transmission begins.
     assert!(counted(&excerpt.left, excerpt.before.1) >= until(&left, excerpt.to));
     // The packet in question is there, with some before and some after it.
     let place = excerpt

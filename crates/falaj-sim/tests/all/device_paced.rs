@@ -1,5 +1,5 @@
-//! Links that their devices pace, simulated: packets leave when the device has sent them, as late
-//! as planned at most.
+//! Simulated links that are paced by their devices: packets leave when the device has sent them,
+//! within the planned delay.
 
 use falaj_plan::network::Routes;
 use falaj_sched::units::time::Span;
@@ -7,8 +7,8 @@ use falaj_sim::scenario::experiment;
 use falaj_sim::{Run, simulate};
 use std::sync::atomic::AtomicBool;
 
-/// Links A and B of 300 us each, at 1514 B in 121 us; both are flooded, and a third of type A is
-/// nearly empty.
+/// Links A and B with phases of 300 us each; 1514 B take 121 us. Both are flooded, and a third of
+/// type A is nearly empty.
 const LINKS: &str = r#"
     [link.l]
     rate = "100mbit"
@@ -59,8 +59,8 @@ fn simulated(text: &str) -> (Run, Vec<Span>) {
     (run, bounds)
 }
 
-/// Whatever the device is handed, flows keep their rates and bounds; and those grow by what the
-/// device may hold, no more.
+/// However much the device accepts, flows keep their rates, and delay bounds grow by no more than
+/// the device may hold.
 #[test]
 fn rates_stay_and_delays_grow_by_what_the_device_holds() {
     for serve in ["phase-wise", "packet-wise"] {
@@ -88,8 +88,8 @@ fn rates_stay_and_delays_grow_by_what_the_device_holds() {
     }
 }
 
-/// The paper's row 4 with phases of 3 ms: the device takes all that the queue of link B holds at
-/// once, and more comes while it sends that. B has not run empty, and keeps its phase.
+/// The paper's row 4 with phases of 3 ms: the device accepts the whole queue of link B at once, and
+/// more packets arrive while it sends them. B's queue has not run empty, and B keeps its phase.
 #[test]
 fn a_flow_whose_packets_keep_coming_keeps_its_turn() {
     let text = LINKS.replace("300us", "3ms").replace("200us", "3ms").replace("100B-1514B", "1514B");
@@ -108,8 +108,8 @@ fn a_flow_whose_packets_keep_coming_keeps_its_turn() {
     }
 }
 
-/// To a link with nothing in it, it makes no difference who paces it: delays end when the last bit
-/// leaves, and not when packets are handed over.
+/// On an idle link it makes no difference what paces it: delays end when the last bit leaves, and
+/// not when packets are handed over.
 #[test]
 fn who_is_alone_waits_for_nobody() {
     let text = "[link.l]\nrate = \"100mbit\"\nPACE\n[traffic.t]\nmodel = \"cbr\"\nrate = \"10mbit\"\nsize = \"1000B\"";
@@ -118,8 +118,8 @@ fn who_is_alone_waits_for_nobody() {
     assert_eq!(mean(""), Some(80_000.0));
 }
 
-/// A link behind one that its device paces gets packets when they leave that, and not when they are
-/// handed over.
+/// A link behind a device-paced one receives packets when they leave the device, and not when they
+/// are handed over.
 #[test]
 fn what_follows_gets_packets_when_they_have_left() {
     let text = "[link.l]\nrate = \"10mbit\"\npace = \"device\"\nbacklog = \"40p\"\n[link.m]\nrate = \"1gbit\"\n\
@@ -129,8 +129,8 @@ fn what_follows_gets_packets_when_they_have_left() {
         falaj_scenario::parse(text, "x").unwrap_or_else(|why| panic!("{}", why.render(false)));
     let run = simulate(&experiment(&scenario, Span::from_millis(500)), 1, &AtomicBool::new(false))
         .expect("it is valid");
-    // 30 packets come at once; the last one of them waits for all, and then for itself: 24 ms, and
-    // 8 us.
+    // 30 packets arrive at once; the last one waits for all the others and its own transmission: 24
+    // ms, and 8 us.
     let ways = falaj_plan::plan(&scenario).expect("accepted");
     let bound = Routes::of(&scenario, &ways).expect("routes").outlooks()[0].delay.expect("bounded");
     let slowest = run.ways[0].max().expect("packets came");

@@ -1,4 +1,4 @@
-//! Bounds from end to end, beside packets that do their worst.
+//! End-to-end bounds against packets that do their worst.
 
 use falaj_plan::network::Routes;
 use falaj_sched::units::time::Span;
@@ -6,7 +6,7 @@ use falaj_sim::scenario::experiment;
 use falaj_sim::simulate;
 use std::sync::atomic::AtomicBool;
 
-/// Three links in a row, of which every source passes some; the second one may keep flows apart.
+/// Three links in a row, some of which each source passes; the second one may keep flows apart.
 const CHAIN: &str = r#"
     [link.a]
     rate = "10mbit"
@@ -53,7 +53,7 @@ const CHAIN: &str = r#"
     offset = "LAST"
 "#;
 
-/// At whichever offsets bursts meet, no packet is later than its bound; and some come near it.
+/// At all offsets of the bursts, no packet is later than its bound; and some come near it.
 #[test]
 fn no_packet_is_later_than_its_bound_from_end_to_end() {
     for second in ["fifo", "drr", "wf2q+", "qfq"] {

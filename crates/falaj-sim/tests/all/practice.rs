@@ -1,5 +1,5 @@
-//! Practice: intervals that hold what they say, warm-up, the same arrivals for all, and as many
-//! replications as it takes.
+//! The simulation method: intervals with their stated coverage, warm-up, the same arrivals for all
+//! experiments, and the number of replications.
 
 use falaj_engine::PipeId;
 use falaj_sched::queues::queue::FlowId;
@@ -53,7 +53,7 @@ fn one_server(size: &str, load: &str) -> String {
     )
 }
 
-/// How often the 95 % interval of a study of 8 replications has the value that is known.
+/// The fraction of studies of 8 replications whose 95 % interval contains the known value.
 fn coverage(experiment: &Experiment, studies: u64, known: &[(Measure, f64)]) -> Vec<f64> {
     let mut held = vec![0; known.len()];
     for n in 0..studies {
@@ -67,7 +67,8 @@ fn coverage(experiment: &Experiment, studies: u64, known: &[(Measure, f64)]) -> 
     held.into_iter().map(|held| f64::from(held) / studies as f64).collect()
 }
 
-/// Of 300 intervals 285 should hold; the standard error is 1.3 %, and four of them are let pass.
+/// Of 300 intervals 285 should contain it; the standard error is 1.3 %, and four of them are
+/// tolerated.
 fn is_95_percent(coverage: f64) -> bool {
     (0.90..=1.0).contains(&coverage)
 }
@@ -78,8 +79,7 @@ fn intervals_of_md1_hold_what_is_known() {
     let experiment = scenario(&one_server("5000B", "500mbit"), Span::from_millis(105));
     let covered = coverage(&experiment, 300, &[(Measure::DelayMean, 60_000.0)]);
     assert!(is_95_percent(covered[0]), "{covered:?}");
-    // The interval is no wider than it must be, either: one around a value a tenth off holds it
-    // rarely.
+    // The interval is not too wide either: an interval rarely contains a value a tenth off.
     let off = coverage(&experiment, 60, &[(Measure::DelayMean, 66_000.0)]);
     assert!(off[0] < 0.5, "{off:?}");
 }
@@ -129,13 +129,13 @@ fn a_queue_that_fills_is_warm_up_and_one_that_never_does_is_no_steady_state() {
     let (cut, warmed) = study(&fills, 1, WarmUp::Found, 8);
     assert!((Span::from_millis(40)..Span::from_millis(150)).contains(&warmed.cut), "{warmed:?}");
     assert_eq!((cut.counted(), cut.duration()), (fills.duration - warmed.cut, fills.duration));
-    // A full queue is 40 ms; what is cut off was below.
+    // A full queue is 40 ms; the delays in the part cut off were below that.
     let mean =
         |study: &Study| study.flow(PIPE, ONE).estimate(Measure::DelayMean).unwrap().mean / 1e6;
     let (whole, _) = study(&fills, 1, WarmUp::Nothing, 8);
     assert!(mean(&cut) > 39.0 && mean(&whole) < 37.5, "{} {}", mean(&cut), mean(&whole));
     let counted = cut.flow(PIPE, ONE).counters;
-    // Bits of eight replications.
+    // Bytes summed over eight replications.
     let rate = counted.offered_bytes as f64 / cut.counted().as_secs_f64();
     assert!((rate / 165e6 - 1.0).abs() < 0.01, "{rate}");
 
@@ -159,7 +159,7 @@ const TWO: &str = "[link.x]\nrate = \"100mbit\"\nscheduler = { kind = \"KIND\" }
     [traffic.a]\nflow = \"a\"\nmodel = \"on-off\"\nrate = \"120mbit\"\non = \"1ms\"\noff = \"2ms\"\nsize = \"80B-1500B\"\n\
     [traffic.b]\nflow = \"b\"\nmodel = \"poisson\"\nrate = \"40mbit\"\nsize = \"74B x 7, 590B x 4, 1514B x 1\"\n";
 
-/// To the packet and the byte, in each replication: what a link does has no part in what is sent.
+/// To the packet and the byte, in each replication: the link has no influence on what is sent.
 #[test]
 fn two_schedulers_see_the_same_arrivals_and_pairs_are_surer() {
     let experiments =
@@ -173,8 +173,8 @@ fn two_schedulers_see_the_same_arrivals_and_pairs_are_surer() {
         assert_eq!(counts(fifo), counts(drr));
         assert_ne!(fifo.counters.sent_bytes, 0);
     }
-    // Flow b waits less where it has a turn of its own, and that is surer than how long it waits at
-    // all.
+    // Flow b waits less where it has its own turn, and the paired difference is more precise than
+    // either delay.
     let [fifo, drr] = [0, 1].map(|n: usize| both[n].flow(PIPE, FlowId(1)));
     let difference = fifo.difference(drr, Measure::DelayMean).unwrap();
     let half = |e: Estimate| e.half_width.unwrap();
@@ -183,7 +183,7 @@ fn two_schedulers_see_the_same_arrivals_and_pairs_are_surer() {
     let unpaired = (half(a).powi(2) + half(b).powi(2)).sqrt();
     assert!((b.mean - a.mean - difference.mean).abs() < 1e-6);
     assert!(half(difference) < unpaired, "{} {unpaired}", half(difference));
-    // The same with itself is no difference at all.
+    // The difference from itself is exactly zero.
     let none = fifo.difference(fifo, Measure::DelayQuantile(0.99)).unwrap();
     assert_eq!((none.mean, none.half_width), (0.0, Some(0.0)));
 }
@@ -208,7 +208,7 @@ fn replications_come_until_there_are_enough_and_in_any_parts() {
     let found = found.remove(0);
     assert!(rounds.len() > 2, "{rounds:?}");
     assert!(width(&found).unwrap() <= 0.02);
-    // All at once they are the same, to the last bit of each mean.
+    // Run all at once, the results are the same, to the last bit of each mean.
     let (whole, _) = study(&experiment, 1, nothing, found.replications());
     let all = |study: &Study| {
         let of = study.flow(PIPE, ONE);

@@ -1,5 +1,5 @@
-//! Connections of TCP through queues: what is known of them holds, and queue management does what
-//! it is for.
+//! TCP connections through queues: known results hold, and queue management has its intended
+//! effect.
 
 use falaj_engine::PipeId;
 use falaj_sched::queues::queue::FlowId;
@@ -21,7 +21,7 @@ fn run(text: &str, seconds: u64, seed: u64) -> Run {
     simulate(&experiment, seed, &AtomicBool::new(false)).expect("a valid experiment")
 }
 
-/// 10 Mbit/s and 40 ms there and back: 50 kB, 33 packets.
+/// 10 Mbit/s with a round trip of 40 ms: a bandwidth-delay product of 50 kB, 33 packets.
 fn link(rest: &str) -> String {
     format!("[link.x]\nrate = \"10mbit\"\ndelay = \"20ms\"\n{rest}\n")
 }
@@ -36,7 +36,7 @@ fn source(name: &str, congestion: &str, rest: &str) -> String {
     )
 }
 
-/// Of the `n`th source.
+/// Transfers of the `n`th source.
 fn told(run: &Run, n: usize) -> &Transfers {
     &run.connections.iter().find(|(source, _)| *source == n).expect("it is a connection").1
 }
@@ -46,12 +46,12 @@ fn goodput(run: &Run, n: usize) -> f64 {
     told(run, n).bytes as f64 * 8.0 / 1e6 / run.counted().as_secs_f64()
 }
 
-/// Of the mean packet in the only flow, in milliseconds.
+/// Mean delay of the packets in the only flow, in milliseconds.
 fn delay(run: &Run) -> f64 {
     run.pipes[0][0].delay.mean_nanos().expect("packets were sent") / 1e6
 }
 
-/// All of the link that payload can have: 1,460 of 1,514 bytes.
+/// The largest possible goodput of the link in Mbit/s: 1,460 of 1,514 bytes are payload.
 const ALL: f64 = 9.643;
 
 #[test]
@@ -70,8 +70,8 @@ fn a_seed_decides_everything() {
     assert_ne!(of(1), of(2));
 }
 
-/// What is sent is the link's, the queues', lost, or there: each byte of payload counts once,
-/// whatever the link does to packets.
+/// Each packet sent was dropped, lost, delivered, or is still in the network. Each byte of payload
+/// counts once, whatever the link does to packets.
 #[test]
 fn what_arrives_counts_once() {
     for harm in [
@@ -91,7 +91,8 @@ fn what_arrives_counts_once() {
         let gone = c.dropped() + c.lost + c.corrupted;
         assert!(t.retransmitted >= gone, "{harm}: {} of {gone}", t.retransmitted);
         if !harm.starts_with("reorder") {
-            // Of the last ones a timeout sends again what was not lost.
+            // After a loss of the last segments, a timeout also sends again segments that were not
+            // lost.
             assert!(
                 t.retransmitted <= gone + 40 * t.timeouts,
                 "{harm}: {} of {gone}",
@@ -113,8 +114,8 @@ fn random_loss_limits_reno_as_the_formula_says() {
     assert!((0.93..1.03).contains(&(each / formula)), "{each} beside {formula}");
 }
 
-/// CUBIC through a queue of one product: all of them keep the link busy, and who manages its queue
-/// keeps it short.
+/// CUBIC with queues of different management: each keeps the link busy, and a managed queue stays
+/// short.
 #[test]
 fn managed_queues_are_short_and_the_link_is_busy() {
     let cubic = source("a", "cubic", "");
@@ -143,7 +144,7 @@ fn managed_queues_are_short_and_the_link_is_busy() {
     assert!(without_end.0 > 0.95 && without_end.1 > 200.0, "{without_end:?}");
 }
 
-/// Marks do what losses do, and nothing is lost.
+/// Marks have the effect of losses, and nothing is lost.
 #[test]
 fn marks_instead_of_losses() {
     let policy = "[link.x.flow.all]\nmatch = \"any\"\nqueue = { limit = \"1000p\", policy = \"codel\", ecn = \"yes\" }\n";
@@ -159,9 +160,10 @@ fn marks_instead_of_losses() {
     assert!(delay(&run) < 12.0 && goodput(&run, 0) > 0.85 * ALL);
 }
 
-/// DCTCP beside CUBIC, each twice, on 40 Mbit/s and 20 ms there and back. Through the coupled
-/// queues of `dualpi2` each has about a quarter, and what DCTCP sends waits a tenth as long;
-/// through one queue that marks both kinds alike, CUBIC, which takes each mark for a loss, starves.
+/// DCTCP beside CUBIC, two connections each, on 40 Mbit/s with a round trip of 20 ms. Through the
+/// coupled queues of `dualpi2` each connection has about a quarter, and DCTCP's packets wait a
+/// tenth as long. Through one queue that marks both kinds alike, CUBIC starves, as it takes each
+/// mark for a loss.
 #[test]
 fn coupled_queues_are_fair_to_both_kinds_and_short_for_one() {
     let text = |queue: &str| {
@@ -196,8 +198,9 @@ fn coupled_queues_are_fair_to_both_kinds_and_short_for_one() {
     );
 }
 
-/// Two Renos share a FIFO evenly if their round trips are alike; of others, the shorter one has
-/// more, the more so the shorter. With a queue each they share evenly, whatever their round trips.
+/// Two Reno connections share a FIFO evenly if their round trips are equal. If not, the shorter one
+/// gets more, the more so the shorter it is. With a queue each they share evenly, whatever their
+/// round trips.
 #[test]
 fn who_has_the_shorter_round_trip_has_more() {
     let of = |link: &str, back: &str| {
@@ -214,15 +217,15 @@ fn who_has_the_shorter_round_trip_has_more() {
     let alike = of(&fifo(34), "20ms");
     assert!((0.9..1.1).contains(&alike), "{alike}");
     let longer = of(&fifo(34), "120ms");
-    // 140 ms beside 40 ms, and a queue of 20 ms or so for both: where both lose at once, rates are
-    // as the squares of round trips.
+    // A round trip of 140 ms beside one of 40 ms, and a queue of about 20 ms for both: where both
+    // lose packets at once, rates are as the squares of the round trips.
     assert!((4.0..9.0).contains(&longer), "{longer}");
     let apart = of(&link("scheduler = { kind = \"fq_codel\" }"), "120ms");
     assert!((0.9..1.5).contains(&apart), "{apart} beside {longer}");
 }
 
-/// BBR does not answer to losses: beside CUBIC in a short queue it has most of the link, and in a
-/// long one CUBIC has more.
+/// BBR does not react to losses: beside CUBIC it has most of the link if the queue is short, and
+/// less than CUBIC if the queue is long.
 #[test]
 fn in_a_short_queue_bbr_takes_what_cubic_leaves() {
     let of = |packets: u32| {
@@ -236,7 +239,7 @@ fn in_a_short_queue_bbr_takes_what_cubic_leaves() {
     assert!(long < 0.5, "{long}");
 }
 
-/// Alone it finds the rate and leaves no queue to speak of.
+/// Alone, BBR finds the link's rate and leaves hardly any queue.
 #[test]
 fn bbr_alone_keeps_the_link_busy_and_the_queue_short() {
     let run = run(&(fifo(1_000) + &source("a", "bbr", "acknowledge = \"each\"")), 60, 1);
@@ -247,7 +250,7 @@ fn bbr_alone_keeps_the_link_busy_and_the_queue_short() {
     assert!((Span::from_micros(41_200)..Span::from_millis(42)).contains(&least), "{least}");
 }
 
-/// Behind two links an acknowledgement comes when both were passed.
+/// Over two links, an acknowledgement comes after both have been passed.
 #[test]
 fn over_two_links_there_is_one_round_trip() {
     let text = "[link.a]\nrate = \"10mbit\"\ndelay = \"10ms\"\n[link.b]\nrate = \"5mbit\"\ndelay = \"30ms\"\n\
@@ -263,14 +266,14 @@ fn over_two_links_there_is_one_round_trip() {
     assert!((goodput(&run, 0) / expected - 1.0).abs() < 0.2, "{} of {expected}", goodput(&run, 0));
 }
 
-/// What hears of nothing sends as without its neighbour: arrivals are the same.
+/// A source without feedback sends the same with and without its neighbour: arrivals are identical.
 #[test]
 fn open_loops_send_the_same_beside_closed_ones() {
     let poisson = "[traffic.z]\nmodel = \"poisson\"\nrate = \"1mbit\"\nsize = \"300B\"\n";
     let alone = run(&(fifo(100) + poisson), 30, 5);
     let flows = "scheduler = { kind = \"drr\" }\n[link.x.flow.z]\nmatch = \"udp\"\n[link.x.flow.t]\nmatch = \"any\"\n";
     let zed = poisson.to_owned() + "flow = \"z\"\n";
-    // Sources are known by their places.
+    // Sources are identified by their positions.
     let both = run(&(link(flows) + &zed + &source("a", "cubic", "flow = \"t\"")), 30, 5);
     let offered =
         |run: &Run, flow: usize| run.pipes[0][FlowId(flow as u32).index()].counters.offered;

@@ -1,8 +1,8 @@
-//! Changes of a link in its capture: what it was to be from then on, when, and behind how many
-//! packets.
+//! Changes of a link in its capture: the new scenario, the time of the change, and the number of
+//! packets before it.
 //!
-//! Each is an entry of a log, as pcapng has them for the journal of systemd: fields of a line each,
-//! and the scenario's text with its length before it.
+//! Each is an entry of a log, in the format that pcapng has for the journal of systemd: fields of
+//! one line each, and the scenario's text preceded by its length.
 //!
 //! ```text
 //! __REALTIME_TIMESTAMP=1800000000123456
@@ -19,37 +19,37 @@
 use falaj_sched::units::time::Time;
 use std::time::Duration;
 
-/// What somebody wanted of a link that runs.
+/// A change requested of a running link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// In words, for those who look: what was set.
+    /// The settings in words, for people who read the log.
     pub what: String,
-    /// The scenario from then on.
+    /// The new scenario.
     pub scenario: String,
-    /// Packets that wait and do not fit may be dropped.
+    /// Queued packets that no longer fit may be dropped.
     pub drop: bool,
-    /// Places where links could begin that are new.
+    /// Places of pipes at which new links may begin.
     pub vacant: Vec<u32>,
 }
 
 /// A change that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// From 0.
+    /// Number of the change, from 0.
     pub number: u64,
-    /// When, in the engine's time.
+    /// Time of the change, in the engine's time.
     pub at: Time,
-    /// So many packets had arrived before it.
+    /// Number of packets that had arrived before it.
     pub behind: u64,
-    /// What it was to be.
+    /// The requested change.
     pub wanted: Wanted,
 }
 
-/// The field of the scenario, which has more lines than one.
+/// The field of the scenario, whose text has several lines.
 const SCENARIO: &[u8] = b"FALAJ_SCENARIO\n";
 
 impl Change {
-    /// The entry, made at this time since 1970.
+    /// The entry; `made` is the time of the change since 1970.
     pub(super) fn entry(&self, made: Duration) -> Vec<u8> {
         let Change {
             number,
@@ -69,7 +69,7 @@ impl Change {
         [lines.as_bytes(), SCENARIO, &length[..], scenario.as_bytes(), &b"\n"[..]].concat()
     }
 
-    /// Reads an entry; `None` if it is not one of ours, or not whole.
+    /// Reads an entry; `None` if it is not one of ours, or is incomplete.
     pub(super) fn parse(entry: &[u8]) -> Option<Change> {
         let at = entry.windows(SCENARIO.len()).position(|window| window == SCENARIO)?;
         let (lines, rest) =
@@ -110,7 +110,7 @@ mod tests {
         let read = Change::parse(&entry).expect("what was just written");
         assert_eq!(read.wanted.what, "a.rate=1mbit b");
         assert_eq!(Change { wanted: change.wanted.clone(), ..read }, change);
-        // A block is filled up to a multiple of four bytes.
+        // A block is padded to a multiple of four bytes.
         assert!(Change::parse(&[&entry[..], &[0; 3]].concat()).is_some());
         for length in 0..entry.len() - 1 {
             assert_eq!(Change::parse(&entry[..length]), None, "{length}");

@@ -1,4 +1,4 @@
-//! Reading a capture, whoever has written it.
+//! Reads captures of falaj and of other programs.
 
 use super::{Change, FIRST, OURS, Room, Taken, VERSION};
 use pcap_file::pcap::PcapParser;
@@ -13,7 +13,7 @@ use std::io::Read;
 /// A capture that was read.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Capture {
-    /// The scenario, where falaj has written it.
+    /// The scenario, if falaj wrote the capture.
     pub scenario: Option<String>,
     /// Its packets in order of arrival.
     pub packets: Vec<Packet>,
@@ -21,20 +21,20 @@ pub struct Capture {
     frames: Vec<u8>,
     /// Changes of the link between them, in order.
     pub changes: Vec<Change>,
-    /// What ports said that pace the link, in order.
+    /// Reports of the ports that pace the link, in order.
     pub rooms: Vec<Room>,
-    /// Where it breaks off, if it does, as where its writer was killed.
+    /// Where the file breaks off, if it does, for example because its writer was killed.
     pub broken: Option<Broken>,
 }
 
 /// The end of what can be read of a capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// The byte from which on nothing can be read, of so many.
+    /// The offset from which on nothing can be read.
     pub at: usize,
-    /// Of so many.
+    /// The length of the file in bytes.
     pub of: usize,
-    /// What is wrong there; `None` if it is cut off there.
+    /// The error there; `None` if the file is cut off there.
     pub why: Option<String>,
 }
 
@@ -54,20 +54,21 @@ impl fmt::Display for Broken {
 /// A packet of a capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// The interface that it came in by.
+    /// Index of the interface by which it came in.
     pub way: u32,
-    /// When, in nanoseconds since 1970.
+    /// Time of arrival, in nanoseconds since 1970.
     pub at: u64,
-    /// Its frame's length.
+    /// Length of its frame in bytes.
     pub length: u32,
-    /// Where the beginning of its frame stands, and its length there; see [`Capture::frame`].
+    /// Offset of the captured part of its frame in `frames`, and its length; see
+    /// [`Capture::frame`].
     frame: (usize, u32),
-    /// What falaj says of it.
+    /// The engine's input and verdict, if falaj wrote them.
     pub taken: Option<Box<Taken>>,
 }
 
 impl Capture {
-    /// The beginning of a packet's frame.
+    /// The captured beginning of a packet's frame.
     pub fn frame(&self, packet: &Packet) -> &[u8] {
         let (from, length) = packet.frame;
         self.frames.get(from..from + length as usize).unwrap_or_default()
@@ -79,17 +80,17 @@ impl Capture {
 pub enum Unreadable {
     /// It is neither pcap nor pcapng.
     Malformed(PcapError),
-    /// Its packets are no Ethernet frames.
+    /// Its packets are not Ethernet frames.
     NotEthernet(DataLink),
     /// It is cut off before anything can be read of it.
     CutOff(usize),
-    /// It has more bytes than [`LARGEST`].
+    /// It is larger than [`LARGEST`].
     TooLarge,
-    /// A later falaj wrote it, with this version of the format.
+    /// A later version of falaj wrote it, with this version of the format.
     Later(u32),
 }
 
-/// A capture of more bytes is not read: what is replayed of it is kept in memory.
+/// Maximum size of a capture in bytes: the parts needed for a replay are kept in memory.
 pub const LARGEST: u64 = 4 << 30;
 
 impl fmt::Display for Unreadable {
@@ -124,11 +125,11 @@ impl fmt::Display for Unreadable {
 }
 impl std::error::Error for Unreadable {}
 
-/// Reads a capture, whoever has written it, as far as it goes. It takes about as much memory as the
-/// file has bytes, and half of that for each packet that falaj wrote.
+/// Reads a capture of falaj or another program, up to the point where it breaks off. It takes about
+/// as much memory as the file has bytes, and half of that for each packet that falaj wrote.
 ///
 /// # Errors
-/// It is no capture of Ethernet frames.
+/// It is not a capture of Ethernet frames.
 pub fn read(from: impl Read) -> Result<Capture, Unreadable> {
     of_at_most(from, LARGEST)
 }
@@ -154,18 +155,18 @@ pub(super) fn of_at_most(from: impl Read, largest: u64) -> Result<Capture, Unrea
         }
     })?;
     capture.broken = broken;
-    // Ours are written when they are decided; what counts is when they came.
+    // falaj writes packets when they are decided on; their order is that of arrival.
     capture.packets.sort_by_key(|p| (p.taken.as_ref().map_or(u64::MAX, |t| t.number), p.at));
     capture.changes.sort_by_key(|change| change.number);
     capture.rooms.sort_by_key(|room| room.number);
     Ok(capture)
 }
 
-/// Reads the packets of a capture, whoever has written it, in the order of the file. It takes
-/// memory for one block of the file at a time. Returns where the file breaks off, if it does.
+/// Reads the packets of a capture of falaj or another program, in the order of the file. It keeps
+/// one block of the file in memory at a time. Returns where the file breaks off, if it does.
 ///
 /// # Errors
-/// It is no capture of Ethernet frames.
+/// It is not a capture of Ethernet frames.
 pub fn arrivals(
     from: impl Read,
     mut visit: impl FnMut(&CapturedPacket<'_>),
@@ -180,46 +181,46 @@ pub fn arrivals(
 /// A packet as it stands in the file.
 #[derive(Clone, Copy, Debug)]
 pub struct CapturedPacket<'a> {
-    /// The interface that it came in by.
+    /// Index of the interface by which it came in.
     pub way: u32,
-    /// When, in nanoseconds since 1970.
+    /// Time of arrival, in nanoseconds since 1970.
     pub at: u64,
-    /// Its frame's length.
+    /// Length of its frame in bytes.
     pub length: u32,
-    /// The beginning of its frame.
+    /// The captured beginning of its frame.
     pub frame: &'a [u8],
     comment: Option<&'a str>,
 }
 
 impl CapturedPacket<'_> {
-    /// What falaj says of it.
+    /// The engine's input and verdict, if falaj wrote them.
     pub fn taken(&self) -> Option<Taken> {
         Taken::parse(self.comment?, self.way)
     }
 }
 
-/// What a file holds.
+/// An item of a capture.
 enum CaptureItem<'a> {
     Scenario(String),
     Packet(CapturedPacket<'a>),
-    /// Of the log of a capture that falaj wrote.
+    /// A log entry of a capture that falaj wrote.
     Entry(&'a [u8]),
 }
 
-/// A file that is read a piece at a time: kept is what was not parsed yet.
+/// A file that is read a piece at a time; only the part not parsed yet is kept.
 struct Pieces<R> {
     from: R,
     buffer: Vec<u8>,
-    /// Bytes of the buffer that were parsed.
+    /// Number of bytes of the buffer that were parsed.
     parsed: usize,
-    /// Bytes of the file that were read, and may be.
+    /// Number of bytes of the file read so far, and the maximum allowed.
     read: u64,
     largest: u64,
     ended: bool,
 }
 
 impl<R: Read> Pieces<R> {
-    /// Bytes that are read at once, at least.
+    /// Minimum number of bytes read at once.
     const PIECE: usize = 256 << 10;
 
     fn new(from: R, largest: u64) -> Result<Pieces<R>, Unreadable> {
@@ -229,22 +230,22 @@ impl<R: Read> Pieces<R> {
         Ok(pieces)
     }
 
-    /// What was read and not parsed yet.
+    /// The bytes that were read and not parsed yet.
     fn rest(&self) -> &[u8] {
         &self.buffer[self.parsed..]
     }
 
-    /// All but so many bytes of the rest are parsed.
+    /// Marks all but the last `left` bytes of the buffer as parsed.
     fn parsed_up_to(&mut self, left: usize) {
         self.parsed = self.buffer.len() - left;
     }
 
-    /// Where the rest begins in the file.
+    /// The offset in the file at which the unparsed rest begins.
     fn at(&self) -> usize {
         self.read as usize - self.rest().len()
     }
 
-    /// Reads on, by twice as much where what is there is not enough.
+    /// Reads more. If the unparsed rest does not suffice, twice as much is read as before.
     fn more(&mut self) -> Result<(), Unreadable> {
         self.buffer.drain(..self.parsed);
         self.parsed = 0;
@@ -256,7 +257,7 @@ impl<R: Read> Pieces<R> {
         if self.read > self.largest { Err(Unreadable::TooLarge) } else { Ok(()) }
     }
 
-    /// The length of the file, of which nothing more is kept.
+    /// The length of the file, which is read to its end without keeping it.
     fn length(&mut self) -> Result<usize, Unreadable> {
         while !self.ended {
             self.parsed_up_to(0);
@@ -265,14 +266,15 @@ impl<R: Read> Pieces<R> {
         Ok(self.read as usize)
     }
 
-    /// Nothing more can be read, for this reason; `None`: it is cut off.
+    /// Reports that nothing more can be read, for the reason `why`; `None`: the file is cut off.
     fn breaks_off(&mut self, why: Option<String>) -> Result<Option<Broken>, Unreadable> {
         let at = self.at();
         Ok(Some(Broken { at, of: self.length()?, why }))
     }
 
-    /// What cannot be parsed as it stands: reads on where that may help, and says else where the
-    /// file breaks off. It says at this place how long it is, and that beside so many bytes more.
+    /// Handles a block that cannot be parsed. Reads on if that may help; otherwise reports where
+    /// the file breaks off. The block has its own length at offset `at`, which does not include
+    /// `beside` bytes.
     fn unparsed(
         &mut self,
         error: &PcapError,
@@ -310,7 +312,7 @@ fn scan(
     read(&mut pieces, visit)
 }
 
-/// The file's header could not be read.
+/// The error for a file whose header could not be read.
 fn beginning(error: PcapError, length: usize) -> Unreadable {
     match error {
         PcapError::IncompleteBuffer if length > 0 => Unreadable::CutOff(length),
@@ -318,8 +320,8 @@ fn beginning(error: PcapError, length: usize) -> Unreadable {
     }
 }
 
-/// Returns true if the section at the beginning of a file says that it is longer than this, in its
-/// own order of bytes.
+/// Returns true if the section at the beginning of a file gives a length beyond its available
+/// bytes, in the section's own byte order.
 fn is_longer_than_there_is(section: &[u8]) -> bool {
     let word = |at: usize| section.get(at..).and_then(<[u8]>::first_chunk).copied();
     let (Some(length), Some(magic)) = (word(4), word(8)) else { return true };
@@ -328,7 +330,7 @@ fn is_longer_than_there_is(section: &[u8]) -> bool {
     length as usize > section.len()
 }
 
-/// Interfaces of a section at most: each is kept.
+/// Maximum number of interfaces of a section: each is kept.
 const INTERFACES: usize = 1 << 16;
 
 fn pcapng<R: Read>(
@@ -358,7 +360,7 @@ fn pcapng<R: Read>(
     if !scenario.is_empty() && version.is_some() {
         visit(CaptureItem::Scenario(scenario));
     }
-    // Of each interface, the power of ten of its clock.
+    // For each interface, the power of ten of its clock.
     let mut clocks: Vec<u8> = Vec::new();
     loop {
         if pieces.rest().is_empty() {
@@ -393,7 +395,7 @@ fn pcapng<R: Read>(
                 }
             }
             Block::EnhancedPacket(packet) => {
-                // The library takes every clock for one of nanoseconds.
+                // The library assumes that every clock counts nanoseconds.
                 let ticks = packet.timestamp.as_nanos() as u64;
                 let clock = clocks.get(packet.interface_id as usize).copied().unwrap_or(9);
                 let comment = packet.options.iter().find_map(|option| match option {
@@ -424,7 +426,7 @@ fn comment<'a>(option: &'a SectionHeaderOption<'_>) -> Option<&'a str> {
     }
 }
 
-/// Which version of the format, if falaj has written it.
+/// The version of the format, if falaj wrote the capture.
 pub(super) fn version(option: &SectionHeaderOption<'_>) -> Option<u32> {
     match option {
         SectionHeaderOption::UserApplication(name) if name == FIRST => Some(1),
@@ -433,7 +435,8 @@ pub(super) fn version(option: &SectionHeaderOption<'_>) -> Option<u32> {
     }
 }
 
-/// Ticks of a clock of 10^-power seconds; or, with its highest bit, of 2^-power.
+/// Nanoseconds of a number of ticks of 10^-power seconds, or, with the highest bit of `power` set,
+/// of 2^-power seconds.
 pub(super) fn nanos(ticks: u64, power: u8) -> u64 {
     let ticks = u128::from(ticks);
     let binary = u32::from(power & 0x7f);
@@ -450,7 +453,7 @@ fn pcap<R: Read>(
     pieces: &mut Pieces<R>,
     visit: &mut dyn FnMut(CaptureItem<'_>),
 ) -> Result<Option<Broken>, Unreadable> {
-    /// No header of a file is longer.
+    /// Maximum length of a file header.
     const HEADER: usize = 24;
     while pieces.rest().len() < HEADER && !pieces.ended {
         pieces.more()?;

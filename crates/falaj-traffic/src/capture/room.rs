@@ -1,5 +1,5 @@
-//! What a port said in a capture of a link that its device paces: that it had no room, or had some
-//! again.
+//! Reports of a port in the capture of a link that is paced by its device: the port has no room, or
+//! has room again.
 //!
 //! Each is an entry of a log, as [changes](super::Wanted) are:
 //!
@@ -17,23 +17,23 @@
 use falaj_sched::units::time::Time;
 use std::time::Duration;
 
-/// What a port said.
+/// A report of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// From 0.
+    /// Number of the report, from 0.
     pub number: u64,
-    /// The way in whose packets leave by that port.
+    /// The ingress direction whose packets leave by that port.
     pub way: u32,
-    /// For so many bytes; none: it takes nothing for now.
+    /// Room in bytes; 0: the port accepts nothing for now.
     pub bytes: u32,
-    /// When, in the engine's time.
+    /// Time of the report, in the engine's time.
     pub at: Time,
-    /// So many packets had arrived before it.
+    /// Number of packets that had arrived before it.
     pub behind: u64,
 }
 
 impl Room {
-    /// The entry, of this time since 1970.
+    /// The entry; `said` is the time of the report since 1970.
     pub(super) fn entry(&self, said: Duration) -> Vec<u8> {
         let Room { number, way, bytes, at: Time(at), behind } = self;
         let (micros, what) = (said.as_micros(), if *bytes == 0 { "no room" } else { "room" });
@@ -44,9 +44,9 @@ impl Room {
         .into_bytes()
     }
 
-    /// Reads an entry; `None` if it is not one of ours, or not whole.
+    /// Reads an entry; `None` if it is not one of ours, or is incomplete.
     pub(super) fn parse(entry: &[u8]) -> Option<Room> {
-        // A block is filled up to a multiple of four bytes.
+        // A block is padded to a multiple of four bytes.
         let end = entry.iter().rposition(|&byte| byte == b'\n')?;
         let lines = std::str::from_utf8(&entry[..end]).ok()?;
         let number = |name: &str| {

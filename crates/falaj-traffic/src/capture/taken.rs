@@ -1,44 +1,44 @@
-//! What is known of a packet, and the comment that says so.
+//! The engine's input and verdict for a packet, and the comment that contains them.
 
 use falaj_engine::DropReason;
 use falaj_sched::units::time::Time;
 use std::fmt;
 
-/// What the engine was told of a packet, and what it decided.
+/// The engine's input for a packet, and its decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// In order of arrival at the engine, from 0.
+    /// Position in the order of arrival at the engine, from 0.
     pub number: u64,
-    /// Which way in, and so which pipe.
+    /// The ingress direction, which determines the pipe.
     pub way: u32,
-    /// The flow, as flows were numbered when it came.
+    /// The flow, as flows were numbered at its arrival.
     pub flow: u32,
     /// Length as the link accounts it.
     pub bytes: u32,
-    /// Length of the IP packet, where it is known.
+    /// Length of the IP packet, where known.
     pub length: Option<u32>,
-    /// Where there are rules: of several that came in one piece, which one; the headers of the
-    /// first count for all.
+    /// With rules: the index within several packets that arrived in one piece; the headers of the
+    /// first apply to all.
     pub part: Option<u32>,
-    /// When it arrived.
+    /// Time of arrival.
     pub arrival: Time,
-    /// What became of it.
+    /// Its fate.
     pub verdict: Verdict,
 }
 
-/// What became of a packet.
+/// The fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It was sent.
     Sent {
-        /// First bit out of the queue.
+        /// Departure of its first bit from the queue.
         start: Time,
-        /// Last bit out of the queue.
+        /// Departure of its last bit from the queue.
         end: Time,
-        /// Last bit at the far end.
+        /// Arrival of its last bit at the far end.
         due: Time,
     },
-    /// It was lost.
+    /// It was dropped or lost.
     Dropped(DropReason),
     /// It was still queued when the capture ended.
     Waiting,
@@ -55,7 +55,7 @@ pub(super) const WHYS: [(DropReason, &str); 8] = [
     (DropReason::Changed, "changed"),
 ];
 
-/// Why a packet was lost, in a word: `queue-full`.
+/// The reason of a loss, in a word: `queue-full`.
 pub fn word(why: DropReason) -> &'static str {
     WHYS.iter().find(|(other, _)| *other == why).map_or("", |(_, name)| name)
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// An option's length is a 16-bit number.
 const LONGEST_COMMENT: usize = 60_000;
-/// Of each packet so many bytes are kept: all headers.
+/// Number of bytes kept of each frame: enough for all headers.
 pub(super) const KEPT: usize = 128;
 
 /// Writes a capture.
@@ -25,10 +25,10 @@ pub struct Writer<W: Write> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a capture of this scenario's link; `ways` are the names of the ways in.
+    /// Begins a capture of this scenario's link; `ways` are the names of the ingress directions.
     ///
     /// # Errors
-    /// What the file says.
+    /// Errors of writing.
     pub fn new(to: W, scenario: &str, ways: &[&str], zero: Duration) -> std::io::Result<Writer<W>> {
         let mut options =
             vec![SectionHeaderOption::UserApplication(format!("{OURS}{VERSION}").into())];
@@ -50,10 +50,10 @@ impl<W: Write> Writer<W> {
         Ok(Writer { file, zero })
     }
 
-    /// Writes a packet; of the frame its beginning.
+    /// Writes a packet with the beginning of its frame.
     ///
     /// # Errors
-    /// What the file says.
+    /// Errors of writing.
     pub fn write(&mut self, taken: &Taken, frame: &[u8]) -> std::io::Result<()> {
         let block = EnhancedPacketBlock {
             interface_id: taken.way,
@@ -69,15 +69,15 @@ impl<W: Write> Writer<W> {
     /// Writes a change of the link.
     ///
     /// # Errors
-    /// What the file says.
+    /// Errors of writing.
     pub fn change(&mut self, change: &Change) -> std::io::Result<()> {
         self.log(change.entry(self.zero + Duration::from_nanos(change.at.0)))
     }
 
-    /// Writes what a port said.
+    /// Writes a report of a port.
     ///
     /// # Errors
-    /// What the file says.
+    /// Errors of writing.
     pub fn room(&mut self, room: &Room) -> std::io::Result<()> {
         self.log(room.entry(self.zero + Duration::from_nanos(room.at.0)))
     }
@@ -88,13 +88,13 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Where it is written to.
+    /// The writer that the capture goes to.
     pub fn sink(&mut self) -> &mut W {
         self.file.get_mut()
     }
 }
 
-/// A text in pieces that fit an option.
+/// Splits a text into pieces that fit an option.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! Token buckets before a source: what does not conform waits (a shaper), or is never sent (a
+//! Token buckets before a source: packets that do not conform wait (a shaper), or are not sent (a
 //! policer).
 
 use falaj_sched::units::rate::{BIT_NANOS, Rate};
@@ -8,23 +8,23 @@ use serde::{Deserialize, Serialize};
 /// At most `burst` bytes at once, and `rate` in the long run: (sigma, rho).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bucket {
-    /// Bits in a second; above zero.
+    /// Rate in bits per second; above zero.
     pub rate: u64,
-    /// Bytes; the largest packet at least.
+    /// Burst in bytes; at least the largest packet.
     pub burst: u32,
 }
 
 impl Bucket {
-    /// How fast it fills.
+    /// The rate at which it fills.
     pub fn fills_at(&self) -> Rate {
         Rate(self.rate)
     }
 }
 
-/// What becomes of packets that a bucket has no tokens for.
+/// The treatment of packets for which a bucket has no tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Limit {
-    /// They wait, in a queue without end; none overtakes.
+    /// They wait in an unlimited FIFO queue.
     Shaped(Bucket),
     /// They are not sent.
     Policed(Bucket),
@@ -39,7 +39,8 @@ impl Limit {
     }
 }
 
-/// How full a bucket is, exactly: when it will be full, in nanoseconds times its rate.
+/// The exact fill level of a bucket: the time at which it will be full, in nanoseconds times its
+/// rate.
 #[derive(Clone, Debug)]
 pub(super) struct Tokens {
     bucket: Bucket,
@@ -52,14 +53,14 @@ impl Tokens {
         Tokens { bucket, full: 0 }
     }
 
-    /// The first nanosecond at which there are so many.
+    /// The first nanosecond at which the bucket has tokens for `bytes`.
     pub(super) fn has(&self, bytes: u32) -> Time {
         let depth = u128::from(self.bucket.burst) * u128::from(BIT_NANOS);
         let since = (self.full + work(bytes)).saturating_sub(depth);
         Time(u64::try_from(since.div_ceil(self.bucket.rate.max(1).into())).unwrap_or(u64::MAX))
     }
 
-    /// So many were taken at `at`, at which they were there.
+    /// Takes `bytes` at the time `at`, at which [`Tokens::has`] had them.
     pub(super) fn take(&mut self, at: Time, bytes: u32) {
         let now = u128::from(at.0) * u128::from(self.bucket.rate);
         self.full = self.full.max(now) + work(bytes);
@@ -75,11 +76,12 @@ pub(super) mod tests {
     use super::*;
     use crate::source::Packet;
 
-    /// Do these packets keep to a bucket? No two of them, and what lies between, exceed the burst
-    /// and what the rate has brought since. A nanosecond is let pass, as instants are whole.
+    /// Returns true if the packets conform to a bucket: from any packet to any later one, their
+    /// bytes do not exceed the burst plus what the rate has brought since. A nanosecond is
+    /// tolerated, as instants are whole nanoseconds.
     pub(crate) fn conforms(packets: &[Packet], bucket: Bucket) -> bool {
-        // By a virtual queue that the bucket's rate drains: its length, in bits times nanoseconds,
-        // never exceeds the burst.
+        // Checked by a virtual queue that the bucket's rate drains: its length, in bits times
+        // nanoseconds, never exceeds the burst.
         let (mut queued, mut last) = (0i128, Time::ZERO);
         let rate = i128::from(bucket.rate);
         packets.iter().all(|packet| {
@@ -92,13 +94,13 @@ pub(super) mod tests {
 
     #[test]
     fn tokens_come_at_the_rate_and_are_no_more_than_the_burst() {
-        // A byte each 3 ns and a bit.
+        // A byte every 3 ns and a bit.
         let bucket = Bucket { rate: 2_666_666_666, burst: 1000 };
         let mut tokens = Tokens::new(bucket);
         assert_eq!(tokens.has(1000), Time::ZERO);
         tokens.take(Time::ZERO, 600);
         assert_eq!(tokens.has(400), Time::ZERO);
-        // 100 B more than there are: 300.000000075 ns.
+        // 100 B more than the bucket has: 300.000000075 ns.
         assert_eq!(tokens.has(500), Time(301));
         assert_eq!(tokens.has(1001), Time(1804), "it waits for one that never comes, at the rate");
         tokens.take(Time(1_000_000), 1000);

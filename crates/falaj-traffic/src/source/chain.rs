@@ -1,49 +1,49 @@
-//! Markovian arrivals (MAP): states that follow each other at random, and packets that come with
-//! some of the moves.
+//! Markovian arrivals (MAP): random transitions between states, some of which bring a packet.
 //!
-//! Neuts; in the form of Lucantoni, "New results on the single server queue with a batch Markovian
-//! arrival process" (1991): rates of moves without a packet `D0`, rates of moves with one `D1`, a
-//! packet may come without a change of state, and the diagonal of `D0` makes each row of the sum
-//! nothing. A modulated Poisson process (MMPP) has `D1` on the diagonal alone.
+//! Introduced by Neuts; in the form of Lucantoni, "New results on the single server queue with a
+//! batch Markovian arrival process" (1991): `D0` has the rates of transitions without a packet,
+//! `D1` those of transitions with one. A packet may come without a change of state, and the
+//! diagonal of `D0` makes each row of the sum zero. In a modulated Poisson process (MMPP) `D1` is
+//! diagonal.
 
 use super::{exponential, unit};
 use falaj_engine::chance::Chance;
 use serde::{Deserialize, Serialize};
 
-/// The arrivals as states and moves.
+/// A Markovian arrival process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Chain {
     states: Vec<ChainState>,
-    /// How much of all time is spent in each state.
+    /// The stationary distribution: the fraction of time spent in each state.
     stationary: Vec<f64>,
-    /// Packets in a second in the long run.
+    /// Mean number of packets per second.
     rate: f64,
 }
 
-/// A state and the ways out of it.
+/// A state and its transitions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct ChainState {
-    /// Mean time until the next move, in nanoseconds.
+    /// Mean time until the next transition, in nanoseconds.
     stay: f64,
     moves: Vec<Move>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Move {
-    /// The share of moves that are this one or one before it.
+    /// Cumulative probability of this transition and those before it.
     until: f64,
     to: usize,
     packet: bool,
 }
 
-/// No more states than these.
+/// Maximum number of states.
 pub const STATES_MAX: usize = 64;
 
 impl Chain {
-    /// From rates of moves in a second.
+    /// A chain with these rates of transitions per second.
     ///
     /// # Errors
-    /// What is wrong with them, in words.
+    /// An error in the matrices, as a message.
     pub fn new(d0: &[Vec<f64>], d1: &[Vec<f64>]) -> Result<Chain, String> {
         let n = d0.len();
         if n == 0 || n > STATES_MAX {
@@ -111,11 +111,11 @@ impl Chain {
         Ok(Chain { states: (0..n).map(state).collect(), stationary, rate })
     }
 
-    /// Packets as a Poisson process in each state: its packets in a second, and how many seconds it
-    /// lasts in the mean; then any other state follows, each as often.
+    /// A Poisson process in each state, given as its packets per second and the mean number of
+    /// seconds that the state lasts; then any other state follows with equal probability.
     ///
     /// # Errors
-    /// As of [`Chain::new`].
+    /// As for [`Chain::new`].
     pub fn modulated(states: &[(f64, f64)]) -> Result<Chain, String> {
         let n = states.len();
         let others = (n.max(2) - 1) as f64;
@@ -131,12 +131,12 @@ impl Chain {
         Chain::new(&rows(&d0), &rows(&d1))
     }
 
-    /// Packets in a second, in the long run.
+    /// Mean number of packets per second.
     pub fn rate(&self) -> f64 {
         self.rate
     }
 
-    /// A state as it is found at any time.
+    /// A state drawn from the stationary distribution.
     pub(super) fn begin(&self, chance: &mut Chance) -> usize {
         let mut at = unit(chance);
         let found = self.stationary.iter().position(|share| {
@@ -163,8 +163,8 @@ impl Chain {
     }
 }
 
-/// The stationary law of these rates, by elimination without subtractions (Grassmann, Taksar and
-/// Heyman 1985); `None` where not all states reach each other.
+/// The stationary distribution of these rates, by elimination without subtractions (Grassmann,
+/// Taksar and Heyman 1985); `None` where not all states reach each other.
 fn stationary(n: usize, rate: impl Fn(usize, usize) -> f64) -> Option<Vec<f64>> {
     let mut a: Vec<Vec<f64>> = (0..n).map(|i| (0..n).map(|j| rate(i, j)).collect()).collect();
     for k in (1..n).rev() {
@@ -186,7 +186,7 @@ fn stationary(n: usize, rate: impl Fn(usize, usize) -> f64) -> Option<Vec<f64>> 
         law.push(law.iter().zip(&a).map(|(share, row)| share * row[k]).sum());
     }
     let total: f64 = law.iter().sum();
-    // A state that is never entered again has no share.
+    // A state that is never entered again has probability zero.
     (law.iter().all(|&share| share > 0.0)).then(|| law.iter().map(|share| share / total).collect())
 }
 
@@ -196,12 +196,12 @@ mod tests {
 
     #[test]
     fn the_rate_is_that_of_the_stationary_law() {
-        // Two states, 1 s and 3 s, 100 and 20 packets a second: a quarter and three quarters of the
-        // time.
+        // Two states of 1 s and 3 s with 100 and 20 packets a second: a quarter and three quarters
+        // of the time.
         let two = Chain::modulated(&[(100.0, 1.0), (20.0, 3.0)]).unwrap();
         assert!((two.rate() - (0.25 * 100.0 + 0.75 * 20.0)).abs() < 1e-9);
         assert!((two.stationary[0] - 0.25).abs() < 1e-12);
-        // Erlang's gaps: a packet with each second move.
+        // Gaps of Erlang's distribution: a packet with every second transition.
         let erlang =
             Chain::new(&[vec![-10.0, 10.0], vec![0.0, -10.0]], &[vec![0.0, 0.0], vec![10.0, 0.0]])
                 .unwrap();

@@ -1,24 +1,26 @@
 //! Video as groups of pictures (MPEG): frames at equal gaps, whose lengths depend on their kind.
 //!
 //! The source of Zhang's thesis (section 4.4): `I` frames of 15,000 to 17,000 B, each length as
-//! often; `P` frames of 512 B and an exponential part with which their mean is 2100 B, `B` frames
-//! of 256 B and one with which it is 550 B, both of 17,000 B at most. The thesis' 615 kbit/s come
-//! out only where these are the means of what is sent. Krunz and others found lognormal lengths;
-//! [`Law::Lognormal`] has the same means and deviations.
+//! The source of Zhang's thesis (section 4.4): `I` frames are uniform from 15,000 to 17,000 B. `P`
+//! frames have 512 B and an exponential part that gives a mean of 2100 B, `B` frames 256 B and one
+//! that gives 550 B, both up to 17,000 B. The thesis' 615 kbit/s result only if these are the means
+//! of the frames sent. Krunz and others found lognormal lengths; [`Law::Lognormal`] has the same
+//! means and deviations.
 
 use super::{exponential, unit};
 use falaj_engine::chance::Chance;
 use rand_distr::{Distribution, LogNormal};
 use serde::{Deserialize, Serialize};
 
-/// A group of pictures, and how its frames are sent.
+/// A group of pictures, and the packets that carry its frames.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frames {
     /// The kinds of frames of a group, in order; not empty.
     pub pattern: Vec<Frame>,
-    /// How their lengths are drawn.
+    /// The distribution of their lengths.
     pub law: Law,
-    /// A frame that is longer is sent as several packets, at one instant and as equal as may be.
+    /// Maximum packet size in bytes. A longer frame is sent as several packets at one instant, of
+    /// sizes as equal as possible.
     pub largest: u32,
 }
 
@@ -27,37 +29,37 @@ pub struct Frames {
 pub enum Frame {
     /// A whole picture.
     I,
-    /// Predicted from the one before.
+    /// Predicted from the picture before it.
     P,
-    /// Predicted from both sides.
+    /// Predicted from the pictures on both sides.
     B,
 }
 
-/// How the lengths of frames are drawn.
+/// Distributions of frame lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Law {
-    /// As in the thesis: uniform, and exponential above a least length.
+    /// As in the thesis: uniform, and exponential above a minimum length.
     Exponential,
     /// Lognormal with the same means and deviations.
     Lognormal,
 }
 
-/// No frame is shorter: it has headers.
+/// Minimum length of a frame in bytes, for its headers.
 pub(super) const SHORTEST: u32 = 100;
 
 impl Law {
-    /// No frame is longer.
+    /// Maximum length of a frame in bytes.
     pub fn longest(self) -> u32 {
         match self {
             Law::Exponential => 17_000,
-            // What a datagram can carry; at these means longer ones hardly ever come.
+            // The capacity of a datagram; with these means longer frames are very rare.
             Law::Lognormal => 60_000,
         }
     }
 }
 
 impl Frame {
-    /// By its letter.
+    /// The kind with this letter.
     pub fn of(letter: char) -> Option<Frame> {
         match letter {
             'I' => Some(Frame::I),
@@ -67,7 +69,7 @@ impl Frame {
         }
     }
 
-    /// Mean length.
+    /// Mean length in bytes.
     pub fn mean(self) -> u32 {
         match self {
             Frame::I => 16_000,
@@ -76,7 +78,8 @@ impl Frame {
         }
     }
 
-    /// Least length, and standard deviation, which is the mean of the exponential part.
+    /// Minimum length and standard deviation in bytes; the latter is the mean of the exponential
+    /// part.
     fn spread(self) -> (f64, f64) {
         match self {
             Frame::I => (15_000.0, 2_000.0 / f64::sqrt(12.0)),
@@ -85,7 +88,7 @@ impl Frame {
         }
     }
 
-    /// The next length.
+    /// Draws the next length in bytes.
     fn draw(self, law: Law, chance: &mut Chance) -> u32 {
         let (least, spread) = self.spread();
         loop {
@@ -99,7 +102,7 @@ impl Frame {
                     law.sample(chance)
                 }
             };
-            // One in thirty thousand, and less.
+            // At most one in thirty thousand is longer, and is drawn again.
             if bytes <= f64::from(law.longest()) {
                 return (bytes.round() as u32).max(SHORTEST);
             }
@@ -108,12 +111,12 @@ impl Frame {
 }
 
 impl Frames {
-    /// The mean length of a frame, exactly: so many bytes in so many frames.
+    /// The exact mean length of a frame: total bytes of a group, and its number of frames.
     pub fn mean(&self) -> (u64, u64) {
         (self.pattern.iter().map(|f| u64::from(f.mean())).sum(), self.pattern.len() as u64)
     }
 
-    /// Length of the frame of this number.
+    /// Draws the length of the frame of this number.
     pub(super) fn draw(&self, number: u64, chance: &mut Chance) -> u32 {
         let frame = self.pattern[(number % self.pattern.len() as u64) as usize];
         frame.draw(self.law, chance)
@@ -124,8 +127,8 @@ impl Frames {
 mod tests {
     use super::*;
 
-    /// 40,000 frames of each kind: means within four standard errors, and the rest as the source
-    /// says.
+    /// 40,000 frames of each kind: means within four standard errors, and the other properties as
+    /// documented.
     #[test]
     fn frames_are_as_long_as_the_thesis_says() {
         const N: u32 = 40_000;

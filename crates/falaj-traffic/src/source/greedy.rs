@@ -1,27 +1,27 @@
-//! The worst that an envelope allows: a source that sends as much as it may, as early as it may.
+//! The worst case of an envelope: a source that sends as much as allowed, as early as allowed.
 
 use super::bucket::{Bucket, Tokens};
 use falaj_sched::units::rate::{BIT_NANOS, Rate};
 use falaj_sched::units::time::{Span, Time};
 use serde::{Deserialize, Serialize};
 
-/// What is allowed.
+/// An arrival curve.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Envelope {
-    /// Token buckets, which all hold: (sigma, rho) of Cruz (1991), and several of them. One at
-    /// least.
+    /// Token buckets that all apply: (sigma, rho) of Cruz (1991), and several of them. At least
+    /// one.
     Buckets(Vec<Bucket>),
-    /// At most what the rate brings in a frame's time, in each frame: (r, T)-smooth, of Golestani's
-    /// stop-and-go (1990).
+    /// In each frame, at most the bytes that the rate brings in a frame's time: (r, T)-smooth, of
+    /// Golestani's stop-and-go (1990).
     Frames {
-        /// Bits in a second.
+        /// The rate in bits per second.
         rate: u64,
-        /// Nanoseconds that a frame lasts.
+        /// Length of a frame in nanoseconds.
         frame: u64,
     },
-    /// No two packets nearer than `least`, and in any time `over` no more than one for each `mean`
-    /// of it: (Xmin, Xave, I) of Ferrari and Verma (1990); Smax is the packets' size. In
-    /// nanoseconds; `least <= mean <= over`.
+    /// Packets at least `least` apart, and in any interval `over` at most one packet per `mean`:
+    /// (Xmin, Xave, I) of Ferrari and Verma (1990); Smax is the packets' size. All in nanoseconds;
+    /// `least <= mean <= over`.
     Spaced {
         /// Xmin.
         least: u64,
@@ -33,7 +33,7 @@ pub enum Envelope {
 }
 
 impl Envelope {
-    /// Bytes in a frame, or packets in an interval: what there may be before the next one begins.
+    /// Bytes in a frame, or packets in an interval, that may be sent before the next one begins.
     fn share(&self) -> u64 {
         match *self {
             Envelope::Buckets(_) => 0,
@@ -45,7 +45,8 @@ impl Envelope {
         }
     }
 
-    /// The rate in the long run, of packets of this mean length: so many bytes in so many.
+    /// The long-term rate. The mean packet length is given as a total of bytes and a number of
+    /// packets.
     pub fn rate(&self, (bytes, times): (u64, u64)) -> Rate {
         match self {
             Envelope::Buckets(buckets) => Rate(buckets.iter().map(|b| b.rate).min().unwrap_or(0)),
@@ -58,9 +59,9 @@ impl Envelope {
         }
     }
 
-    /// A bucket that all it sends keeps to, where packets have so many bytes at most; `None` if
-    /// there is none of ordinary size. Of several buckets the lowest rate, as that decides in
-    /// the long run.
+    /// A token bucket that the source conforms to, for packets of at most `largest` bytes; `None`
+    /// if its burst would exceed 32 bits. Of several buckets it is the one with the lowest rate,
+    /// which decides in the long run.
     pub fn bucket(&self, largest: u32) -> Option<Bucket> {
         match self {
             Envelope::Buckets(buckets) => buckets.iter().copied().min_by_key(|b| b.rate),
@@ -69,7 +70,8 @@ impl Envelope {
                 rate: *rate,
                 burst: u32::try_from(self.share().saturating_mul(2)).ok()?,
             }),
-            // After the first, each comes `least` later, in which the rate has brought something.
+            // After the first packet, each comes `least` later, in which time the rate has brought
+            // tokens.
             Envelope::Spaced { least, .. } => {
                 let rate = self.rate((largest.into(), 1)).0 + 1;
                 let work = u128::from(rate)
@@ -83,20 +85,20 @@ impl Envelope {
     }
 }
 
-/// When the next packet may come.
+/// The instants of a greedy source.
 #[derive(Clone, Debug)]
 pub(super) struct Greedy {
     envelope: Envelope,
     begin: Time,
-    /// Those of [`Envelope::Buckets`].
+    /// The state of the [`Envelope::Buckets`].
     tokens: Vec<Tokens>,
-    /// The frame, or the interval, and what was sent in it.
+    /// The number of the current frame or interval, and the amount sent in it.
     turn: u64,
     sent: u64,
 }
 
 impl Greedy {
-    /// Its first burst is at `begin`.
+    /// A source whose first burst is at `begin`.
     pub(super) fn new(envelope: Envelope, begin: Time) -> Greedy {
         let tokens = match &envelope {
             Envelope::Buckets(buckets) => {
@@ -107,7 +109,7 @@ impl Greedy {
         Greedy { envelope, begin, tokens, turn: 0, sent: 0 }
     }
 
-    /// The instant of the next packet, of so many bytes.
+    /// The instant of the next packet, of `bytes` bytes.
     pub(super) fn next(&mut self, bytes: u32) -> Time {
         match self.envelope {
             Envelope::Buckets(_) => {
@@ -123,7 +125,8 @@ impl Greedy {
                     (self.turn, self.sent) = (self.turn + 1, 0);
                 }
                 self.sent += u64::from(bytes);
-                // The first frame ends at `begin`, and its bytes come with those of the next.
+                // The first frame ends at `begin`, and its bytes come together with those of the
+                // next.
                 match self.turn {
                     0 => Time(self.begin.0.saturating_sub(1)),
                     turn => self.begin + Span(frame) * (turn - 1),
@@ -168,13 +171,13 @@ mod tests {
         let [peak, long] =
             [Bucket { rate: 80_000_000, burst: 1000 }, Bucket { rate: 8_000_000, burst: 3000 }];
         let sent = packets(&Envelope::Buckets(vec![peak, long]), Sizes::Fixed(1000), Time(500));
-        // The peak lets one through each 100 us; the other has three, less what it fills meanwhile,
-        // and then one each 1 ms.
+        // The peak rate lets one packet through every 100 us. The other bucket has tokens for
+        // three, and those that it gains meanwhile; then one packet follows every 1 ms.
         assert_eq!(at(&sent[..5]), [500, 100_500, 200_500, 1_000_500, 2_000_500]);
         let mixed =
             packets(&Envelope::Buckets(vec![peak, long]), Sizes::Uniform(80, 1000), Time::ZERO);
         assert!(conforms(&mixed, peak) && conforms(&mixed, long));
-        // All that may be sent is sent: 3000 B and a second of 8 Mbit/s, less a packet.
+        // The allowance is used up: 3000 B and a second of 8 Mbit/s, less a packet.
         let sum: u64 = mixed.iter().map(|p| u64::from(p.bytes)).sum();
         assert!((1_002_000..=1_003_000).contains(&sum), "{sum}");
     }
@@ -199,7 +202,7 @@ mod tests {
         assert_eq!(at(&sent[..5]), [0, 100_000, 200_000, 300_000, 1_000_000]);
         // No more than four in any millisecond.
         assert!(sent.windows(5).all(|five| (five[4].at - five[0].at).0 >= 1_000_000));
-        // 4 x 500 B in 1 ms: 16 Mbit/s, of which 600 B are brought while the others come.
+        // 4 x 500 B in 1 ms: 16 Mbit/s, which brings 600 B while the others come.
         assert_eq!(envelope.rate((500, 1)), Rate(16_000_000));
         let bucket = envelope.bucket(500).unwrap();
         assert!(conforms(&sent, bucket) && bucket.burst == 1400, "{bucket:?}");

@@ -1,17 +1,17 @@
-//! Traffic sources. The same source drives the simulator and, as real
-//! datagrams, the live generator.
+//! Traffic sources. The same source drives the simulator and, as real datagrams, the live
+//! generator.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`spec`] | what a source sends: its model, rate, lengths, limit |
-//! | [`size`] | how long packets are: all alike, uniform, a mix |
-//! | [`chain`] | Markovian arrivals, and Poisson processes that change their rate |
+//! | [`spec`] | the specification of a source: model, rate, lengths, limit |
+//! | [`size`] | packet lengths: fixed, uniform, a mix |
+//! | [`chain`] | Markovian arrivals, and Poisson processes with a changing rate |
 //! | [`frames`] | video: groups of pictures |
-//! | [`greedy`] | the worst that an envelope allows |
-//! | [`recorded`] | packets of a capture, once more |
+//! | [`greedy`] | the worst case of an envelope |
+//! | [`recorded`] | replay of a capture's packets |
 //! | [`bucket`] | token buckets before a source: shapers and policers |
 //!
-//! TCP is none of them: what it sends depends on what arrives, and it stands in [`crate::tcp`].
+//! TCP is not among them, as its packets depend on what arrives; see [`crate::tcp`].
 
 pub mod bucket;
 pub mod chain;
@@ -34,7 +34,7 @@ use rand_distr::{Distribution, Exp1, StandardUniform};
 /// A packet that a source sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// When.
+    /// Time at which it is sent.
     pub at: Time,
     /// Its length as the link accounts it.
     pub bytes: u32,
@@ -44,44 +44,44 @@ pub struct Packet {
 #[derive(Clone, Debug)]
 pub struct Source {
     spec: SourceSpec,
-    /// Of its instants.
+    /// Random stream of its instants.
     chance: Chance,
-    /// Of its lengths, so that other lengths leave the instants as they are.
+    /// Random stream of its lengths, so that other lengths leave the instants unchanged.
     lengths: Chance,
-    /// Nanoseconds between packets at the rate: whole part and remainder, the latter in units of
-    /// `1 / divisor`.
+    /// Nanoseconds between packets at the rate: whole part and remainder, the latter in units of `1
+    /// / divisor`.
     gap: u64,
     gap_rest: u64,
     divisor: u64,
     mean_gap: f64,
-    /// Remainder carried, so that no drift builds up.
+    /// Remainder carried over, so that no drift builds up.
     rest: u64,
-    /// Part of a nanosecond carried by random times.
+    /// Fraction of a nanosecond carried over from random times.
     carry: f64,
     next: Time,
-    /// End of the time on.
+    /// End of the present on period.
     on_until: Time,
-    /// State of the chain.
+    /// State of the Markov chain.
     state: usize,
-    /// Frames so far, or packets of a recording.
+    /// Number of frames so far, or of packets of a recording.
     count: u64,
-    /// What of the last frame is still to be sent, in so many packets.
+    /// Bytes of the last frame still to be sent, and the number of packets for them.
     left: (u32, u32),
-    // Few have these: elsewhere, so that of many sources more fit into a processor's caches.
+    // Few sources have these; they are boxed so that more sources fit into a processor's caches.
     greedy: Option<Box<Greedy>>,
-    /// The bucket of its limit, and when a packet last left it.
+    /// The token bucket of its limit, and the last departure from it.
     limited: Option<Box<(Tokens, Time)>>,
 }
 
 impl Source {
     /// The source number `index` under `seed`: each has its own random streams.
     pub fn new(spec: SourceSpec, seed: u64, index: u64) -> Source {
-        /// Keep the streams of sources apart from those of other elements.
+        /// Separates the streams of sources from those of other elements.
         const SOURCES: u64 = 0x736f_7572_6365;
         const LENGTHS: u64 = 0x6c65_6e67_7468;
         let (bytes, times) = spec.mean_size();
         let work = u128::from(bytes) * u128::from(BIT_NANOS);
-        // Rates are far from where this would not fit.
+        // Allowed rates are far below those for which this would overflow.
         let divisor = u128::from(spec.rate.0.max(1)) * u128::from(times.max(1));
         let divisor = u64::try_from(divisor).unwrap_or(u64::MAX);
         let mut source = Source {
@@ -119,12 +119,12 @@ impl Source {
         source
     }
 
-    /// Whole nanoseconds of a random time; what is left of one is carried.
+    /// Whole nanoseconds of a random time; the fraction is carried over.
     #[inline]
     fn whole(&mut self, nanos: f64) -> Span {
-        // Pareto's longest are longer than any run: thirty years are enough.
+        // Pareto's longest times exceed any run: thirty years are enough.
         let exact = nanos.min(1e18) + self.carry;
-        // Signed: processors turn those into floats and back at once.
+        // Signed, because processors convert between signed integers and floats fastest.
         let whole = exact as i64;
         self.carry = exact - whole as f64;
         Span(whole.unsigned_abs())
@@ -140,7 +140,7 @@ impl Source {
         match law {
             Lasting::Exponential => self.random(mean.0 as f64),
             Lasting::Pareto(shape) => {
-                // Its least value makes the mean what is asked for.
+                // The minimum is chosen so that the mean is the required one.
                 let least = mean.0 as f64 * (shape - 1.0) / shape;
                 let nanos = least * (1.0 - unit(&mut self.chance)).powf(-shape.recip());
                 self.whole(nanos)
@@ -161,7 +161,7 @@ impl Source {
         Span(self.gap + more)
     }
 
-    /// The next packet of a frame; all come at the frame's instant.
+    /// The next packet of a frame; all packets of a frame come at its instant.
     fn of_frame(&mut self) -> Packet {
         let at = self.next;
         if let (0, Model::Video(frames)) = (self.left.1, &self.spec.model) {
@@ -191,8 +191,8 @@ impl Source {
             Model::Cbr => at + self.equal_gap(),
             Model::OnOff { on, off, law } => {
                 let mut next = at + self.equal_gap();
-                // The gap runs on in time on: a burst that began with a packet
-                // would send half a packet more than its share.
+                // The gap continues in the next on period: a burst that began with a packet would
+                // send half a packet more than its share.
                 while next >= self.on_until {
                     let over = next - self.on_until;
                     let on_again = self.on_until + self.lasting(law, off);
@@ -219,7 +219,7 @@ impl Source {
         Some(Packet { at, bytes: self.spec.sizes.draw(&mut self.lengths) })
     }
 
-    /// The next packet behind the limit.
+    /// The next packet after the limit.
     fn limited(&mut self) -> Option<Packet> {
         loop {
             let Packet { at, bytes } = self.unlimited()?;
@@ -262,7 +262,7 @@ fn unit(chance: &mut Chance) -> f64 {
     StandardUniform.sample(chance)
 }
 
-/// A whole number below `n`, each as often: exact to one part in 2^64 / `n`.
+/// A uniform whole number below `n`: exact to one part in 2^64 / `n`.
 #[inline]
 pub(crate) fn below(chance: &mut Chance, n: u64) -> u64 {
     ((u128::from(chance.next_u64()) * u128::from(n)) >> 64) as u64
@@ -290,7 +290,7 @@ mod tests {
         }
     }
 
-    /// Bursts of 200 Mbit/s, a quarter of the time, behind a bucket of 60 Mbit/s.
+    /// Bursts of 200 Mbit/s, on for a quarter of the time, behind a bucket of 60 Mbit/s.
     fn behind(limit: Option<Limit>) -> Vec<Packet> {
         let law = Lasting::Exponential;
         let model = Model::OnOff { on: Span::from_millis(1), off: Span::from_millis(3), law };
@@ -306,7 +306,8 @@ mod tests {
         assert!(!conforms(&plain, bucket));
         let shaped = behind(Some(Limit::Shaped(bucket)));
         assert!(conforms(&shaped, bucket));
-        // The same packets in the same order, none earlier; some at once, and all but the last few.
+        // The same packets in the same order, none earlier; some at the same instant, and all but
+        // the last few.
         assert!(plain.iter().zip(&shaped).all(|(a, b)| a.bytes == b.bytes && a.at <= b.at));
         assert!(
             plain.iter().zip(&shaped).any(|(a, b)| a.at < b.at)
@@ -314,7 +315,7 @@ mod tests {
         );
         assert!(shaped.len() + 200 > plain.len(), "{} {}", shaped.len(), plain.len());
         assert!(shaped.windows(2).all(|w| w[0].at <= w[1].at));
-        // As early as may be: one that was delayed could not have left two nanoseconds before.
+        // As early as possible: a delayed packet could not have left two nanoseconds earlier.
         let waited =
             |i: &usize| shaped[*i].at > plain[*i].at && shaped[*i].at > shaped[*i - 1].at + Span(2);
         for i in (1..shaped.len()).filter(waited).step_by(100) {
@@ -360,7 +361,8 @@ mod tests {
         let poisson = SourceSpec { limit, ..spec(Model::Poisson) };
         assert_eq!(poisson.at_most(|bytes| bytes), Some((Rate(60_000_000), 5_000)));
         assert_eq!(poisson.mean_rate(), Rate(60_000_000));
-        // 20 B more for each packet: most for the smallest, a quarter.
+        // 20 B more for each packet: the relative increase is largest for the smallest packet, a
+        // quarter.
         let mixed = SourceSpec { sizes: Sizes::Uniform(80, 1500), ..poisson };
         assert_eq!(mixed.at_most(|bytes| bytes + 20), Some((Rate(75_000_000), 6_250)));
         // A slow source needs no bucket.
@@ -378,8 +380,8 @@ mod tests {
         assert_eq!(times.len(), 83_334);
     }
 
-    /// 250,000 packets expected; the count of a Poisson process has that
-    /// variance too, and its gaps the standard deviation of their mean.
+    /// 250,000 packets expected. The count of a Poisson process has that variance too, and the
+    /// standard deviation of its gaps equals their mean.
     #[test]
     fn poisson_has_the_mean_and_the_spread_of_poisson() {
         for seed in 0..5 {
@@ -396,14 +398,14 @@ mod tests {
 
     #[test]
     fn on_off_has_its_share_of_the_rate() {
-        // Bursts of 125 packets, and bursts of one: 40 us is a packet's gap.
+        // Bursts of 125 packets, and bursts of one: a packet's gap is 40 us.
         for (on, seconds) in [(Span::from_millis(5), 200), (Span::from_micros(40), 4)] {
             let long = SourceSpec {
                 stop: Time(seconds * 1_000_000_000),
                 ..spec(Model::OnOff { on, off: Span(on.0 * 3), law: Lasting::Exponential })
             };
             assert_eq!(long.mean_rate(), Rate::from_mbit(25));
-            // 10,000 cycles or more: the share's standard error is about 1 % of it.
+            // 10,000 cycles or more: the relative standard error of the share is about 1 %.
             let sent = Source::new(long, 4, 0).count() as f64 * 4_000.0 / seconds as f64;
             assert!((sent / 25e6 - 1.0).abs() < 0.04, "{on}: {sent}");
         }
@@ -423,7 +425,7 @@ mod tests {
         Source::new(spec.clone(), seed, 0).map(|p| f64::from(p.bytes)).sum()
     }
 
-    /// Lengths of their own leave the instants as they are, in the mean rate too.
+    /// A separate random stream of lengths leaves the instants unchanged, and the mean rate too.
     #[test]
     fn mixed_lengths_keep_the_rate() {
         for model in [Model::Poisson, Model::Cbr] {
@@ -438,8 +440,8 @@ mod tests {
         }
     }
 
-    /// Counts in windows of a second: over their mean, their variance is 1 for Poisson, and for two
-    /// states what the formula of Heffes and Lucantoni (1986) says.
+    /// Counts in windows of a second: the ratio of variance and mean is 1 for Poisson, and for two
+    /// states it follows the formula of Heffes and Lucantoni (1986).
     #[test]
     fn a_modulated_process_is_as_bursty_as_its_formula() {
         let (rates, stays) = ([2_000.0, 200.0], [0.02, 0.06]);
@@ -471,7 +473,7 @@ mod tests {
         );
     }
 
-    /// Erlang's gaps of two stages: the deviation is the mean over the root of two.
+    /// Erlang gaps of two stages: the standard deviation is the mean divided by the root of two.
     #[test]
     fn a_chain_may_count_its_moves() {
         let rows = [vec![-1000.0, 1000.0], vec![0.0, -1000.0]];
@@ -485,9 +487,9 @@ mod tests {
         assert!((variance.sqrt() / mean * f64::sqrt(2.0) - 1.0).abs() < 0.02, "{variance}");
     }
 
-    /// Times on of shape 1.5 and a mean of 10 ms: how many last longer than 100 ms is known, and
-    /// the share of time too, which the deviation of the mean over 200,000 cycles lets be off
-    /// by percents.
+    /// On periods of shape 1.5 and a mean of 10 ms. The fraction longer than 100 ms is known. So is
+    /// the fraction of time, but over 200,000 cycles the deviation of the mean leaves an error of
+    /// some percent there.
     #[test]
     fn long_bursts_are_paretos() {
         let law = Lasting::Pareto(1.5);
@@ -496,7 +498,7 @@ mod tests {
         let n = 200_000;
         let long =
             (0..n).filter(|_| source.lasting(law, on) > Span::from_millis(100)).count() as f64;
-        // The least is 3.33 ms: one in (30)^1.5.
+        // The minimum is 3.33 ms: one in (30)^1.5.
         let share = 30f64.powf(-1.5);
         assert!(
             (long / f64::from(n) - share).abs() < 4.0 * (share / f64::from(n)).sqrt(),

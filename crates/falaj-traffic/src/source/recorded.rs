@@ -1,33 +1,33 @@
-//! Packets of a capture, sent once more.
+//! Packets of a capture, replayed.
 
 use falaj_sched::units::rate::{BIT_NANOS, Rate};
 use serde::{Deserialize, Serialize};
 
-/// When packets come and how long they are; one packet at least.
+/// Times and lengths of packets; at least one packet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recording {
-    /// Nanoseconds since the first, never going back, and bytes as the link accounts them.
+    /// Nanoseconds since the first packet, never going back, and bytes as the link accounts them.
     pub packets: Vec<(u64, u32)>,
-    /// After so many nanoseconds it begins anew; `None`: it ends.
+    /// Period in nanoseconds after which it begins again; `None`: it ends.
     pub again: Option<u64>,
 }
 
-/// No more packets of a capture are sent than these.
+/// Maximum number of packets of a recording.
 pub const PACKETS_MAX: usize = 1_000_000;
 
 impl Recording {
-    /// Its rate, over all of its time and a gap more, as many as there are packets.
+    /// Its mean rate over one period: `again`, or the length with a mean gap after the last packet.
     pub fn rate(&self) -> Rate {
         let bytes: u128 = self.packets.iter().map(|&(_, bytes)| u128::from(bytes)).sum();
         let time = self.again.unwrap_or_else(|| self.period()).max(1);
         Rate(u64::try_from(bytes * u128::from(BIT_NANOS) / u128::from(time)).unwrap_or(u64::MAX))
     }
 
-    /// How long it lasts, if behind the last packet there is a gap of the mean length.
+    /// Its length with a gap of the mean length after the last packet, in nanoseconds.
     pub fn period(&self) -> u64 {
         let (last, gaps) =
             (self.packets.last().map_or(0, |&(at, _)| at), self.packets.len().max(2) as u64 - 1);
-        // A second, where no two packets say what a gap is.
+        // One second if there are no two packets with a gap between them.
         if last == 0 { 1_000_000_000 } else { last.saturating_add(last / gaps) }
     }
 

@@ -1,22 +1,22 @@
-//! How long packets are.
+//! Lengths of packets.
 
 use super::below;
 use falaj_engine::chance::Chance;
 use serde::{Deserialize, Serialize};
 
-/// The lengths of a source's packets, each drawn by itself.
+/// The lengths of a source's packets, drawn independently.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sizes {
-    /// All alike.
+    /// All packets have this length.
     Fixed(u32),
-    /// Each length from the first to the second as often as any other.
+    /// Uniform from the first length to the second.
     Uniform(u32, u32),
-    /// Lengths, and how often each comes in proportion to the others; none zero.
+    /// Lengths and their relative frequencies; none zero.
     Mix(Vec<(u32, u32)>),
 }
 
 impl Sizes {
-    /// The shortest.
+    /// The minimum in bytes.
     pub fn least(&self) -> u32 {
         match self {
             Sizes::Fixed(bytes) | Sizes::Uniform(bytes, _) => *bytes,
@@ -24,7 +24,7 @@ impl Sizes {
         }
     }
 
-    /// The longest.
+    /// The maximum in bytes.
     pub fn most(&self) -> u32 {
         match self {
             Sizes::Fixed(bytes) | Sizes::Uniform(_, bytes) => *bytes,
@@ -32,7 +32,7 @@ impl Sizes {
         }
     }
 
-    /// Their mean, exactly: so many bytes in so many packets.
+    /// The exact mean: total bytes, and the number of packets with that total.
     pub fn mean(&self) -> (u64, u64) {
         match self {
             Sizes::Fixed(bytes) => (u64::from(*bytes), 1),
@@ -43,7 +43,7 @@ impl Sizes {
         }
     }
 
-    /// The next one.
+    /// Draws the next length.
     #[inline]
     pub(super) fn draw(&self, chance: &mut Chance) -> u32 {
         match self {
@@ -76,7 +76,7 @@ impl Sizes {
 mod tests {
     use super::*;
 
-    /// 100,000 draws: each share within four standard errors of what was asked for.
+    /// 100,000 draws: each frequency within four standard errors of the specified one.
     #[test]
     fn lengths_come_as_often_as_asked() {
         const N: u32 = 100_000;

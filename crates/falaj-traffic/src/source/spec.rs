@@ -1,4 +1,4 @@
-//! What a source sends, and what follows from that alone: mean, longest packet, envelope.
+//! The specification of a source, and what follows from it: mean, longest packet, envelope.
 
 use super::bucket::Limit;
 use super::chain::Chain;
@@ -11,66 +11,66 @@ use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::{Span, Time};
 use std::sync::Arc;
 
-/// How packets follow each other.
+/// The process of packet arrivals.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Model {
     /// Exponential gaps; the rate is the mean.
     Poisson,
     /// Equal gaps, the first packet at the start.
     Cbr,
-    /// Equal gaps while on; on and off last random times with these means.
+    /// Equal gaps while on; on and off periods are random with these means.
     OnOff {
-        /// Mean time on.
+        /// Mean on period.
         on: Span,
-        /// Mean time off.
+        /// Mean off period.
         off: Span,
-        /// How these times are drawn.
+        /// The distribution of the periods.
         law: Lasting,
     },
-    /// Packets come as a Markov chain says; the rate is what it comes to.
+    /// A Markovian arrival process, which determines the rate.
     Markovian(Chain),
-    /// Frames of video at equal gaps; the rate is the mean, and lengths are the frames'.
+    /// Video frames at equal gaps; the rate is the mean, and lengths are those of the frames.
     Video(Frames),
-    /// As much as an envelope allows, as early as it does; the rate is what that comes to.
+    /// As much as an envelope allows, as early as it allows, which determines the rate.
     Greedy(Envelope),
-    /// As was recorded, lengths too; the rate is what that comes to.
+    /// Times and lengths of a recording, which determine the rate.
     Recorded(Arc<Recording>),
-    /// As much as arrives, and a little more: a closed loop, of which [`Source`](super::Source)
-    /// sends nothing and [`crate::tcp::Connection`] all; the rate is zero.
+    /// A closed loop, driven by acknowledgements: [`Source`](super::Source) sends nothing of it and
+    /// [`crate::tcp::Connection`] everything; the rate is zero.
     Tcp(Tcp),
 }
 
-/// How times on and off are drawn.
+/// Distributions of on and off periods.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Lasting {
     /// Exponential.
     Exponential,
-    /// Pareto with this shape, above 1: the smaller, the more of all time is in a few long ones.
-    /// Many such sources together are self-similar below 2, with a Hurst parameter of `(3 -
-    /// shape) / 2` (Willinger and others 1997).
+    /// Pareto with this shape, above 1: the smaller the shape, the more of the time is in a few
+    /// long periods. With shapes below 2, many such sources together are self-similar with a Hurst
+    /// parameter of `(3 - shape) / 2` (Willinger and others 1997).
     Pareto(f64),
 }
 
-/// What a source sends.
+/// A source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SourceSpec {
-    /// How packets follow each other.
+    /// The process of packet arrivals.
     pub model: Model,
-    /// As the link accounts it; of an on-off source while it is on.
+    /// Rate as the link accounts it; for an on-off source, the rate while on.
     pub rate: Rate,
-    /// Lengths of packets as the link accounts them; of video they are the frames', and of a
-    /// recording its own, up to the longest of these.
+    /// Lengths of packets as the link accounts them. For video they are those of the frames; a
+    /// recording has its own, up to the maximum of these.
     pub sizes: Sizes,
-    /// A token bucket that its packets pass, which holds the longest.
+    /// A token bucket that limits its packets and holds the largest one.
     pub limit: Option<Limit>,
-    /// No packet before.
+    /// No packet is sent before this time.
     pub start: Time,
-    /// No packet at or after.
+    /// No packet is sent at or after this time.
     pub stop: Time,
 }
 
 impl SourceSpec {
-    /// The rate in the long run; behind a policer it may be less.
+    /// The long-term rate; after a policer it may be lower.
     pub fn mean_rate(&self) -> Rate {
         let rate = match &self.model {
             Model::OnOff { on, off, .. } => {
@@ -86,7 +86,7 @@ impl SourceSpec {
         }
     }
 
-    /// The longest packet.
+    /// Maximum packet length in bytes.
     pub fn largest(&self) -> u32 {
         match &self.model {
             Model::Video(frames) => frames.largest.min(frames.law.longest()),
@@ -95,7 +95,7 @@ impl SourceSpec {
         }
     }
 
-    /// No packet is shorter.
+    /// Minimum packet length in bytes.
     pub fn smallest(&self) -> u32 {
         match &self.model {
             Model::Video(frames) => (frames.largest / 2).min(frames::SHORTEST),
@@ -104,10 +104,11 @@ impl SourceSpec {
         }
     }
 
-    /// What it sends at most, where a packet of a length costs `cost`, as a token bucket: so many
-    /// bytes at once, and the rate; `None` where any number may come at once.
+    /// A token bucket that bounds the source, as rate and burst in bytes, where a packet of a
+    /// length costs `cost`. `None` if the source may send any number of bytes at once.
     pub fn at_most(&self, cost: impl Fn(u32) -> u32) -> Option<(Rate, u32)> {
-        // Of a bucket of bytes, whichever packets it lets through cost most.
+        // The bucket counts bytes; the bound takes the packet length with the highest cost per
+        // byte.
         let costly = |rate: Rate, burst: u32| {
             let dearer = |(bytes, cost): (u32, u32), (other, more): (u32, u32)| {
                 let more_so =
@@ -140,13 +141,14 @@ impl SourceSpec {
         let limited =
             self.limit.and_then(|limit| costly(limit.bucket().fills_at(), limit.bucket().burst));
         match (own, limited) {
-            // Whichever lets less through in the long run.
+            // The one with the lower long-term rate.
             (Some(own), Some(limited)) if limited.0.0 < own.0.0 => Some(limited),
             (own, limited) => own.or(limited),
         }
     }
 
-    /// Mean length of a packet, or of a frame of video: so many bytes in so many.
+    /// Mean length of a packet, or of a video frame: a total of bytes and the number of packets
+    /// with it.
     pub fn mean_size(&self) -> (u64, u64) {
         match &self.model {
             Model::Video(frames) => frames.mean(),

@@ -1,42 +1,43 @@
-//! BBR-like: a model of the path, of its rate and its shortest round trip, says what is sent and
-//! how fast (Cardwell and others 2016: version 1, without its answer to losses).
+//! BBR-like congestion control: a model of the path, of its rate and its minimum round trip time,
+//! determines the window and the pace (Cardwell and others 2016: version 1, without its reaction to
+//! losses).
 
 use super::Acked;
 use falaj_sched::units::time::{Span, Time};
 use std::collections::VecDeque;
 
-/// As fast as doubles the rate each round trip: 2 / ln 2.
+/// Pacing gain at startup, which doubles the rate each round trip: 2 / ln 2.
 const STARTS: f64 = 2.885;
-/// A rate counts for so many round trips.
+/// Length of the maximum filter of the rate, in round trips.
 const ROUNDS: u64 = 10;
-/// Faster for a round trip to see whether there is more, slower for one so that its queue goes,
-/// then even.
+/// Pacing gains of a cycle: faster for a round trip to probe for more bandwidth, slower for one to
+/// drain the queue, then at the rate.
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
-/// So many times what the path holds may be under way.
+/// Window gain: maximum in flight as a multiple of the bandwidth-delay product.
 const HOLDS: f64 = 2.0;
-/// Its shortest round trip counts for so long; then it is looked for, with as little under way, for
-/// so long.
+/// A minimum round trip time is valid for `STALE`. Then it is probed for `LOOKS`, with at most
+/// `LEAST` segments in flight.
 const STALE: Span = Span::from_secs(10);
 const LOOKS: Span = Span::from_millis(200);
 const LEAST: f64 = 4.0;
 /// Pacing margin: the pace is a little less than the rate that was measured, so that a queue
 /// drains.
 const MARGIN: f64 = 0.99;
-/// The least sending quantum, in segments; one segment below 1.2 Mbit/s, which are 100 segments of
-/// 1,500 B a second.
+/// Minimum sending quantum, in segments. Below 1.2 Mbit/s, which are 100 segments of 1,500 B a
+/// second, it is one segment.
 const QUANTUM: f64 = 2.0;
 const SLOW: f64 = 100.0;
 
-/// What it is about.
+/// The state of BBR.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum BbrState {
-    /// How fast is the path?
+    /// Startup: searching the rate of the path.
     Starts,
-    /// The queue that this made goes.
+    /// Draining the queue that startup has built.
     Drains,
-    /// In this part of the cycle, since then.
+    /// Cycling the pacing gain: the part of the cycle, and its beginning.
     Cycles(usize, Time),
-    /// How long is its round trip? Until then, if that is known.
+    /// Probing the minimum round trip time, until the given time if that is set already.
     Looks(Option<Time>),
 }
 
@@ -46,23 +47,24 @@ pub struct Bbr {
     state: BbrState,
     window: f64,
     initial: f64,
-    /// Round trips so far.
+    /// Number of round trips so far.
     round: u64,
-    /// Segments a second, the highest first, each with the round trip that it was seen in.
+    /// Rate samples in segments a second, highest first, each with the round trip in which it was
+    /// measured.
     rates: VecDeque<(u64, f64)>,
-    /// The shortest round trip, and when it was seen.
+    /// The minimum round trip time, and when it was measured.
     shortest: Option<(Span, Time)>,
-    /// The rate when it last grew by a quarter, and how many round trips ago.
+    /// The rate when it last grew by a quarter, and the number of round trips since.
     grown: (f64, u32),
-    /// It has stopped growing.
+    /// True once the rate has stopped growing.
     is_known: bool,
-    /// Something was lost or marked since the cycle went on.
+    /// True if a segment was lost or marked since the cycle last advanced.
     lost: bool,
     draw: u64,
 }
 
 impl Bbr {
-    /// At the beginning; where its cycle begins is as random as `draw`.
+    /// The initial state; the random `draw` selects where the cycle begins.
     pub fn new(initial: u32, draw: u64) -> Bbr {
         Bbr {
             state: BbrState::Starts,
@@ -78,7 +80,7 @@ impl Bbr {
         }
     }
 
-    /// In segments.
+    /// The congestion window in segments.
     pub fn window(&self) -> f64 {
         match self.state {
             BbrState::Looks(_) => self.window.min(LEAST),
@@ -86,17 +88,17 @@ impl Bbr {
         }
     }
 
-    /// Segments a second: the path's rate.
+    /// The estimated rate of the path, in segments a second.
     pub fn rate(&self) -> Option<f64> {
         self.rates.front().map(|&(_, rate)| rate)
     }
 
-    /// Its shortest round trip.
+    /// The minimum round trip time.
     pub fn shortest(&self) -> Option<Span> {
         self.shortest.map(|(trip, _)| trip)
     }
 
-    /// So many segments a second are sent.
+    /// The pacing rate in segments a second.
     pub fn pace(&self) -> Option<f64> {
         let gain = match self.state {
             BbrState::Starts => STARTS,
@@ -107,26 +109,26 @@ impl Bbr {
         Some(MARGIN * gain * self.rate()?)
     }
 
-    /// Segments that may be under way for this gain, as in Linux: those that the path holds, and
-    /// three sending quanta of 1/1024 s, so that acknowledgements which come together find
-    /// something to send; an even number, as every second segment is acknowledged; two more while
-    /// it probes for a higher rate.
+    /// Maximum number of segments in flight for this gain, as in Linux: the bandwidth-delay product
+    /// times the gain, and three sending quanta of 1/1024 s, so that batched acknowledgements still
+    /// trigger transmissions. The number is even, as every second segment is acknowledged, and two
+    /// higher while BBR probes for a higher rate.
     fn in_flight(&self, gain: f64) -> Option<f64> {
         let all = (gain * self.holds()?).ceil() + 3.0 * self.quantum()?;
         let more = if matches!(self.state, BbrState::Cycles(0, _)) { 2.0 } else { 0.0 };
         Some(2.0 * (all / 2.0).ceil() + more)
     }
 
-    /// Segments that are sent together: the sending quantum, of 1/1024 s.
+    /// The sending quantum: segments that are sent together, 1/1024 s of the rate.
     fn quantum(&self) -> Option<f64> {
         let rate = self.rate()?;
         let least = if rate < SLOW { 1.0 } else { QUANTUM };
         Some((rate / 1_024.0).floor().max(least))
     }
 
-    /// Segments that will be under way when the next quantum goes, as in Linux: those before this
-    /// acknowledgement, less what arrives until then; with that quantum while it probes for a
-    /// higher rate.
+    /// Segments in flight when the next quantum is sent, as in Linux: those before this
+    /// acknowledgement, less those that arrive until then. While BBR probes for a higher rate, that
+    /// quantum is included.
     fn in_flight_then(&self, acked: &Acked) -> f64 {
         let now = f64::from(acked.in_flight + acked.segments);
         let arrive = self.rate().unwrap_or(0.0) * acked.paced.as_secs_f64();
@@ -135,22 +137,22 @@ impl Bbr {
         (now + goes - arrive.floor()).max(0.0)
     }
 
-    /// What the path holds without a queue, in segments.
+    /// The bandwidth-delay product in segments.
     fn holds(&self) -> Option<f64> {
         Some(self.rate()? * self.shortest()?.as_secs_f64())
     }
 
-    /// Segments are lost, or marked.
+    /// Handles lost or marked segments.
     pub fn congested(&mut self) {
         self.lost = true;
     }
 
-    /// Nothing has arrived for long.
+    /// Handles a retransmission timeout.
     pub fn timed_out(&mut self) {
         self.window = 1.0;
     }
 
-    /// Segments have arrived.
+    /// Handles newly acknowledged segments.
     pub fn acked(&mut self, acked: &Acked) {
         let stale = self.learns(acked);
         let (Some(drained), Some(probed)) = (self.in_flight(1.0), self.in_flight(CYCLE[0])) else {
@@ -206,14 +208,14 @@ impl Bbr {
         self.window = self.window.max(LEAST);
     }
 
-    /// The cycle begins anywhere but where it is slower.
+    /// Begins a cycle in a random part other than the slower one.
     fn cycles(&mut self, now: Time) {
         self.draw = self.draw.rotate_right(3);
         let part = [0, 2, 3, 4, 5, 6, 7][(self.draw % 7) as usize];
         self.state = BbrState::Cycles(part, now);
     }
 
-    /// What an acknowledgement says of the path. Was its shortest round trip not seen for long?
+    /// Updates the model of the path. Returns true if the minimum round trip time has become stale.
     fn learns(&mut self, acked: &Acked) -> bool {
         if acked.round {
             self.round += 1;
@@ -245,11 +247,11 @@ mod tests {
     use super::super::connection::tests::ack;
     use super::*;
 
-    /// A path of 1,000 segments a second and 50 ms, as its acknowledgements show it.
+    /// BBR after its startup on a path of 1,000 segments a second and 50 ms.
     fn found() -> (Bbr, Time) {
         let mut bbr = Bbr::new(10, 0);
         let mut now = Time::ZERO;
-        // Each round trip brings twice as much, up to what the path carries.
+        // The rate doubles each round trip, up to the rate of the path.
         for rate in [200.0, 400.0, 800.0, 1_000.0, 1_000.0, 1_000.0, 1_000.0] {
             now += Span::from_millis(50);
             let seen = Acked {
@@ -268,7 +270,7 @@ mod tests {
     fn it_finds_rate_and_round_trip_and_drains_its_queue() {
         let (mut bbr, now) = found();
         assert_eq!((bbr.rate(), bbr.shortest()), (Some(1_000.0), Some(Span::from_millis(50))));
-        // The rate did not grow by a quarter for three round trips: what was sent too much goes.
+        // The rate has not grown by a quarter for three round trips: the excess is drained.
         assert_eq!(bbr.state, BbrState::Drains);
         assert!((bbr.pace().unwrap() - 990.0 / STARTS).abs() < 1e-9);
         let after = Acked {
@@ -280,13 +282,13 @@ mod tests {
         };
         bbr.acked(&after);
         assert!(matches!(bbr.state, BbrState::Cycles(part, _) if part != 1), "{:?}", bbr.state);
-        // Twice 50, and three quanta of two; two more while it probes.
+        // Twice 50, and three quanta of two; two more while probing for a higher rate.
         (0..200).for_each(|_| bbr.acked(&after));
         assert!([106.0, 108.0].contains(&bbr.window()), "{}", bbr.window());
     }
 
-    /// The path holds 50 segments. The quantum is two segments at 1,000 segments a second, four at
-    /// 5,000, and one below 100.
+    /// The bandwidth-delay product is 50 segments. The quantum is two segments at 1,000 segments a
+    /// second, four at 5,000, and one below 100.
     #[test]
     fn three_quanta_are_under_way_beyond_the_path() {
         let (mut bbr, now) = found();
@@ -301,8 +303,8 @@ mod tests {
         }
     }
 
-    /// At 1,000 segments a second and 40 under way after two have arrived: 42, less the two that
-    /// arrive in the 2.5 ms until the next one goes; two more go while it probes.
+    /// At 1,000 segments a second, with 40 in flight after two have arrived: 42, less the two that
+    /// arrive in the 2.5 ms until the next quantum; while probing, two more are sent.
     #[test]
     fn what_is_under_way_counts_when_the_next_quantum_goes() {
         let (mut bbr, now) = found();

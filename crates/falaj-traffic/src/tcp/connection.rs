@@ -1,4 +1,4 @@
-//! Both ends of a connection, and the way back of acknowledgements.
+//! Both ends of a connection, and the return path of acknowledgements.
 
 use super::receiver::{Ack, Receiver};
 use super::sender::Sender;
@@ -10,45 +10,45 @@ use falaj_sched::units::time::{Span, Time};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// So long a receiver waits for a second segment.
+/// Time for which a receiver delays an acknowledgement to wait for a second segment.
 const DELAYED: Span = Span::from_millis(40);
 
-/// A segment on its way.
+/// A segment in the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// The transmission's number, and the transfer's.
+    /// The number of the transmission, that of the transfer, and that of the segment within it.
     number: u64,
     transfer: u64,
     segment: u64,
-    /// The length of its IP packet.
+    /// The length of its IP packet in bytes.
     pub length: u32,
 }
 
-/// What connections have done since they were looked at.
+/// Counters of connections since the last reset.
 #[derive(Clone, Debug, Default)]
 pub struct Transfers {
-    /// So many connections.
+    /// Number of connections.
     pub connections: u32,
-    /// Bytes of payload that arrived, each once.
+    /// Bytes of payload delivered, each counted once.
     pub bytes: u64,
-    /// Segments that were sent.
+    /// Segments sent, retransmissions included.
     pub segments: u64,
-    /// Of these, those that had been sent before.
+    /// Retransmitted segments.
     pub retransmitted: u64,
-    /// How often all that was under way was taken for lost.
+    /// Number of retransmission timeouts, each of which takes everything in flight for lost.
     pub timeouts: u64,
-    /// How often a window was reduced by loss or by marks.
+    /// Number of window reductions because of losses or marks.
     pub reductions: u64,
-    /// Round trips, of acknowledgements.
+    /// Round trip times, one sample per acknowledgement.
     pub round_trip: Meter,
-    /// How long transfers took, from their beginning until all had arrived.
+    /// Completion times of transfers: from their beginning until all bytes had arrived.
     pub completion: Meter,
     /// Transfers that had begun and were not complete at the end.
     pub unfinished: u64,
 }
 
 impl Transfers {
-    /// These as well.
+    /// Adds the counters of `other`.
     pub fn add(&mut self, other: &Transfers) {
         self.connections = self.connections.max(other.connections);
         self.bytes += other.bytes;
@@ -62,18 +62,20 @@ impl Transfers {
     }
 }
 
-/// Something that is to happen.
+/// A scheduled event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// A segment is at the receiver.
+    /// A segment arrives at the receiver.
     Arrives { number: u64, segment: u64, marked: bool },
-    /// An acknowledgement is at the sender.
+    /// An acknowledgement arrives at the sender.
     Back(Ack),
-    /// A segment has waited for a second one since there were so many acknowledgements.
+    /// The delay of an acknowledgement ends; `acks` is the number of acknowledgements at its
+    /// beginning.
     Waited { acks: u64 },
 }
 
-/// Both ends. It is asked at the instants that it names, and told what arrives.
+/// Both ends of a connection. It is polled at the instants that it names, and is notified of
+/// arriving segments.
 #[derive(Clone, Debug)]
 pub struct Connection {
     tcp: Tcp,
@@ -82,22 +84,23 @@ pub struct Connection {
     chance: Chance,
     sender: Sender,
     receiver: Receiver,
-    /// By instant, and then in the order in which they were known; of this transfer.
+    /// Scheduled events by instant, then by the order in which they were scheduled; each with the
+    /// number of its transfer.
     events: BinaryHeap<Reverse<(Time, u64, u64, Event)>>,
     known: u64,
-    /// Transfers before this one.
+    /// The number of transfers before the present one.
     transfer: u64,
     begins: Time,
     stop: Time,
     complete: bool,
-    /// When the last acknowledgement is back: none overtakes another.
+    /// Arrival of the last acknowledgement at the sender: none overtakes another.
     back_at: Time,
     now: Time,
 }
 
 impl Connection {
-    /// The connection number `index` under `seed`: each has its own random stream. Its full packets
-    /// have the IP length `length`.
+    /// The connection number `index` under `seed`; each has its own random stream. `length` is the
+    /// IP length of full packets in bytes.
     pub fn new(
         tcp: Tcp,
         length: u32,
@@ -105,10 +108,10 @@ impl Connection {
         stop: Time,
         (seed, index): (u64, u64),
     ) -> Connection {
-        /// Keep the streams of connections apart from those of other elements.
+        /// Separates the streams of connections from those of other elements.
         const CONNECTIONS: u64 = 0x7463_7063_6f6e;
         let mut chance = Chance::new(seed, CONNECTIONS, index);
-        // Several that begin together would go on in step.
+        // A random offset: connections that begin together would stay in step.
         let begins = start + Span(below(&mut chance, tcp.base.0 + 1));
         let payload = length.saturating_sub(HEADERS).max(1);
         let (sender, receiver) = ends(&tcp, payload, &mut chance);
@@ -129,7 +132,7 @@ impl Connection {
         }
     }
 
-    /// When it wants to be asked; not before it was last asked.
+    /// The time of the next poll; not before the last poll.
     pub fn next(&self) -> Time {
         let event = self.events.peek().map_or(Time::NEVER, |Reverse((at, ..))| *at);
         let begins = if self.begins >= self.stop { Time::NEVER } else { self.begins };
@@ -142,11 +145,12 @@ impl Connection {
         event.min(sends).min(waits).max(self.now)
     }
 
-    /// What is due happens, up to the next acknowledgement; a segment that is to be sent then, if
-    /// there is one. [`Connection::next`] says when to ask again: at once, where there is more.
+    /// Processes due events up to the next acknowledgement, and returns the segment to be sent
+    /// then, if any. [`Connection::next`] gives the time of the next poll, which is `now` if more
+    /// is due.
     pub fn ask(&mut self, now: Time, told: &mut Transfers) -> Option<Segment> {
         self.now = now;
-        // What one acknowledgement lets go goes before the next one is looked at.
+        // The segments that one acknowledgement permits are sent before the next one is processed.
         if let Some(segment) = self.sends(now, told) {
             return Some(segment);
         }
@@ -162,7 +166,7 @@ impl Connection {
                 break;
             }
         }
-        // Only if nothing has come at this very instant.
+        // A timer expires only if no event is due at this very instant.
         let waits = self.events.peek().is_none_or(|Reverse((at, ..))| *at > now);
         if waits && !self.complete && self.sender.wakes() <= now {
             told.timeouts += u64::from(self.sender.woken(now));
@@ -189,13 +193,14 @@ impl Connection {
         })
     }
 
-    /// A segment arrives then, marked or not; one that is never told of is lost.
+    /// Schedules the arrival of a segment, marked or not. A segment for which this is never called
+    /// is lost.
     pub fn arrives(&mut self, segment: &Segment, at: Time, marked: bool) {
         let &Segment { number, segment, transfer, .. } = segment;
         self.later(at, transfer, Event::Arrives { number, segment, marked });
     }
 
-    /// Has a transfer begun before `end`, and is it not complete?
+    /// Returns true if a transfer has begun before `end` and is not complete.
     pub fn is_underway(&self, end: Time) -> bool {
         self.tcp.bytes.is_some() && !self.complete && self.begins < end.min(self.stop)
     }
@@ -241,9 +246,10 @@ impl Connection {
         }
     }
 
-    /// An acknowledgement goes back. It takes a little longer at random, or connections would stay
-    /// in step for ever: less than a segment's share of the round trip, and than a hundredth of
-    /// the shortest. Who is paced is not in step with others, and measures rates by this.
+    /// Sends an acknowledgement back. It is delayed by a small random time, or connections would
+    /// stay in step for ever: less than a segment's share of the round trip, and less than a
+    /// hundredth of the base round trip. A paced connection (BBR) is not in step with others and
+    /// measures rates by acknowledgements, so it has no such delay.
     fn comes_back(&mut self, ack: Ack, now: Time) {
         let share = match self.tcp.congestion {
             Congestion::Bbr => Span::ZERO,
@@ -254,7 +260,7 @@ impl Connection {
         self.later(self.back_at, self.transfer, Event::Back(ack));
     }
 
-    /// All has arrived: there may be another transfer.
+    /// Ends a transfer whose bytes have all arrived; another one may follow.
     fn ended(&mut self, now: Time) {
         let Some(pause) = self.tcp.pause else {
             self.complete = true;
@@ -262,13 +268,13 @@ impl Connection {
         };
         self.transfer += 1;
         (self.sender, self.receiver) = ends(&self.tcp, self.payload, &mut self.chance);
-        // The longest pauses are longer than any run.
+        // The longest pauses exceed any run.
         let nanos = (exponential(&mut self.chance) * pause.0 as f64).min(1e18);
         self.begins = now + Span(nanos as u64);
         self.back_at = Time::ZERO;
     }
 
-    /// Payload of a segment: the last one has what is left.
+    /// Payload of a segment in bytes; the last segment has the rest.
     fn payload_of(&self, segment: u64) -> u32 {
         let left = self.tcp.bytes.map_or(u64::MAX, |bytes| {
             bytes.saturating_sub(segment.saturating_mul(self.payload.into()))
@@ -277,12 +283,12 @@ impl Connection {
     }
 }
 
-/// So many segments these bytes are.
+/// The number of segments for these bytes.
 fn segments(bytes: u64, payload: u32) -> u64 {
     bytes.div_ceil(payload.into())
 }
 
-/// Both ends of a transfer.
+/// Sender and receiver of a transfer.
 fn ends(tcp: &Tcp, payload: u32, chance: &mut Chance) -> (Sender, Receiver) {
     let control = Control::new(tcp.congestion, tcp.initial_window, below(chance, u64::MAX));
     let most = u32::try_from(tcp.window / u64::from(payload)).unwrap_or(u32::MAX);
@@ -296,8 +302,8 @@ pub(crate) mod tests {
     use super::*;
 
     impl Tcp {
-        /// Each segment acknowledged, ten at the beginning, as large a window as wanted; there and
-        /// back alike.
+        /// Parameters with each segment acknowledged, an initial window of ten, and an unlimited
+        /// window and transfer; both directions take the same time.
         pub(crate) fn without_end(way: Span) -> Tcp {
             Tcp {
                 congestion: Congestion::Reno,
@@ -312,7 +318,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// So many segments arrive in a full window.
+    /// The acknowledgement of `segments` segments with a full window.
     pub(crate) fn ack(segments: u32) -> Acked {
         Acked {
             now: Time::ZERO,
@@ -328,31 +334,30 @@ pub(crate) mod tests {
         }
     }
 
-    /// What became of a run.
+    /// The result of a run.
     pub(crate) struct Ran {
         pub(crate) told: Transfers,
-        /// Segments that arrived, each once.
+        /// Number of segments that arrived, each counted once.
         pub(crate) arrived: u64,
     }
 
     const LENGTH: u32 = 1_500;
 
-    /// A connection whose packets all take the way back's time there, but for those that are lost
-    /// by number.
+    /// Runs a connection whose packets all take the return path's delay; those for whose number
+    /// `lost` is true are lost.
     pub(crate) fn through(tcp: &Tcp, time: Span, lost: impl Fn(u64) -> bool) -> Ran {
         over(tcp, time, |sent, now| (!lost(sent)).then(|| (now + tcp.back, false)))
     }
 
-    /// So many segments arrive in a round trip in the mean, behind slow start, which goes far where
-    /// losses are rare.
+    /// Mean number of segments that arrive in a round trip. The time of slow start, which reaches
+    /// large windows if losses are rare, is not counted.
     pub(crate) fn mean_window(tcp: &Tcp, lost: impl Fn(u64) -> bool) -> f64 {
         let [begins, all] =
             [100, 600].map(|time| through(tcp, Span::from_secs(time), &lost).arrived as f64);
         (all - begins) / 500.0 * tcp.base.as_secs_f64()
     }
 
-    /// The same through a queue of so many packets, served one after the other; where it is full,
-    /// packets are lost.
+    /// The same through a FIFO queue for `room` packets; packets that find it full are lost.
     pub(crate) fn queued(tcp: &Tcp, time: Span, (service, room): (Span, u64)) -> Ran {
         let mut free = Time::ZERO;
         over(tcp, time, |_, now| {
@@ -365,8 +370,8 @@ pub(crate) mod tests {
         })
     }
 
-    /// The same through a queue without end that marks whom it finds more than so many packets
-    /// before; how many it marked.
+    /// The same through an unlimited queue that marks packets which find more than `threshold`
+    /// packets before them; also returns the number of marks.
     pub(crate) fn over_threshold(
         tcp: &Tcp,
         time: Span,
@@ -397,8 +402,8 @@ pub(crate) mod tests {
         Ran { told, arrived }
     }
 
-    /// 10 + 20 + 40 + 30 segments of 1,460 B: in the fourth round trip all are there, half a round
-    /// trip after they were sent.
+    /// 10 + 20 + 40 + 30 segments of 1,460 B: in the fourth round trip all have arrived, half a
+    /// round trip after they were sent.
     #[test]
     fn a_transfer_takes_as_many_round_trips_as_slow_start_does() {
         let bytes = 100 * 1_460 - 460;
@@ -407,11 +412,11 @@ pub(crate) mod tests {
         assert_eq!((ran.told.bytes, ran.told.segments, ran.told.retransmitted), (bytes, 100, 0));
         assert_eq!((ran.told.completion.count(), ran.told.unfinished), (1, 0));
         let took = ran.told.completion.max().unwrap();
-        // And what is random on the way back.
+        // Including the random delays on the return path.
         assert!((Span::from_millis(350)..Span::from_millis(353)).contains(&took), "{took}");
     }
 
-    /// The last of all is lost: nothing behind it says so, and after a timeout it is sent again.
+    /// The last segment is lost: no later one shows the loss, and it is sent again after a timeout.
     #[test]
     fn a_loss_at_the_end_takes_a_timeout() {
         let tcp = Tcp { bytes: Some(10 * 1_460), ..Tcp::without_end(Span::from_millis(5)) };
@@ -430,14 +435,14 @@ pub(crate) mod tests {
         let pause = Some(Span::from_millis(100));
         let tcp = Tcp { bytes: Some(14_600), pause, ..Tcp::without_end(Span::from_millis(50)) };
         let ran = through(&tcp, Span::from_secs(100), |_| false);
-        // Each takes 50 ms, and 100 ms of pause in the mean.
+        // Each takes 50 ms, and a pause of 100 ms on average.
         let count = ran.told.completion.count();
         assert!((600..733).contains(&count), "{count}");
         assert_eq!(ran.told.completion.max(), Some(Span::from_millis(50)));
     }
 
-    /// Every second segment acknowledged: a window of Reno grows by a segment each round trip
-    /// still, as it is bytes that count.
+    /// With every second segment acknowledged, Reno's window still grows by a segment each round
+    /// trip, as growth counts bytes.
     #[test]
     fn acknowledgements_may_wait() {
         let tcp = Tcp { delayed: true, ..Tcp::without_end(Span::from_millis(50)) };
@@ -448,8 +453,8 @@ pub(crate) mod tests {
         assert!((0.9..1.1).contains(&ratio), "{ratio}");
     }
 
-    /// 10 Mbit/s there, 40 ms there and back, and a queue as large as that: 1.2 ms for each packet,
-    /// 33 of them.
+    /// 10 Mbit/s, a round trip of 40 ms, and a queue of the bandwidth-delay product: 1.2 ms for
+    /// each packet, 33 of them.
     #[test]
     fn a_queue_of_the_product_keeps_the_link_busy() {
         for congestion in [Congestion::Reno, Congestion::Cubic, Congestion::Bbr] {
@@ -458,7 +463,7 @@ pub(crate) mod tests {
             let used = ran.arrived as f64 * 0.0012 / 60.0;
             assert!((0.97..1.0).contains(&used), "{congestion:?}: {used}");
             let trip = ran.told.round_trip.mean_nanos().unwrap() / 1e6;
-            // Loss fills the queue, a model of the path does not.
+            // Loss-based control fills the queue; a model of the path does not.
             let expected = if congestion == Congestion::Bbr { 41.0..62.0 } else { 58.0..82.0 };
             assert!(expected.contains(&trip), "{congestion:?}: {trip} ms");
         }

@@ -1,26 +1,26 @@
-//! CUBIC: the window is a cubic function of the time since the last loss, flat where that was (RFC
-//! 9438), as in Linux.
+//! CUBIC: the window is a cubic function of the time since the last loss, flat at the window of
+//! that loss (RFC 9438), as in Linux.
 //!
-//! Where the RFC and Linux differ, this is Linux: windows are whole segments; the Reno-friendly
-//! window grows by 0.53 segments in a round trip always (RFC 8312, 4.2), also above the window of
-//! the last loss, where RFC 9438 has one segment; the curve is followed as it is one shortest round
-//! trip later; time is counted in ticks; and how fast the window grows is computed from the curve
-//! at most once in a tick, and not for three ticks while the window stays. At round trips shorter
-//! than a tick the last of these makes CUBIC grow like Reno: the curve in whole segments begins
-//! with a segment a round trip, and is not looked at again before the next tick.
+//! Where the RFC and Linux differ, this is Linux. Windows are whole segments. The Reno-friendly
+//! window always grows by 0.53 segments in a round trip (RFC 8312, 4.2), also above the window of
+//! the last loss, where RFC 9438 has one segment. The curve is evaluated one minimum round trip
+//! ahead. Time is counted in ticks. The window's growth is computed from the curve at most once in
+//! a tick, and not for three ticks while the window stays. At round trips shorter than a tick, this
+//! last point makes CUBIC grow like Reno: the curve in whole segments begins with one segment a
+//! round trip, and is not evaluated again before the next tick.
 //!
-//! Slow start ends early (HyStart, Ha and Rhee 2011, as in Linux): where acknowledgements have come
-//! without a pause for half the shortest round trip, or where the round trip has grown.
+//! Slow start ends early (HyStart, Ha and Rhee 2011, as in Linux): when acknowledgements have come
+//! without a pause for half the minimum round trip time, or when the round trip time has grown.
 
 use super::Acked;
 use falaj_sched::units::time::{Span, Time};
 
-/// How steep it is, in segments a second cubed.
+/// Scaling factor of the curve, in segments per second cubed.
 const C: f64 = 0.4;
-/// What is left of the window after a loss.
+/// Fraction of the window that is left after a loss.
 const BETA: f64 = 0.7;
 /// Windows to acknowledge for each segment that the Reno-friendly window grows by: it has the mean
-/// of a Reno that loses half.
+/// window of a Reno that halves at losses.
 const FRIENDLY: f64 = (1.0 + BETA) / (1.0 - BETA) / 3.0;
 /// A tick of the kernel's clock. It is 10 ms in the kernel that the model is compared with; others
 /// have 1 or 4 ms.
@@ -28,10 +28,10 @@ const TICK: u64 = 10_000_000;
 /// Growth is computed anew after this number of ticks, even if the window has not changed:
 /// 1/32 s.
 const COMPUTED: u64 = 3;
-/// No window is smaller after a loss.
+/// Minimum window after a loss, in segments.
 const LEAST: f64 = 2.0;
-/// Acknowledged segments for a segment more: at least; at most before the first loss; and in
-/// windows where the curve is flat.
+/// Acknowledged segments per segment of growth: the minimum; the maximum before the first loss;
+/// and, in windows, the value where the curve is flat.
 const FASTEST: f64 = 2.0;
 const FIRST: f64 = 20.0;
 const FLAT: f64 = 100.0;
@@ -40,34 +40,33 @@ const FLAT: f64 = 100.0;
 #[derive(Clone, Debug)]
 pub struct Cubic {
     window: f64,
-    /// Up to here it doubles each round trip.
+    /// Slow start threshold: below it the window doubles each round trip.
     threshold: f64,
     /// The window of the last loss, or less for fast convergence; zero before the first loss.
     flat: f64,
     /// The window where this curve is flat.
     origin: f64,
-    /// When this curve began; none yet since the last loss.
+    /// Tick at which this curve began; `None` from a loss until the curve begins.
     since: Option<u64>,
-    /// So many seconds after its beginning it is flat.
+    /// Seconds after its beginning at which the curve is flat.
     flat_after: f64,
-    /// What Reno's window would be, of the same mean as the one that loses three tenths instead of
-    /// half.
+    /// The window of a Reno with the same mean as one that loses three tenths instead of half.
     friendly: f64,
-    /// Segments that were acknowledged since that last grew.
+    /// Segments acknowledged since the Reno-friendly window last grew.
     friendly_acked: f64,
-    /// Segments that were acknowledged since the window last grew, and how many let it grow.
+    /// Segments acknowledged since the window last grew, and the number that lets it grow by one.
     acked: f64,
     every: f64,
     /// The tick in which growth was last computed from the curve, and for which window.
     computed: Option<(u64, f64)>,
-    /// The shortest round trip.
+    /// The minimum round trip time.
     shortest: Span,
     /// Detects that slow start has filled the path.
     start: HyStart,
 }
 
 impl Cubic {
-    /// At the beginning.
+    /// The initial state, with this window in segments.
     pub fn new(initial: u32) -> Cubic {
         Cubic {
             window: initial.into(),
@@ -86,17 +85,17 @@ impl Cubic {
         }
     }
 
-    /// In segments.
+    /// The congestion window in segments.
     pub fn window(&self) -> f64 {
         self.window
     }
 
-    /// The curve, this many seconds after its beginning, in whole segments.
+    /// The curve in whole segments, this number of seconds after its beginning.
     fn curve(&self, seconds: f64) -> f64 {
         self.origin + (C * (seconds - self.flat_after).powi(3)).trunc()
     }
 
-    /// Segments have arrived.
+    /// Handles newly acknowledged segments.
     pub fn acked(&mut self, acked: &Acked) {
         self.shortest = self.shortest.min(acked.round_trip);
         if acked.recovering || !acked.limited {
@@ -111,7 +110,7 @@ impl Cubic {
             return;
         }
         self.grows(acked.now.0 / TICK, segments);
-        // More than enough have come if the growth was computed late: they count for one.
+        // If the growth was computed late, surplus acknowledgements count for one segment.
         if self.acked >= self.every {
             self.acked = 0.0;
             self.window += 1.0;
@@ -137,14 +136,15 @@ impl Cubic {
         self.every = self.every.min(self.by_friendly()).max(FASTEST);
     }
 
-    /// Segments to acknowledge for one more, where the window is to reach this in a round trip.
+    /// Number of segments to acknowledge per segment of growth, for the window to reach `target` in
+    /// a round trip.
     fn to_reach(&self, target: f64) -> f64 {
         (self.window / (target - self.window)).floor()
     }
 
     fn by_curve(&mut self, tick: u64, segments: f64) -> f64 {
         let since = *self.since.get_or_insert_with(|| {
-            // It is flat at its beginning where the window is larger already.
+            // If the window is larger already, the curve is flat at its beginning.
             self.origin = self.flat.max(self.window);
             self.flat_after = ((self.origin - self.window) / C).cbrt();
             (self.friendly, self.friendly_acked) = (self.window, segments);
@@ -165,9 +165,10 @@ impl Cubic {
         if self.friendly > self.window { self.to_reach(self.friendly) } else { f64::INFINITY }
     }
 
-    /// Segments are lost, or marked.
+    /// Handles lost or marked segments.
     pub fn congested(&mut self) {
-        // One that did not come as far as the last time leaves room to others.
+        // Fast convergence: a connection whose window did not reach the last one leaves room to
+        // others.
         let left = if self.window < self.flat { f64::midpoint(1.0, BETA) } else { 1.0 };
         self.flat = (self.window * left).floor();
         self.threshold = (self.window * BETA).floor().max(LEAST);
@@ -176,7 +177,7 @@ impl Cubic {
         self.acked = 0.0;
     }
 
-    /// Nothing has arrived for long.
+    /// Handles a retransmission timeout; `first` is true unless timeouts follow each other.
     pub fn timed_out(&mut self, first: bool) {
         if first {
             self.congested();
@@ -187,13 +188,13 @@ impl Cubic {
     }
 }
 
-/// HyStart: a round trip of slow start, as far as it has come.
+/// HyStart: the state of the present round trip of slow start.
 #[derive(Clone, Copy, Debug)]
 struct HyStart {
-    /// When the round trip began; when an acknowledgement last came without a pause.
+    /// Beginning of the round trip; time of the last acknowledgement that came without a pause.
     began: Time,
     last: Time,
-    /// The shortest round trip measured in it, and the number of measurements.
+    /// The minimum round trip time measured in it, and the number of measurements.
     shortest: Span,
     measured: u32,
 }
@@ -205,15 +206,16 @@ impl Default for HyStart {
 }
 
 impl HyStart {
-    /// Smaller windows go on.
+    /// Minimum window at which slow start may end early, in segments.
     const FROM: f64 = 16.0;
     /// Acknowledgements closer than this come without a pause.
     const PAUSE: Span = Span::from_millis(2);
-    /// A sender holds segments for up to this to send them as one.
+    /// A sender holds segments for at most this time to send them as one.
     const HELD: Span = Span::from_millis(1);
     /// Measurements after which the round trip counts as known.
     const MEASURED: u32 = 8;
-    /// It has grown by an eighth, between these.
+    /// Bounds of the growth that ends slow start, which is an eighth of the minimum round trip
+    /// time.
     const GROWN: (Span, Span) = (Span::from_millis(4), Span::from_millis(16));
 
     /// Returns true if slow start ends here.
@@ -245,13 +247,13 @@ mod tests {
     use falaj_sched::units::time::Span;
 
     /// 1,000 segments were too many: 700, flat at 1,000 after cbrt(300 / 0.4) = 9.09 s, and 1,300
-    /// as much later. Figure 2 of RFC 9438 in numbers.
+    /// after twice that time. Figure 2 of RFC 9438 in numbers.
     #[test]
     fn the_window_follows_the_curve() {
         let mut cubic = Cubic::new(1_000);
         cubic.congested();
         assert!((cubic.window() - 700.0).abs() < 1e-9);
-        // A round trip of 100 ms: each acknowledges the window.
+        // A round trip of 100 ms, in which the whole window is acknowledged.
         let round = Span::from_millis(100);
         let (mut now, mut seen) = (Time::ZERO, Vec::new());
         for _ in 0..=183 {
@@ -264,7 +266,7 @@ mod tests {
         for (seconds, window) in
             [(0.0, 700.0), (4.5, 961.3), (9.1, 1_000.0), (13.6, 1_036.7), (18.2, 1_302.0)]
         {
-            // It is where the curve is within a round trip: it was to reach that.
+            // The window is between the curve and its value a round trip ahead, which it aims for.
             let [soon, late] = [seconds, seconds + 0.1]
                 .map(|s| 0.4 * (s - (300.0f64 / 0.4).cbrt()).powi(3) + 1_000.0);
             assert!(
@@ -276,8 +278,8 @@ mod tests {
         }
     }
 
-    /// The flat part is lower where the window did not come as far as before: 70 * 0.85 = 59.5 for
-    /// fast convergence, in whole segments.
+    /// Fast convergence: the flat part is lower where the window did not reach the one before: 70 *
+    /// 0.85 = 59.5, in whole segments.
     #[test]
     fn who_loses_room_leaves_some() {
         let mut cubic = Cubic::new(100);
@@ -286,9 +288,9 @@ mod tests {
         assert!(cubic.flat == 59.0 && cubic.window() == 49.0);
     }
 
-    /// 11 segments after a loss at 16, 40 ms a round trip. The curve, 16 - 0.4 * 12.5 at first, is
-    /// at once less than a segment from the window, and the Reno-friendly one has a segment more
-    /// for each 1.9 windows: 20 comes after 9 * 1.9 = 17 round trips, or some later as growth is
+    /// 11 segments after a loss at 16, with a round trip of 40 ms. The curve, at first 16 - 0.4 *
+    /// 12.5, soon asks for less than a segment, and the Reno-friendly window grows by a segment for
+    /// each 1.9 windows: 20 is reached after 9 * 1.9 = 17 round trips, or a few later as growth is
     /// computed once in each. RFC 9438 would take 5 * 1.9 + 4 = 13.5.
     #[test]
     fn a_small_window_grows_by_half_a_segment_each_round_trip() {
@@ -307,8 +309,9 @@ mod tests {
     }
 
     /// A loss at 10 leaves 7, and the curve begins a segment above that: 10 - 2.97 in whole
-    /// segments is 8. Within a tick that is not looked at again, and the window grows by one for
-    /// each 7 acknowledged; from the next tick on the curve asks for no more, and the window stays.
+    /// segments is 8. Within a tick the curve is not evaluated again, and the window grows by one
+    /// for each 7 acknowledged. From the next tick on the curve asks for no more, and the window
+    /// stays.
     #[test]
     fn growth_is_computed_once_in_a_tick() {
         let acked = |cubic: &mut Cubic, now: Time, acks: u32| {
@@ -323,8 +326,8 @@ mod tests {
         assert_eq!(cubic.window(), 10.0);
     }
 
-    /// Slow start at 40 ms: it ends from 16 segments on where nine round trips in a row are longer
-    /// by 5 ms, or where acknowledgements have come for 20.5 ms without a pause of 2 ms.
+    /// Slow start at 40 ms: it ends from 16 segments on, if nine round trips in a row are longer by
+    /// 5 ms, or if acknowledgements have come for 20.5 ms without a pause of 2 ms.
     #[test]
     fn slow_start_ends_where_the_path_is_full() {
         let base = Span::from_millis(40);
@@ -336,7 +339,7 @@ mod tests {
         for (grown, ends) in [(Span::from_millis(6), true), (Span::from_millis(4), false)] {
             let mut cubic = Cubic::new(20);
             cubic.acked(&Acked { round: true, ..at(0.0, base) });
-            // Three milliseconds apart: no train of acknowledgements.
+            // Three milliseconds apart, so they are not a train of acknowledgements.
             cubic.acked(&Acked { round: true, ..at(40.0, base + grown) });
             (1..9).for_each(|n| cubic.acked(&at(40.0 + 3.0 * f64::from(n), base + grown)));
             assert_eq!(cubic.threshold.is_finite(), ends, "{grown:?}");
@@ -350,11 +353,11 @@ mod tests {
     }
 
     /// RFC 9438, 5.1: with deterministic loss the mean is 1.054 RTT^0.75 / p^0.75 segments; 187 for
-    /// 100 ms and one in 10,000. In whole segments the window W is back where the loss was once
-    /// less than one is missing: (1 / 0.4)^(1/3) = 1.36 s before the curve, and a round trip before
-    /// that, as growth looks ahead. From there on losses repeat at the same W, whatever it is. It
-    /// is 257 at most, where it is back as the next loss comes: then K = (0.3 W / 0.4)^(1/3) = 5.78
-    /// s, and 10,000 segments take K - 1.46 s = 4.31 s, a mean of 232.
+    /// 100 ms and one in 10,000. With windows of whole segments, the window W is back at that of
+    /// the loss once less than one segment is missing: (1 / 0.4)^(1/3) = 1.36 s before the curve,
+    /// and a round trip before that, as growth looks ahead. From then on losses repeat at the same
+    /// W, whatever it is. W is at most 257, where it is back just as the next loss comes: then K =
+    /// (0.3 W / 0.4)^(1/3) = 5.78 s, and 10,000 segments take K - 1.46 s = 4.31 s, a mean of 232.
     #[test]
     fn the_mean_window_is_that_of_the_rfc() {
         let tcp = Tcp { congestion: Congestion::Cubic, ..Tcp::without_end(Span::from_millis(50)) };

@@ -1,46 +1,46 @@
-//! DCTCP: it counts which share of the segments is marked, and takes half as much from its window
-//! (RFC 8257). Otherwise it is Reno, which a mark halves.
+//! DCTCP: it measures the fraction of marked segments, and reduces its window by half of that
+//! fraction (RFC 8257). Otherwise it is Reno, which a mark halves.
 //!
-//! This is Linux's DCTCP. The share is a whole number of 1/1024, and one below 16 of them, of which
-//! a sixteenth would be less than one, is forgotten within a round trip. So once marks have been
-//! rare, they reduce nothing before a quarter of a round trip's segments is marked.
+//! This is Linux's DCTCP. The fraction is a whole number of 1/1024. Below 16 of them, a sixteenth
+//! would be less than one, and the fraction is set to zero within a round trip. So once marks have
+//! been rare, they reduce nothing until a quarter of a round trip's segments is marked.
 
 use super::Acked;
 use super::reno::Reno;
 
-/// The share is counted in parts of this.
+/// Units of the marked fraction.
 const PARTS: u32 = 1024;
-/// g of the RFC: a round trip counts for one part of this.
+/// 1/g of the RFC: a round trip has this weight in the smoothed fraction.
 const SMOOTHED: u32 = 16;
 
 /// The window of DCTCP.
 #[derive(Clone, Debug)]
 pub struct Dctcp {
     reno: Reno,
-    /// The smoothed share that is marked, in parts of 1024: alpha of the RFC.
+    /// The smoothed marked fraction, in units of 1/1024: alpha of the RFC.
     share: u32,
-    /// Segments of this round trip: all, and marked ones.
+    /// Segments of this round trip: all, and the marked ones.
     round: (u32, u32),
 }
 
 impl Dctcp {
-    /// At the beginning; as long as nothing is known of marks, one is as good as a loss.
+    /// The initial state; until marks have been measured, a mark has the effect of a loss.
     pub fn new(initial: u32) -> Dctcp {
         Dctcp { reno: Reno::new(initial), share: PARTS, round: (0, 0) }
     }
 
-    /// In segments.
+    /// The congestion window in segments.
     pub fn window(&self) -> f64 {
         self.reno.window()
     }
 
-    /// Which share of the segments is marked, smoothed over round trips.
+    /// The marked fraction of segments, smoothed over round trips.
     pub fn share(&self) -> f64 {
         f64::from(self.share) / f64::from(PARTS)
     }
 
-    /// Segments have arrived. As in Linux, the window does not grow in the round trip behind a
-    /// mark.
+    /// Handles newly acknowledged segments. As in Linux, the window does not grow in the round trip
+    /// after a mark.
     pub fn acked(&mut self, acked: &Acked) {
         if acked.round {
             self.learns();
@@ -50,7 +50,7 @@ impl Dctcp {
         self.reno.acked(acked);
     }
 
-    /// A round trip is over.
+    /// Updates the marked fraction at the end of a round trip.
     fn learns(&mut self) {
         let (all, marked) = std::mem::take(&mut self.round);
         let forgotten = self.share / SMOOTHED;
@@ -58,20 +58,20 @@ impl Dctcp {
         self.share = (self.share + marked * (PARTS / SMOOTHED) / all.max(1)).min(PARTS);
     }
 
-    /// Some segments are marked, for the first time in a round trip. As in Linux, a reduction has
-    /// whole segments: where half the share has less than one, the window stays.
+    /// Handles the first marked segments of a round trip. As in Linux, a reduction is in whole
+    /// segments: if half the fraction is less than one segment, the window stays.
     pub fn marked(&mut self) {
         let window = self.window().floor();
         let left = window - (window * self.share() / 2.0).floor();
         self.reno.reduced_to(left / self.window());
     }
 
-    /// Segments are lost: half the window is, as of any other.
+    /// Handles lost segments: the window is halved, as in Reno.
     pub fn congested(&mut self) {
         self.reno.congested();
     }
 
-    /// Nothing has arrived for long.
+    /// Handles a retransmission timeout; `first` is true unless timeouts follow each other.
     pub fn timed_out(&mut self, first: bool) {
         self.reno.timed_out(first);
     }
@@ -88,8 +88,8 @@ mod tests {
         Tcp { congestion: Congestion::Dctcp, ..Tcp::without_end(way) }
     }
 
-    /// By hand, in parts of 1024: of ten segments two are marked, 64 * 2 / 10 = 12 of them. 1024
-    /// less 64, and 12: 972; less 60, and 12: 924.
+    /// By hand, in units of 1/1024: of ten segments two are marked, 64 * 2 / 10 = 12 units. 1024 -
+    /// 64 + 12 = 972; 972 - 60 + 12 = 924.
     #[test]
     fn the_share_is_smoothed_over_round_trips() {
         let mut dctcp = Dctcp::new(10);
@@ -100,13 +100,13 @@ mod tests {
             (0..8).for_each(|_| dctcp.acked(&ack(1)));
             dctcp.learns();
         }
-        // The first of a new round trip closes the old one.
+        // The first acknowledgement of a new round trip closes the old one.
         dctcp.acked(&Acked { marked: 1, round: true, ..ack(1) });
         assert_eq!(dctcp.round, (1, 1));
     }
 
-    /// After many round trips without marks, 24 % in each are 15 parts, and are forgotten each
-    /// time; 26 % are 16, and stay: less 1, and 16.
+    /// After many round trips without marks, 24 % marked segments are 15 units, which are set to
+    /// zero each time; 26 % are 16 units, and stay: less 1, plus 16.
     #[test]
     fn less_than_a_quarter_is_forgotten_once_marks_were_rare() {
         let mut dctcp = Dctcp::new(10);
@@ -119,7 +119,7 @@ mod tests {
         }
     }
 
-    /// A mark takes half of the share that is known, a loss half of the window.
+    /// A mark reduces the window by half of the measured fraction, a loss by half of the window.
     #[test]
     fn a_mark_takes_less_than_a_loss() {
         let mut dctcp = Dctcp::new(100);
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(dctcp.window(), 90.0);
         dctcp.acked(&ack(9));
         assert_eq!(dctcp.window(), 90.1);
-        // 0.9 of a segment is none.
+        // 0.9 of a segment is rounded to none.
         dctcp.share = 20;
         dctcp.marked();
         assert_eq!(dctcp.window(), 90.0);
@@ -147,10 +147,11 @@ mod tests {
         assert_eq!(of(&dctcp(Span::from_millis(50))), of(&reno));
     }
 
-    /// One connection and a queue that marks whom it finds more than K packets before: the window
-    /// goes up to what the path and K hold, W, and a round trip beyond; the share of marks is
-    /// about sqrt(2 / W), and the queue is at most K and one more (Alizadeh and others 2010, 3.3).
-    /// 100 Mbit/s: 120 us for each packet; 12 ms there and back hold a hundred of them.
+    /// One connection and a queue that marks packets which find more than K packets before them:
+    /// the window grows to the capacity W of the path and K, and a round trip beyond. The marked
+    /// fraction is about sqrt(2 / W), and the queue has at most K + 1 packets (Alizadeh and others
+    /// 2010, 3.3). 100 Mbit/s are 120 us for each packet; a round trip of 12 ms holds a hundred of
+    /// them.
     #[test]
     fn a_threshold_keeps_the_queue_at_it_and_the_link_busy() {
         let service = Span::from_micros(120);
@@ -162,7 +163,7 @@ mod tests {
                     (service, threshold),
                 )
             };
-            // In the first second it learns what marks are worth.
+            // In the first second it measures the marked fraction.
             let ((begins, _), (ran, marks)) = (of(1), of(20));
             let busy = (ran.arrived - begins.arrived) as f64 * 120e-6 / 19.0;
             assert!(busy > 0.99, "{threshold}: {busy}");

@@ -1,18 +1,18 @@
-//! TCP as a closed loop: what is sent depends on what arrives.
+//! TCP as a closed loop: its transmissions depend on what arrives.
 //!
-//! A [`Connection`] is a state machine without clock and without packets. It says when it next
-//! wants to be asked, hands out segments, and is told which of them arrive, and when. Everything
-//! else is not its own: queues, loss, marks and delay are the network's.
+//! A [`Connection`] is a state machine without clock and without packets. It names the time of its
+//! next poll, returns segments, and is notified of their arrivals. Queues, loss, marks and delay
+//! are the network's.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`connection`] | both ends and the way back of acknowledgements |
-//! | [`sender`] | what is under way, what is lost, when to give up waiting |
-//! | [`receiver`] | what has arrived, and when that is acknowledged |
-//! | [`round_trip`] | the round trip time, and the timeout that follows (RFC 6298) |
-//! | [`reno`], [`cubic`], [`dctcp`], [`bbr`] | how much may be under way |
+//! | [`sender`] | segments in flight, loss detection, timers |
+//! | [`receiver`] | arrived segments and their acknowledgement |
+//! | [`round_trip`] | the round trip time and the retransmission timeout (RFC 6298) |
+//! | [`reno`], [`cubic`], [`dctcp`], [`bbr`] | congestion control |
 //!
-//! What is left out is listed where users look: `docs/explanation/tcp.md`.
+//! The omissions are listed in the user documentation: `docs/explanation/tcp.md`.
 
 pub mod bbr;
 pub mod connection;
@@ -37,35 +37,35 @@ pub const HEADERS: u32 = 40;
 /// A sender and its receiver.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tcp {
-    /// How much may be under way.
+    /// The congestion control.
     pub congestion: Congestion,
-    /// How long an acknowledgement takes back.
+    /// Delay of the return path.
     pub back: Span,
-    /// There and back, without queues: what is random in it is a part of this.
+    /// Base round trip time, without queues; random offsets are fractions of it.
     pub base: Span,
-    /// A transfer has so many bytes of payload; `None`: without end.
+    /// Bytes of payload of a transfer; `None`: unlimited.
     pub bytes: Option<u64>,
-    /// Mean time between a transfer and the next one, exponential; `None`: there is one alone.
+    /// Mean pause between two transfers, exponential; `None`: there is only one transfer.
     pub pause: Option<Span>,
-    /// So many segments may be under way at the beginning.
+    /// Initial congestion window in segments.
     pub initial_window: u32,
-    /// And so many bytes of payload at most.
+    /// Maximum window in bytes of payload.
     pub window: u64,
-    /// Every second segment is acknowledged, or one that waited for long; else each.
+    /// Delayed acknowledgements: every second segment is acknowledged, or one after a timeout; else
+    /// each one.
     pub delayed: bool,
 }
 
-/// How a sender finds out how much may be under way.
+/// Algorithms of congestion control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Congestion {
-    /// One segment more each round trip, half at a loss (RFC 5681).
+    /// Growth by one segment each round trip, half at a loss (RFC 5681).
     Reno,
     /// A cubic function of the time since the last loss (RFC 9438).
     Cubic,
-    /// Reno's growth; of its window as much goes as was marked of it (RFC 8257).
+    /// Reno's growth; reduction by half of the marked fraction (RFC 8257).
     Dctcp,
-    /// As much as a model of the path holds: its rate and its shortest round trip (Cardwell and
-    /// others 2016).
+    /// A model of the path: its rate and its minimum round trip time (Cardwell and others 2016).
     Bbr,
 }
 
@@ -81,33 +81,33 @@ impl Congestion {
     }
 }
 
-/// What an acknowledgement says to the control of congestion.
+/// An acknowledgement, as congestion control sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Acked {
-    /// When.
+    /// Its time of arrival.
     pub now: Time,
-    /// So many segments more have arrived.
+    /// Number of newly acknowledged segments.
     pub segments: u32,
-    /// Of these, so many were marked.
+    /// Number of marked ones among them.
     pub marked: u32,
-    /// The round trip of the last of them.
+    /// The round trip time of the last of them.
     pub round_trip: Span,
-    /// So many are under way now.
+    /// Number of segments in flight now.
     pub in_flight: u32,
-    /// The next one goes after this at the earliest, where they are paced.
+    /// Time until the next paced transmission, at the earliest.
     pub paced: Span,
-    /// The window was what kept the sender from sending more.
+    /// True if the window kept the sender from sending more.
     pub limited: bool,
-    /// It was sent before the window was last reduced, or losses are being repaired.
+    /// True if it was sent before the window was last reduced, or during recovery.
     pub recovering: bool,
-    /// Segments a second that arrived while it was under way.
+    /// Delivery rate while it was in flight, in segments a second.
     pub rate: Option<f64>,
-    /// The first acknowledgement of a round trip: of what was sent after the last such one had
-    /// come.
+    /// True for the first acknowledgement of a round trip: of a segment sent after the last such
+    /// one had arrived.
     pub round: bool,
 }
 
-/// How much may be under way; windows in segments.
+/// Congestion control; windows are in segments.
 #[derive(Clone, Debug)]
 pub(crate) enum Control {
     Reno(Reno),
@@ -117,7 +117,7 @@ pub(crate) enum Control {
 }
 
 impl Control {
-    /// `draw` is a random number.
+    /// The initial state; `draw` is a random number.
     pub(crate) fn new(congestion: Congestion, initial: u32, draw: u64) -> Control {
         match congestion {
             Congestion::Reno => Control::Reno(Reno::new(initial)),
@@ -127,7 +127,7 @@ impl Control {
         }
     }
 
-    /// Segments have arrived.
+    /// Handles newly acknowledged segments.
     pub(crate) fn acked(&mut self, acked: &Acked) {
         match self {
             Control::Reno(control) => control.acked(acked),
@@ -137,8 +137,8 @@ impl Control {
         }
     }
 
-    /// Segments are lost: once for all that were sent before this was last said, or that they are
-    /// marked.
+    /// Handles losses; called once for all segments that were sent before the last reduction by a
+    /// loss or a mark.
     pub(crate) fn congested(&mut self) {
         match self {
             Control::Reno(control) => control.congested(),
@@ -148,7 +148,7 @@ impl Control {
         }
     }
 
-    /// Segments are marked: once as well.
+    /// Handles marks, once as well.
     pub(crate) fn marked(&mut self) {
         match self {
             Control::Dctcp(control) => control.marked(),
@@ -156,7 +156,7 @@ impl Control {
         }
     }
 
-    /// Nothing has arrived for long; it is the first time since something did, or not.
+    /// Handles a retransmission timeout; `first` is true unless timeouts follow each other.
     pub(crate) fn timed_out(&mut self, first: bool) {
         match self {
             Control::Reno(control) => control.timed_out(first),
@@ -166,7 +166,7 @@ impl Control {
         }
     }
 
-    /// So many may be under way.
+    /// The congestion window.
     pub(crate) fn window(&self) -> f64 {
         match self {
             Control::Reno(control) => control.window(),
@@ -176,7 +176,7 @@ impl Control {
         }
     }
 
-    /// So many a second, evenly; `None`: as acknowledgements come.
+    /// The pacing rate in segments a second; `None`: transmissions follow acknowledgements.
     pub(crate) fn pace(&self) -> Option<f64> {
         match self {
             Control::Bbr(control) => control.pace(),

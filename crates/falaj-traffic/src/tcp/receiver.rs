@@ -1,34 +1,35 @@
-//! The receiving end: what has arrived, and when that is acknowledged.
+//! The receiver: arrived segments, and when they are acknowledged.
 
 use std::collections::BTreeSet;
 
-/// What comes back.
+/// An acknowledgement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ack {
-    /// The transmissions that it tells of: those that have arrived since the last one.
+    /// Numbers of the acknowledged transmissions: those that arrived since the last
+    /// acknowledgement.
     pub numbers: [Option<u64>; 2],
-    /// All segments before this one have arrived.
+    /// Cumulative acknowledgement: all segments before this one have arrived.
     pub upto: u64,
-    /// One of them was marked.
+    /// True if one of them was marked.
     pub marked: bool,
 }
 
-/// What has arrived.
+/// The state of a receiver.
 #[derive(Clone, Debug, Default)]
 pub struct Receiver {
     delayed: bool,
-    /// All segments before.
+    /// All segments before this one have arrived.
     upto: u64,
-    /// Beyond a gap.
+    /// Segments beyond a gap.
     beyond: BTreeSet<u64>,
-    /// A transmission that was not acknowledged yet.
+    /// A transmission whose acknowledgement is delayed.
     waits: Option<u64>,
-    /// How many acknowledgements there were.
+    /// Number of acknowledgements sent.
     acks: u64,
 }
 
 impl Receiver {
-    /// Acknowledges each, or every second one.
+    /// A receiver that acknowledges each segment, or, if `delayed`, every second one.
     pub fn new(delayed: bool) -> Receiver {
         Receiver { delayed, ..Receiver::default() }
     }
@@ -38,8 +39,8 @@ impl Receiver {
         self.upto
     }
 
-    /// A segment arrives, as the transmission of this number. Is it new, and what is acknowledged
-    /// at once?
+    /// Handles the arrival of a segment as the transmission of this number. Returns true if the
+    /// segment is new, and the acknowledgement to be sent at once, if any.
     pub fn arrives(&mut self, number: u64, segment: u64, marked: bool) -> (bool, Option<Ack>) {
         let is_new = segment >= self.upto && self.beyond.insert(segment);
         let in_order = segment == self.upto && self.beyond.len() == 1;
@@ -47,7 +48,8 @@ impl Receiver {
             self.beyond.pop_first();
             self.upto += 1;
         }
-        // Where there is a gap, or was one until now, the sender is to know at once; marks too.
+        // If there is a gap, or was one until now, the sender must know at once; the same for
+        // marks.
         if self.delayed && in_order && !marked && self.waits.is_none() {
             self.waits = Some(number);
             return (is_new, None);
@@ -56,12 +58,12 @@ impl Receiver {
         (is_new, Some(Ack { numbers: [self.waits.take(), Some(number)], upto: self.upto, marked }))
     }
 
-    /// So many acknowledgements there were: one that waits is known by that.
+    /// The number of acknowledgements sent, which identifies a delayed one.
     pub fn acks(&self) -> u64 {
         self.acks
     }
 
-    /// What has waited for long enough since there were so many acknowledgements, if it still does.
+    /// The delayed acknowledgement, if none was sent since `acks` were counted.
     pub fn waited(&mut self, acks: u64) -> Option<Ack> {
         let number = self.waits.take_if(|_| acks == self.acks)?;
         self.acks += 1;
@@ -79,12 +81,12 @@ mod tests {
         assert_eq!(receiver.arrives(0, 0, false), (true, None));
         let both = Ack { numbers: [Some(0), Some(1)], upto: 2, marked: false };
         assert_eq!(receiver.arrives(1, 1, false), (true, Some(both)));
-        // Segment 2 is missing; then it is there, and once more.
+        // Segment 2 is missing; then it arrives, and then again.
         let gap = Ack { numbers: [None, Some(3)], upto: 2, marked: false };
         assert_eq!(receiver.arrives(3, 3, false), (true, Some(gap)));
         assert_eq!(receiver.arrives(4, 2, false).1.unwrap().upto, 4);
         assert!(!receiver.arrives(5, 2, false).0);
-        // A mark, and one that waits until its time is over.
+        // A mark, and a segment whose acknowledgement is delayed to the end.
         assert!(receiver.arrives(6, 4, true).1.unwrap().marked);
         let acks = receiver.acks();
         assert_eq!(receiver.arrives(7, 5, false), (true, None));

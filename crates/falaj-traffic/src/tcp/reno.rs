@@ -1,31 +1,31 @@
-//! Reno: a segment more each round trip, half at a loss (RFC 5681; growth by what is acknowledged,
-//! RFC 3465).
+//! Reno: growth by one segment each round trip, half at a loss (RFC 5681; growth by acknowledged
+//! bytes, RFC 3465).
 
 use super::Acked;
 
-/// No window is smaller after a loss.
+/// Minimum window after a loss, in segments.
 const LEAST: f64 = 2.0;
 
 /// The window of Reno.
 #[derive(Clone, Debug)]
 pub struct Reno {
     window: f64,
-    /// Up to here it doubles each round trip.
+    /// Slow start threshold: below it the window doubles each round trip.
     threshold: f64,
 }
 
 impl Reno {
-    /// At the beginning.
+    /// The initial state, with this window in segments.
     pub fn new(initial: u32) -> Reno {
         Reno { window: initial.into(), threshold: f64::INFINITY }
     }
 
-    /// In segments.
+    /// The congestion window in segments.
     pub fn window(&self) -> f64 {
         self.window
     }
 
-    /// Segments have arrived.
+    /// Handles newly acknowledged segments.
     pub fn acked(&mut self, acked: &Acked) {
         if acked.recovering || !acked.limited {
             return;
@@ -38,18 +38,18 @@ impl Reno {
         }
     }
 
-    /// Segments are lost, or marked.
+    /// Handles lost or marked segments.
     pub fn congested(&mut self) {
         self.reduced_to(0.5);
     }
 
-    /// So much is left of the window.
+    /// Reduces the window to this fraction.
     pub fn reduced_to(&mut self, share: f64) {
         self.threshold = (self.window * share).max(LEAST);
         self.window = self.threshold;
     }
 
-    /// Nothing has arrived for long.
+    /// Handles a retransmission timeout; `first` is true unless timeouts follow each other.
     pub fn timed_out(&mut self, first: bool) {
         if first {
             self.threshold = (self.window / 2.0).max(LEAST);
@@ -75,8 +75,8 @@ mod tests {
         }
     }
 
-    /// 20 segments, half of them after a loss; then as many acknowledgements as the window has make
-    /// it one more, which adds two to its square with each.
+    /// 20 segments, halved by a loss. Then a window's worth of acknowledgements adds one segment,
+    /// so each acknowledgement adds two to the square of the window.
     #[test]
     fn a_segment_more_each_round_trip() {
         let mut reno = Reno::new(20);
@@ -114,10 +114,10 @@ mod tests {
         assert_eq!(reno.window(), 10.0);
     }
 
-    /// The sawtooth: where one segment of each 1/p is lost, the mean window is sqrt(3/2p) (Mathis
-    /// and others 1997). A little is missing: the round trip in which the lost one is sent
-    /// again, with half the window, is none of the model's. The more round trips there are
-    /// between losses, the less that weighs.
+    /// The sawtooth: if one segment in 1/p is lost, the mean window is sqrt(3/2p) (Mathis and
+    /// others 1997). The measured value is slightly lower, because the model leaves out the round
+    /// trip in which the lost segment is sent again with half the window. The more round trips
+    /// between losses, the smaller the difference.
     #[test]
     fn the_mean_window_is_that_of_the_sawtooth() {
         for (every, least) in [(1_000u64, 0.94), (10_000, 0.97)] {

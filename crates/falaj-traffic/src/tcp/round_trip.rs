@@ -1,28 +1,28 @@
-//! The round trip time, smoothed, and the timeout that follows (RFC 6298).
+//! The smoothed round trip time and the retransmission timeout (RFC 6298).
 
 use falaj_sched::units::time::Span;
 
-/// Before anything is known.
+/// Timeout before the first measurement.
 const INITIAL: Span = Span::from_secs(1);
-/// A timeout is longer than the mean by this at least, as in Linux; the RFC has a second for the
-/// whole timeout.
+/// Minimum by which a timeout exceeds the mean, as in Linux; the RFC has a minimum of one second
+/// for the whole timeout.
 const LEAST: Span = Span::from_millis(200);
-/// None is longer.
+/// Maximum timeout.
 const MOST: Span = Span::from_secs(60);
 
-/// What is known of the round trip.
+/// Estimates of the round trip time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RoundTrip {
-    /// Smoothed, and how far it varies, in nanoseconds.
+    /// Smoothed value and mean deviation, in nanoseconds.
     known: Option<(u64, u64)>,
-    /// The shortest.
+    /// The minimum.
     least: Option<Span>,
-    /// How often the timeout was doubled.
+    /// Number of times that the timeout was doubled.
     doubled: u32,
 }
 
 impl RoundTrip {
-    /// One was measured.
+    /// Adds a measurement.
     pub fn measured(&mut self, sample: Span) {
         self.least = Some(self.least.map_or(sample, |least| least.min(sample)));
         self.known = Some(match self.known {
@@ -35,32 +35,32 @@ impl RoundTrip {
         self.doubled = 0;
     }
 
-    /// Smoothed; `None` before anything is known.
+    /// The smoothed value; `None` before the first measurement.
     pub fn smoothed(&self) -> Option<Span> {
         self.known.map(|(mean, _)| Span(mean))
     }
 
-    /// The shortest that was measured; nothing before.
+    /// The minimum; zero before the first measurement.
     pub fn least(&self) -> Span {
         self.least.unwrap_or(Span::ZERO)
     }
 
     /// Time without an acknowledgement after which a tail loss probe is sent (RFC 8985, 7.2): two
-    /// round trips; the longest delay of an acknowledgement more if one segment alone is under way.
+    /// round trips, and the maximum delay of an acknowledgement if only one segment is in flight.
     pub fn probe(&self, in_flight: u32) -> Option<Span> {
         let delayed = if in_flight == 1 { LEAST } else { Span::ZERO };
         Some(self.smoothed()? * 2 + delayed)
     }
 
-    /// So long is waited for an acknowledgement.
+    /// The retransmission timeout.
     pub fn timeout(&self) -> Span {
         let once =
             self.known.map_or(INITIAL, |(mean, varies)| Span(mean) + (Span(varies) * 4).max(LEAST));
         (once * (1 << self.doubled.min(16))).min(MOST)
     }
 
-    /// It was waited in vain: twice as long from now on. It was the first time since something was
-    /// measured, or not.
+    /// Doubles the timeout after it has expired. Returns true if it is the first time since the
+    /// last measurement.
     pub fn timed_out(&mut self) -> bool {
         self.doubled += 1;
         self.doubled == 1
@@ -71,7 +71,7 @@ impl RoundTrip {
 mod tests {
     use super::*;
 
-    /// 100 ms, then 200 ms: a mean of 112.5 ms, and 62.5 ms that it varies.
+    /// 100 ms, then 200 ms: a mean of 112.5 ms, and a mean deviation of 62.5 ms.
     #[test]
     fn as_the_rfc_computes_it() {
         let mut trip = RoundTrip::default();

@@ -1,14 +1,15 @@
-//! The sending end: what is under way, what of it is lost, and when to give up waiting.
+//! The sender: segments in flight, loss detection, and timers.
 //!
-//! Each transmission has a number of its own, retransmissions too, and acknowledgements name
-//! numbers: so a round trip is never mistaken, and a retransmission that is lost is known like any
-//! other (as RFC 9002 counts packets).
+//! Each transmission has its own number, also each retransmission, and acknowledgements contain
+//! these numbers. So a round trip time is never ambiguous, and a lost retransmission is detected
+//! like any other (as RFC 9002 counts packets).
 //!
-//! Losses are found as in RACK-TLP (RFC 8985): by three later arrivals; or by one and a quarter of
-//! the shortest round trip; or by one alone, during recovery. Recovery lasts until every segment
-//! that was under way at its beginning has arrived (the recovery point of RFC 6675), and reduces
-//! the window once; during it as much is sent as arrives in proportion (PRR, RFC 6937). Where
-//! nothing arrives for two round trips, a tail loss probe is sent.
+//! Losses are detected as in RACK-TLP (RFC 8985): by three later arrivals; by one later arrival and
+//! a quarter of the minimum round trip time; or, during recovery, by one later arrival alone.
+//! Recovery lasts until every segment that was in flight at its beginning has arrived (the recovery
+//! point of RFC 6675), and reduces the window once. During recovery, transmissions are in
+//! proportion to arrivals (PRR, RFC 6937). If nothing arrives for two round trips, a tail loss
+//! probe is sent.
 
 use super::receiver::Ack;
 use super::round_trip::RoundTrip;
@@ -16,10 +17,10 @@ use super::{Acked, Control};
 use falaj_sched::units::time::{Span, Time};
 use std::collections::{BTreeSet, VecDeque};
 
-/// A transmission is lost if one so many after it has arrived.
+/// A transmission is lost if one with a number this much higher has arrived.
 const REORDERED: u64 = 3;
 
-/// What has become of a transmission.
+/// State of a transmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SenderState {
     InFlight,
@@ -33,43 +34,45 @@ struct Sent {
     segment: u64,
     at: Time,
     state: SenderState,
-    /// So many had arrived when it was sent, the last of them then, and that one was sent then.
+    /// When it was sent: the number of segments that had arrived, the time of the last arrival, and
+    /// the time at which that one had been sent.
     arrived: u64,
     arrived_at: Time,
     sent_at: Time,
 }
 
-/// What acknowledgements have said.
+/// The result of an acknowledgement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heard {
-    /// A round trip was measured.
+    /// A measured round trip time.
     pub round_trip: Option<Span>,
-    /// The window was reduced.
+    /// True if the window was reduced.
     pub reduced: bool,
 }
 
-/// What is to be sent now.
+/// A segment to be sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmission {
-    /// Its number.
+    /// The number of the transmission.
     pub number: u64,
-    /// The segment, from zero on.
+    /// The segment, counted from zero.
     pub segment: u64,
-    /// It was sent before.
+    /// True for a retransmission.
     pub again: bool,
 }
 
-/// Proportional rate reduction (RFC 6937) with its slow start bound: in recovery the window goes
-/// down to the threshold in step with arrivals, and where more is lost than that, each arrival lets
-/// one segment go, and a second one if the cumulative acknowledgement advances.
+/// Proportional rate reduction (RFC 6937) with its slow start bound. In recovery the window goes
+/// down to the threshold in step with arrivals. If losses have reduced the segments in flight below
+/// the threshold, each arrival permits one segment, and a second one if the cumulative
+/// acknowledgement advances.
 #[derive(Clone, Copy, Debug, Default)]
 struct RateReduction {
     /// The window before the loss, in segments.
     before: u32,
-    /// Segments that arrived, and that were sent, since recovery began.
+    /// Segments that arrived and segments sent since recovery began.
     arrived: u32,
     sent: u32,
-    /// The window of this moment.
+    /// The present window.
     window: u32,
 }
 
@@ -78,8 +81,8 @@ impl RateReduction {
         RateReduction { before: before.max(1), ..RateReduction::default() }
     }
 
-    /// Segments have arrived; `grows` if the cumulative acknowledgement advanced and nothing is to
-    /// be sent again.
+    /// Handles arrived segments; `grows` if the cumulative acknowledgement advanced and nothing is
+    /// to be sent again.
     fn arrived(&mut self, segments: u32, threshold: u32, in_flight: u32, grows: bool) {
         self.arrived += segments;
         let more = if in_flight > threshold {
@@ -98,26 +101,26 @@ impl RateReduction {
 pub struct Sender {
     control: Control,
     trip: RoundTrip,
-    /// So many may be under way, whatever the control says.
+    /// Maximum window in segments, whatever the congestion control permits.
     most: u32,
-    /// There are so many segments.
+    /// Total number of segments of the transfer.
     segments: u64,
-    /// The first that was never sent.
+    /// The first segment that was never sent.
     next: u64,
-    /// Transmissions from this number on, until the last one.
+    /// Number of the first transmission in `sent`, which has all later ones.
     first: u64,
     sent: VecDeque<Sent>,
     in_flight: u32,
-    /// To be sent again.
+    /// Lost segments, to be sent again.
     lost: BTreeSet<u64>,
-    /// The highest number that has arrived.
+    /// Highest number of a transmission that has arrived.
     highest: Option<u64>,
-    /// Those before it were sent before the window was last reduced.
+    /// Transmissions before this number were sent before the window was last reduced.
     reduced_at: u64,
     arrived: u64,
     arrived_at: Time,
     sent_at: Time,
-    /// The round lasts until something arrives that was sent when so many had.
+    /// The round lasts until a segment arrives that was sent when this number had arrived.
     round: u64,
     /// The cumulative acknowledgement: all segments before this one have arrived.
     cumulative: u64,
@@ -129,7 +132,7 @@ pub struct Sender {
     reduction: RateReduction,
     /// The fast retransmission is due: it goes whatever the window.
     retransmits: bool,
-    /// A transmission that a later one has overtaken is lost this long after it was sent.
+    /// Time after which a transmission that was overtaken by a later one counts as lost.
     patience: Span,
     /// When the first such transmission is lost: RACK's reordering timer.
     reordering: Time,
@@ -137,14 +140,14 @@ pub struct Sender {
     probe: Time,
     /// A probe is due now: it goes whatever the window.
     probes: bool,
-    /// When what is under way is taken for lost.
+    /// Retransmission timer: when everything in flight is taken for lost.
     gives_up: Time,
-    /// Nothing before this, where it is sent evenly.
+    /// Earliest time of the next paced transmission.
     paced: Time,
 }
 
 impl Sender {
-    /// So many segments, of which `most` are under way at once.
+    /// A sender of `segments` segments with at most `most` in flight at once.
     pub(crate) fn new(control: Control, segments: u64, most: u32) -> Sender {
         Sender {
             control,
@@ -176,12 +179,12 @@ impl Sender {
         }
     }
 
-    /// The round trip divided by what is under way in it.
+    /// The round trip time divided by the number of segments in flight.
     pub fn share(&self) -> Option<Span> {
         Some(Span(self.trip.smoothed()?.0 / u64::from(self.in_flight.max(1))))
     }
 
-    /// No more new segments than have been sent.
+    /// Ends the transfer with the segments sent so far.
     pub fn stop(&mut self) {
         self.segments = self.next;
     }
@@ -191,8 +194,8 @@ impl Sender {
         if self.is_reducing() { window.min(self.reduction.window.into()) } else { window }
     }
 
-    /// When the next transmission may go; `None`: not before something arrives, or is taken for
-    /// lost.
+    /// The time at which the next transmission may be sent; `None`: not before an acknowledgement
+    /// or a timer.
     pub fn ready(&self) -> Option<Time> {
         if self.probes || (self.retransmits && !self.lost.is_empty()) {
             return Some(self.paced);
@@ -202,12 +205,12 @@ impl Sender {
             .then_some(self.paced)
     }
 
-    /// The next timer: of reordering, of a tail loss probe, or of retransmission.
+    /// The earliest of the timers: reordering, tail loss probe, and retransmission.
     pub fn wakes(&self) -> Time {
         self.gives_up.min(self.reordering).min(self.probe)
     }
 
-    /// A timer has expired. Returns true if it is that of retransmission (RFC 6298).
+    /// Handles an expired timer. Returns true if it is that of retransmission (RFC 6298).
     pub fn woken(&mut self, now: Time) -> bool {
         if self.gives_up <= now {
             self.timed_out();
@@ -225,12 +228,13 @@ impl Sender {
         false
     }
 
-    /// Returns true in recovery: a segment that was under way at its beginning is still missing.
+    /// Returns true in recovery: a segment that was in flight at its beginning is still missing.
     fn is_recovering(&self) -> bool {
         self.cumulative < self.recovery_point
     }
 
-    /// Returns true where proportional rate reduction holds: in a recovery without a timeout.
+    /// Returns true if proportional rate reduction applies: in a recovery that did not begin with a
+    /// timeout.
     fn is_reducing(&self) -> bool {
         self.is_recovering() && !self.restarts && !matches!(self.control, Control::Bbr(_))
     }
@@ -248,12 +252,12 @@ impl Sender {
         self.probe = after.map_or(Time::NEVER, |after| now + after);
     }
 
-    /// The next transmission; [`Sender::ready`] says when there is one.
+    /// The next transmission, if [`Sender::ready`] permits one now.
     pub fn send(&mut self, now: Time) -> Option<Transmission> {
         if self.ready().is_none_or(|at| at > now) {
             return None;
         }
-        // A probe is a new segment, or the last one again where there is none.
+        // A probe is a new segment, or a retransmission of the last one if there is none.
         let probes = std::mem::take(&mut self.probes) && self.lost.is_empty();
         self.retransmits = false;
         let again = match self.lost.pop_first() {
@@ -294,20 +298,20 @@ impl Sender {
         })
     }
 
-    /// An acknowledgement has come.
+    /// Handles an acknowledgement.
     pub fn acked(&mut self, now: Time, ack: &Ack) -> Heard {
         let (before, window) = (self.in_flight, self.window());
         let mut last: Option<(u64, Sent)> = None;
         let mut segments = 0;
         for number in ack.numbers.into_iter().flatten() {
             let place = number.checked_sub(self.first).and_then(|n| self.sent.get_mut(n as usize));
-            // What is not there any more was known to be lost.
+            // A transmission that is no longer in `sent` was lost, and the loss is known.
             let Some(sent) = place.filter(|sent| sent.state != SenderState::Arrived) else {
                 continue;
             };
             match sent.state {
                 SenderState::InFlight => self.in_flight -= 1,
-                // It was late, and need not be sent again if it was not yet.
+                // It was late; its segment need not be sent again if that has not happened yet.
                 _ => _ = self.lost.remove(&sent.segment),
             }
             sent.state = SenderState::Arrived;
@@ -351,7 +355,7 @@ impl Sender {
         self.control.acked(&Acked {
             now,
             segments,
-            // Who is marked is acknowledged at once, and the one that waited was not.
+            // A marked segment is acknowledged at once; the delayed one before it was not marked.
             marked: u32::from(ack.marked),
             round_trip,
             in_flight: self.in_flight,
@@ -368,8 +372,8 @@ impl Sender {
         Heard { round_trip: Some(round_trip), reduced }
     }
 
-    /// Transmissions before this one are lost, unless they have arrived. Returns true if the window
-    /// is reduced.
+    /// Takes transmissions before this number for lost, unless they have arrived. Returns true if
+    /// the window is reduced.
     fn lose(&mut self, lost_before: u64) -> bool {
         let mut reduced = false;
         while let Some(sent) = self.sent.front().copied() {
@@ -396,7 +400,7 @@ impl Sender {
         reduced
     }
 
-    /// It was waited in vain: all that is under way is taken for lost.
+    /// Handles a retransmission timeout: everything in flight is taken for lost.
     pub fn timed_out(&mut self) {
         let first = self.trip.timed_out();
         for sent in self.sent.iter_mut().filter(|sent| sent.state == SenderState::InFlight) {
@@ -429,8 +433,8 @@ mod tests {
         std::iter::from_fn(|| sender.send(now)).map(|t| (t.number, t.segment)).collect()
     }
 
-    /// Of eight the second is lost: the third to arrive beyond it says so, and it is sent again at
-    /// once; new ones follow once the window allows it.
+    /// The second of eight is lost: the third arrival beyond it shows the loss, and it is sent
+    /// again at once. New segments follow when the window permits it.
     #[test]
     fn three_beyond_a_gap_say_that_it_is_lost() {
         let mut sender = sender(8, 100);
@@ -442,7 +446,7 @@ mod tests {
             assert!(!sender.acked(ms(11), &ack(number, 1)).reduced, "{number}");
             all(&mut sender, ms(11));
         }
-        // The window was 11 by then, and 11 are under way; it is 5.5 from here on.
+        // The window was 11 by then, with 11 in flight; from here on it is 5.5.
         assert!(sender.acked(ms(12), &ack(4, 1)).reduced);
         assert_eq!(all(&mut sender, ms(12)), [(14, 1)]);
         let mut more = Vec::new();
@@ -456,8 +460,8 @@ mod tests {
         assert!(more.first().is_some_and(|(_, segment)| *segment == 14), "{more:?}");
     }
 
-    /// Of ten the first is lost, and its retransmission too: the next arrival shows that, without a
-    /// second reduction, and the window does not grow before the segment is there.
+    /// The first of ten is lost, and its retransmission too. The next arrival shows that, without a
+    /// second reduction, and the window does not grow before the segment has arrived.
     #[test]
     fn until_it_is_repaired_a_loss_reduces_once() {
         let mut sender = sender(10, 100);
@@ -472,14 +476,14 @@ mod tests {
             sender.acked(ms(10), &ack(number, 0));
             all(&mut sender, ms(10));
         }
-        // One that was sent after the first retransmission arrives without it.
+        // A segment sent after the first retransmission arrives before it.
         assert!(!sender.acked(ms(20), &ack(11, 0)).reduced);
         assert_eq!(all(&mut sender, ms(20))[0].1, 0);
         assert_eq!(sender.control.window(), window);
     }
 
-    /// RFC 6937, by hand: 20 before the loss, 10 behind it. While more than 10 are under way, a
-    /// segment goes for each two that arrive; below, one for each one; the bound is 10.
+    /// RFC 6937, by hand: 20 before the loss, 10 after it. While more than 10 are in flight, a
+    /// segment is sent for every two that arrive; below, one for each one; the bound is 10.
     #[test]
     fn recovery_sends_in_proportion_to_arrivals() {
         let mut reduction = RateReduction::new(20);
@@ -500,7 +504,7 @@ mod tests {
         assert_eq!(reduction.window, 10);
     }
 
-    /// Two are under way, and the first is lost: it is sent again a quarter of a round trip after
+    /// Two are in flight, and the first is lost: it is sent again a quarter of a round trip after
     /// the second has arrived (RFC 8985, 6.2: the reordering window).
     #[test]
     fn one_later_arrival_and_time_show_a_loss() {
@@ -514,8 +518,8 @@ mod tests {
         assert_eq!(sender.control.window(), 2.0);
     }
 
-    /// The last three of ten are lost: after two round trips the last one is sent once more, and
-    /// its acknowledgement shows that the others are lost (RFC 8985, 7).
+    /// The last three of ten are lost: after two round trips the last one is sent again, and its
+    /// acknowledgement shows that the others are lost (RFC 8985, 7).
     #[test]
     fn a_probe_tells_of_a_lost_tail() {
         let mut sender = sender(10, 10);
@@ -538,11 +542,12 @@ mod tests {
         all(&mut sender, Time::ZERO);
         sender.timed_out();
         assert_eq!(sender.wakes(), Time::NEVER);
-        // All four were taken for lost; the first is sent again, and then all of them were there.
+        // All four were taken for lost; the first is sent again, and then all of them turn out to
+        // have arrived.
         assert_eq!(all(&mut sender, Time(1)), [(4, 0)]);
         sender.acked(Time(2), &ack(0, 1));
         sender.acked(Time(2), &ack(3, 4));
-        // The one that was sent again is under way still.
+        // The retransmission is still in flight.
         assert_eq!(all(&mut sender, Time(2)), []);
         sender.acked(Time(3), &ack(4, 4));
         assert_eq!(all(&mut sender, Time(2)), [(5, 4)]);
