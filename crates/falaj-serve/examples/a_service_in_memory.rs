@@ -1,5 +1,5 @@
-//! A service with ten adapters in memory, under load and asked over its API: `falaj bench serve`,
-//! called. `cargo run --release -p falaj-serve --example a_service_in_memory`
+//! A service with ten adapters in memory, under load and queried over its API: calls `falaj bench
+//! serve`. `cargo run --release -p falaj-serve --example a_service_in_memory`
 
 use clap::Parser;
 use falaj_serve::bench;

@@ -1,8 +1,7 @@
-//! Source addresses that adapters have learned, kept over restarts in a file beside the service's
-//! state.
+//! Learned source addresses of adapters, kept over restarts in a file beside the service's state.
 //!
-//! Without it the first sender after a restart would own its neighbour's address. The link's
-//! thread reports changes; a thread of its own writes them down.
+//! Without it, the first sender after a restart could take over its neighbour's address. The link's
+//! thread reports changes; a separate thread writes them to the file.
 
 use anyhow::{Context, Result, bail};
 use falaj_control::handler::{Handler, lock, replace, with_more};
@@ -20,7 +19,7 @@ use std::thread::JoinHandle;
 /// Version of the file.
 const VERSION: u32 = 1;
 
-/// The file as it is written.
+/// The contents of the file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AddressFile {
@@ -32,20 +31,20 @@ struct AddressFile {
 #[serde(deny_unknown_fields)]
 struct KeptAdapter {
     name: String,
-    /// Behind another port the name is another adapter's.
+    /// The adapter's port. With another port, the name belongs to another adapter.
     port: String,
-    /// In the usual notation, `02:00:00:00:00:01`.
+    /// Addresses in the usual notation, `02:00:00:00:00:01`.
     addresses: Vec<String>,
 }
 
-/// Addresses of an adapter at this port.
+/// The learned addresses of an adapter at this port.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Owned {
     port: String,
     addresses: BTreeSet<Mac>,
 }
 
-/// By adapter.
+/// Learned addresses by adapter.
 type AddressBook = BTreeMap<String, Owned>;
 
 /// An address in the usual notation.
@@ -70,7 +69,7 @@ fn parse_mac(text: &str) -> Result<Mac> {
         .with_context(|| format!("`{text}` is no Ethernet address, such as 02:00:00:00:00:01"))
 }
 
-/// The file beside the state.
+/// The path of the file, beside the state.
 fn beside(state: &Path) -> PathBuf {
     with_more(state, ".addresses")
 }
@@ -106,8 +105,8 @@ fn text_of(book: &AddressBook) -> String {
     format!("{:#}\n", serde_json::json!(file))
 }
 
-/// Reads the file of before, if there is one. One that cannot be read ends the start: without it
-/// addresses would be anybody's again.
+/// Reads the file of the last run, if there is one. An unreadable file is an error that ends the
+/// start: without it, any adapter could take over any address.
 fn read(file: &Path) -> Result<AddressBook> {
     let text = match std::fs::read_to_string(file) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(AddressBook::new()),
@@ -121,7 +120,7 @@ fn read(file: &Path) -> Result<AddressBook> {
     })
 }
 
-/// Makes a change in the book; `port` finds the port of an adapter.
+/// Applies a change to the book; `port` returns the port of an adapter.
 fn apply(book: &mut AddressBook, change: AddressChange, port: impl Fn(&str) -> Option<String>) {
     match change {
         AddressChange::Learned(name, mac) => {
@@ -140,12 +139,12 @@ fn apply(book: &mut AddressBook, change: AddressChange, port: impl Fn(&str) -> O
     }
 }
 
-/// The thread that writes addresses down.
+/// The thread that writes addresses to the file.
 pub(super) struct AddressKeeper(JoinHandle<()>);
 
 impl AddressKeeper {
-    /// Gives the adapters the addresses that they had before, and keeps those that they have from
-    /// now on. To be called before any packet is read.
+    /// Restores the adapters' addresses of the last run, and records changes from now on. It must
+    /// be called before any packet is read.
     pub(super) fn begin(
         state: &Path,
         scenario: &Scenario,
@@ -165,7 +164,7 @@ impl AddressKeeper {
         let work = move || {
             while let Ok(first) = reports.recv() {
                 for change in std::iter::once(first).chain(reports.try_iter()) {
-                    // A change that brings an adapter has the handler until it is made.
+                    // A change that adds an adapter holds the handler's lock until it is made.
                     apply(&mut book, change, |name| {
                         let scenario = lock(&handler).current().scenario;
                         let all = scenario.adapters();
@@ -184,7 +183,7 @@ impl AddressKeeper {
         Ok(AddressKeeper(std::thread::Builder::new().name("addresses".into()).spawn(work)?))
     }
 
-    /// Writes the last changes down.
+    /// Writes the last changes to the file.
     pub(super) fn end(self, adapters: &Adapters) {
         adapters.report_addresses(None);
         let _ = self.0.join();

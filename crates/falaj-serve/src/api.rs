@@ -1,5 +1,5 @@
-//! The API over HTTP: what the watch published last is read without asking the link; what changes
-//! goes by the handler of the control socket, which reads, checks and admits it as it does any
+//! The API over HTTP. The last sample of the watch is read without a request to the link. Changes
+//! go through the handler of the control socket, which parses, checks and admits them like any
 //! other change.
 
 use super::connections::{Acquaintance, answer};
@@ -43,12 +43,12 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-/// So many changes may be under way at once; others wait.
+/// Maximum number of changes in progress at once; others wait.
 const CHANGES: usize = 4;
-/// A token has that many bytes at least: shorter ones can be guessed.
+/// Minimum length of a token in bytes: shorter tokens can be guessed.
 const TOKEN: usize = 16;
 
-/// What every request may need.
+/// The shared state of all requests.
 pub(super) struct App {
     handler: Arc<Mutex<Handler>>,
     published: Arc<Published>,
@@ -66,13 +66,13 @@ impl App {
         Arc::new(App { handler, published, service, token: RwLock::new(token) })
     }
 
-    /// From now on this token is asked for.
+    /// Replaces the token that requests must have.
     pub(super) fn set_token(&self, token: Vec<u8>) {
         *self.token.write().unwrap_or_else(PoisonError::into_inner) = Some(token);
     }
 }
 
-/// The token in that file.
+/// Reads the token from a file.
 pub(super) fn token(file: &std::path::Path) -> Result<Vec<u8>> {
     let text = std::fs::read_to_string(file)
         .with_context(|| format!("--token-file {}", file.display()))?;
@@ -86,29 +86,29 @@ pub(super) fn token(file: &std::path::Path) -> Result<Vec<u8>> {
     Ok(token)
 }
 
-/// Where it listens.
+/// The sockets at which the API listens.
 pub(super) struct Listeners {
     unix: UnixListener,
     path: PathBuf,
     tcp: Option<TcpListener>,
-    /// Who the service is to those who come over TCP; `None`: nothing is encrypted.
+    /// The TLS identity for connections over TCP; `None`: they are not encrypted.
     identity: Option<Arc<Identity>>,
 }
 
 impl Listeners {
-    /// The address over TCP, with the port that it got.
+    /// The address over TCP, with the actual port.
     pub(super) fn tcp(&self) -> Option<SocketAddr> {
         self.tcp.as_ref().and_then(|tcp| tcp.local_addr().ok())
     }
 }
 
-/// Listens there, at the socket for this user alone.
+/// Opens the listening sockets; the Unix socket is accessible for this user alone.
 pub(super) fn listen(
     path: &std::path::Path,
     tcp: Option<SocketAddr>,
     identity: Option<Arc<Identity>>,
 ) -> Result<Listeners> {
-    // First the address, which others may have: it leaves nothing behind.
+    // The TCP address first, as another process may have it: a failure leaves nothing behind.
     let tcp = bind(tcp)?;
     let bound = sockets::bind(path);
     let unix = bound.with_context(|| format!("cannot listen at {}", path.display()))?;
@@ -116,8 +116,8 @@ pub(super) fn listen(
 }
 
 impl Listeners {
-    /// The same, where another process has listened: at its socket, and at its address over TCP if
-    /// that is the one.
+    /// The same with the sockets of another process: its Unix socket, and its TCP listener if that
+    /// has the required address.
     pub(super) fn of_others(
         unix: UnixListener,
         path: PathBuf,
@@ -127,7 +127,7 @@ impl Listeners {
     ) -> Result<Listeners> {
         let is_it = |other: &TcpListener| {
             let at = other.local_addr().ok();
-            // Port 0 is any: the one that it had.
+            // Port 0 stands for any port, so the present one is kept.
             tcp.zip(at).is_some_and(|(tcp, at)| tcp == at || tcp.port() == 0 && tcp.ip() == at.ip())
         };
         let tcp = match other.filter(is_it) {
@@ -142,13 +142,13 @@ impl Listeners {
         Ok((self.unix.try_clone()?, self.tcp.as_ref().map(TcpListener::try_clone).transpose()?))
     }
 
-    /// Where its socket is.
+    /// The path of the Unix socket.
     pub(super) fn path(&self) -> &std::path::Path {
         &self.path
     }
 }
 
-/// Refuses an address over TCP that another process has.
+/// Returns an error if another process has the TCP address.
 pub(super) fn check_free(tcp: Option<SocketAddr>) -> Result<()> {
     bind(tcp).map(drop)
 }
@@ -190,7 +190,7 @@ impl Serving {
             }
             if let Some(Ok(tcp)) = tcp.map(tokio::net::TcpListener::from_std) {
                 let guarded = self::router(Arc::clone(&app)).layer(from_fn_with_state(app, guard));
-                // The page itself holds nothing that is not known; it asks for the token.
+                // The page itself has only public content; it asks for the token.
                 let guarded = guarded.merge(page::router());
                 let guarded = guarded.layer(from_fn(hosted)).layer(from_fn(noted));
                 tokio::spawn(answer(tcp, identity, guarded, Acquaintance::default));
@@ -205,7 +205,7 @@ impl Serving {
         Ok(Serving { stop, thread, path })
     }
 
-    /// Ends; where another process listens at its socket, that stays.
+    /// Ends the thread; the socket's file is removed unless it `stays` for another process.
     pub(super) fn end(self, stays: bool) {
         let _ = self.stop.send(());
         let _ = self.thread.join();
@@ -215,7 +215,7 @@ impl Serving {
     }
 }
 
-/// Whoever comes over TCP has to bear the token.
+/// Requires the token of requests over TCP.
 async fn guard(
     State(app): State<Arc<App>>,
     Extension(known): Extension<Acquaintance>,
@@ -269,7 +269,7 @@ fn router(app: Arc<App>) -> Router {
     router.route("/v1/openapi.json", described).with_state(app)
 }
 
-/// A request of HTTP/1.1 names one host, or it is none (RFC 9112, section 3.2).
+/// A request of HTTP/1.1 must have exactly one `Host` header (RFC 9112, section 3.2).
 async fn hosted(request: Request, next: Next) -> Response {
     let hosts = request.headers().get_all(header::HOST).iter().count();
     if request.version() == Version::HTTP_11 && hosts != 1 {
@@ -279,8 +279,8 @@ async fn hosted(request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
-/// What was asked, and how it was answered. What a path has behind `?` may be anything, and is not
-/// repeated.
+/// Logs the request and the status of the answer. The query of a path may contain anything, and is
+/// not logged.
 async fn noted(request: Request, next: Next) -> Response {
     let (began, method, path) =
         (Instant::now(), request.method().clone(), request.uri().path().to_owned());
@@ -294,7 +294,7 @@ fn problem(what: impl Into<String>) -> Problem {
     Problem { what: what.into(), remarks: Vec::new() }
 }
 
-/// What is not done, with its status.
+/// An error response with its status.
 struct No(StatusCode, Problem);
 
 impl IntoResponse for No {
@@ -327,8 +327,8 @@ impl From<SetAnswer> for Made {
     }
 }
 
-/// What a request holds, as the parameter of a handler: what cannot be read is said as any other
-/// problem is.
+/// A part of a request, as the parameter of a handler. If it cannot be parsed, the response is an
+/// error in the usual form.
 struct RequestBody<T>(T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for RequestBody<Json<T>> {
@@ -375,7 +375,7 @@ fn unread(why: &str) -> No {
     No(StatusCode::BAD_REQUEST, problem(why))
 }
 
-/// The same of a body, which may be too large as well.
+/// The same for a body, which may also be too large.
 fn unread_body(status: StatusCode, why: &str) -> No {
     match status {
         StatusCode::PAYLOAD_TOO_LARGE => No(status, problem(why)),
@@ -383,23 +383,24 @@ fn unread_body(status: StatusCode, why: &str) -> No {
     }
 }
 
-/// How a change is meant.
+/// Options of a change.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 struct Meant {
-    /// Only say whether it could be: the question of admission.
+    /// Only check whether the change would be admitted.
     #[serde(default)]
     check: bool,
-    /// Packets that wait and do not fit any more may be dropped.
+    /// Queued packets that no longer fit may be dropped.
     #[serde(default)]
     drop: bool,
 }
 
-/// How much of it.
+/// How much to return.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 struct Newest {
-    /// So many turns of each direction at most, the newest; else all that are remembered.
+    /// Maximum number of turns of each direction, the newest ones; without it, all that are
+    /// remembered.
     last: Option<usize>,
 }
 
@@ -409,7 +410,7 @@ async fn service(State(app): State<Arc<App>>) -> Json<Service> {
     Json(app.service.clone())
 }
 
-/// All adapters: what they are promised, and what they got in the last second and since the start.
+/// All adapters: their guarantees, and their traffic in the last second and since the start.
 #[utoipa::path(get, path = "/v1/adapters", responses((status = 200, body = Sample)))]
 async fn adapters(State(app): State<Arc<App>>) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], app.published.json()).into_response()
@@ -428,7 +429,7 @@ async fn adapter(
     Ok(Json(found.ok_or_else(|| unknown(&sample, &name))?.clone()))
 }
 
-/// Adds an adapter: the keys of a flow of the scenario, `adapter` among them.
+/// Adds an adapter. The body has the keys of a flow of the scenario, `adapter` among them.
 #[utoipa::path(put, path = "/v1/adapters/{name}", params(("name" = String, Path), Meant),
     request_body = Object, responses((status = 200, body = Made), (status = 400, body = Problem),
         (status = 413, body = Problem),
@@ -453,7 +454,7 @@ async fn add(
     set(app, sets(&link, &name, &keys)?, meant).await
 }
 
-/// Changes keys of an adapter's flow: weight, cap, queue, need; null takes one out.
+/// Changes keys of an adapter's flow: weight, cap, queue, need; null removes a key.
 #[utoipa::path(patch, path = "/v1/adapters/{name}", params(("name" = String, Path), Meant),
     request_body = Object, responses((status = 200, body = Made), (status = 400, body = Problem),
         (status = 413, body = Problem),
@@ -469,7 +470,7 @@ async fn change(
     set(app, sets(&link, &name, &keys)?, meant).await
 }
 
-/// Takes an adapter away; what waits for it joins another flow, or, with `drop`, is dropped.
+/// Removes an adapter; its queued packets join another flow, or, with `drop`, are dropped.
 #[utoipa::path(delete, path = "/v1/adapters/{name}", params(("name" = String, Path), Meant),
     responses((status = 200, body = Made), (status = 400, body = Problem),
         (status = 404, body = Problem), (status = 409, body = Problem)))]
@@ -483,7 +484,7 @@ async fn remove(
     set(app, vec![set_to_nothing], meant).await
 }
 
-/// How long packets of an adapter stayed, by flow: the whole distribution since the start.
+/// Delays of an adapter's packets, by flow: the whole distribution since the start.
 #[utoipa::path(get, path = "/v1/adapters/{name}/delays", params(("name" = String, Path)),
     responses((status = 200, body = Vec<Delays>), (status = 400, body = Problem),
         (status = 404, body = Problem)))]
@@ -496,8 +497,8 @@ async fn delays(
     Ok(Json(app.published.delays(found.ok_or_else(|| unknown(&sample, &name))?)))
 }
 
-/// Pauses an adapter, or lets it go on: meanwhile it is not read from, and gets nothing. A new
-/// start of the service forgets it, unless it keeps its state.
+/// Pauses an adapter, or resumes it. While paused, it is not read from and gets no packets. A
+/// restart of the service resumes it, unless the service keeps its state.
 #[utoipa::path(put, path = "/v1/adapters/{name}/paused", params(("name" = String, Path)),
     request_body = bool,
     responses((status = 200, body = bool), (status = 400, body = Problem),
@@ -518,7 +519,7 @@ async fn pause(
     Ok(Json(paused))
 }
 
-/// Who held the link when, in each direction: the last turns, since flows changed last.
+/// Which flow occupied the link when, in each direction: the last turns since flows changed last.
 #[utoipa::path(get, path = "/v1/turns", params(Newest),
     responses((status = 200, body = Vec<Turns>), (status = 400, body = Problem),
         (status = 409, body = Problem)))]
@@ -545,8 +546,8 @@ async fn turns(
     Ok(Json(ways.zip(turns).map(of).collect()))
 }
 
-/// What was not as promised: the last packets that stayed longer, and windows with less than the
-/// promised rate, as they were seen.
+/// Guarantee violations: the last packets with too long a delay, and windows below the guaranteed
+/// rate, in the order in which they were detected.
 #[utoipa::path(get, path = "/v1/breaches", responses((status = 200, body = Vec<Breach>)))]
 async fn breaches(State(app): State<Arc<App>>) -> Json<Vec<Breach>> {
     Json(app.published.breaches())
@@ -556,20 +557,20 @@ async fn breaches(State(app): State<Arc<App>>) -> Json<Vec<Breach>> {
 #[utoipa::path(get, path = "/v1/events",
     responses((status = 200, content_type = "text/event-stream", body = Sample)))]
 async fn events(State(app): State<Arc<App>>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
-    // Who was too slow for some has the next one.
+    // A client that was too slow for some samples gets the next one.
     let samples = BroadcastStream::new(app.published.news.subscribe()).filter_map(Result::ok);
     let event =
         |sample: Arc<Sample>| Event::default().event("sample").json_data(&*sample).ok().map(Ok);
     Sse::new(samples.filter_map(event)).keep_alive(KeepAlive::default())
 }
 
-/// The scenario as it is now, as TOML; or, who accepts `application/json` alone, as that.
+/// The present scenario as TOML; as JSON if the request accepts `application/json` alone.
 #[utoipa::path(get, path = "/v1/scenario", responses((status = 200, content(
     (String = "application/toml"), (Object = "application/json")))))]
 async fn scenario(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, No> {
     let text = blocking(move || lock(&app.handler).text().to_owned()).await?;
     if headers.get(header::ACCEPT).is_some_and(|accepted| accepted == "application/json") {
-        // What is running was read before.
+        // The running scenario was parsed before.
         let read: Map<String, Value> = ::toml::from_str(&text)
             .map_err(|error| No(StatusCode::CONFLICT, problem(error.to_string())))?;
         return Ok(Json(read).into_response());
@@ -577,8 +578,8 @@ async fn scenario(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Res
     Ok(([(header::CONTENT_TYPE, "application/toml")], text).into_response())
 }
 
-/// The whole scenario as it is to be, as TOML: all of it takes over at one instant, or nothing
-/// does.
+/// Replaces the whole scenario, given as TOML: all of it takes effect at one instant, or nothing
+/// changes.
 #[utoipa::path(put, path = "/v1/scenario", params(Meant),
     request_body(content = String, content_type = "application/toml"),
     responses((status = 200, body = Made), (status = 400, body = Problem),
@@ -598,7 +599,7 @@ async fn disciplines() -> Json<Disciplines> {
     Json(Disciplines::new())
 }
 
-/// How finely.
+/// The resolution.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 struct Finely {
@@ -607,7 +608,7 @@ struct Finely {
     flows: bool,
 }
 
-/// The same numbers for Prometheus and its kin: of each adapter in each direction.
+/// The same numbers for Prometheus and compatible systems: per adapter and direction.
 #[utoipa::path(get, path = "/metrics", params(Finely),
     responses((status = 200, content_type = "application/openmetrics-text", body = String),
         (status = 400, body = Problem)))]
@@ -615,7 +616,7 @@ async fn openmetrics(
     State(app): State<Arc<App>>,
     RequestBody(Query(Finely { flows })): RequestBody<Query<Finely>>,
 ) -> Result<Response, No> {
-    // Of thousands of adapters it takes its time, and others are answered meanwhile.
+    // For thousands of adapters this takes a while; other requests are answered meanwhile.
     let text = blocking(move || app.published.openmetrics(flows)).await?;
     Ok(([(header::CONTENT_TYPE, metrics::TYPE)], text).into_response())
 }
@@ -635,12 +636,12 @@ fn link_of(app: &App, name: &str) -> Result<String, No> {
     Ok(found.ok_or_else(|| unknown(&sample, name))?.link.clone())
 }
 
-/// Where the flow of an adapter stands.
+/// The path of an adapter's flow in the scenario.
 fn place(link: &str, name: &str) -> Result<String, No> {
     keys::place(link, name).map_err(|why| unread(&why))
 }
 
-/// Keys of an adapter as values to be set.
+/// The keys of an adapter as settings.
 fn sets(link: &str, name: &str, keys: &Map<String, Value>) -> Result<Vec<String>, No> {
     keys::sets(link, name, keys).map_err(|why| unread(&why))
 }
@@ -669,7 +670,7 @@ async fn ask(app: Arc<App>, wanted: SetRequest) -> Result<Json<Made>, No> {
     Ok(Json(made.into()))
 }
 
-/// Where it may take a while, beside what answers others.
+/// Runs work that may take a while outside the event loop.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, No> {
     tokio::task::spawn_blocking(work)
         .await

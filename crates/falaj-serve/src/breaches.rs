@@ -1,4 +1,4 @@
-//! What was not as promised: told when it is seen, and remembered for whoever asks.
+//! Guarantee violations: logged when they are detected, and stored for requests.
 
 use super::model::{Breach, TooLong, TooSlow};
 use falaj_live::event_loop::{RateViolation, Violation, ViolationCause};
@@ -7,12 +7,12 @@ use falaj_terminal::text;
 use std::collections::VecDeque;
 use tracing::{error, info, warn};
 
-/// So many of each kind are kept, packets by their cause.
+/// Maximum number kept of each kind; delays have a kind for each cause.
 const KEPT: usize = 256;
-/// And so many of each kind of those of one second are told one by one.
+/// Maximum number of each kind that is logged individually in one second.
 const TOLD: usize = 3;
 
-/// Kinds that push out none of another.
+/// Number of kinds; each has its own storage limit.
 const KINDS: usize = ViolationCause::ALL.len() + 1;
 
 fn kind(breach: &Breach) -> usize {
@@ -61,12 +61,12 @@ impl From<&RateViolation> for Breach {
     }
 }
 
-/// None yet, with room for as many as are ever kept and some more.
+/// An empty queue with capacity for all violations that are ever kept, and some more.
 pub(super) fn none() -> VecDeque<Breach> {
     VecDeque::with_capacity((KINDS + 1) * KEPT)
 }
 
-/// These too, and of each kind the last ones.
+/// Appends new violations, and keeps the last ones of each kind.
 pub(super) fn keep(breaches: &mut VecDeque<Breach>, new: Vec<Breach>) {
     breaches.extend(new);
     let mut beyond = [0_usize; KINDS];
@@ -80,7 +80,7 @@ pub(super) fn keep(breaches: &mut VecDeque<Breach>, new: Vec<Breach>) {
     });
 }
 
-/// Says so: a few of each kind, and how many there are.
+/// Logs the violations: a few of each kind, and their number.
 pub(super) fn tell(new: &[Breach]) {
     let mut told = [0_usize; KINDS];
     for breach in new {
@@ -154,7 +154,7 @@ mod tests {
             .into()
     }
 
-    /// 10 of 20 bytes in 40 ns.
+    /// 10 of 20 bytes served in 40 ns.
     fn slow() -> Breach {
         let proof = RateShortfall { from: Time(5), to: Time(45), served: 10, guaranteed: 20 };
         let (number, flow, rate) = (1, "wire up a".into(), Rate(4_000_000_000));

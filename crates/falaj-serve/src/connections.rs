@@ -1,9 +1,8 @@
-//! Connections to the API: taken, encrypted where that was asked for, and answered, each beside the
-//! others.
+//! Connections to the API: accepted, encrypted if configured, and served concurrently.
 //!
-//! Whoever connects is a stranger until a request of his bears the token, and a stranger's
-//! connection has an end: who says nothing, or does not listen to what is said, holds a place for a
-//! while and no longer.
+//! A client is anonymous until a request has the token, and the connection of an anonymous client
+//! is limited in time: a client that sends nothing, or reads no answers, does not hold a connection
+//! for long.
 
 use super::tls::Identity;
 use axum::Router;
@@ -22,28 +21,28 @@ use tokio::time::timeout;
 use tokio_io_timeout::TimeoutStream;
 use tower_layer::Layer;
 
-/// Until both sides have agreed on keys it may take so long, and as long a stranger's connection
-/// lasts from then on.
+/// Time limit of the TLS handshake, and of an anonymous connection after it.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Who reads nothing of an answer, or of events, for so long is let go.
+/// A client that reads nothing of a response or of events for this time is disconnected.
 const UNREAD: Duration = Duration::from_secs(30);
-/// Who is known may be silent so long between two requests: longer than those are who ask once a
-/// minute.
+/// Maximum pause between two requests of an authenticated client; it exceeds the interval of
+/// clients that poll once a minute.
 const SILENCE: Duration = Duration::from_secs(90);
-/// So many connections at once: whoever holds more of them takes no descriptors from adapters.
+/// Maximum number of connections, so that clients do not exhaust the descriptors that adapters
+/// need.
 const CONNECTIONS: usize = 128;
 
-/// Whether somebody is known who connected.
+/// The state of a connection: true once the client is authenticated.
 #[derive(Clone, Default)]
 pub(super) struct Acquaintance(Arc<AtomicBool>);
 
 impl Acquaintance {
-    /// Everybody is, who may open the socket.
+    /// A connection through the Unix socket: each client that may open it is authenticated.
     pub(super) fn everybody() -> Acquaintance {
         Acquaintance(Arc::new(AtomicBool::new(true)))
     }
 
-    /// By the token.
+    /// Marks the client as authenticated by the token.
     pub(super) fn greet(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -53,7 +52,7 @@ impl Acquaintance {
     }
 }
 
-/// Answers whoever connects. `known` says of a new connection whether it is a stranger's.
+/// Serves connections. `known` returns the initial state of a new connection.
 pub(super) async fn answer<L: Listener>(
     mut listener: L,
     identity: Option<Arc<Identity>>,
@@ -62,7 +61,7 @@ pub(super) async fn answer<L: Listener>(
 ) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     while let Ok(place) = Arc::clone(&places).acquire_owned().await {
-        // Waits a while where no descriptor is left.
+        // If no descriptor is left, it waits for one.
         let (stream, _) = listener.accept().await;
         let (identity, router) = (identity.as_ref().map(|is| is.acceptor()), router.clone());
         tokio::spawn(async move {
@@ -70,7 +69,8 @@ pub(super) async fn answer<L: Listener>(
             match identity {
                 None => talk(stream, router, known()).await,
                 Some(identity) => {
-                    // Who speaks something else, or trusts nobody here, has gone.
+                    // If the handshake fails, for example with another protocol or an untrusted
+                    // certificate, the connection ends.
                     if let Ok(Ok(stream)) = timeout(PATIENCE, identity.accept(stream)).await {
                         talk(stream, router, known()).await;
                     }
@@ -85,7 +85,7 @@ async fn talk(
     router: Router,
     known: Acquaintance,
 ) {
-    // Around the router: a layer of its own would copy every route, for each connection.
+    // Outside of the router: a layer of the router would copy every route for each connection.
     let router = TowerToHyperService::new(Extension(known.clone()).layer(router));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(SILENCE);
@@ -93,9 +93,9 @@ async fn talk(
     stream.set_write_timeout(Some(UNREAD));
     let stream = TokioIo::new(Box::pin(stream));
     let mut connection = pin!(http.serve_connection(stream, router));
-    // How it ended is the other side's affair.
+    // How the connection ends does not matter here.
     if timeout(PATIENCE, connection.as_mut()).await.is_err() && !known.is() {
-        // What is being asked or answered may still end: whoever has the token shows it by then.
+        // A request in progress may still complete: a client with the token has sent it by then.
         connection.as_mut().graceful_shutdown();
         let ended = timeout(PATIENCE, connection.as_mut()).await.is_ok();
         if ended || !known.is() {
@@ -112,7 +112,7 @@ mod tests {
     use tokio::io::AsyncWriteExt;
     use tokio::time::Instant;
 
-    /// A reader that stops reading holds no place for ever, even if it is known.
+    /// A client that stops reading is disconnected, even if it is authenticated.
     #[test]
     fn who_reads_nothing_is_let_go() {
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -1,12 +1,11 @@
-//! What the body of a request holds, as values to be set in the scenario: of the flow of one
-//! adapter, and of nothing else.
+//! The body of a request as settings of the scenario; they are limited to the flow of one adapter.
 
 use serde_json::{Map, Value};
 
-/// Where the flow of an adapter stands in the scenario.
+/// The path of an adapter's flow in the scenario.
 ///
 /// # Errors
-/// No flow has such a name.
+/// The name is not a valid name of a flow.
 pub(super) fn place(link: &str, name: &str) -> Result<String, String> {
     let parts: Vec<&str> = name.split('/').collect();
     if !parts.iter().all(|part| is_fit(part)) {
@@ -15,10 +14,10 @@ pub(super) fn place(link: &str, name: &str) -> Result<String, String> {
     Ok(format!("link.{}.flow.{}", quoted(link), parts.join(".flow.")))
 }
 
-/// The keys of an adapter as values to be set; null takes one out.
+/// The keys of an adapter as settings; null removes a key.
 ///
 /// # Errors
-/// There is none, or one that no scenario could have.
+/// There is no key, or one that is not valid in any scenario.
 pub(super) fn sets(
     link: &str,
     name: &str,
@@ -40,18 +39,18 @@ pub(super) fn sets(
     keys.iter().map(one).collect()
 }
 
-/// Words of a key, as names are.
+/// Returns true if the word is valid in a name or key.
 fn is_fit(word: &str) -> bool {
     !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
 }
 
-/// A text as TOML writes it: as JSON does, but for one character that has to be escaped there and
-/// not here.
+/// A string in TOML notation. It is that of JSON, except for one character that TOML requires to be
+/// escaped.
 fn quoted(text: &str) -> String {
     Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
-/// A value as TOML writes it.
+/// A value in TOML notation; `None` for null.
 fn toml(value: &Value) -> Option<String> {
     Some(match value {
         Value::Null => return None,
@@ -69,8 +68,8 @@ fn toml(value: &Value) -> Option<String> {
     })
 }
 
-/// A body of any kind for an adapter: what it sets is as it was given, and of that adapter's flow;
-/// all else stands as it stood.
+/// For any body: the settings are those of the body, they belong to the adapter's flow, and
+/// everything else in the scenario stays the same.
 #[cfg_attr(not(test), allow(dead_code, reason = "for tests and fuzzers"))]
 pub(super) fn hostile(body: &str) {
     use falaj_scenario::edit::{Edit, parse_set_or_unset};
@@ -105,7 +104,7 @@ pub(super) fn hostile(body: &str) {
             }
             Value::Array(all) => {
                 let array = read.value.as_ref().and_then(|v| v.as_array());
-                // A whole number that has no place in TOML leaves a text, which the scenario then
+                // A whole number beyond TOML's range becomes a string, which the scenario then
                 // refuses.
                 assert!(array.is_none_or(|array| array.len() == all.len()), "{set}");
             }
@@ -199,7 +198,7 @@ mod tests {
         }
     }
 
-    /// Each of these has once been, or could be, another text than it was.
+    /// Each of these strings has been changed on the way once, or could be.
     #[test]
     fn texts_stay_what_they_are() {
         for text in [

@@ -1,8 +1,7 @@
-//! What a service says while it runs: events with a level and values, a line each on standard
-//! error.
+//! The log of a running service: events with a level and values, one line each on standard error.
 //!
-//! A journal has its own time and name for who speaks, so a line for it begins with its level
-//! instead, as `sd-daemon(3)` has it; people get the words that every other command has.
+//! A journal adds its own time and program name, so its lines begin with the level instead, in the
+//! format of `sd-daemon(3)`; a terminal gets the same prefixes as with every other command.
 
 use clap::ValueEnum;
 use falaj_terminal::output::{Log, log_to};
@@ -39,22 +38,22 @@ impl Much {
     }
 }
 
-/// From here on what is said goes by events.
+/// Sends all messages as events from now on.
 pub(super) fn begin(much: Much) {
     let lines = Lines { journal: to_a_journal() };
-    // Plain on a terminal too: lines are read by machines, and whether the library knows colours is
-    // not ours to say.
+    // No colours on a terminal either: lines are read by machines, and colours depend on the
+    // library.
     let all = tracing_subscriber::fmt()
         .with_ansi(false)
         .with_max_level(much.level())
         .with_writer(|| StandardError)
         .event_format(lines);
-    // There is one already where a process is more than one service: in tests.
+    // A subscriber exists already if a process runs several services: in tests.
     let _ = all.try_init();
     log_to(Box::new(Events));
 }
 
-/// Takes what commands write on standard error: once there is a service, it goes by events.
+/// Receives the messages of commands for standard error, and turns them into events of the service.
 struct Events;
 
 impl Log for Events {
@@ -80,7 +79,7 @@ impl Log for Events {
     }
 }
 
-/// Is standard error a journal's? systemd says which file it has made for that.
+/// Returns true if standard error is the file that systemd names as its journal stream.
 fn to_a_journal() -> bool {
     let Ok(named) = std::env::var("JOURNAL_STREAM") else { return false };
     fstat(std::io::stderr()).is_ok_and(|is| named == format!("{}:{}", is.st_dev, is.st_ino))
@@ -102,7 +101,7 @@ where
         mut line: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        // The numbers are those of syslog.
+        // The numbers are the priorities of syslog.
         let (number, word) = match *event.metadata().level() {
             Level::ERROR => (3, ""),
             Level::WARN => (4, "warning: "),

@@ -1,36 +1,37 @@
-//! What a service manager is told, by the protocol of `sd_notify`; without one, nobody.
+//! Notifications of a service manager by the protocol of `sd_notify`; without one, they have no
+//! effect.
 
 use sd_notify::NotifyState;
 use std::time::{Duration, Instant};
 
 fn tell(state: &[NotifyState<'_>]) {
-    // A manager that does not listen is none.
+    // Errors are ignored: a manager that does not listen counts as none.
     let _ = sd_notify::notify(state);
 }
 
-/// All is open, and packets pass.
+/// The service is ready: everything is open, and packets are forwarded.
 pub(super) fn ready(status: &str) {
     tell(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
-/// The file is being read again; [`ready`] follows.
+/// The service reads its file again; [`ready`] follows.
 pub(super) fn reloading() {
     if let Ok(now) = NotifyState::monotonic_usec_now() {
         tell(&[NotifyState::Reloading, now]);
     }
 }
 
-/// From now on the service is that process, which tells the rest.
+/// From now on the process `pid` is the service, and sends further notifications.
 pub(super) fn followed_by(pid: u32) {
     tell(&[NotifyState::MainPid(pid)]);
 }
 
-/// It ends.
+/// The service ends.
 pub(super) fn stopping() {
     tell(&[NotifyState::Stopping]);
 }
 
-/// Tells that it is alive, as often as the manager wants to hear that.
+/// Sends keep-alive notifications at the interval that the manager requires.
 pub(super) struct Watchdog {
     every: Option<Duration>,
     next: Instant,
@@ -38,21 +39,22 @@ pub(super) struct Watchdog {
 
 impl Watchdog {
     pub(super) fn new() -> Watchdog {
-        // In half of the time after which it would be held to hang.
+        // At half the watchdog's timeout.
         Watchdog {
             every: sd_notify::watchdog_enabled().map(|within| within / 2),
             next: Instant::now(),
         }
     }
 
-    /// To be said after the link's thread has answered: a link that hangs says nothing.
+    /// Sends a notification if it is due. It must be called after the link's thread has answered,
+    /// so that a hanging link sends none.
     pub(super) fn is_alive(&mut self) {
         let Some(every) = self.every.filter(|_| Instant::now() >= self.next) else { return };
         tell(&[NotifyState::Watchdog]);
         self.next = Instant::now() + every;
     }
 
-    /// How long it may be silent.
+    /// The maximum interval between notifications.
     pub(super) fn at_most(&self) -> Option<Duration> {
         self.every
     }

@@ -1,8 +1,8 @@
-//! The last sample as OpenMetrics: units in the names, one family for each number.
+//! The last sample as OpenMetrics: units in the names, one family per quantity.
 //!
-//! A series is an adapter in one direction: flows of an adapter count together, since a service of
-//! a thousand adapters may have a hundred times as many of them. Who wants each by itself asks for
-//! that.
+//! A series is an adapter in one direction. Its flows are summed, since a service of a thousand
+//! adapters may have a hundred times as many flows. Series of single flows are available on
+//! request.
 
 use super::model::{Adapter, Flow, Quantiles, Sample, Ways, Window};
 use prometheus_client::collector::Collector;
@@ -13,25 +13,25 @@ use prometheus_client::registry::{Registry, Unit};
 use std::fmt;
 use std::sync::Arc;
 
-/// What a scraper is told that it gets.
+/// The content type of the response.
 pub(super) const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 const NANO: f64 = 1e-9;
 
-/// A label that tells series of one adapter and direction apart, and the number of each.
+/// A label that distinguishes the series of one adapter and direction, and the value of each.
 type Several<T> = (&'static str, fn(&Flow) -> Vec<(&str, T)>);
 
-/// What stands in a family.
+/// The source of a family's values.
 enum Of {
-    /// Of an adapter, a count.
+    /// A counter of an adapter.
     Adapter(fn(&Adapter) -> u64),
-    /// The same by direction.
+    /// A counter of an adapter by direction.
     Ways(fn(&Adapter) -> Ways),
     Spent(fn(&Adapter) -> f64),
-    /// Of what it sends or receives, a count.
+    /// A counter of a direction.
     Count(fn(&Flow) -> u64),
     Counts(Several<u64>),
-    /// A number that may not be known.
+    /// A gauge that may be unknown.
     Number(fn(&Flow) -> Option<f64>),
     Numbers(Several<Option<f64>>),
 }
@@ -55,7 +55,7 @@ impl Metric {
     }
 }
 
-/// Name, unit, meaning, and where the numbers are.
+/// Name, unit, help text, and source of the values.
 const FAMILIES: [(&str, Metric, &str, Of); 20] = [
     ("offered_packets", Metric::None, "Packets that came", Of::Count(|flow| flow.total.offered)),
     (
@@ -183,7 +183,7 @@ fn quantiles(of: &Quantiles) -> Vec<(&'static str, Option<f64>)> {
         .into()
 }
 
-/// The text of a scrape: of adapters, or of each of their flows.
+/// The text of a scrape: by adapter, or by flow.
 pub(super) fn text(sample: &Arc<Sample>, flows: bool) -> String {
     let series = sample.adapters.iter().map(|adapter| match flows {
         true => [adapter.up.clone(), adapter.down.clone()],
@@ -195,13 +195,13 @@ pub(super) fn text(sample: &Arc<Sample>, flows: bool) -> String {
     registry.sub_registry_with_prefix("adapter").register_collector(Box::new(scrape));
     registry.register_collector(Box::new(Lost { sample: Arc::clone(sample) }));
     let mut text = String::new();
-    // Writing to a text does not fail.
+    // Writing to a string does not fail.
     let _ = encode(&mut text, &registry);
     text
 }
 
-/// Flows of an adapter in one direction as if they were one: what is promised to each holds of all,
-/// and the slowest decides.
+/// Sums the flows of an adapter in one direction. Guaranteed rates add up, and the longest
+/// guaranteed delay applies.
 fn together(flows: &[Flow]) -> Vec<Flow> {
     let mut flows = flows.iter();
     let Some(mut sum) = flows.next().cloned() else { return Vec::new() };
@@ -246,12 +246,12 @@ fn longest(a: &Quantiles, b: &Quantiles) -> Quantiles {
     }
 }
 
-/// What is written when the registry is.
+/// The collector of a scrape.
 struct Scrape {
     sample: Arc<Sample>,
-    /// By adapter, up and down.
+    /// Series by adapter, up and down.
     series: Vec<[Vec<Flow>; 2]>,
-    /// Each flow has its own.
+    /// True if each flow has its own series.
     flows: bool,
 }
 
@@ -306,7 +306,7 @@ impl Collector for Scrape {
     }
 }
 
-/// What was lost outside of the queues, which is no adapter's.
+/// Losses outside of the queues, which belong to no adapter.
 #[derive(Debug)]
 struct Lost {
     sample: Arc<Sample>,
@@ -352,7 +352,7 @@ impl Scrape {
     }
 }
 
-/// Writes each of several numbers under one more label.
+/// Writes several values with one additional label.
 fn with<'a, T>(
     labels: Labels<'_>,
     label: &str,

@@ -1,4 +1,4 @@
-//! What the API says, as JSON. Times are nanoseconds, rates bits per second, both as numbers.
+//! The JSON of the API. Times are nanoseconds, rates bits per second, both as numbers.
 
 use falaj_sched::contract::manifest::Manifest;
 use falaj_sched::contract::params::Kind;
@@ -14,12 +14,12 @@ use utoipa::ToSchema;
 pub(super) struct Service {
     /// The version of the program.
     pub(super) release: String,
-    /// The number of its process.
+    /// Process id.
     pub(super) pid: u32,
     /// The file that it was started with.
     pub(super) file: String,
-    /// Of adapters in namespaces that were made for them, a process that is there; the uplink's
-    /// name is empty.
+    /// By adapter in a namespace created for it: the id of a process in that namespace. The
+    /// uplink's name is empty.
     pub(super) processes: BTreeMap<String, i32>,
 }
 
@@ -30,17 +30,17 @@ impl Service {
     }
 }
 
-/// All adapters, once a second.
+/// All adapters; there is a sample each second.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(super) struct Sample {
-    /// When, since the service began.
+    /// Time of the sample, since the service began.
     pub(super) at_ns: u64,
-    /// When the service began, since 1970 by the clock of this machine: the same in each sample,
-    /// and 0 before the first look.
+    /// Start of the service, since 1970 by this machine's clock: the same in each sample, and 0
+    /// before the first sample.
     #[serde(default)]
     pub(super) began_unix_ns: u64,
     pub(super) adapters: Vec<Adapter>,
-    /// What was lost outside of the queues, and why.
+    /// Packets lost outside of the queues, by reason.
     pub(super) losses: BTreeMap<String, u64>,
 }
 
@@ -48,35 +48,35 @@ pub(super) struct Sample {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(super) struct Adapter {
     pub(super) name: String,
-    /// Where its packets enter and leave, as the file has it.
+    /// Its port, as written in the scenario.
     pub(super) port: String,
     pub(super) link: String,
-    /// What it sends: one flow, or its parts.
+    /// Its sending direction: one flow, or its parts.
     pub(super) up: Vec<Flow>,
-    /// What it receives.
+    /// Its receiving direction.
     pub(super) down: Vec<Flow>,
-    /// Units that came from another adapter's address, and were not heard.
+    /// Units with the source address of another adapter, which were discarded.
     pub(super) foreign: u64,
-    /// Units that were no frames.
+    /// Units that were not valid frames.
     pub(super) malformed: u64,
-    /// Units that it did not take.
+    /// Units that the adapter's port did not accept.
     pub(super) not_taken: u64,
-    /// Packets for which there was no memory when they came.
+    /// Packets dropped on arrival because the packet memory was full.
     #[serde(default)]
     pub(super) no_memory: Ways,
-    /// It is not read from, and gets nothing.
+    /// True if it is paused: it is not read from, and gets no packets.
     pub(super) paused: bool,
-    /// Time of the link's thread that its packets took: reading, queueing, writing.
+    /// Time that the link's thread spent on its packets: reading, queueing, writing.
     pub(super) spent_ns: u64,
-    /// The same in the window, as a share of one processor.
+    /// The same in the last window, as a fraction of one processor.
     pub(super) processor: Option<f64>,
-    /// How often what it may take of that thread in its turn was used up while it, and another
-    /// one, had more.
+    /// Number of times that its budget of the link's thread was used up while it and another
+    /// adapter had more packets.
     pub(super) held_back: u64,
-    /// Its interface is gone for good.
+    /// True if its interface is gone for good.
     #[serde(default)]
     pub(super) gone: bool,
-    /// The name that its interface has now, where it was renamed since it was opened.
+    /// The present name of its interface, if it was renamed since it was opened.
     #[serde(default)]
     pub(super) interface: Option<String>,
 }
@@ -84,9 +84,9 @@ pub(super) struct Adapter {
 /// Packets of an adapter by direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(super) struct Ways {
-    /// That it sent.
+    /// Packets that it sent.
     pub(super) up: u64,
-    /// That came for it.
+    /// Packets for it.
     pub(super) down: u64,
 }
 
@@ -95,37 +95,37 @@ pub(super) struct Ways {
 pub(super) struct Flow {
     pub(super) flow: String,
     pub(super) promise: Promise,
-    /// Since the sample before this one; none in the first.
+    /// Measurements since the previous sample; none in the first.
     pub(super) window: Option<Window>,
     pub(super) total: Total,
-    /// Packets that wait.
+    /// Queued packets.
     pub(super) backlog: u64,
     pub(super) backlog_bytes: u64,
     pub(super) breaches: Breaches,
 }
 
-/// What a flow is promised.
+/// The guarantee of a flow.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(super) struct Promise {
-    /// At least this, while packets wait.
+    /// Minimum rate while packets are queued.
     pub(super) rate: Option<u64>,
-    /// No packet that found room stays longer.
+    /// Maximum delay of packets that were not dropped on arrival.
     pub(super) delay_ns: Option<u64>,
-    /// The formula of that.
+    /// The formula of the delay.
     pub(super) formula: Option<String>,
-    /// The delay is promised as long as it sends no more than that.
+    /// The delay is guaranteed as long as the flow conforms to these token buckets.
     pub(super) envelope: Vec<Bucket>,
-    /// What its owner asked for.
+    /// The rate and the delay that the flow requires.
     pub(super) need_rate: Option<u64>,
     pub(super) need_delay_ns: Option<u64>,
-    /// Why nothing is promised.
+    /// Why there is no guarantee.
     pub(super) none: Option<String>,
-    /// The rate is held against each packet. It is not where packets are lost on the link or cost
-    /// more than is counted, where the promise is for a queue that is never short, and with the
-    /// flows that a mask makes.
+    /// True if the rate is checked for each packet. It is not if packets are lost on the link or
+    /// cost more than is accounted, if the guarantee is for a queue that never runs empty, or for
+    /// flows created by a mask.
     #[serde(default)]
     pub(super) judges_rate: bool,
-    /// The delay is held against each packet. It is not with the flows that a mask makes.
+    /// True if the delay is checked for each packet. It is not for flows created by a mask.
     #[serde(default)]
     pub(super) judges_delay: bool,
 }
@@ -137,13 +137,13 @@ pub(super) struct Bucket {
     pub(super) burst_bytes: u64,
 }
 
-/// What a flow did in a window of a second or so.
+/// Measurements of a flow in a window of about a second.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(super) struct Window {
     pub(super) over_ns: u64,
     pub(super) offered: f64,
     pub(super) sent: f64,
-    /// Packets waited in all of it: what was sent is held against the promise.
+    /// True if packets were queued all the time, so that `sent` is comparable with the guarantee.
     pub(super) demanded: bool,
     pub(super) dropped: u64,
     pub(super) delay: Quantiles,
@@ -159,66 +159,65 @@ pub(super) struct Quantiles {
     pub(super) max_ns: Option<u64>,
 }
 
-/// What a flow did since it began.
+/// Measurements of a flow since it began.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(super) struct Total {
     pub(super) offered: u64,
     pub(super) offered_bytes: u64,
     pub(super) sent: u64,
     pub(super) sent_bytes: u64,
-    /// Packets that left the link and that the far end did not take.
+    /// Packets that left the link and that the far end did not accept.
     #[serde(default)]
     pub(super) not_taken: u64,
     pub(super) dropped: BTreeMap<String, u64>,
     pub(super) delay: Quantiles,
     pub(super) release_error: Quantiles,
-    /// Packets beyond its envelope.
+    /// Packets in excess of its envelope.
     pub(super) beyond: u64,
     pub(super) beyond_bytes: u64,
 }
 
-/// Packets that stayed longer than promised, by what caused it; and windows with less than the
-/// promised rate.
+/// Packets with a delay above the guarantee, by cause; and windows below the guaranteed rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(super) struct Breaches {
-    /// It had sent more than its envelope.
+    /// Packets late because the flow had sent more than its envelope.
     pub(super) own_burst: u64,
-    /// They left in time, and this host handed them over late.
+    /// Packets scheduled in time and delivered late by the host.
     pub(super) host: u64,
-    /// The promise was not kept.
+    /// Packets late although the flow conformed: the guarantee was violated.
     pub(super) promise: u64,
-    /// How often less was served than the promised rate.
+    /// Number of intervals with less service than the guaranteed rate.
     pub(super) rate: u64,
 }
 
-/// What was not as promised.
+/// A guarantee violation.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub(super) enum Breach {
-    /// Of a delay.
+    /// Too long a delay.
     Delay(TooLong),
-    /// Of a rate.
+    /// Too low a rate.
     Rate(TooSlow),
 }
 
-/// An interval in which a flow had packets and was served less than it was promised.
+/// An interval in which a flow was backlogged and got less service than guaranteed.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(super) struct TooSlow {
     pub(super) number: u64,
     /// Link, direction and flow.
     pub(super) flow: String,
-    /// Since the service began.
+    /// Time since the service began.
     pub(super) begin_ns: u64,
     pub(super) end_ns: u64,
-    /// Bytes that left in it, and bytes that had to, once the promise's latency had passed.
+    /// Bytes that left in the interval, and the guaranteed bytes after the guarantee's latency.
     pub(super) served_bytes: u64,
     pub(super) guaranteed_bytes: u64,
-    /// What was sent in it, and what was promised, in bits per second.
+    /// The actual and the guaranteed rate in bits per second.
     pub(super) sent: u64,
     pub(super) promised: u64,
 }
 
-/// A packet that stayed longer than promised.
+/// A packet with a delay above the guarantee.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(super) struct TooLong {
     pub(super) number: u64,
@@ -228,14 +227,14 @@ pub(super) struct TooLong {
     #[schema(value_type = String)]
     pub(super) cause: Cow<'static, str>,
     pub(super) bound_ns: u64,
-    /// Last bit in, last bit out, and handed over; since the service began.
+    /// Last bit in, last bit out, and delivery by the host; since the service began.
     pub(super) arrival_ns: u64,
     pub(super) end_ns: u64,
     pub(super) handed_over_ns: Option<u64>,
 }
 
-/// How long packets of a flow stayed since it began: each delay, to three digits, and how many
-/// packets were as long.
+/// Delays of a flow's packets since it began: each delay, to three digits, with the number of
+/// packets.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(super) struct Delays {
     pub(super) flow: String,
@@ -246,12 +245,12 @@ pub(super) struct Delays {
 /// The disciplines that a link may have.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(super) struct Disciplines {
-    /// The one of a link that names none.
+    /// The discipline of a link that names none.
     pub(super) default: String,
     pub(super) disciplines: Vec<DisciplineKeys>,
 }
 
-/// A discipline, and the keys of its flows that are meant to be edited while it runs.
+/// A discipline, and the keys of its flows that are meant to be edited while the link runs.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(super) struct DisciplineKeys {
     pub(super) kind: String,
@@ -263,16 +262,16 @@ pub(super) struct DisciplineKeys {
 pub(super) struct EditableKey {
     pub(super) key: String,
     pub(super) label: String,
-    /// The value where the key is missing, in words; `null`: it is required.
+    /// The default value as text; `null`: the key is required.
     pub(super) default: Option<String>,
-    /// A whole number.
+    /// True if the value is a whole number.
     pub(super) number: bool,
-    /// The flow's weight.
+    /// True if the key is the flow's weight.
     pub(super) weight: bool,
 }
 
 impl Disciplines {
-    /// Those of the registry, from their manifests.
+    /// The disciplines of the registry, from their manifests.
     pub(super) fn new() -> Disciplines {
         let keys = |manifest: &Manifest| -> Vec<EditableKey> {
             let key = |&(key, label): &(&str, &str)| {
@@ -298,46 +297,46 @@ impl Disciplines {
     }
 }
 
-/// Who held a link when, in one direction.
+/// Which flow occupied a link when, in one direction.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(super) struct Turns {
     pub(super) link: String,
     /// `up` or `down`.
     pub(super) way: String,
-    /// The newest last.
+    /// The turns, the newest last.
     pub(super) turns: Vec<Turn>,
 }
 
-/// Packets of a flow, one behind the other on the link.
+/// A turn: packets of one flow, sent one behind the other.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(super) struct Turn {
     pub(super) flow: String,
-    /// First bit of the first, last bit of the last, since the service began.
+    /// First bit of the first packet, last bit of the last one, since the service began.
     pub(super) begin_ns: u64,
     pub(super) end_ns: u64,
     pub(super) packets: u32,
 }
 
-/// A change that was made, or could be.
+/// A change that was made or checked.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(super) struct Made {
-    /// The directions that are another way now.
+    /// The directions that changed.
     pub(super) changed: Vec<String>,
-    /// When, since the service began; null: it was only to be checked.
+    /// Time of the change since the service began; null if it was only checked.
     pub(super) at_ns: Option<u64>,
-    /// Packets that waited and were dropped.
+    /// Number of queued packets that were dropped.
     pub(super) dropped: u64,
     pub(super) remarks: Vec<Remark>,
 }
 
-/// Why something was not done.
+/// Why a request failed.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(super) struct Problem {
     pub(super) what: String,
     pub(super) remarks: Vec<Remark>,
 }
 
-/// What is wrong or unlikely, and what to write.
+/// A finding: an error or a warning, and how to fix it.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(super) struct Remark {
     /// `error` or `warning`.

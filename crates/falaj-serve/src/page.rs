@@ -1,5 +1,5 @@
-//! The dashboard: a page that is carried in the program, and asks the API. Its source is `page/`;
-//! what is here was built from it by `make page`, and its tests hold the two against each other.
+//! The dashboard: a page that is embedded in the program and uses the API. Its source is `page/`;
+//! the files here were built from it by `make page`, and the page's tests compare the two.
 
 use axum::Router;
 use axum::http::header;
@@ -8,14 +8,14 @@ use axum::routing::get;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 
-/// Where it is, what it is, and its text.
+/// Path, content type and text of each file.
 const FILES: [(&str, &str, &str); 3] = [
     ("/", "text/html; charset=utf-8", include_str!("page/index.html")),
     ("/page.js", "text/javascript; charset=utf-8", include_str!("page/page.js")),
     ("/page.css", "text/css; charset=utf-8", include_str!("page/page.css")),
 ];
 
-/// The page has nothing from elsewhere, asks nobody else, and is nobody's frame.
+/// The page loads nothing from other hosts, contacts no other host, and cannot be framed.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors \
                       'none'";
@@ -40,8 +40,8 @@ fn answer(kind: &'static str, text: &'static str) -> Response {
     (headers, text).into_response()
 }
 
-/// Says where it is. The token goes behind a `#`, which no browser sends; to a person at a terminal
-/// only, for what else standard error leads to is kept.
+/// Prints the page's address. The token follows a `#`, which no browser sends. It is printed only
+/// on a terminal, since other standard error is often stored.
 pub(super) fn tell(address: SocketAddr, encrypted: bool, token: Option<&[u8]>) {
     let token = token.filter(|_| std::io::stderr().is_terminal());
     let fragment = token.map_or_else(String::new, |token| format!("#token={}", escaped(token)));
@@ -49,7 +49,7 @@ pub(super) fn tell(address: SocketAddr, encrypted: bool, token: Option<&[u8]>) {
     note!("dashboard at {scheme}://{address}/{fragment}");
 }
 
-/// As the query of an address has it.
+/// The token with percent-encoding, as in a query.
 fn escaped(token: &[u8]) -> String {
     let one = |&byte: &u8| match byte {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {

@@ -1,4 +1,4 @@
-//! Adapters and the uplink: opened before anything runs, and those that come and go with changes.
+//! Adapters and the uplink: opened before the link runs, or added and removed by changes.
 
 use crate::upgrade;
 use anyhow::{Context, Result, anyhow, bail};
@@ -22,17 +22,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tracing::{error, info, warn};
 
-/// The uplink among the names of adapters, none of which is empty.
+/// The name of the uplink among the names of adapters, none of which is empty.
 const UPLINK: &str = "";
 
-/// Where packets enter and leave.
+/// A port: the place where packets enter and leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum PortName {
-    /// A namespace of its own.
+    /// A namespace created for it.
     Own,
-    /// One that is there, with an interface made for it.
+    /// An existing namespace, in which an interface is created.
     Tap(String),
-    /// An interface, or a guest's card.
+    /// An existing interface, or a guest's card.
     There(EndName),
 }
 
@@ -66,12 +66,12 @@ fn called(name: &str) -> String {
     if name == UPLINK { "the uplink".into() } else { format!("adapter {name}") }
 }
 
-/// An interface, and what tells of its changes.
+/// An interface, and the monitor of its changes.
 struct WatchedInterface {
     name: String,
     interface: Box<dyn Backend>,
     monitor: Monitor,
-    /// Another name that its interface was said to have.
+    /// The last reported new name of its interface.
     renamed: Option<String>,
 }
 
@@ -84,7 +84,7 @@ impl WatchedInterface {
 /// All interfaces that may change.
 struct Interfaces {
     epoll: Epoll,
-    /// By the numbers that they are watched by.
+    /// Interfaces by their index in the epoll set.
     all: Vec<Option<WatchedInterface>>,
 }
 
@@ -107,8 +107,7 @@ impl Interfaces {
         }
     }
 
-    /// Tells of those that are otherwise than they were; `adapters` learn what their interfaces are
-    /// called.
+    /// Logs changes of interfaces; `adapters` are updated with the new names of their interfaces.
     fn look(&mut self, adapters: &Adapters) {
         let mut events = [EpollEvent::empty(); 16];
         let ready = self.epoll.wait(&mut events, EpollTimeout::ZERO).unwrap_or(0);
@@ -147,21 +146,21 @@ impl Interfaces {
     }
 }
 
-/// An adapter with another port is another one.
+/// The identity of an adapter: with another port it is another adapter.
 type AdapterPort<'a> = (&'a str, &'a str);
 
 fn known(adapter: &Adapter) -> AdapterPort<'_> {
     (&adapter.name, &adapter.port)
 }
 
-/// Those of them that will not be there any more.
+/// The adapters that are not in the scenario `then` any more.
 fn leaving<'a>(all: &'a [Adapter], then: &Scenario) -> Vec<&'a Adapter> {
     let stay = then.adapters();
     let stay: BTreeSet<AdapterPort<'_>> = stay.iter().map(|adapter| known(adapter)).collect();
     all.iter().filter(|adapter| !stay.contains(&known(adapter))).collect()
 }
 
-/// All that is open.
+/// All open ports.
 pub(super) struct Opened {
     adapters: Adapters,
     opener: Option<Opener>,
@@ -170,24 +169,24 @@ pub(super) struct Opened {
     mtu: u16,
     stays: bool,
     uplink: Option<Box<dyn Port>>,
-    /// A copy of what its port needs to go on in another process.
+    /// A copy of the descriptor with which another process can take the uplink's port over.
     uplink_tap: Option<OwnedFd>,
     interfaces: Rc<RefCell<Interfaces>>,
     epoll: Rc<Epoll>,
-    /// Those that were made, and those that another process had made.
+    /// Namespaces that this process created, and those inherited from another process.
     hosts: Vec<Hosts>,
-    /// By adapter in a namespace of its own, what another process needs to go on with that.
+    /// By adapter in its own namespace: the state with which another process can take it over.
     sides: BTreeMap<String, SideHandover>,
-    /// Of adapters in namespaces: the first process there, and the address.
+    /// By adapter in a namespace: the first process there, and the address.
     spaces: Vec<(String, i32, Option<std::net::Ipv4Addr>)>,
     known: Vec<Adapter>,
     uplink_name: String,
 }
 
-/// Opens the ports of a service; interfaces that are made in namespaces that are there may stay
-/// when the service has ended. Before there are threads of guests' cards, it gives up what rights
-/// it will not need. The program must have one thread. What another process had is `inherited`: by
-/// adapter, and by the empty name the uplink.
+/// Opens the ports of a service. With `stays`, interfaces created in existing namespaces stay when
+/// the service ends. It drops privileges that are no longer needed before guests' cards start
+/// threads. The process must be single-threaded. `inherited` has the descriptors of another process
+/// by adapter, with the empty name for the uplink.
 pub(super) fn open(
     scenario: &Scenario,
     stays: bool,
@@ -209,7 +208,7 @@ pub(super) fn open(
     let mtu = u16::try_from(mtu).context("the mtu does not fit an interface")?;
 
     let mut at = Addresses::free();
-    // Who has the uplink to itself gives the others addresses too.
+    // If the uplink has its own namespace, the other namespaces get addresses too.
     let mut free = if places[0].1 == PortName::Own { Places::all() } else { Places::default() };
     let mut wanted = Vec::new();
     let is_made =
@@ -221,13 +220,13 @@ pub(super) fn open(
             namespace.as_deref().filter(|_| stays).map_or(Ok(None), |there| opener.stayed(there));
         wanted.push((name, namespace, stayed.with_context(|| called(name))?));
     }
-    // What stayed has a place; the others take what is left.
+    // Interfaces that stayed have an address already; the others get free ones.
     wanted.sort_by_key(|(.., stayed)| stayed.is_none());
     let mut spaces: Vec<(&str, Space)> = Vec::new();
     for (name, namespace, stayed) in wanted {
         spaces.push((name, free.space(name, namespace, stayed, at).with_context(|| called(name))?));
     }
-    // What is to stay is no part of a side, which is gone with this process.
+    // Interfaces that are to stay must not belong to a side, which ends with this process.
     let (kept, spaces): (Vec<_>, Vec<_>) =
         spaces.into_iter().partition(|(_, s)| stays && s.namespace.is_some());
     let wanted: Vec<Space> = spaces.iter().map(|(_, space)| space.clone()).collect();
@@ -238,7 +237,8 @@ pub(super) fn open(
     let mut interfaces = Interfaces { epoll, all: Vec::new() };
     let (all, mut uplink) = (Adapters::new()?, None);
     let mut told = Vec::new();
-    // Ends that bring threads last: other namespaces are entered by a process that has one.
+    // Ends that start threads come last: other namespaces can only be entered by a single-threaded
+    // process.
     let brings_threads =
         |place: &PortName| matches!(place, PortName::There(end) if end.entry().starts_threads);
     let mut order: Vec<_> = places.iter().collect();
@@ -336,7 +336,7 @@ pub(super) fn open(
     })
 }
 
-/// The names of interfaces of a service that are there, in this namespace.
+/// The names of a service's existing interfaces in this namespace.
 pub(super) fn here(scenario: &Scenario) -> Result<Vec<String>> {
     let uplinks = scenario.links.iter().filter_map(|link| link.uplink.as_ref());
     let ports = uplinks.chain(scenario.adapters().into_iter().map(|adapter| &adapter.port));
@@ -352,8 +352,8 @@ pub(super) fn here(scenario: &Scenario) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The sockets that the ports of a service make in the file system. A name that cannot be read
-/// makes none, and is told of when it is opened.
+/// The sockets that the ports of a service create in the file system. A name that cannot be parsed
+/// has none; its error is reported when it is opened.
 pub(super) fn sockets(scenario: &Scenario) -> Vec<PathBuf> {
     let uplinks = scenario.links.iter().filter_map(|link| link.uplink.as_ref());
     let ports = uplinks.chain(scenario.adapters().into_iter().map(|adapter| &adapter.port));
@@ -364,7 +364,7 @@ pub(super) fn sockets(scenario: &Scenario) -> Vec<PathBuf> {
     ports.filter_map(socket).collect()
 }
 
-/// An end that is there, with a port at it.
+/// Opens an existing end with its port.
 fn there(end: &EndName, opener: &Opener) -> Result<(Box<dyn Port>, OpenEnd)> {
     match end.interface() {
         Some(name) => {
@@ -378,7 +378,7 @@ fn there(end: &EndName, opener: &Opener) -> Result<(Box<dyn Port>, OpenEnd)> {
     }
 }
 
-/// An end that another process had, with a port at it.
+/// Takes over an end from another process, with its port.
 fn adopt(end: &EndName, descriptors: Vec<OwnedFd>) -> Result<(Box<dyn Port>, OpenEnd)> {
     let name = end.interface().context("only interfaces are handed over")?;
     let OpenedInterface { socket, port, monitor } = OpenedInterface::adopt(name, descriptors)?;
@@ -396,7 +396,7 @@ impl Opened {
         Ok(uplink)
     }
 
-    /// Readable when an interface has changed.
+    /// A descriptor that is readable when an interface has changed.
     pub(super) fn changes(&self) -> BorrowedFd<'_> {
         self.epoll.0.as_fd()
     }
@@ -405,12 +405,12 @@ impl Opened {
         self.interfaces.borrow_mut().look(&self.adapters);
     }
 
-    /// Of adapters in namespaces, a process that is there.
+    /// By adapter in a namespace: the id of a process there.
     pub(super) fn processes(&self) -> BTreeMap<String, i32> {
         self.spaces.iter().map(|(name, process, _)| (name.clone(), *process)).collect()
     }
 
-    /// Where namespaces are.
+    /// Prints the namespaces and their addresses.
     pub(super) fn tell(&self) {
         for (name, process, address) in &self.spaces {
             let address = address.map_or(String::new(), |address| format!(" {address},"));
@@ -418,7 +418,7 @@ impl Opened {
         }
     }
 
-    /// Packets that nobody read in time, if that is known.
+    /// Packets that were not read in time and were lost, if that is known.
     pub(super) fn unread(&self) -> Option<u64> {
         let interfaces = self.interfaces.borrow();
         let of: u64 =
@@ -426,12 +426,12 @@ impl Opened {
         Some(of + self.hosts.iter().map(Hosts::unread).sum::<Option<u64>>()?)
     }
 
-    /// Says whether namespaces of their own are another process's, and do not end with this one.
+    /// Sets whether the created namespaces belong to another process and do not end with this one.
     pub(super) fn set_left(&mut self, left: bool) {
         self.hosts.iter_mut().for_each(|hosts| hosts.set_left(left));
     }
 
-    /// What changes with the link, and what opens adapters for it; once.
+    /// Takes the parts that apply changes and that open adapters for them; may be called once.
     pub(super) fn changing(&mut self) -> Result<(Box<dyn Beside>, Box<dyn Preparer>)> {
         let opener = self.opener.take().context("taken once")?;
         let fleet = Fleet {
@@ -454,7 +454,7 @@ impl Opened {
     }
 }
 
-/// What changes with a link whose adapters were opened elsewhere, and what opens others.
+/// The parts that apply changes and open adapters, for a link whose adapters were opened elsewhere.
 pub(super) fn changing(
     adapters: &Adapters,
     opener: Opener,
@@ -484,12 +484,13 @@ pub(super) fn changing(
     Ok((Box::new(fleet), Box::new(preparer)))
 }
 
-/// Places in the subnet, and whose they are.
+/// Addresses in the subnet, and their owners.
 #[derive(Clone, Debug, Default)]
 struct Places {
-    /// Is there a subnet? Else nobody has a place.
+    /// True if there is a subnet; without one there are no addresses.
     addressed: bool,
-    /// Who left last is followed last: there may be packets for it on their way.
+    /// Free addresses. The most recently freed one is reused last, as packets for it may still be
+    /// on their way.
     free: VecDeque<u8>,
     of: BTreeMap<String, u8>,
 }
@@ -500,8 +501,8 @@ impl Places {
         Places { addressed: true, free, of: BTreeMap::new() }
     }
 
-    /// A namespace for this adapter, or the uplink; there may be an interface of it that has
-    /// stayed, with its Ethernet address.
+    /// A namespace for this adapter, or the uplink. `stayed` is the Ethernet address of an
+    /// interface that stayed from an earlier service.
     fn space(
         &mut self,
         name: &str,
@@ -541,7 +542,7 @@ impl Places {
         Ok(Space::placed(namespace, at, place))
     }
 
-    /// A place that an adapter of another process has.
+    /// Takes an address that an adapter already has from another process.
     fn take(&mut self, name: &str, place: u8) {
         self.free.retain(|&free| free != place);
         if self.addressed && name != UPLINK {
@@ -549,40 +550,40 @@ impl Places {
         }
     }
 
-    /// Whoever comes now may have its place, if there is no other.
+    /// Frees the address of an adapter, which is reused last.
     fn leave(&mut self, name: &str) {
         self.free.extend(self.of.remove(name));
     }
 }
 
-/// The port of an adapter that comes, opened.
+/// The opened port of an adapter that is being added.
 enum Coming {
     Interface(OpenedInterface),
-    /// A TAP, and its Ethernet address.
+    /// A TAP port, and its Ethernet address.
     Tap(TapPort, [u8; 6]),
-    /// A guest's card or another program's memory. It is opened where its port is used, as it
-    /// belongs to one thread, and waits for nobody.
+    /// A guest's card or another program's memory. It is opened by the thread that uses its port,
+    /// as it belongs to that thread. Opening never blocks.
     End(EndName),
 }
 
-/// What a change brings and takes.
+/// The adapters that a change adds and removes.
 struct AdapterArrivals {
     coming: Vec<(String, Coming)>,
     leaving: Vec<String>,
     then: Arc<Scenario>,
 }
 
-/// Opens the ports of adapters that come while the link runs.
+/// Opens the ports of adapters that are added while the link runs.
 struct AdapterOpener {
     opener: Opener,
     at: Addresses,
     places: Places,
     mtu: u16,
-    /// Whether TAPs in namespaces stay when this process ends.
+    /// True if TAPs in namespaces stay when this process ends.
     stays: bool,
     known: Vec<Adapter>,
     uplink: String,
-    /// Places and adapters as they are if what comes does not.
+    /// Addresses and adapters before the change, to be restored if the change fails.
     before: Option<(Places, Vec<Adapter>)>,
 }
 
@@ -653,7 +654,7 @@ impl Preparer for AdapterOpener {
     }
 }
 
-/// The adapters that there are.
+/// The adapters of the running link.
 struct Fleet {
     adapters: Adapters,
     interfaces: Rc<RefCell<Interfaces>>,
@@ -662,7 +663,7 @@ struct Fleet {
 }
 
 impl Fleet {
-    /// Copies of what a port needs to go on in another process.
+    /// Copies of the descriptors with which another process can take a port over.
     fn descriptors(&self, name: &str, port: &str) -> Result<Vec<OwnedFd>> {
         let place = PortName::parse(port)?;
         match &place {
@@ -793,7 +794,7 @@ mod tests {
         assert_eq!(others, [2, 3, 4, 5, 6, 8, 9, 10].map(Some));
         let error = places.space("again", None, Some(at.mac(3)), at).unwrap_err().to_string();
         assert!(error.contains("10.77.0.3, which is another's now"), "{error}");
-        // Somebody gave it another one.
+        // The address was changed by someone else.
         assert_eq!(
             places.space("own", None, Some([2, 0, 0, 0, 0, 1]), at).unwrap().place,
             Some(11)
@@ -805,27 +806,27 @@ mod tests {
         let at = Addresses::default();
         let mut places = Places::all();
         let mut taken = Vec::new();
-        // Four times as many as there are places, one after the other.
+        // Four times the number of addresses, one after the other.
         for n in 0..1_000 {
             let name = format!("a{}", n % 3);
             taken.push(places.space(&name, None, None, at).unwrap().place);
             places.leave(&name);
         }
-        // Whoever takes a place over does so as late as can be.
+        // An address is reused as late as possible.
         assert!(taken.windows(250).all(|few| few.iter().collect::<BTreeSet<_>>().len() == 250));
         let all = 253 - places.of.len();
         (0..all).for_each(|n| drop(places.space(&format!("b{n}"), None, None, at).unwrap()));
         let error = places.space("more", None, None, at).unwrap_err().to_string();
         assert!(error.contains("at most 253 adapters"), "{error}");
-        // In a full subnet who comes has the place of one that leaves at the same instant, and the
-        // same name may come again.
+        // In a full subnet a new adapter gets the address of one that leaves at the same instant,
+        // and a name may be used again.
         for (goes, comes) in [("b7", "late"), ("b100", "b100")] {
             let left = places.of[goes];
             places.leave(goes);
             assert_eq!(places.space(comes, None, None, at).unwrap().place, Some(left));
         }
         assert_eq!((places.of.len(), places.free.len()), (253, 0));
-        // Behind an interface there is no such end.
+        // Behind an interface there is no such limit.
         let mut bare = Places::default();
         assert!(
             (0..1_000).all(|n| bare.space(&n.to_string(), None, None, at).unwrap().place.is_none())

@@ -1,5 +1,5 @@
-//! What the watch published last, for others to read; and changes that were made since, so that who
-//! asks after a change finds it.
+//! The last sample of the watch for other threads, updated by changes made since, so that a request
+//! after a change sees it.
 
 use super::breaches::{self, keep};
 use super::metrics;
@@ -13,28 +13,28 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use tokio::sync::broadcast;
 
-/// Samples that a slow listener may be behind.
+/// Maximum number of samples that a slow listener may lag behind.
 const BEHIND: usize = 4;
 
-/// A text for Prometheus, and when the sample was made that it is of.
+/// A text for Prometheus, and the time of its sample.
 type Scrape = Mutex<Option<(u64, Bytes)>>;
 
-/// The last sample, and the change after it, where there was one.
+/// The last sample, and the last change after it, if any.
 #[derive(Default)]
 struct Newest {
     sample: Arc<Sample>,
     change: Option<Current>,
 }
 
-/// What the watch knows, for others to read.
+/// The published results of the watch.
 pub(super) struct Published {
     newest: Mutex<Newest>,
-    /// The sample as JSON: written once, however many ask.
+    /// The sample as JSON, serialized once for all requests.
     json: RwLock<Bytes>,
-    /// And for Prometheus and its kin, once somebody asks: of adapters, and of their flows.
+    /// The sample as OpenMetrics, written on the first request: by adapter, and by flow.
     openmetrics: [Scrape; 2],
     breaches: RwLock<VecDeque<Breach>>,
-    /// What flows were at the last look.
+    /// Flows at the last sample.
     flows: RwLock<Arc<Looked>>,
     pub(super) news: broadcast::Sender<Arc<Sample>>,
 }
@@ -55,18 +55,18 @@ impl Published {
         self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The last sample.
+    /// Returns the last sample.
     pub(super) fn sample(&self) -> Arc<Sample> {
         Arc::clone(&self.newest().sample)
     }
 
-    /// The same as JSON.
+    /// The last sample as JSON.
     pub(super) fn json(&self) -> Bytes {
         self.json.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The same as OpenMetrics, of adapters or of each of their flows; of thousands it takes its
-    /// time.
+    /// The last sample as OpenMetrics, by adapter or by flow; with thousands of adapters this takes
+    /// a while.
     pub(super) fn openmetrics(&self, flows: bool) -> Bytes {
         let sample = self.sample();
         let mut written =
@@ -81,12 +81,12 @@ impl Published {
         }
     }
 
-    /// The last breaches, the oldest first.
+    /// The last violations, oldest first.
     pub(super) fn breaches(&self) -> Vec<Breach> {
         self.breaches.read().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
-    /// How long packets of an adapter stayed.
+    /// Delays of an adapter's packets, by flow.
     pub(super) fn delays(&self, adapter: &Adapter) -> Vec<Delays> {
         let flows = Arc::clone(&self.flows.read().unwrap_or_else(PoisonError::into_inner));
         let of = |way: &str, flow: &str| match flows.get(&flow_name(&adapter.link, way, flow)) {
@@ -109,7 +109,7 @@ impl Published {
             .collect()
     }
 
-    /// That one pauses, or goes on, is known at once.
+    /// Updates the sample at once when an adapter is paused or resumed.
     pub(super) fn pauses(&self, name: &str, paused: bool) {
         self.rewrite(&mut self.newest(), |sample| {
             let adapter = sample.adapters.iter_mut().find(|adapter| adapter.name == name);
@@ -117,7 +117,7 @@ impl Published {
         });
     }
 
-    /// Which adapters there are after a change, and what they are promised, is known at once.
+    /// Updates the sample's adapters and guarantees at once after a change.
     pub(super) fn changed(&self, current: Current) {
         let mut newest = self.newest();
         if newest.change.as_ref().is_some_and(|change| change.changes > current.changes) {
@@ -135,8 +135,8 @@ impl Published {
         }
     }
 
-    /// The sample of a look that began when so many changes had been made, and new breaches.
-    /// Returns what flows were until now, unless somebody looks at it still.
+    /// Publishes a sample and new violations; `changes` is the number of changes made before the
+    /// sample. Returns the previous state of the flows, unless another thread still reads it.
     pub(super) fn publish(
         &self,
         (mut sample, changes): (Sample, u64),
@@ -157,19 +157,19 @@ impl Published {
         drop(newest);
         let mut breaches = self.breaches.write().unwrap_or_else(PoisonError::into_inner);
         keep(&mut breaches, new);
-        // Nobody may be listening.
+        // There may be no listener.
         let _ = self.news.send(sample);
         Arc::into_inner(until_now)
     }
 }
 
 fn json(sample: &Sample) -> Bytes {
-    // Numbers, texts and lists of them: there is nothing that JSON does not have.
+    // Numbers, strings and lists of them can always be serialized.
     serde_json::to_vec(sample).unwrap_or_default().into()
 }
 
-/// The sample has the adapters and promises of a later scenario. What was counted stays; of who is
-/// new nothing was yet.
+/// Updates a sample with the adapters and guarantees of a later scenario. Counters stay; those of
+/// new adapters are zero.
 fn become_current(sample: &mut Sample, current: &Current) {
     let mut before: BTreeMap<String, Adapter> =
         sample.adapters.drain(..).map(|adapter| (adapter.name.clone(), adapter)).collect();
@@ -205,7 +205,7 @@ fn become_current(sample: &mut Sample, current: &Current) {
     }
 }
 
-/// What a flow is promised.
+/// The guarantee of a flow as JSON model.
 pub(super) fn promise(standing: &Standing, [judges_rate, judges_delay]: [bool; 2]) -> Promise {
     Promise {
         rate: standing.rate.map(|(rate, _)| rate.0),

@@ -1,8 +1,7 @@
-//! Rights that are not needed once all is open: given up for good.
+//! Permanently drops the privileges that are not needed once everything is open.
 //!
-//! What is opened later is opened by the process that was made for it
-//! ([`Opener`](falaj_live::adapters::Opener)), which no packet and no request reaches. So the
-//! link's own process, which reads both, keeps none.
+//! Later opens are done by a separate process ([`Opener`](falaj_live::adapters::Opener)), which no
+//! packet and no request reaches. So the link's own process, which reads both, keeps no privileges.
 
 use anyhow::{Context, Result};
 use caps::CapSet;
@@ -14,11 +13,13 @@ use seccompiler::{
 };
 use std::collections::BTreeMap;
 
-/// The numbers of no system call that is known here: between the older ones and those that have one
-/// number on all processors, and beyond `mseal`, of Linux 6.10. The first number behind each.
+/// Ranges of system calls that are not known here: between the older ones and those with the same
+/// number on all processors, and beyond `mseal`, of Linux 6.10. Each is the first number after a
+/// range of known ones, or of unknown ones.
 const UNKNOWN: [u32; 3] = [335, 424, 463];
 
-/// What a link does never: start programs, go elsewhere, look into others, change the kernel.
+/// System calls that a link never makes: starting programs, changing namespaces, inspecting other
+/// processes, changing the kernel.
 const NEVER: &[libc::c_long] = &[
     libc::SYS_execve,
     libc::SYS_execveat,
@@ -59,8 +60,8 @@ const NEVER: &[libc::c_long] = &[
     libc::SYS_swapoff,
 ];
 
-/// Namespaces that a new process or thread would be in. A link begins threads, in those that it is
-/// in.
+/// Flags that create a namespace for a new process or thread. A link starts threads only in its own
+/// namespaces.
 const NAMESPACES: &[libc::c_int] = &[
     libc::CLONE_NEWCGROUP,
     libc::CLONE_NEWIPC,
@@ -71,10 +72,11 @@ const NAMESPACES: &[libc::c_int] = &[
     libc::CLONE_NEWUTS,
 ];
 
-/// Gives all capabilities up, files that the service does not go on to use, and system calls that a
-/// link never makes. Threads that begin later have as little.
+/// Drops all capabilities, access to files that the service does not use, and system calls that a
+/// link never makes. Threads started later inherit the restrictions.
 pub(super) fn give_up(confinement: &Confinement) -> Result<()> {
-    // Without the right to, the bounding set stays; it bounds programs, and none will be started.
+    // Without the capability to change it, the bounding set stays. It limits started programs only,
+    // and none is started.
     let _ = caps::clear(None, CapSet::Bounding);
     for set in [CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted] {
         caps::clear(None, set)
@@ -85,7 +87,7 @@ pub(super) fn give_up(confinement: &Confinement) -> Result<()> {
     filter()
 }
 
-/// Has the kernel refuse, to this thread and those that it begins, what a link never asks for.
+/// Installs a filter of system calls for this thread and those that it starts.
 fn filter() -> Result<()> {
     let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else {
         note!("no filter of system calls for this processor");
@@ -100,8 +102,8 @@ fn filter() -> Result<()> {
     };
     let elsewhere: Result<_, _> = NAMESPACES.iter().map(elsewhere).collect();
     never.insert(libc::SYS_clone, elsewhere.context("the filter of system calls")?);
-    // Its flags are in memory, where a filter does not look. Without it the C library begins
-    // threads by the older call.
+    // The flags of `clone3` are in memory, where a filter cannot read. Without it the C library
+    // starts threads by the older call.
     let unseen = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     let refused = "the kernel takes no filter of system calls";
     seccompiler::apply_filter(&unknown()).context(refused)?;
@@ -121,19 +123,19 @@ fn filter() -> Result<()> {
     Ok(())
 }
 
-/// The program by which calls are unknown that came after this was written.
+/// The filter program that reports newer system calls as unknown.
 fn unknown() -> BpfProgram {
     const ALLOW: u8 = 4;
     const REFUSE: u8 = 5;
     let [last, first, beyond] = UNKNOWN;
     let step = |code: u32, k: u32, at: u8, [then, or]: [u8; 2]| {
-        // Jumps count from the step behind.
+        // Jump offsets are relative to the next instruction.
         let [jt, jf] = [then, or].map(|to| to.saturating_sub(at + 1));
         sock_filter { code: code as u16, jt, jf, k }
     };
     let compare = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
     vec![
-        // The number comes first in what a filter sees.
+        // The number of the system call is the first word of a filter's data.
         step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, [0, 0]),
         step(compare, last, 1, [2, ALLOW]),
         step(compare, first, 2, [3, REFUSE]),
@@ -153,13 +155,13 @@ mod tests {
 
     #[test]
     fn a_filtered_thread_begins_threads_and_nothing_else() {
-        // A filter is a thread's own, and that of whom it begins.
+        // A filter applies to its thread and to threads started by it.
         let filtered = thread::spawn(|| {
             nix::sys::prctl::set_no_new_privs().unwrap();
             filter().unwrap();
             let program = Command::new("/bin/true").status().map_err(|error| error.raw_os_error());
             assert_eq!(program.err(), Some(Some(libc::EPERM)), "no programs");
-            // Unfiltered: EINVAL, as there are other threads.
+            // Without the filter it would be EINVAL, as there are other threads.
             assert_eq!(unshare(CloneFlags::CLONE_NEWUSER), Err(Errno::EPERM));
             let new = thread::spawn(|| std::fs::read_to_string("/proc/thread-self/status"));
             let status = new.join().unwrap().unwrap();

@@ -1,12 +1,12 @@
-//! Files that are to be read by the service alone.
+//! Files that only the service should be able to read.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Says so if everybody on this host may read it. It is used all the same: where secrets are
-/// mounted, modes are not the operator's to choose.
+/// Warns if every user of this host may read the file. The file is used nevertheless: where secrets
+/// are mounted, the operator cannot choose the mode.
 pub(super) fn warn_of_readers(option: &str, file: &Path) {
-    // Who cannot be asked about cannot be read either, which is said elsewhere.
+    // A file without metadata cannot be read either, which is reported elsewhere.
     let Ok(about) = file.metadata() else { return };
     if about.permissions().mode() & 0o004 != 0 {
         let name = file.display();

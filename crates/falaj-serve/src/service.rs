@@ -144,7 +144,7 @@ pub struct Args {
 /// Runs `falaj serve`.
 ///
 /// # Errors
-/// The input is wrong, or this machine cannot do it.
+/// The input is invalid, or this machine cannot run the service.
 pub fn main(args: &Args) -> Result<ExitCode> {
     log::begin(args.log);
     if let Some(missing) = args.access.iter().find(|directory| !directory.is_dir()) {
@@ -198,13 +198,14 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         Some(sockets) => sockets.api_path.clone(),
         None => place.with_extension("http"),
     });
-    // Without its rights, a service does not see which process has the address.
+    // Without its capabilities, a service cannot see which process has the address.
     if before.is_none() {
         api::check_free(args.tcp)?;
     }
     let confinement = confinement(args, &scenario, &text, &[&place, &http, &beside(&place)]);
     let give_up = || {
-        // Its class and its memory are rights of the link's thread, which it has from here on.
+        // The scheduling class and locked memory of the link's thread need privileges, so they are
+        // set up before.
         priority::be_punctual(Rank::Link);
         rights::give_up(&confinement)
     };
@@ -249,7 +250,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         addresses = Some(AddressKeeper::begin(&state, &scenario, adapters, to_ask)?);
         lock(&handler).keep_in(state, paused);
     }
-    // Before anybody asks the link, which does not answer yet.
+    // Before the first request to the link, which does not answer yet.
     if let Some(before) = before {
         let paused = before.take(&mut forwarder, opened.adapters())?;
         opened.set_left(false);
@@ -282,7 +283,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         match forwarder.run(Time::NEVER, &others)? {
             Woken::Readable(0) => match signals.next_of_any()? {
                 Some(nix::libc::SIGHUP) => {
-                    // Gone only if it panicked, which it said.
+                    // The receiver is gone only if its thread panicked, which was reported.
                     let _ = reload.send(Told::ReadAgain);
                 }
                 Some(nix::libc::SIGUSR2) => {
@@ -312,7 +313,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     }
     let summary = of_forwarder(control.scenario(), &forwarder, opened.unread())
         .of_adapters(&opened.adapters().counts());
-    // Whoever asks is answered no more, and then nobody waits for anything.
+    // No further requests are answered; then no thread waits for an answer.
     drop(control);
     drop(reload);
     handing_over.end();
@@ -328,7 +329,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The text that is to be served, and the name of its file: that of the state if there is one.
+/// The text of the scenario to be served, and the name of its file: that of the state, if there is
+/// one.
 fn text(args: &Args) -> Result<(String, String)> {
     let kept = args.state.as_deref().filter(|state| state.exists());
     if let Some(state) = kept {
@@ -341,12 +343,12 @@ fn text(args: &Args) -> Result<(String, String)> {
     file::text(kept.unwrap_or(&args.file))
 }
 
-/// Sockets that this start has made; one that fails removes them.
+/// Sockets created by this start; they are removed if the start fails.
 #[derive(Default)]
 struct MadeSockets(Vec<PathBuf>);
 
 impl MadeSockets {
-    /// The service runs, and removes them at its end.
+    /// Keeps the sockets: from now on the service removes them at its end.
     fn keep(&mut self) {
         self.0.clear();
     }
@@ -360,8 +362,8 @@ impl Drop for MadeSockets {
     }
 }
 
-/// Listens at the control socket and the API's, or goes on at those of another process; and what
-/// the next one needs of that.
+/// Opens the control socket and the API's sockets, or takes over those of another process; also
+/// returns the copies that the next process needs.
 fn listen(
     args: &Args,
     before: Option<Sockets>,
@@ -416,7 +418,8 @@ fn confinement(args: &Args, scenario: &Scenario, text: &str, sockets: &[&Path]) 
     confinement
 }
 
-/// Pauses the adapters that did when the service ended, those of them that are there: their names.
+/// Pauses the adapters that were paused when the service ended, if they still exist; returns their
+/// names.
 fn pause_again(state: &Path, adapters: &Adapters) -> Result<BTreeSet<String>> {
     let file = paused_beside(state);
     let text = match std::fs::read_to_string(&file) {
@@ -433,7 +436,7 @@ fn pause_again(state: &Path, adapters: &Adapters) -> Result<BTreeSet<String>> {
     Ok(paused)
 }
 
-/// Is it a service's file?
+/// Checks that the scenario is one of a service.
 fn fit(scenario: &Scenario) -> Result<()> {
     let links = live_links(scenario)?;
     let [link] = links else { bail!("a service has one link; this file has {}", links.len()) };
@@ -452,7 +455,7 @@ fn fit(scenario: &Scenario) -> Result<()> {
     Ok(())
 }
 
-/// Says what cannot be promised; that is an error.
+/// Prints the guarantees that cannot be given; returns an error if there are any.
 fn admit(promised: &[Vec<Standing>]) -> Result<()> {
     let refused: Vec<_> = promised
         .iter()
@@ -462,7 +465,7 @@ fn admit(promised: &[Vec<Standing>]) -> Result<()> {
     let mut told = Vec::new();
     for (flow, (what, help)) in &refused {
         let line = format!("{flow} {what}; {help}");
-        // What both directions have alike is said once.
+        // The same message for both directions is printed once.
         if !told.contains(&line) {
             eprintln!("error: {line}");
             told.push(line);
@@ -475,14 +478,14 @@ fn admit(promised: &[Vec<Standing>]) -> Result<()> {
     }
 }
 
-/// What the service is known by over TCP.
+/// The token and the TLS identity of the service.
 struct Secrets {
     token: Option<PathBuf>,
     identity: Option<Arc<Identity>>,
 }
 
 impl Secrets {
-    /// Reads token and certificate again; what cannot be read stays as it is.
+    /// Reads the token and the certificate again; one that cannot be read stays unchanged.
     fn read_again(&self, app: &App) {
         let said = |error: anyhow::Error| error!("{error:#}; it stays as it is");
         if let Some(file) = &self.token {
@@ -494,15 +497,15 @@ impl Secrets {
     }
 }
 
-/// The request of a signal.
+/// A request by a signal.
 enum Told {
     ReadAgain,
-    /// A new process is to go on.
+    /// Start a new process that takes over.
     GoOn,
 }
 
-/// Reads the file again when told to, and what the service is known by; or starts the program that
-/// is to go on.
+/// Starts the thread that handles signals: it reads the scenario, token and certificate again, or
+/// starts the program that takes over.
 fn reloader(
     handler: Arc<Mutex<Handler>>,
     file: PathBuf,

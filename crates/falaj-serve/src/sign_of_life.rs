@@ -1,7 +1,7 @@
-//! How long nothing passed before a start, where the service before was killed.
+//! Measures the outage before a start, if the previous service was killed.
 //!
-//! Once a second the control socket's file is given the time of day as that of its last change. An
-//! orderly end takes the file away; after any other it tells when the service was last seen.
+//! Once a second the modification time of the control socket's file is set to the present. An
+//! orderly end removes the file; otherwise it shows when the service last ran.
 
 use falaj_sched::units::time::Span;
 use nix::fcntl::AT_FDCWD;
@@ -13,9 +13,9 @@ use std::path::Path;
 use std::time::SystemTime;
 use tracing::warn;
 
-/// Says that the service of this control socket is there.
+/// Records that the service of this control socket is running.
 pub(super) fn give(socket: &Path) {
-    // Without it a later start has less to say, and no more than that.
+    // If this fails, a later start only knows less about the outage.
     let _ = utimensat(
         AT_FDCWD,
         socket,
@@ -25,13 +25,13 @@ pub(super) fn give(socket: &Path) {
     );
 }
 
-/// When a service was last seen whose control socket is left there.
+/// The time at which a service last ran whose control socket was left behind.
 pub(super) fn last(socket: &Path) -> Option<SystemTime> {
     let left = fs::symlink_metadata(socket).ok()?;
     left.file_type().is_socket().then(|| left.modified().ok())?
 }
 
-/// Tells how long ago that was, now that packets pass.
+/// Logs the length of the outage once packets are forwarded again.
 pub(super) fn tell(seen: SystemTime, is_bridged: bool) {
     let past = seen.elapsed().unwrap_or_default();
     let gap = Span(u64::try_from(past.as_nanos()).unwrap_or(u64::MAX));

@@ -1,8 +1,8 @@
-//! `falaj serve --fail-open BRIDGE`: a small process that starts the service again when it was
-//! killed or failed, and until then has the kernel's own bridge join its interfaces.
+//! `falaj serve --fail-open BRIDGE`: a small process that restarts the service when it was killed
+//! or failed. Until then the kernel's own bridge joins the interfaces.
 //!
-//! It reads no packet, no request and, apart from the file at its start, nothing: there is little
-//! in it that could fail too.
+//! It reads no packets, no requests and, apart from the scenario at its start, nothing: there is
+//! little in it that could fail too.
 
 use super::manager::Watchdog;
 use super::ports;
@@ -20,11 +20,10 @@ use std::os::fd::AsFd;
 use std::process::{Child, Command, ExitCode};
 use std::time::{Duration, Instant};
 
-/// The service is started again after that, and after twice as long each time that it does not
-/// last.
+/// Delay before the service is restarted; it doubles each time that the service ends early.
 const AGAIN: Duration = Duration::from_secs(1);
 const AT_MOST: Duration = Duration::from_secs(30);
-/// Who has run for so long has lasted.
+/// A service that ran for this time did not end early.
 const LASTED: Duration = Duration::from_secs(60);
 
 pub(super) fn main(args: &Args, bridge: &str) -> Result<ExitCode> {
@@ -36,15 +35,15 @@ pub(super) fn main(args: &Args, bridge: &str) -> Result<ExitCode> {
         );
     }
     let mut signals = Signals::take()?;
-    // Who cannot be started now has no rights, or no file: that is said, and nothing is joined that
-    // was not.
+    // If the service cannot be started now, for lack of privileges or of a file, the error is
+    // reported, and no interface is joined to the bridge.
     let mut service = begin(bridge, &interfaces)?;
     let mut watchdog = Watchdog::new();
     let mut pause = AGAIN;
     loop {
         let began = Instant::now();
         let Some(status) = attend(&mut service, &mut signals)? else {
-            // As it was told to.
+            // The service ended because it was told to.
             let status = service.wait()?;
             return Ok(ExitCode::from(
                 status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1),
@@ -72,13 +71,13 @@ pub(super) fn main(args: &Args, bridge: &str) -> Result<ExitCode> {
     }
 }
 
-/// Starts the service at interfaces that no bridge joins.
+/// Removes the interfaces from their bridge and starts the service.
 fn begin(bridge: &str, interfaces: &[String]) -> Result<Child> {
     kernel_bridge::unplug(interfaces).context("cannot take the interfaces out of their bridge")?;
     start(bridge)
 }
 
-/// Has the bridge join the interfaces, and says so.
+/// Joins the interfaces to the bridge, and prints that.
 fn join(bridge: &str, interfaces: &[String], why: &str) {
     match kernel_bridge::plug(bridge, interfaces) {
         Ok(()) => note!("warning: {why}: bridge {bridge} joins {}", interfaces.join(", ")),
@@ -86,7 +85,7 @@ fn join(bridge: &str, interfaces: &[String], why: &str) {
     }
 }
 
-/// The same command without what makes it a supervisor.
+/// Starts the same command without the options of the supervisor.
 fn start(bridge: &str) -> Result<Child> {
     let mut words = Vec::new();
     let mut before = std::env::args_os().skip(1).peekable();
@@ -97,18 +96,18 @@ fn start(bridge: &str) -> Result<Child> {
             words.push(word);
         }
     }
-    // After an upgrade its file may be another's, or gone; what this process runs is there as long
-    // as it is.
+    // After an upgrade the program's file may be another one, or gone; the program of this process
+    // is available as long as it runs.
     let program = std::env::current_exe().ok().filter(|file| file.exists());
     let mut command = Command::new(program.unwrap_or_else(|| "/proc/self/exe".into()));
-    // The watchdog is whoever tells that packets pass, whose number a service manager cannot have
-    // known.
+    // The watchdog's notifications come from the process that forwards packets, whose id a service
+    // manager cannot have known.
     start_unblocked(command.args(words).env_remove("WATCHDOG_PID").env(SUPERVISED, "1"));
     command.spawn().context("cannot start the service")
 }
 
-/// Passes signals on, until the service has ended by itself: its status, at once. `None`: it was
-/// told to end.
+/// Passes signals on until the service ends by itself, and returns its status at once. `None`: the
+/// service was told to end.
 fn attend(service: &mut Child, signals: &mut Signals) -> Result<Option<std::process::ExitStatus>> {
     let over = end_of(service).context("cannot see when the service ends")?;
     loop {
@@ -116,7 +115,7 @@ fn attend(service: &mut Child, signals: &mut Signals) -> Result<Option<std::proc
         wait(&mut watched.map(|fd| PollFd::new(fd, PollFlags::POLLIN)), PollTimeout::NONE)?;
         while let Some(number) = signals.next_of_any()? {
             let signal = Signal::try_from(number)?;
-            // If it is gone, that is seen below.
+            // If the process has ended, the check below notices it.
             let _ = kill(Pid::from_raw(i32::try_from(service.id())?), signal);
             if matches!(signal, Signal::SIGTERM | Signal::SIGINT | Signal::SIGQUIT) {
                 return Ok(None);
@@ -128,8 +127,8 @@ fn attend(service: &mut Child, signals: &mut Signals) -> Result<Option<std::proc
     }
 }
 
-/// Waits; says whether it was told to end. While the bridge joins them, nobody else tells a service
-/// manager that all is well.
+/// Waits before a restart; returns true if the process was told to end. Meanwhile it sends the
+/// watchdog's notifications, as no other process does while the bridge is in place.
 fn rest(pause: Duration, signals: &mut Signals, watchdog: &mut Watchdog) -> Result<bool> {
     let until = Instant::now() + pause;
     while Instant::now() < until {
@@ -137,7 +136,7 @@ fn rest(pause: Duration, signals: &mut Signals, watchdog: &mut Watchdog) -> Resu
         let left = until
             .saturating_duration_since(Instant::now())
             .min(watchdog.at_most().unwrap_or(pause));
-        // Rounded up, so that the last part of a millisecond is not spun away.
+        // Rounded up, so that the last part of a millisecond is not a busy loop.
         let left = left + Duration::from_millis(1);
         let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
         wait(&mut [PollFd::new(signals.as_fd(), PollFlags::POLLIN)], left)?;
@@ -153,7 +152,7 @@ fn rest(pause: Duration, signals: &mut Signals, watchdog: &mut Watchdog) -> Resu
     Ok(false)
 }
 
-/// Until one of them is readable, or the time is over.
+/// Waits until one of them is readable, or until the timeout.
 fn wait(watched: &mut [PollFd<'_>], at_most: PollTimeout) -> Result<()> {
     match poll(watched, at_most) {
         Ok(_) | Err(Errno::EINTR) => Ok(()),

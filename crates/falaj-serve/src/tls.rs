@@ -1,4 +1,4 @@
-//! TLS for the API over TCP: who the service is.
+//! TLS for the API over TCP: the identity of the service.
 
 use super::secret::warn_of_readers;
 use anyhow::{Context, Result, ensure};
@@ -10,7 +10,7 @@ use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// Who the service is, read again when it is told to: new connections have what it was then.
+/// The identity of the service. It can be read again; then new connections use the new one.
 pub(super) struct Identity {
     certificate: PathBuf,
     key: PathBuf,
@@ -18,36 +18,36 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Reads it.
+    /// Reads the certificate and the key.
     ///
     /// # Errors
-    /// As [`identity`].
+    /// As for [`identity`].
     pub(super) fn read(certificate: &Path, key: &Path) -> Result<Arc<Identity>> {
         let acceptor = RwLock::new(identity(certificate, key)?);
         let (certificate, key) = (certificate.to_owned(), key.to_owned());
         Ok(Arc::new(Identity { certificate, key, acceptor }))
     }
 
-    /// Reads it again.
+    /// Reads the certificate and the key again.
     ///
     /// # Errors
-    /// The same; all stays as it is then.
+    /// As for [`identity`]; the previous identity stays then.
     pub(super) fn read_again(&self) -> Result<()> {
         let acceptor = identity(&self.certificate, &self.key)?;
         *self.acceptor.write().unwrap_or_else(PoisonError::into_inner) = acceptor;
         Ok(())
     }
 
-    /// What accepts a connection now.
+    /// The acceptor for new connections.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
         self.acceptor.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// Who the service is: a chain of certificates and the key of the first, in PEM.
+/// The identity of the service: a chain of certificates and the key of the first, in PEM.
 ///
 /// # Errors
-/// Which file it is that cannot be read, or that they do not belong together.
+/// A file cannot be read, which the message names, or certificate and key do not match.
 fn identity(certificate: &Path, key: &Path) -> Result<TlsAcceptor> {
     let of_certificate = || format!("--tls-cert {}", certificate.display());
     let of_key = || format!("--tls-key {}", key.display());

@@ -1,8 +1,8 @@
-//! `falaj serve --upgrade`: a new process goes on with what a running service does, with its ports,
-//! its sockets, its packets and its counters, and no packet is lost.
+//! `falaj serve --upgrade`: a new process takes over a running service with its ports, its sockets,
+//! its packets and its counters. No packet is lost.
 //!
-//! The service listens for that beside its control socket. They speak so, in messages with a length
-//! before each:
+//! The service listens for upgrades beside its control socket. The protocol has messages with a
+//! length prefix:
 //!
 //! ```text
 //!  new                              running
@@ -15,9 +15,9 @@
 //!   | <-- go ------------------------ |  ends
 //! ```
 //!
-//! Until it says `go`, what runs goes on if anything fails: a state of another version,
-//! a port that cannot be handed over, a new process that ends or takes too long. What no process
-//! reads meanwhile waits in the kernel, at the ports.
+//! Until `go`, the running service goes on if anything fails: a state of another version, a port
+//! that cannot be handed over, a new process that ends or takes too long. Packets that no process
+//! reads meanwhile wait in the kernel, at the ports.
 
 use crate::manager;
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -43,16 +43,16 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// Of what is said: another one is refused before anything stops.
+/// Version of the protocol: another one is refused before anything stops.
 const VERSION: u32 = 1;
-/// So long may a new process prepare itself; nothing can be changed meanwhile.
+/// Maximum time for the new process to prepare itself; changes are not possible meanwhile.
 const PREPARING: Duration = Duration::from_secs(20);
-/// And so long may it take until it has taken the packets.
+/// Maximum time until the new process has taken over the packets.
 const TAKING: Duration = Duration::from_secs(2);
-/// The variable that tells a service that a process beside it starts it again.
+/// The environment variable that tells a service that a supervisor restarts it.
 pub(super) const SUPERVISED: &str = "FALAJ_SUPERVISED";
 
-/// Who asks.
+/// The request of a new process.
 #[derive(Serialize, Deserialize)]
 struct Asking {
     version: u32,
@@ -60,15 +60,15 @@ struct Asking {
     pid: u32,
 }
 
-/// The answer.
+/// The answer of the running service.
 #[derive(Serialize, Deserialize)]
 enum Reply {
     Refused(String),
     Offered(Offered),
 }
 
-/// A running service. Its descriptors follow: the control socket, that for upgrades, the API's,
-/// that of TCP if there is one, and those of ports.
+/// A running service. Its descriptors follow: the control socket, the upgrade socket, the API's
+/// socket, the TCP listener if there is one, and those of ports.
 #[derive(Serialize, Deserialize)]
 struct Offered {
     pid: u32,
@@ -79,7 +79,7 @@ struct Offered {
     ports: Vec<(String, usize)>,
 }
 
-/// The words that both say.
+/// The messages without contents.
 #[derive(Serialize, Deserialize, PartialEq, Eq, Debug)]
 enum Word {
     Ready,
@@ -87,13 +87,13 @@ enum Word {
     Go,
 }
 
-/// Where a service listens for those who would go on with it.
+/// The path of the socket at which a service listens for upgrades.
 pub(super) fn beside(control: &Path) -> PathBuf {
     control.with_extension("upgrade")
 }
 
-/// This command once more, to go on with what this one does; the program is that of the file's name
-/// then. Empty where that name is not known.
+/// The command line with which a new process takes this one over; the program is the file with the
+/// present name. Empty if that name is not known.
 pub(super) fn command() -> Vec<OsString> {
     let Ok(program) = std::env::current_exe() else { return Vec::new() };
     let words = std::env::args_os().skip(1).filter(|word| word != "--upgrade");
@@ -117,27 +117,27 @@ pub(super) struct Sockets {
     pub(super) tcp: Option<TcpListener>,
 }
 
-/// A running service, whose place a new process takes.
+/// A running service that is replaced by a new process.
 pub(super) struct Predecessor {
     stream: UnixStream,
     pid: u32,
-    /// The text of what runs.
+    /// The text of the running scenario.
     pub(super) text: String,
-    /// Where its control socket is.
+    /// Path of its control socket.
     pub(super) control: PathBuf,
-    /// When its clock was zero, in nanoseconds of CLOCK_MONOTONIC.
+    /// Zero of its clock, in nanoseconds of CLOCK_MONOTONIC.
     pub(super) zero: u64,
     pub(super) sockets: Option<Sockets>,
-    /// By adapter, and by the empty name the uplink.
+    /// Descriptors by adapter, with the empty name for the uplink.
     pub(super) ports: BTreeMap<String, Vec<OwnedFd>>,
 }
 
 impl Predecessor {
-    /// Asks the service at this control socket, or else the one that serves this file, for what it
-    /// has.
+    /// Requests the state of the service at this control socket, or, without one, of the service of
+    /// this file.
     ///
     /// # Errors
-    /// There is none, or it refuses, and why.
+    /// There is no such service, or it refuses, with its reason.
     pub(super) fn ask(control: Option<PathBuf>, file: &Path) -> Result<Predecessor> {
         let control = control.map_or_else(|| find(file), Ok)?;
         let place = beside(&control);
@@ -174,10 +174,10 @@ impl Predecessor {
         Ok(Predecessor { stream, pid, text, control, zero, sockets: Some(sockets), ports })
     }
 
-    /// Goes on with its packets. From here on it is gone.
+    /// Takes over its packets. After this the old process is gone.
     ///
     /// # Errors
-    /// It cannot be; the running service goes on then.
+    /// The takeover failed; the running service goes on then.
     pub(super) fn take(
         self,
         forwarder: &mut Forwarder,
@@ -211,7 +211,7 @@ impl Predecessor {
     }
 }
 
-/// The control socket of the service of that file.
+/// The control socket of the service of this file.
 fn find(file: &Path) -> Result<PathBuf> {
     let about = file.display().to_string();
     let mut running = services();
@@ -259,7 +259,7 @@ impl HandingOver {
         Ok(HandingOver { stop, thread, path })
     }
 
-    /// Ends, and takes the socket away unless a new process has it.
+    /// Ends the thread, and removes the socket unless a new process has it.
     pub(super) fn end(self) {
         drop(self.stop);
         if self.thread.join().ok().flatten().is_none() {
@@ -268,7 +268,8 @@ impl HandingOver {
     }
 }
 
-/// Answers until it is told to stop, or a new process goes on.
+/// Handles requests until it is stopped, or a new process takes over; returns the id of that
+/// process.
 fn wait(service: &RunningService, stopped: &PipeReader) -> Option<u32> {
     let listener = &service.sockets.upgrade;
     loop {
@@ -315,7 +316,7 @@ fn hand_over(service: &RunningService, stream: &UnixStream) -> Result<u32> {
             "a process beside it starts it again (--fail-open), and would start another one".into(),
         );
     }
-    // Nothing is changed from here on.
+    // No changes are accepted from here on.
     let mut handler = lock(&service.handler);
     let Offer { text, zero, ports } = match handler.offer() {
         Ok(offer) => offer,
@@ -344,7 +345,7 @@ fn hand_over(service: &RunningService, stream: &UnixStream) -> Result<u32> {
         let given = give(&stream, &state);
         let gone = given.is_ok();
         if gone {
-            // The service manager hears of it from the process that it knows.
+            // The service manager is notified by the process that it knows.
             manager::followed_by(successor);
         }
         let _ = tell.send(given);
@@ -355,8 +356,8 @@ fn hand_over(service: &RunningService, stream: &UnixStream) -> Result<u32> {
     Ok(successor)
 }
 
-/// Gives the state of the link, which stands still, to the process at the other end. Where all went
-/// well that process has it, and goes on.
+/// Sends the state of the stopped link to the process at the other end. On success, that process
+/// has taken over.
 fn give(stream: &UnixStream, state: &Result<WholeState, String>) -> Result<()> {
     say(stream, state)?;
     if let Err(why) = state {
@@ -367,7 +368,7 @@ fn give(stream: &UnixStream, state: &Result<WholeState, String>) -> Result<()> {
     say(stream, &Word::Go).context("it has ended")
 }
 
-/// Listens for those who would go on with the service at this control socket.
+/// Listens for upgrades of the service at this control socket.
 pub(super) fn listen(control: &Path) -> Result<UnixListener> {
     let place = beside(control);
     sockets::bind(&place).with_context(|| format!("cannot listen at {}", place.display()))

@@ -1,4 +1,4 @@
-//! The watch: once a second, what each adapter was promised beside what it got.
+//! The watch: compares each adapter's guarantee with its measurements once a second.
 
 use super::addresses::written;
 use super::breaches::tell;
@@ -26,9 +26,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tracing::{error, warn};
 
-/// How often.
+/// Interval between two samples.
 const STEP: Duration = Duration::from_secs(1);
-/// An adapter that goes on sending from others' addresses is told of this often.
+/// Interval between warnings about an adapter that keeps sending from addresses of others.
 const STRANGERS_AGAIN: Duration = Duration::from_secs(60);
 /// The watch's thread.
 pub(super) struct Watching {
@@ -59,7 +59,7 @@ impl Watching {
                 let until_now = published.publish((sample, changes), &watch.before, new);
                 not_needed =
                     until_now.into_iter().flatten().map(|(_, before)| before.measured).collect();
-                // After a stall no window is too short to say anything.
+                // After a stall, the next window is still long enough for a measurement.
                 next = (next + step).max(Instant::now() + step / 2);
                 match stopped.recv_timeout(next.saturating_duration_since(Instant::now())) {
                     Err(RecvTimeoutError::Timeout) => {}
@@ -76,35 +76,37 @@ impl Watching {
     }
 }
 
-/// A flow as it was at the last look.
+/// A flow at the last sample.
 pub(super) struct LastLook {
     counted: FlowSnapshot,
     kept: Compliance,
     pub(super) measured: Sojourns,
 }
 
-/// By link, direction and flow.
+/// Flows at the last sample, by link, direction and flow.
 pub(super) type Looked = BTreeMap<String, LastLook>;
 
-/// What a flow is called there.
+/// The key of a flow in [`Looked`].
 pub(super) fn flow_name(link: &str, way: &str, flow: &str) -> String {
     format!("{link} {way} {flow}")
 }
 
-/// What is remembered from one look to the next.
+/// The state kept from one sample to the next.
 #[derive(Default)]
 struct Memory {
-    /// When the last look was.
+    /// Time of the last sample in nanoseconds.
     at: u64,
-    /// When the service began, as of the first look: later corrections of the clock move nothing.
+    /// Start of the service, as of the first sample; later corrections of the clock do not change
+    /// it.
     began_unix_ns: u64,
     before: Arc<Looked>,
     spent: BTreeMap<String, Duration>,
     /// Adapters whose interface was gone at the last look.
     gone: BTreeSet<String>,
-    /// The last breach that was seen.
+    /// The number of the last violation that was reported.
     seen: u64,
-    /// By adapter: how many packets from others' addresses were logged, and when, ns.
+    /// By adapter: number of packets from addresses of others that were logged, and the time of the
+    /// warning in ns.
     strangers: BTreeMap<String, (u64, u64)>,
 }
 
@@ -126,7 +128,7 @@ impl Memory {
         }
     }
 
-    /// The sample of a look, and the breaches since the one before.
+    /// Creates the sample, and the violations since the previous one.
     fn sample(&mut self, look: Look) -> (Sample, Vec<Breach>) {
         let Look { current, snapshot, measured, adapters, .. } = look;
         let Current { scenario, standings, .. } = current;
@@ -235,7 +237,8 @@ fn window(before: &LastLook, now: &LastLook, over: u64) -> Window {
         over_ns: over,
         offered: rate(was.offered_bytes, is.offered_bytes),
         sent: rate(was.sent_bytes, is.sent_bytes),
-        // No packet came to an empty queue meanwhile, and it was never empty at either end.
+        // The queue was not empty at either end of the window, and no packet arrived at an empty
+        // queue meanwhile.
         demanded: was.backlog > 0 && is.backlog > 0 && before.kept.periods == now.kept.periods,
         dropped: is.dropped().saturating_sub(was.dropped()),
         delay: between(&before.measured.delay, &now.measured.delay),
@@ -243,7 +246,7 @@ fn window(before: &LastLook, now: &LastLook, over: u64) -> Window {
     }
 }
 
-/// What was measured between two looks.
+/// The measurements between two samples.
 fn between(before: &Meter, now: &Meter) -> Quantiles {
     let was: BTreeMap<u64, u64> = before.counts().map(|(delay, times)| (delay.0, times)).collect();
     let new: Vec<(u64, u64)> = now

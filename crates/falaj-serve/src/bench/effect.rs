@@ -1,8 +1,8 @@
-//! From a change of a weight, asked for over HTTP, to packets on the wire that come by the new one.
+//! The time from a change of a weight over HTTP to the first packets on the wire that follow it.
 //!
-//! Two adapters always have packets of one size. As long as their weights are alike their packets
-//! take turns; with eight times the weight one of them has several in a row. So the first packets
-//! in a row, or the first in turns again, are those after the change.
+//! Two adapters are always backlogged with packets of one size. While their weights are equal,
+//! their packets alternate; with eight times the weight one of them sends several in a row. So the
+//! first packets in a row, or the first that alternate again, are those after the change.
 
 use super::fixture::{Fixture, Outside, adapter_of, ask, unit};
 use anyhow::{Context, Result, ensure};
@@ -14,16 +14,16 @@ use std::time::{Duration, Instant};
 
 const ADAPTERS: u32 = 16;
 const PAYLOAD: usize = 958;
-/// Each of the two sends so many in a millisecond, and the link takes 12.5 of all.
+/// Packets that each of the two sends in a millisecond; the link carries 12.5 in all.
 const BATCH: u32 = 13;
-/// That many of one in a row do not come as long as weights are alike.
+/// A run of this number of packets of one adapter does not occur while weights are equal.
 const ROW: usize = 4;
 
-/// What came of it.
+/// The result of the measurement.
 pub(super) struct Effect {
-    /// From before the request to the first packets on the wire that come by the new weight.
+    /// Time from before the request to the first packets on the wire that follow the new weight.
     pub(super) wire: Meter,
-    /// To the answer.
+    /// Time from the request to the answer.
     pub(super) answers: Meter,
 }
 
@@ -40,15 +40,15 @@ fn text() -> String {
     text
 }
 
-/// A change that was made: to the larger weight or back, when it was asked for, and when it was
-/// answered.
+/// A change that was made: to the larger weight or back, the time of the request, and that of the
+/// answer.
 struct Made {
     larger: bool,
     asked: Instant,
     answered: Instant,
 }
 
-/// When packets came, and whether each was of the one whose weight changes.
+/// Arrival times of packets, each with true if it belongs to the adapter whose weight changes.
 type Came = Vec<(Instant, bool)>;
 
 pub(super) fn measure(changes: u32) -> Result<Effect> {
@@ -60,7 +60,7 @@ pub(super) fn measure(changes: u32) -> Result<Effect> {
             let units = [0, 1].map(|adapter| unit(adapter, 0, PAYLOAD));
             while !over.load(Ordering::Relaxed) {
                 for _ in 0..BATCH {
-                    // What finds no room is for nobody.
+                    // Packets that do not fit into the socket are dropped.
                     units.iter().zip(adapters).for_each(|(unit, adapter)| drop(adapter.send(unit)));
                 }
                 std::thread::sleep(Duration::from_millis(1));
@@ -87,7 +87,7 @@ pub(super) fn measure(changes: u32) -> Result<Effect> {
                 let (status, ..) = ask(http, "PATCH", "/v1/adapters/a0", &body)?;
                 ensure!(status == 200, "a change of weight was answered by {status}");
                 made.push(Made { larger, asked, answered: Instant::now() });
-                // At different places of whatever is done once a second.
+                // At varying offsets from the work that the service does once a second.
                 std::thread::sleep(Duration::from_millis(100 + u64::from(n % 7) * 13));
             }
             Ok(made)

@@ -1,4 +1,5 @@
-//! A service in memory: all of it as it is, but that an adapter's port is a socket of this process.
+//! A service in memory: everything is real, except that an adapter's port is a socket of this
+//! process.
 
 use super::super::published::Published;
 use super::super::{api, model, ports, watch};
@@ -21,10 +22,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A packet's headers: Ethernet, IPv4, UDP.
+/// Length of a packet's headers in bytes: Ethernet, IPv4, UDP.
 const HEADERS: usize = 14 + 28;
 
-/// The service; its link runs while [`Fixture::run`] does.
+/// The service; its link runs during calls of [`Fixture::run`].
 pub(super) struct Fixture {
     pub(super) forwarder: Forwarder,
     control: Control,
@@ -33,17 +34,17 @@ pub(super) struct Fixture {
     _directory: tempfile::TempDir,
 }
 
-/// The ends of its ports, and where its API listens: what other threads have.
+/// The far ends of its ports and the path of its API, for other threads.
 pub(super) struct Outside {
-    /// By adapter.
+    /// Sockets by adapter.
     pub(super) adapters: Vec<UnixDatagram>,
     pub(super) uplink: UnixDatagram,
     pub(super) http: PathBuf,
 }
 
 impl Fixture {
-    /// Of a scenario with so many adapters, which are called `a0`, `a1` and so on. The program must
-    /// have one thread.
+    /// A service of this scenario, whose adapters are called `a0`, `a1` and so on. The process must
+    /// be single-threaded.
     pub(super) fn new(text: String, adapters: u32) -> Result<(Fixture, Outside)> {
         open_files(u64::from(adapters) * 2 + 200)?;
         let parsed = file::parse(&text, "bench serve")?;
@@ -87,7 +88,7 @@ impl Fixture {
         Ok((stand, Outside { adapters: inside, uplink: outside, http }))
     }
 
-    /// Runs the link for so long; says when it is to be looked at whether it goes on.
+    /// Runs the link for the time `long`.
     pub(super) fn run(&mut self, long: Span) -> Result<()> {
         let end = self.forwarder.clock().now() + long;
         loop {
@@ -106,7 +107,7 @@ impl Fixture {
     }
 }
 
-/// Files that this process may have open.
+/// Raises the limit of open files of this process to `wanted`.
 fn open_files(wanted: u64) -> Result<()> {
     let (now, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     ensure!(
@@ -121,7 +122,7 @@ fn mac(n: u32) -> [u8; 6] {
     [2, 0xfa, a, b, c, d]
 }
 
-/// A unit of one conversation of an adapter: header, frame with so many bytes of payload.
+/// A unit of one conversation of an adapter: a header, and a frame with `payload` bytes of payload.
 pub(super) fn unit(adapter: u32, conversation: u32, payload: usize) -> Vec<u8> {
     let mut unit = vec![0; 12];
     unit.extend([2, 0, 0, 0, 0, 0xfe]);
@@ -139,12 +140,12 @@ pub(super) fn unit(adapter: u32, conversation: u32, payload: usize) -> Vec<u8> {
     unit
 }
 
-/// The adapter that a unit is of.
+/// The number of the adapter that a unit belongs to.
 pub(super) fn adapter_of(unit: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(unit.get(20..24)?.try_into().ok()?))
 }
 
-/// What the API answered to a request: its status, how long it took, how long it is.
+/// Sends a request to the API; returns the status, the response time, and the length of the body.
 pub(super) fn ask(
     api: &Path,
     method: &str,

@@ -1,9 +1,8 @@
-//! `falaj bench serve`: a service with very many adapters, and very many conversations in them,
-//! under load: the memory that it takes, and how long whoever asks its API waits.
+//! `falaj bench serve`: a service under load with very many adapters, and very many conversations
+//! in each. It measures the memory used and the response time of the API.
 //!
-//! All of it is the service itself, from ports to HTTP, but that an adapter's port is a socket of
-//! this process instead of an interface of somebody else's: a thousand of these would measure the
-//! kernel.
+//! Everything is the real service, from ports to HTTP, except that an adapter's port is a socket of
+//! this process instead of an external interface: a thousand interfaces would measure the kernel.
 
 mod effect;
 mod fixture;
@@ -45,20 +44,20 @@ pub struct Args {
     json: bool,
 }
 
-/// Who asks: each path, and whether that is a change.
+/// The requests of the clients; the one with a method is a change.
 const PATHS: [&str; 4] = ["/v1/adapters/a7", "/v1/adapters", "/metrics", "PATCH /v1/adapters/a7"];
-/// Bits a second.
+/// Rate of the link in bits per second.
 const LINK: u64 = 10_000_000_000;
-/// A packet's payload.
+/// Payload of a packet in bytes.
 const PAYLOAD: usize = 100;
-/// How often a weight changes.
+/// Number of changes of a weight.
 const CHANGES: u32 = 100;
 
 fn scenario(args: &Args) -> String {
     let mut text = format!(
         "[link.uplink]\nrate = \"{LINK}bit\"\nuplink = \"far\"\nscheduler = {{ kind = \"wf2q+\" }}\n"
     );
-    // Of each conversation, half of what there would be for it.
+    // The required rate of each conversation is half of its share of the link.
     let rate = LINK / u64::from(args.adapters) / u64::from(args.conversations) / 2;
     for n in 0..args.adapters {
         let _ = write!(
@@ -83,8 +82,8 @@ fn memory() -> Result<u64> {
     Ok(pages * 4096)
 }
 
-/// Sends from all adapters in turn, at this rate as far as there is room, until told to end; how
-/// many went.
+/// Sends from all adapters in turn, at the required rate as long as there is room, until `over` is
+/// set; returns the number of packets sent.
 fn load(args: &Args, inside: &[UnixDatagram], over: &AtomicBool) -> u64 {
     let (began, mut sent) = (Instant::now(), 0);
     let gap = Duration::from_nanos(1_000_000_000 / args.packets.max(1));
@@ -101,7 +100,7 @@ fn load(args: &Args, inside: &[UnixDatagram], over: &AtomicBool) -> u64 {
     sent
 }
 
-/// What became of one path.
+/// The response times of one path.
 #[derive(Default)]
 struct PathTimes {
     times: Meter,
@@ -131,7 +130,7 @@ fn client(api: &Path, path: &str, over: &AtomicBool) -> Result<PathTimes> {
 /// Runs `falaj bench serve`.
 ///
 /// # Errors
-/// The input is wrong, or this machine cannot do it.
+/// The input is invalid, or this machine cannot run the benchmark.
 pub fn main(args: &Args) -> Result<ExitCode> {
     if args.effect {
         return tell_effect(args);
@@ -152,7 +151,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
                 }
             }
         });
-        // Every conversation has sent something before anybody asks.
+        // Every conversation sends a packet before the first request.
         let warm = u64::from(args.adapters) * u64::from(args.conversations) * 1_000_000_000
             / args.packets.max(1);
         stand.run(Span(warm))?;
@@ -161,7 +160,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
             PATHS.iter().map(|path| scope.spawn(|| client(&outside.http, path, &over))).collect();
         stand.run(args.duration)?;
         over.store(true, Ordering::Relaxed);
-        // Who is in the middle of a question is answered still.
+        // Requests in progress are still answered.
         while !clients.iter().all(|client| client.is_finished()) {
             stand.run(Span::from_millis(5))?;
         }
@@ -194,7 +193,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     )
 }
 
-/// How soon a change is on the wire.
+/// Reports the time until a change takes effect on the wire.
 fn tell_effect(args: &Args) -> Result<ExitCode> {
     let effect::Effect { wire, answers } = effect::measure(CHANGES)?;
     if args.json {

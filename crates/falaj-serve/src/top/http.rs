@@ -1,4 +1,4 @@
-//! The API's client: one question at a time over its socket.
+//! A client of the API: one request at a time over its socket.
 
 use anyhow::{Context, Result, bail};
 use http_body_util::{BodyExt, Full};
@@ -13,10 +13,10 @@ use tokio::net::UnixStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
-/// No service that is well takes so long.
+/// Timeout of a request; a healthy service is faster.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A service's API.
+/// The API of a service.
 pub(super) struct HttpClient {
     runtime: Runtime,
     path: PathBuf,
@@ -32,7 +32,7 @@ impl HttpClient {
         Ok(HttpClient { runtime, path: path.to_owned() })
     }
 
-    /// What is there, as JSON.
+    /// Sends a GET request; returns the JSON.
     pub(super) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
         let (status, body) = self.ask(Method::GET, path, String::new())?;
         if status != 200 {
@@ -42,7 +42,7 @@ impl HttpClient {
             .context("the service's answer is not to be read: is it of another release?")
     }
 
-    /// Asks; gives the status and what it says.
+    /// Sends a request; returns status and body.
     pub(super) fn ask(&self, method: Method, path: &str, body: String) -> Result<(u16, Bytes)> {
         let request = Request::builder()
             .method(method)

@@ -1,12 +1,12 @@
-//! `falaj top`: what flows get beside what they are promised, on a terminal; a few keys change it.
+//! `falaj top`: the measurements and guarantees of flows on a terminal; a few keys change the link.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `source` | where samples come from, and changes go to: a service's API, or any link's control socket |
+//! | `source` | the source of samples and target of changes: a service's API, or any link's control socket |
 //! | `http` | the API's client |
-//! | `seen` | what is shown, wherever it is from |
-//! | `state` | what was chosen and typed, and what was before |
-//! | `screen` | how it looks |
+//! | `seen` | the displayed data, independent of its source |
+//! | `state` | selection, input, and history |
+//! | `screen` | the layout of the screen |
 
 mod http;
 mod screen;
@@ -30,11 +30,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often it looks.
+/// Interval between two samples.
 const STEP: Duration = Duration::from_secs(1);
-/// How long a signal may have to wait.
+/// Maximum time until a signal is handled.
 const LOOK: Duration = Duration::from_millis(200);
-/// So many columns where nobody says how wide it is to be.
+/// Default number of columns if no width is given.
 const WIDE: u16 = 120;
 
 /// What `top` takes.
@@ -74,7 +74,7 @@ pub struct Args {
 /// Runs `falaj top`.
 ///
 /// # Errors
-/// The input is wrong, or this machine cannot do it.
+/// The input is invalid, or there is no running link.
 pub fn main(args: &Args) -> Result<ExitCode> {
     let mut source = RunningLink::find(args.api.as_deref(), &args.which)?;
     let mut state = ScreenState::new(args.way);
@@ -95,7 +95,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         signal_hook::flag::register(signal, Arc::clone(&ended)).context("signals")?;
     }
     state.coloured = std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
-    // From here on a panic too leaves the terminal as it was.
+    // From here on the terminal is restored also after a panic.
     let terminal = ratatui::try_init().context("the terminal")?;
     let outcome = watch(terminal, &mut source, &mut state, &ended);
     ratatui::restore();
@@ -105,7 +105,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Why it ended.
+/// The reason of the end.
 enum Gone {
     Asked,
     Service(anyhow::Error),
@@ -141,7 +141,7 @@ fn watch(
     Ok(Gone::Asked)
 }
 
-/// Does what a key asks for; says whether it goes on.
+/// Handles a key; returns false if the program is to end.
 fn pressed(key: KeyEvent, source: &mut RunningLink, state: &mut ScreenState) -> bool {
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         return !matches!(key.code, KeyCode::Char('c' | 'd'));
@@ -183,7 +183,7 @@ fn pressed(key: KeyEvent, source: &mut RunningLink, state: &mut ScreenState) -> 
     true
 }
 
-/// Makes a change, and says what came of it.
+/// Applies a change, and shows the result.
 fn change(source: &mut RunningLink, state: &mut ScreenState, wanted: Option<state::WantedChange>) {
     let Some(wanted) = wanted else { return };
     let said = match source.change(&wanted) {
@@ -198,7 +198,7 @@ fn change(source: &mut RunningLink, state: &mut ScreenState, wanted: Option<stat
     tell(source, state, said);
 }
 
-/// Pauses the adapter that is chosen, or lets it go on.
+/// Pauses the selected adapter, or resumes it.
 fn pause(source: &mut RunningLink, state: &mut ScreenState) {
     let Some((name, paused)) = state.row().map(|row| (row.adapter.clone(), !row.paused)) else {
         return;
@@ -213,7 +213,7 @@ fn pause(source: &mut RunningLink, state: &mut ScreenState) {
 
 fn tell(source: &mut RunningLink, state: &mut ScreenState, said: String) {
     state.say(said);
-    // A link that is gone says so by the next look.
+    // If the link is gone, the next sample reports it.
     if let Ok(seen) = source.look() {
         state.take(seen);
     }

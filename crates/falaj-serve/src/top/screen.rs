@@ -1,5 +1,6 @@
-//! How it looks: a row for each flow, below it more of the one that is chosen, what was said, and
-//! the keys. A broken promise is told by a sign, a word and by inverted letters: colours only help.
+//! The layout: a row for each flow, below it details of the selected one, the last message, and the
+//! keys. A violated guarantee is marked by a sign, a word and inverted letters; colours only add to
+//! that.
 
 use super::seen::{ScreenDirection, ScreenRow as Flow};
 use super::state::ScreenState;
@@ -12,9 +13,9 @@ use ratatui::widgets::{Cell, Paragraph, Row, Table, TableState, Wrap};
 use ratatui::{Frame, Terminal};
 
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Below the table: what is promised, what was said.
+/// Number of lines below the table: the guarantee, and the last message.
 const BELOW: u16 = 5;
-/// As wide as the columns beside the line are, and what a line takes at most.
+/// Total width of the columns other than the line of rates, and maximum width of that line.
 const NUMBERS: u16 = 110;
 const LINE: u16 = 30;
 
@@ -32,10 +33,10 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &mut ScreenState) {
     frame.render_widget(Paragraph::new(bottom(state)), keys);
 }
 
-/// One screen as text, as high as it has to be.
+/// One screen as text, with the height that it needs.
 pub(super) fn text(state: &mut ScreenState, width: u16) -> String {
     let rows = u16::try_from(state.rows().len()).unwrap_or(u16::MAX - 20);
-    // A screen's numbers are 16 bits wide, and so is its area.
+    // Width, height and area of a screen are limited to 16 bits.
     let height = (rows + 3 + BELOW).min(u16::MAX / width.max(1));
     let Ok(mut terminal) = Terminal::new(TestBackend::new(width, height));
     let Ok(_) = terminal.draw(|frame| draw(frame, state));
@@ -44,7 +45,7 @@ pub(super) fn text(state: &mut ScreenState, width: u16) -> String {
     let lines = cells
         .map(|row| row.iter().map(|cell| cell.symbol()).collect::<String>().trim_end().to_owned());
     let mut lines: Vec<String> = lines.collect();
-    // Keys are for those who can press them.
+    // The line of keys is for interactive use only.
     lines.pop();
     while lines.last().is_some_and(String::is_empty) {
         lines.pop();
@@ -140,7 +141,7 @@ fn time(nanoseconds: Option<u64>) -> String {
     nanoseconds.map_or_else(|| DASH.into(), |time| nanos(time as f64))
 }
 
-/// Is the promise kept?
+/// The state of the guarantee, as text with a style.
 fn verdict(flow: &Flow, coloured: bool) -> (String, Style) {
     let colour = |colour| if coloured { Style::new().fg(colour) } else { Style::new() };
     if flow.broken > 0 {
@@ -174,7 +175,8 @@ fn verdict(flow: &Flow, coloured: bool) -> (String, Style) {
     }
 }
 
-/// Rates of the last samples, the newest at the right, beside the largest of them.
+/// Bars for the rates of the last samples, the newest at the right, relative to the largest of
+/// them.
 fn bars(rates: &[u64], width: usize) -> String {
     let shown = &rates[rates.len().saturating_sub(width)..];
     let most = rates.iter().copied().max().unwrap_or(0).max(1);
@@ -185,7 +187,7 @@ fn bars(rates: &[u64], width: usize) -> String {
     format!("{line:>width$}")
 }
 
-/// More of the flow that is chosen, and what was said last.
+/// Details of the selected flow, and the last message.
 fn about(state: &ScreenState) -> Text<'static> {
     let mut text = Text::default();
     if let Some(flow) = state.row() {
@@ -276,7 +278,7 @@ mod tests {
         })
     }
 
-    /// A second of a service.
+    /// A sample of a service, at this second.
     fn seen(second: u64, rate: f64, broken: u64) -> ScreenSample {
         let adapter = |name: &str, up: Json| {
             json!({ "name": name, "port": "namespace", "link": "uplink", "up": [up],
@@ -357,7 +359,7 @@ mod tests {
         state.take(seen(2, 1e6, 3));
         let screen = text(&mut state, 100);
         assert!(screen.contains("✖ BROKEN ×3") && screen.contains("✖ 5.00 ms"), "{screen}");
-        // Dropped in this second, not since the start.
+        // Drops in this second, not since the start.
         assert!(
             screen.lines().any(|line| line.contains("calm") && line.contains(" 21 ")),
             "{screen}"
@@ -410,7 +412,7 @@ mod tests {
             Some(("limit", None)),
             "empty takes it away"
         );
-        // Elsewhere there is none.
+        // Other disciplines have no weight.
         let mut other = seen(2, 1e6, 0);
         other.rows.iter_mut().for_each(|row| (row.kind, row.weight) = ("fifo".into(), None));
         state.take(other);

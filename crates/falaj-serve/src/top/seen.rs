@@ -1,4 +1,4 @@
-//! What is shown of a link, wherever it is from.
+//! The displayed data of a link, independent of its source.
 
 use crate::model::{Flow, Sample};
 use falaj_control::protocol::{FlowReport, LinksReport};
@@ -14,15 +14,15 @@ pub(crate) enum ScreenDirection {
     Down,
 }
 
-/// What is known at one instant.
+/// A sample.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ScreenSample {
-    /// What runs: a file, or a command.
+    /// The name of the running link: a file, or a command.
     pub(super) about: String,
-    /// Since it began, in nanoseconds.
+    /// Time since its start, in nanoseconds.
     pub(super) at: u64,
     pub(super) rows: Vec<ScreenRow>,
-    /// Delays are of the last second; else since the start.
+    /// True if delays are those of the last second; otherwise since the start.
     pub(super) recent: bool,
 }
 
@@ -31,41 +31,42 @@ pub(super) struct ScreenSample {
 pub(super) struct ScreenRow {
     pub(super) up: bool,
     pub(super) link: String,
-    /// As it is called in the scenario; parts of a flow behind a `/`.
+    /// The flow's name in the scenario; parts of a flow follow a `/`.
     pub(super) flow: String,
-    /// The adapter, where it is a service's.
+    /// The adapter, if the link is a service.
     pub(super) adapter: Option<String>,
     pub(super) paused: bool,
-    /// Its interface is gone for good.
+    /// True if its interface is gone for good.
     pub(super) gone: bool,
-    /// How often the adapter's turn on the link's thread was used up since the start.
+    /// Number of times since the start that the adapter's budget of the link's thread was used up.
     pub(super) held_back: u64,
-    /// Packets of the adapter in this direction for which there was no memory, since the start.
+    /// Packets of the adapter in this direction that were dropped for lack of packet memory, since
+    /// the start.
     pub(super) no_memory: u64,
     pub(super) rate: Option<f64>,
     pub(super) promised_rate: Option<u64>,
     pub(super) p99: Option<u64>,
     pub(super) max: Option<u64>,
     pub(super) bound: Option<u64>,
-    /// Promised rate and delay are held against packets.
+    /// True if the guaranteed rate and delay are checked for each packet.
     pub(super) judged: [bool; 2],
     pub(super) backlog: u64,
-    /// Since the start.
+    /// Packets dropped since the start.
     pub(super) dropped: u64,
     pub(super) broken: u64,
     pub(super) host: u64,
     pub(super) own: u64,
     /// The formula of the bound, or why there is none.
     pub(super) why: Option<String>,
-    /// What the scenario says of it.
+    /// Its discipline, from the scenario.
     pub(super) kind: String,
-    /// Its key and its value.
+    /// The key of its weight, and the value.
     pub(super) weight: Option<(&'static str, u64)>,
     pub(super) cap: Option<String>,
 }
 
 impl ScreenSample {
-    /// What a service says.
+    /// The sample of a service.
     pub(super) fn of_service(about: &str, sample: &Sample, scenario: &Json) -> ScreenSample {
         let mut rows = Vec::new();
         for adapter in &sample.adapters {
@@ -84,7 +85,7 @@ impl ScreenSample {
         ScreenSample { about: about.to_owned(), at: sample.at_ns, rows, recent: true }
     }
 
-    /// What any link says.
+    /// The sample of any link.
     pub(super) fn of_link(about: &str, report: &LinksReport, scenario: &Json) -> ScreenSample {
         let mut rows = Vec::new();
         for link in &report.links {
@@ -136,13 +137,12 @@ fn of_report(flow: &FlowReport) -> ScreenRow {
 }
 
 impl ScreenRow {
-    /// Adds what the scenario says of the flow: under which discipline it stands, its weight, its
-    /// cap.
+    /// Adds the flow's configuration from the scenario: its discipline, its weight, its cap.
     fn configure(&mut self, scenario: &Json) {
         let kind = |table: &Json| table["scheduler"]["kind"].as_str().map(str::to_owned);
         let link = &scenario["link"][&self.link];
         let way = &link[if self.up { "up" } else { "down" }];
-        // A direction's own scheduler and flows come before those of both.
+        // The scheduler and flows of a direction take precedence over those of the link.
         let mut at = if way["flow"].is_null() { link } else { way };
         if let Some(kind) = kind(way).or_else(|| kind(link)) {
             self.kind = kind;

@@ -1,4 +1,4 @@
-//! Where samples come from, and changes go to.
+//! The source of samples and the target of changes.
 
 use super::http::HttpClient as Http;
 use super::seen::ScreenSample;
@@ -14,16 +14,16 @@ use hyper::body::Bytes;
 use serde_json::{Value as Json, json};
 use std::path::Path;
 
-/// A link that runs.
+/// A running link.
 pub(super) enum RunningLink {
-    /// A service, by its API.
+    /// A service, through its API.
     Service { http: Http, about: String },
-    /// Any link, by its control socket; and what it said last.
+    /// Any link, through its control socket, with its last report.
     Link { client: Box<Client>, before: Option<Box<LinksReport>> },
 }
 
 impl RunningLink {
-    /// Finds what runs.
+    /// Finds the running link.
     pub(super) fn find(api: Option<&Path>, which: &Which) -> Result<RunningLink> {
         if let Some(path) = api {
             return RunningLink::service(path).with_context(|| format!("--api {}", path.display()));
@@ -45,12 +45,12 @@ impl RunningLink {
         Ok(RunningLink::Service { http, about })
     }
 
-    /// Has it rates at once, or only when it was looked at twice?
+    /// Returns true if the first sample has rates already; otherwise rates need two samples.
     pub(super) fn has_rates(&self) -> bool {
         matches!(self, RunningLink::Service { .. })
     }
 
-    /// What is now.
+    /// Takes a sample.
     pub(super) fn look(&mut self) -> Result<ScreenSample> {
         match self {
             RunningLink::Service { http, about } => {
@@ -77,7 +77,7 @@ impl RunningLink {
         }
     }
 
-    /// Pauses an adapter, or lets it go on.
+    /// Pauses an adapter, or resumes it.
     pub(super) fn pause(&mut self, adapter: &str, paused: bool) -> Result<(), String> {
         let RunningLink::Service { http, .. } = self else {
             return Err("only adapters of a service pause".into());
@@ -86,7 +86,7 @@ impl RunningLink {
         answered(http.ask(Method::PUT, &path, paused.to_string()))
     }
 
-    /// Makes a change, or says why not.
+    /// Applies a change; the error is a message.
     pub(super) fn change(&mut self, wanted: &WantedChange) -> Result<(), String> {
         match self {
             RunningLink::Service { http, .. } => {
@@ -126,7 +126,7 @@ impl RunningLink {
     }
 }
 
-/// What the service says to a change.
+/// The service's answer to a change.
 fn answered(asked: Result<(u16, Bytes)>) -> Result<(), String> {
     let (status, body) = asked.map_err(|error| format!("{error:#}"))?;
     if status == 200 {
@@ -139,7 +139,7 @@ fn answered(asked: Result<(u16, Bytes)>) -> Result<(), String> {
     Err(refused(&what, remarks.iter().map(|remark| (remark.title.as_str(), &remark.help[..]))))
 }
 
-/// A number as a number, all else as a text.
+/// A number as a number, anything else as a string.
 fn value(text: &str) -> Json {
     text.parse::<u64>().map_or_else(|_| json!(text), |number| json!(number))
 }

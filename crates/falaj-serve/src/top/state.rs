@@ -1,20 +1,20 @@
-//! What was chosen and typed, and what was before.
+//! Selection, input, and history.
 
 use super::seen::{ScreenDirection, ScreenRow, ScreenSample};
 use falaj_sched::registry;
 use std::collections::{BTreeMap, VecDeque};
 
-/// So many rates of each flow are remembered, for its line.
+/// Number of rates kept of each flow for its line.
 pub(super) const BEFORE: usize = 60;
 
-/// A change that somebody wants.
+/// A requested change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WantedChange {
     pub(super) link: String,
     pub(super) flow: String,
     pub(super) adapter: Option<String>,
     pub(super) key: &'static str,
-    /// None: the key goes.
+    /// The new value; `None` removes the key.
     pub(super) value: Option<String>,
 }
 
@@ -30,14 +30,14 @@ pub(super) struct ScreenState {
     pub(super) way: ScreenDirection,
     pub(super) chosen: usize,
     pub(super) held: bool,
-    /// What was said last.
+    /// The last message.
     pub(super) said: Option<String>,
     pub(super) coloured: bool,
     typing: Option<Typing>,
-    /// By direction and flow: rates, and packets that were dropped until the look before.
+    /// By direction and flow: recent rates, and the packets dropped until the previous sample.
     rates: BTreeMap<(bool, String), VecDeque<u64>>,
     dropped: BTreeMap<(bool, String), u64>,
-    /// Dropped since the look before.
+    /// Packets dropped since the previous sample.
     new: BTreeMap<(bool, String), u64>,
 }
 
@@ -61,9 +61,9 @@ impl ScreenState {
         }
     }
 
-    /// Takes a look.
+    /// Adds a sample.
     pub(super) fn take(&mut self, seen: ScreenSample) {
-        // A service that publishes once a second may be asked twice in between.
+        // A service publishes once a second, so two samples may be the same.
         let again = seen.at == self.seen.at && !self.seen.rows.is_empty();
         let (mut rates, mut dropped, mut new) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         for row in &seen.rows {
@@ -88,7 +88,7 @@ impl ScreenState {
         self.step(0);
     }
 
-    /// The flows of the direction that is shown.
+    /// The flows of the displayed direction.
     pub(super) fn rows(&self) -> Vec<&ScreenRow> {
         self.seen.rows.iter().filter(|row| row.up == (self.way == ScreenDirection::Up)).collect()
     }
@@ -127,12 +127,12 @@ impl ScreenState {
         self.rows().get(self.chosen).copied()
     }
 
-    /// Is something being typed?
+    /// Returns true while a value is being typed.
     pub(super) fn types(&self) -> bool {
         self.typing.is_some()
     }
 
-    /// What is asked for, and what was typed of it.
+    /// The key being edited, and the text typed so far.
     pub(super) fn typing(&self) -> Option<(&'static str, &str)> {
         self.typing.as_ref().map(|typing| (typing.key, typing.text.as_str()))
     }
@@ -183,14 +183,14 @@ impl ScreenState {
         Some(WantedChange { link, flow, adapter, key, value })
     }
 
-    /// What was typed, as a change.
+    /// The typed value as a change.
     pub(super) fn typed(&mut self) -> Option<WantedChange> {
         let Typing { key, text } = self.typing.take()?;
         let text = text.trim();
         self.wanted(key, (!text.is_empty()).then(|| text.to_owned()))
     }
 
-    /// Another weight.
+    /// Changes the weight of the selected flow.
     pub(super) fn weight_by(&mut self, by: i64) -> Option<WantedChange> {
         let Some((key, weight)) = self.row()?.weight else {
             self.ask_weight();
