@@ -1,18 +1,19 @@
-//! When the hybrid timer rests.
+//! The rule by which the hybrid timer stops spinning.
 //!
-//! Spinning takes a processor. Where others wait for one, they are often those who send and receive
-//! through the link, and what is handed over to the microsecond comes from, and goes to, processes
-//! that cannot run. Then the loop sleeps instead, and hands over at one wake-up whatever is due:
-//! later than due by [`SLACK`] at most, and by what waking up takes; never earlier. The rule, in
-//! windows of [`WINDOW`]:
+//! Spinning occupies a processor. If other threads wait for one, they often belong to the processes
+//! that send and receive through the link: packets delivered to the microsecond then come from, and
+//! go to, processes that cannot run. In that case the loop sleeps instead, and delivers everything
+//! due at one wake-up: late by [`SLACK`] plus the wake-up time at most, and never early. The rule,
+//! in windows of [`WINDOW`]:
 //!
-//! | it | when |
+//! | state | condition |
 //! |---|---|
-//! | rests | in [`CROWDED`] of the last [`LAST`] windows it was awake for more than half of the time, and others waited |
-//! | spins again | in none of the last [`QUIET`] windows others waited |
+//! | sleeps | in [`CROWDED`] of the last [`LAST`] windows the loop was awake for more than half of
+//! the time, and other threads waited |
+//! | spins again | in none of the last [`QUIET`] windows other threads waited |
 //!
-//! Others wait where more threads are to run than there are processors, or where the kernel took
-//! this thread's processor away for them, [`TAKEN`] times in a window or more.
+//! Other threads wait if more threads are runnable than there are processors, or if the kernel
+//! preempted this thread for them [`TAKEN`] times in a window or more.
 
 use crate::clock::{self, Usage};
 use crate::priority;
@@ -20,30 +21,30 @@ use falaj_sched::units::time::{Span, Time};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Resting, packets are handed over later than due by this at most.
+/// While the timer sleeps, packets are delivered at most this much later than due.
 pub(crate) const SLACK: Span = Span::from_micros(50);
-/// It is looked this often, if the loop is awake.
+/// Length of a window, if the loop is awake at its end.
 const WINDOW: Span = Span::from_millis(10);
 const LAST: u32 = 4;
 const CROWDED: u32 = 2;
 const QUIET: u32 = 32;
 const TAKEN: u64 = 2;
 
-/// What was seen in a window.
+/// Observations of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct WindowLoad {
-    /// Did others wait for a processor?
+    /// Other threads waited for a processor.
     waiting: bool,
-    /// Was the loop awake for more than half of it?
+    /// The loop was awake for more than half of the window.
     awake: bool,
 }
 
-/// The rule alone.
+/// The rule, without measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct CrowdingRule {
     rests: bool,
-    /// A bit for each of the last windows, the newest lowest: others waited, and spinning it was
-    /// awake.
+    /// A bit for each of the last windows, the newest lowest: other threads waited, and the
+    /// spinning loop was awake.
     crowded: u64,
 }
 
@@ -56,16 +57,16 @@ impl CrowdingRule {
     }
 }
 
-/// Who else wants a processor, and what follows for the loop.
+/// Measures the load of other threads, and decides if the loop sleeps.
 #[derive(Debug)]
 pub(crate) struct AdaptiveSleep {
     rule: CrowdingRule,
     /// The end of this window.
     next: Time,
-    /// The end of the last one.
+    /// The end of the last window.
     since: Time,
     usage: Usage,
-    /// The kernel's count of threads that are to run.
+    /// The kernel's count of runnable threads.
     load: Option<File>,
     processors: u64,
     rested: Span,
@@ -73,7 +74,8 @@ pub(crate) struct AdaptiveSleep {
 
 impl AdaptiveSleep {
     pub(crate) fn new() -> AdaptiveSleep {
-        // Who may use some of the processors only is not told how many wait for those.
+        // A thread restricted to some of the processors cannot learn how many threads wait for
+        // those.
         let processors = priority::processors().len();
         let load =
             (processors == priority::online()).then(|| File::open("/proc/loadavg").ok()).flatten();
@@ -90,24 +92,24 @@ impl AdaptiveSleep {
         }
     }
 
-    /// Does the loop rest?
+    /// Returns true if the loop sleeps instead of spinning.
     #[inline]
     pub(crate) fn rests(&self) -> bool {
         self.rule.rests
     }
 
-    /// For how long it has, in whole windows.
+    /// Total time for which it has, in whole windows.
     pub(crate) fn rested(&self) -> Span {
         self.rested
     }
 
-    /// Is a window over? Then it is time for [`look`](AdaptiveSleep::look).
+    /// Returns true if a window is over, so that [`look`](AdaptiveSleep::look) is due.
     #[inline]
     pub(crate) fn is_over(&self, now: Time) -> bool {
         now >= self.next
     }
 
-    /// Looks back at a window.
+    /// Evaluates the window that has ended.
     #[cold]
     pub(crate) fn look(&mut self, now: Time) {
         let usage = clock::thread_usage();
@@ -116,7 +118,7 @@ impl AdaptiveSleep {
         if self.rule.rests {
             self.rested += lasted;
         }
-        // The first window has no beginning.
+        // The start of the first window is unknown.
         if self.since > Time::ZERO {
             let waiting = taken >= TAKEN || self.to_run() > self.processors;
             self.rule.window(WindowLoad { waiting, awake: cpu.0 > lasted.0 / 2 });
@@ -124,8 +126,7 @@ impl AdaptiveSleep {
         (self.since, self.next, self.usage) = (now, now + WINDOW, usage);
     }
 
-    /// How many threads of the machine are to run now, this one among them; none where that is not
-    /// told.
+    /// Number of runnable threads of the machine, this one included; zero if it is unavailable.
     fn to_run(&self) -> u64 {
         let mut text = [0; 64];
         let read = self.load.as_ref().and_then(|load| load.read_at(&mut text, 0).ok()).unwrap_or(0);
@@ -133,8 +134,8 @@ impl AdaptiveSleep {
     }
 }
 
-/// Of the three averages, the threads that are to run of all, and the last process, the second last
-/// but one.
+/// Parses the number of runnable threads: the fourth field, behind three averages, in the form
+/// `runnable/all`.
 fn running(text: &[u8]) -> u64 {
     let text = std::str::from_utf8(text).unwrap_or_default();
     text.split_ascii_whitespace()
@@ -154,7 +155,7 @@ mod tests {
         for other in [&b""[..], b"1 2 3", b"1 2 3 4 5", b"1 2 3 x/9 5", b"\xff"] {
             assert_eq!(running(other), 0, "{other:?}");
         }
-        // This thread runs.
+        // The thread itself runs.
         let rest = AdaptiveSleep::new();
         assert!(rest.load.is_none() || rest.to_run() >= 1);
     }
@@ -172,8 +173,8 @@ mod tests {
         rule.window(CROWD);
         assert!(rule.rests, "twice in four windows");
         for _ in 0..1000 {
-            // Resting, it is awake for a small part of the time, and the others wait but now and
-            // then.
+            // While sleeping it is awake for a small part of the time, and other threads wait just
+            // now and then.
             (0..QUIET - 1).for_each(|_| rule.window(WindowLoad { waiting: false, awake: false }));
             rule.window(WindowLoad { waiting: true, awake: false });
             assert!(rule.rests);
@@ -192,9 +193,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is seen, it rests from then on where twice in four windows others waited for
-        /// what it spun on, and until there were so many windows in a row in which nobody did; and
-        /// there is no other reason.
+        /// For any observations, the loop sleeps once other threads waited in two of four windows
+        /// in which it was awake, and until they waited in none of [`QUIET`] windows in a row; for
+        /// no other reason.
         #[test]
         fn the_rule_as_it_is_said(
             seen in prop::collection::vec((any::<bool>(), any::<bool>()), 0..400),

@@ -1,5 +1,5 @@
-//! Ports whose devices pace a link: what they have no room for is kept, in its order, and the
-//! engine decides on nobody until they have.
+//! Backpressure of ports whose devices pace a link: packets without room are kept in order, and the
+//! engine makes no decision until the port has room.
 
 use super::{Attached, Forwarder};
 use falaj_engine::{ChangeError, PipeId};
@@ -8,31 +8,31 @@ use nix::libc::{EAGAIN, ENOBUFS, ENOMEM};
 use std::collections::VecDeque;
 use std::io;
 
-/// Where nobody says when a port has room it is tried again after so long: some packets of a fast
-/// link.
+/// Retry interval for a port that does not report when it has room: the time of some packets on a
+/// fast link.
 const AGAIN: Span = Span::from_micros(100);
 
-/// What a port had no room for.
+/// Bursts for which a port had no room.
 #[derive(Default)]
 pub(super) struct RefusedBursts {
-    /// Bursts that were decided before it said so; about as many as its device is handed ahead of
-    /// time at most.
+    /// Bursts that were decided before the port reported it; about as many as its device is handed
+    /// ahead of time at most.
     kept: VecDeque<u32>,
-    /// To be tried again then; `None`: it becomes writable.
+    /// When to retry; `None`: when the port becomes writable.
     again: Option<Time>,
 }
 
-/// Is this said of a unit for which there is no room now, and may be later?
+/// Returns true if the error means that there is no room for a unit now, but may be later.
 pub(super) fn is_wanting(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(EAGAIN | ENOBUFS | ENOMEM))
 }
 
 impl Forwarder {
-    /// Has the ports know whose devices pace a link, and which do not any more.
+    /// Informs the ports whose devices begin or cease to pace a link.
     ///
     /// # Errors
-    /// A device is to pace a link, and its port does not say when it has room; or what the kernel
-    /// says.
+    /// A device is to pace a link, but its port does not report when it has room; or an error of
+    /// the kernel.
     pub fn pace(&mut self) -> io::Result<()> {
         for to in 0..self.ports.len() {
             let from = self.ports.iter().filter(|port| port.leaves_at == to);
@@ -52,7 +52,7 @@ impl Forwarder {
         Ok(())
     }
 
-    /// May devices pace these pipes?
+    /// Checks that devices may pace these pipes.
     pub(super) fn may_be_paced(
         &self,
         mut pipes: impl Iterator<Item = PipeId>,
@@ -66,27 +66,27 @@ impl Forwarder {
         if pipes.all(may) { Ok(()) } else { Err(ChangeError::Unpaced) }
     }
 
-    /// Is something kept for this port?
+    /// Returns true if bursts are kept for this port.
     pub(super) fn is_full(&self, to: usize) -> bool {
         !self.full[to].kept.is_empty()
     }
 
-    /// For any?
+    /// Returns true if bursts are kept for any port.
     pub(super) fn any_is_full(&self) -> bool {
         (0..self.full.len()).any(|to| self.is_full(to))
     }
 
-    /// Does this port say when it has room for what is kept?
+    /// Returns true if bursts are kept for this port, and it reports when it has room.
     pub(super) fn room_is_awaited(&self, to: usize) -> bool {
         self.is_full(to) && self.full[to].again.is_none()
     }
 
-    /// When the next port is to be tried again of which nobody says when it has room.
+    /// When to retry the next port that does not report when it has room.
     pub(super) fn next_try(&self) -> Time {
         self.full.iter().filter_map(|full| full.again).min().unwrap_or(Time::NEVER)
     }
 
-    /// What leaves together waits for room.
+    /// Keeps the bursts that leave together until there is room.
     pub(super) fn keep(&mut self, to: usize) {
         let now = self.clock.now();
         for index in self.together.drain(..) {
@@ -95,7 +95,7 @@ impl Forwarder {
         }
     }
 
-    /// A port had no room, for this reason: the engine hears of it.
+    /// Reports to the engine that a port had no room, for this reason.
     pub(super) fn has_no_room(&mut self, to: usize, wanting: &io::Error) {
         let now = self.clock.now();
         self.awake.refused += 1;
@@ -116,10 +116,10 @@ impl Forwarder {
         self.note();
     }
 
-    /// Hands over what is kept, where there may be room now.
+    /// Hands over the kept bursts to ports that may have room now.
     pub(super) fn try_again(&mut self) -> io::Result<()> {
-        /// It has room, and nobody knows for how much: as much as it ever had, until it refuses
-        /// again.
+        /// It has room, but the amount is unknown: taken as the largest it ever had, until it
+        /// refuses again.
         const ROOM: u32 = u32::MAX;
         for to in 0..self.full.len() {
             let now = self.clock.now();

@@ -1,4 +1,4 @@
-//! What passes, written down.
+//! Captures of passing packets.
 
 use super::Forwarder;
 use super::recorder::Recorder;
@@ -11,7 +11,7 @@ use falaj_sched::units::label::Ecn;
 use falaj_traffic::capture::{self, Verdict};
 
 impl Forwarder {
-    /// Gives the recorder back, when it has noted what is still queued.
+    /// Returns the recorder, after it has recorded the packets that are still queued.
     pub fn stop_recording(&mut self) -> Option<Recorder> {
         let mut recorder = self.recorder.take()?;
         for (handle, packet) in self.units.undecided() {
@@ -30,17 +30,17 @@ impl Forwarder {
     }
 }
 
-/// What a packet was like when it came.
+/// The original bits of a packet.
 #[derive(Default)]
 pub(super) struct OriginalBits<'a> {
-    /// Bits that were turned.
+    /// Bits that were flipped.
     pub(super) turned: &'a [Corrupt],
-    /// Its ECN bits, where it was marked.
+    /// Its ECN bits before it was marked, if it was.
     pub(super) ecn: Option<Ecn>,
 }
 
-/// Writes down what became of a packet of an Ethernet port, as it came in: before these bits of it
-/// were turned, and before it was marked. Where there are rules, with what they ask about it.
+/// Records the fate of a packet of an Ethernet port in its original form: before its bits were
+/// flipped, and before it was marked. With rules, its key is recorded too.
 pub(super) fn record(
     recorder: &mut Recorder,
     units: &UnitStore,

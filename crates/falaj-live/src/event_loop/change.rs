@@ -1,4 +1,4 @@
-//! Changes of the link while packets are on their way.
+//! Changes of the link while packets are in transit.
 
 use super::{Forwarder, LiveFlow};
 use falaj_engine::handover::FlowMapping;
@@ -15,22 +15,22 @@ use std::cell::RefCell;
 /// A change that was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AppliedChange {
-    /// When.
+    /// The instant of the change.
     pub at: Time,
-    /// Packets that waited and were dropped by it.
+    /// Number of queued packets that it dropped.
     pub dropped: u64,
 }
 
 impl Forwarder {
-    /// Makes a change now, all of it or nothing. Packets that have left their queue are
-    /// handed over when they were to be.
+    /// Makes a change now, as a whole or not at all. Packets that have left their queue keep their
+    /// time of delivery.
     ///
     /// # Errors
-    /// Packets wait that would be too large, or another change came between.
+    /// Queued packets would be too large, or another change was made since this one was prepared.
     pub fn change(&mut self, change: Transaction) -> Result<AppliedChange, ChangeError> {
         let now = self.clock.now();
         let Transaction { engine, flows, sorted, rules, order } = change;
-        // What was decided before the change names flows as they were.
+        // Outputs decided before the change use the old numbers of flows.
         self.network.poll(now, &mut self.out);
         self.note();
         let fates: Vec<(PipeId, &[FlowMapping])> =
@@ -67,19 +67,19 @@ impl Forwarder {
         }
         self.pipes_begin(&begin);
         self.order = order;
-        // What waits at a port may have come without its key.
+        // Units that wait at a port may have been read without their keys.
         if other_rules || !heeded && self.network.wants_labels() {
             self.sort_anew();
         }
-        // What the change decided on names flows as they are from now on.
+        // Outputs decided by the change use the new numbers of flows.
         self.note();
         self.guarantees.change_ends(now);
-        // They were asked whether they can; what one that fails is handed goes on as to any other.
+        // Ports were checked beforehand; if one fails now, it gets packets as any other does.
         let _ = self.pace();
         Ok(AppliedChange { at: now, dropped })
     }
 
-    /// Where what passes is written down, a change that was made then is too.
+    /// Records a change in the capture, if there is one.
     pub fn write_down(&mut self, wanted: Wanted, at: Time) {
         if let Some(recorder) = &mut self.recorder {
             recorder.changed(wanted, at, self.arrived);
@@ -91,8 +91,7 @@ impl Forwarder {
         self.network.take_deferred_drops()
     }
 
-    /// Where pipes are, and where others may begin: nothing of those that have ended is on its way
-    /// any more.
+    /// The places of pipes, occupied and vacant; no packet of a vacant place is in transit.
     pub fn places(&self) -> PipePlaces {
         let mut places = self.network.places();
         let released = |place: &u32| {
@@ -112,7 +111,7 @@ impl Forwarder {
         }
     }
 
-    /// What waits at a port for room goes where the rules say now.
+    /// Routes the units that wait at ports by the current rules.
     fn sort_anew(&mut self) {
         for (port, waiting) in self.ports.iter().zip(&mut self.waiting) {
             if let Some(waiting) = waiting {
@@ -137,8 +136,7 @@ impl Forwarder {
                 Some(FlowMapping::Is(is)) => {
                     (self.flows[p][is.index()], self.active[p][is.index()]) = (flow, active);
                 }
-                // What the engine counted of it is of those that have gone; what was measured of it
-                // goes with it.
+                // The engine counts it among removed flows; its measurements are dropped with it.
                 Some(_) => {}
                 None => (self.flows[p][f], self.active[p][f]) = (flow, active),
             }

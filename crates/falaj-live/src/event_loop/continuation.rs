@@ -1,8 +1,8 @@
-//! A forwarder goes on in another process: what waits, what is on its way, and what was counted.
+//! Resuming a forwarder in another process: queued packets, packets in transit, and counters.
 //!
-//! Both read one clock, CLOCK_MONOTONIC, and count from one zero: packets keep the times at which
-//! they came and are due. The discipline begins anew with the packets that wait, as at a change to
-//! another one, and what flows are promised is judged as after a change.
+//! Both processes read one clock, CLOCK_MONOTONIC, and count from the same zero: packets keep their
+//! times of arrival and delivery. The discipline begins anew with the queued packets, as at a
+//! change to another discipline, and guarantees of flows are checked as after a change.
 
 use super::rx::PendingUnit;
 use super::units::UnitPacket;
@@ -16,28 +16,28 @@ use falaj_sched::units::time::Time;
 use serde::{Deserialize, Serialize};
 use std::io;
 
-/// The state of a forwarder, to be written down. Times are in nanoseconds of its clock.
+/// The state of a forwarder, in serializable form. Times are in nanoseconds of its clock.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ForwarderState {
-    /// When it was taken; nothing passes from then on.
+    /// When the state was taken; no packet passes from then on.
     at: u64,
-    /// By pipe. Handles of packets are their places in `waiting`.
+    /// By pipe. Handles of packets are indices in `waiting`.
     pipes: Vec<PipeState>,
     waiting: Vec<KeptPacket>,
-    /// In the order in which they are to be handed over, where that is one instant.
+    /// In order of delivery, for packets due at the same instant.
     released: Vec<ReleasedUnit>,
-    /// Read, and not in a queue yet: those that wait for room.
+    /// Units that were read and wait for room in a queue.
     pending: Vec<KeptPacket>,
-    /// By port, where its reader is; see [`Port::position`](crate::backend::Port::position).
+    /// By port, the position of its reader; see [`Port::position`](crate::backend::Port::position).
     positions: Vec<u64>,
     /// Packets that have entered the engine.
     arrived: u64,
-    /// By pipe and flow, when a packet came last.
+    /// By pipe and flow, the last arrival of a packet.
     active: Vec<Vec<u64>>,
     losses: LiveLosses,
-    /// By pipe and flow.
+    /// Counters of guarantees, by pipe and flow.
     kept: Vec<Vec<Compliance>>,
-    /// Of the last violation.
+    /// Number of the last violation.
     number: u64,
 }
 
@@ -45,43 +45,43 @@ pub struct ForwarderState {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct KeptPacket {
     port: u32,
-    /// How many came before it.
+    /// Number of packets that arrived before it.
     number: u64,
     arrival: u64,
-    /// As the link accounts it.
+    /// Length as the link accounts it.
     bytes: u32,
     #[serde(with = "serde_bytes")]
     unit: Vec<u8>,
 }
 
-/// A packet that has left its queue, and is to be handed over.
+/// A packet that has left its queue and is still to be delivered.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct ReleasedUnit {
     packet: KeptPacket,
     pipe: u32,
     flow: u32,
-    /// Its last bit left the queue so long after it came.
+    /// Time from its arrival until its last bit left the queue.
     delay: u64,
     due: u64,
-    /// Handed over by then it is not late.
+    /// A delivery by this instant is not late.
     by: u64,
 }
 
 impl ForwarderState {
-    /// When nothing passed any more.
+    /// The instant from which on no packet passed.
     pub fn at(&self) -> Time {
         Time(self.at)
     }
 
-    /// How many packets it holds.
+    /// Number of packets in the state.
     pub fn packets(&self) -> usize {
         self.waiting.len() + self.released.len() + self.pending.len()
     }
 }
 
 impl Forwarder {
-    /// The state by which it goes on in another process, as it is now; all that is due is handed
-    /// over before. `None`: a link or a flow is many, by a mask, or there are rules.
+    /// The current state, from which the forwarder resumes in another process; everything due is
+    /// delivered before. `None` if a link or a flow has a mask, or if there are rules.
     ///
     /// # Errors
     /// A port is gone.
@@ -145,11 +145,11 @@ impl Forwarder {
         }))
     }
 
-    /// Goes on from where one of the same scenario ended in another process, before anything of its
-    /// own was read. `adapt` makes of a unit there one of here.
+    /// Resumes from the state of a forwarder of the same scenario in another process, before this
+    /// one has read any packet. `adapt` converts a unit of that process to one of this process.
     ///
     /// # Errors
-    /// This is not the state of such a forwarder, or there is no memory for its packets.
+    /// The state does not fit this forwarder, or there is no memory for its packets.
     pub fn resume(
         &mut self,
         state: ForwarderState,
@@ -228,7 +228,7 @@ impl Forwarder {
         Ok(())
     }
 
-    /// Keeps a packet that another process has read.
+    /// Stores a packet that another process has read.
     fn take_in(
         &mut self,
         kept: KeptPacket,

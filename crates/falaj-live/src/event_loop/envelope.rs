@@ -1,8 +1,8 @@
-//! Whether a flow keeps to its envelope, by the instants at which its packets are read.
+//! Checks that a flow conforms to its envelope, by the instants at which its packets are read.
 //!
 //! While this host keeps the link's thread from running, packets wait in the kernel, and are read
-//! together afterwards. It is not known when each of them came. A bunch that the envelope would
-//! have let pass, had it come evenly while the thread stood still, is not the flow's fault.
+//! together afterwards; their times of arrival are unknown. A bunch that would conform, had it come
+//! evenly while the thread was stalled, is not held against the flow.
 
 use super::run_delay::Stall;
 use falaj_sched::units::rate::Rate;
@@ -12,27 +12,28 @@ use falaj_sched::units::time::{Span, Time};
 type Credit = u128;
 const BIT: Credit = 1_000_000_000;
 
-/// A bunch has been read this long after the thread stood still.
+/// A bunch is read at most this long after the stall.
 const BUNCH: Span = Span::from_millis(5);
 
-/// How a packet stands to its flow's envelope.
+/// Conformance of a packet to its flow's envelope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Conformance {
-    /// Within it.
+    /// It conforms.
     Within,
-    /// Beyond it as packets were read, and perhaps not as they came: the thread stood still.
+    /// It does not conform as it was read, but may have conformed as it came: the thread was
+    /// stalled.
     Bunched,
-    /// Beyond it.
+    /// It does not conform.
     Beyond,
 }
 
-/// The envelope of a flow, and what the flow has sent of it.
+/// The envelope of a flow, and its credit.
 #[derive(Clone, Debug)]
 pub(super) struct Envelope {
     buckets: Vec<Bucket>,
-    /// When a packet came last.
+    /// When the last packet came.
     last: Time,
-    /// The last look that has shown that the thread stood still.
+    /// The last observation that showed a stall.
     stood_still: Option<Time>,
 }
 
@@ -41,17 +42,17 @@ pub(super) struct Envelope {
 struct Bucket {
     rate: Credit,
     most: Credit,
-    /// Credit by the instants at which packets were read; one beyond the envelope takes none.
+    /// Credit by the instants at which packets were read; a nonconforming packet uses none.
     read: Credit,
-    /// Credit if packets that were read together came evenly while the thread stood still: until
-    /// the bunch is read, it may exceed the brim by `more`, which came in meanwhile.
+    /// Credit if packets that were read together came evenly while the thread was stalled: until
+    /// the bunch is read, it may exceed `most` by `more`, which accrued meanwhile.
     even: Credit,
     more: Credit,
 }
 
 impl Bucket {
-    /// Credit comes in for the time that has passed, at the end of which the thread has `stalled`
-    /// so long. Where that is over, nothing is held beyond the brim.
+    /// Adds credit for the time that has passed, at the end of which the thread was stalled for
+    /// `stalled`. Once the stall is over, no credit above `most` is kept.
     fn fill(&mut self, passed: Span, stalled: Span, is_over: bool) {
         let comes = self.rate * Credit::from(passed.0);
         let more = if is_over { 0 } else { self.more };
@@ -62,7 +63,7 @@ impl Bucket {
 }
 
 impl Envelope {
-    /// Of these rates and bursts in bytes, none of which is used yet.
+    /// An envelope of these rates and bursts in bytes, with all credit.
     pub(super) fn new(buckets: &[(Rate, u64)]) -> Envelope {
         let bucket = |&(rate, burst): &(Rate, u64)| {
             let most = Credit::from(burst) * 8 * BIT;
@@ -75,12 +76,12 @@ impl Envelope {
         }
     }
 
-    /// The last packet came then.
+    /// Sets when the last packet came.
     pub(super) fn set_last(&mut self, last: Time) {
         self.last = last;
     }
 
-    /// A packet is read; the last look at the thread has shown this stall.
+    /// A packet is read; `stall` is the last stall of the thread that was observed.
     pub(super) fn arrived(&mut self, bytes: u32, now: Time, stall: Stall) -> Conformance {
         let cost = Credit::from(bytes) * 8 * BIT;
         let passed = now.since(self.last);
@@ -117,7 +118,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// 8 Mbit/s, a byte in a microsecond, and 2000 B at once.
+    /// 8 Mbit/s, one byte per microsecond, and a burst of 2000 B.
     fn envelope() -> Envelope {
         Envelope::new(&[(Rate(8_000_000), 2_000)])
     }
@@ -126,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_bunch_is_not_the_flows_fault_where_the_thread_stood_still() {
-        // 500 B each 500 us, as much as may be; the thread stands still for 10 ms.
+        // 500 B every 500 us, the most that conforms; the thread stalls for 10 ms.
         let bunch = |span: Span, packets: usize| {
             let mut envelope = envelope();
             for n in 0..4 {
@@ -139,11 +140,11 @@ mod tests {
             let count = |how| all.iter().filter(|&&one| one == how).count();
             [Conformance::Within, Conformance::Bunched, Conformance::Beyond].map(count)
         };
-        // As full as before it stood still, less what it has lost in 10.5 ms.
+        // As much credit as before the stall, less what was lost in 10.5 ms.
         assert_eq!(bunch(Span::from_millis(10), 20), [4, 16, 0]);
         // More than could have come in that time.
         assert_eq!(bunch(Span::from_millis(10), 27), [4, 20, 3]);
-        // It did not stand still, or for less.
+        // No stall, or a shorter one.
         assert_eq!(bunch(Span::ZERO, 20), [4, 0, 16]);
         assert_eq!(bunch(Span::from_millis(2), 20), [4, 4, 12]);
     }

@@ -1,32 +1,31 @@
-//! What flows are promised, held against each packet; and what their owners may send, held against
-//! what comes.
+//! Checks each packet against the guarantee of its flow, and arrivals against the envelope.
 //!
-//! A packet that stayed longer than its flow's bound is a breach, and whose it is follows from what
-//! was:
+//! A packet whose delay exceeds the bound of its flow is a violation, with one of these causes:
 //!
 //! | cause | when |
 //! |---|---|
-//! | own burst | it came when, in that busy period, the flow had sent more than its envelope; the bound is for those that keep to it |
-//! | host | it left its queue in time, and was handed over too late |
-//! | promise | neither: what was promised was not kept |
+//! | own burst | it arrived when, in that busy period, the flow had exceeded its envelope; the
+//! bound holds for flows that conform |
+//! | host | it left its queue in time, and was delivered late |
+//! | promise | neither: the guarantee was not kept |
 //!
-//! A rate is judged by the flow's guaranteed rate clock, packet by packet, and at each look by what
-//! should have left since the last one: either is a proof, with the interval in which it was so.
-//! What was delivered late by the host is none: that is told of packets with a bound on their
+//! A rate is checked by the flow's guaranteed rate clock, packet by packet, and at each look by the
+//! bytes that should have left since the last one: either is a proof, with its interval. Late
+//! delivery by the host is no violation of a rate: it is reported for packets with a bound on their
 //! delay.
 //!
-//! A packet that does not keep to the envelope is counted, and goes as any other. The flow is held
-//! to have kept to it again when its queue has run empty. Without an envelope the bound is one for
-//! a full queue, which no sender can break.
+//! A packet that exceeds the envelope is counted, and treated as any other. The flow counts as
+//! conforming again when its queue has run empty. Without an envelope the bound is that of a full
+//! queue, which no sender can exceed.
 //!
-//! A change may promise a flow something else while packets of it wait. What they have found, and
-//! what those find that come behind them, nobody has promised: with an envelope the new bound
-//! counts from the next busy period on, without one from when the packets have left that were
-//! there. Until the link has rested the discipline may take longer than it promises, by as much as
-//! it says ([`Settling`](falaj_sched::contract::guarantee::Settling)). Where it does not say,
-//! nobody is judged until then, nor for as long as the flow's earlier promise could have made it
-//! wait: a regulator remembers what it gave before. A flow that had no promise before is not judged
-//! at all then.
+//! A change may give a flow another guarantee while its packets are queued. No guarantee covers the
+//! backlog that these packets and those behind them found: with an envelope, the new bound applies
+//! from the next busy period on; without one, from when the old packets have left. Until the link
+//! has rested, the discipline may exceed its guarantee by the time that it declares
+//! ([`Settling`](falaj_sched::contract::guarantee::Settling)). If it does not declare one, nothing
+//! is checked until then, nor for as long as the flow's earlier guarantee allowed a packet to wait:
+//! a regulator remembers earlier service. A flow without an earlier guarantee is not checked at all
+//! in that time.
 
 use super::Forwarder;
 use super::envelope::{Conformance, Envelope};
@@ -42,47 +41,46 @@ use falaj_sched::units::time::{Span, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
-/// So many breaches of each cause are remembered one by one.
+/// Number of violations of each cause that are remembered one by one.
 pub const REMEMBERED: usize = 64;
 
-/// What a flow is promised, and on which condition.
+/// The guarantee of a flow, and its conditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GuaranteeTerms {
-    /// What people call the flow: by that it is the same one after a change.
+    /// The name of the flow, by which it is identified after a change.
     pub name: String,
-    /// While it has packets, this rate after this latency; `None`: no rate is promised, or nothing
-    /// that is counted shows it.
+    /// A rate and latency that hold while the flow is backlogged; `None`: no rate is guaranteed, or
+    /// it cannot be checked by what is counted.
     pub rate: Option<(Rate, Span)>,
-    /// What may come on top of rate and delay after a change, until the link has rested; `None`:
-    /// that is not known.
+    /// Additional latency and delay after a change, until the link has rested; `None`: unknown.
     pub settling: Option<Span>,
-    /// No packet stays longer, from last bit in to last bit out; `None`: that is not promised.
+    /// Bound on the delay from last bit in to last bit out; `None`: no bound.
     pub delay: Option<Span>,
-    /// What it may send at most, each a rate and so many bytes at once. None: anything.
+    /// Envelope of the flow, each entry a rate and a burst in bytes. Empty: no envelope.
     pub envelope: Vec<(Rate, u64)>,
-    /// The delay is promised to those alone that keep to the envelope.
+    /// The bound on the delay holds for conforming packets only.
     pub on_condition: bool,
-    /// A mask makes many of it, each with a queue of its own: together they are held to nothing.
+    /// The flow has a mask, each id with a queue of its own: the whole is not checked.
     pub many: bool,
 }
 
-/// Why a packet stayed too long.
+/// The cause of a packet's late departure or delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ViolationCause {
-    /// Its flow sent more than it may.
+    /// Its flow exceeded its envelope.
     OwnBurst,
-    /// This host read it late, together with others, or handed it over late.
+    /// This host read it late, together with others, or delivered it late.
     Host,
-    /// The promise was not kept.
+    /// The guarantee was not kept.
     Guarantee,
 }
 
 impl ViolationCause {
-    /// All of them.
+    /// All causes.
     pub const ALL: [ViolationCause; 3] =
         [ViolationCause::OwnBurst, ViolationCause::Host, ViolationCause::Guarantee];
 
-    /// In a word.
+    /// The name of the cause.
     pub fn name(self) -> &'static str {
         match self {
             ViolationCause::OwnBurst => "own-burst",
@@ -92,50 +90,50 @@ impl ViolationCause {
     }
 }
 
-/// A packet that stayed too long.
+/// A packet that exceeded its bound on the delay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// From 1, in the order in which they were seen.
+    /// From 1, in the order of detection.
     pub number: u64,
-    /// What its flow is called.
+    /// Name of its flow.
     pub flow: String,
-    /// Why.
+    /// The cause.
     pub cause: ViolationCause,
-    /// What was promised.
+    /// The bound.
     pub bound: Span,
-    /// Last bit in.
+    /// Arrival of its last bit.
     pub arrival: Time,
-    /// Last bit out.
+    /// Departure of its last bit.
     pub end: Time,
-    /// When it was handed over, if that was the trouble.
+    /// When it was delivered, if that was late.
     pub handed_over: Option<Time>,
 }
 
-/// A rate that was promised and not kept.
+/// A violation of a guaranteed rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateViolation {
-    /// From 1, among those of delays, in the order in which they were seen.
+    /// From 1, numbered together with violations of delays, in the order of detection.
     pub number: u64,
-    /// What its flow is called.
+    /// Name of its flow.
     pub flow: String,
-    /// What was promised.
+    /// The guaranteed rate.
     pub rate: Rate,
-    /// When, and how much less was served.
+    /// The interval, and the shortfall of service in it.
     pub proof: RateShortfall,
 }
 
-/// What became of a flow's guarantee so far.
+/// Counters of a flow's guarantee.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compliance {
-    /// How often a packet came to an empty queue.
+    /// Number of packets that arrived at an empty queue.
     pub periods: u64,
-    /// Packets beyond the envelope, and their bytes.
+    /// Packets that exceeded the envelope.
     pub beyond: u64,
     /// Their bytes.
     pub beyond_bytes: u64,
-    /// Packets that stayed too long, by [`ViolationCause::ALL`].
+    /// Packets that exceeded their bound, by [`ViolationCause::ALL`].
     pub late: [u64; 3],
-    /// How often less was served than the promised rate.
+    /// Violations of the guaranteed rate.
     pub short: u64,
 }
 
@@ -143,19 +141,19 @@ pub struct Compliance {
 struct FlowGuarantee {
     terms: GuaranteeTerms,
     envelope: Envelope,
-    /// Since when the flow has not kept to its envelope, in this busy period.
+    /// Since when the flow has exceeded its envelope, in this busy period.
     excused: Option<Time>,
-    /// Since when packets were read together, as this host stood still, in this busy period.
+    /// Since when packets were read together after a stall of this host, in this busy period.
     bunched: Option<Time>,
     found: PriorBacklog,
     clock: Option<GuaranteedRateClock>,
-    /// Packets that came before are not judged.
+    /// Packets that arrived earlier are not checked.
     judged_from: Time,
     waited: Option<SeenBacklog>,
     kept: Compliance,
 }
 
-/// What was queued at a look, and when it has left at the latest.
+/// The backlog at a look, and the latest instant by which it has left.
 #[derive(Clone, Copy, Debug)]
 struct SeenBacklog {
     at: Time,
@@ -165,26 +163,26 @@ struct SeenBacklog {
     deadline: Time,
 }
 
-/// What may come on top of a promise.
+/// The allowance on top of a guarantee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Allowance {
     Time(Span),
-    /// Nobody knows how much: nothing is judged.
+    /// Unknown: nothing is checked.
     Unknown,
 }
 
-/// What a packet finds in its queue, of other terms.
+/// The backlog of earlier terms that a packet finds in its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PriorBacklog {
     Nothing,
-    /// Packets that were there when these terms began, then.
+    /// Packets that were queued when these terms began, at this instant.
     Others(Time),
-    /// They have left by then.
+    /// They have left by this instant.
     OthersUntil(Time),
 }
 
 impl FlowGuarantee {
-    /// These terms from now on.
+    /// A guarantee with these terms, which apply from now on.
     fn new(terms: GuaranteeTerms, now: Time) -> FlowGuarantee {
         let clock = |(rate, latency)| GuaranteedRateClock::new(rate, latency, now);
         FlowGuarantee {
@@ -200,7 +198,7 @@ impl FlowGuarantee {
         }
     }
 
-    /// Other terms from now on.
+    /// Changes the terms from now on.
     fn become_of(self, terms: GuaranteeTerms, now: Time, is_empty: bool) -> FlowGuarantee {
         if self.terms == terms {
             return self;
@@ -250,7 +248,8 @@ impl FlowGuarantee {
         }
     }
 
-    /// A packet that came then leaves; says whose it would be if it were late, if anybody's.
+    /// A packet that arrived at `arrival` leaves; returns the cause if it were late, or `None` if
+    /// it is not checked.
     fn whose(&mut self, arrival: Time, left: Time) -> Option<ViolationCause> {
         if arrival < self.judged_from {
             return None;
@@ -273,9 +272,9 @@ impl FlowGuarantee {
     }
 }
 
-/// What a flow is judged by, and whether that was kept.
+/// Checks of a flow's rate.
 impl FlowGuarantee {
-    /// What may come on top of the promise, in a pipe that has settled or not.
+    /// The allowance on top of the guarantee, in a pipe that has settled or not.
     fn allowance(&self, settles: Settles) -> Allowance {
         match (settles, self.terms.settling) {
             (Settles::Done, _) => Allowance::Time(Span::ZERO),
@@ -284,7 +283,7 @@ impl FlowGuarantee {
         }
     }
 
-    /// A packet leaves. Returns the proof where the rate was not kept.
+    /// A packet leaves. Returns the proof of a violation of the rate.
     fn rate_of(&mut self, emit: &Emit, allowance: Allowance) -> Option<RateShortfall> {
         let clock = self.clock.as_mut()?;
         let (judged, time) = match allowance {
@@ -294,8 +293,8 @@ impl FlowGuarantee {
         clock.departed(emit.arrival, emit.end, emit.bytes, time).filter(|_| judged)
     }
 
-    /// Looks whether what waited at the last look has left in time: a flow of which nothing leaves
-    /// any more has no packet that could be late.
+    /// Checks if the backlog of the last look has left in time: a flow that is not served any more
+    /// has no departing packet that could be late.
     fn looked_at(
         &mut self,
         now: Time,
@@ -337,30 +336,31 @@ enum Settles {
     /// It has rested since.
     #[default]
     Done,
-    /// It is being changed: what is decided now was promised by nobody.
+    /// It is being changed: no guarantee covers decisions made now.
     Changing,
-    /// It has not; the time of what was on the wire then.
+    /// It has not settled; `wire` is the remaining time of the packet on the wire at the change.
     Since { wire: Span },
 }
 
-/// What is known of a pipe beside its flows.
+/// State of a pipe beside its flows.
 #[derive(Clone, Copy, Debug, Default)]
 struct PipeState {
     settles: Settles,
-    /// The last bit that has left, or will.
+    /// When the last bit has left, or will leave.
     wire_until: Time,
 }
 
 /// All guarantees of a forwarder.
 #[derive(Default)]
 pub(super) struct Guarantees {
-    /// By pipe and flow; empty where nobody asked.
+    /// By pipe and flow; empty if no guarantees are set.
     of: Vec<Vec<FlowGuarantee>>,
     /// By pipe.
     pipes: Vec<PipeState>,
-    /// By [`ViolationCause::ALL`]: whoever sends too much has nobody else's trouble forgotten.
+    /// By [`ViolationCause::ALL`], so that a flow that exceeds its envelope cannot displace other
+    /// violations.
     remembered: [VecDeque<Violation>; 3],
-    /// Of rates.
+    /// Violations of rates.
     short: VecDeque<RateViolation>,
     number: u64,
 }
@@ -379,14 +379,15 @@ impl Guarantees {
         self.of.iter_mut().flatten().for_each(|flow| flow.waited = None);
     }
 
-    /// They have been: what they decide from now on is judged by what is promised then.
+    /// All pipes have been changed: their decisions from now on are checked against the new
+    /// guarantees.
     pub(super) fn change_ends(&mut self, now: Time) {
         for pipe in &mut self.pipes {
             pipe.settles = Settles::Since { wire: pipe.wire_until.since(now) };
         }
     }
 
-    /// Their counts so far, by pipe and flow.
+    /// Counters so far, by pipe and flow.
     pub(super) fn compliance(&self) -> Vec<Vec<Compliance>> {
         self.of.iter().map(|of| of.iter().map(|flow| flow.kept).collect()).collect()
     }
@@ -396,9 +397,9 @@ impl Guarantees {
         self.number
     }
 
-    /// A change ends that began with packets of another process: these were judged so far, and what
-    /// waits has found what nobody here knows. Links are busy until `wires` by what was sent there.
-    /// While nothing passed nothing was promised.
+    /// Ends a change that began with packets of another process: these were checked there, and the
+    /// backlog that queued packets found is unknown here. Links are busy until `wires` with packets
+    /// sent there. No guarantee applies to the time in which no packet passed.
     pub(super) fn resume(
         &mut self,
         (kept, number): (&[Vec<Compliance>], u64),
@@ -423,7 +424,7 @@ impl Guarantees {
         self.change_ends(now);
     }
 
-    /// Less was served than promised.
+    /// Records a violation of a rate.
     fn fell_short(&mut self, pipe: PipeId, flow: FlowId, proof: RateShortfall) {
         let Some(guarantee) = self.get(pipe, flow) else { return };
         let Some((rate, _)) = guarantee.terms.rate else { return };
@@ -436,13 +437,13 @@ impl Guarantees {
         self.short.push_back(RateViolation { number: self.number, flow, rate, proof });
     }
 
-    /// A look at a pipe, until whose instant all is decided: which flows have not got their rate,
-    /// and whether it has rested.
+    /// Checks a pipe all of whose decisions until `now` are made: records the flows whose rate was
+    /// violated, and whether the pipe has rested.
     fn look(&mut self, pipe: PipeId, now: Time, counters: impl Fn(FlowId) -> Counters) {
         let Some(flows) = self.of.get(pipe.0 as usize).map(Vec::len) else { return };
         let state = self.pipes[pipe.0 as usize];
         let mut is_empty = true;
-        // Flows with a mask: their counters are a sum over as many queues as there are ids.
+        // Flows with a mask: their counters are a sum over the queues of all ids.
         let mut many = Vec::new();
         for f in (0..flows as u32).map(FlowId) {
             let Some(guarantee) = self.get(pipe, f) else { continue };
@@ -493,7 +494,7 @@ impl Guarantees {
         self.remember(Violation { number: 0, flow, cause, bound, arrival, end, handed_over: None });
     }
 
-    /// A packet on the wire leaves at another instant, as its link was changed: it was judged when
+    /// A packet on the wire leaves at another instant, as its link was changed: it was checked when
     /// its transmission began.
     pub(super) fn retimed(&mut self, retimed: &Retimed) {
         let Some(state) = self.pipes.get_mut(retimed.pipe.0 as usize) else { return };
@@ -503,8 +504,8 @@ impl Guarantees {
         state.wire_until = state.wire_until.max(retimed.end);
     }
 
-    /// Packets of a flow were handed over then, `late` after they were to be, which had stayed in
-    /// their queue so long.
+    /// `times` packets of a flow were delivered at `then`, `late` after their instant; their delay
+    /// in the queue was `delay`.
     pub(super) fn handed_over(
         &mut self,
         (pipe, flow): (PipeId, FlowId),
@@ -514,7 +515,7 @@ impl Guarantees {
         then: Time,
     ) {
         let Some(guarantee) = self.get(pipe, flow) else { return };
-        // Of one that was too long in its queue that was said.
+        // A packet with too long a delay in its queue is recorded already.
         let Some(bound) =
             guarantee.terms.delay.filter(|&bound| delay <= bound && delay + late > bound)
         else {
@@ -537,14 +538,14 @@ impl Guarantees {
 }
 
 impl Forwarder {
-    /// From now on packets are held against these terms, by pipe and flow. Flows are known by the
-    /// names in them: of one that is there still, what was counted goes on.
+    /// From now on packets are checked against these terms, by pipe and flow. Flows are identified
+    /// by the names in them: a flow that still exists keeps its counters.
     pub fn set_guarantees(&mut self, terms: Vec<Vec<GuaranteeTerms>>) {
         let mut before: Vec<Vec<Option<FlowGuarantee>>> = std::mem::take(&mut self.guarantees.of)
             .into_iter()
             .map(|of| of.into_iter().map(Some).collect())
             .collect();
-        // Mostly flows stay where they are; only of those that do not are names looked up.
+        // Most flows keep their place; names are looked up for the others only.
         let mut others: BTreeMap<String, (usize, usize)> = BTreeMap::new();
         let stays = |before: &[Vec<Option<FlowGuarantee>>], p: usize, f: usize, name: &str| {
             let old = before.get(p).and_then(|of| of.get(f)).and_then(Option::as_ref);
@@ -585,8 +586,8 @@ impl Forwarder {
         self.guarantees.of = of;
     }
 
-    /// From now on packets of these flows, by the number of their pipe as those who ask number
-    /// them, are held against other terms; those flows stay who they are.
+    /// From now on packets of these flows are checked against other terms; the flows stay the same.
+    /// The number of a pipe is that of the caller.
     pub fn change_guarantees(&mut self, others: Vec<(usize, FlowId, GuaranteeTerms)>) {
         let now = self.clock.now();
         for (number, flow, terms) in others {
@@ -602,7 +603,7 @@ impl Forwarder {
         }
     }
 
-    /// What became of the guarantees, by pipe and flow as those who ask number them.
+    /// Counters of guarantees, by pipe and flow in the caller's numbering.
     pub fn kept(&self) -> Vec<Vec<Compliance>> {
         let of = |pipe: &PipeId| self.guarantees.of.get(pipe.0 as usize);
         self.order
@@ -611,8 +612,7 @@ impl Forwarder {
             .collect()
     }
 
-    /// Packets that stayed too long, those that are remembered, in the order in which they were
-    /// seen.
+    /// The remembered packets that exceeded their bound, in the order of detection.
     pub fn late(&self) -> Vec<Violation> {
         let mut all: Vec<Violation> =
             self.guarantees.remembered.iter().flatten().cloned().collect();
@@ -620,12 +620,12 @@ impl Forwarder {
         all
     }
 
-    /// Rates that were not kept, those that are remembered, in the order in which they were seen.
+    /// The remembered violations of rates, in the order of detection.
     pub fn short(&self) -> Vec<RateViolation> {
         self.guarantees.short.iter().cloned().collect()
     }
 
-    /// Decides all that there was to decide until now: what is counted is then of one instant.
+    /// Makes all decisions due until now, so that all counters are of one instant.
     pub fn settle(&mut self) {
         let now = self.clock.now();
         self.network.poll(now, &mut self.out);
@@ -635,15 +635,16 @@ impl Forwarder {
         }
     }
 
-    /// A packet comes to its queue.
+    /// A packet arrives at its queue.
     pub(super) fn hold(&mut self, pipe: PipeId, packet: &UnitPacket) {
         match self.guarantees.get(pipe, packet.flow) {
             None => return,
-            // Some of them are always empty. Whether all are is not worth looking at each for.
+            // Some of its queues are always empty. A check of all of them for each packet is not
+            // worth it.
             Some(guarantee) if guarantee.terms.many => return guarantee.kept.periods += 1,
             Some(_) => {}
         }
-        // What has left until now is no part of this busy period.
+        // Packets that have left by now are not part of this busy period.
         self.network.poll(packet.arrival, &mut self.out);
         self.note();
         let was_empty = self.network.counters(pipe, packet.flow).backlog == 0;
@@ -672,7 +673,7 @@ mod tests {
         FlowGuarantee::new(terms, Time::ZERO)
     }
 
-    /// The guarantees of the only flow of the only pipe.
+    /// Guarantees of a single pipe with a single flow.
     fn one(flow: FlowGuarantee) -> Guarantees {
         let pipes = vec![PipeState::default()];
         Guarantees { of: vec![vec![flow]], pipes, ..Guarantees::default() }
@@ -691,7 +692,7 @@ mod tests {
         }
     }
 
-    /// A byte in a microsecond, after a millisecond.
+    /// A rate of one byte per microsecond, after a latency of one millisecond.
     fn of_a_rate(settling: Option<Span>) -> Guarantees {
         let rate = Some((Rate(8_000_000), Span::from_millis(1)));
         let terms =
@@ -708,7 +709,7 @@ mod tests {
         assert_eq!((of.of[0][0].kept.short, of.short.len()), (1, 1));
         let proof = of.short[0].proof;
         assert_eq!((proof.served, proof.guaranteed, proof.to), (500, 1_000, Time(2_000_001)));
-        // Who sends nothing for a second is owed nothing for it.
+        // A flow that sends nothing for a second has no claim to that second's service.
         of.emitted(&emit(1_000_000_000, 1_001_500_000, 500));
         assert_eq!(of.of[0][0].kept.short, 1);
     }
@@ -728,7 +729,7 @@ mod tests {
             assert!(of.short.is_empty());
             of.emitted(&emit(300_000_000, latest + 200_000_001, 500));
             assert_eq!(of.short.len(), usize::from(is_judged));
-            // It rests.
+            // The pipe rests.
             of.look(PipeId(0), Time(900_000_000), |_| Counters::default());
             of.emitted(&emit(900_000_000, 901_500_001, 500));
             assert_eq!(of.short.len(), 1 + usize::from(is_judged));
@@ -769,7 +770,7 @@ mod tests {
         let proof =
             RateShortfall { from: Time(0), to: Time(1_500_001), served: 499, guaranteed: 500 };
         assert_eq!(of.short.iter().map(|short| short.proof).collect::<Vec<_>>(), [proof]);
-        // What was thrown away is not waited for.
+        // Dropped packets are not expected to leave.
         of.look(PipeId(0), Time(2_000_000), waits(500, 499));
         let thrown = |_| Counters { dropped_by_policy: 1, ..waits(400, 499)(FlowId(0)) };
         of.look(PipeId(0), Time(9_000_000), thrown);
@@ -779,13 +780,13 @@ mod tests {
     #[test]
     fn what_is_beyond_the_envelope_is_told_to_the_nanosecond() {
         let mut of = guarantee();
-        // A byte in a microsecond.
+        // One byte per microsecond.
         of.arrived(1500, Time(0), true, Stall::default());
         of.arrived(1500, Time(999_999), false, Stall::default());
         assert_eq!((of.kept.beyond, of.kept.beyond_bytes), (1, 1500));
         of.arrived(1500, Time(1_000_000), false, Stall::default());
         assert_eq!(of.kept.beyond, 1, "what was beyond has taken nothing of it");
-        // A pause fills it, and no more.
+        // A pause restores the credit, but not more than that.
         of.arrived(2000, Time(u64::MAX / 2), false, Stall::default());
         of.arrived(1, Time(u64::MAX / 2), false, Stall::default());
         assert_eq!(of.kept.beyond, 2);
@@ -823,7 +824,7 @@ mod tests {
         let [kept, host] = [ViolationCause::Guarantee, ViolationCause::Host];
         let expected = [(kept, 0), (kept, 0), (host, 0), (ViolationCause::OwnBurst, 1)];
         assert_eq!(all, expected);
-        // The next busy period is another one.
+        // The next busy period is separate.
         of.arrived(100, Time(20_000_000), true, stall);
         assert_eq!(of.whose(Time(20_000_000), Time(29_000_000)), Some(ViolationCause::Guarantee));
     }
@@ -843,11 +844,11 @@ mod tests {
         assert_eq!([10, 30].map(|at| of.whose(Time(at), Time(at + 1_000))), [None, None]);
         of.arrived(100, Time(40), true, Stall::default());
         assert_eq!(of.whose(Time(40), Time(1_000)), Some(ViolationCause::Guarantee));
-        // Who was beyond his envelope is so still, as long as what he sent waits.
+        // A flow that exceeded its envelope still counts so, as long as its packets are queued.
         of.arrived(9_000, Time(50), false, Stall::default());
         let mut of = of.become_of(guarantee().terms, Time(60), false);
         assert_eq!(of.whose(Time(50), Time(1_000)), Some(ViolationCause::OwnBurst));
-        // Until what was there has left.
+        // Until the old packets have left.
         let mut of = guarantee().become_of(other(false), Time(20), false);
         assert_eq!(of.whose(Time(10), Time(100)), None);
         assert_eq!(

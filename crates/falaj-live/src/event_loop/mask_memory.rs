@@ -1,35 +1,35 @@
-//! Memory of the queues and links that masks make: while the process has as much as it may have,
-//! no more are made, and further ids share.
+//! Memory of the queues and links that masks create: while the process has reached its limit, no
+//! more are created, and further ids share.
 //!
-//! How much a queue or a link takes differs by discipline and by what waits in it. So that no table
-//! of sizes can be wrong, the kernel is asked how much the process has.
+//! The memory of a queue or a link differs by discipline and by its backlog. A table of sizes could
+//! be wrong, so the kernel's count for the whole process is used.
 
 use falaj_sched::units::time::{Span, Time};
 use nix::unistd::{SysconfVar, sysconf};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Time between two looks: less than a megabyte is made of links meanwhile.
+/// Time between two looks: links created meanwhile take less than a megabyte.
 const LOOK: Span = Span::from_micros(250);
 
 pub(super) struct MaskMemory {
-    /// The process's memory in pages, as the kernel counts it; `None` where that is hidden, and
-    /// then nothing is limited.
+    /// The process's memory in pages, as the kernel counts it; `None` if it cannot be read, and
+    /// then there is no limit.
     statm: Option<File>,
-    /// Pages that the process may have.
+    /// Limit of the process in pages.
     most: u64,
     next: Time,
 }
 
 impl MaskMemory {
-    /// For a process that may have `most` bytes.
+    /// A limit of `most` bytes for the process.
     pub(super) fn new(most: usize) -> MaskMemory {
         let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten().unwrap_or(4_096).unsigned_abs();
         let statm = File::open("/proc/self/statm").ok();
         MaskMemory { statm, most: most as u64 / page, next: Time::ZERO }
     }
 
-    /// Whether it is time for a look; the next one is due a while later.
+    /// Returns true if a look is due, and schedules the next one.
     #[inline]
     pub(super) fn is_due(&mut self, now: Time) -> bool {
         let due = now >= self.next;
@@ -39,7 +39,7 @@ impl MaskMemory {
         due
     }
 
-    /// Whether the process has as much memory as it may have.
+    /// Returns true if the process has reached its limit.
     pub(super) fn is_short(&self) -> bool {
         self.resident().is_some_and(|pages| pages >= self.most)
     }

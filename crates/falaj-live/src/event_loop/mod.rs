@@ -1,19 +1,17 @@
 //! The live loop: ports, the engine between them, and the release timer.
 //!
-//! Arrivals are stamped when they have been read; all decisions are the
-//! engine's, at nominal instants. What is due is handed over at its nominal
-//! instant or a little later, never earlier. That lateness is the release
-//! error: the instant at which the port is called, less the nominal one. It is
-//! recorded for each packet and never part of a decision. How long the port
-//! then takes (the kernel delivers within the call) is part of the delay that
-//! the receiver sees.
+//! Arrivals are stamped when they have been read; all decisions are the engine's, at nominal
+//! instants. A packet is delivered at its nominal instant or a little later, never earlier. That
+//! lateness is the release error: the instant at which the port is called, less the nominal one. It
+//! is recorded for each packet and never part of a decision. The time that the port then takes (the
+//! kernel delivers within the call) is part of the delay that the receiver sees.
 //!
-//! How it waits is the [`Timer`]'s matter. Spinning and hybrid it looks at
-//! nothing but the clock for as long before an instant as reading a unit takes, because a packet
-//! read then would make the one that is due late. In between hand-overs each port
-//! gets a turn all the same, or a link with a packet always near would never
-//! read. What a port may read in a round is so much time of the processor and not
-//! so many packets: a storm of tiny ones at one port takes nothing from the others.
+//! The [`Timer`] determines how the loop waits. A spinning or hybrid loop reads only the clock in
+//! the last moments before an instant, for as long as reading a unit takes, because a packet read
+//! then would make the one that is due late. Each port still gets a turn between two deliveries, or
+//! a link with a packet always due soon would never read. The quota of a port in a round is
+//! processor time and not a number of packets: a storm of tiny packets at one port takes nothing
+//! from the others.
 
 mod adaptive_sleep;
 mod backpressure;
@@ -77,17 +75,17 @@ use std::io;
 use timer::{QuietWindow, WakeLead};
 use units::UnitStore;
 
-/// A port, the pipe that its units enter and the port at which they leave.
+/// A port with the pipe that its units enter and the port at which they leave.
 pub struct Attached {
     /// The port.
     pub port: Box<dyn Port>,
-    /// Where its units go in; where there are rules, its direction alone counts.
+    /// The pipe that its units enter; with rules, its direction alone counts.
     pub pipe: PipeId,
-    /// The port, by its index, where they come out.
+    /// Index of the port at which they leave.
     pub leaves_at: usize,
 }
 
-/// Is it told that a queue was full?
+/// Whether the first overflow of a queue is to be reported.
 #[derive(Clone, Copy)]
 enum Overflow {
     No,
@@ -95,7 +93,7 @@ enum Overflow {
     Happened(PipeId, FlowId),
 }
 
-/// Engine, ports and what is on its way between them.
+/// The engine, the ports, and the packets in transit between them.
 pub struct Forwarder {
     clock: Clock,
     network: Network,
@@ -103,58 +101,58 @@ pub struct Forwarder {
     options: Options,
     wake_lead: WakeLead,
     quiet_window: QuietWindow,
-    /// What this thread owes others if it is before them all.
+    /// Yields the processor to other threads, if this one has real-time priority.
     rt_yield: RtYield,
     run_delay: RunDelay,
     adaptive_sleep: AdaptiveSleep,
-    /// When it last had let packets gather.
+    /// When it last ended a sleep in which packets gathered.
     woke: Time,
-    /// When the last unit was read, and how long after the one before.
+    /// When the last unit was read, and the time since the one before.
     read: Time,
     gap: Span,
     watch: PollSet,
-    /// Only what is none of the ports.
+    /// The descriptors that are not ports.
     watch_others: PollSet,
     units: UnitStore,
     mask_memory: MaskMemory,
-    /// By port, what waits there for room.
+    /// By port, the unit that waits for room in a queue.
     waiting: Vec<Option<PendingUnit>>,
-    /// By port, what it had no room for.
+    /// By port, the bursts for which it had no room.
     full: Vec<RefusedBursts>,
-    /// By port, what its device is handed ahead of time at most, where that paces a link.
+    /// By port, the largest backlog of its device, if that paces a link.
     backlogs: Vec<Option<u32>>,
     read_quotas: ReadQuotas,
-    /// Where a part of a unit is made.
+    /// Buffer for a part of a unit.
     cut: Vec<u8>,
-    /// Bursts that are handed over at once, and where they become one unit.
+    /// Bursts that are handed over at once, and the buffer in which they become one unit.
     together: Vec<u32>,
     join: TrainJoin,
     out: Vec<Output>,
     /// Packets that have entered the engine.
     arrived: u64,
     recorder: Option<Recorder>,
-    /// While that is there: the ECN bits that packets had before they were marked, by handle.
+    /// With a recorder: the ECN bits that packets had before they were marked, by handle.
     marked: BTreeMap<u32, Ecn>,
     releases: Releases,
-    /// The pipes that it tells of, as those who ask number them.
+    /// The pipes that it reports, in the callers' numbering.
     order: Vec<PipeId>,
     /// By pipe.
     flows: Vec<Vec<LiveFlow>>,
-    /// By pipe and flow, when a unit came last.
+    /// By pipe and flow, when the last unit arrived.
     active: Vec<Vec<Time>>,
     losses: LiveLosses,
     overflow: Overflow,
-    /// It is to be told that ids have to share.
+    /// The first sharing of ids is to be reported.
     tells_of_sharing: bool,
     awake: LoopActivity,
-    /// How late the latest hand-over was since that was asked last.
+    /// Lateness of the latest delivery since it was last queried.
     latest: Span,
     guarantees: Guarantees,
     occupancy_log: OccupancyLog,
 }
 
 impl Forwarder {
-    /// The pipes that the network has carry what comes in at these ports.
+    /// A forwarder whose ports are connected by the network's pipes.
     pub fn new(
         clock: Clock,
         network: impl Into<Network>,
@@ -207,32 +205,32 @@ impl Forwarder {
         }
     }
 
-    /// Bytes of the memory for packets that a capture may take: an eighth of it.
+    /// Bytes of the memory for packets that a capture may use: an eighth of it.
     pub fn memory_for_capture(&self) -> usize {
         self.options.memory / 8
     }
 
-    /// From now on, what enters and what becomes of it is written there. Its memory is taken from
-    /// that for packets.
+    /// From now on, records arriving packets and their fate with this recorder. Its memory is taken
+    /// from that for packets.
     pub fn record(&mut self, recorder: Recorder) {
         self.units.reserve(recorder.memory());
         self.recorder = Some(recorder);
     }
 
-    /// From now on it comes back when a queue is full, once, and when ids of a mask have to share,
-    /// once.
+    /// From now on [`run`](Forwarder::run) returns once when a queue is full for the first time,
+    /// and once when ids of a mask have to share.
     pub fn tell_of_overflow(&mut self) {
         self.overflow = Overflow::Wanted;
         self.tells_of_sharing = true;
     }
 
-    /// The first mask whose ids have to share, as those who ask number pipes.
+    /// The first mask whose ids have to share, with its pipe in the callers' numbering.
     fn sharing(&self) -> Option<(PipeId, Option<FlowId>)> {
         let mut pipes = self.order.iter().enumerate();
         pipes.find_map(|(n, &pipe)| Some((PipeId(n as u32), self.network.overflowing_mask(pipe)?)))
     }
 
-    /// Anything left on its way?
+    /// Returns true if no packet is in transit.
     pub fn is_empty(&self) -> bool {
         self.releases.is_empty() && self.network.next_event() == Time::NEVER
     }
@@ -247,7 +245,7 @@ fn gone(port: &dyn Port, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{} is gone ({error})", port.name()))
 }
 
-/// A packet of a unit is no more; where it was all of it, its port hears of that.
+/// A packet of a unit is dropped; if it is the whole unit, its port is notified.
 fn lose(units: &mut UnitStore, ports: &mut [Attached], unit: u32) {
     if let Some((port, bytes)) = units.single(unit) {
         ports[port].port.dropped(bytes);

@@ -1,4 +1,4 @@
-//! Who held a link when: what of it is remembered, for those who look.
+//! Link occupancy: which flow held a link, and when.
 
 use super::Forwarder;
 use falaj_engine::PipeId;
@@ -7,23 +7,23 @@ use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::Time;
 use std::collections::VecDeque;
 
-/// So many turns of each pipe are remembered.
+/// Number of turns of each pipe that are remembered.
 const REMEMBERED: usize = 2048;
 
-/// Packets of a flow, one behind the other on the link.
+/// A turn: packets of one flow, back to back on the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkOccupancy {
-    /// Whose.
+    /// The flow.
     pub flow: FlowId,
-    /// First bit of the first.
+    /// First bit of the first packet.
     pub begin: Time,
-    /// Last bit of the last.
+    /// Last bit of the last packet.
     pub end: Time,
-    /// How many.
+    /// Number of packets.
     pub packets: u32,
 }
 
-/// The last turns, by pipe; none where nobody asked.
+/// The last turns, by pipe; `None` if they are not recorded.
 #[derive(Default)]
 pub(super) struct OccupancyLog(Option<Vec<VecDeque<LinkOccupancy>>>);
 
@@ -51,7 +51,7 @@ impl OccupancyLog {
         }
     }
 
-    /// A packet leaves its queue at another instant than it was to.
+    /// A packet leaves its queue at another instant than reported.
     pub(super) fn retimed(&mut self, retimed: &Retimed) {
         let turns = self.0.as_mut().and_then(|pipes| pipes.get_mut(retimed.pipe.0 as usize));
         let last = turns.into_iter().flatten().rev().find(|turn| turn.end == retimed.old_end);
@@ -60,19 +60,19 @@ impl OccupancyLog {
         }
     }
 
-    /// Flows have other numbers now.
+    /// Flows have been renumbered.
     pub(super) fn forget(&mut self) {
         self.0.iter_mut().flatten().for_each(VecDeque::clear);
     }
 }
 
 impl Forwarder {
-    /// From now on it is remembered who held the links when.
+    /// From now on, records the occupancy of links.
     pub fn log_occupancy(&mut self) {
         self.occupancy_log.0.get_or_insert_default();
     }
 
-    /// Who held the links when, since flows changed last: by pipe, the newest last.
+    /// The occupancy of links since the last change of flows: by pipe, the newest turn last.
     pub fn occupancy(&self) -> Vec<Vec<LinkOccupancy>> {
         let of = |pipe: &PipeId| {
             self.occupancy_log.0.as_ref().and_then(|pipes| pipes.get(pipe.0 as usize))

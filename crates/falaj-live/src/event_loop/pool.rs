@@ -1,24 +1,23 @@
-//! Memory for the units that are on their way, known by their handle.
+//! Memory for units in transit, identified by a handle.
 
-/// A unit is read into one buffer that any unit fits in. A short one then moves
-/// to memory of about its own length, so that a long link full of short packets is
-/// not full of air; of a longer one the buffer itself is kept. Memory that comes back is kept for
-/// the next unit of about that length: once there were as many as ever are, the allocator is not
-/// asked any more.
+/// A unit is read into one buffer that any unit fits in. A short unit then moves to memory of about
+/// its own length, so that a long link full of short packets does not waste memory; for a longer
+/// one the buffer itself is kept. Freed memory is kept for the next unit of about that length: once
+/// the largest number of units has been in transit, the allocator is not used any more.
 pub(crate) struct UnitPool {
     size: usize,
-    /// Empty if the last one was kept.
+    /// The buffer to read into; empty if the last one was kept.
     reading: Box<[u8]>,
     units: Vec<PooledUnit>,
     free: Vec<u32>,
-    /// Buffers that were used before, so that their pages are there: of all lengths that short
-    /// units move to, and at last those that any unit fits in.
+    /// Buffers that were used before, so that their pages are mapped: one list for each length of
+    /// short units, and the last for buffers that any unit fits in.
     spare: [Vec<Box<[u8]>>; LENGTHS + 1],
-    /// Bytes that are left; spare buffers are in them.
+    /// Bytes that are available, those of spare buffers included.
     memory: usize,
     /// Bytes of spare buffers.
     spared: usize,
-    /// What each owner's units take.
+    /// Bytes that each owner's units take.
     held: Vec<usize>,
 }
 
@@ -30,12 +29,12 @@ struct PooledUnit {
     owner: MemoryOwner,
 }
 
-/// Who shares the memory: ports, or those that have one in common.
+/// An owner of memory: a port, or one of several adapters behind a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemoryOwner {
-    /// All that comes in at this port.
+    /// All units that enter at this port.
     Port(u16),
-    /// One of several adapters behind it, by their numbers.
+    /// The units of one adapter of several behind a port, by its number.
     Adapter(u16),
 }
 
@@ -49,30 +48,31 @@ impl MemoryOwner {
     }
 }
 
-/// Whoever shares the memory may hold so many times what is left of it (dynamic thresholds,
-/// Choudhury and Hahne 1998). One has eight ninths at most, and however many there are, something
-/// is left for whoever comes.
+/// An owner may hold this many times the available memory (dynamic thresholds, Choudhury and Hahne
+/// 1998). A single owner has eight ninths at most, and however many there are, some memory is left
+/// for another.
 const OF_WHAT_IS_LEFT: usize = 8;
 
-/// What is shorter is worth copying if buffers are longer than this.
+/// Shorter units are copied if buffers are longer than this.
 const SHORT: usize = 16 << 10;
-/// Bytes that a packet takes beside its unit's: its records here, in a queue and in the calendar of
-/// releases, where it may be a burst by itself. A unit of one-byte segments has thousands. The test
-/// `memory_ceiling` holds this, and the next one, against the memory that the kernel counts.
+/// Bytes of a packet in addition to its unit's: its records here, in a queue and in the calendar of
+/// releases, where it may be a burst by itself. A unit of one-byte segments has thousands of
+/// packets. The test `memory_ceiling` compares this and the next constant with the memory that the
+/// kernel counts.
 const RECORD: usize = 384;
-/// Bytes that a unit takes beside those of its data: the record of its first packet, its own, and
-/// what the allocator adds.
+/// Bytes of a unit in addition to its data: the record of its first packet, its own record, and the
+/// overhead of the allocator.
 const BESIDE: usize = RECORD + 128;
-/// More spare buffers of a length than this go back to the allocator.
+/// Spare buffers of a length beyond this number go back to the allocator.
 const SPARE: usize = 256;
 
-/// Short units take multiples of this, up to [`FINE`] of them, or a power of two.
+/// Memory of short units is a multiple of this, up to [`FINE`] times, or a power of two.
 const STEP: usize = 128;
 const FINE: usize = 16;
-/// So many lengths of their memory there are.
+/// Number of lengths of short units' memory.
 const LENGTHS: usize = FINE + (SHORT / STEP / FINE).ilog2() as usize;
 
-/// How much memory a short unit of so many bytes takes, and which of the lengths that is.
+/// Memory of a short unit of `length` bytes, and the index of that length.
 #[inline]
 fn roomy(length: usize) -> (usize, usize) {
     let steps = length.div_ceil(STEP).max(1);
@@ -84,7 +84,7 @@ fn roomy(length: usize) -> (usize, usize) {
 }
 
 impl UnitPool {
-    /// For units of `size` bytes at most, `memory` bytes in all at most.
+    /// A pool for units of `size` bytes at most, of `memory` bytes in all.
     pub(crate) fn new(size: usize, memory: usize) -> UnitPool {
         UnitPool {
             size,
@@ -98,7 +98,7 @@ impl UnitPool {
         }
     }
 
-    /// Takes memory away for something else, all that is left at most.
+    /// Reserves memory for another purpose, up to all that is available.
     pub(crate) fn reserve(&mut self, bytes: usize) {
         self.memory = self.memory.saturating_sub(bytes);
     }
@@ -111,7 +111,7 @@ impl UnitPool {
         Some(spare)
     }
 
-    /// Where to read a unit to: the buffer freed last, as it is still in the cache.
+    /// The buffer to read a unit into: the one freed last, as it is still in the cache.
     #[inline]
     pub(crate) fn buffer(&mut self) -> &mut [u8] {
         if self.reading.is_empty() {
@@ -120,8 +120,8 @@ impl UnitPool {
         &mut self.reading
     }
 
-    /// Keeps the unit of so many packets that was just read; `None` if there is no memory for it,
-    /// or none of its owner's.
+    /// Keeps the unit of `packets` packets that was just read; `None` if there is no memory for it,
+    /// or its owner has reached its share.
     #[inline]
     pub(crate) fn keep(&mut self, length: usize, packets: u32, owner: MemoryOwner) -> Option<u32> {
         let size = self.size;
@@ -147,7 +147,7 @@ impl UnitPool {
             std::mem::take(&mut self.reading)
         };
         if self.spared > left {
-            // Buffers of other lengths are in the way.
+            // Spare buffers of other lengths occupy the memory.
             self.spare.iter_mut().for_each(Vec::clear);
             self.spared = 0;
         }
@@ -164,25 +164,25 @@ impl UnitPool {
         }
     }
 
-    /// A unit that is kept.
+    /// The bytes of a unit that is kept.
     #[inline]
     pub(crate) fn unit(&self, handle: u32) -> &[u8] {
         let kept = &self.units[handle as usize];
         &kept.memory[..kept.length as usize]
     }
 
-    /// The same, to be changed.
+    /// The bytes of a unit that is kept, mutable.
     pub(crate) fn unit_mut(&mut self, handle: u32) -> &mut [u8] {
         let kept = &mut self.units[handle as usize];
         &mut kept.memory[..kept.length as usize]
     }
 
-    /// Whose it is.
+    /// The owner of a unit.
     pub(crate) fn owner(&self, handle: u32) -> MemoryOwner {
         self.units[handle as usize].owner
     }
 
-    /// Gives its memory back.
+    /// Frees the memory of a unit.
     #[inline]
     pub(crate) fn release(&mut self, handle: u32) {
         let PooledUnit { memory, owner, records, .. } = &mut self.units[handle as usize];
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn units_keep_their_bytes_and_memory_comes_back() {
         for size in [100, 65_536] {
-            // Of nine parts who is alone may have eight.
+            // A single owner may have eight parts of nine.
             let memory = 9 * (BESIDE + size);
             let mut pool = UnitPool::new(size, memory);
             for round in 0..3 {
@@ -284,13 +284,13 @@ mod tests {
             })
             .collect()
         };
-        // One owner after the other takes all that it may: eight of nine parts of what those before
-        // it left. A port is another than the adapter of its number.
+        // One owner after the other takes its full share: eight ninths of the memory that the
+        // owners before left. A port and the adapter of the same number are different owners.
         let owners = [MemoryOwner::Adapter(0), MemoryOwner::Port(0), MemoryOwner::Adapter(7)];
         let all: Vec<_> = owners.map(|owner| taken(&mut pool, owner)).into();
         assert_eq!(all.iter().map(Vec::len).collect::<Vec<_>>(), [8_000, 888, 99]);
         assert!(taken(&mut pool, owners[0]).is_empty());
-        // When the first has nothing left, there is as much for the others as it had.
+        // When the first has freed all, its memory is available to the others.
         all[0].iter().for_each(|&handle| pool.release(handle));
         assert_eq!(taken(&mut pool, owners[1]).len(), 7_024);
     }

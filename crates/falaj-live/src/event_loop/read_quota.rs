@@ -1,26 +1,26 @@
-//! The ports' shares of the processor: deficit round robin in time.
+//! Shares of ports in processor time: deficit round robin in time.
 //!
-//! In each round a port may read for a quantum. Its turn is broken off when something is to be
-//! handed over, and goes on afterwards with what is left of the quantum; a round is over when
-//! nobody was broken off who has some left. Were each turn a new one, a port whose packets leave at
-//! once would be broken off at its first packet every time, while one whose packets wait or are
-//! lost took all of its quantum.
+//! In each round a port may read for a quantum. Its turn is interrupted when a delivery is due, and
+//! continues afterwards with the rest of the quantum; a round is over when no interrupted port has
+//! any quantum left. If each turn began anew, a port whose packets leave at once would be
+//! interrupted at its first packet every time, while one whose packets are queued or lost would use
+//! its whole quantum.
 
 use falaj_sched::units::time::{Span, Time};
 
-/// What a port may take of the processor in a round, if it has so much to read.
+/// Processor time in nanoseconds that a port may use in a round.
 const QUANTUM: i64 = 20_000;
 
 #[derive(Clone, Copy, Debug)]
 struct ReadQuota {
-    /// What is left of the quantum, in nanoseconds; below zero a debt. One unit may be as dear as
-    /// several quanta.
+    /// The rest of the quantum, in nanoseconds; below zero a debt. One unit may cost several
+    /// quanta.
     left: i64,
-    /// Its turn was broken off.
+    /// Its turn was interrupted.
     goes_on: bool,
 }
 
-/// What each port may still take, by port.
+/// The quota of each port, by port.
 #[derive(Debug)]
 pub(super) struct ReadQuotas(Vec<ReadQuota>);
 
@@ -29,37 +29,37 @@ impl ReadQuotas {
         ReadQuotas(vec![ReadQuota { left: QUANTUM, goes_on: false }; ports])
     }
 
-    /// The ports are about to be read: begins a round if the last one is over.
+    /// Called before the ports are read: begins a round if the last one is over.
     #[inline]
     pub(super) fn begin(&mut self) {
         if !self.0.iter().any(|share| share.goes_on && share.left > 0) {
             for share in &mut self.0 {
-                // Whatever it owes, it reads one unit.
+                // Whatever its debt, it reads one unit.
                 share.left = (share.left.min(0) + QUANTUM).max(1);
             }
         }
     }
 
-    /// Has it anything left in this round?
+    /// Returns true if the port has quota left in this round.
     #[inline]
     pub(super) fn may_read(&self, port: usize) -> bool {
         self.0[port].left > 0
     }
 
-    /// Was it broken off?
+    /// Returns true if its turn was interrupted.
     #[inline]
     pub(super) fn goes_on(&self, port: usize) -> bool {
         self.0[port].goes_on
     }
 
-    /// When its turn is over that begins now.
+    /// When a turn that begins now is over.
     #[inline]
     pub(super) fn over(&self, port: usize, now: Time) -> Time {
         now + Span(self.0[port].left.max(0) as u64)
     }
 
-    /// Its turn took so long, from before it read the first unit until the last one was queued, and
-    /// was broken off or not.
+    /// A turn took `took`, from before it read the first unit until the last one was queued;
+    /// `goes_on`: it was interrupted.
     #[inline]
     pub(super) fn took(&mut self, port: usize, took: Span, goes_on: bool) {
         let took = i64::try_from(took.0).unwrap_or(i64::MAX);
@@ -72,9 +72,9 @@ impl ReadQuotas {
 mod tests {
     use super::*;
 
-    /// What each of two ports has taken that never run dry, after so many looks. Their units take
-    /// so long to be read and so long to be queued, and a turn is broken off at the first one
-    /// or goes on while there is something left.
+    /// The time used by each of two ports that never run dry, over `looks` looks. `each` has the
+    /// time to read a unit and the time to queue it; a turn is interrupted at its first unit, or
+    /// continues while there is quota left.
     fn taken(each: [[u64; 2]; 2], broken_off: [bool; 2], looks: u32) -> [f64; 2] {
         let (mut shares, mut now, mut took) = (ReadQuotas::new(2), Time::ZERO, [0.0; 2]);
         for _ in 0..looks {
@@ -95,7 +95,7 @@ mod tests {
                 took[port] += now.since(began).0 as f64;
                 shares.took(port, now.since(began), true);
             }
-            // What is handed over, and whoever waits, is nobody's.
+            // Time of deliveries and of waiting counts for no port.
             now += Span(5_000);
         }
         took
@@ -107,7 +107,7 @@ mod tests {
         for each in units.into_iter().flat_map(|a| units.map(|b| [a, b])) {
             for broken_off in [[false; 2], [true, false], [false, true], [true; 2]] {
                 let [a, b] = taken(each, broken_off, 100_000);
-                // What is owed beyond a quantum is forgiven.
+                // Debt beyond a quantum is forgiven.
                 assert!((0.6..1.6).contains(&(a / b)), "{each:?}, {broken_off:?}: {a} and {b}");
             }
         }
@@ -125,7 +125,7 @@ mod tests {
             [0, 1].map(|port| (shares.may_read(port), shares.goes_on(port))),
             [(false, true), (true, true)]
         );
-        // Who runs dry has no more for that in the same round.
+        // A port that runs dry gets no additional quota in the same round.
         shares.took(1, Span(4_000), false);
         assert_eq!(shares.over(1, Time(0)), Time(15_000));
         shares.begin();

@@ -12,14 +12,14 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Pieces of about this size go to the file at once.
+/// Pieces of about this size are written to the file at once.
 const PIECE: usize = 256 << 10;
-/// As many may be on their way to it, where memory allows.
+/// Number of pieces that may wait to be written, if memory allows.
 const PIECES: usize = 256;
-/// Bytes of memory that a piece takes: its last packet may go beyond its end.
+/// Memory of a piece in bytes: its last packet may extend beyond its end.
 const PIECE_ROOM: usize = PIECE + (64 << 10);
 
-/// What was taken is on its way to the file this long afterwards, so that a capture can be read
+/// Records are handed to the file after this time at the latest, so that a capture can be read
 /// while it grows.
 const FLUSH: Span = Span::from_secs(1);
 
@@ -27,44 +27,44 @@ const FLUSH: Span = Span::from_secs(1);
 pub struct Recorder {
     writer: Writer<Vec<u8>>,
     to_file: SyncSender<CapturePiece>,
-    /// Bytes that pieces take at most.
+    /// The largest number of bytes that pieces take.
     memory: usize,
-    /// How many packets it has written, and why not all.
+    /// Returns the number of packets written, and the error that stopped it.
     thread: JoinHandle<(u64, io::Result<()>)>,
     /// Packets in the piece that is being filled.
     filling: u64,
     taken: u64,
-    /// The changes in that piece once more.
+    /// A copy of the changes in the current piece.
     changes: Vec<u8>,
     changed: u64,
-    /// So often a port said whether it had room.
+    /// Number of reports of ports on their room.
     rooms: u64,
-    /// When a piece went to the file last.
+    /// When the last piece was handed to the file.
     handed_over: Time,
 }
 
-/// A part of the file, and how many packets are in it.
+/// A part of the file, with its number of packets.
 struct CapturePiece {
     bytes: Vec<u8>,
     packets: u64,
 }
 
-/// What became of a capture.
+/// The outcome of a capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recorded {
-    /// Packets that are in the file.
+    /// Packets in the file.
     pub packets: u64,
-    /// Packets that are not: the disk was too slow or full.
+    /// Packets that are missing: the disk was too slow or full.
     pub missing: u64,
 }
 
 impl Recorder {
-    /// Begins a capture in an empty file: of a link with these names of its ways in, and this
-    /// scenario. Pieces on their way to the file take `memory` bytes at most, but three of them may
-    /// always be there: one that is filled, one on its way, and one that is being written.
+    /// Begins a capture in an empty file, for a link with these names of its directions and this
+    /// scenario. Pieces on their way to the file take `memory` bytes at most, but three are always
+    /// allowed: one being filled, one waiting, and one being written.
     ///
     /// # Errors
-    /// There can be no thread that writes it.
+    /// The writing thread cannot be started.
     pub fn start(
         file: File,
         scenario: &str,
@@ -95,41 +95,41 @@ impl Recorder {
         })
     }
 
-    /// Bytes of memory that it takes at most.
+    /// The largest number of bytes of memory that it takes.
     pub(crate) fn memory(&self) -> usize {
         self.memory
     }
 
-    /// A packet's frame, and what became of it.
+    /// Records a packet's frame, and its fate.
     pub(crate) fn take(&mut self, taken: &Taken, frame: &[u8]) {
         self.taken += 1;
-        // Memory takes everything; what cannot be written is not representable.
+        // Writing to memory always succeeds, unless the record cannot be represented.
         self.filling += u64::from(self.writer.write(taken, frame).is_ok());
         if self.writer.sink().len() >= PIECE {
             self.hand_over();
         }
     }
 
-    /// The link is so from now on, behind so many packets.
+    /// Records a change of the link, behind this number of packets.
     pub(crate) fn changed(&mut self, wanted: Wanted, at: Time, behind: u64) {
         let change = Change { number: self.changed, at, behind, wanted };
         self.changed += 1;
         let before = self.writer.sink().len();
-        // Memory takes everything.
+        // Writing to memory always succeeds.
         let _ = self.writer.change(&change);
         self.changes.extend_from_slice(&self.writer.sink()[before..]);
     }
 
-    /// The port at which packets leave that come in for this pipe has said whether it has room,
-    /// behind so many packets.
+    /// Records that the port where packets of this pipe leave has reported its room, behind this
+    /// number of packets.
     pub(crate) fn room(&mut self, PipeId(way): PipeId, bytes: u32, at: Time, behind: u64) {
         let room = Room { number: self.rooms, way, bytes, at, behind };
         self.rooms += 1;
-        // Memory takes everything.
+        // Writing to memory always succeeds.
         let _ = self.writer.room(&room);
     }
 
-    /// When the piece that is being filled goes to the file though it is not full.
+    /// When the current piece goes to the file even if it is not full.
     pub(crate) fn next_flush(&mut self) -> Time {
         if self.writer.sink().is_empty() { Time::NEVER } else { self.handed_over + FLUSH }
     }
@@ -142,24 +142,24 @@ impl Recorder {
         }
     }
 
-    /// The piece goes to the file, if that keeps up.
+    /// Hands the piece to the writing thread, if that keeps up.
     fn hand_over(&mut self) {
         let bytes = std::mem::replace(self.writer.sink(), Vec::with_capacity(2 * PIECE));
         let packets = std::mem::take(&mut self.filling);
         match self.to_file.try_send(CapturePiece { bytes, packets }) {
-            // Packets that find no way are missing; without a change all behind it would be decided
-            // otherwise.
+            // The packets of this piece are missing; its changes are kept, as a replay of later
+            // packets needs them.
             Err(TrySendError::Full(_)) => self.writer.sink().extend_from_slice(&self.changes),
             _ => self.changes.clear(),
         }
     }
 
-    /// Ends the capture: what is in the file, and why that is not all if the file could not be
-    /// written to its end.
+    /// Ends the capture. Returns its outcome, and the error if the file could not be written to its
+    /// end.
     pub fn finish(mut self) -> (Recorded, io::Result<()>) {
-        // Nobody is waiting for the link any more: there is time.
+        // The link does not wait for this thread any more, so blocking is allowed.
         let bytes = std::mem::take(self.writer.sink());
-        // A thread that is gone says why when it is joined.
+        // The error of a thread that has ended is returned by `join`.
         let _ = self.to_file.send(CapturePiece { bytes, packets: self.filling });
         drop(self.to_file);
         let failed = |_| (0, Err(io::Error::other("the capture's thread failed")));

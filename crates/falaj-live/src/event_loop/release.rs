@@ -1,10 +1,9 @@
-//! What is to be handed over, and when.
+//! The calendar of releases: which packets are to be delivered, and when.
 //!
-//! Packets of one unit that are due within `slack` of the first leave together,
-//! at the last one's instant: one system call for all of them. To know whether
-//! the next one will be among them takes waiting for it, at most until the
-//! first has been held for `slack`, and only where the link could be done with
-//! it by then.
+//! Packets of one unit that are due within `slack` of the first leave together, at the last one's
+//! instant: one system call for all of them. To learn if the next packet will be among them, a
+//! burst waits for it, at most until its first packet has been held for `slack`, and only if the
+//! link could be done with the next packet by then.
 
 use super::units::{UnitPacket, UnitStore};
 use falaj_engine::message::Retimed;
@@ -21,34 +20,33 @@ pub(crate) struct ReleasedPacket {
     pub(crate) delay: Span,
     /// When it is due.
     pub(crate) due: Time,
-    /// Handed over by then it is not late: a device that was handed others before it is not done
-    /// with them sooner.
+    /// A delivery by this instant is not late: a device is not done with earlier packets sooner.
     pub(crate) by: Time,
 }
 
-/// Packets of one unit, one behind the other, that leave together.
+/// Consecutive packets of one unit that leave together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Burst {
     pub(crate) unit: u32,
-    /// Its first packet's index in the unit.
+    /// Index of its first packet in the unit.
     pub(crate) from: u32,
     pub(crate) pipe: u32,
     pub(crate) flow: u32,
-    /// Length of each as the link accounts it; the last one's may be less.
+    /// Length of each packet as the link accounts it; the last one may be shorter.
     pub(crate) bytes: u32,
     last: u32,
     pub(crate) packets: Vec<ReleasedPacket>,
-    /// When it is to be looked at, or handed over.
+    /// When it is to be checked, or handed over.
     pub(crate) at: Time,
-    /// When its port refused it first, if it did.
+    /// When its port first refused it, if it did.
     pub(crate) refused: Option<Time>,
     order: u64,
-    /// Of its entries, the one that counts; 0: none.
+    /// Number of its valid entry in the heap; 0: none.
     entry: u64,
 }
 
 impl Burst {
-    /// The index behind its last packet.
+    /// The index after its last packet.
     pub(crate) fn to(&self) -> u32 {
         self.from + self.packets.len() as u32
     }
@@ -67,7 +65,7 @@ impl Burst {
     }
 }
 
-/// When a burst is to be looked at; those made earlier first.
+/// When a burst is to be checked; earlier bursts first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct BurstEntry {
     at: Time,
@@ -76,17 +74,17 @@ struct BurstEntry {
     number: u64,
 }
 
-/// Bursts on their way.
+/// All bursts that are to be handed over.
 pub(crate) struct Releases {
     slack: Span,
-    /// A burst that was moved to another instant left its old entry behind.
+    /// A burst that was moved to another instant leaves its old entry behind.
     heap: BinaryHeap<Reverse<BurstEntry>>,
     bursts: Vec<Burst>,
     free: Vec<u32>,
-    /// Of each unit, by its handle, the burst that its next packet may join.
+    /// By handle of the unit, the burst that its next packet may join.
     open: Vec<Option<u32>>,
     made: u64,
-    /// How often a burst was to be looked at.
+    /// Number of entries made so far.
     looks: u64,
 }
 
@@ -96,17 +94,17 @@ impl Releases {
         Releases { slack, heap, bursts, free, open, made: 0, looks: 0 }
     }
 
-    /// Packets of a unit are held for so long from now on, at most, so that they leave together.
+    /// Sets the time for which packets of a unit are held at most, so that they leave together.
     pub(crate) fn allow(&mut self, slack: Span) {
         self.slack = slack;
     }
 
-    /// No burst any more.
+    /// Returns true if there are no bursts.
     pub(crate) fn is_empty(&self) -> bool {
         self.bursts.len() == self.free.len()
     }
 
-    /// Nothing is to be handed over before this.
+    /// The instant before which nothing is to be handed over.
     #[inline]
     pub(crate) fn next(&self) -> Time {
         self.heap.peek().map_or(Time::NEVER, |e| e.0.at)
@@ -133,7 +131,7 @@ impl Releases {
                 self.not_later_than_due(open);
                 return;
             }
-            // Nothing more joins it.
+            // No more packets join it.
             self.not_later_than_due(open);
         }
         let (pipe, flow) = (emit.pipe.0, emit.flow.0);
@@ -142,8 +140,8 @@ impl Releases {
         self.open[unit as usize] = Some(index);
     }
 
-    /// A packet that the engine has emitted is due at another instant. Returns false if it was not
-    /// among these.
+    /// Changes the due time of a packet that the engine has emitted. Returns false if the packet is
+    /// not here.
     pub(crate) fn retimed(&mut self, retimed: &Retimed) -> bool {
         let old = (retimed.old_end - retimed.arrival, retimed.old_due);
         let is_it = |burst: &Burst| {
@@ -162,7 +160,7 @@ impl Releases {
             self.look_at(index as u32, due);
             return true;
         }
-        // Those before it do not wait for it.
+        // The packets before it do not wait for it.
         let (unit, from, pipe, flow, bytes) =
             (burst.unit, burst.to(), burst.pipe, burst.flow, burst.last);
         burst.last = burst.bytes;
@@ -176,7 +174,7 @@ impl Releases {
         true
     }
 
-    /// A burst begins with this packet. Returns its place.
+    /// Begins a burst with this packet. Returns its index.
     fn begin(&mut self, of: Burst, sent: ReleasedPacket) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.bursts.push(Burst::default());
@@ -184,7 +182,7 @@ impl Releases {
         });
         self.made += 1;
         let burst = &mut self.bursts[index as usize];
-        // The packets' memory comes again.
+        // The burst's vector of packets is reused.
         burst.packets.push(sent);
         (burst.unit, burst.from, burst.pipe, burst.flow) = (of.unit, of.from, of.pipe, of.flow);
         (burst.bytes, burst.last) = (of.bytes, of.bytes);
@@ -210,7 +208,7 @@ impl Releases {
         self.heap.push(Reverse(BurstEntry { at, order, burst: index, number }));
     }
 
-    /// A burst that was held for what may come need not be any more.
+    /// Releases a burst when due that was held for further packets.
     fn not_later_than_due(&mut self, index: u32) {
         let burst = &self.bursts[index as usize];
         if burst.at > burst.due() {
@@ -218,8 +216,8 @@ impl Releases {
         }
     }
 
-    /// The next burst that is to be handed over by `now`. `soonest` says when the
-    /// next packet of a unit that the engine has not decided on could be due.
+    /// The next burst that is to be handed over by `now`. `soonest` returns the earliest due time
+    /// of the next packet of a unit that the engine has not decided on.
     pub(crate) fn due(
         &mut self,
         now: Time,
@@ -247,7 +245,7 @@ impl Releases {
             if is_open {
                 self.open[burst.unit as usize] = None;
             }
-            // Whoever looks late finds more in it than when the instant was set.
+            // The burst may have got further packets since its instant was set.
             let burst = &mut self.bursts[entry.burst as usize];
             burst.at = burst.at.max(burst.due());
             return Some(entry.burst);
@@ -255,7 +253,7 @@ impl Releases {
         None
     }
 
-    /// Flows of a pipe are others from now on.
+    /// Renumbers the flows of a pipe.
     pub(crate) fn flows_become(&mut self, pipe: PipeId, become_other: impl Fn(FlowId) -> FlowId) {
         for burst in
             self.bursts.iter_mut().filter(|burst| burst.pipe == pipe.0 && !burst.packets.is_empty())
@@ -264,7 +262,7 @@ impl Releases {
         }
     }
 
-    /// Is anything of this pipe on its way?
+    /// Returns true if a burst of this pipe is to be handed over.
     pub(crate) fn has_any_of(&self, pipe: PipeId) -> bool {
         self.bursts.iter().any(|burst| burst.pipe == pipe.0 && !burst.packets.is_empty())
     }
@@ -282,12 +280,12 @@ impl Releases {
         &self.bursts[index as usize]
     }
 
-    /// Its port has no room for it now.
+    /// Records that its port has no room for it now.
     pub(crate) fn refused(&mut self, index: u32, now: Time) {
         self.bursts[index as usize].refused.get_or_insert(now);
     }
 
-    /// It was handed over, or could not be.
+    /// Removes a burst that was handed over, or could not be.
     pub(crate) fn done(&mut self, index: u32) {
         let burst = &mut self.bursts[index as usize];
         burst.packets.clear();
@@ -308,7 +306,7 @@ mod tests {
         units: UnitStore,
         releases: Releases,
         handles: Vec<u32>,
-        /// When the next packet could be due.
+        /// The earliest due time of the next packet.
         soonest: Time,
     }
 
@@ -323,7 +321,7 @@ mod tests {
             Scene { units, releases: Releases::new(SLACK), handles, soonest: Time::ZERO }
         }
 
-        /// The engine emits this packet, due so many microseconds from the beginning.
+        /// The engine emits this packet, due `due` microseconds after the beginning.
         fn emit(&mut self, index: u32, due: u64) {
             let packet = self.units.decided(self.handles[index as usize]);
             let due = Time::ZERO + Span::from_micros(due);
@@ -347,7 +345,7 @@ mod tests {
             self.units.gone(packet.unit, 1);
         }
 
-        /// What is handed over at this instant: which packets, and how long each was held.
+        /// The bursts handed over at this instant: their packets, and how long each was held.
         fn due(&mut self, now: u64) -> Vec<(std::ops::Range<u32>, Vec<u64>)> {
             let (now, mut all) = (Time::ZERO + Span::from_micros(now), Vec::new());
             while let Some(index) = self.releases.due(now, &self.units, |_| self.soonest) {
@@ -364,7 +362,7 @@ mod tests {
     #[test]
     fn what_is_due_within_the_slack_leaves_at_the_last_ones_instant() {
         let mut scene = Scene::new(5);
-        // Ahead of time, as behind a delay.
+        // Decided ahead of time, as behind a delay.
         [10, 20, 30, 40, 50].into_iter().enumerate().for_each(|(i, due)| scene.emit(i as u32, due));
         assert_eq!(scene.due(29), []);
         assert_eq!(scene.due(30), [(0..3, vec![20, 10, 0])]);
@@ -380,7 +378,7 @@ mod tests {
         assert_eq!(scene.due(10), []);
         scene.emit(1, 14);
         assert_eq!(scene.due(14), []);
-        // A later one of another flow was in between, and this one is too late.
+        // A packet of another flow was between them, and the next one is too late.
         scene.emit(2, 33);
         assert_eq!(scene.due(33), [(0..2, vec![4, 0])]);
         scene.emit(3, 40);
@@ -401,7 +399,7 @@ mod tests {
         scene.soonest = Time::ZERO;
         scene.emit(2, 70);
         assert_eq!(scene.due(71), []);
-        // There is no next one any more.
+        // There is no next packet any more.
         scene.drop(3);
         assert_eq!(scene.due(71), [(2..3, vec![0])]);
         assert!(scene.releases.is_empty());
@@ -411,7 +409,7 @@ mod tests {
         Time::ZERO + Span::from_micros(micros)
     }
 
-    /// A packet that was due at one instant is due at another, in microseconds.
+    /// A packet is moved from one due time to another, in microseconds.
     fn retimed(old: u64, new: u64) -> Retimed {
         let (pipe, flow, arrival) = (PipeId(0), FlowId(0), Time::ZERO);
         let [old, new] = [old, new].map(at);
@@ -419,7 +417,8 @@ mod tests {
         Retimed { pipe, flow, handle: 0, arrival, old_end, old_due, end, due }
     }
 
-    /// However often it was to be looked at, and at one instant more than once.
+    /// A burst is due once, however often it was to be checked, and if more than once at one
+    /// instant.
     #[test]
     fn a_burst_is_due_once() {
         for changes in [&[(20, 1 << 40)][..], &[(20, 30), (30, 20)], &[(20, 25), (25, 20)]] {
@@ -434,8 +433,8 @@ mod tests {
         }
     }
 
-    /// The last packet of a burst is due at another instant; those before it do not wait for it,
-    /// and what comes behind it may join it.
+    /// The last packet of a burst is due at another instant; the packets before do not wait for it,
+    /// and a later packet may join it.
     #[test]
     fn a_packet_that_is_retimed_leaves_then() {
         let never = 1 << 40;

@@ -1,36 +1,38 @@
-//! What a thread before all others owes those.
+//! Yields the CPU in short slices, so that the kernel's real-time throttling never stops the
+//! forwarding thread.
 //!
-//! One that never sleeps is stopped by the kernel for the twentieth part of a second in each
-//! second, or what its owner has set, so that the others get something too. It pays them as much in
-//! small pieces instead: a [`PIECE`] as often as that is owed, in a moment in which nothing is due
-//! until it is over, judging by how late the thread woke from them lately. If there is none,
-//! packets are too dense for that: then, when two are owed, it pays straight after a hand-over if
-//! nothing is due during the piece itself, and when three are in any moment. What is owed by then
-//! is made up for.
+//! A real-time thread that never sleeps is stopped by the kernel for a twentieth of a second in
+//! each second, or for the configured part, so that other threads can run. This thread yields as
+//! much in small pieces instead: a [`PIECE`] as often as one is owed, at a moment when nothing is
+//! due until its end, judging by how late the thread woke from earlier pieces. If packets are too
+//! dense for such a moment, it yields, when two pieces are owed, straight after a delivery if
+//! nothing is due during the piece itself, and, when three are owed, at any moment. The backlog of
+//! owed pieces is then worked off.
 
 use super::timer::WakeLead;
 use crate::priority::RtReserve;
 use falaj_sched::units::time::{Span, Time};
 
-/// Waking up takes half as long again, but most of that the kernel counts as the thread's. For
+/// Waking up takes half as long again, but the kernel counts most of that as the thread's time. For
 /// shorter pieces it would be more than the piece itself.
 const PIECE: Span = Span::from_micros(50);
 
-/// Whatever is kept for others, between two pieces there is time for packets.
+/// However large the kernel's reserve, there is at least this time between two pieces.
 const LEAST: Span = Span(4 * PIECE.0);
 
-/// What is owed.
+/// The time owed to other threads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RtYield {
-    /// Until when all is paid.
+    /// The instant up to which nothing is owed.
     since: Time,
-    /// A piece is owed in each so much time; none is where nothing is kept for others.
+    /// A piece is owed in each period of this length; `None` if the kernel reserves nothing for
+    /// other threads.
     every: Option<Span>,
     wake_lead: WakeLead,
 }
 
 impl RtYield {
-    /// Of what the kernel keeps for others.
+    /// Built from the kernel's reserve for other threads.
     pub(super) fn new(kept: Option<RtReserve>) -> RtYield {
         let every =
             |kept: RtReserve| u128::from(PIECE.0) * u128::from(kept.of.0) / u128::from(kept.part.0);
@@ -39,14 +41,14 @@ impl RtYield {
         RtYield { since: Time::ZERO, every, wake_lead: WakeLead::new() }
     }
 
-    /// Is it to pay, if the moment suits?
+    /// Returns true if a piece is owed, to be yielded at a suitable moment.
     #[inline]
     pub(super) fn is_due(&self, now: Time) -> bool {
         self.every.is_some_and(|every| now.since(self.since) >= every)
     }
 
-    /// For how long to sleep now, with nothing due before `next`, and something handed over just
-    /// now or not.
+    /// How long to sleep now, if nothing is due before `next`; `released`: a packet was delivered
+    /// just now.
     pub(super) fn pays(&self, now: Time, next: Time, released: bool) -> Option<Span> {
         let (owed, until) = (now.since(self.since).0 / self.every?.0, now + PIECE);
         let suits =
@@ -54,17 +56,17 @@ impl RtYield {
         (owed >= 1 && (suits || owed >= 3)).then_some(PIECE)
     }
 
-    /// It paid, and wanted to wake a [`PIECE`] after `began`.
+    /// A piece was yielded; the thread was to wake a [`PIECE`] after `began`.
     pub(super) fn paid(&mut self, began: Time, woke: Time) {
         self.wake_lead.woke(began + PIECE, woke);
         let Some(every) = self.every else { return };
-        // No more than is left after one that was paid at last, three being owed, and its own
-        // length and waking: whoever was stopped by others owes them nothing for that.
+        // At most what remains after a piece that was forced because three were owed, plus its own
+        // length and wake-up: time in which other threads stopped this one is not owed.
         let most = Span(every.0.saturating_mul(2).saturating_add(2 * PIECE.0));
         self.since = (self.since + every).max(Time(woke.0.saturating_sub(most.0)));
     }
 
-    /// It slept, for whatever reason: if that was no less than a piece, nothing is owed.
+    /// The thread slept for another reason: if that was no less than a piece, nothing is owed.
     pub(super) fn slept(&mut self, began: Time, woke: Time) {
         if woke.since(began) >= PIECE {
             self.since = woke;
@@ -76,13 +78,13 @@ impl RtYield {
 mod tests {
     use super::*;
 
-    /// As kernels come.
+    /// The kernel's default.
     const KEPT: RtReserve = RtReserve { part: Span::from_millis(50), of: Span::from_secs(1) };
     const AWAKE: Span = Span::from_millis(1);
 
-    /// What a loop pays that hands over a packet each `gap`, where waking takes `late` in turns:
-    /// how many pieces in a second, the share of packets that it was late for, and the longest
-    /// time without one.
+    /// Yields of a loop that delivers a packet every `gap`, where waking is late by each of `late`
+    /// in turn: number of pieces in a second, the fraction of late packets, and the longest time
+    /// without a piece.
     fn pays(gap: u64, late: &[u64]) -> (u32, f64, Span) {
         let end = Time(1_000_000_000);
         let mut owed = RtYield::new(Some(KEPT));
@@ -154,7 +156,7 @@ mod tests {
     fn who_slept_or_was_stopped_owes_nothing_for_that() {
         let mut owed = RtYield::new(Some(KEPT));
         let stopped = Time::ZERO + Span::from_secs(10);
-        // With something due at any time.
+        // With a packet due at any time.
         assert_eq!(owed.pays(stopped, stopped, false), Some(PIECE));
         owed.paid(stopped, stopped + PIECE);
         let now = stopped + PIECE;

@@ -1,4 +1,4 @@
-//! The loop itself: what is due, what came, and how to wait for the next of either.
+//! The loop itself: deliver what is due, read what has arrived, and wait for either.
 
 use super::adaptive_sleep;
 use super::recorder::Recorder;
@@ -12,56 +12,56 @@ use falaj_sched::units::time::{Span, Time};
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// Longest time under load between two looks at the other descriptors.
+/// Longest time under load between two polls of the other descriptors.
 const LOOK: Span = Span::from_millis(1);
 
-/// The exact timer wakes this long before an instant, and looks at the clock until then: on a clock
-/// that passes by being looked at, that is a few looks.
+/// The exact timer wakes this long before an instant, and reads the clock until then: on a clock
+/// that advances when it is read, that is a few reads.
 const EXACT_LEAD: Span = Span(1_536);
 
-/// Why the loop came back.
+/// The reason why the loop returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
-    /// The instant was reached.
+    /// The deadline was reached.
     Deadline,
-    /// This one of the other descriptors is readable.
+    /// The descriptor of this index among the others is readable.
     Readable(usize),
     /// For the first time a queue was full, of this pipe and flow, and a packet was lost; see
     /// [`Forwarder::tell_of_overflow`].
     Overflow(PipeId, FlowId),
-    /// For the first time there were more ids than a mask makes queues or links for, of this flow
-    /// or of the link of this pipe, or than the process has memory for; see
+    /// For the first time there were more ids than the mask of this flow, or of the link of this
+    /// pipe, creates queues or links for, or than the process has memory for; see
     /// [`Forwarder::tell_of_overflow`].
     Shared {
-        /// The pipe whose mask it is.
+        /// The pipe with the mask.
         pipe: PipeId,
-        /// The flow, if it is not the link's.
+        /// The flow; `None` for the link's mask.
         flow: Option<FlowId>,
-        /// It is memory that is short.
+        /// Memory is short.
         short: bool,
     },
 }
 
-/// What the last look at the ports and the other descriptors says of the next one.
+/// What the last poll of the ports and the other descriptors implies for the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LoopState {
     /// The ports had nothing more: the loop may sleep until one has.
     Idle,
     /// The ports may have more: they are read without asking the kernel first.
     Busy,
-    /// This one of the other descriptors is readable: the loop ends as soon as what was due
-    /// meanwhile is handed over, so that all is counted.
+    /// The descriptor of this index among the others is readable: the loop returns as soon as
+    /// everything due meanwhile is delivered, so that all is counted.
     Ending(usize),
 }
 
-/// What to do next, when all that was due is handed over.
+/// The next action, when everything due is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LoopAction {
-    /// Give the processor to other threads, from this instant on for so long.
+    /// Yield the processor to other threads, from this instant on for this time.
     Yield(Time, Span),
-    /// Look at the clock again: something is due so soon that reading would make it late.
+    /// Read the clock again: a packet is due so soon that reading would make it late.
     Spin,
-    /// Come back: the deadline is reached.
+    /// Return: the deadline is reached.
     Return,
     /// Sleep while packets gather, then read all of them.
     Gather,
@@ -80,24 +80,24 @@ struct LoopRun<'a> {
     others: usize,
     /// The timer never sleeps.
     spins: bool,
-    /// The clock is that of a guest: waking up takes no time, and no other thread is owed anything.
+    /// The clock is that of a guest: waking up takes no time, and no time is owed to other threads.
     is_exact: bool,
-    /// The timer may sleep for other threads' sake. With no slack allowed it does not.
+    /// The timer may sleep to let other threads run. With a slack of zero it does not.
     may_rest: bool,
-    /// This thread runs before ordinary ones, and owes them time.
+    /// This thread has real-time priority, and owes time to other threads.
     before_others: bool,
-    /// Masks may run out of queues, and the caller wants to know. No change comes while the loop
+    /// Masks may run out of queues, and the caller wants to know. No change is made while the loop
     /// runs.
     has_masks: bool,
     state: LoopState,
-    /// When the kernel was asked for ready descriptors last.
+    /// When the kernel was last asked for ready descriptors.
     polled: Time,
     /// The ports were read since the last hand-over.
     read_since_release: bool,
-    /// The ports were read since the processor was yielded last: however late the thread wakes
-    /// from that, reading comes in between.
+    /// The ports were read since the processor was last yielded: however late the thread wakes from
+    /// that, it reads in between.
     read_since_yield: bool,
-    /// Since when there has been nothing to do.
+    /// Since when there has been nothing to do; `None`: there is.
     idle_since: Option<Time>,
 }
 
@@ -105,8 +105,8 @@ impl Forwarder {
     /// Forwards until `deadline`, or until one of `others` is readable.
     ///
     /// # Errors
-    /// A port is gone, or the kernel refuses to wait. What goes wrong with one
-    /// unit is counted and ends nothing.
+    /// A port is gone, or the kernel refuses to wait. An error of a single unit is counted and does
+    /// not end the loop.
     pub fn run(&mut self, deadline: Time, others: &[BorrowedFd<'_>]) -> io::Result<Woken> {
         self.watch.set(self.ports.iter().map(|p| p.port.readable()).chain(others.iter().copied()));
         self.watch_others.set(others.iter().copied());
@@ -139,7 +139,7 @@ impl LoopRun<'_> {
         }
     }
 
-    /// Hands over what is due and does one [`LoopAction`]; the reason to come back, if there is
+    /// Delivers what is due and does one [`LoopAction`]; returns the reason to return, if there is
     /// one.
     #[inline]
     fn round(&mut self) -> io::Result<Option<Woken>> {
@@ -173,7 +173,7 @@ impl LoopRun<'_> {
         Ok(None)
     }
 
-    /// The instant of this round; settles what the one before it was awake for, and whether the
+    /// The instant of this round; accounts for the idle time of the one before, and decides if the
     /// hybrid timer sleeps from now on.
     fn begin(&mut self) -> Time {
         let forwarder = &mut *self.forwarder;
@@ -191,7 +191,7 @@ impl LoopRun<'_> {
         now
     }
 
-    /// Has the engine decide all that it may by now. Returns what the caller wants to know of it.
+    /// Lets the engine make all decisions due by now. Returns the news for the caller, if any.
     fn decide(&mut self, now: Time) -> Option<Woken> {
         let forwarder = &mut *self.forwarder;
         forwarder.network.poll(now, &mut forwarder.out);
@@ -228,7 +228,7 @@ impl LoopRun<'_> {
         if now >= self.deadline {
             return LoopAction::Return;
         }
-        // Under load reading tells what is there, and is cheaper than asking first.
+        // Under load a read finds out if there are packets, and is cheaper than asking first.
         if now.since(self.polled) <= LOOK && self.reads_at_once() && !is_full {
             return LoopAction::Read;
         }
@@ -242,7 +242,7 @@ impl LoopRun<'_> {
         self.spins || self.state == LoopState::Busy
     }
 
-    /// Sleeps for other threads' sake.
+    /// Sleeps to let other threads run.
     fn yield_processor(&mut self, began: Time, piece: Span) -> io::Result<()> {
         let forwarder = &mut *self.forwarder;
         forwarder.watch_others.wait(piece)?;
@@ -273,14 +273,14 @@ impl LoopRun<'_> {
         Ok(())
     }
 
-    /// Asks the kernel which descriptors are ready, and sleeps until one is or something is due, if
+    /// Asks the kernel which descriptors are ready, and sleeps until one is or a packet is due, if
     /// there is time.
     fn poll(&mut self, now: Time, sleeps: bool, is_full: bool) -> io::Result<()> {
         self.polled = now;
         let at_once = self.reads_at_once();
         let forwarder = &mut *self.forwarder;
         let wake = if at_once { now } else { forwarder.wake() };
-        // A loop that sleeps reads nothing sooner for a device that has no room.
+        // A sleeping loop gains nothing by reading early for a device that has no room.
         let reads = !(sleeps && is_full && forwarder.is_dense(now));
         let wake = if reads { wake } else { wake.min(now + LOOK) };
         for i in 0..forwarder.ports.len() {
@@ -292,7 +292,7 @@ impl LoopRun<'_> {
         forwarder.watch.wait(until.min(flush).since(now))?;
         let all = forwarder.watch.len();
         if flush < until && forwarder.watch.first_readable(0..all).is_none() {
-            // Awake for the capture alone.
+            // The loop was awake for the capture only.
             self.idle_since = None;
         } else if wake > now {
             if self.before_others {
@@ -314,7 +314,7 @@ impl LoopRun<'_> {
     /// Reads the ports.
     fn read(&mut self, sleeps: bool) -> io::Result<()> {
         let found = self.forwarder.receive(self.reads_at_once())?;
-        // A loop that sleeps leaves what comes meanwhile for the next time.
+        // A sleeping loop leaves later arrivals for the next time.
         let enough = if sleeps { ReadOutcome::All } else { ReadOutcome::Nothing };
         (self.read_since_release, self.read_since_yield) = (true, true);
         self.state = if found > enough { LoopState::Busy } else { LoopState::Idle };
@@ -326,12 +326,12 @@ impl LoopRun<'_> {
 }
 
 impl Forwarder {
-    /// Returns true if the loop sleeps until what is due is late by the slack.
+    /// Returns true if the loop sleeps until due packets are late by the slack.
     pub(super) fn sleeps(&self) -> bool {
         self.options.timer == Timer::Sleep || self.adaptive_sleep.rests()
     }
 
-    /// Longest time by which packets may be handed over later than due.
+    /// Longest time by which packets may be delivered later than due.
     pub(super) fn slack(&self) -> Span {
         if self.adaptive_sleep.rests() {
             self.options.slack.max(adaptive_sleep::SLACK)
@@ -340,14 +340,14 @@ impl Forwarder {
         }
     }
 
-    /// Returns true if packets come so close that waking for each does not pay.
+    /// Returns true if packets arrive so close together that waking for each does not pay.
     fn is_dense(&self, now: Time) -> bool {
         let close = self.slack() + self.slack();
         self.gap < close && now.since(self.read) < close
     }
 
-    /// Sleeps until the slack since it did so last is over, while packets gather. Returns the other
-    /// descriptor that ended the sleep, if one did.
+    /// Sleeps, while packets gather, until the slack since the last such sleep is over. Returns the
+    /// other descriptor that ended the sleep, if one did.
     fn gather(&mut self, deadline: Time) -> io::Result<Option<usize>> {
         let until = (self.woke + self.slack()).max(self.nothing_until());
         let began = self.clock.now();
@@ -364,8 +364,8 @@ impl Forwarder {
         Ok(heard)
     }
 
-    /// Instant before which packets that may have come cause no hand-over, as devices pace all
-    /// links, and have enough to send.
+    /// Instant before which arriving packets cause no delivery, as devices pace all links and have
+    /// enough packets.
     fn nothing_until(&self) -> Time {
         let supplied = self.network.supplied_until();
         if supplied == Time::NEVER
@@ -376,7 +376,7 @@ impl Forwarder {
         supplied.min(self.network.next_event()).min(self.releases.next())
     }
 
-    /// Counts what ended a sleep that was to end at `wake`, or at the caller's deadline.
+    /// Counts the cause that ended a sleep, which was to end at `wake` or at the caller's deadline.
     fn note_what_woke(&mut self, wake: Time, deadline: Time) {
         let readable = self.watch.first_readable(0..self.watch.len());
         let count = match readable {
@@ -395,11 +395,11 @@ impl Forwarder {
         *count += 1;
     }
 
-    /// When to be awake again if nothing arrives. Decisions wait until what they
-    /// may decide is due.
+    /// When to wake if nothing arrives. Decisions are made when a packet that they may choose is
+    /// due.
     fn wake(&self) -> Time {
         if self.waiting.iter().any(Option::is_some) {
-            // There may be room then.
+            // A queue may have room then.
             return self.network.next_event().min(self.releases.next()).min(self.next_try());
         }
         let due = self.releases.next().min(self.network.next_due());
@@ -407,7 +407,8 @@ impl Forwarder {
             Timer::Exact => Time(due.0.saturating_sub(EXACT_LEAD.0)),
             _ => self.wake_lead.wake(due, self.sleeps().then(|| self.slack())),
         };
-        // A device that is to be handed more has half of what it holds left: nobody spins for that.
+        // A device that needs more packets still has half of its backlog: that is not worth
+        // spinning.
         wake.min(self.network.next_refill()).min(self.next_try())
     }
 }

@@ -1,14 +1,14 @@
-//! How long this host has kept the link's thread from running: the time in which it was ready and
-//! waited for a processor, as the kernel counts it.
+//! The time for which this host has kept the link's thread from running: it was ready and waited
+//! for a processor, as the kernel counts it.
 
 use falaj_sched::units::time::{Span, Time};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Time between two looks, each of which is a system call. A shorter wait bunches no packets.
+/// Time between two looks, each of which is a system call. A shorter stall bunches no packets.
 const LOOK: Span = Span::from_millis(1);
 
-/// A time in which the thread was ready and did not run, between one look and the next.
+/// Time for which the thread was ready and did not run, between one look and the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stall {
     /// The later look.
@@ -17,14 +17,14 @@ pub(super) struct Stall {
 }
 
 pub(super) struct RunDelay {
-    /// `None` where the kernel does not count it, or it is hidden.
+    /// `None` if the kernel does not count it, or it cannot be read.
     schedstat: Option<File>,
     last: Stall,
     waited: Span,
 }
 
 impl RunDelay {
-    /// Of this thread.
+    /// Observes the calling thread.
     pub(super) fn new() -> RunDelay {
         let schedstat = File::open("/proc/thread-self/schedstat").ok();
         let mut delay = RunDelay { schedstat, last: Stall::default(), waited: Span::ZERO };
@@ -32,7 +32,7 @@ impl RunDelay {
         delay
     }
 
-    /// The stall that the last look has shown; the next look is taken now if it is due.
+    /// The last observed stall; looks again now if that is due.
     #[inline]
     pub(super) fn stall(&mut self, now: Time) -> Stall {
         if now.since(self.last.seen) >= LOOK {
@@ -48,7 +48,7 @@ impl RunDelay {
         self.waited = waited;
     }
 
-    /// All that it waited so far: the second number of the file.
+    /// Total waiting time so far: the second number of the file.
     fn waited(&self) -> Option<Span> {
         let mut line = [0; 96];
         let length = self.schedstat.as_ref()?.read_at(&mut line, 0).ok()?;

@@ -1,4 +1,4 @@
-//! What comes in: turns of the ports, and the way of a unit's packets into their queues.
+//! Receiving: turns of the ports, and the path of a unit's packets into their queues.
 
 use super::capture::{OriginalBits, record};
 use super::timer::Timer;
@@ -14,40 +14,40 @@ use falaj_sched::units::time::{Span, Time};
 use falaj_traffic::capture::Verdict;
 use std::io;
 
-/// A unit of which not all packets have got into their queue yet.
+/// A unit of which some packets are not in their queue yet.
 #[derive(Clone, Copy)]
 pub(super) struct PendingUnit {
     pub(super) unit: u32,
     pub(super) received: Received,
     pub(super) key: Key,
-    /// The packet that is next.
+    /// Index of the next packet.
     pub(super) next: u32,
-    /// Where that one enters, if it was asked.
+    /// The route of that packet, if it was determined.
     pub(super) entry: Option<Route>,
 }
 
-/// What a look at the ports brought.
+/// The outcome of reading the ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ReadOutcome {
     Nothing,
-    /// Something, and all that there was.
+    /// Some units, and no more are there.
     All,
-    /// There may be more.
+    /// Some units, and there may be more.
     Part,
 }
 
 impl Forwarder {
-    /// Returns true if this port was seen readable, or its turn was broken off.
+    /// Returns true if this port was readable, or its turn was interrupted.
     fn may_have_packets(&self, i: usize) -> bool {
         self.watch.is_readable(i) || self.waiting[i].is_some() || self.read_quotas.goes_on(i)
     }
 
-    /// A turn for each port, or for those seen readable and those whose turn was broken off. Who
-    /// has nothing left in this round is left alone, and may have more.
+    /// Gives each port a turn, or just those that were readable or interrupted. A port without
+    /// quota in this round is skipped, and may have more.
     pub(super) fn receive(&mut self, all: bool) -> io::Result<ReadOutcome> {
         let mut found = ReadOutcome::Nothing;
         self.read_quotas.begin();
-        // In virtual time each look at the clock is a system call, and lets time pass.
+        // In virtual time each reading of the clock is a system call, and lets time pass.
         if !all && (0..self.ports.len()).all(|i| !self.may_have_packets(i)) {
             return Ok(found);
         }
@@ -64,7 +64,7 @@ impl Forwarder {
             if read > ReadOutcome::Nothing {
                 let is_exact = self.options.timer == Timer::Exact;
                 let now = if is_exact { self.read } else { self.clock.now() };
-                // Who waits for room does not go on before there is some.
+                // A port that waits for room does not continue before there is some.
                 self.read_quotas.took(
                     i,
                     now.since(began),
@@ -79,8 +79,8 @@ impl Forwarder {
         Ok(found)
     }
 
-    /// Reads from a port until it has nothing more, its quantum is used up or something
-    /// else has to be handed over soon.
+    /// Reads from a port until it has no more units, its quantum is used up or a delivery is due
+    /// soon.
     fn turn(&mut self, i: usize, began: Time) -> io::Result<ReadOutcome> {
         if let Some(waiting) = self.waiting[i].take() {
             self.admit(i, waiting, self.clock.now());
@@ -106,10 +106,11 @@ impl Forwarder {
         Ok(found)
     }
 
-    /// Reads a unit, if there is one, and says when.
+    /// Reads a unit, if there is one, and returns when.
     pub(super) fn receive_from(&mut self, i: usize) -> io::Result<Option<Time>> {
         let port = &mut self.ports[i].port;
-        // Without memory it is read all the same, or it would wake us for ever.
+        // Without memory it is read all the same, or the port would stay readable and wake the loop
+        // for ever.
         let received = match port.receive(self.units.buffer()) {
             Ok(None) => return Ok(None),
             Err(e) if is_gone(&e) => return Err(gone(port.as_ref(), &e)),
@@ -139,7 +140,8 @@ impl Forwarder {
         Ok(Some(now))
     }
 
-    /// The packets of a unit go to their queue, one behind the other, or wait for room.
+    /// Puts the packets of a unit into their queues, one after the other, or keeps them until there
+    /// is room.
     pub(super) fn admit(&mut self, i: usize, mut arriving: PendingUnit, now: Time) {
         let PendingUnit { unit, received, key, .. } = arriving;
         let packets = received.packets();
@@ -169,7 +171,7 @@ impl Forwarder {
             };
             if self.options.when_full.waits(entry.pipe) {
                 self.network.poll(now, &mut self.out);
-                // Where nothing will ever make room the queue is too small for it.
+                // If no event will ever make room, the queue is too small for the packet.
                 let ever = self.network.next_event() != Time::NEVER || self.any_is_full();
                 if ever && !self.network.has_room(&entry, &key, length) {
                     self.waiting[i] = Some(PendingUnit { entry: Some(entry), ..arriving });
@@ -204,7 +206,7 @@ impl Forwarder {
         self.note();
     }
 
-    /// Where a packet enters: without rules, all of its unit.
+    /// The route of a packet; without rules, that of its whole unit.
     fn entry(
         &mut self,
         i: usize,
@@ -219,7 +221,8 @@ impl Forwarder {
         }
     }
 
-    /// What rules do not let in is written down as well: chance goes by how many were asked.
+    /// Records a packet that rules do not admit too: random decisions depend on how many packets
+    /// were checked.
     fn not_let_in(&mut self, arriving: &PendingUnit, bytes: u32, why: RouteError, arrival: Time) {
         let PendingUnit { unit, next: index, .. } = *arriving;
         let packet =

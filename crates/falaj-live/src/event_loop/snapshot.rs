@@ -1,4 +1,4 @@
-//! What the forwarder knows of its flows, for whoever asks while it runs.
+//! Snapshots of the forwarder's counters, while it runs.
 
 use super::{Compliance, Forwarder, LiveLosses, NotTaken, RateViolation, Violation};
 use falaj_engine::PipeId;
@@ -10,18 +10,18 @@ use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::{Span, Time};
 use falaj_traffic::meter::Meter;
 
-/// What was counted of a flow.
+/// Counters of a flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FlowSnapshot {
-    /// By the engine.
+    /// The engine's counters.
     pub counters: Counters,
-    /// Packets that left the link, and that the far end did not take.
+    /// Packets that left the link, but were not taken by the far end.
     pub not_taken: NotTaken,
-    /// When a packet of it came last; `None`: none ever did.
+    /// When its last packet arrived; `None`: none did.
     pub active: Option<Time>,
 }
 
-/// How long packets of a flow stayed, and how late they were handed over.
+/// Sojourn times of a flow's packets, and the lateness of their delivery.
 #[derive(Clone, Debug, Default)]
 pub struct Sojourns {
     /// See [`LiveFlow::delay`](super::LiveFlow::delay).
@@ -30,40 +30,41 @@ pub struct Sojourns {
     pub release_error: Meter,
 }
 
-/// What was counted, all at one instant.
+/// All counters, at one instant.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// When: now, or, if the host was away, when the first thing was due that is still to be done.
+    /// The instant: now, or, if the host was stalled, the due time of the first event still to be
+    /// processed.
     pub at: Time,
     /// By pipe and flow. Flows with a mask lack the engine's counters: they are a sum over the
     /// queues of all ids, and come in [parts](Forwarder::counters_part).
     pub flows: Vec<Vec<FlowSnapshot>>,
     /// Flows with a mask.
     pub masked: Vec<(PipeId, FlowId)>,
-    /// By pipe, of flows that are gone.
+    /// By pipe, counters of removed flows.
     pub gone: Vec<Counters>,
-    /// Of links that were taken away; what is their backlog goes still.
+    /// Counters of removed links; their backlog is still being sent.
     pub ended: Counters,
-    /// What each rule has taken.
+    /// Counters of packets that each rule has taken.
     pub taken: Vec<RuleCounters>,
-    /// And what became of it.
+    /// Statistics of those packets.
     pub of_rules: Vec<RuleStats>,
-    /// What those had that are gone.
+    /// Counters of removed rules.
     pub taken_by_the_gone: RuleCounters,
-    /// By pipe, how disciplines of libraries broke their contract.
+    /// By pipe, breaches of contract by plugin disciplines.
     pub breaches: Vec<Vec<Breach>>,
-    /// Outside the engine.
+    /// Losses outside the engine.
     pub losses: LiveLosses,
-    /// By pipe and flow, what became of their guarantees; none where packets are not held to any.
+    /// By pipe and flow, counters of their guarantees; empty if packets are not checked.
     pub kept: Vec<Vec<Compliance>>,
-    /// Packets that stayed too long, the last [`REMEMBERED`](super::REMEMBERED) of each cause.
+    /// Packets that exceeded their bound, the last [`REMEMBERED`](super::REMEMBERED) of each cause.
     pub late: Vec<Violation>,
-    /// Rates that were not kept, the last [`REMEMBERED`](super::REMEMBERED).
+    /// Violations of rates, the last [`REMEMBERED`](super::REMEMBERED).
     pub short: Vec<RateViolation>,
 }
 
 impl Forwarder {
-    /// What was counted until now: a step for each flow.
+    /// The counters until now; costs a step for each flow.
     pub fn snapshot(&self) -> Snapshot {
         let is_masked = |pipe, f: usize| self.network.is_masked(pipe, FlowId(f as u32));
         let counters = |pipe, f: usize| match is_masked(pipe, f) {
@@ -79,8 +80,8 @@ impl Forwarder {
             self.active[pipe.0 as usize].iter().enumerate().map(|of| counted(pipe, of)).collect()
         };
         Snapshot {
-            // Where the host was away, what is due since then is not counted yet: until that time
-            // all is.
+            // If the host was stalled, events due since then are not counted yet: the counters are
+            // complete up to that instant.
             at: self.clock.now().min(self.network.next_event()),
             flows: self.order.iter().map(pipe).collect(),
             masked: {
@@ -104,8 +105,8 @@ impl Forwarder {
         }
     }
 
-    /// Adds a part of a flow's counters to `sum`, from the place `from` on (0: the beginning),
-    /// until the budget is used up. Returns where the next part begins, if there is one.
+    /// Adds a part of a flow's counters to `sum`, from place `from` on (0: the beginning), until
+    /// the budget is used up. Returns where the next part begins, if there is one.
     pub fn counters_part(
         &self,
         (pipe, flow): (PipeId, FlowId),
@@ -119,7 +120,7 @@ impl Forwarder {
         })
     }
 
-    /// Adds a part of the report on a mask to `all`, in the same way; see
+    /// Adds a part of a mask's statistics to `all`, in the same way; see
     /// [`mask_stats_part`](falaj_engine::network::Network::mask_stats_part).
     pub fn report_part(
         &self,
@@ -134,14 +135,14 @@ impl Forwarder {
         })
     }
 
-    /// Does something step by step, until it is done or the budget is used up, and once at least.
+    /// Repeats a step until it is done or the budget is used up, but at least once.
     fn in_steps(
         &self,
         mut from: u64,
         budget: Span,
         mut something: impl FnMut(u64, usize) -> Option<u64>,
     ) -> Option<u64> {
-        /// Ids between two looks at the clock: some ten microseconds at most.
+        /// Ids between two readings of the clock: some ten microseconds at most.
         const STEPS: usize = 64;
         let until = self.clock.now() + budget;
         loop {
@@ -152,11 +153,10 @@ impl Forwarder {
         }
     }
 
-    /// Copies what was measured of flows, in the order of pipes, from the one that is `from` among
-    /// all: to its place in `to`, and into the memory of what is there, which nobody needs any
-    /// more. Ends before the place that it says: with the flows, or when `budget` is used up,
-    /// after one flow at least. A histogram is a hundred kilobytes, and while they are
-    /// copied no packet passes.
+    /// Copies the measurements of flows, in the order of pipes, from number `from` among all: to
+    /// the same index in `to`, whose memory is reused. Returns the index at which it ended: after
+    /// the last flow, or when `budget` was used up, but after one flow at least. A histogram is a
+    /// hundred kilobytes, and no packet passes while they are copied.
     pub fn measured(&self, to: &mut Vec<Sojourns>, from: usize, budget: Span) -> usize {
         let until = self.clock.now() + budget;
         let mut place = from;

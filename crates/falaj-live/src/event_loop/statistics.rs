@@ -1,4 +1,4 @@
-//! What the loop counts and measures, and how it is asked.
+//! Counters and measurements of the loop.
 
 use super::Forwarder;
 use falaj_engine::PipeId;
@@ -11,8 +11,8 @@ use falaj_sched::units::time::Span;
 use falaj_traffic::meter::Meter;
 use serde::{Deserialize, Serialize};
 
-/// Packets that the port at the far end did not take: no room there, no reader, its interface down,
-/// or not a frame that the kernel accepts.
+/// Packets that the port at the far end did not take: it had no room or no reader, its interface
+/// was down, or the kernel rejected the frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NotTaken {
     /// Number of packets.
@@ -22,39 +22,38 @@ pub struct NotTaken {
 }
 
 impl NotTaken {
-    /// Adds what another flow lost in this way.
+    /// Adds the packets of another flow.
     pub fn add(&mut self, more: &NotTaken) {
         self.packets += more.packets;
         self.bytes += more.bytes;
     }
 }
 
-/// What was measured of a flow.
+/// Measurements of a flow.
 #[derive(Clone, Debug, Default)]
 pub struct LiveFlow {
-    /// What the engine counted.
+    /// The engine's counters.
     pub counters: Counters,
-    /// Packets of it that left the link, and that the far end did not take.
+    /// Packets that left the link, but were not taken by the far end.
     pub not_taken: NotTaken,
-    /// Nominal delay of packets that were handed over: last bit in to last bit out.
+    /// Nominal delay of delivered packets: last bit in to last bit out.
     pub delay: Meter,
-    /// How late they were handed over: the call of the port, less the instant at
-    /// which they were to be handed over.
+    /// Release error: the call of the port, less the instant of planned delivery.
     pub release_error: Meter,
-    /// How much later than due that instant was, so that packets of a unit left together.
+    /// Time by which planned delivery was later than due, so that packets of a unit left together.
     pub held: Meter,
-    /// By how much the time between two hand-overs differed from what it was to be.
+    /// Difference of the time between two deliveries from the planned one.
     pub gap_error: Meter,
-    /// How late the last hand-over was.
+    /// Lateness of the last delivery.
     pub(super) last_late: Option<Span>,
 }
 
-/// So many flows of a forwarder have percentiles to three digits; where there are more, each has
-/// them to half an octave.
+/// Up to this number of flows, percentiles have three digits; with more flows, a resolution of half
+/// an octave.
 const FEW: usize = 64;
 
 impl LiveFlow {
-    /// Of one among so many: what is measured of thousands has to be small.
+    /// Measurements of one of `number` flows: those of thousands have to be small.
     pub fn among(number: usize) -> LiveFlow {
         if number <= FEW {
             return LiveFlow::default();
@@ -64,22 +63,22 @@ impl LiveFlow {
     }
 }
 
-/// What was lost outside the engine, the link's fault or not.
+/// Losses outside the engine, caused by the link or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LiveLosses {
-    /// No rule took them, or no flow of their link.
+    /// No rule matched them, or no flow of their link.
     pub unmatched: u64,
-    /// The port at the far end did not take them: no room, interface down, or
-    /// not a frame that the kernel accepts.
+    /// The port at the far end did not take them: no room, interface down, or a frame that the
+    /// kernel rejects.
     pub not_taken: u64,
-    /// The port could not make sense of them.
+    /// The port could not parse them.
     pub unreadable: u64,
     /// There was no memory for them.
     pub no_memory: u64,
-    /// Nobody read them in time at the entrance. Who holds the sandbox knows
+    /// They were not read in time at the entrance. The owner of the sandbox counts them
     /// ([`Sandbox::unread`](crate::sandbox::Sandbox::unread)); the forwarder does not.
     pub unread: u64,
-    /// They came to a receiver that did not read them in time; the receiver knows.
+    /// Their receiver did not read them in time; the receiver counts them.
     pub overflowed: u64,
     /// They were for an Ethernet address that no adapter has used
     /// ([`Adapters::unknown`](crate::adapters::Adapters::unknown)).
@@ -87,7 +86,7 @@ pub struct LiveLosses {
 }
 
 impl LiveLosses {
-    /// How many for which reason, to be read after "packets".
+    /// Counts with their reasons, to be read after "packets".
     pub fn by_reason(&self) -> [(u64, &'static str); 7] {
         [
             (self.unmatched, "matched no rule"),
@@ -101,31 +100,32 @@ impl LiveLosses {
     }
 }
 
-/// What woke the loop, and what it did awake.
+/// Causes of wake-ups, and activity while awake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoopActivity {
-    /// Sleeps that ended because something was due soon.
+    /// Sleeps that ended because a packet was due soon.
     pub by_timer: u64,
-    /// Sleeps that ended because there was a packet, be it at once.
+    /// Sleeps that ended because a packet arrived, even at once.
     pub by_packet: u64,
     /// Sleeps that ended because a port had room again.
     pub by_room: u64,
-    /// Sleeps that ended for whoever called: a deadline, another descriptor.
+    /// Sleeps that ended for the caller: a deadline, another descriptor.
     pub by_caller: u64,
-    /// Sleeps, soon over, of a loop that is before all other threads, which they were owed as it
-    /// had not slept as long by itself.
+    /// Short sleeps of a real-time loop that were owed to other threads, as it had not slept for
+    /// that long by itself.
     pub for_others: u64,
-    /// Times that a port which paces a link had no room for what it was handed; that waited, and
-    /// nothing was lost.
+    /// Number of times that a port which paces a link had no room for a packet; the packet was
+    /// kept, and nothing was lost.
     pub refused: u64,
-    /// Time awake with nothing to do but to look at ports and clock.
+    /// Time awake with nothing to do but to poll ports and clock.
     pub spun: Span,
-    /// Time in which the hybrid timer slept alone, as others waited for a processor.
+    /// Time in which the hybrid timer slept without spinning, as other threads waited for a
+    /// processor.
     pub rested: Span,
 }
 
 impl Forwarder {
-    /// What was measured so far, by pipe and flow.
+    /// Measurements so far, by pipe and flow.
     pub fn flows(&self) -> Vec<Vec<LiveFlow>> {
         let flow = |pipe: PipeId, (f, flow): (usize, &LiveFlow)| {
             let counters = self.network.counters(pipe, FlowId(f as u32));
@@ -137,55 +137,55 @@ impl Forwarder {
         self.order.iter().map(pipe).collect()
     }
 
-    /// The pipe that those who ask call so.
+    /// The pipe of this number in the callers' numbering.
     pub(super) fn called(&self, pipe: PipeId) -> PipeId {
         self.order.get(pipe.0 as usize).copied().unwrap_or(pipe)
     }
 
-    /// The engine's counters of one flow so far.
+    /// The engine's counters of a flow.
     pub fn counters(&self, pipe: PipeId, flow: FlowId) -> Counters {
         self.network.counters(self.called(pipe), flow)
     }
 
-    /// What a mask made, of a flow or of the link; see
+    /// Statistics of the mask of a flow or of the link; see
     /// [`mask_stats`](falaj_engine::network::Network::mask_stats).
     pub fn report(&self, pipe: PipeId, flow: Option<FlowId>, busiest: usize) -> Option<MaskStats> {
         self.network.mask_stats(self.called(pipe), flow, busiest)
     }
 
-    /// What happened in links that were taken away.
+    /// Counters of removed links.
     pub fn ended_pipe_counters(&self) -> Counters {
         self.network.ended_pipe_counters()
     }
 
-    /// How disciplines of libraries broke their contract; see
+    /// Breaches of contract by plugin disciplines; see
     /// [`breaches`](falaj_engine::network::Network::breaches).
     pub fn breaches(&self, pipe: PipeId) -> Vec<Breach> {
         self.network.breaches(self.called(pipe))
     }
 
-    /// What was lost outside the engine.
+    /// Losses outside the engine.
     pub fn losses(&self) -> LiveLosses {
         LiveLosses { unmatched: self.losses.unmatched + self.network.unmatched(), ..self.losses }
     }
 
-    /// What became of what each rule has taken, in the links that it leads to.
+    /// Statistics of the packets that each rule has taken, in the links that it leads to.
     pub fn active(&self) -> &[RuleStats] {
         self.network.active()
     }
 
-    /// What each rule has taken so far.
+    /// Counters of the packets that each rule has taken.
     pub fn taken(&self) -> &[RuleCounters] {
         self.network.taken()
     }
 
-    /// How late the latest hand-over was since this was asked last: a stall of the host is at least
-    /// that long.
+    /// The largest lateness of a delivery since the last call: a stall of the host is at least that
+    /// long.
     pub fn take_latest(&mut self) -> Span {
         std::mem::take(&mut self.latest)
     }
 
-    /// What woke the loop so far, and what it did awake.
+    /// Causes of wake-ups and activity so far.
     pub fn awake(&self) -> LoopActivity {
         LoopActivity { rested: self.adaptive_sleep.rested(), ..self.awake }
     }

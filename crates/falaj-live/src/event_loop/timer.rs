@@ -4,13 +4,14 @@ use falaj_sched::units::time::{Span, Time};
 use std::fmt;
 use std::str::FromStr;
 
-/// What the loop does until something is due.
+/// How the loop waits for the next due packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Timer {
-    /// Looks at ports and clock all the time: an own processor, and nothing is late by a wake-up.
+    /// Polls ports and clock all the time: occupies a processor, and no packet is late by a
+    /// wake-up.
     Spin,
-    /// Sleeps, and spins for as long as waking up has lately taken; where others wait for a
-    /// processor, it sleeps alone.
+    /// Sleeps, and spins for as long as waking up has lately taken; if other threads wait for a
+    /// processor, it sleeps without spinning.
     #[default]
     Hybrid,
     /// Sleeps, and wakes at most once in `slack` while there is traffic.
@@ -21,7 +22,7 @@ pub enum Timer {
 }
 
 impl Timer {
-    /// The names of those that may be asked for.
+    /// Names of the timers that may be configured.
     pub const NAMES: [&'static str; 3] = ["spin", "hybrid", "sleep"];
 }
 
@@ -40,17 +41,16 @@ impl FromStr for Timer {
     }
 }
 
-/// What is longer than all but one in so many: up by a step where something took longer, down by
-/// that part of the step where not.
+/// Tracks the duration that is exceeded once in `one_in` times: up by a step when exceeded,
+/// otherwise down by that fraction of the step.
 #[inline]
 fn follow(longest: Span, took: Span, step: Span, one_in: u64) -> Span {
     if took > longest { longest + step } else { Span(longest.0 - step.0 / one_in) }
 }
 
-/// How long before an instant to be awake: as long as waking up takes, but for
-/// the odd one that takes longer.
+/// How long before an instant to wake up: as long as waking up takes, except for rare outliers.
 ///
-/// One in four hundred is late, so that the 99th percentile is not a matter of waking.
+/// One wake-up in four hundred is late, so that the 99th percentile does not depend on waking.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WakeLead(Span);
 
@@ -64,8 +64,8 @@ impl WakeLead {
         WakeLead(WakeLead::FIRST)
     }
 
-    /// When to wake for what is due then: so long before, to spin for the rest, or, sleeping alone,
-    /// later by the slack.
+    /// When to wake up for a packet due at `due`: earlier by the lead, to spin for the rest, or,
+    /// sleeping without spinning, later by the slack.
     #[inline]
     pub(crate) fn wake(self, due: Time, slack: Option<Span>) -> Time {
         match slack {
@@ -74,7 +74,7 @@ impl WakeLead {
         }
     }
 
-    /// So long before the instant.
+    /// The instant minus the lead.
     #[inline]
     fn before(self, instant: Time) -> Time {
         Time(instant.0.saturating_sub(self.0.0))
@@ -88,9 +88,9 @@ impl WakeLead {
     }
 }
 
-/// How long before an instant nothing is read any more, as what is due then would be late for it:
-/// as long as looking at the ports and reading a unit takes, but for one in two hundred. That is 2
-/// us where caches are warm, and ten times that after sleeping or where a unit is a burst of many
+/// How long before an instant nothing is read any more, as a due packet would be late for it: as
+/// long as polling the ports and reading a unit takes, except for one time in two hundred. That is
+/// 2 us with warm caches, and ten times that after sleeping or if a unit is a burst of many
 /// packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QuietWindow(Span);
@@ -104,13 +104,13 @@ impl QuietWindow {
         QuietWindow(QuietWindow::LEAST)
     }
 
-    /// So long.
+    /// The length of the window.
     #[inline]
     pub(crate) fn span(self) -> Span {
         self.0
     }
 
-    /// A unit took so long.
+    /// Records how long a unit took.
     #[inline]
     pub(crate) fn took(&mut self, took: Span) {
         self.0 = follow(self.0, took, QuietWindow::STEP, 200)
@@ -137,9 +137,9 @@ mod tests {
     }
 
     proptest! {
-        /// A loop that does nothing but wake for the earliest packet, in simulated time: whatever
-        /// waking up takes, nothing is handed over before it is due, and, sleeping alone, nothing
-        /// later than by the slack and that.
+        /// A loop that only wakes up for the earliest packet, in simulated time: however long
+        /// waking up takes, nothing is delivered before it is due, and, sleeping without spinning,
+        /// nothing later than by the slack plus that time.
         #[test]
         fn nothing_is_early_and_slack_is_kept(
             gaps in prop::collection::vec(0..30_000_u64, 1..400),
@@ -156,7 +156,7 @@ mod tests {
                 let woke = if wanted > now { wanted + took } else { now };
                 lead.woke(wanted, woke);
                 wakes += 1;
-                // The rest is spun for, if it is to be.
+                // It spins for the rest, if there is one.
                 now = woke.max(first);
                 while let Some(&one) = due.front().filter(|due| **due <= now) {
                     due.pop_front();
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn the_lead_is_what_waking_up_takes() {
-        // 1999 of 2000 wake-ups take 20 us, one 90: not worth to be spun for.
+        // 1999 of 2000 wake-ups take 20 us, one takes 90 us: not worth spinning for.
         let mut lead = WakeLead::new();
         let instant = Time(10_000_000);
         let mut late = 0;
@@ -187,9 +187,9 @@ mod tests {
         }
         let is = instant.since(lead.before(instant));
         assert!(is >= Span::from_micros(20) && is < Span::from_micros(30), "{is}");
-        // One in four hundred is what it steers for.
+        // It aims at one in four hundred.
         assert!((5..=50).contains(&late), "{late}");
-        // And it comes down again when the machine is quiet.
+        // It goes down again when the machine is quiet.
         for _ in 0..10_000 {
             lead.woke(lead.before(instant), lead.before(instant) + Span::from_micros(5));
         }
@@ -202,7 +202,7 @@ mod tests {
         for (usual, odd, least, most) in
             [(1, 12, 4, 6), (1, 2, 4, 5), (11, 12, 11, 14), (200, 300, 29, 31), (1, 1, 4, 5)]
         {
-            // One in a thousand is odd.
+            // One in a thousand is an outlier.
             for i in 0..20_000 {
                 near.took(Span::from_micros(if i % 1000 == 0 { odd } else { usual }));
             }

@@ -1,4 +1,4 @@
-//! What goes out: what the engine decided, and what is handed over when it is due.
+//! Sending: outputs of the engine, and deliveries when they are due.
 
 use super::capture::{OriginalBits, record};
 use super::{Forwarder, Overflow, backpressure, gone, lose};
@@ -12,10 +12,10 @@ use falaj_traffic::capture::Verdict;
 use std::io;
 
 impl Forwarder {
-    /// Takes note of what the engine decided.
+    /// Processes the outputs of the engine.
     pub(super) fn note(&mut self) {
         let rules = self.network.has_rules();
-        // Bits that were turned of the packet that comes next.
+        // Bits to flip in the packet that comes next.
         let mut turned: Vec<Corrupt> = Vec::new();
         for output in self.out.drain(..) {
             match output {
@@ -71,7 +71,7 @@ impl Forwarder {
                     lose(&mut self.units, &mut self.ports, packet.unit);
                 }
                 Output::Corrupt(corrupt) => {
-                    // A bit of this packet alone.
+                    // The bit is flipped in this packet alone.
                     let Some(unit) = self.units.separate(corrupt.handle, &mut self.cut) else {
                         self.losses.no_memory += 1;
                         continue;
@@ -100,7 +100,7 @@ impl Forwarder {
                     self.guarantees.retimed(&retimed);
                     self.occupancy_log.retimed(&retimed);
                     if !self.releases.retimed(&retimed) {
-                        // It goes on to the next link.
+                        // It continues to the next link.
                         let [old, new] =
                             [retimed.old_end, retimed.end].map(|end| end - retimed.arrival);
                         self.flows[retimed.pipe.0 as usize][retimed.flow.index()]
@@ -108,7 +108,7 @@ impl Forwarder {
                             .correct(old, new);
                     }
                 }
-                // Of use within, where another link follows.
+                // Used within the network, if another link follows.
                 Output::Early(_) => {}
             }
         }
@@ -119,7 +119,7 @@ impl Forwarder {
         }
     }
 
-    /// Hands over what was due by `now`; says whether there was anything.
+    /// Delivers everything due by `now`; returns true if there was anything.
     pub(super) fn release(&mut self, now: Time) -> io::Result<bool> {
         let mut any = false;
         while let Some(index) = self.due(now) {
@@ -141,8 +141,8 @@ impl Forwarder {
         })
     }
 
-    /// Does this one leave in one piece with those that are to be handed over? Then it is one of
-    /// them now.
+    /// Adds a burst to those that are about to be delivered, if it can leave in one piece with
+    /// them. Returns true if it was added.
     fn joins(&mut self, index: u32) -> bool {
         let Some(&first) = self.together.first() else { return false };
         let [first, this] = [first, index].map(|index| self.releases.burst(index).unit);
@@ -165,11 +165,11 @@ impl Forwarder {
         joins
     }
 
-    /// Hands over, at once, what leaves together; or keeps it, where there is no room for it.
+    /// Delivers the bursts that leave together at once; or keeps them, if there is no room.
     fn hand_over(&mut self) -> io::Result<()> {
         let Some(&first) = self.together.first() else { return Ok(()) };
         let to = self.ports[self.units.port(self.releases.burst(first).unit)].leaves_at;
-        // Behind what is there already.
+        // Behind the bursts that are kept already.
         let wanting = if self.is_full(to) { None } else { Some(self.transmit()?) };
         match wanting {
             Some(None) => {}
@@ -182,7 +182,7 @@ impl Forwarder {
         Ok(())
     }
 
-    /// Hands over what leaves together, unless there is no room for it now: why not.
+    /// Delivers the bursts that leave together; returns the error if there is no room for them now.
     pub(super) fn transmit(&mut self) -> io::Result<Option<io::Error>> {
         let Some(&first) = self.together.first() else { return Ok(None) };
         let burst = self.releases.burst(first);
@@ -205,7 +205,7 @@ impl Forwarder {
             let packets = burst.packets.len() as u32;
             if taken {
                 let flow = &mut self.flows[burst.pipe as usize][burst.flow as usize];
-                // What its port had no room for was not late by that.
+                // Time in which its port had no room does not count as lateness.
                 let late = burst.refused.unwrap_or(handed_over).since(burst.at);
                 flow.release_error.record_n(late, packets.into());
                 self.latest = self.latest.max(late);
@@ -217,7 +217,8 @@ impl Forwarder {
                     flow.delay.record_n(alike[0].delay, times);
                     flow.held.record_n(burst.at.since(alike[0].due), times);
                     let whose = (PipeId(burst.pipe), FlowId(burst.flow));
-                    // Packets that were held for others of their unit are late by that too.
+                    // The time for which packets were held for others of their unit counts as
+                    // lateness.
                     let late = handed_over.since(alike[0].by);
                     self.guarantees.handed_over(whose, alike[0].delay, late, times, handed_over);
                 }

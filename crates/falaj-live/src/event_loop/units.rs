@@ -1,6 +1,5 @@
-//! What is on its way: units as they came in, and the packets that they stand
-//! for. The engine decides packet by packet; the bytes stay in one piece until
-//! all of them are gone.
+//! Units in transit as they were read, and their packets. The engine decides packet by packet; the
+//! bytes stay in one piece until all packets are gone.
 
 use super::pool::{MemoryOwner, UnitPool};
 use crate::gso::Train;
@@ -10,34 +9,34 @@ use falaj_sched::units::time::Time;
 /// One wire packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnitPacket {
-    /// Which one of which unit it is.
+    /// Its unit and its index in the unit.
     pub(crate) unit: u32,
     pub(crate) index: u32,
-    /// How many came before it.
+    /// Number of packets that arrived before it.
     pub(crate) number: u64,
-    /// When it came.
+    /// Time of arrival.
     pub(crate) arrival: Time,
-    /// As flows were numbered then.
+    /// Its flow, by the numbering at its arrival.
     pub(crate) flow: FlowId,
-    /// As the link accounted it.
+    /// Length as the link accounted it.
     pub(crate) bytes: u32,
 }
 
-/// The number of a packet that was decided on.
+/// Marks a packet that was decided on, in place of its number.
 const DECIDED: u64 = u64::MAX;
 
-/// What is known of a unit besides its bytes.
+/// Attributes of a unit besides its bytes.
 #[derive(Clone, Copy, Debug)]
 struct UnitInfo {
     port: u32,
     train: Option<Train>,
-    /// Packets that the engine has neither emitted nor dropped yet.
+    /// Number of packets that the engine has neither emitted nor dropped yet.
     undecided: u32,
-    /// Packets that were neither handed over nor dropped yet.
+    /// Number of packets that were neither delivered nor dropped yet.
     left: u32,
 }
 
-/// Units on their way, and their packets.
+/// Units in transit, and their packets.
 pub(crate) struct UnitStore {
     pool: UnitPool,
     /// By the pool's handle.
@@ -48,7 +47,7 @@ pub(crate) struct UnitStore {
 }
 
 impl UnitStore {
-    /// For units of `size` bytes at most, `memory` bytes in all at most.
+    /// A store for units of `size` bytes at most, of `memory` bytes in all.
     pub(crate) fn new(size: usize, memory: usize) -> UnitStore {
         UnitStore {
             pool: UnitPool::new(size, memory),
@@ -58,19 +57,19 @@ impl UnitStore {
         }
     }
 
-    /// Takes memory away for something else.
+    /// Reserves memory for another purpose.
     pub(crate) fn reserve(&mut self, bytes: usize) {
         self.pool.reserve(bytes);
     }
 
-    /// Where to read a unit to.
+    /// The buffer to read a unit into.
     #[inline]
     pub(crate) fn buffer(&mut self) -> &mut [u8] {
         self.pool.buffer()
     }
 
-    /// Keeps the unit that was just read at this port; `None` if there is no memory for it, or none
-    /// of its owner's.
+    /// Keeps the unit that was just read at this port; `None` if there is no memory for it, or its
+    /// owner has reached its share.
     #[inline]
     pub(crate) fn keep(
         &mut self,
@@ -113,7 +112,7 @@ impl UnitStore {
         }
     }
 
-    /// The engine has decided on this packet, and its handle may come again.
+    /// The engine has decided on this packet; its handle may be reused.
     #[inline]
     pub(crate) fn decided(&mut self, handle: u32) -> UnitPacket {
         self.free.push(handle);
@@ -123,7 +122,7 @@ impl UnitStore {
         packet
     }
 
-    /// Nothing is kept.
+    /// Returns true if no unit is kept.
     #[cfg(test)]
     fn is_empty(&self) -> bool {
         self.about.iter().all(|about| about.left == 0)
@@ -134,25 +133,25 @@ impl UnitStore {
         (0..).zip(self.packets.iter().copied()).filter(|(_, packet)| packet.number != DECIDED)
     }
 
-    /// One of these.
+    /// The packet of this handle, if the engine has not decided on it.
     pub(crate) fn packet_of(&self, handle: u32) -> Option<UnitPacket> {
         self.packets.get(handle as usize).copied().filter(|packet| packet.number != DECIDED)
     }
 
-    /// May more of its packets be emitted?
+    /// Returns true if more of its packets may be emitted.
     #[inline]
     pub(crate) fn is_undecided(&self, unit: u32) -> bool {
         self.about[unit as usize].undecided > 0
     }
 
-    /// The port that it came in at.
+    /// The port at which it was read.
     #[inline]
     pub(crate) fn port(&self, unit: u32) -> usize {
         self.about[unit as usize].port as usize
     }
 
-    /// The packets `from..to` of a unit as a unit of their own; `cut` is where it is made, if it
-    /// must be.
+    /// The packets `from..to` of a unit as a unit of their own; `cut` is the buffer for it, if one
+    /// is needed.
     #[inline]
     pub(crate) fn part<'a>(
         &'a self,
@@ -171,8 +170,8 @@ impl UnitStore {
         }
     }
 
-    /// A unit of this packet alone, which the engine emits beside it; `None` if there is no memory
-    /// for it.
+    /// A unit of this packet alone, which the engine emits in addition; `None` if there is no
+    /// memory for it.
     pub(crate) fn copy(&mut self, handle: u32, cut: &mut Vec<u8>) -> Option<UnitPacket> {
         let packet = self.packets[handle as usize];
         let unit = self.alone(packet, cut)?;
@@ -180,8 +179,8 @@ impl UnitStore {
         Some(UnitPacket { unit, index: 0, ..packet })
     }
 
-    /// Takes a packet out of its unit, which it was in until now, into one of its own; `None` if
-    /// there is no memory for it. Says which unit that was.
+    /// Moves a packet from its unit to one of its own, and returns the former; `None` if there is
+    /// no memory for it.
     pub(crate) fn separate(&mut self, handle: u32, cut: &mut Vec<u8>) -> Option<u32> {
         let packet = self.packets[handle as usize];
         let was = packet.unit;
@@ -204,30 +203,30 @@ impl UnitStore {
         self.keep_as(length, from, None)
     }
 
-    /// The bytes of a packet that is a unit of its own, and the port that it came in at.
+    /// The port and the bytes of a packet that is a unit of its own.
     pub(crate) fn bytes_of(&mut self, handle: u32) -> (usize, &mut [u8]) {
         let unit = self.packets[handle as usize].unit;
         (self.about[unit as usize].port as usize, self.pool.unit_mut(unit))
     }
 
-    /// The bytes of a unit of one packet, and the port that it came in at.
+    /// The port and the bytes of a unit of one packet.
     #[inline]
     pub(crate) fn single(&self, unit: u32) -> Option<(usize, &[u8])> {
         let about = self.about[unit as usize];
         about.train.is_none().then(|| (about.port as usize, self.pool.unit(unit)))
     }
 
-    /// One of its packets does not come to the engine.
+    /// One of its packets does not reach the engine.
     pub(crate) fn refused(&mut self, unit: u32) {
         self.about[unit as usize].undecided -= 1;
     }
 
-    /// The engine of another process has emitted its one packet.
+    /// The engine of another process has emitted its only packet.
     pub(crate) fn undecide(&mut self, unit: u32) {
         self.about[unit as usize].undecided = 0;
     }
 
-    /// So many of its packets were handed over or dropped.
+    /// `packets` of its packets were delivered or dropped.
     #[inline]
     pub(crate) fn gone(&mut self, unit: u32, packets: u32) {
         let left = &mut self.about[unit as usize].left;
@@ -242,7 +241,7 @@ impl UnitStore {
 pub(crate) mod tests {
     use super::*;
 
-    /// A unit of as many packets as this, as a TCP connection would make it.
+    /// A unit of this number of packets, in the form of TCP segmentation offload.
     pub(crate) fn unit_of(units: &mut UnitStore, packets: u32) -> u32 {
         let mut unit = vec![0; 12 + 14 + 20 + 20];
         (unit[0], unit[1], unit[4], unit[6]) = (1, 1, 100, 34);
@@ -280,7 +279,7 @@ pub(crate) mod tests {
         );
         assert_eq!(units.part(train, 0, 3, &mut cut), whole);
 
-        // All of them go their way, and their memory comes back.
+        // All packets leave, and their memory is freed.
         units.gone(copy.unit, 1);
         for handle in handles {
             let unit = units.decided(handle).unit;

@@ -1,8 +1,9 @@
-//! A forwarder: threads that pass on what comes to some sockets, and what is answered.
+//! A port forwarder: threads that pass on the streams and datagrams of some sockets, and the
+//! answers.
 //!
-//! A stream is passed on with its end in each direction, and with a reset. Where nothing listens it
-//! is reset, which its client sees after the connection was opened. A datagram has a socket of its
-//! own for each client, so that answers find their way back.
+//! The end of a stream is passed on in each direction, and so is a reset. If nothing listens, the
+//! stream is reset, which its client sees after the connection was opened. For datagrams each
+//! client has a socket of its own, so that answers find their way back.
 
 use nix::errno::Errno;
 use nix::libc;
@@ -17,19 +18,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Builder};
 use std::time::Duration;
 
-/// Stack of a thread; there may be thousands.
+/// Stack size of a thread; there may be thousands.
 const STACK: usize = 128 << 10;
-/// Bytes that are read at once.
+/// Number of bytes read at once.
 const BUFFER: usize = 64 << 10;
-/// A client that neither sends nor receives a datagram for this long is forgotten (RFC 4787 has no
-/// client forgotten sooner).
+/// A client that neither sends nor receives a datagram for this long is forgotten (RFC 4787 allows
+/// no shorter time).
 const IDLE: Duration = Duration::from_secs(120);
-/// Clients that send datagrams, at most; those beyond are not heard.
+/// The largest number of clients that send datagrams; datagrams of further clients are dropped.
 const CLIENTS: usize = 1024;
-/// Pause where the system has no room for another connection.
+/// Pause when the system has no resources for another connection.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A socket that listens, and where it leads: to the first of these addresses that answers.
+/// A listening socket and its destination: the first of these addresses that answers.
 #[derive(Debug)]
 pub(super) struct PortForward {
     socket: ListeningSocket,
@@ -43,7 +44,7 @@ enum ListeningSocket {
 }
 
 impl PortForward {
-    /// Takes a socket that [`listen`] made.
+    /// Adopts a socket that [`listen`] has created.
     pub(super) fn adopt(socket: OwnedFd, to: Vec<SocketAddr>) -> Result<PortForward, Errno> {
         let socket = match getsockopt(&socket, sockopt::SockType)? {
             SockType::Stream => ListeningSocket::Tcp(socket.into()),
@@ -68,7 +69,7 @@ pub(super) fn listen(at: SocketAddr) -> Result<[OwnedFd; 2], Errno> {
     Ok([tcp.into(), udp.into()])
 }
 
-/// The address of a socket that [`listen`] made.
+/// The address of a socket that [`listen`] has created.
 pub(super) fn local_address(socket: &OwnedFd) -> io::Result<SocketAddr> {
     UdpSocket::from(socket.try_clone()?).local_addr()
 }
@@ -103,7 +104,7 @@ fn serve_tcp(listener: &TcpListener, to: &[SocketAddr]) {
 fn pass_stream(client: &TcpStream, to: &[SocketAddr]) {
     let Ok(server) = TcpStream::connect(to) else { return reset_on_close(client) };
     for stream in [client, &server] {
-        // A segment has waited for others where it was sent first, if it had to.
+        // Segments were already coalesced where they were first sent, if at all.
         let _ = stream.set_nodelay(true);
     }
     let broken = AtomicBool::new(false);
@@ -126,7 +127,7 @@ fn copy(mut from: &TcpStream, mut to: &TcpStream, broken: &AtomicBool) {
     let mut buffer = vec![0; BUFFER];
     loop {
         match from.read(&mut buffer) {
-            // The end, unless it is this side that cut the other direction off.
+            // The end, unless this side has shut down the other direction.
             Ok(0) => {
                 if !broken.load(Ordering::Relaxed) {
                     let _ = to.shutdown(Shutdown::Write);
@@ -143,14 +144,14 @@ fn copy(mut from: &TcpStream, mut to: &TcpStream, broken: &AtomicBool) {
         }
     }
     broken.store(true, Ordering::Relaxed);
-    // Ends the other direction's wait for more.
+    // Ends the other direction's wait for data.
     let _ = (from.shutdown(Shutdown::Read), to.shutdown(Shutdown::Read));
 }
 
-/// Has the stream end by a reset when it is closed.
+/// Makes the stream end by a reset when it is closed.
 fn reset_on_close(stream: &TcpStream) {
     let at_once = libc::linger { l_onoff: 1, l_linger: 0 };
-    // A stream that is gone needs none.
+    // A stream that is already closed needs no reset.
     let _ = setsockopt(stream, sockopt::Linger, &at_once);
 }
 
@@ -160,7 +161,7 @@ type Clients = Arc<Mutex<HashMap<SocketAddr, Client>>>;
 struct Client {
     /// Connected to the server.
     socket: Arc<UdpSocket>,
-    /// Whether it has sent a datagram since its thread looked last.
+    /// It has sent a datagram since its thread last checked.
     active: Arc<AtomicBool>,
 }
 
@@ -169,7 +170,7 @@ fn serve_udp(socket: &Arc<UdpSocket>, to: &[SocketAddr]) {
     let mut datagram = vec![0; BUFFER];
     loop {
         let Ok((length, from)) = socket.recv_from(&mut datagram) else {
-            // The answer to a client that is gone by now.
+            // An error for an answer to a client that is gone by now.
             continue;
         };
         let datagram = &datagram[..length];
@@ -195,7 +196,7 @@ fn serve_udp(socket: &Arc<UdpSocket>, to: &[SocketAddr]) {
 }
 
 /// Sends a client's first datagram to the first address at which something listens, or to the last
-/// one; the socket is connected to that.
+/// one; the socket is connected to that address.
 fn first_datagram(datagram: &[u8], to: &[SocketAddr]) -> Option<UdpSocket> {
     let mut last = None;
     for to in to {
@@ -207,7 +208,7 @@ fn first_datagram(datagram: &[u8], to: &[SocketAddr]) -> Option<UdpSocket> {
             Ok(socket)
         });
         let Ok(socket) = sent else { continue };
-        // On a loopback interface the refusal is there as soon as the datagram is sent.
+        // On a loopback interface the refusal arrives as soon as the datagram is sent.
         if matches!(socket.take_error(), Ok(None)) {
             return Some(socket);
         }
@@ -247,7 +248,7 @@ fn pass_answers(
 mod tests {
     use super::*;
 
-    /// A forwarder's thread for streams that leads to these addresses; where it listens.
+    /// Starts a forwarder's thread for streams to these addresses; returns its own address.
     fn streams_to(to: Vec<SocketAddr>) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
         let at = listener.local_addr().expect("bound");

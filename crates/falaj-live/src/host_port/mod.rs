@@ -6,9 +6,9 @@
 //!             near forwarder                            far forwarder
 //! ```
 //!
-//! A forwarder is a process of its own, with plain sockets and no privilege. The near one is in the
-//! near side's namespaces and dies with them. The far one is in the host's, with sockets that were
-//! made at the far end; it dies with the caller.
+//! A forwarder is a process of its own, with plain sockets and no privilege. The near one runs in
+//! the near side's namespaces and dies with them. The far one runs in the host's, with sockets that
+//! were created at the far end; it dies with the caller.
 
 mod forwarder;
 
@@ -37,7 +37,7 @@ impl HostPort {
     /// Parses `PORT` or `HOST'S:COMMAND'S`.
     ///
     /// # Errors
-    /// Says what to write.
+    /// Returns a message with the expected format.
     pub fn parse(text: &str) -> Result<HostPort, String> {
         let (host, command) = text.split_once(':').unwrap_or((text, text));
         match (host.parse(), command.parse()) {
@@ -57,7 +57,7 @@ impl fmt::Display for HostPort {
 const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
 /// Starts the forwarder of the near side, in the caller's namespaces: from the loopback addresses
-/// to the far side's, of which that of IPv6 is there or not.
+/// to the far side's addresses, of which that of IPv6 is optional.
 pub(crate) fn start_near(
     ports: &[HostPort],
     far: (Ipv4Addr, Option<Ipv6Addr>),
@@ -76,7 +76,7 @@ pub(crate) fn start_near(
     clone_forwarder(forwards).map(drop)
 }
 
-/// Sockets of the far side that listen at these of its addresses, in the caller's namespace.
+/// Sockets that listen at these addresses of the far side, in the caller's namespace.
 pub(crate) fn far_sockets(ports: &[HostPort], at: &[IpAddr]) -> Result<Vec<OwnedFd>, Errno> {
     let hosts: BTreeSet<u16> = ports.iter().map(|port| port.host).collect();
     let mut sockets = Vec::new();
@@ -88,7 +88,7 @@ pub(crate) fn far_sockets(ports: &[HostPort], at: &[IpAddr]) -> Result<Vec<Owned
     Ok(sockets)
 }
 
-/// A socket for streams and one for datagrams at this address; none where the system has no IPv6.
+/// A socket for streams and one for datagrams at this address; none if the system has no IPv6.
 fn listening(at: SocketAddr) -> Result<Vec<OwnedFd>, Errno> {
     match forwarder::listen(at) {
         Err(Errno::EADDRNOTAVAIL | Errno::EAFNOSUPPORT) if at.is_ipv6() => Ok(Vec::new()),
@@ -101,10 +101,10 @@ fn listening(at: SocketAddr) -> Result<Vec<OwnedFd>, Errno> {
 pub(crate) struct FarForwarder(Cloned);
 
 impl FarForwarder {
-    /// Starts it: from these sockets to the same ports of the caller's loopback addresses, the one
-    /// of the socket's own family first.
+    /// Starts it: from these sockets to the same ports of the caller's loopback addresses, that of
+    /// the socket's own family first.
     ///
-    /// The process must have one thread only.
+    /// The process must be single-threaded.
     pub(crate) fn start(sockets: Vec<OwnedFd>) -> io::Result<FarForwarder> {
         let mut forwards = Vec::new();
         for socket in sockets {
@@ -134,7 +134,7 @@ fn clone_forwarder(forwards: Vec<PortForward>) -> Result<Cloned, Errno> {
         if prctl::set_pdeathsig(Signal::SIGKILL).is_err() {
             return 1;
         }
-        // Ctrl-C and a terminal's end concern others.
+        // Signals of the terminal (Ctrl-C, hangup) are for other processes.
         let _ = nix::unistd::setsid();
         forwarder::run(forwards);
         0
