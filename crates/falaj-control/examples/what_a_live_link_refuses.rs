@@ -1,5 +1,5 @@
-//! A scenario that no live link can carry is refused before the link begins, with a cure.
-//! `cargo run -p falaj-control --example what_a_live_link_refuses`
+//! A scenario that no live link can carry is refused before the link begins, with a remedy. `cargo
+//! run -p falaj-control --example what_a_live_link_refuses`
 
 use falaj_control::live_links::{between_two_ends, default_queue};
 

@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Nobody who is well takes so long.
+/// Timeout of a request; a healthy process is faster.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Which link a command is about.
@@ -27,9 +27,9 @@ pub struct Which {
 /// A connection to a link that is running.
 pub struct Client {
     lines: BufReader<UnixStream>,
-    /// What the link said of itself.
+    /// The link's greeting.
     pub hello: Hello,
-    /// Where its socket is.
+    /// The path of its socket.
     pub path: PathBuf,
 }
 
@@ -73,12 +73,12 @@ impl Which {
     }
 }
 
-/// The services of this user that are running, by their control sockets.
+/// The running services of this user, by their control sockets.
 pub fn services() -> Vec<Client> {
     running("serve")
 }
 
-/// The links of this user that were started by a command and are running.
+/// The running links of this user that were started by this command.
 pub fn running(command: &str) -> Vec<Client> {
     let running = sockets().into_iter().filter_map(|path| Client::connect(&path).ok());
     running.filter(|client| client.hello.command == command).collect()
@@ -102,7 +102,7 @@ impl Client {
         Ok(Client { lines, hello, path: path.to_owned() })
     }
 
-    /// Asks for something; `fields` are those of its request.
+    /// Sends a request; `fields` are its fields.
     pub fn ask<T: DeserializeOwned>(
         &mut self,
         what: &str,
@@ -124,12 +124,12 @@ impl Client {
             .context("the answer is not to be read")?))
     }
 
-    /// The same for what cannot well be refused.
+    /// Does the same for requests that are not expected to be refused.
     pub fn must<T: DeserializeOwned>(&mut self, what: &str, fields: Json) -> Result<T> {
         self.ask(what, fields)?.map_err(|refusal| anyhow!("{}", refusal.what))
     }
 
-    /// Sets values, and tells what came of it: what is wrong as with a file.
+    /// Sets values, and prints the remarks in the same form as for a file.
     pub fn set(&mut self, change: &SetRequest) -> Result<SetAnswer> {
         let request = serde_json::to_value(change)?;
         ensure!(
@@ -157,7 +157,7 @@ impl Client {
         }
     }
 
-    /// Says in a note which link was asked, where that was found out.
+    /// Prints a note about the link that was found, if it was not named.
     pub fn tell(&self) {
         let Hello { command, pid, about, .. } = &self.hello;
         note!("falaj {command} {about} (pid {pid})");
@@ -170,7 +170,7 @@ fn line(lines: &mut BufReader<UnixStream>) -> Result<String> {
     Ok(line)
 }
 
-/// Says how fast each flow was since another look.
+/// Adds the rates since an earlier report.
 pub fn add_rates(report: &mut LinksReport, before: &LinksReport) {
     let elapsed = report.elapsed_ns.saturating_sub(before.elapsed_ns);
     for rule in &mut report.rules {

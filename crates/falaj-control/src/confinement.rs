@@ -1,13 +1,13 @@
-//! Confinement of a link's process: by Landlock the kernel leaves it the files that it goes on to
-//! use, whatever its user may open.
+//! Confinement of a link's process: with Landlock the kernel restricts it to the files that it
+//! still uses, whatever its user may open.
 //!
-//! A rule of Landlock holds for a directory and all beneath it, or for one file. Files that are
-//! replaced by renaming are found again in their directory alone, so a file's directory is opened
-//! with it. Directories that hold others' files too, such as `/etc`, are the exception: there the
-//! file alone is opened, as it was at the start.
+//! A Landlock rule applies to a directory and everything beneath it, or to one file. A file that is
+//! replaced by renaming is reachable through its directory only, so access is given to a file's
+//! directory. Directories with files of other programs, such as `/etc`, are the exception: there
+//! access is given to the file alone, as it was at the start.
 //!
-//! A thread confines itself and the threads that it starts. Processes that were started before are
-//! as they were: those that open adapters, and those of namespaces.
+//! A thread confines itself and the threads that it starts. Processes that were started before,
+//! those that open adapters and those of namespaces, are not confined.
 
 use anyhow::{Context, Result};
 use landlock::{
@@ -18,10 +18,10 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// The newest version of Landlock whose restrictions of files are asked for.
+/// The newest version of Landlock whose file restrictions are used.
 const NEWEST: ABI = ABI::V5;
 
-/// Directories that hold files of many programs: they are never opened because of one file.
+/// Directories with files of many programs: access to one file never opens them.
 const SHARED: &[&str] = &[
     "/",
     "/bin",
@@ -96,7 +96,7 @@ pub struct Confinement {
 }
 
 impl Confinement {
-    /// Nothing but what every link's process reads.
+    /// Access to the files that every link's process reads.
     pub fn new() -> Confinement {
         let mut new = Confinement::default();
         READ.iter().for_each(|path| new.open(Path::new(path), AccessFs::from_read(NEWEST)));
@@ -112,8 +112,8 @@ impl Confinement {
         *self.opened.entry(path.to_owned()).or_default() |= access & !AccessFs::Execute;
     }
 
-    /// The file is read again, also if another one takes its place. A symbolic link is followed,
-    /// and what it leads to may be replaced as well.
+    /// Gives access to a file that is read again, also after it was replaced. A symbolic link is
+    /// followed, and its target may be replaced as well.
     pub fn read(&mut self, file: &Path) {
         let target = file.canonicalize().ok();
         for file in std::iter::once(file).chain(target.as_deref()) {
@@ -126,8 +126,9 @@ impl Confinement {
         }
     }
 
-    /// The file is written, read and replaced, with others of its directory whose names begin as
-    /// its own: the directory is open to it. Warns if others' files are there.
+    /// Gives access to a file that is written, read and replaced, with other files of its directory
+    /// whose names begin with its name: this opens the directory. Warns if the directory has files
+    /// of others.
     pub fn replace(&mut self, option: &str, file: &Path) {
         let Some(directory) = directory_of(file) else { return };
         if is_shared(&directory) {
@@ -147,27 +148,27 @@ impl Confinement {
         self.open(&directory, access);
     }
 
-    /// A socket is made there, and removed at the end.
+    /// Gives access for a socket at this path that is created, and removed at the end.
     pub fn socket(&mut self, path: &Path) {
         if let Some(directory) = directory_of(path) {
             self.open(&directory, AccessFs::MakeSock | AccessFs::RemoveFile | AccessFs::ReadDir);
         }
     }
 
-    /// Files below this directory are read, and sockets made there.
+    /// Gives access to files below this directory for reading, and for creating sockets.
     pub fn directory(&mut self, directory: &Path) {
         let access =
             AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::MakeSock | AccessFs::RemoveFile;
         self.open(directory, access);
     }
 
-    /// A TCP socket listens at this port.
+    /// Permits a TCP socket to listen at this port.
     pub fn listen(&mut self, port: u16) {
         self.ports.push(port);
     }
 
-    /// Confines this thread and those that it starts, for good. Says once on standard error if the
-    /// kernel cannot, wholly or in part, and goes on.
+    /// Confines this thread and those that it starts, permanently. If the kernel supports it only
+    /// in part or not at all, prints a note once and continues.
     ///
     /// # Errors
     /// The kernel has Landlock and refuses it.
@@ -204,7 +205,7 @@ impl Confinement {
     }
 }
 
-/// The directory of a file, with symbolic links resolved; `None` if it is not there.
+/// The directory of a file, with symbolic links resolved; `None` if it does not exist.
 fn directory_of(file: &Path) -> Option<PathBuf> {
     let file = std::path::absolute(file).ok()?;
     file.parent()?.canonicalize().ok()
@@ -226,7 +227,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
     use std::thread;
 
-    /// Runs it on a thread that is confined, if the kernel can do that.
+    /// Runs `then` on a confined thread, if the kernel supports it.
     fn confined(confinement: Confinement, then: impl FnOnce() + Send + 'static) {
         if let Err(why) = available() {
             eprintln!("left out: {why}");

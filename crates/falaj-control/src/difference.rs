@@ -1,5 +1,5 @@
-//! From a link that runs to what it shall be: which pipes change, what becomes of flows, how
-//! packets are sorted.
+//! The changes from a running scenario to another one: pipes, the mapping of flows, and the
+//! classification of packets.
 
 use falaj_engine::classifier::Match;
 use falaj_engine::handover::FlowMapping;
@@ -12,22 +12,22 @@ use falaj_sched::queues::queue::FlowId;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Both directions, and what people call them.
+/// Both directions, with their names.
 pub const WAYS: [(Towards, &str); 2] = [(Towards::Up, "up"), (Towards::Down, "down")];
 
-/// What is to change, and in which directions.
+/// The changes, and the directions concerned.
 pub struct Difference {
-    /// The directions that are another way then.
+    /// The directions that change.
     pub ways: Vec<String>,
     /// The engine's change; `None` if nothing changes for it.
     pub change: Option<Transaction>,
-    /// Where the links are then.
+    /// The places of the links after the change.
     pub at: Vec<u32>,
-    /// Links or flows are others then, or have other numbers.
+    /// True if links or flows differ or are renumbered after the change.
     pub others: bool,
 }
 
-/// Has the difference to begin or end links, so that it has to know where there is room?
+/// Returns true if the change begins or ends links, so that places of the engine are needed.
 pub fn needs_places(before: &Scenario, after: &Scenario) -> bool {
     let names = |scenario: &Scenario| {
         scenario.links.iter().map(|link| link.name.clone()).collect::<Vec<_>>()
@@ -35,8 +35,7 @@ pub fn needs_places(before: &Scenario, after: &Scenario) -> bool {
     before.rules != after.rules || names(before) != names(after)
 }
 
-/// Where values alone change, the queues that have another limit then; `None`: more changes than
-/// that.
+/// The queues with a new limit, if the change affects values alone; `None` if it affects more.
 fn limits(was: &Direction, is: &Direction) -> Option<Vec<Range<u32>>> {
     let (before, after) = (was.pipe.setup.leaves(), is.pipe.setup.leaves());
     let same = was.scheduler().kind == is.scheduler().kind
@@ -50,7 +49,7 @@ fn limits(was: &Direction, is: &Direction) -> Option<Vec<Range<u32>>> {
     same.then(|| others.map(|(f, _)| f as u32..f as u32 + 1).collect())
 }
 
-/// The rules as the engine has them, with links by their places.
+/// The rules as the engine needs them, with links by their places.
 fn rules(scenario: &Scenario, at: &[u32]) -> Vec<RouteRule> {
     match (scenario.rules.as_slice(), at.first()) {
         ([], Some(first)) => vec![RouteRule::all_to(*first)],
@@ -58,7 +57,7 @@ fn rules(scenario: &Scenario, at: &[u32]) -> Vec<RouteRule> {
     }
 }
 
-/// Hands out places: first those that are vacant.
+/// Assigns places, vacant ones first.
 struct Free(PipePlaces);
 
 impl Free {
@@ -71,11 +70,11 @@ impl Free {
     }
 }
 
-/// What makes `after` of `before`, whose links are `at` these places. Links, flows and rules are
-/// known by their names.
+/// The changes from `before`, whose links are `at` these places, to `after`. Links, flows and rules
+/// are identified by their names.
 ///
 /// # Errors
-/// Why the engine cannot, after the direction's name.
+/// The engine's reason, after the name of the direction.
 pub fn difference(
     before: &Scenario,
     after: &Scenario,
@@ -190,7 +189,7 @@ pub fn difference(
     for (pipe, spec, limits) in values {
         engine = engine.with_values(pipe, spec, &limits).map_err(unfit)?;
     }
-    // Behind those that there are they begin in order.
+    // Those behind the existing links must begin in order.
     begin.sort_by_key(|(pipe, _)| *pipe);
     for (pipe, spec) in &begin {
         engine = engine.beginning(*pipe, spec).map_err(unfit)?;
@@ -204,11 +203,11 @@ pub fn difference(
     Ok(Difference { ways, change: Some(change), at: then, others })
 }
 
-/// The same where values of this flow of the only link are others, its adapter's and its masks'
-/// apart, and nothing else is: the other flows are not looked at, of which there may be thousands.
+/// Computes the same for a change that only affects values of this flow of the only link, and not
+/// its adapter or its masks. The other flows, of which there may be thousands, are not compared.
 ///
 /// # Errors
-/// As of [`difference`].
+/// As for [`difference`].
 pub fn of_values(
     before: &Scenario,
     after: &Scenario,
@@ -244,8 +243,8 @@ pub fn of_values(
     Ok(Difference { ways, change, at: at.to_vec(), others: false })
 }
 
-/// Which rule each one is from now on: the one of its name, or, where they have numbers alone, one
-/// that says the same.
+/// The new index of each rule: that of the rule with the same name, or, for rules that only have
+/// numbers, of an equal rule.
 fn rules_become(
     before: &Scenario,
     after: &Scenario,
@@ -258,7 +257,7 @@ fn rules_become(
     let mut taken = vec![false; after.rules.len()];
     let is = |n: usize| {
         let found = if numbered(before, n) {
-            // Mostly those around it stay where they are.
+            // Usually the neighbouring rules stay in place.
             let same = |&m: &usize| !taken[m] && numbered(after, m) && led[n] == leads[m];
             (n..after.rules.len()).chain(0..n.min(after.rules.len())).find(same)?
         } else {
@@ -270,8 +269,8 @@ fn rules_become(
     (0..before.rules.len()).map(is).collect()
 }
 
-/// What becomes of each flow; nothing to say where each keeps its place. What waits for one that
-/// goes joins the flow that takes every packet, or else the last one.
+/// The mapping of each flow; empty if each keeps its place. Queued packets of a removed flow join
+/// the flow that matches every packet, or else the last one.
 fn fates(was: &Direction, is: &Direction, drop: bool) -> Vec<FlowMapping> {
     let any = is.flows.iter().position(|flow| flow.matches.contains(&Match::ANY));
     let refuge = FlowId(any.unwrap_or(is.flows.len().saturating_sub(1)) as u32);
@@ -336,7 +335,7 @@ mod tests {
         );
     }
 
-    /// So many links where they are in the file.
+    /// This number of links, at places in file order.
     fn places(links: u32) -> (&'static [u32], PipePlaces) {
         (
             &[0, 1, 2, 3][..links as usize],
@@ -365,7 +364,7 @@ mod tests {
             (["c up", "c down", "a up", "a down"].map(str::to_owned).into(), vec![2, 1])
         );
         let change = made.change.unwrap();
-        // The place of `b`, to which the rule leads, is the one it was.
+        // The place of `b`, the target of the rule, is unchanged.
         assert!(change.rules.is_none());
         assert_eq!(change.engine.begins().collect::<Vec<_>>(), [PipeId(4), PipeId(5)]);
         assert_eq!(change.order, [4, 5, 2, 3].map(PipeId));

@@ -1,10 +1,10 @@
 //! The forwarder's side of a control socket.
 //!
-//! The forwarder's thread alone has the engine. The socket has a thread of its own, which does all
-//! that takes long: reading, checking, building what is to take over, and writing statistics as
-//! JSON. What it needs of the forwarder it asks through a channel, and wakes it by a descriptor
-//! that the forwarder watches beside its ports in any case: while nobody asks, no packet costs more
-//! than without a socket.
+//! Only the forwarder's thread has access to the engine. The socket has its own thread, which does
+//! all long work: reading, checking, building the new state, and writing statistics as JSON. It
+//! sends requests to the forwarder through a channel, and wakes it by a descriptor that the
+//! forwarder polls together with its ports anyway: without requests, no packet costs more than
+//! without a socket.
 
 use crate::handler::{Handler, answer_line, lock};
 use crate::messages::{AdaptersThen, Changing, HeldTo, Query, Reply, TimedReply};
@@ -23,14 +23,14 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// The variable that says to a command behind a link where its control socket is.
+/// The environment variable with the path of the control socket, for commands behind a link.
 pub const VARIABLE: &str = "FALAJ_CONTROL";
-/// So long may statistics be copied in one go while no packet passes.
+/// Maximum time for which copying statistics may stop the forwarding of packets at once.
 const COPYING: Span = Span::from_micros(50);
-/// So many of what a mask made are shown by name.
+/// Number of entries of a mask that are shown by name.
 const BUSIEST: usize = 10;
 
-/// What commands take that have a control socket.
+/// Options of commands that have a control socket.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Results and control")]
 pub struct ControlArgs {
@@ -41,13 +41,13 @@ pub struct ControlArgs {
 }
 
 impl ControlArgs {
-    /// Where it is said to be.
+    /// The path given by the option.
     pub fn given(&self) -> Result<Option<PathBuf>> {
         self.control.as_ref().map(std::path::absolute).transpose().context("--control")
     }
 
-    /// Where the socket will be. Where nobody asked for one and there can be none, the link runs
-    /// without.
+    /// The path of the socket. If no path is given and none can be created, the link runs without a
+    /// socket.
     pub fn place(&self) -> Result<Option<PathBuf>> {
         match (&self.control, sockets::of_this_process()) {
             (Some(path), _) => Ok(Some(std::path::absolute(path).context("--control")?)),
@@ -60,13 +60,13 @@ impl ControlArgs {
     }
 }
 
-/// The forwarder's side of a control socket; it is gone with this.
+/// The forwarder's side of a control socket; the socket is removed when this is dropped.
 pub struct Control {
-    /// What is running as it is now.
+    /// The running scenario.
     scenario: Arc<Scenario>,
     ends: Option<Ends>,
     beside: Option<Box<dyn Beside>>,
-    /// Another process goes on with the link.
+    /// True if another process has taken the link over.
     handed_over: bool,
 }
 
@@ -74,20 +74,20 @@ struct Ends {
     asks: Receiver<Query>,
     answers: Option<Sender<TimedReply>>,
     woken: PipeReader,
-    /// Until it is answered at the socket.
+    /// The stop signal of the server until its thread starts.
     stopped: Option<PipeReader>,
     stop: Option<PipeWriter>,
     thread: Option<JoinHandle<()>>,
     path: PathBuf,
     listener: UnixListener,
-    /// The socket is another process's.
+    /// True if the socket belongs to another process and stays.
     stays: bool,
     handler: Arc<Mutex<Handler>>,
 }
 
 impl Control {
-    /// Listens there; without a place it only knows the scenario. From here on the program has a
-    /// thread more.
+    /// Listens at this path; without a path it only keeps the scenario. From here on the process
+    /// has another thread.
     pub fn open(place: Option<&Path>, running: Running) -> Result<Control> {
         let scenario = Arc::clone(&running.scenario);
         let Some(path) = place else {
@@ -100,7 +100,7 @@ impl Control {
         Ok(control)
     }
 
-    /// The same at a socket that is there. It answers once it [begins](Control::begin).
+    /// Does the same at an existing socket. It answers once it [begins](Control::begin).
     pub fn at(listener: UnixListener, path: &Path, running: Running) -> Result<Control> {
         let scenario = Arc::clone(&running.scenario);
         let (ask, asks) = channel();
@@ -124,7 +124,7 @@ impl Control {
         Ok(Control { scenario, ends: Some(ends), beside: None, handed_over: false })
     }
 
-    /// From now on the socket is answered at: the program has a thread more.
+    /// Begins to answer at the socket: the process has another thread.
     pub fn begin(&mut self) -> Result<()> {
         let Some(ends) = &mut self.ends else { return Ok(()) };
         let Some(stopped) = ends.stopped.take() else { return Ok(()) };
@@ -142,7 +142,7 @@ impl Control {
         self.handed_over
     }
 
-    /// From now on that changes with the link, once it was prepared so.
+    /// Sets the parts that change together with the link, and the one that prepares their changes.
     pub fn change_with(&mut self, beside: Box<dyn Beside>, preparer: Box<dyn Preparer>) {
         self.beside = Some(beside);
         if let Some(ends) = &self.ends {
@@ -150,33 +150,33 @@ impl Control {
         }
     }
 
-    /// Where others than the socket may ask too, from threads of their own. Never from the
-    /// forwarder's: it answers.
+    /// The handler, for requests of other threads. The forwarder's thread must not use it, as it
+    /// answers the requests.
     pub fn handler(&self) -> Option<Arc<Mutex<Handler>>> {
         self.ends.as_ref().map(|ends| Arc::clone(&ends.handler))
     }
 
-    /// Readable when somebody asks.
+    /// A descriptor that is readable when there is a request.
     pub fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         self.ends.as_ref().map(|ends| ends.woken.as_fd())
     }
 
-    /// What is running as it is now.
+    /// The running scenario.
     pub fn scenario(&self) -> &Scenario {
         &self.scenario
     }
 
-    /// Its links.
+    /// The links of the running scenario.
     pub fn links(&self) -> &[Link] {
         &self.scenario.links
     }
 
-    /// Answers what was asked; says whether a link is another now.
+    /// Answers pending requests; returns true if a link has changed.
     pub fn serve(&mut self, forwarder: &mut Forwarder) -> Result<bool> {
         let Some(Ends { asks, answers: Some(answers), woken, stays, .. }) = &mut self.ends else {
             return Ok(false);
         };
-        // Readable, so it does not wait.
+        // The pipe is readable, so this does not block.
         woken.read_exact(&mut [0])?;
         let mut changed = false;
         while let Ok(ask) = asks.try_recv() {
@@ -190,12 +190,12 @@ impl Control {
                 Query::HandOver(go_on) => {
                     let gone = go_on(state(forwarder, self.beside.as_deref()));
                     (self.handed_over, *stays) = (gone, gone);
-                    // It waited; no packet was kept from it.
+                    // The waiting time does not count: no packet was delayed by it.
                     began = Instant::now();
                     Reply::HandedOver
                 }
                 Query::Snapshot => {
-                    // Nobody's counts lag behind the others'.
+                    // All counters are brought to the same instant.
                     forwarder.settle();
                     let mut snapshot = Box::new(forwarder.snapshot());
                     let mut counts = Vec::new();
@@ -236,7 +236,7 @@ impl Control {
                     told
                 }
             };
-            // Who asked may be gone.
+            // The requester may be gone.
             let _ = answers.send(TimedReply { told: answer, took: began.elapsed() });
             if self.handed_over {
                 break;
@@ -246,7 +246,7 @@ impl Control {
     }
 }
 
-/// The state by which another process goes on from here.
+/// The state with which another process takes over.
 fn state(forwarder: &mut Forwarder, beside: Option<&dyn Beside>) -> Result<WholeState, String> {
     let state = forwarder.state().map_err(|error| error.to_string())?;
     let state = state.ok_or("queues of masks are not handed over by this version")?;

@@ -1,5 +1,5 @@
-//! What this host can honestly emulate, as `falaj doctor` found it last: kept for the commands that
-//! carry packets, which warn of a scenario that asks for more.
+//! The limits of faithful emulation on this host, as `falaj doctor` last measured them. They are
+//! stored for the commands that carry packets, which warn of a scenario beyond them.
 
 use anyhow::{Context, Result};
 use falaj_scenario::{Direction, Link};
@@ -9,29 +9,29 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::PathBuf;
 
-/// Full packets, as a link counts them.
+/// Length of full packets in bytes, as a link accounts them.
 pub const FULL: f64 = 1514.0;
 
-/// What can honestly be emulated.
+/// The limits of faithful emulation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostLimits {
-    /// A link's rate, in packets of 1514 bytes that are queued one by one.
+    /// Maximum rate of a link with packets of 1514 bytes that are queued one by one.
     pub rate_bits_per_s: f64,
-    /// The same in packets of 74 bytes.
+    /// The same for packets of 74 bytes.
     pub rate_of_small_bits_per_s: f64,
-    /// From this delay on 99 of 100 packets are at most a tenth of it late.
+    /// Minimum delay at which 99 of 100 packets are late by at most a tenth of it.
     pub delay_ns: Option<u64>,
 }
 
-/// The same as it is kept.
+/// The stored limits.
 #[derive(Serialize, Deserialize)]
 struct LimitsFile {
-    /// Of another machine, or another kernel, nothing is known: several may have one home.
+    /// The machine and kernel that were measured: several machines may share a home directory.
     host: String,
     honest: HostLimits,
 }
 
-/// Which machine this is, and its kernel.
+/// The name of this machine, and its kernel.
 fn host() -> String {
     let of = |name: &str| {
         fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default().trim().to_owned()
@@ -39,7 +39,7 @@ fn host() -> String {
     format!("{} {}", of("hostname"), of("osrelease"))
 }
 
-/// Where it is kept, by the XDG base directories.
+/// The path of the file, by the XDG base directories.
 fn place() -> Option<PathBuf> {
     let directory =
         |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -48,7 +48,7 @@ fn place() -> Option<PathBuf> {
     Some(state.join("falaj/honest.json"))
 }
 
-/// Keeps it for those who come; says where.
+/// Stores the limits; returns the path.
 ///
 /// # Errors
 /// It cannot be written.
@@ -62,20 +62,20 @@ pub fn keep(honest: &HostLimits) -> Result<Option<PathBuf>> {
     Ok(Some(place))
 }
 
-/// What was kept, of this machine.
+/// The stored limits, if they are of this machine.
 fn known() -> Option<HostLimits> {
     let kept: LimitsFile = serde_json::from_str(&fs::read_to_string(place()?).ok()?).ok()?;
     (kept.host == host()).then_some(kept.honest)
 }
 
-/// Warns of links that ask for more; of what was never measured nobody knows.
+/// Warns of links beyond the limits; without stored limits there is no warning.
 pub fn warn(links: &[Link]) {
     let Some(honest) = known() else { return };
     for link in links {
         let mut told = Vec::new();
         for (way, direction) in [("up", &link.up), ("down", &link.down)] {
             for what in beyond(direction, &honest) {
-                // What both directions have alike is said once.
+                // The same warning for both directions is printed once.
                 if !told.contains(&what) {
                     note!("warning: link {} {way}: {what} (`falaj doctor`)", link.name);
                     told.push(what);
@@ -85,11 +85,11 @@ pub fn warn(links: &[Link]) {
     }
 }
 
-/// What of it is beyond that.
+/// The limits that a direction exceeds.
 fn beyond(direction: &Direction, honest: &HostLimits) -> Vec<String> {
     let mut all = Vec::new();
     let rate = direction.pipe.setup.rate;
-    // A link carries so many packets a second, and shorter ones are less.
+    // The limit is a number of packets per second; with shorter packets the rate is lower.
     let carried = honest.rate_bits_per_s * (f64::from(direction.mtu) + 14.0).min(FULL) / FULL;
     if !rate.is_unlimited() && rate.0 as f64 > carried {
         let (asked, carried) = (text::rate(rate.0 as f64), text::rate(carried));
@@ -126,7 +126,7 @@ mod tests {
         let said = of("rate = \"3gbit\"\ndelay = \"100us\"");
         assert!(said[0].contains("3.00 Gbit/s") && said[0].contains("2.00 Gbit/s"), "{said:?}");
         assert!(said[1].contains("100us") && said[1].contains("30us"), "{said:?}");
-        // As many packets, and shorter ones.
+        // The same number of packets, which are shorter.
         assert_eq!(of("rate = \"1.1gbit\"\nmtu = \"700B\"").len(), 1);
     }
 }

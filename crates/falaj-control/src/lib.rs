@@ -1,25 +1,26 @@
-//! A link that runs, under control: what the commands that carry packets share.
+//! Control of a running link: the common parts of the commands that carry packets.
 //!
 //! **Before a run.** [`live_links`] refuses scenarios that live links cannot carry and warns of
-//! what they cost; [`host_limits`] warns of rates and delays beyond those that `falaj doctor`
-//! measured on this host; [`pacing`] and [`batching`] are the options of how the loop waits and how
-//! packets cross in batches. [`confinement`] takes all files from a link's process but those that
-//! it goes on to use.
+//! their costs; [`host_limits`] warns of rates and delays beyond those that `falaj doctor` measured
+//! on this host; [`pacing`] and [`batching`] are the options of the event loop's timer and of
+//! packets that cross in batches. [`confinement`] removes a link process's access to all files
+//! except those that it still uses.
 //!
-//! **While it runs.** A control socket answers `falaj show` and `falaj set`, and so does the API of
-//! a service. [`protocol`] is what is said there; `sockets` where sockets stand, and `server`
-//! the connections; [`client`] is the other end. The control [`handler`] keeps the scenario that is
-//! running, has its own thread, and asks the forwarder's thread through a channel of `messages`;
-//! [`endpoint`] is the forwarder's side. [`difference`] computes what changes of a link that runs;
-//! [`terms`] what its flows are held to; [`running`] describes what runs, [`recording`] writes down
-//! what passes. [`masks`] is what masks made, as text and as JSON.
+//! **While it runs.** A control socket serves `falaj show` and `falaj set`, and so does the API of
+//! a service. [`protocol`] defines its messages; `sockets` has the paths of sockets, and `server`
+//! the connections; [`client`] is the other end. The control [`handler`] keeps the running
+//! scenario, has its own thread, and sends requests to the forwarder's thread through a channel of
+//! `messages`; [`endpoint`] is the forwarder's side. [`difference`] computes the changes of a
+//! running link; [`terms`] has the guarantees of its flows; [`running`] describes the running
+//! command, [`recording`] captures packets. [`masks`] reports the entries of masks, as text and as
+//! JSON.
 //!
-//! **After it.** [`summary`] tells what the link did: a table, JSON, and conditions under which the
-//! run has failed.
+//! **After it.** [`summary`] reports the results of the link: a table, JSON, and conditions under
+//! which the run has failed.
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 
-// All of its macros: the standard library's `eprintln!` panics where standard error is closed.
+// All macros of the crate: the standard library's `eprintln!` panics if standard error is closed.
 #[macro_use]
 extern crate falaj_terminal;
 

@@ -1,4 +1,4 @@
-//! What masks made, as people read it and as JSON.
+//! Reports on the entries of masks, as text and as JSON.
 
 use crate::protocol::{IdReport, MaskReport};
 use falaj_engine::masks::{MaskStats, SojournStats};
@@ -6,17 +6,17 @@ use falaj_sched::units::time::Span;
 use falaj_terminal::text;
 use serde_json::{Value as Json, json};
 
-/// So many of the busiest are shown.
+/// Number of the busiest entries shown.
 const SHOWN: usize = 5;
 
-/// What a mask made of what is called `name`: a line or two, and a table of the busiest.
+/// The report on a mask called `name`: a line or two, and a table of the busiest entries.
 pub fn told(name: &str, report: &MaskStats) -> String {
     let mut report = MaskReport::new(None, report);
     report.busiest.truncate(SHOWN);
     text(name, &report)
 }
 
-/// The same with all that are named there.
+/// The same with all busiest entries of the report.
 pub fn text(name: &str, report: &MaskReport) -> String {
     let MaskReport {
         each,
@@ -72,8 +72,8 @@ fn stats(stats: &SojournStats) -> Json {
     })
 }
 
-/// The same as JSON. Sojourns are numbers in buckets of which each is four times as wide as the one
-/// before, the first up to 1,024 ns.
+/// The report as JSON. Sojourn times are in buckets, each four times as wide as the one before; the
+/// first ends at 1,024 ns.
 pub fn json(name: &str, report: &MaskStats) -> Json {
     let named = |all: &[(String, SojournStats)]| -> Vec<Json> {
         let one = |(id, of): &(String, SojournStats)| {

@@ -1,4 +1,4 @@
-//! What the socket's thread and the forwarder's say to each other.
+//! Messages between the socket's thread and the forwarder's.
 
 use crate::running::{Prepared, WholeState};
 use falaj_engine::masks::MaskStats as Made;
@@ -16,54 +16,55 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Takes the state of a link to another process, or why there is none, and says whether that one
-/// goes on.
+/// Sends the state of a link, or the reason why there is none, to another process; returns true if
+/// that process has taken over.
 pub(crate) type Continuation = Box<dyn FnOnce(Result<WholeState, String>) -> bool + Send>;
 
-/// What the forwarder is asked for.
+/// A request to the forwarder.
 pub(crate) enum Query {
     Snapshot,
-    /// Where links are, and where others may begin.
+    /// Requests the places of links, and those free for new ones.
     Places,
-    /// What was measured of flows, from this one on, to their places there.
+    /// Requests the measurements of flows from number `from` on, written to their places in `to`.
     Measured {
         to: Vec<Sojourns>,
         from: usize,
     },
-    /// One part of the report on a mask, of a flow or of the link: from this place on, added to the
-    /// parts before.
+    /// Requests one part of the report on a mask, of a flow or of the link: from the entry `from`
+    /// on, added to the previous parts.
     Made {
         of: (PipeId, Option<FlowId>),
         from: u64,
         all: Option<Box<Made>>,
     },
-    /// One part of the counters of a flow with a mask, in the same way.
+    /// Requests one part of the counters of a flow with a mask, in the same way.
     Counted {
         of: (PipeId, FlowId),
         from: u64,
         sum: Box<Counters>,
     },
-    /// Who held the links when.
+    /// Requests which flow occupied the links when.
     Turns,
-    /// An adapter is to pause, or to go on.
+    /// Pauses an adapter, or resumes it.
     Pause {
         name: String,
         paused: bool,
     },
     Change(Box<Changing>),
-    /// Copies of what ports need to go on in another process; the scenario names them.
+    /// Requests copies of the descriptors of ports with which another process can take over; the
+    /// scenario names them.
     Ports(Arc<Scenario>),
-    /// The link is to stop, and to end if this says that another process goes on.
+    /// Stops the link, and ends it if the continuation returns true.
     HandOver(Continuation),
 }
 
-/// What it says.
+/// An answer of the forwarder.
 pub(crate) enum Reply {
     Places(PipePlaces),
     Snapshot(Box<Snapshot>, Vec<(String, AdapterCounts)>),
-    /// It is there, up to this place.
+    /// The measurements, and the number of flows that have them so far.
     Measured(Vec<Sojourns>, usize),
-    /// The parts so far, and where the next one begins, if there is one.
+    /// The parts so far, and the beginning of the next one, if there is one.
     Made(Option<Box<Made>>, Option<u64>),
     Counted(Box<Counters>, Option<u64>),
     Turns(Vec<Vec<LinkOccupancy>>),
@@ -71,41 +72,41 @@ pub(crate) enum Reply {
     /// Copies of the ports' descriptors, and the zero of the forwarder's clock.
     Ports(Result<Vec<(String, Vec<OwnedFd>)>, String>, u64),
     HandedOver,
-    /// What became of the change, and what it has left.
+    /// The result of the change, and the remains of the old state.
     Changed(Result<AppliedChange, ChangeError>, Vec<Box<dyn Any + Send>>),
 }
 
-/// A change as the forwarder makes it.
+/// A change for the forwarder.
 pub(crate) struct Changing {
-    /// The engine's, if there is something to change.
+    /// The change of the engine, if there is one.
     pub(crate) change: Option<Transaction>,
-    /// What is running then.
+    /// The scenario after the change.
     pub(crate) scenario: Arc<Scenario>,
     pub(crate) held_to: HeldTo,
     pub(crate) adapters: AdaptersThen,
-    /// What is to be written down of it.
+    /// The change as it is to be recorded.
     pub(crate) written: Option<Wanted>,
 }
 
-/// What flows are held to from then on.
+/// The guarantee terms of flows after a change.
 pub(crate) enum HeldTo {
     /// As before.
     Same,
-    /// These, by the number of the pipe, to other terms.
+    /// These terms are new, by the number of the pipe and the flow.
     Some(Vec<(usize, FlowId, GuaranteeTerms)>),
-    /// Each, by pipe and flow, to these.
+    /// All terms are new, by pipe and flow.
     All(Vec<Vec<GuaranteeTerms>>),
 }
 
-/// What becomes of virtual adapters.
+/// Changes of virtual adapters.
 pub(crate) enum AdaptersThen {
-    /// They stay; these have another weight.
+    /// All adapters stay; these have a new weight.
     Stay(Vec<(String, u32)>),
-    /// Others come or go, as it was prepared.
+    /// Adapters are added or removed, as prepared.
     Others(Prepared),
 }
 
-/// What it says, and how long no packet passed for that.
+/// An answer, and the time for which it stopped the forwarding of packets.
 pub(crate) struct TimedReply {
     pub(crate) told: Reply,
     pub(crate) took: Duration,

@@ -1,4 +1,4 @@
-//! How the live loop waits, as it is asked for on the command line.
+//! The options of the event loop's timer.
 
 use falaj_live::clock;
 use falaj_live::event_loop::Timer;
@@ -7,7 +7,7 @@ use falaj_live::host;
 use falaj_scenario::parse_span;
 use falaj_sched::units::time::Span;
 
-/// What every command takes that hands packets over.
+/// Options of all commands that deliver packets.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Pacing")]
 pub struct PacingArgs {
@@ -42,7 +42,7 @@ impl PacingArgs {
         self.options_or(WhenFull::default())
     }
 
-    /// The same, with this where nothing was said of full queues.
+    /// The same options with this default for full queues.
     pub fn options_or(&self, when_full: WhenFull) -> Options {
         let asked = Options {
             timer: self.timer,
@@ -55,13 +55,13 @@ impl PacingArgs {
     }
 }
 
-/// The options of a loop that nothing was said about.
+/// The default options of the event loop.
 pub fn default_options() -> Options {
     if clock::is_virtual() { in_virtual_time(Options::default()) } else { Options::default() }
 }
 
-/// In virtual time waking up takes none, and spinning would be for nothing. Each packet leaves at
-/// its own instant, unless others were to leave with it.
+/// Adapts the options to virtual time, in which waking up takes no time and spinning is of no use.
+/// Each packet leaves at its own instant, unless a slack was given.
 fn in_virtual_time(options: Options) -> Options {
     let usual = Options::default().slack;
     match options.timer {

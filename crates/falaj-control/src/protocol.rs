@@ -1,5 +1,5 @@
-//! What is said at a control socket: JSON, a line each. The page `docs/reference/control.md` says
-//! what it means.
+//! The messages of a control socket: JSON, one per line. The page `docs/reference/control.md`
+//! explains their meaning.
 
 use falaj_engine::masks::{MaskStats as Made, SojournStats};
 use falaj_engine::pipe::Counters;
@@ -8,64 +8,64 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 use std::path::PathBuf;
 
-/// What a client must know to understand the rest. It grows when something that was there means
-/// something else, or is gone.
+/// Version of the protocol, which a client must know. It rises when an existing field changes its
+/// meaning or is removed.
 pub const VERSION: u32 = 1;
-/// The longest line that is read.
+/// Maximum length of a line in bytes.
 pub const LINE: usize = 4 << 20;
 
-/// The first line, from whoever listens.
+/// The greeting: the first line, from the server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Hello {
     /// Version of the protocol.
     pub falaj: u32,
     /// Version of the program.
     pub release: String,
-    /// The process.
+    /// Process id.
     pub pid: u32,
     /// The command: `run`, `bridge`, `serve`.
     pub command: String,
-    /// What it is about, for people.
+    /// The file or command line of the link, for people.
     pub about: String,
 }
 
-/// What is asked for.
+/// A request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
-    /// What the links do.
+    /// Requests the report on links.
     Show(ShowRequest),
-    /// A change.
+    /// Requests a change.
     Set(SetRequest),
-    /// The scenario as it is.
+    /// Requests the running scenario.
     Scenario,
 }
 
-/// Asks what the links do.
+/// Options of a report on links.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShowRequest {
-    /// Whole histograms as well.
+    /// True to include whole histograms.
     #[serde(default)]
     pub histograms: bool,
 }
 
-/// Asks for a change.
+/// A requested change.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetRequest {
-    /// The scenario that it is to be from then on; else the one that there is.
+    /// The new scenario; without it the running one is changed.
     #[serde(default)]
     pub toml: Option<String>,
-    /// Its file, beside which those stand that it names; else they are looked for as before.
+    /// Its file, to which files named in the scenario are relative; by default the previous one.
     #[serde(default)]
     pub file: Option<PathBuf>,
     /// `KEY=VALUE`, keys as in the scenario.
     #[serde(default)]
     pub set: Vec<String>,
-    /// Packets that wait and do not fit any more may be dropped.
+    /// Queued packets that no longer fit may be dropped.
     #[serde(default)]
     pub drop: bool,
-    /// Only say whether that could be.
+    /// Only check whether the change would be admitted.
     #[serde(default)]
     pub check: bool,
 }
@@ -74,7 +74,7 @@ pub struct SetRequest {
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
-/// Reads a request; its `id` comes back with the answer, whatever is wrong with the rest.
+/// Parses a request. The `id` is returned for the answer even if the rest is invalid.
 pub fn request(line: &[u8]) -> (Json, Result<Request, String>) {
     let mut fields = match serde_json::from_slice::<Map<String, Json>>(line) {
         Ok(fields) => fields,
@@ -94,23 +94,23 @@ pub fn request(line: &[u8]) -> (Json, Result<Request, String>) {
     (id, read.map_err(|error| error.to_string()))
 }
 
-/// What is wrong, or unlikely, with a scenario.
+/// An error or a warning about a scenario.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remark {
     /// `error` or `warning`.
     pub severity: String,
-    /// What is wrong.
+    /// The problem.
     pub title: String,
-    /// What to write, what is allowed.
+    /// The remedy, and the permitted values.
     pub help: Vec<String>,
 }
 
-/// Why there is no other answer.
+/// The reason why a request was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     /// The reason.
     pub what: String,
-    /// What is wrong with the scenario that was asked for.
+    /// Errors in the requested scenario.
     #[serde(default)]
     pub remarks: Vec<Remark>,
 }
@@ -122,7 +122,7 @@ impl Refusal {
     }
 }
 
-/// The line of an answer.
+/// An answer as a line.
 pub fn answer<T: Serialize>(id: &Json, answer: &Result<T, Refusal>) -> String {
     let line = match answer {
         Ok(answer) => json!({ "id": id, "ok": answer }),
@@ -131,36 +131,36 @@ pub fn answer<T: Serialize>(id: &Json, answer: &Result<T, Refusal>) -> String {
     format!("{line}\n")
 }
 
-/// A change that was made, or could be.
+/// A change that was made or checked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetAnswer {
-    /// The directions that are another way now; none where all was so before.
+    /// The directions that changed; empty if nothing did.
     pub changed: Vec<String>,
-    /// When, in nanoseconds since the link began; null if nothing was changed.
+    /// Time of the change in nanoseconds since the link began; null if nothing was changed.
     pub at_ns: Option<u64>,
-    /// Packets that waited and were dropped.
+    /// Number of queued packets that were dropped.
     pub dropped: u64,
-    /// Warnings that are new.
+    /// New warnings.
     pub remarks: Vec<Remark>,
 }
 
-/// The scenario as it is.
+/// The running scenario.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScenarioAnswer {
     /// Its text.
     pub toml: String,
 }
 
-/// What the links do.
+/// The report on links.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LinksReport {
     /// Time since the link began.
     pub elapsed_ns: u64,
     /// By link, in the order of the scenario.
     pub links: Vec<LinkReport>,
-    /// What each rule has taken.
+    /// Counters of each rule.
     pub rules: Vec<RuleReport>,
-    /// What links and rules did that were taken away.
+    /// Totals of links and rules that were removed.
     pub gone: GoneReport,
     /// Packets that were lost outside of the links' queues.
     pub lost_elsewhere: Vec<Elsewhere>,
@@ -175,24 +175,24 @@ pub struct Elsewhere {
     pub what: String,
 }
 
-/// A rule, and what it has taken.
+/// A rule, and the packets that matched it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RuleReport {
     /// The rule's name.
     pub rule: String,
-    /// Packets, and their bytes as IP packets.
+    /// Packets that matched.
     pub packets: u64,
     /// Bytes as IP packets.
     pub bytes: u64,
-    /// Of them, in each link that it leads to: what was dropped there, and what the link lost.
+    /// Packets among them that were dropped in the queues of its links.
     pub dropped: u64,
     /// Packets that those links lost.
     pub lost: u64,
-    /// How long they were in its queue: each quantile is the end of a bucket.
+    /// Sojourn times in the queues of its links: each quantile is the end of a bucket.
     pub sojourn: BucketDelays,
-    /// Since it took a packet last; null: it never did.
+    /// Time since a packet last matched; null if none did.
     pub idle_ns: Option<u64>,
-    /// What it took, in bits per second; added by whoever looks twice.
+    /// Matched bits per second; added by clients that have two reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
 }
@@ -208,7 +208,8 @@ pub struct BucketDelays {
     pub p99_ns: Option<u64>,
     /// The largest.
     pub max_ns: Option<u64>,
-    /// The end of each bucket that is not empty (null: the last has none), and how many are in it.
+    /// The end of each bucket that is not empty (null: the last one has no end), and its number of
+    /// packets.
     pub buckets: Vec<(Option<u64>, u64)>,
 }
 
@@ -228,10 +229,10 @@ impl From<&SojournStats> for BucketDelays {
     }
 }
 
-/// Links that were taken away; what is their backlog goes still.
+/// Totals of removed links; their queued packets are still sent.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct GoneReport {
-    /// Packets that came.
+    /// Packets that arrived.
     pub offered: u64,
     /// Packets whose last bit left.
     pub sent: u64,
@@ -239,9 +240,9 @@ pub struct GoneReport {
     pub lost: u64,
     /// Packets dropped in their queues.
     pub dropped: Drops,
-    /// Packets that still wait.
+    /// Packets that are still queued.
     pub backlog: u64,
-    /// Packets that rules took that were taken away.
+    /// Packets that matched removed rules.
     pub taken: u64,
 }
 
@@ -259,54 +260,54 @@ pub struct LinkReport {
 pub struct DirectionReport {
     /// `up` or `down`.
     pub way: String,
-    /// What was asked for.
+    /// The requested configuration.
     pub asked: RequestedLink,
-    /// All flows together, those that are gone among them.
+    /// All flows together, removed ones included.
     pub total: FlowReport,
     /// By flow, in the order of the scenario.
     pub flows: Vec<FlowReport>,
-    /// How plug-ins broke their contract.
+    /// Contract violations of plug-ins.
     pub breaches: Vec<BreachReport>,
-    /// What masks made, that of the link first.
+    /// The entries of masks, that of the link first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub each: Vec<MaskReport>,
 }
 
-/// What a mask made: queues, or links.
+/// The entries of a mask: queues, or links.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct MaskReport {
-    /// The flow that it is of, named as among the flows; null: it is the link's.
+    /// The flow that has the mask, named as in the list of flows; null: the link has it.
     pub flow: Option<String>,
     /// The mask, as in `each`.
     pub each: String,
-    /// So many may have one of their own.
+    /// Maximum number of entries.
     pub most: u32,
-    /// So many have one now, were made, and went.
+    /// Number of existing entries.
     pub active: u64,
-    /// Queues or links made until now.
+    /// Number of entries created so far.
     pub made: u64,
-    /// Of these, those that went again.
+    /// Number of entries removed again.
     pub gone: u64,
-    /// Packets of those for which there was none, and how many these share.
+    /// Packets without an entry of their own.
     pub beyond_packets: u64,
-    /// How many queues or links those packets share.
+    /// Number of queues or links that those packets share.
     pub shared: u32,
     /// All ids together.
     pub total: IdReport,
-    /// Those that went, together.
+    /// All removed entries together.
     pub of_gone: IdReport,
-    /// Those that share, together.
+    /// All shared entries together.
     pub of_shared: IdReport,
-    /// Those that are there with most bytes, by name.
+    /// The existing entries with the most bytes, by name.
     pub busiest: Vec<IdReport>,
 }
 
 /// One id of a mask, or several together.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct IdReport {
-    /// As in `src 10.0.0.7`; null: of several.
+    /// The id, as in `src 10.0.0.7`; null for a sum of several.
     pub id: Option<String>,
-    /// Packets that were sent.
+    /// Packets sent.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -314,7 +315,7 @@ pub struct IdReport {
     pub dropped: u64,
     /// Packets that the link lost.
     pub lost: u64,
-    /// Time in the queue.
+    /// Sojourn time in the queue.
     pub sojourn: BucketDelays,
 }
 
@@ -332,7 +333,7 @@ impl IdReport {
 }
 
 impl MaskReport {
-    /// What the engine reports of a mask, named as `flow`.
+    /// The engine's report on a mask, of the flow `flow`.
     pub fn new(flow: Option<String>, made: &Made) -> MaskReport {
         MaskReport {
             flow,
@@ -355,44 +356,44 @@ impl MaskReport {
     }
 }
 
-/// A plug-in that is not asked any more.
+/// A plug-in that is no longer called.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BreachReport {
     /// The library.
     pub library: String,
-    /// How it broke its contract.
+    /// The violation of its contract.
     pub what: String,
-    /// When, since the link began.
+    /// Time of the violation since the link began.
     pub at_ns: u64,
-    /// So many of its instances did so.
+    /// Number of its instances with this violation.
     pub times: u64,
-    /// Packets served by turns since then, without asking it.
+    /// Packets served round robin since then, without calling it.
     pub packets_by_turns: u64,
 }
 
-/// What was asked for of a direction.
+/// The requested configuration of a direction.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RequestedLink {
-    /// In bits per second; null: unlimited.
+    /// Rate in bits per second; null: unlimited.
     pub rate: Option<u64>,
     /// Propagation delay.
     pub delay_ns: u64,
     /// The discipline.
     pub scheduler: String,
-    /// What else the link does to packets, in words.
+    /// Impairments of the link, in words.
     pub impairments: Vec<String>,
 }
 
 /// A flow, or all of a direction together.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct FlowReport {
-    /// Its direction and name, `up voice`; of all of a direction together `up`.
+    /// Its direction and name, `up voice`; `up` for the sum of a direction.
     pub flow: String,
-    /// Packets that came.
+    /// Packets that arrived.
     pub offered: u64,
     /// Their bytes.
     pub offered_bytes: u64,
-    /// Packets whose last bit left, and what of them the link lost.
+    /// Packets whose last bit left.
     pub sent: u64,
     /// Bytes of packets whose last bit left.
     pub sent_bytes: u64,
@@ -400,38 +401,37 @@ pub struct FlowReport {
     pub lost: u64,
     /// Their bytes.
     pub lost_bytes: u64,
-    /// Packets that left the link and that the far end did not take: no room there, no reader, its
-    /// interface down.
+    /// Packets that left the link and that the far end did not accept: no room there, no reader, or
+    /// its interface is down.
     #[serde(default)]
     pub not_taken: u64,
     /// Their bytes.
     #[serde(default)]
     pub not_taken_bytes: u64,
-    /// Packets that arrived twice.
+    /// Packets that were delivered twice.
     pub duplicated: u64,
-    /// Packets that arrived with a bit turned.
+    /// Packets that were delivered with a flipped bit.
     pub corrupted: u64,
-    /// Packets that overtook others.
+    /// Packets that were delivered before one that left earlier.
     pub reordered: u64,
     /// Packets that were marked (ECN).
     #[serde(default)]
     pub marked: u64,
     /// Packets dropped in the queue.
     pub dropped: Drops,
-    /// Packets that wait.
+    /// Queued packets.
     pub backlog: u64,
     /// Their bytes.
     pub backlog_bytes: u64,
-    /// The most packets that ever waited.
+    /// Maximum number of packets queued at once.
     pub max_backlog: u64,
-    /// Since a packet came last; null: none ever did.
+    /// Time since the last arrival; null if there was none.
     pub idle_ns: Option<u64>,
-    /// From the last bit in to the last bit out of the queue, of packets that were handed over.
+    /// Time from the last bit in to the last bit out of the queue, of delivered packets.
     pub sojourn: Delays,
-    /// How late they were handed over.
+    /// Lateness of their delivery by the host.
     pub release_error: Delays,
-    /// What left and was not lost, in bits per second since `rate_over_ns` ago; added by whoever
-    /// looks twice.
+    /// Delivered bits per second; added by clients that have two reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
 }
@@ -443,12 +443,12 @@ pub struct Drops {
     pub queue_full: u64,
     /// The packet was longer than the queue or the link takes.
     pub too_large: u64,
-    /// The discipline threw it away.
+    /// The discipline dropped it.
     pub discipline: u64,
     /// The queue's policy dropped it.
     #[serde(default)]
     pub policy: u64,
-    /// It did not fit any more after a change.
+    /// It no longer fitted after a change.
     pub changed: u64,
 }
 
@@ -465,7 +465,7 @@ impl From<&Counters> for Drops {
 }
 
 impl Drops {
-    /// All of them.
+    /// The sum over all reasons.
     pub fn all(&self) -> u64 {
         self.queue_full + self.too_large + self.discipline + self.policy + self.changed
     }
@@ -484,7 +484,7 @@ pub struct Delays {
     pub p99_ns: Option<u64>,
     /// The largest.
     pub max_ns: Option<u64>,
-    /// A delay, and how many were as long, to three digits.
+    /// Delays, to three digits, with the number of packets of each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub histogram: Vec<(u64, u64)>,
 }

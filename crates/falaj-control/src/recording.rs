@@ -1,4 +1,4 @@
-//! `--capture`: what passes a live link, written down.
+//! `--capture`: the packets of a live link, recorded in a file.
 
 use anyhow::{Context, Result, bail};
 use falaj_live::event_loop::Forwarder;
@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Exit status: packets are missing in the capture.
+/// Exit status if packets are missing in the capture.
 const NOT_WHOLE: u8 = 1;
 
 /// The option of the commands that carry packets.
@@ -24,14 +24,14 @@ pub struct Recording {
     /// are missing in it, as on a full disk, the exit status is 1 if it were 0.
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
-    /// Standard output, where the capture has it.
+    /// Standard output, if the capture goes there.
     #[arg(skip)]
     standard_output: OnceCell<File>,
 }
 
 impl Recording {
-    /// Takes standard output for the capture if it goes there; from now on all else that is written
-    /// there goes to standard error. Call it before any process starts.
+    /// Reserves standard output for the capture if it goes there; from now on all other output goes
+    /// to standard error. It must be called before any process starts.
     ///
     /// # Errors
     /// Standard output is a terminal.
@@ -51,7 +51,7 @@ impl Recording {
         Ok(())
     }
 
-    /// Begins one, if it was asked for, of a link with this scenario.
+    /// Begins a capture, if requested, of a link with this scenario.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -59,7 +59,7 @@ impl Recording {
         self.begin_at(forwarder, scenario, &["near", "far"])
     }
 
-    /// The same, where the ports are not the ends of one link: these are their names.
+    /// The same for ports that are not the ends of one link; `ports` are their names.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -82,13 +82,13 @@ impl Recording {
         Ok(())
     }
 
-    /// Was it asked for?
+    /// Returns true if a capture was requested.
     pub fn is_wanted(&self) -> bool {
         self.capture.is_some()
     }
 
-    /// Ends it, and tells if it is not whole. Returns the exit status for where all else has gone
-    /// well.
+    /// Ends the capture, and prints a warning if it is incomplete. Returns the exit status for a
+    /// run that otherwise succeeded.
     pub fn end(&self, forwarder: &mut Forwarder) -> ExitCode {
         let (Some(recorder), Some(path)) = (forwarder.stop_recording(), &self.capture) else {
             return ExitCode::SUCCESS;

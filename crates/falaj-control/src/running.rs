@@ -1,4 +1,4 @@
-//! What is running, as the control socket tells of it, and what changes beside the engine.
+//! The running command and its link, and the parts that change together with the engine.
 
 use falaj_live::adapters::{AdapterCounts, AdaptersState};
 use falaj_live::event_loop::ForwarderState;
@@ -10,72 +10,73 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What is running, as the control socket tells of it.
+/// The running command and its link.
 #[derive(Clone)]
 pub struct Running {
     /// The command: `run`, `bridge`.
     pub command: &'static str,
-    /// What it is about, for people.
+    /// The file or command line of the link, for people.
     pub about: String,
-    /// Its file, beside which those stand that it names.
+    /// Its file; files that the scenario names are relative to it.
     pub file: PathBuf,
-    /// The scenario, and its text.
+    /// The scenario.
     pub scenario: Arc<Scenario>,
     /// The scenario's text.
     pub text: String,
-    /// What passes is written down, and changes have to be as well.
+    /// True if a capture is recorded, so that changes have to be recorded too.
     pub recording: bool,
-    /// What is promised there, if promises are to be kept: then a change that breaks one is
-    /// refused.
+    /// The guarantees, if guarantees are enforced: then a change that breaks one is refused.
     pub standings: Option<Arc<Vec<Vec<Standing>>>>,
 }
 
-/// What opens virtual adapters that are to come. It may wait for others, so the link's thread never
-/// calls it.
+/// Opens virtual adapters that are to be added. It may block, so the link's thread never calls it.
 pub trait Preparer: Send {
-    /// Opens what is to come.
+    /// Opens the new adapters.
     ///
     /// # Errors
-    /// Why it cannot, in words; nothing has changed then.
+    /// The reason in words; nothing has changed then.
     fn prepare(&mut self, then: &Arc<Scenario>) -> Result<Prepared, String>;
-    /// What was prepared is there from now on; or, if not, it is not wanted.
+    /// Reports the result: with `made`, the prepared adapters are in use from now on; otherwise
+    /// they are discarded.
     fn settle(&mut self, made: bool);
-    /// Starts the program that is to go on with the link.
+    /// Starts the program that is to take the link over.
     ///
     /// # Errors
-    /// Why it cannot, in words.
+    /// The reason in words.
     fn start_successor(&mut self) -> Result<(), String>;
 }
 
-/// The state by which another process goes on with a running link: its own, and its adapters'.
+/// The state with which another process takes a running link over: the link's, and that of its
+/// adapters.
 pub type WholeState = (ForwarderState, AdaptersState);
 
-/// What a preparer has opened, for the link's thread.
+/// The adapters that a preparer has opened, for the link's thread.
 pub type Prepared = Box<dyn Any + Send>;
 
-/// What changes with a link beside the engine: virtual adapters, which come and go. The link's
-/// thread calls it, and nothing here waits.
+/// The part that changes together with the engine: virtual adapters, which come and go. The link's
+/// thread calls it, and no method blocks.
 pub trait Beside {
-    /// What was prepared comes, and what is no more goes. Returns what another thread should drop.
+    /// Adds the prepared adapters, and removes those that leave. Returns objects that another
+    /// thread should drop.
     fn change(&mut self, prepared: Prepared) -> Vec<Prepared>;
-    /// Of those that stay, these have another weight.
+    /// Sets new weights of adapters that stay.
     fn weigh(&mut self, weights: &BTreeMap<&str, u32>);
-    /// Pauses an adapter, or lets it go on.
+    /// Pauses an adapter, or resumes it.
     ///
     /// # Errors
-    /// Why it cannot, in words.
+    /// The reason in words.
     fn pause(&self, name: &str, paused: bool) -> Result<(), String>;
-    /// What each adapter did.
+    /// The counters of each adapter.
     fn counts(&self) -> Vec<(String, AdapterCounts)>;
-    /// Packets that nobody read in time at the entrances, and those for Ethernet addresses that no
+    /// Packets that were not read in time at the ports, and packets for Ethernet addresses that no
     /// adapter has used.
     fn unread_and_unknown(&self) -> [u64; 2];
-    /// By adapter, and by the empty name the uplink: copies of what its port needs to go on in
-    /// another process.
+    /// By adapter, with the empty name for the uplink: copies of the descriptors with which another
+    /// process can take its port over.
     ///
     /// # Errors
-    /// Which one cannot, and why, in words.
+    /// The port that cannot be handed over, and the reason, in words.
     fn ports(&self, scenario: &Scenario) -> Result<Vec<(String, Vec<OwnedFd>)>, String>;
-    /// The state of adapters beside their ports.
+    /// The state of adapters without their ports.
     fn state(&self) -> AdaptersState;
 }

@@ -1,6 +1,6 @@
-//! Connections and their lines. Whoever is at the other end cannot make it wait, grow or end: a
-//! client whose answer was not read is asked nothing more until it was, a line has a greatest
-//! length, and there are only so many clients.
+//! Connections and their lines. A client cannot make the server block, grow or end: it gets no
+//! further answer until it has read the previous one, the length of a line is limited, and so is
+//! the number of clients.
 
 use crate::protocol::{LINE, Refusal, answer};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -10,33 +10,33 @@ use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
-/// So many clients at once. One more takes the place of the one that has been silent for longest,
-/// of those that have not taken an answer if there are any: whoever connects and says nothing
-/// drives out nobody who works here.
+/// Maximum number of clients. A new one replaces the client that has been silent for longest,
+/// preferably one that has read no answer yet: clients that connect and stay silent do not displace
+/// working ones.
 const CLIENTS: usize = 64;
-/// What is read of a client in one go.
+/// Maximum number of bytes read from a client at once.
 const PIECE: usize = 16 << 10;
 
-/// What a client does next.
+/// The state of a client after its turn.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
     Goes,
     Stays,
 }
 
-/// A client, whatever carries its bytes.
+/// A client with any stream.
 struct Connection<S> {
     stream: S,
     input: Vec<u8>,
-    /// So much of it was looked at, and holds no end of a line.
+    /// Number of input bytes that were searched, without finding the end of a line.
     looked: usize,
     output: Vec<u8>,
     sent: usize,
-    /// Nothing more is read: it sent what is no line, or has said all.
+    /// True if nothing more is read: the client sent an invalid line, or has closed its side.
     closing: bool,
-    /// The turn in which it was heard of last.
+    /// The turn of its last activity.
     heard: u64,
-    /// It has asked, and has taken an answer.
+    /// True if it has sent a request; true if it has read an answer.
     asked: bool,
     served: bool,
 }
@@ -56,7 +56,7 @@ impl<S: Read + Write> Connection<S> {
         }
     }
 
-    /// Writes what is to be written and, when that is gone, reads and answers one line.
+    /// Writes pending output and, when all of it is written, reads and answers one line.
     fn turn(&mut self, answer_to: &mut impl FnMut(&[u8]) -> String) -> io::Result<Next> {
         self.write()?;
         if !self.output.is_empty() {
@@ -85,12 +85,12 @@ impl<S: Read + Write> Connection<S> {
         Ok(if self.closing && self.output.is_empty() { Next::Goes } else { Next::Stays })
     }
 
-    /// Has it a whole line, for which nothing need be waited for?
+    /// Returns true if a whole line can be answered without waiting.
     fn has_line(&mut self) -> bool {
         self.output.is_empty() && self.end_of_line().is_some()
     }
 
-    /// Where the first line ends.
+    /// The offset of the end of the first line.
     fn end_of_line(&mut self) -> Option<usize> {
         let end = self.input[self.looked..].iter().position(|byte| *byte == b'\n');
         self.looked += end.unwrap_or(self.input.len() - self.looked);
@@ -147,7 +147,7 @@ pub(crate) fn serve(
         }
         let timeout = if at_once { PollTimeout::ZERO } else { PollTimeout::NONE };
         if poll(&mut fds, timeout).is_err() {
-            // Only a signal, or no memory.
+            // Only a signal, or a lack of memory.
             std::thread::sleep(Duration::from_millis(10));
             continue;
         }
@@ -189,7 +189,7 @@ fn accept(
             clients.push(Connection::new(stream, hello, turn));
         }
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-        // No descriptor is left, for now.
+        // No descriptor is free for now.
         _ => std::thread::sleep(Duration::from_millis(10)),
     }
 }
@@ -201,7 +201,7 @@ mod tests {
     use std::io::{BufRead, BufReader};
     use std::thread;
 
-    /// A stream of these bytes, in pieces, that takes as little at a time.
+    /// A stream of these bytes in small pieces, which also accepts small pieces.
     struct Scraps<'a> {
         bytes: &'a [u8],
         said: Vec<u8>,
@@ -209,7 +209,7 @@ mod tests {
     }
 
     impl Scraps<'_> {
-        /// How much passes now; nothing every third time.
+        /// The number of bytes that pass now; every third call would block.
         fn much(&mut self) -> io::Result<usize> {
             self.turn += 1;
             if self.turn.is_multiple_of(3) {
@@ -241,7 +241,7 @@ mod tests {
         }
     }
 
-    /// Any bytes of a client: each line has one answer, and little is kept.
+    /// Any bytes of a client: each line has one answer, and little memory is used.
     fn any_bytes(bytes: &[u8]) {
         let mut asked = 0;
         let mut client = Connection::new(Scraps { bytes, said: Vec::new(), turn: 0 }, "hello\n", 0);
@@ -276,7 +276,7 @@ mod tests {
         ] {
             any_bytes(odd);
         }
-        // Lines that are nearly right, with bytes that are not.
+        // Lines that are nearly valid, with some wrong bytes.
         let mut random = 0x2545_f491_4f6c_dd1d_u64;
         let mut next = || {
             random ^= random << 13;
@@ -300,7 +300,7 @@ mod tests {
         }
     }
 
-    /// Whatever others do, who asks is answered.
+    /// Requests are answered whatever other clients do.
     #[test]
     fn nobody_keeps_others_from_their_answers() {
         let directory = tempfile::tempdir().unwrap();
@@ -311,7 +311,7 @@ mod tests {
         let long = format!("{}\n", "z".repeat(1 << 20));
         let server = thread::spawn(move || serve(&listener, &stopped, "hello\n", |_| long.clone()));
         let connect = || UnixStream::connect(&path).unwrap();
-        // They ask and ask, and never read; or say half a line; or nothing.
+        // Some send requests and never read, some send half a line, some send nothing.
         let mut others = Vec::new();
         for n in 0..3 * CLIENTS {
             let mut other = connect();

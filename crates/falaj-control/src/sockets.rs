@@ -1,5 +1,4 @@
-//! Where control sockets stand: a directory that is its user's alone, in it one socket for each
-//! process.
+//! Paths of control sockets: a directory for its user alone, with one socket for each process.
 
 use anyhow::{Context, Result, ensure};
 use falaj_live::listening::name_process_at;
@@ -14,11 +13,10 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-/// Where directories stand on a machine that has none for its users.
+/// The parent of the directory on a machine without directories for its users.
 const TEMPORARY: &str = "/tmp";
 
-/// Where sockets stand that nobody placed elsewhere: one directory, or, where somebody else has
-/// taken its name, several.
+/// The default directories of sockets: one, or several if another user has taken the name.
 pub(crate) fn directories() -> Vec<PathBuf> {
     if let Some(directory) = of_the_session() {
         return vec![directory];
@@ -36,13 +34,13 @@ fn of_the_session() -> Option<PathBuf> {
     Some(PathBuf::from(runtime).join("falaj"))
 }
 
-/// Is this a directory that is its user's alone?
+/// Returns true if this is a directory for its user alone.
 fn is_own(directory: &Path) -> bool {
     fs::symlink_metadata(directory)
         .is_ok_and(|is| is.is_dir() && is.uid() == geteuid().as_raw() && is.mode() & 0o077 == 0)
 }
 
-/// A place of this process's own. What others that were killed have left there goes.
+/// A path for this process. Sockets left by killed processes are removed.
 pub(crate) fn of_this_process() -> Result<PathBuf> {
     let directory = match (of_the_session(), directories().first()) {
         (Some(directory), _) => make(&directory).map(|()| directory)?,
@@ -52,14 +50,14 @@ pub(crate) fn of_this_process() -> Result<PathBuf> {
     for path in sockets() {
         clear(&path);
     }
-    // Processes of two namespaces may have one number.
+    // Processes of two namespaces may have the same number.
     let named = |n| directory.join(format!("{}{}.sock", std::process::id(), numbered(n)));
     let free = (0..100).map(named).find(|path| fs::symlink_metadata(path).is_err());
     free.with_context(|| format!("no name is free in {}", directory.display()))
 }
 
-/// A directory under our user's number or, where somebody else has taken that name, under one that
-/// nobody could guess.
+/// Creates a directory with the user's number or, if another user has taken that name, with an
+/// unpredictable one.
 fn make_in(temporary: &Path) -> Result<PathBuf> {
     let directory = temporary.join(format!("falaj-{}", geteuid()));
     if make(&directory).is_ok() {
@@ -85,7 +83,7 @@ fn make(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// All sockets there are, in the order of their names.
+/// All existing sockets, in the order of their names.
 pub(crate) fn sockets() -> Vec<PathBuf> {
     let entries = directories()
         .into_iter()
@@ -98,8 +96,8 @@ pub(crate) fn sockets() -> Vec<PathBuf> {
     paths
 }
 
-/// Takes a socket away that nobody listens at any more. Whoever is there and does not answer, or
-/// speaks otherwise, keeps it; nobody is waited for.
+/// Removes a socket at which no process listens. A socket stays if its process does not answer, or
+/// if it is of another type; the check does not block.
 fn clear(path: &Path) {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|is| is.file_type().is_socket());
     if is_socket && connects(path) == Err(Errno::ECONNREFUSED) {
@@ -107,19 +105,19 @@ fn clear(path: &Path) {
     }
 }
 
-/// Whether somebody listens there.
+/// Returns an error if no process listens there.
 fn connects(path: &Path) -> Result<(), Errno> {
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
     connect(socket.as_raw_fd(), &UnixAddr::new(path)?)
 }
 
-/// Listens there, for this user alone; where a process that is gone has left a socket, it is
-/// replaced. The process has one thread.
+/// Listens there, for this user alone; a socket left by a dead process is replaced. The process
+/// must be single-threaded.
 ///
 /// # Errors
-/// There is something already, and somebody listens at it or it is no socket of a process that is
-/// gone; or the place cannot be written.
+/// The path exists, and a process listens there or it is not a socket of a dead process; or the
+/// directory is not writable.
 pub fn bind(path: &Path) -> io::Result<UnixListener> {
     clear(path);
     let before = umask(Mode::from_bits_truncate(0o177));
@@ -153,7 +151,7 @@ mod tests {
         let path = place("used");
         let first = bind(&path).expect("free");
         assert!(bind(&path).is_err());
-        // Its queue is full, and a call would wait.
+        // Its queue is full, and connecting would block.
         let mut waiting = Vec::new();
         while waiting.len() < 10_000 && connects(&path).is_ok() {
             waiting.push(UnixStream::connect(&path));
@@ -162,7 +160,7 @@ mod tests {
         drop((first, waiting));
         drop(bind(&path).expect("nobody listens any more"));
         fs::remove_file(&path).expect("it is ours");
-        // One that speaks otherwise.
+        // A socket of another type.
         let other = UnixDatagram::bind(&path).expect("free");
         assert!(bind(&path).is_err() && path.exists());
         drop(other);

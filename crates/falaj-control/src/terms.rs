@@ -1,4 +1,4 @@
-//! What flows of a running link are held to, and their weights, by pipe and flow.
+//! The guarantee terms of flows of a running link, and their weights, by pipe and flow.
 
 use crate::difference::WAYS;
 use falaj_live::event_loop::GuaranteeTerms;
@@ -9,13 +9,12 @@ use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
 use std::collections::BTreeMap;
 
-/// How much of the link's processor an adapter may take beside the others: as much as its flow's
-/// weight upwards says.
+/// The weight of an adapter's share of the link's processor: that of its flow in the direction up.
 pub fn weight(flow: &FlowSetup) -> u32 {
     u32::try_from(flow.values.count("weight").unwrap_or(1)).unwrap_or(u32::MAX)
 }
 
-/// The same by adapter.
+/// The weights by adapter.
 pub fn weights(scenario: &Scenario) -> BTreeMap<&str, u32> {
     let mut weights = BTreeMap::new();
     for direction in scenario.links.iter().map(|link| link.direction(Towards::Up)) {
@@ -28,14 +27,14 @@ pub fn weights(scenario: &Scenario) -> BTreeMap<&str, u32> {
     weights
 }
 
-/// A direction of a link, and what people call it.
+/// A direction of a link, with its name.
 pub struct NamedDirection<'a> {
     link: &'a Link,
     name: &'static str,
     direction: &'a Direction,
 }
 
-/// All of them: by pipe.
+/// All directions, by pipe.
 pub fn ways(scenario: &Scenario) -> impl Iterator<Item = NamedDirection<'_>> {
     let of = |link| {
         WAYS.map(|(towards, name)| NamedDirection {
@@ -47,25 +46,26 @@ pub fn ways(scenario: &Scenario) -> impl Iterator<Item = NamedDirection<'_>> {
     scenario.links.iter().flat_map(of)
 }
 
-/// To what a flow is held.
+/// The guarantees against which a flow is checked.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Holds<'a> {
     rate: Option<(Rate, Span)>,
     settling: Option<Span>,
     delay: Option<Span>,
-    /// What it may send for that, and whether it gets that only then.
+    /// The envelope of the guarantee, and whether the guarantee depends on it.
     envelope: &'a [(Rate, u64)],
     on_condition: bool,
 }
 
 impl NamedDirection<'_> {
-    /// What a flow is held to. Where a mask makes many of one, promise and envelope are of each of
-    /// them, and what is counted is of all: these are held to nothing.
+    /// The guarantees against which a flow is checked. If a mask makes many flows of it, guarantee
+    /// and envelope apply to each of them, but the counters are for all together: such a flow is
+    /// not checked.
     pub(crate) fn holds<'a>(&self, flow: usize, standing: &'a Standing) -> Option<Holds<'a>> {
         let is_many = self.direction.pipe.masks.flows.get(flow).is_some_and(Option::is_some);
         let pipe = &self.direction.pipe;
-        // Where packets cost more than is counted, or are lost on the link, what has left says
-        // less; and nobody counts how many bytes waited.
+        // If packets cost more than is accounted, or are lost on the link, the bytes that left are
+        // too few; the queue's bytes are not counted for such a check.
         let is_counted = pipe.framing.is_none() && pipe.impairments.loss.is_none();
         let is_counted = is_counted && !standing.needs_queue;
         let airtime = pipe.setup.largest_airtime();
@@ -78,13 +78,14 @@ impl NamedDirection<'_> {
         })
     }
 
-    /// Whether a flow's promised rate, and its promised delay, are held against its packets.
+    /// Returns true if the flow's guaranteed rate, and its guaranteed delay, are checked for each
+    /// packet.
     pub fn judged(&self, flow: usize, standing: &Standing) -> [bool; 2] {
         let holds = self.holds(flow, standing);
         holds.map_or([false; 2], |holds| [holds.rate.is_some(), holds.delay.is_some()])
     }
 
-    /// The same as the forwarder has it.
+    /// The same terms in the forwarder's form.
     pub(crate) fn terms(&self, flow: usize, standing: &Standing) -> GuaranteeTerms {
         let name = format!("{} {} {}", self.link.name, self.name, standing.flow);
         match self.holds(flow, standing) {
@@ -102,7 +103,7 @@ impl NamedDirection<'_> {
     }
 }
 
-/// What flows are held to, by pipe and flow.
+/// The guarantee terms of flows, by pipe and flow.
 pub fn terms(scenario: &Scenario, standings: &[Vec<Standing>]) -> Vec<Vec<GuaranteeTerms>> {
     let of = |(way, flows): (NamedDirection<'_>, &Vec<Standing>)| {
         flows.iter().enumerate().map(|(f, standing)| way.terms(f, standing)).collect()

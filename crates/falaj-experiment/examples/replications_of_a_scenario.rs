@@ -1,5 +1,5 @@
-//! A scenario simulated eight times: what its calls wait, with an interval.
-//! `cargo run -p falaj-experiment --example replications_of_a_scenario`
+//! Simulates a scenario eight times: the delay of its calls, with an interval. `cargo run -p
+//! falaj-experiment --example replications_of_a_scenario`
 
 use falaj_engine::PipeId;
 use falaj_experiment::replications::Replications;

@@ -1,5 +1,5 @@
-//! Loops that read and write and do nothing else, over the interfaces of a link: what those alone
-//! make possible.
+//! Loops that only read and write, over the interfaces of a link: the performance that these alone
+//! permit.
 
 use anyhow::{Result, bail};
 use falaj_live::backend::packet::{PacketReader, PacketSocket};
@@ -10,13 +10,13 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-/// So many units before it looks at anything else.
+/// Number of units forwarded in one direction before the other one is served.
 const TURN: usize = 64;
 
 type ReadUnit = Box<dyn FnMut(&mut [u8]) -> io::Result<Option<usize>>>;
 type WriteUnit = Box<dyn FnMut(&[u8]) -> io::Result<bool>>;
 
-/// From one interface to another.
+/// Forwards from one interface to another.
 pub struct BareWay {
     unit: Vec<u8>,
     read: ReadUnit,
@@ -24,12 +24,12 @@ pub struct BareWay {
 }
 
 impl BareWay {
-    /// A way that reads by one and writes by the other.
+    /// A direction that reads with `read` and writes with `write`.
     pub fn new(read: ReadUnit, write: WriteUnit) -> BareWay {
         BareWay { unit: vec![0; Tap::MAX_UNIT], read, write }
     }
 
-    /// Forwards what there is, and not much at a time; says how many units were taken.
+    /// Forwards the available units, up to a limit; returns the number forwarded.
     pub fn turn(&mut self) -> io::Result<u64> {
         let mut taken = 0;
         for _ in 0..TURN {
@@ -40,9 +40,9 @@ impl BareWay {
     }
 }
 
-/// Both ways between the ends of a sandbox, which are joined by nothing else.
+/// Both directions between the ends of a sandbox, which have no other connection.
 pub struct Bare {
-    /// To the far end, and back.
+    /// To the far end, and to the near end.
     pub ways: [BareWay; 2],
     readable: [Arc<dyn AsFd>; 2],
 }
@@ -75,7 +75,8 @@ impl Bare {
         Ok(Bare { ways: [way(&near, &far), way(&far, &near)], readable: [near as _, far as _] })
     }
 
-    /// A turn each way; where there is nothing, waits for it, or for one of `others`, for a while.
+    /// Runs each direction once. If there was nothing to forward, waits for a short while until
+    /// there is, or until one of `others` is readable.
     pub fn run(&mut self, others: &[BorrowedFd<'_>]) -> io::Result<()> {
         let [to_far, back] = &mut self.ways;
         if to_far.turn()? + back.turn()? == 0 {

@@ -1,5 +1,5 @@
-//! A scenario on real packets: its sources as datagrams between two network
-//! namespaces (or, where there are none, two processes), through its link.
+//! A scenario on real packets: its sources as datagrams through its links, between two network
+//! namespaces (or, without these, two processes).
 
 use anyhow::{Context, Result, bail};
 use falaj_control::live_links::{between_two_ends, no_adapters, no_masks, warn_of_spinning};
@@ -29,10 +29,10 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-/// The sources begin this long after the ends were started.
+/// Time from the start of the ends to the beginning of the sources.
 pub const LEAD: Span = Span::from_millis(300);
 
-/// What the commands take that measure a scenario.
+/// Options of the commands that measure a scenario.
 #[derive(clap::Args)]
 pub struct Measuring {
     /// The scenario; of several links, rules say which ones packets pass.
@@ -51,7 +51,7 @@ pub struct Measuring {
     asked: EffectiveConfig,
 }
 
-/// A scenario that is to be measured.
+/// A scenario to be measured.
 pub struct Measurement {
     /// The scenario.
     pub scenario: Scenario,
@@ -60,7 +60,7 @@ pub struct Measurement {
 }
 
 impl Measuring {
-    /// How the live loop is to wait.
+    /// The options of the event loop.
     pub fn options(&self) -> Options {
         self.pace.options()
     }
@@ -70,20 +70,20 @@ impl Measuring {
         &self.file
     }
 
-    /// How long, if that was said.
+    /// The duration, if given.
     pub fn duration(&self) -> Option<Span> {
         self.duration
     }
 
-    /// Says what the scenario is, if that is wanted.
+    /// Prints the effective scenario, if requested.
     pub fn tell(&self, scenario: &Scenario) {
         self.asked.tell(scenario);
     }
 
-    /// The scenario that was asked for, beginning at this seed if one is given.
+    /// Reads the scenario, with this first seed if one is given.
     ///
     /// # Errors
-    /// It cannot be read, or is wrong.
+    /// It cannot be read, or is invalid.
     pub fn read(&self, seed: Option<u64>) -> Result<Measurement> {
         let (name, mut text) = file::text(&self.file)?;
         let mut scenario = file::parse(&text, &name)?;
@@ -96,10 +96,10 @@ impl Measuring {
         Ok(Measurement { scenario, text })
     }
 
-    /// Measures it as was asked for, captured if that was.
+    /// Measures the scenario with the given options, and captures packets if requested.
     ///
     /// # Errors
-    /// As of [`measure`]; or the capture cannot be written.
+    /// The errors of [`measure`], or the capture cannot be written.
     pub fn measure(&self, of: &Measurement, what: &'static str) -> Result<Measured> {
         self.recording.take_standard_output()?;
         let how = How { recording: Some((&self.recording, &of.text)), ..How::new(self.options()) };
@@ -107,32 +107,32 @@ impl Measuring {
     }
 }
 
-/// A scenario as it was measured.
+/// The results of a measurement.
 pub struct Measured {
     /// By direction (up and down of each link), then by flow.
     pub flows: Vec<Vec<MeasuredFlow>>,
-    /// What each rule has taken, by name.
+    /// The counters of each rule, by name.
     pub rules: Vec<(String, RuleCounters)>,
-    /// What was lost outside the queues.
+    /// Packets lost outside the queues.
     pub losses: LiveLosses,
-    /// Where the packets went: `namespaces` or `loopback`.
+    /// The path of the packets: `namespaces` or `loopback`.
     pub over: &'static str,
-    /// What the forwarding thread did and cost while the sources sent.
+    /// Activity and cost of the forwarding thread while the sources sent.
     pub thread: Thread,
-    /// Of the capture: 0 if none was asked for or all packets are in it.
+    /// Exit code of the capture: 0 if there was none or it has all packets.
     pub capture: ExitCode,
-    /// Each datagram that was received, if that was wanted.
+    /// Each received datagram, if requested.
     pub each: Vec<ReceivedDatagram>,
 }
 
-/// How a scenario is measured.
+/// The settings of a measurement.
 struct How<'a> {
     options: Options,
-    /// Called as the sources are about to begin.
+    /// Called immediately before the sources begin.
     begins: &'a dyn Fn() -> Result<()>,
-    /// A capture, if it is asked for, of a scenario with this text.
+    /// The capture, if requested, and the text of the scenario.
     recording: Option<(&'a Recording, &'a str)>,
-    /// Whether the result has each datagram.
+    /// True if the result is to have each datagram.
     each: bool,
 }
 
@@ -146,25 +146,25 @@ impl How<'_> {
         self.recording.map_or(Ok(()), |(recording, text)| recording.begin(forwarder, text))
     }
 
-    /// Ends it.
+    /// Ends the capture.
     fn recorded(&self, forwarder: &mut Forwarder) -> ExitCode {
         self.recording.map_or(ExitCode::SUCCESS, |(recording, _)| recording.end(forwarder))
     }
 }
 
-/// What the forwarding thread did and cost.
+/// Activity and cost of the forwarding thread.
 #[derive(Clone, Copy, Default)]
 pub struct Thread {
-    /// How long it was watched.
+    /// Length of the observation.
     pub elapsed: Span,
-    /// What woke it.
+    /// Wakeups of the event loop, by cause.
     pub awake: LoopActivity,
-    /// What the kernel counted.
+    /// Resource usage, as counted by the kernel.
     pub usage: Usage,
 }
 
 impl Thread {
-    /// From the thread's beginning, or any other instant.
+    /// The totals since the engine's start.
     fn until_now(forwarder: &Forwarder) -> Thread {
         let elapsed = forwarder.clock().now().since(Time::ZERO);
         Thread { elapsed, awake: forwarder.awake(), usage: thread_usage() }
@@ -193,20 +193,20 @@ impl Thread {
     }
 }
 
-/// A flow as it was measured.
+/// The measurements of a flow.
 #[derive(Default)]
 pub struct MeasuredFlow {
-    /// In the forwarder: counters, nominal delay, release error.
+    /// Counters, nominal delay and release error in the forwarder.
     pub link: LiveFlow,
     /// Bits per second that the link delivered while the sources sent.
     pub rate: f64,
-    /// Datagrams that were sent.
+    /// Datagrams sent.
     pub sent: u64,
-    /// Datagrams that the sender had no time for.
+    /// Datagrams not sent for lack of time.
     pub unsent: u64,
-    /// How late 99 of 100 were sent at most, in nanoseconds.
+    /// 99th percentile of the sender's lateness, in nanoseconds.
     pub late_p99: Option<u64>,
-    /// What was received.
+    /// The received datagrams.
     pub received: ReceivedReport,
 }
 
@@ -215,13 +215,13 @@ pub fn measure(scenario: &Scenario, options: Options, what: &'static str) -> Res
     measure_joined(scenario, join_of(&scenario.links), &How::new(options), what)
 }
 
-/// The same, with each datagram that was received.
+/// Does the same, and returns each received datagram.
 pub fn measure_each(scenario: &Scenario, options: Options, what: &'static str) -> Result<Measured> {
     let how = How { each: true, ..How::new(options) };
     measure_joined(scenario, join_of(&scenario.links), &how, what)
 }
 
-/// The same where packets come to the link by packet sockets, whoever paces it.
+/// Does the same with packet sockets between the namespaces and the link, whatever paces it.
 pub fn measure_by_sockets(
     scenario: &Scenario,
     options: Options,
@@ -234,8 +234,7 @@ pub fn measure_by_sockets(
     measure_joined(scenario, join, &How::new(options), what)
 }
 
-/// The same beside something that `begins` starts, as the sources are about to begin; it may have
-/// threads.
+/// Does the same, and calls `begins` immediately before the sources begin; it may start threads.
 pub fn measure_beside(
     scenario: &Scenario,
     options: Options,
@@ -266,7 +265,7 @@ fn measure_joined(
     match sandbox_of(links, join, None) {
         Ok((sandbox, pipes)) => in_namespaces(scenario, plans, (sandbox, pipes), how, what),
         Err(error) if !matches!(join, Join::Device(_)) => {
-            // Who measures again and again need not hear it each time.
+            // Repeated measurements print this only once.
             static TOLD: std::sync::Once = std::sync::Once::new();
             TOLD.call_once(|| {
                 note!("{error}");
@@ -279,9 +278,9 @@ fn measure_joined(
     }
 }
 
-/// How sides are joined: where devices pace links, by interfaces that send at their rate. Of
-/// several the fastest counts, and frames are as much longer than what a link accounts as of its
-/// largest packets.
+/// The connection between the sides and the link: if devices pace links, interfaces that send at
+/// the links' rate. Of several such links the fastest one counts. The rate is scaled to frames,
+/// which are longer than what a link accounts, in the proportion of its largest packets.
 fn join_of(links: &[Link]) -> Join {
     let paced = links
         .iter()
@@ -296,7 +295,7 @@ fn join_of(links: &[Link]) -> Join {
     rate.max().map_or(Join::Auto, Join::Device)
 }
 
-/// What the ends write and read.
+/// The files that the ends write and read.
 struct Pipes {
     to: [File; 2],
     from: [File; 2],
@@ -306,17 +305,17 @@ fn this_program() -> Result<std::path::PathBuf> {
     std::env::current_exe().context("cannot find this program's own file")
 }
 
-/// A side that sends and receives.
+/// A side of the traffic with its files.
 pub struct Piped {
     /// The side.
     pub side: sandbox::SandboxSide,
-    /// Where its plan is written to.
+    /// The file that its plan is written to.
     pub plan: File,
-    /// Where its report is read.
+    /// The file with its report.
     pub report: File,
 }
 
-/// One side of the traffic; before it begins, this script runs there.
+/// One side of the traffic; `script` runs there before it begins.
 pub fn traffic_side(script: Option<&str>) -> Result<Piped> {
     let (stdin, writer) = std::io::pipe()?;
     let report = report_file()?;
@@ -333,14 +332,14 @@ pub fn traffic_side(script: Option<&str>) -> Result<Piped> {
     Ok(Piped { side, plan: File::from(OwnedFd::from(writer)), report })
 }
 
-/// What an end writes its report to. No pipe: an end waits for a pipe that is full, and whoever
-/// would empty it waits for the end; a report of ten minutes is longer than a pipe.
+/// The file that an end writes its report to. A pipe would deadlock: the end would wait for space
+/// in the full pipe, and its reader for the end. A report of ten minutes is longer than a pipe.
 fn report_file() -> Result<File> {
     tempfile::tempfile().context("no file for what the traffic reports")
 }
 
-/// Both ends of the traffic; before the near one begins, this script runs there, and what the near
-/// one complains of goes to this file.
+/// Both ends of the traffic. The script runs at the near end before that begins, and its standard
+/// error goes to the file.
 fn sandbox_of(
     links: &[Link],
     join: Join,
@@ -370,7 +369,7 @@ fn sandbox_of(
     Ok((sandbox, Pipes { to, from }))
 }
 
-/// Sets the instants that all ends share.
+/// Sets the times that all ends share, and returns the clock.
 pub fn set_times(scenario: &Scenario, plans: &mut [EndPlan]) -> Clock {
     let zero = monotonic() + LEAD.0;
     for plan in plans {
@@ -379,7 +378,7 @@ pub fn set_times(scenario: &Scenario, plans: &mut [EndPlan]) -> Clock {
         plan.grace = addressing::drain(&scenario.links).0;
         plan.seed = scenario.run.seed;
     }
-    // The engine's time begins before the first packet, so that none is at zero.
+    // The engine's clock begins before the first packet, so that no packet is at time zero.
     Clock::from_zero(zero - LEAD.0)
 }
 
@@ -413,7 +412,7 @@ fn in_namespaces(
         let Woken::Readable(i) = woken else { continue };
         match sandbox.read_event(waiting[i])? {
             Some(SideEvent::Exited(Exit::Code(0))) => open[waiting[i].index()] = false,
-            // A terminal's Ctrl-C reaches the ends.
+            // Ctrl-C at a terminal also interrupts the ends.
             Some(SideEvent::Exited(Exit::Signal(SIGINT))) => {
                 return Err(Interrupted("while measuring").into());
             }
@@ -432,8 +431,8 @@ fn in_namespaces(
     Ok(Measured { capture, ..measured })
 }
 
-/// Runs the same traffic between two namespaces that a veth pair joins, where `script` has set what
-/// the kernel does to it: what both ends report, each datagram included.
+/// Runs the same traffic between two namespaces joined by a veth pair, where `script` configures
+/// the kernel. Returns the reports of both ends, each datagram included.
 pub fn measure_kernel(scenario: &Scenario, script: &str) -> Result<Vec<EndReport>> {
     let mut plans = addressing::plan(scenario)?;
     plans.iter_mut().for_each(|plan| (plan.each, plan.floods) = (true, true));
@@ -443,7 +442,7 @@ pub fn measure_kernel(scenario: &Scenario, script: &str) -> Result<Vec<EndReport
     set_times(scenario, &mut plans);
     for end in End::BOTH {
         sandbox.go(end)?;
-        // An end that has failed already reads nothing; its exit says so.
+        // An end that has failed already does not read; its exit status shows the failure.
         let _ = pipes.to[end.index()].write_all(&serde_json::to_vec(&plans[end.index()])?);
     }
     drop(pipes.to);
@@ -458,7 +457,7 @@ pub fn measure_kernel(scenario: &Scenario, script: &str) -> Result<Vec<EndReport
                     Some(line) => bail!("the kernel refuses it: {line}"),
                     None => bail!("the traffic at the {end} end failed"),
                 },
-                // Nothing depends on hearing of it at once.
+                // The delay until this is noticed does not matter.
                 None => std::thread::sleep(std::time::Duration::from_millis(20)),
             }
         }
@@ -466,7 +465,7 @@ pub fn measure_kernel(scenario: &Scenario, script: &str) -> Result<Vec<EndReport
     pipes.from.into_iter().map(read_report).collect()
 }
 
-/// The first line that says something.
+/// The first line that is not empty.
 fn first_complaint(mut from: File) -> Option<String> {
     let mut text = Vec::new();
     from.rewind().ok()?;
@@ -520,7 +519,7 @@ fn over_loopback(
     Ok(Measured { capture, ..measured })
 }
 
-/// Of an end that has gone.
+/// Reads the report of an end that has exited.
 pub fn read_report(mut from: File) -> Result<EndReport> {
     let mut text = Vec::new();
     from.rewind()?;
@@ -567,7 +566,7 @@ fn collect(
     Measured { flows, rules, losses, over, thread, capture, each }
 }
 
-/// By direction, then by flow: what the link has delivered.
+/// Bytes that the links have delivered, by direction and flow.
 fn delivered_bytes(forwarder: &Forwarder) -> Vec<Vec<u64>> {
     let of_pipe = |flows: Vec<LiveFlow>| {
         flows.into_iter().map(|flow| flow.counters.delivered_bytes()).collect()
@@ -586,12 +585,12 @@ pub fn end() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The forwarding thread, watched from the sources' first instant to their last.
+/// The forwarding thread, observed from the first instant of the sources to their last.
 struct WatchedThread {
     from: Time,
     to: Time,
     began: Option<Thread>,
-    /// Bytes that the link had delivered when the sources ended, by direction and flow.
+    /// Bytes that the links had delivered when the sources ended, by direction and flow.
     delivered: Option<Vec<Vec<u64>>>,
     thread: Thread,
 }
@@ -603,7 +602,7 @@ impl WatchedThread {
         WatchedThread { from, to, began: None, delivered: None, thread: Thread::default() }
     }
 
-    /// When to look again: at `then`, or before.
+    /// The time of the next observation: `then`, or earlier.
     fn next(&self, then: Time) -> Time {
         match self.began {
             None => then.min(self.from),
@@ -625,7 +624,7 @@ impl WatchedThread {
     }
 }
 
-/// Seconds gone and packets moved, a few times a second, on a terminal.
+/// A progress display on a terminal with elapsed seconds and forwarded packets.
 struct Progress {
     bar: indicatif::ProgressBar,
     zero: Time,
@@ -638,7 +637,7 @@ impl Progress {
             zero: Time::ZERO + LEAD,
         }
     }
-    /// How long until somebody wants to see it move; where nobody looks nobody is woken for it.
+    /// Interval between updates of the display; without a display the loop is not woken for it.
     fn step(&self) -> Span {
         if self.bar.is_hidden() { Span::from_secs(3600) } else { Span::from_millis(100) }
     }

@@ -1,4 +1,4 @@
-//! All replications of a scenario, and what each flow did in them.
+//! All replications of a scenario, with the results of each flow.
 
 use crate::simulation::{Simulation, SimulationPlan};
 use anyhow::Result;
@@ -15,60 +15,60 @@ use falaj_sim::{Connections, Many, Study};
 use falaj_traffic::interval::Estimate;
 use falaj_traffic::meter::Meter;
 
-/// A flow over all replications.
+/// The results of a flow over all replications.
 #[derive(Default)]
 pub struct SimulatedFlow {
-    /// Packets that came, arrived, found no place in the queue.
+    /// Packets that arrived at the link.
     pub offered: u64,
-    /// Packets that arrived.
+    /// Packets that were delivered.
     pub sent: u64,
-    /// Packets that found no place in the queue, or were dropped there.
+    /// Packets that were refused by a full queue or dropped.
     pub dropped: u64,
-    /// Of these, those that the policy of the queue dropped; and those that it marked instead.
+    /// Packets among them that the queue's AQM policy dropped.
     pub dropped_by_policy: u64,
-    /// Packets that the policy marked instead.
+    /// Packets that the policy marked instead of dropping.
     pub marked: u64,
-    /// What it had of the air, where packets have air times.
+    /// Air time of the flow, where packets have air times.
     pub air: Air,
-    /// What the link did to packets.
+    /// Packets that the link lost.
     pub lost: u64,
-    /// Packets that arrived twice.
+    /// Packets that were delivered twice.
     pub duplicated: u64,
-    /// Packets that arrived with a bit turned.
+    /// Packets that were delivered with a flipped bit.
     pub corrupted: u64,
-    /// Packets that overtook others.
+    /// Packets that were delivered before one that left earlier.
     pub reordered: u64,
-    /// Bits per second.
+    /// Arrivals in bits per second.
     pub offered_rate: Option<Estimate>,
-    /// Bits per second that arrived.
+    /// Delivered bits per second.
     pub sent_rate: Option<Estimate>,
-    /// The share that was dropped.
+    /// The fraction of packets dropped or lost.
     pub loss: Option<Estimate>,
-    /// Of delays, in nanoseconds.
+    /// The mean delay, in nanoseconds.
     pub mean: Option<Estimate>,
-    /// The median of delays.
+    /// The median delay, in nanoseconds.
     pub p50: Option<Estimate>,
-    /// Their 99th percentile.
+    /// The 99th percentile of the delay, in nanoseconds.
     pub p99: Option<Estimate>,
     /// Delays of all replications.
     pub delay: Meter,
-    /// The most packets that were ever queued.
+    /// Maximum number of packets queued at once.
     pub max_backlog: u64,
 }
 
-/// All replications of a scenario; fewer than asked for if interrupted.
+/// All replications of a scenario; fewer than requested if interrupted.
 pub struct Replications {
     /// The simulation.
     pub simulation: Simulation,
 }
 
 impl Replications {
-    /// Runs them as the scenario says, from the first packet on.
+    /// Runs the scenario's number of replications without a warm-up.
     pub fn run(scenario: &Scenario) -> Result<Replications> {
         Replications::as_planned(scenario, &SimulationPlan::beside(scenario))
     }
 
-    /// Runs them as planned.
+    /// Runs replications by this plan.
     pub fn as_planned(scenario: &Scenario, plan: &SimulationPlan) -> Result<Replications> {
         Ok(Replications { simulation: Simulation::run(&[scenario], plan)? })
     }
@@ -78,22 +78,22 @@ impl Replications {
         &self.simulation.studies[0]
     }
 
-    /// How long each was, in simulated time.
+    /// Length of each replication, in simulated time.
     pub fn duration(&self) -> Span {
         self.study().duration()
     }
 
-    /// How long each was counted, in simulated time.
+    /// The counted part of each replication, in simulated time.
     pub fn counted(&self) -> Span {
         self.study().counted()
     }
 
-    /// Did Ctrl-C end them?
+    /// Returns true if Ctrl-C ended the simulation early.
     pub fn interrupted(&self) -> bool {
         self.simulation.interrupted()
     }
 
-    /// What masks made in the first replication, by name.
+    /// Entries created by masks in the first replication, by the mask's name.
     pub fn many<'a>(&'a self, scenario: &Scenario) -> Vec<(String, &'a MaskStats)> {
         let name = |many: &Many| {
             let link = &scenario.links[many.pipe.0 as usize / 2];
@@ -108,19 +108,18 @@ impl Replications {
         used.map(|many| (name(many), &many.report)).collect()
     }
 
-    /// Where there are rules: the sources whose packets left their last link, and the delays of
-    /// these from end to end.
+    /// With rules: the sources whose packets left their last link, and the delays of these packets
+    /// from end to end.
     pub fn ways(&self) -> impl Iterator<Item = (usize, &Meter)> {
         self.study().ways().iter().enumerate().filter(|(_, way)| way.count() > 0)
     }
 
-    /// The sources that are connections, and what these have done.
+    /// The sources that are connections, with their transfers.
     pub fn connections(&self) -> impl Iterator<Item = (usize, &Connections)> {
         self.study().connections().iter().map(|(source, of)| (*source, of))
     }
 
-    /// How plug-ins broke their contract, in all replications, and in which direction of which
-    /// link.
+    /// Contract violations of plug-ins in all replications, with link and direction.
     pub fn breaches(&self, scenario: &Scenario) -> Vec<(String, Breach)> {
         let mut out = Vec::new();
         for (pipe, all) in self.study().breaches().iter().enumerate().take(2 * scenario.links.len())
@@ -132,17 +131,17 @@ impl Replications {
         out
     }
 
-    /// How many there are.
+    /// The number of replications.
     pub fn len(&self) -> usize {
         self.study().replications()
     }
 
-    /// Returns true if none was run.
+    /// Returns true if there is no replication.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The flows that packets came for, in the order of `fed_flows`.
+    /// The flows at which packets arrived, in the order of `all_flows`.
     pub fn reached(&self, scenario: &Scenario) -> Vec<(usize, Towards, usize)> {
         let came = |&(l, towards, f): &(usize, Towards, usize)| {
             self.study().flow(pipe_of(l, towards), FlowId(f as u32)).counters.offered > 0

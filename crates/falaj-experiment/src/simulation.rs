@@ -1,5 +1,4 @@
-//! How a simulation is asked for on the command line, done, and told: replications, warm-up, and
-//! until when.
+//! Simulations by options of the command line: replications, warm-up, and required intervals.
 
 use anyhow::{Result, bail};
 use falaj_scenario::keys::SEED_MAX;
@@ -49,23 +48,23 @@ fn warm_up(text: &str) -> Result<WarmUp, String> {
     }
 }
 
-/// The exit status where replications ended before they were enough.
+/// Exit status if the replications ended before the intervals were narrow enough.
 pub const INCONCLUSIVE: u8 = 3;
 
 impl ReplicationArgs {
-    /// Where random numbers begin, if that was said.
+    /// The first seed, if given.
     pub fn seed(&self) -> Option<u64> {
         self.seed
     }
 
-    /// What was said about a scenario's run goes there.
+    /// Applies the options to a scenario's run.
     pub fn apply(&self, scenario: &mut Scenario) {
         scenario.run.replications = self.replications.unwrap_or(scenario.run.replications);
         scenario.begin_at(self.seed.unwrap_or(scenario.run.seed));
     }
 
-    /// How to simulate a scenario that [`ReplicationArgs::apply`] has seen; `otherwise` is the
-    /// warm-up where none was said.
+    /// The plan for a scenario to which [`ReplicationArgs::apply`] was applied; `otherwise` is the
+    /// default of the warm-up.
     pub fn plan(&self, scenario: &Scenario, otherwise: WarmUp) -> Result<SimulationPlan> {
         let warm_up = self.warm_up.unwrap_or(otherwise);
         let duration = scenario.run.duration;
@@ -90,27 +89,27 @@ impl ReplicationArgs {
     }
 }
 
-/// How to simulate.
+/// The plan of a simulation.
 pub struct SimulationPlan {
     warm_up: WarmUp,
     until: Vec<Until>,
     most: usize,
-    /// Of these shares of packets delays shall have intervals too.
+    /// Further quantiles of the delay that get intervals.
     shares: &'static [f64],
 }
 
 impl SimulationPlan {
-    /// The same; of these shares of packets delays shall have intervals too.
+    /// The same plan with intervals for these further quantiles of the delay.
     pub fn with(self, shares: &'static [f64]) -> SimulationPlan {
         SimulationPlan { shares, ..self }
     }
 
-    /// Until these intervals are as narrow as they say, behind a warm-up that is found.
+    /// Runs replications after an automatic warm-up until these intervals are narrow enough.
     pub fn until(until: Vec<Until>) -> SimulationPlan {
         SimulationPlan { warm_up: WarmUp::Found, until, most: until::LIMIT, shares: &[] }
     }
 
-    /// All replications of the scenario, from the first packet on: as what is measured beside it.
+    /// All replications of the scenario without a warm-up, as in measurements with real packets.
     pub fn beside(scenario: &Scenario) -> SimulationPlan {
         SimulationPlan {
             warm_up: WarmUp::Nothing,
@@ -121,23 +120,23 @@ impl SimulationPlan {
     }
 }
 
-/// A scenario simulated, or several under the same arrivals.
+/// The simulation of a scenario, or of several under the same arrivals.
 pub struct Simulation {
-    /// One for each scenario.
+    /// One study for each scenario.
     pub studies: Vec<Study>,
-    /// What was cut as warm-up, and how it was found.
+    /// The warm-up that was cut, and how it was found.
     pub warmed: Warmed,
-    /// How far the intervals have come that were asked for.
+    /// The required intervals and their present widths.
     until: Vec<Reached>,
-    /// How many replications there may be.
+    /// Maximum number of replications.
     most: usize,
     interrupted: bool,
 }
 
-/// An interval that was asked for.
+/// A required interval.
 struct Reached {
     until: Until,
-    /// How wide the widest is.
+    /// The present width of the widest interval.
     now: Option<f64>,
 }
 
@@ -148,8 +147,8 @@ impl Reached {
 }
 
 impl Simulation {
-    /// Simulates, with progress on a terminal; Ctrl-C ends it where it is, a second one the
-    /// program.
+    /// Runs the simulation with progress on a terminal. Ctrl-C ends the simulation where it is, a
+    /// second one ends the program.
     pub fn run(scenarios: &[&Scenario], plan: &SimulationPlan) -> Result<Simulation> {
         let first = scenarios[0];
         let duration = first.run.duration;
@@ -212,19 +211,20 @@ impl Simulation {
         Ok(())
     }
 
-    /// Did Ctrl-C end it, before it would have ended?
+    /// Returns true if Ctrl-C ended the simulation early.
     pub fn interrupted(&self) -> bool {
         let all = |study: &Study| study.is_complete() && study.replications() == self.most;
         let done = self.studies.iter().all(all) || !self.until.is_empty() && self.is_enough();
         self.interrupted && !done
     }
 
-    /// Are all intervals as narrow as was asked for?
+    /// Returns true if all intervals are narrow enough.
     pub fn is_enough(&self) -> bool {
         self.until.iter().all(Reached::is_enough)
     }
 
-    /// 130 after Ctrl-C, 3 where the replications ended before they were enough.
+    /// The exit status: 130 after Ctrl-C, 3 if the replications ended before the intervals were
+    /// narrow enough.
     pub fn exit(&self) -> ExitCode {
         match () {
             () if self.interrupted() => ExitCode::from(falaj_terminal::interrupt::INTERRUPTED),
@@ -248,7 +248,7 @@ impl Simulation {
         )
     }
 
-    /// What is to be known of warm-up and intervals, in lines.
+    /// Remarks on the warm-up and the intervals, one per line.
     pub fn notes(&self, scenario: &Scenario) -> Vec<String> {
         let mut notes = Vec::new();
         if let WarmUpMethod::Found { late, unknown, .. } = &self.warmed.how {
@@ -294,7 +294,7 @@ impl Simulation {
         notes
     }
 
-    /// The same, and what maxima are.
+    /// Prints the remarks, and the meaning of maxima.
     pub fn tell(&self, scenario: &Scenario) {
         self.notes(scenario).iter().for_each(|note| say!("{note}"));
         say!(
@@ -302,7 +302,7 @@ impl Simulation {
         );
     }
 
-    /// The same as JSON: of the warm-up, and of the intervals.
+    /// The remarks as JSON: of the warm-up, and of the intervals.
     pub fn json(&self, scenario: &Scenario) -> (Json, Json) {
         let (how, late, unknown) = match &self.warmed.how {
             WarmUpMethod::Asked => ("asked", &[][..], &[][..]),

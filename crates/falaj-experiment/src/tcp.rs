@@ -1,5 +1,6 @@
-//! One TCP stream between two network namespaces, through what `bench tcp` and `doctor` compare:
-//! bare veth, a kernel bridge, the kernel's token bucket filter, a bare loop, an emulated link.
+//! One TCP stream between two network namespaces, through the paths that `bench tcp` and `doctor`
+//! compare: bare veth, a kernel bridge, the kernel's token bucket filter, a bare loop, an emulated
+//! link.
 
 use crate::bare::Bare;
 use anyhow::{Context, Result, bail, ensure};
@@ -28,7 +29,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// What the stream goes through.
+/// The path of the stream.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Path {
     /// A veth pair.
@@ -37,7 +38,7 @@ pub enum Path {
     Bridge,
     /// The kernel's token bucket filter before bare veth.
     Filter(Rate),
-    /// A loop that reads and writes, over the same interfaces as the link.
+    /// A loop that only reads and writes, over the same interfaces as the link.
     Bare,
     /// An emulated link.
     Link(Rate),
@@ -52,7 +53,7 @@ impl Path {
         }
     }
 
-    /// Its name, for people.
+    /// Its name in tables.
     pub fn name(self) -> String {
         let of = |rate: Rate| if rate.is_unlimited() { String::new() } else { format!(", {rate}") };
         match self {
@@ -64,7 +65,7 @@ impl Path {
         }
     }
 
-    /// The best goodput that the path's rate leaves to TCP's payload, in Gbit/s.
+    /// The maximum goodput of TCP at the path's rate, in Gbit/s; `None` if the rate is unlimited.
     pub fn best(self, ip: u8) -> Option<f64> {
         let payload = if ip == 4 { 1448.0 } else { 1428.0 };
         (!self.rate().is_unlimited()).then(|| self.rate().0 as f64 / 1e9 * payload / 1514.0)
@@ -116,50 +117,50 @@ pub fn end(args: &EndArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What an end tells when it is done.
+/// The report of an end.
 #[derive(Default, Serialize, Deserialize)]
 struct StreamEnd {
-    /// What it has written or read.
+    /// Bytes that it has written or read.
     bytes: u64,
-    /// From its first byte to its last, in nanoseconds.
+    /// Time from its first byte to its last, in nanoseconds.
     nanos: u64,
     /// CPU time that it has used, in nanoseconds.
     cpu: u64,
-    /// Segments that its namespace has sent again.
+    /// Segments that its namespace has retransmitted.
     retransmitted: u64,
     /// The sender's congestion control.
     congestion: String,
 }
 
-/// One stream through one path.
+/// The result of one stream through one path.
 #[derive(Serialize)]
 pub struct TcpStreamResult {
-    /// Goodput.
+    /// Goodput in Gbit/s.
     pub gbit_per_s: f64,
-    /// Processors that the sender took.
+    /// Processors used by the sender.
     pub sender_cpu: f64,
-    /// Processors that the receiver took.
+    /// Processors used by the receiver.
     pub receiver_cpu: f64,
-    /// Processors that the emulated link took.
+    /// Processors used by the emulated link.
     pub link_cpu: f64,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub retransmitted: u64,
-    /// Units that the link did not pass on.
+    /// Units that the link did not forward.
     pub lost: u64,
     /// The sender's congestion control.
     pub congestion: String,
 }
 
 const PORT: u16 = 5201;
-/// What the ends write and read at once.
+/// Number of bytes that the ends write and read at once.
 const CHUNK: usize = 128 << 10;
 
-/// Whether there can be a kernel bridge between two sides.
+/// Returns an error if a kernel bridge between two sides is not possible here.
 pub fn kernel_bridge() -> Result<(), falaj_live::error::Error> {
     Sandbox::start(SandboxSpec { join: Join::Bridge, ..SandboxSpec::default() }).map(drop)
 }
 
-/// Can the kernel limit a rate here? It takes `tc`.
+/// Returns true if the kernel's rate limit can be used here, which takes `tc`.
 pub fn has_filter() -> bool {
     Command::new("tc")
         .arg("-V")
@@ -181,21 +182,21 @@ fn filter(rate: Rate) -> Result<()> {
     Ok(())
 }
 
-/// Bits a second of a stream of so many seconds through an unlimited emulated link.
+/// Bits per second of a stream of this length through an unlimited emulated link.
 pub fn through_a_link(seconds: u64) -> Result<f64> {
     let how =
         StreamSettings { over: Join::Auto, seconds, options: Options::default(), congestion: None };
     Ok(stream(Path::Link(Rate::UNLIMITED), 4, how)?.gbit_per_s * 1e9)
 }
 
-/// What all streams of a measurement have in common.
+/// The settings of all streams of a measurement.
 #[derive(Clone, Copy)]
 pub struct StreamSettings<'a> {
-    /// What is between a namespace and the emulated link.
+    /// The connection between a namespace and the emulated link.
     pub over: Join,
-    /// How long each stream lasts.
+    /// Length of each stream in seconds.
     pub seconds: u64,
-    /// How the live loop waits.
+    /// The options of the event loop.
     pub options: Options,
     /// The senders' congestion control; `None`: the kernel's choice.
     pub congestion: Option<&'a str>,
@@ -275,14 +276,14 @@ pub fn stream(path: Path, ip: u8, how: StreamSettings<'_>) -> Result<TcpStreamRe
     })
 }
 
-/// What forwards between the ends.
+/// The forwarder between the ends.
 enum Between {
     Kernel,
     Bare(Bare),
     Link(Box<Forwarder>),
 }
 
-/// Forwards, if there is something to forward, until both ends are done.
+/// Forwards, if the path needs it, until both ends are done.
 fn wait_for_both(sandbox: &mut Sandbox, between: &mut Between) -> Result<()> {
     let mut running = End::BOTH.to_vec();
     while !running.is_empty() {
@@ -290,7 +291,7 @@ fn wait_for_both(sandbox: &mut Sandbox, between: &mut Between) -> Result<()> {
         match between {
             Between::Link(forwarder) => _ = forwarder.run(Time::NEVER, &fds)?,
             Between::Bare(bare) => bare.run(&fds)?,
-            // Nothing depends on hearing of it at once.
+            // The delay until this is noticed does not matter.
             Between::Kernel => sleep(Duration::from_millis(5)),
         }
         for end in running.clone() {
@@ -308,7 +309,7 @@ fn wait_for_both(sandbox: &mut Sandbox, between: &mut Between) -> Result<()> {
 }
 
 impl Between {
-    /// Units that a link did not pass on.
+    /// Units that the link did not forward.
     fn lost(&self) -> u64 {
         let Between::Link(forwarder) = self else { return 0 };
         let outside: u64 = forwarder.losses().by_reason().into_iter().map(|(n, _)| n).sum();
@@ -323,7 +324,7 @@ fn told(mut from: File) -> Result<StreamEnd> {
     serde_json::from_str(&text).context("the stream's end told nothing that can be read")
 }
 
-/// Sends for so long.
+/// Sends for the time `long`.
 fn send(to: SocketAddr, long: Duration, congestion: Option<&str>) -> Result<StreamEnd> {
     let mut stream = connect(to)?;
     if let Some(name) = congestion {
@@ -343,7 +344,7 @@ fn send(to: SocketAddr, long: Duration, congestion: Option<&str>) -> Result<Stre
     }
     stream.shutdown(std::net::Shutdown::Write)?;
     let (nanos, cpu) = (began.elapsed().as_nanos() as u64, thread_cpu() - cpu);
-    // Ends only when the receiver has read it all.
+    // Returns only when the receiver has read everything.
     stream.read_to_end(&mut Vec::new())?;
     Ok(StreamEnd {
         bytes,
@@ -354,7 +355,7 @@ fn send(to: SocketAddr, long: Duration, congestion: Option<&str>) -> Result<Stre
     })
 }
 
-/// The receiver may need a moment to be there.
+/// Connects; retries for a while, as the receiver may not listen yet.
 fn connect(to: SocketAddr) -> Result<TcpStream> {
     let last = Instant::now() + Duration::from_secs(5);
     loop {
@@ -384,7 +385,7 @@ fn receive(at: SocketAddr) -> Result<StreamEnd> {
     Ok(StreamEnd { bytes, nanos, cpu, retransmitted: 0, congestion: String::new() })
 }
 
-/// TCP segments that this namespace has sent again; 0 where the kernel does not say.
+/// TCP segments that this namespace has retransmitted; 0 if the kernel does not report it.
 fn retransmitted() -> u64 {
     let text = std::fs::read_to_string("/proc/net/snmp").unwrap_or_default();
     let mut lines = text.lines().filter(|line| line.starts_with("Tcp:")).map(str::split_whitespace);

@@ -1,5 +1,5 @@
-//! How packets cross in batches from one process to another, as it is asked for on the command
-//! line: `62,200us`, `62,idle`, `adaptive,delay=200us`.
+//! Options for batches of packets from one process to another: `62,200us`, `62,idle`,
+//! `adaptive,delay=200us`.
 
 mod watched;
 
@@ -15,7 +15,7 @@ use falaj_sched::units::time::Span;
 use std::process::{Child, Command};
 use std::str::FromStr;
 
-/// How packets cross, as it is asked for: `62,200us`, `62,idle`, `adaptive,delay=200us`.
+/// The batching option: `62,200us`, `62,idle`, `adaptive,delay=200us`.
 #[derive(Clone, Debug)]
 pub struct Batching {
     text: String,
@@ -24,13 +24,13 @@ pub struct Batching {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum BatchingRule {
-    /// By this policy.
+    /// This policy, unchanged.
     Fixed(BatchPolicy),
-    /// By the one that keeps this delay.
+    /// Policies chosen by a tuner that keeps this delay.
     Adaptive(Wanted),
 }
 
-/// A container's largest length where nobody says one.
+/// Default maximum length of a batch in bytes.
 pub const LONGEST: u32 = 1 << 16;
 
 impl FromStr for Batching {
@@ -41,7 +41,7 @@ impl FromStr for Batching {
 }
 
 impl Batching {
-    /// Starts the far end's process and gives it the interface there.
+    /// Starts the process of the far end and gives it the interface there.
     pub fn start(&self, sandbox: &mut Sandbox) -> Result<(Guest, Child)> {
         let no_tap =
             "--aggregate needs TAP interfaces, and there are none here; see `falaj doctor`";
@@ -53,7 +53,8 @@ impl Batching {
             .context("cannot start the far end's process")
     }
 
-    /// Packs so; `whither` is said where a delay is not kept.
+    /// A packer for this option; `whither` is the destination named in warnings about a missed
+    /// delay.
     pub fn packer(&self, whither: &'static str) -> Result<Packer, PolicyError> {
         match self.how {
             BatchingRule::Fixed(policy) => Packer::new(policy, BEFORE),
@@ -71,7 +72,7 @@ fn how(text: &str) -> Result<BatchingRule, String> {
     }
 }
 
-/// `delay=200us`, `delay=200us,p99`.
+/// Parses `delay=200us` or `delay=200us,p99`.
 fn wanted(text: &str) -> Result<Wanted, String> {
     const HOW: &str = "a mean delay, or one that so many percent of the packets keep: \
                        adaptive,delay=200us or adaptive,delay=1ms,p99";
@@ -93,7 +94,7 @@ fn wanted(text: &str) -> Result<Wanted, String> {
     }
 }
 
-/// As a part of one, of which the tuner can tell.
+/// Parses a percentile as a fraction, within the range of the tuner.
 pub fn percentile(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(percent) if (90.0..100.0).contains(&percent) => Ok(percent / 100.0),
@@ -119,8 +120,8 @@ fn policy(text: &str) -> Result<BatchPolicy, String> {
     policy.check().map_err(|nonsense| format!("{nonsense}; {HOW}"))
 }
 
-/// A policy whose containers leave full or after a time, and not because the other side is idle: of
-/// which not all ways tell.
+/// Parses a policy whose batches leave when full or after a timeout, and not because the other side
+/// is idle, as not all transports report that.
 pub fn by_timeout(text: &str) -> Result<BatchPolicy, String> {
     const HOW: &str = "packets of a full container, and when else it leaves: 62,200us";
     match policy(text) {

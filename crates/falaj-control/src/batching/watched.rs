@@ -1,5 +1,4 @@
-//! A tuner that can be asked what it does while a packer has it, and that says when the delay is
-//! not kept.
+//! A tuner that can be queried while a packer uses it, and that warns when the delay is not kept.
 
 use falaj_engine::batch::tuning::{EpochStats, PolicyChooser};
 use falaj_engine::batch::{BatchPolicy, Packer, PolicyError};
@@ -7,10 +6,10 @@ use falaj_queueing::{Measure, Tuned, Tuner, Wanted};
 use falaj_terminal::text;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Epochs for which an opinion lasts before it is told.
+/// Number of epochs for which a changed state must last before it is reported.
 const LASTS: u32 = 50;
 
-/// A tuner, watched.
+/// A tuner with shared access.
 #[derive(Clone, Debug)]
 pub struct AdaptiveBatching(Arc<Mutex<WatchedTuner>>);
 
@@ -18,11 +17,11 @@ pub struct AdaptiveBatching(Arc<Mutex<WatchedTuner>>);
 struct WatchedTuner {
     tuner: Tuner,
     wanted: Wanted,
-    /// Whither packets go, if it is to be told.
+    /// The destination of packets, if warnings are to be printed.
     whither: Option<&'static str>,
-    /// Was it told that the delay is kept? At first it is taken for granted.
+    /// The last reported state: true if the delay is kept, which is assumed at first.
     told: bool,
-    /// Epochs for which that has been otherwise.
+    /// Number of epochs for which the state has differed from that.
     other: u32,
 }
 
@@ -39,14 +38,15 @@ impl AdaptiveBatching {
         })))
     }
 
-    /// Says on standard error when the delay of packets there is not kept, and when it is again.
+    /// Prints a warning when the delay of packets to this destination is not kept, and a note when
+    /// it is again.
     pub fn told(self, whither: &'static str) -> AdaptiveBatching {
         self.watch().whither = Some(whither);
         self
     }
 
-    /// A packer that it tunes, of containers of so many bytes and packets whose destination is
-    /// behind `before`.
+    /// A packer tuned by this, with batches of up to `bytes` bytes and packets whose destination
+    /// follows `before` bytes.
     pub fn packer(&self, bytes: u32, before: usize) -> Result<Packer, PolicyError> {
         let (first, (slot, slots)) = {
             let watch = self.watch();
@@ -55,12 +55,12 @@ impl AdaptiveBatching {
         Ok(Packer::new(first, before)?.tuned(Box::new(self.clone()), slot, slots))
     }
 
-    /// How often the policy was changed.
+    /// The number of policy changes.
     pub fn changes(&self) -> u64 {
         self.watch().tuner.changes()
     }
 
-    /// Does it keep the delay, as far as it knows?
+    /// Returns true unless the delay is known to be missed.
     pub fn keeps(&self) -> bool {
         !matches!(self.watch().tuner.tuned(), Some(Tuned::Missed(_)))
     }

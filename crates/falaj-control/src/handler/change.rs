@@ -1,5 +1,5 @@
-//! Changes: the text is edited and read anew, what it promises is admitted, and what differs is
-//! handed to the forwarder.
+//! Changes: the text is edited and parsed again, its guarantees are admitted, and the difference is
+//! passed to the forwarder.
 
 use super::state::{Handler, lock, rested};
 use crate::difference::{Difference, difference, needs_places, of_values};
@@ -18,31 +18,31 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use toml_edit::DocumentMut;
 
-/// What is to be running.
+/// A requested scenario.
 struct WantedScenario {
     scenario: Arc<Scenario>,
-    /// The one flow of the only link whose values are others, where that is all.
+    /// The only flow of the only link whose values differ, if nothing else does.
     only: Option<usize>,
-    /// What is promised then, where that was asked already.
+    /// The guarantees of the scenario, if they were computed already.
     standings: Option<Vec<Vec<Standing>>>,
     remarks: Vec<Remark>,
 }
 
-/// Its text.
+/// The text of a requested scenario.
 enum Text {
     Whole(String),
-    /// As it is edited; of thousands of adapters it takes its time to be written out, and mostly
-    /// nobody asks.
+    /// The edited document. Writing it out takes a while with thousands of adapters, and the text
+    /// is rarely requested.
     Edited(Box<(DocumentMut, Undo)>),
 }
 
-/// Makes a change, all of it or nothing; or says whether it could be made, and others have the
-/// handler meanwhile.
+/// Makes a change, all of it or nothing; or, with `check`, reports whether it could be made,
+/// without locking the handler for long.
 pub fn set(handler: &Mutex<Handler>, wanted: &SetRequest) -> Result<SetAnswer, Refusal> {
     if !wanted.check {
         return lock(handler).set(wanted);
     }
-    // By a copy, outside of the lock: the arithmetic may take seconds where flows are many.
+    // On a copy, outside of the lock: the computation may take seconds with many flows.
     let mut copy = lock(handler).copy();
     let file = copy.file_of(wanted);
     let (read, _) = copy.draft(wanted, &file)?;
@@ -55,14 +55,14 @@ pub fn set(handler: &Mutex<Handler>, wanted: &SetRequest) -> Result<SetAnswer, R
     Ok(SetAnswer { changed: difference.ways, at_ns: None, dropped: 0, remarks: read.remarks })
 }
 
-/// For a change that takes none.
+/// For a change that needs no places.
 const NO_PLACES: PipePlaces = PipePlaces { number: 0, vacant: Vec::new(), bypass: None };
 
-/// Promises by pipe and flow; `None` for a link that promises nothing.
+/// Guarantees by pipe and flow; `None` for a link without guarantees.
 type Promised = Option<Arc<Vec<Vec<Standing>>>>;
 
 impl Handler {
-    /// Makes a change, all of it or nothing. A question goes by [`set`].
+    /// Makes a change, all of it or nothing. Requests with `check` go through [`set`].
     pub(super) fn set(&mut self, wanted: &SetRequest) -> Result<SetAnswer, Refusal> {
         let file = self.file_of(wanted);
         let (read, text) = self.draft(wanted, &file)?;
@@ -89,12 +89,12 @@ impl Handler {
         made
     }
 
-    /// The file beside which those stand that the scenario names.
+    /// The scenario's file; files that the scenario names are relative to it.
     fn file_of(&self, wanted: &SetRequest) -> PathBuf {
         wanted.file.clone().unwrap_or_else(|| self.running.file.clone())
     }
 
-    /// The scenario that is wanted, and its text.
+    /// The requested scenario and its text.
     fn draft(
         &mut self,
         wanted: &SetRequest,
@@ -109,7 +109,7 @@ impl Handler {
         }
     }
 
-    /// Admits a scenario that a live link can carry, with what it promises.
+    /// Checks that a live link can carry the scenario, and admits its guarantees.
     fn admit(&self, mut read: WantedScenario) -> Result<(WantedScenario, Promised), Refusal> {
         let scenario = &read.scenario;
         live_links(scenario).map_err(|error| Refusal::new(format!("{error:#}")))?;
@@ -134,13 +134,13 @@ impl Handler {
         Ok((read, standings))
     }
 
-    /// Returns true if the change takes places in the engine, or is written down, and then is to be
-    /// the same change wherever it is read.
+    /// Returns true if the change needs places of the engine, or is recorded, as a recorded change
+    /// must have the same places when it is replayed.
     fn takes_places(&self, then: &Scenario) -> bool {
         self.running.recording || needs_places(&self.running.scenario, then)
     }
 
-    /// The difference between the running scenario and the wanted one.
+    /// The difference between the running scenario and the requested one.
     fn difference(
         &self,
         wanted: &SetRequest,
@@ -155,7 +155,7 @@ impl Handler {
         difference.map_err(Refusal::new)
     }
 
-    /// The same but for the text.
+    /// Makes the change except for the text.
     fn make(
         &mut self,
         wanted: &SetRequest,
@@ -207,7 +207,7 @@ impl Handler {
                 preparer.settle(is_made);
             }
             let changed = match asked? {
-                // What it has left is dropped here, where no packet waits for it.
+                // The remains of the old state are dropped here, where no packet waits for it.
                 Reply::Changed(changed, leavings) => {
                     drop(leavings);
                     changed
@@ -229,8 +229,8 @@ impl Handler {
         Ok(made)
     }
 
-    /// What flows are held to from then on: where they stay who they are, only those of which that
-    /// changes.
+    /// The guarantee terms after the change: if the flows keep their identity, only those that
+    /// differ.
     fn held_to(&self, then: &Scenario, standings: Option<&[Vec<Standing>]>) -> HeldTo {
         let Some(after) = standings else { return HeldTo::Same };
         let (was, running) = (&self.running.scenario, self.running.standings.as_ref());
@@ -259,7 +259,7 @@ impl Handler {
         HeldTo::Some(others)
     }
 
-    /// Opens the adapters that come, before the link's thread hears of them.
+    /// Opens new adapters before the link's thread gets the change.
     fn prepare(&mut self, then: &Arc<Scenario>) -> Result<(AdaptersThen, bool), Refusal> {
         match &mut self.preparer {
             Some(preparer) => {
@@ -270,11 +270,11 @@ impl Handler {
         }
     }
 
-    /// The weights of adapters that have another one, if all of them stay.
+    /// The changed weights of adapters, if all of them stay.
     fn adapters_then(&self, then: &Scenario, only: Option<usize>) -> Option<Vec<(String, u32)>> {
         let before = &self.running.scenario;
         if let Some(flow) = only {
-            // Ports are none of a flow's values.
+            // Ports are not among a flow's values.
             let weight = |scenario: &Scenario| weight(&scenario.links[0].up.pipe.setup.flows[flow]);
             let other = (weight(before) != weight(then)).then(|| weight(then));
             let name =
@@ -293,13 +293,13 @@ impl Handler {
         Some(others.map(|(name, weight)| (name.to_owned(), weight)).collect())
     }
 
-    /// The scenario with other values of one flow, if they are no more than that: the others are
-    /// not read for it.
+    /// The scenario with other values of one flow, if nothing else changes: the other flows are not
+    /// parsed again.
     fn values_of_a_flow(
         &mut self,
         wanted: &SetRequest,
     ) -> Option<(WantedScenario, DocumentMut, Undo)> {
-        // Without promises nobody asks the discipline whether all fit together.
+        // Without guarantees the discipline does not check whether all flows fit together.
         if wanted.toml.is_some() || wanted.file.is_some() || self.running.standings.is_none() {
             return None;
         }
@@ -320,7 +320,7 @@ impl Handler {
             self.edited = Some(edited);
             return None;
         };
-        // What it refuses is said best of the whole.
+        // Errors are reported better for the whole scenario.
         let Ok(standings) = standings(&scenario) else {
             undo.take_back(&mut edited);
             self.edited = Some(edited);
@@ -356,7 +356,7 @@ impl Handler {
         ))
     }
 
-    /// Reads the text that was edited: the scenario and its new warnings, or what is wrong with it.
+    /// Parses the edited text: returns the scenario and its new warnings, or the errors.
     fn read(
         &self,
         text: &str,
@@ -367,11 +367,11 @@ impl Handler {
             let mut remarks: Vec<Remark> = Vec::new();
             for problem in problems.iter().filter(|p| !self.said.contains(&p.title)) {
                 let mut remark = remark(problem);
-                // A text that was edited here has lines that nobody has seen.
+                // The line numbers of a text edited here mean nothing to the user.
                 if sets.is_empty() {
                     remark.title = format!("line {}: {}", problem.line, remark.title);
                 }
-                // What both directions have alike is said once.
+                // The same remark for both directions is returned once.
                 if !remarks.contains(&remark) {
                     remarks.push(remark);
                 }
@@ -396,7 +396,7 @@ fn promised(scenario: &Scenario) -> Result<Vec<Vec<Standing>>, Refusal> {
     standings(scenario).map_err(|error| Refusal::new(format!("{error:#}")))
 }
 
-/// What is promised, if that is all that anybody needs.
+/// Returns the guarantees if all required ones can be given.
 fn admitted(standings: Vec<Vec<Standing>>) -> Result<Vec<Vec<Standing>>, Refusal> {
     let refused =
         standings.iter().flatten().filter_map(|flow| Some((&flow.flow, flow.refused.as_ref()?)));
@@ -407,7 +407,7 @@ fn admitted(standings: Vec<Vec<Standing>>) -> Result<Vec<Vec<Standing>>, Refusal
             title: format!("{flow} {what}"),
             help: vec![help.clone()],
         };
-        // What both directions have alike is said once.
+        // The same remark for both directions is returned once.
         if !remarks.contains(&remark) {
             remarks.push(remark);
         }
@@ -419,7 +419,7 @@ fn admitted(standings: Vec<Vec<Standing>>) -> Result<Vec<Vec<Standing>>, Refusal
     }
 }
 
-/// The text with these values.
+/// The text with these values set.
 fn edited(text: &str, sets: &[String]) -> Result<String, Refusal> {
     let mut file: DocumentMut =
         text.parse().map_err(|_| Refusal::new("the scenario is no TOML"))?;
@@ -450,7 +450,7 @@ mod tests {
 
     const TEXT: &str = "[link.a]\nrate = \"1mbit\"\n[link.a.flow.voice]\nmatch = \"udp\"\n[link.a.flow.rest]\nmatch = \"any\"\n";
 
-    /// Any words for values to be set: a text that is TOML, or a refusal.
+    /// Any words as settings: the result is a text that is TOML, or a refusal.
     fn any_sets(sets: &[String]) {
         match edited(TEXT, sets) {
             Ok(text) => drop(falaj_scenario::parse(&text, "x")),
@@ -458,8 +458,8 @@ mod tests {
         }
     }
 
-    /// The arithmetic of admission takes its time where flows are many. Others have the handler
-    /// meanwhile: the watch, which tells a service manager that the link lives.
+    /// With many flows, admission takes a while. The handler is free meanwhile, for example for the
+    /// watch, which notifies a service manager that the link is alive.
     #[test]
     fn a_question_keeps_nobody_from_the_handler() {
         use std::sync::mpsc::channel;
@@ -487,7 +487,7 @@ mod tests {
         let handler = Mutex::new(Handler::new(running, ask, answers, wake));
         let wanted =
             SetRequest { set: vec!["a.f7.queue=60p".into()], check: true, ..SetRequest::default() };
-        // A busy host may keep this thread from one question, but not from each of ten.
+        // A busy host may delay this thread during one request, but not during each of ten.
         let is_free = || {
             let mut longest = Duration::ZERO;
             let asked = std::thread::scope(|scope| {

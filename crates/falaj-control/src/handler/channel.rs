@@ -1,4 +1,4 @@
-//! The way from the handler to the forwarder, and how much of the forwarder's time questions take.
+//! The channel from the handler to the forwarder, and a limit on the forwarder's time for requests.
 
 use crate::messages::{Query, Reply, TimedReply};
 use crate::protocol::Refusal;
@@ -7,16 +7,16 @@ use std::io::{PipeWriter, Write};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
-/// Questions take at most one part in so many of the forwarder's time, however fast they come; and
-/// changes as much.
+/// Queries take at most one part in `PART` of the forwarder's time, however fast they come, and
+/// changes the same.
 const PART: u32 = 10;
 
-/// The way to the forwarder.
+/// The channel to the forwarder.
 pub(super) struct ForwarderChannel {
-    /// None: that of a copy, which asks nothing.
+    /// Both ends; `None` in a copy of the handler, which sends no requests.
     ends: Option<ChannelEnds>,
-    /// Till then it is not asked questions, or for changes: nobody who looks holds up who changes
-    /// something.
+    /// No queries, or no changes, are sent before these times. They are separate, so that queries
+    /// do not delay changes.
     questions_rest: Instant,
     changes_rest: Instant,
 }
@@ -28,7 +28,7 @@ struct ChannelEnds {
 }
 
 impl ForwarderChannel {
-    /// One by which nothing can be asked.
+    /// A channel through which no request can be sent.
     pub(super) fn absent() -> ForwarderChannel {
         let now = Instant::now();
         ForwarderChannel { ends: None, questions_rest: now, changes_rest: now }
@@ -44,12 +44,12 @@ impl ForwarderChannel {
         ForwarderChannel { ends, questions_rest: now, changes_rest: now }
     }
 
-    /// How long the forwarder is not to be asked questions yet.
+    /// Time until the next query may be sent.
     pub(super) fn rest(&self) -> Duration {
         self.questions_rest.saturating_duration_since(Instant::now())
     }
 
-    /// Places in the engine: those taken and those free.
+    /// The places in the engine: those taken and those free.
     pub(super) fn places(&mut self) -> Result<PipePlaces, Refusal> {
         match self.ask(Query::Places)? {
             Reply::Places(places) => Ok(places),
@@ -57,7 +57,7 @@ impl ForwarderChannel {
         }
     }
 
-    /// Asks, once the forwarder could do its work for a while after what was asked before.
+    /// Sends a request, once the forwarder has had time for its own work since the last one.
     pub(super) fn ask(&mut self, ask: Query) -> Result<Reply, Refusal> {
         let gone = || Refusal::new("the link is gone");
         let ends = self.ends.as_mut().ok_or_else(gone)?;

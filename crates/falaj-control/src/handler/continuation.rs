@@ -1,4 +1,4 @@
-//! A running link goes on in another process.
+//! Handing over a running link to another process.
 
 use super::state::Handler;
 use crate::messages::{Query, Reply};
@@ -6,22 +6,22 @@ use crate::protocol::Refusal;
 use crate::running::WholeState;
 use std::os::fd::OwnedFd;
 
-/// The text, ports and clock by which another process prepares itself.
+/// The text, ports and clock with which another process prepares to take over.
 pub struct Offer {
-    /// The text of what is running.
+    /// The text of the running scenario.
     pub text: String,
-    /// CLOCK_MONOTONIC, in nanoseconds, when the forwarder's clock was zero.
+    /// Zero of the forwarder's clock, in nanoseconds of CLOCK_MONOTONIC.
     pub zero: u64,
-    /// By adapter, and by the empty name the uplink: copies of what its port needs.
+    /// By adapter, with the empty name for the uplink: copies of its port's descriptors.
     pub ports: Vec<(String, Vec<OwnedFd>)>,
 }
 
 impl Handler {
-    /// What another process needs to prepare itself to go on with what is running. It is of use for
-    /// as long as nothing is changed.
+    /// The data with which another process prepares to take over the running link. It is valid as
+    /// long as nothing is changed.
     ///
     /// # Errors
-    /// Why the link cannot go on elsewhere.
+    /// The reason why the link cannot be handed over.
     pub fn offer(&mut self) -> Result<Offer, Refusal> {
         let text = self.text().to_owned();
         let scenario = self.current().scenario;
@@ -40,18 +40,18 @@ impl Handler {
         }
     }
 
-    /// Starts the program that asks for that.
+    /// Starts the program that requests the handover.
     ///
     /// # Errors
-    /// It cannot be started, and why.
+    /// The reason why it cannot be started.
     pub fn start_successor(&mut self) -> Result<(), Refusal> {
         let none = || Refusal::new("this link has no adapters");
         self.preparer.as_mut().ok_or_else(none)?.start_successor().map_err(Refusal::new)
     }
 
-    /// Stops the link, for which another process is ready. `go_on` takes its state there, on the
-    /// link's thread, which comes before others: if it says that the other process goes on the link
-    /// ends, and if not, it goes on here.
+    /// Stops the link for another process that is ready. `go_on` sends the state to that process.
+    /// It runs on the link's thread, which has priority over others. If it returns true, the other
+    /// process has taken over and the link ends here; otherwise the link goes on here.
     ///
     /// # Errors
     /// The link is gone.

@@ -1,4 +1,4 @@
-//! What is known of links now: counted at one instant, measured a little later, a piece at a time.
+//! The present state of links: counters at one instant, measurements a little later, in parts.
 
 use super::report;
 use super::state::{Current, Handler, rested};
@@ -15,23 +15,23 @@ use falaj_scenario::{Direction, Flow, Scenario};
 use falaj_sched::queues::queue::FlowId;
 use std::sync::Mutex;
 
-/// All that is known of links and their promises at one instant.
+/// The state of links and guarantees at one instant.
 pub struct Look {
-    /// What was running then.
+    /// The running scenario at that instant.
     pub current: Current,
-    /// What was counted.
+    /// The counters.
     pub snapshot: Snapshot,
-    /// By pipe and flow in a row, measured a little later.
+    /// Measurements of flows, in order of pipe and flow, taken a little later.
     pub measured: Vec<Sojourns>,
-    /// What each adapter did.
+    /// The counters of each adapter.
     pub adapters: Vec<(String, AdapterCounts)>,
-    /// How often flows had become others then.
+    /// The number of changes of flows until then.
     others: u64,
 }
 
-/// Links and promises as they are now. Others may change something between two pieces; where flows
-/// are others then, it begins anew. What was measured goes into the memory of what was `measured`
-/// before and is not needed any more: who looks again and again takes no more.
+/// The present state of links and guarantees. If flows change between two parts, it begins again.
+/// Measurements are written into the memory of `measured`, an earlier result that is no longer
+/// needed, so that repeated calls allocate no more.
 pub fn look(handler: &Mutex<Handler>, mut measured: Vec<Sojourns>) -> Result<Look, Refusal> {
     loop {
         if let Some(look) = undisturbed(handler, &mut measured)? {
@@ -100,7 +100,7 @@ fn is_outdated(handler: &Handler, look: &Look) -> bool {
     handler.others != look.others || changed && masks(now) != masks(then)
 }
 
-/// What links do, for `falaj show`.
+/// The report on links for `falaj show`.
 pub(super) fn show(handler: &Mutex<Handler>, wanted: &ShowRequest) -> Result<LinksReport, Refusal> {
     loop {
         let look = look(handler, Vec::new())?;
@@ -116,8 +116,8 @@ pub(super) fn show(handler: &Mutex<Handler>, wanted: &ShowRequest) -> Result<Lin
     }
 }
 
-/// The reports on masks, by pipe. They are asked in parts, and packets pass between; `None`: a
-/// change came in between.
+/// The reports on masks, by pipe. They are requested in parts, and packets pass in between. `None`
+/// if a change came in between.
 fn made(handler: &Mutex<Handler>, look: &Look) -> Result<Option<Vec<Vec<MaskReport>>>, Refusal> {
     let mut all = Vec::new();
     let ways = look
@@ -154,7 +154,7 @@ fn made(handler: &Mutex<Handler>, look: &Look) -> Result<Option<Vec<Vec<MaskRepo
 }
 
 impl Handler {
-    /// By pipe, which are those of each link up and down: who held it when.
+    /// By pipe, in the order of links, up before down: which flow occupied the link when.
     pub fn turns(&mut self) -> Result<Vec<Vec<(String, LinkOccupancy)>>, Refusal> {
         let Reply::Turns(turns) = self.forwarder.ask(Query::Turns)? else {
             return Err(Refusal::new("another answer than one about turns"));

@@ -1,19 +1,18 @@
-//! The control handler: answers what is asked at a control socket, and keeps the scenario that is
-//! running.
+//! The control handler: answers the requests of a control socket, and keeps the running scenario.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `state` | the scenario that is running, its text, what was said already |
-//! | `channel` | the way to the forwarder, and how much of its time questions take |
-//! | `change` | changes: edited, read, admitted, made |
-//! | `continuation` | what runs goes on in another process |
-//! | [`look`] | what is known of links now |
-//! | `report` | the same as `falaj show` has it |
-//! | `persistence` | what outlasts the service |
+//! | `state` | the running scenario, its text, warnings given before |
+//! | `channel` | the channel to the forwarder, and a limit on its time for requests |
+//! | `change` | changes: edited, parsed, admitted, made |
+//! | `continuation` | handing over a running link to another process |
+//! | [`look`] | the present state of links |
+//! | `report` | the report for `falaj show` |
+//! | `persistence` | data that outlasts the service |
 //!
-//! Where many may ask the handler stands behind a lock: a change has it until it is made, a look
-//! for each of its pieces. A question whether a change would fit is answered by a copy, outside of
-//! the lock: its arithmetic grows with the square of the number of flows, and clients may ask on.
+//! With several clients, the handler is behind a lock: a change holds it until it is made, a look
+//! for each of its parts. Whether a change would be admitted is computed on a copy, outside of the
+//! lock: the computation grows with the square of the number of flows, and clients may repeat it.
 
 mod change;
 mod channel;
@@ -31,7 +30,7 @@ pub use state::{Current, Handler, lock};
 use crate::protocol::{Refusal, Request, ScenarioAnswer, answer, request};
 use std::sync::Mutex;
 
-/// Answers a line by a line, whatever it is.
+/// Answers any line with a line.
 pub fn answer_line(handler: &Mutex<Handler>, line: &[u8]) -> String {
     let (id, request) = request(line);
     match request {

@@ -1,4 +1,5 @@
-//! What outlasts the service: the text of what is running, and the names of adapters that pause.
+//! Data that outlasts the service: the text of the running scenario, and the names of paused
+//! adapters.
 
 use super::state::Handler;
 
@@ -8,25 +9,24 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 impl Handler {
-    /// From now on each change leaves the whole text there, and beside it the names of adapters
-    /// that pause; these do now.
+    /// From now on each change writes the whole text to this file, and the names of paused adapters
+    /// to a file beside it; `paused` are the present ones.
     pub fn keep_in(&mut self, file: PathBuf, paused: BTreeSet<String>) {
         (self.kept, self.paused) = (Some(file), paused);
     }
 
-    /// These adapters pause already.
+    /// Sets the adapters that are paused already.
     pub fn are_paused(&mut self, paused: BTreeSet<String>) {
         self.paused = paused;
     }
 
-    /// Keeps the text, all of it or as it was: it is written beside its file, which it then
-    /// becomes.
+    /// Writes the text to its file atomically.
     pub(super) fn keep(&mut self) {
         let Some(file) = self.kept.clone() else { return };
         replace_or_warn(&file, self.text());
     }
 
-    /// Adapters that go, or come to have another port, pause no more.
+    /// Adapters that are removed, or change their port, are no longer paused.
     pub(super) fn forget_pauses(&mut self, then: &Scenario) {
         if self.paused.is_empty() {
             return;
@@ -44,7 +44,7 @@ impl Handler {
         }
     }
 
-    /// Keeps who pauses, a line each.
+    /// Writes the names of paused adapters, one per line.
     pub(super) fn keep_paused(&self) {
         if let Some(file) = &self.kept {
             let lines: String = self.paused.iter().map(|name| format!("{name}\n")).collect();
@@ -53,34 +53,34 @@ impl Handler {
     }
 }
 
-/// Where the names of adapters that pause are kept, beside what is running.
+/// The file with the names of paused adapters, beside the state's file.
 pub fn paused_beside(kept: &Path) -> PathBuf {
     with_more(kept, ".paused")
 }
 
-/// The same path with more behind its name.
+/// The same path with a suffix.
 pub fn with_more(file: &Path, more: &str) -> PathBuf {
     let mut path = file.as_os_str().to_owned();
     path.push(more);
     path.into()
 }
 
-/// Makes a file hold this text, all of it or what it held: the text is written to a file beside it,
-/// which takes its place.
+/// Replaces the contents of a file atomically: the text is written to a file beside it, which is
+/// then renamed.
 ///
 /// # Errors
-/// The new file cannot be written; the old one is as it was.
+/// The new file cannot be written; the old one is unchanged.
 pub fn replace(file: &Path, text: &str) -> std::io::Result<()> {
     let beside = with_more(file, ".new");
     let write = || {
         let mut new = std::fs::File::create(&beside)?;
         new.write_all(text.as_bytes())?;
-        // Else, where the power fails, the new name may have nothing behind it.
+        // Without this, the new name may have no contents after a power failure.
         new.sync_all()?;
         std::fs::rename(&beside, file)
     };
     write().inspect_err(|_| {
-        // What is not whole is nobody's use.
+        // An incomplete file is of no use.
         let _ = std::fs::remove_file(&beside);
     })
 }

@@ -1,4 +1,4 @@
-//! What links do, as `falaj show` has it.
+//! The report on links for `falaj show`.
 
 use crate::difference::WAYS;
 use crate::protocol::{
@@ -13,7 +13,7 @@ use falaj_sched::units::time::{Span, Time};
 use falaj_terminal::impairments;
 use falaj_traffic::meter::Meter;
 
-/// What links do, from what was counted and what was measured a little later.
+/// The report, from counters and measurements taken a little later.
 pub(super) fn report(
     scenario: &Scenario,
     snapshot: &Snapshot,

@@ -1,4 +1,4 @@
-//! The handler's state: the scenario that is running, its text, and the way to the forwarder.
+//! The handler's state: the running scenario, its text, and the channel to the forwarder.
 
 use super::channel::ForwarderChannel;
 use crate::messages::{Query, Reply, TimedReply};
@@ -13,47 +13,48 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use toml_edit::DocumentMut;
 
-/// Keeps the scenario that is running.
+/// Keeps the running scenario.
 pub struct Handler {
     pub(super) running: Running,
-    /// By link, its place in the engine.
+    /// The place in the engine of each link.
     pub(super) at: Vec<u32>,
-    /// Its text as it is edited, if a change before has left that.
+    /// The edited document, if an earlier change has left it.
     pub(super) edited: Option<DocumentMut>,
-    /// Is the text of what is running written out, or is it only edited?
+    /// True if the text of the running scenario is up to date with the edited document.
     pub(super) is_written: bool,
-    /// How often flows or links have become others.
+    /// Number of changes of flows or links.
     pub(super) others: u64,
-    /// How often anything was changed.
+    /// Number of all changes.
     pub(super) changes: u64,
-    /// Warnings that were said already.
+    /// Warnings that were given already.
     pub(super) said: Vec<String>,
     pub(super) forwarder: ForwarderChannel,
-    /// Where the text of what is running is kept.
+    /// The file in which the running scenario is kept.
     pub(super) kept: Option<PathBuf>,
-    /// Adapters that pause.
+    /// The names of paused adapters.
     pub(super) paused: BTreeSet<String>,
-    /// What opens adapters that come.
+    /// Opens adapters that are added.
     pub(super) preparer: Option<Box<dyn Preparer>>,
 }
 
-/// What is running after a change, and what it promises.
+/// The running scenario after a change, and its guarantees.
 #[derive(Clone, Debug)]
 pub struct Current {
     /// The scenario.
     pub scenario: Arc<Scenario>,
-    /// What its flows are promised, by pipe and flow.
+    /// The guarantees of its flows, by pipe and flow.
     pub standings: Arc<Vec<Vec<Standing>>>,
-    /// How often anything was changed until then.
+    /// The number of all changes until then.
     pub changes: u64,
 }
 
-/// Who panicked there has changed nothing that is not whole: it is asked as before.
+/// Locks the handler. A panic in another thread leaves it in a consistent state, so it remains
+/// usable.
 pub fn lock(handler: &Mutex<Handler>) -> MutexGuard<'_, Handler> {
     handler.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The handler, once the forwarder may be asked a question: who waits for that is in nobody's way.
+/// Locks the handler once the forwarder accepts queries; while waiting, the lock is free.
 pub(super) fn rested(handler: &Mutex<Handler>) -> MutexGuard<'_, Handler> {
     loop {
         let open = lock(handler);
@@ -93,7 +94,7 @@ impl Handler {
         }
     }
 
-    /// A copy of what is running, to answer questions by. It reaches no forwarder.
+    /// A copy of the state for computations. It has no channel to the forwarder.
     pub(super) fn copy(&mut self) -> Handler {
         self.text();
         Handler {
@@ -111,12 +112,12 @@ impl Handler {
         }
     }
 
-    /// From now on this opens adapters that come.
+    /// Sets the part that opens new adapters.
     pub(crate) fn prepare_with(&mut self, preparer: Box<dyn Preparer>) {
         self.preparer = Some(preparer);
     }
 
-    /// The first line that a client gets.
+    /// The greeting for a client.
     pub(crate) fn hello(&self) -> String {
         let hello = Hello {
             falaj: VERSION,
@@ -128,7 +129,7 @@ impl Handler {
         format!("{}\n", serde_json::json!(hello))
     }
 
-    /// Pauses an adapter, or lets it go on.
+    /// Pauses an adapter, or resumes it.
     pub fn pause(&mut self, name: &str, paused: bool) -> Result<(), Refusal> {
         match self.forwarder.ask(Query::Pause { name: name.to_owned(), paused })? {
             Reply::Paused(done) => {
@@ -147,7 +148,7 @@ impl Handler {
         }
     }
 
-    /// What is running now.
+    /// The running scenario and its guarantees.
     pub fn current(&self) -> Current {
         Current {
             scenario: Arc::clone(&self.running.scenario),
@@ -161,7 +162,7 @@ impl Handler {
         self.running.scenario.links.iter().map(|link| link.name.clone()).collect()
     }
 
-    /// The text of what is running.
+    /// The text of the running scenario.
     pub fn text(&mut self) -> &str {
         if let Some(edited) = self.edited.as_ref().filter(|_| !self.is_written) {
             (self.running.text, self.is_written) = (edited.to_string(), true);

@@ -1,14 +1,14 @@
-//! Where devices may pace links of real packets: before a port. A device stands behind that, and
-//! what the port says of its room is of packets that leave there. A link from which packets go on
-//! to another link has no device, and would be told to wait for one that it never fills. In
-//! simulation it has one of its own.
+//! Restrictions on device-paced links of real packets: the device must be behind a port, and the
+//! port's reports of its room refer to packets that leave there. A link whose packets go on to
+//! another link has no device, and would wait for one that it never fills. In simulation each such
+//! link has its own device.
 
 use anyhow::{Result, bail};
 use falaj_engine::pipe::Pace;
 use falaj_engine::rules::{RuleAction, RuleTarget};
 use falaj_scenario::{Rule, Scenario, Towards};
 
-/// Refuses a device-paced link from which rules lead packets on to another.
+/// Refuses a device-paced link from which rules route packets on to another link.
 pub(super) fn before_ports(scenario: &Scenario) -> Result<()> {
     for (way, towards) in [Towards::Up, Towards::Down].into_iter().enumerate() {
         let paced =
@@ -33,15 +33,15 @@ pub(super) fn before_ports(scenario: &Scenario) -> Result<()> {
     Ok(())
 }
 
-/// A paced link of a rule, the rule's next one, and what to do.
+/// A device-paced link within a rule, the rule's next link, and the remedy.
 fn within(rule: &Rule, paced: impl Fn(u32) -> bool) -> Option<(u32, u32, &'static str)> {
     let RuleAction::Links(links) = &rule.rule.to else { return None };
     let two = links.windows(2).find(|two| paced(two[0]))?;
     Some((two[0], two[1], "name it last in `to`"))
 }
 
-/// The same of the link that is its last, where packets go on with the rules behind. Which of them
-/// those take is told by the packets: that they may is enough.
+/// The same for the last link of a rule, if packets go on to the following rules. Which of these
+/// match depends on the packets; it suffices that one may.
 fn behind(
     rule: &Rule,
     others: &[&Rule],
@@ -56,7 +56,7 @@ fn behind(
     Some((last, first, "leave out `then = \"on\"`"))
 }
 
-/// The first link and the last one of each way by which a rule leads packets.
+/// The first and the last link of each path of a rule.
 fn ends(rule: &Rule) -> Vec<(u32, u32)> {
     match &rule.rule.to {
         RuleAction::Links(links) => {

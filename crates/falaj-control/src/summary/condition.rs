@@ -8,10 +8,10 @@ use falaj_terminal::text;
 use falaj_traffic::meter::Meter;
 use std::process::ExitCode;
 
-/// The exit status where a condition of `--fail-if` holds.
+/// Exit status if a condition of `--fail-if` holds.
 const FAILED: u8 = 4;
 
-/// What `run`, `relay` and `traffic` take about the end.
+/// The option of `run`, `relay` and `traffic` about the result.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Results and control")]
 pub struct FailIf {
@@ -22,7 +22,7 @@ pub struct FailIf {
 }
 
 impl FailIf {
-    /// Says which conditions hold; the exit status if any does.
+    /// Prints the conditions that hold; returns the exit status if any does.
     pub fn judge(&self, summary: &Summary) -> Result<Option<ExitCode>> {
         let mut failed = false;
         for condition in &self.fail_if {
@@ -34,14 +34,15 @@ impl FailIf {
         Ok(failed.then(|| ExitCode::from(FAILED)))
     }
 
-    /// Says at once what could only be said at the end: a condition of a flow that there is not.
+    /// Reports errors before the run that would otherwise show at its end: a condition on a flow
+    /// that does not exist.
     pub fn check(&self, links: &[Link]) -> Result<()> {
         let nothing = Summary::new(links, Span::ZERO, Vec::<Vec<FlowSummary>>::new(), Vec::new());
         self.fail_if.iter().try_for_each(|condition| condition.flows(&nothing).map(drop))
     }
 }
 
-/// `QUANTITY [of FLOW] COMPARISON VALUE`.
+/// A condition: `QUANTITY [of FLOW] COMPARISON VALUE`.
 #[derive(Clone, Debug)]
 struct Condition {
     text: String,
@@ -77,7 +78,7 @@ enum Comparison {
     GreaterOrEqual,
 }
 
-/// The quantities, as they are written.
+/// The quantities and their names.
 const QUANTITIES: [(&str, Quantity); 11] = [
     ("offered", Quantity::Offered),
     ("sent", Quantity::Sent),
@@ -122,7 +123,7 @@ impl Quantity {
         }
     }
 
-    /// `None`: no packet has told.
+    /// The value for a flow; `None` if no packet was measured.
     fn of(self, flow: &FlowSummary, elapsed: Span) -> Option<f64> {
         Some(match self {
             Quantity::Offered => flow.counters.offered as f64,
@@ -171,7 +172,7 @@ impl Condition {
         Ok(Condition { text: text.trim().to_owned(), quantity, of, comparison, value })
     }
 
-    /// The flows that it is about.
+    /// The flows of the condition.
     fn flows<'a>(&self, summary: &'a Summary) -> Result<Vec<&'a Named>> {
         let Some(of) = &self.of else { return Ok(summary.flows.iter().collect()) };
         let is_it = |named: &&Named| {
@@ -195,7 +196,7 @@ impl Condition {
         Ok(flows)
     }
 
-    /// What the quantity is, if the condition holds. Where nothing was measured it does not.
+    /// The value of the quantity if the condition holds. Without measurements it does not hold.
     fn holds(&self, summary: &Summary) -> Result<Option<String>> {
         let mut sum = FlowSummary::default();
         self.flows(summary)?.iter().for_each(|named| sum.add(&named.flow));

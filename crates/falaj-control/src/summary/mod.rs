@@ -1,4 +1,4 @@
-//! What a link did, told at the end of a run: a table, JSON, and conditions under which the run has
+//! The results of a link at the end of a run: a table, JSON, and conditions under which the run has
 //! failed.
 
 mod condition;
@@ -25,15 +25,15 @@ use serde_json::{Value as Json, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What was measured of a flow.
+/// The measurements of a flow.
 #[derive(Clone, Default)]
 pub struct FlowSummary {
     counters: Counters,
-    /// Packets that left the link, and that the far end did not take.
+    /// Packets that left the link, and that the far end did not accept.
     not_taken: NotTaken,
     delay: Meter,
     release: Meter,
-    /// How much later than due a packet was to be handed over, so that it left with others.
+    /// Planned delay of delivery beyond the due time, so that a packet leaves together with others.
     held: Meter,
 }
 
@@ -50,15 +50,15 @@ impl From<LiveFlow> for FlowSummary {
 }
 
 impl FlowSummary {
-    /// A flow each of whose packets was handed over by itself: its counters, its delays in the
-    /// queue, and its release errors.
+    /// The summary of a flow whose packets were delivered one by one: its counters, its delays in
+    /// the queue, and its release errors.
     pub fn handed_over_singly(counters: Counters, delay: Meter, release: Meter) -> FlowSummary {
         FlowSummary { counters, delay, release, ..FlowSummary::default() }
     }
 }
 
-/// What a station had of the air in this time; nothing where packets have no air times, or it had
-/// none.
+/// The air time of a station in this time, as text; `None` if packets have no air times, or the
+/// station had none.
 pub fn air_told(name: &str, air: &Air, time: Span) -> Option<String> {
     let of = |part: Span| text::percent(part.0, time.0);
     let had = format!("{name} had the air for {} of the time", of(air.used));
@@ -70,12 +70,13 @@ pub fn air_told(name: &str, air: &Air, time: Span) -> Option<String> {
     }
 }
 
-/// The same as JSON; zeros where packets have no air times.
+/// The air time as JSON; zeros if packets have no air times.
 pub fn air_json(air: &Air) -> Json {
     json!({ "used_ns": air.used.0, "lost_ns": air.lost.0, "collisions": air.collisions })
 }
 
-/// What a forwarder's links did until now; `unread` is what was lost before them, if anybody knows.
+/// The results of a forwarder's links until now; `unread` is the number of packets lost before
+/// them, if known.
 pub fn of_forwarder(scenario: &Scenario, forwarder: &Forwarder, unread: Option<u64>) -> Summary {
     let losses = LiveLosses { unread: unread.unwrap_or(0), ..forwarder.losses() };
     let elapsed = forwarder.clock().now().since(Time::ZERO);
@@ -93,10 +94,10 @@ pub fn of_forwarder(scenario: &Scenario, forwarder: &Forwarder, unread: Option<u
     }
 }
 
-/// Of so many of those that a mask made it is told what each did.
+/// Number of entries of a mask whose own counts are reported.
 const BUSIEST: usize = 10;
 
-/// What the masks of a forwarder's links made.
+/// The entries of the masks of a forwarder's links.
 fn many(links: &[Link], forwarder: &Forwarder) -> Vec<(String, MaskStats)> {
     let mut out = Vec::new();
     for (pipe, (way, direction)) in ways(links).enumerate() {
@@ -113,7 +114,7 @@ fn many(links: &[Link], forwarder: &Forwarder) -> Vec<(String, MaskStats)> {
     out
 }
 
-/// Both directions of each link, by name.
+/// Both directions of each link, with their names.
 fn ways(links: &[Link]) -> impl Iterator<Item = (String, &Direction)> {
     let several = links.len() > 1;
     links.iter().flat_map(move |link| {
@@ -132,8 +133,9 @@ impl FlowSummary {
         self.held.add(&other.held);
     }
 
-    /// Packets that came to the link and not to the far end: dropped, lost, or not taken there.
-    /// Of a packet that was doubled either copy may be the one that was not taken.
+    /// Packets that arrived at the link and did not reach the far end: dropped, lost, or not
+    /// accepted there. If a packet was duplicated, either copy may be the one that was not
+    /// accepted.
     fn missing(&self) -> u64 {
         let missing = self.counters.dropped() + self.counters.lost + self.not_taken.packets;
         missing.min(self.counters.offered)
@@ -149,13 +151,13 @@ impl FlowSummary {
     }
 }
 
-/// A direction of a link: what was asked for.
+/// A direction of a link, with its configuration.
 struct DirectionSummary {
-    /// `up`; of several links `dsl up`.
+    /// Its name: `up`, or `dsl up` if there are several links.
     name: String,
     rate: Rate,
     delay: Span,
-    /// It is many, each with this rate.
+    /// True if a mask makes several links of it, each with this rate.
     many: bool,
 }
 
@@ -170,7 +172,7 @@ impl Named {
         format!("{} {}", ways[self.way].name, self.name)
     }
 
-    /// What it is told as, where it is the worst of all.
+    /// The text about this flow as the worst of all.
     fn told(&self, ways: &[DirectionSummary]) -> String {
         let FlowSummary { counters, not_taken, delay, .. } = &self.flow;
         let name = self.full_name(ways);
@@ -184,28 +186,29 @@ impl Named {
     }
 }
 
-/// Why some were lost, as [`LiveLosses`] has it.
+/// The reason of these losses, in the words of [`LiveLosses`].
 const NO_MEMORY: &str = "packets found no memory";
 
-/// What a link did, or several.
+/// The results of one or several links.
 pub struct Summary {
     elapsed: Span,
-    /// Up and down of each link.
+    /// Both directions of each link, up first.
     ways: Vec<DirectionSummary>,
     flows: Vec<Named>,
-    /// What each rule has taken, and what became of it in the links that it leads to.
+    /// Counters of each rule, and of its packets in the links of the rule.
     rules: Vec<(String, RuleCounters, SojournStats)>,
     losses: Vec<(u64, String)>,
-    /// What masks made, by name.
+    /// The entries of masks, by name.
     many: Vec<(String, MaskStats)>,
-    /// How plug-ins broke their contract, and in which direction.
+    /// Contract violations of plug-ins, with the direction.
     breaches: Vec<(String, Breach)>,
-    /// How long the timer rested, as others waited for a processor.
+    /// Time for which the timer slept instead of spinning, as others waited for a processor.
     rested: Span,
 }
 
 impl Summary {
-    /// Of links that ran for so long, each up and down; `losses` are those outside their queues.
+    /// The results of links that ran for this time, each up and down; `losses` are those outside
+    /// their queues.
     pub fn new<F: Into<FlowSummary>>(
         links: &[Link],
         elapsed: Span,
@@ -233,7 +236,7 @@ impl Summary {
         Summary { elapsed, ways: known, flows, rules, losses, many, breaches, rested }
     }
 
-    /// With what plug-ins did that broke their contract, by direction.
+    /// Adds the contract violations of plug-ins, by direction.
     pub fn with_breaches(
         self,
         links: &[Link],
@@ -245,7 +248,7 @@ impl Summary {
         Summary { breaches: breaches.collect(), ..self }
     }
 
-    /// With what each rule has taken, and what became of it.
+    /// Adds the counters of each rule, and of its packets.
     pub fn ruled(
         self,
         scenario: &Scenario,
@@ -262,8 +265,8 @@ impl Summary {
         sum
     }
 
-    /// The flow that lost the largest share; where none lost, the one that waited longest; where
-    /// none waited, none.
+    /// The flow with the largest fraction of lost packets; without losses, the one with the longest
+    /// delay; without delays, none.
     fn worst(&self) -> Option<&Named> {
         let key = |f: &&Named| (f.flow.loss(), f.flow.delay.max().unwrap_or(Span::ZERO));
         let larger = |a: &&Named, b: &&Named| {
@@ -273,7 +276,7 @@ impl Summary {
         self.flows.iter().max_by(larger).filter(|f| key(f) > (0.0, Span::ZERO))
     }
 
-    /// As people read it, on standard error: standard output is the command's.
+    /// Prints the results on standard error: standard output belongs to the command.
     pub fn tell(&self) {
         let header = [
             "flow",
@@ -365,14 +368,14 @@ impl Summary {
         self.warn();
     }
 
-    /// What nobody who ran a plug-in may miss: that it broke its contract.
+    /// Prints contract violations of plug-ins, which every user of a plug-in must see.
     pub fn warn(&self) {
         for (way, breach) in &self.breaches {
             eprintln!("{way}: {breach}");
         }
     }
 
-    /// Whose those are for which there was no memory.
+    /// Adds which adapters the packets belonged to that found no memory.
     pub fn of_adapters(mut self, counts: &[(String, AdapterCounts)]) -> Summary {
         let of = |(name, counts): &(String, AdapterCounts)| {
             let LostBothWays { up, down } = counts.no_memory;
@@ -464,7 +467,7 @@ impl Summary {
     }
 }
 
-/// How a plug-in broke its contract, as JSON.
+/// A contract violation of a plug-in, as JSON.
 pub fn breach_json(way: &str, breach: &Breach) -> Json {
     let Breach { library, what, at, times, instead } = breach;
     json!({
@@ -473,10 +476,10 @@ pub fn breach_json(way: &str, breach: &Breach) -> Json {
     })
 }
 
-/// What is told of rules.
+/// The columns of a table of rules.
 pub const RULE_HEADER: [&str; 3] = ["rule", "packets", "bytes (IP)"];
 
-/// A rule in a table of them.
+/// A rule as a row of a table.
 pub fn rule_row(name: &str, taken: &RuleCounters) -> Vec<String> {
     vec![name.to_owned(), taken.packets.to_string(), taken.bytes.to_string()]
 }
@@ -486,7 +489,7 @@ pub fn rule_json(name: &str, taken: &RuleCounters) -> Json {
     json!({ "rule": name, "packets": taken.packets, "bytes": taken.bytes })
 }
 
-/// `--json FILE` of commands whose standard output is somebody else's.
+/// `--json FILE` of commands whose standard output belongs to another program.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Results and control")]
 pub struct JsonFile {
@@ -496,7 +499,7 @@ pub struct JsonFile {
 }
 
 impl JsonFile {
-    /// Writes it, if that was asked for.
+    /// Writes the file, if requested.
     pub fn write(&self, summary: &Summary) -> Result<()> {
         self.json.as_deref().map_or(Ok(()), |file| summary.write(file))
     }
@@ -552,7 +555,8 @@ mod tests {
         assert_eq!(told.unwrap().1, "packets found no memory: 7 that wild sent, 2 for wild");
     }
 
-    /// A far end that takes nothing is a loss like any other, whatever else is told beside it.
+    /// A packet that the far end does not accept is a loss like any other, whatever else is
+    /// reported.
     #[test]
     fn packets_that_the_far_end_did_not_take_are_lost() {
         let mut summary = summary();
@@ -566,7 +570,7 @@ mod tests {
         );
         let flow = &summary.json()["flows"][0];
         assert_eq!((&flow["not_taken"], &flow["rate"]), (&json!(4), &json!(4800.0)));
-        // Either copy of a packet may be the one that was not taken.
+        // Either copy of a packet may be the one that was not accepted.
         summary.flows[0].flow.not_taken.packets = 15;
         assert!(summary.flows[0].flow.loss() <= 1.0);
     }
