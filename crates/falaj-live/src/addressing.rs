@@ -1,5 +1,5 @@
-//! From a scenario's sources to datagrams that its own rules put in the right
-//! flows: which addresses and ports they must have.
+//! Converts a scenario's sources to datagrams, with addresses and ports by which the scenario's own
+//! rules put them in the right flows.
 
 use crate::link_end::End;
 use crate::traffic::datagrams::{self, EndPlan, FlowKey, HEADER, Receiving, Sending, Traffic};
@@ -15,7 +15,7 @@ use falaj_sched::units::time::Span;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// So much longer is an IPv6 header than an IPv4 header.
+/// The difference in length between an IPv6 header and an IPv4 header, in bytes.
 pub(crate) const LONGER_BY: u32 = 20;
 
 /// A source that the live ends cannot send.
@@ -23,7 +23,7 @@ pub(crate) const LONGER_BY: u32 = 20;
 pub struct Unreachable {
     /// The source's name.
     pub source: String,
-    /// Why, and what would do.
+    /// The reason, and a remedy.
     pub why: String,
 }
 
@@ -42,7 +42,7 @@ pub fn pipe_of(towards: Towards) -> u32 {
     }
 }
 
-/// The end at which traffic of this direction comes in.
+/// The end at which traffic of this direction enters.
 pub fn from_end(towards: Towards) -> End {
     match towards {
         Towards::Up => End::Near,
@@ -50,7 +50,7 @@ pub fn from_end(towards: Towards) -> End {
     }
 }
 
-/// What each end sends and receives, near first. Times are still to be set.
+/// The plans of both ends for sending and receiving, near first. Times are still to be set.
 pub fn plan(scenario: &Scenario) -> Result<[EndPlan; 2], Unreachable> {
     let mut plans = [EndPlan::default(), EndPlan::default()];
     let rules: Vec<RouteRule> = scenario.rules.iter().map(|rule| rule.rule.clone()).collect();
@@ -86,7 +86,7 @@ pub fn plan(scenario: &Scenario) -> Result<[EndPlan; 2], Unreachable> {
     Ok(plans)
 }
 
-/// What a source sends, as datagrams.
+/// The datagrams of a source.
 fn traffic(source: &Source) -> Result<Traffic, Unreachable> {
     source.spec().try_into().map_err(|datagrams::ClosedLoopSource| {
         let why = "`tcp` is simulated only, by `falaj sim`; real connections pass the link in \
@@ -95,9 +95,9 @@ fn traffic(source: &Source) -> Result<Traffic, Unreachable> {
     })
 }
 
-/// What each adapter sends, and what is received behind the uplink, last. Source `n` sends from the
-/// address `from[n]`; an adapter's packets are known by where they come in, so nothing else need be
-/// said of them. Times are still to be set.
+/// The sending plan of each adapter, and behind them the receiving plan of the uplink. Source `n`
+/// sends from the address `from[n]`; packets of an adapter are identified by where they enter, so
+/// nothing else distinguishes them. Times are still to be set.
 pub fn plan_of_adapters(
     scenario: &Scenario,
     from: &[Ipv4Addr],
@@ -135,7 +135,7 @@ fn tos(source: &Source) -> u8 {
     source.key.and_then(|key| key.tos).unwrap_or(source.ecn as u8)
 }
 
-/// The key of a source's largest datagrams, as rules and flows will read it.
+/// The key of a source's largest datagrams, as rules and flows read it.
 pub(crate) fn key_of(
     source: &Source,
     direction: &Direction,
@@ -146,8 +146,8 @@ pub(crate) fn key_of(
     Key { tos: Some(tos(source)), ..Key::of_ordinary(Protocol::UDP, from, to, length) }
 }
 
-/// The addresses that a source's headers say, if they are those of the ends, and a datagram has
-/// such headers.
+/// The addresses in a source's headers, if they are those of the ends, and a datagram can have such
+/// headers.
 fn of_headers(source: &Source, key: &Key) -> Result<(SocketAddr, SocketAddr), Unreachable> {
     let (from, to) = (from_end(source.towards), from_end(source.towards).other());
     let is_of = |end: End, address: IpAddr| {
@@ -181,8 +181,7 @@ fn of_headers(source: &Source, key: &Key) -> Result<(SocketAddr, SocketAddr), Un
     })
 }
 
-/// Largest backlog and delay of links, one behind the other, as the time to wait for the last
-/// packets.
+/// The time to wait for the last packets: largest backlogs and delays of links in sequence.
 pub fn drain(links: &[Link]) -> Span {
     let of = |d: &Direction| {
         let setup = &d.pipe.setup;
@@ -199,7 +198,7 @@ pub fn drain(links: &[Link]) -> Span {
     all.fold(Span::ZERO, |sum, one| (sum + one).min(Span::from_secs(5))) + Span::from_millis(200)
 }
 
-/// How many packets a discipline holds that has one limit for all its queues, such as fq_codel.
+/// The packet limit of a discipline with a single limit for all its queues, such as fq_codel.
 fn own_limit(direction: &Direction) -> Option<u64> {
     let manifest = registry::entry(direction.pipe.kind)?;
     let is_limit =
@@ -209,7 +208,7 @@ fn own_limit(direction: &Direction) -> Option<u64> {
     direction.pipe.setup.scheduler.count("limit").or_else(default)
 }
 
-/// So many bytes of a packet's length are not the payload of a UDP datagram.
+/// Bytes of a packet's accounted length that are not the payload of a UDP datagram.
 fn headers(source: &Source, direction: &Direction, v6: bool) -> Result<i32, Unreachable> {
     let smallest = source.spec().smallest();
     let longer = if v6 { LONGER_BY } else { 0 };
@@ -227,8 +226,8 @@ fn headers(source: &Source, direction: &Direction, v6: bool) -> Result<i32, Unre
         })
 }
 
-/// Addresses and ports that the direction's flows put in the source's flow; where there are rules,
-/// they lead it through the source's link alone.
+/// Addresses and ports that put the source's datagrams in its flow; if there are rules, these lead
+/// them through the source's link alone.
 fn addresses(
     source: &Source,
     scenario: &Scenario,
@@ -248,7 +247,7 @@ fn addresses(
         }
         _ => false,
     };
-    // What leads to the link may ask for ports, and what the flow takes as well.
+    // Both the rules that lead to the link and the flow's matches may ask for ports.
     let any = [Match::ANY];
     let leading: Vec<&Match> = match rules {
         [] => any.iter().collect(),
@@ -303,11 +302,11 @@ fn addresses(
 
 type Ports = Option<(u16, u16)>;
 
-/// From here on a source has ports of its own.
+/// The first of the ports that sources have for themselves.
 const SOURCE: u16 = 20_000;
 const DESTINATION: u16 = 40_000;
 
-/// What is in both ranges; none if nothing is.
+/// The intersection of both ranges; none if it is empty.
 fn both(one: Ports, other: Ports) -> Option<Ports> {
     match (one, other) {
         (Some(one), Some(other)) => {
@@ -318,7 +317,7 @@ fn both(one: Ports, other: Ports) -> Option<Ports> {
     }
 }
 
-/// Ports to try: two of the source's own, moved into these ranges.
+/// Ports to try: the source's own pair, moved into these ranges.
 fn ports(sport: Ports, dport: Ports, number: u16) -> impl Iterator<Item = (u16, u16)> {
     let within = move |own: u16, range: Ports, step: u16| match range {
         None => own.wrapping_add(step),

@@ -1,4 +1,4 @@
-//! The one clock: CLOCK_MONOTONIC, the same for every process of the machine.
+//! The clock: CLOCK_MONOTONIC, the same for every process of the machine.
 
 use falaj_sched::units::time::{Span, Time};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -18,7 +18,8 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Zero is `monotonic` nanoseconds of CLOCK_MONOTONIC; before that it reads zero too.
+    /// A clock whose zero is at `monotonic` nanoseconds of CLOCK_MONOTONIC; earlier instants read
+    /// as zero too.
     pub fn from_zero(monotonic: u64) -> Clock {
         Clock { zero: monotonic }
     }
@@ -29,19 +30,19 @@ impl Clock {
         Time(monotonic().saturating_sub(self.zero))
     }
 
-    /// An instant as CLOCK_MONOTONIC has it.
+    /// An instant in nanoseconds of CLOCK_MONOTONIC.
     pub fn monotonic_of(&self, t: Time) -> u64 {
         self.zero + t.0
     }
 
-    /// How long until an instant; nothing if it has passed.
+    /// Time until an instant; zero if it has passed.
     pub fn until(&self, t: Time) -> Span {
         t.since(self.now())
     }
 }
 
-/// Returns true if the clock is that of a kernel that travels in time: it jumps over all waiting,
-/// and may stand still while anything computes.
+/// Returns true if the clock is that of a kernel in time-travel mode: it skips all waiting, and may
+/// stand still while anything computes.
 pub fn is_virtual() -> bool {
     std::fs::read_to_string("/proc/cmdline").is_ok_and(|line| {
         let mut words = line.split_whitespace();
@@ -49,18 +50,18 @@ pub fn is_virtual() -> bool {
     })
 }
 
-/// What this thread has cost so far, as the kernel counts it.
+/// Resource usage of the calling thread so far, as the kernel counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// CPU time.
     pub cpu: Span,
-    /// How often it went to sleep of its own accord (voluntary context switches).
+    /// Number of voluntary context switches: the thread went to sleep.
     pub slept: u64,
-    /// How often it had to leave the processor to others (involuntary ones).
+    /// Number of involuntary context switches: the thread was preempted.
     pub preempted: u64,
 }
 
-/// What this thread has cost so far.
+/// Resource usage of the calling thread so far.
 pub fn thread_usage() -> Usage {
     let usage = getrusage(UsageWho::RUSAGE_THREAD).expect("every Linux has it");
     Usage {

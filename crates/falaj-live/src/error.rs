@@ -1,4 +1,4 @@
-//! What can go wrong while a sandbox starts, in words that lead on.
+//! Errors in starting a sandbox, with hints.
 
 use std::fmt;
 use std::fs;
@@ -9,11 +9,11 @@ use nix::unistd::Uid;
 
 use crate::link_end::End;
 
-/// What was being done when a sandbox could not start.
+/// The step in which a sandbox could not start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SetupStep {
-    /// Making sure that the process has one thread only.
+    /// Making sure that the process is single-threaded.
     OneThread,
     /// Making the sockets between the caller and its sandbox.
     Sockets,
@@ -39,13 +39,13 @@ pub enum SetupStep {
     Interface,
     /// Giving the interface its addresses.
     Addresses,
-    /// Telling the side the Ethernet address of the other one.
+    /// Setting the Ethernet address of the peer on a side.
     Neighbours,
     /// Setting the default routes.
     Routes,
     /// Handing the interface over to the caller.
     HandOver,
-    /// Waiting for a side, which ended without a word.
+    /// Waiting for a side, which ended without an answer.
     Answer,
     /// Entering the network namespace of an interface.
     EnterNamespace,
@@ -55,13 +55,13 @@ pub enum SetupStep {
     FindInterface,
     /// Setting up a packet socket: its header, its receive ring.
     PacketOptions,
-    /// Having an interface send at a rate.
+    /// Making an interface send at a rate.
     TokenBucket,
     /// Opening an AF_XDP socket.
     XdpSocket,
-    /// Loading the program that feeds it.
+    /// Loading the XDP program for the socket.
     LoadProgram,
-    /// Having that program at the interface.
+    /// Attaching that program to the interface.
     AttachProgram,
     /// Sharing memory with the kernel.
     XdpMemory,
@@ -73,19 +73,19 @@ pub enum SetupStep {
     XdpQueues,
     /// Making sure that the interface's frames fit.
     XdpMtu,
-    /// Making sure that no units of many packets come.
+    /// Making sure that no units of many packets arrive.
     XdpUnits,
     /// Making a kernel bridge.
     CreateBridge,
     /// Claiming an interface for one link.
     Claim,
-    /// Starting the program once more.
+    /// Starting another instance of the program.
     Program,
-    /// Listening for a port of the host.
+    /// Listening at a port of the host.
     HostPort,
-    /// Taking a queue of the firewall.
+    /// Binding to a queue of the firewall.
     FirewallQueue,
-    /// Making rules of the firewall that give packets to queues.
+    /// Adding firewall rules that pass packets to queues.
     FirewallRules,
 }
 
@@ -189,13 +189,13 @@ impl SetupStep {
     }
 }
 
-/// Why a sandbox could not start: which step failed, on which side, what the system said, and what
-/// to try.
+/// The reason why a sandbox could not start: the failed step, the side, the system's error, and a
+/// hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// What was being done.
+    /// The step that failed.
     pub step: SetupStep,
-    /// On which side; `None` for what concerns both.
+    /// The side; `None` if it concerns both.
     pub end: Option<End>,
     /// The system's error number (`errno`), 0 if the failure did not come from a system call.
     pub errno: i32,
@@ -206,8 +206,7 @@ impl Error {
         Error { step, end, errno: errno as i32 }
     }
 
-    /// What the user may try, if there is something; one or more sentences without a final full
-    /// stop.
+    /// A hint for the user, if there is one; one or more sentences without a final full stop.
     pub fn hint(&self) -> Option<String> {
         let errno = Errno::from_raw(self.errno);
         match self.step {

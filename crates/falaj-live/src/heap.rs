@@ -1,15 +1,14 @@
-//! Where the allocator of the C library has its memory.
+//! Configuration of the C library's allocator.
 #![allow(unsafe_code)]
 
-/// All threads of this process allocate from one heap. glibc gives each its own, which grows to the
-/// most that its thread ever had at once, and what is free in one is of no use in another: a
-/// service that goes on for months would take the sum of all its threads' busiest moments. A thread
-/// that must not wait for another one's turn at the heap allocates nothing: units keep
-/// their memory. To be called before there are other threads; with another C library nothing
-/// happens.
+/// Makes all threads of this process allocate from one heap. glibc gives each thread its own, which
+/// grows to the maximum that the thread ever needed, and memory that is free in one is not
+/// available to another: a service that runs for months would take the sum of the maxima of all its
+/// threads. A thread that must not wait for the heap's lock allocates nothing: units keep their
+/// memory. Call this before starting other threads; with another C library it has no effect.
 pub fn one_for_all() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: the call takes two numbers, and nobody allocates meanwhile.
+    // SAFETY: the call takes two numbers, and nothing is allocated meanwhile.
     unsafe {
         nix::libc::mallopt(nix::libc::M_ARENA_MAX, 1);
     }

@@ -1,4 +1,4 @@
-//! What this host allows, asked of it.
+//! Capabilities and limits of this host.
 
 use crate::backend::nfqueue::Nfqueue;
 use crate::error::Error;
@@ -12,7 +12,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 
-/// Whether a sandbox can be had without root.
+/// Checks that a sandbox can be started without root.
 ///
 /// # Errors
 /// As [`Sandbox::start`].
@@ -21,25 +21,25 @@ pub fn user_namespaces() -> Result<(), Error> {
         .map(drop)
 }
 
-/// Whether packets of interfaces that are there can be read and written.
+/// Checks that packets of existing interfaces can be read and written.
 ///
 /// # Errors
-/// What the kernel says, usually that this is for `CAP_NET_RAW`.
+/// The kernel's error, usually that `CAP_NET_RAW` is required.
 pub fn packet_sockets() -> io::Result<()> {
     use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
     Ok(socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, None).map(drop)?)
 }
 
-/// Whether packets of the firewall's rules can be held.
+/// Checks that packets of the firewall's rules can be queued.
 ///
 /// # Errors
-/// What the kernel says, usually that this is for `CAP_NET_ADMIN`.
+/// The kernel's error, usually that `CAP_NET_ADMIN` is required.
 pub fn queues() -> io::Result<()> {
-    // The last one: people begin at the first.
+    // The last queue, as users begin with the first.
     Nfqueue::open(u16::MAX, true).map(drop)
 }
 
-/// Whether this network namespace has an interface of that name.
+/// Returns true if this network namespace has an interface of that name.
 pub fn has_interface(name: &str) -> bool {
     if_nametoindex(name).is_ok()
 }
@@ -54,21 +54,20 @@ pub fn interface_of(address: IpAddr) -> Option<String> {
     all.find(|one| one.address.as_ref().is_some_and(is_it)).map(|one| one.interface_name)
 }
 
-/// Bytes of memory that packets on their way may take, with their records and captures: a quarter
-/// of what the process, its control group or the machine may have, and at most as much as a long
-/// and fast link wants.
+/// Memory for packets in transit in bytes, with their records and captures: a quarter of what the
+/// process, its control group or the machine may use, but no more than a long and fast link needs.
 pub fn memory_for_packets() -> usize {
     const MOST: u64 = 1 << 30;
     usize::try_from((memory() / 4).min(MOST)).unwrap_or(usize::MAX)
 }
 
-/// Bytes that the process may have resident before masks make no more queues and links: half of
-/// what it, its control group or the machine may have.
+/// Limit of the process's resident memory in bytes, above which masks create no more queues and
+/// links: half of what it, its control group or the machine may use.
 pub fn memory_with_masks() -> usize {
     usize::try_from(memory() / 2).unwrap_or(usize::MAX)
 }
 
-/// Bytes that the process, its control group or the machine may have, whichever is least.
+/// Bytes that the process, its control group or the machine may use, whichever is least.
 fn memory() -> u64 {
     let of_the_process = getrlimit(Resource::RLIMIT_AS).map_or(u64::MAX, |(soft, _)| soft);
     let limits = [Some(of_the_process), memory_of_the_group(), memory_of_the_machine()];
@@ -82,21 +81,21 @@ fn memory_of_the_machine() -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// What the process's control group may have, or one that it is in.
+/// The memory limit of the process's control group, or of one that contains it.
 fn memory_of_the_group() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     least_of_the_groups(&groups, &mounts, |file| fs::read_to_string(file).ok())
 }
 
-/// The least limit of these control groups and of those that they are in, wherever their file
+/// The least limit of these control groups and of those that contain them, wherever their file
 /// system is mounted: `/sys/fs/cgroup` may be hidden.
 fn least_of_the_groups(
     groups: &str,
     mounts: &str,
     read: impl Fn(&Path) -> Option<String>,
 ) -> Option<u64> {
-    // Of the first version, and of the second.
+    // The control groups of version 1 and of version 2.
     let groups =
         groups.lines().filter_map(|line| match line.splitn(3, ':').collect::<Vec<_>>()[..] {
             [_, controllers, path] if controllers.split(',').any(|one| one == "memory") => {
@@ -107,8 +106,8 @@ fn least_of_the_groups(
         });
     let mounted = |kind: &'static str| {
         let usual = if kind == "cgroup" { "/sys/fs/cgroup/memory" } else { "/sys/fs/cgroup" };
-        // Its number, that of its parent, the device, the root, the place, options; behind a dash
-        // the kind, the source, and options of the file system.
+        // Fields of a mount: its number, that of its parent, the device, the root, the mount point,
+        // options; behind a dash the type, the source, and options of the file system.
         let elsewhere = mounts.lines().filter_map(move |line| {
             let (place, system) = line.split_once(" - ")?;
             let place: Vec<&str> = place.split(' ').collect();
@@ -135,10 +134,10 @@ fn least_of_the_groups(
     groups.filter_map(of).min()
 }
 
-/// Bytes of memory that may be locked; `None`: as many as there are.
+/// Bytes of memory that may be locked; `None`: unlimited.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn lockable_memory() -> io::Result<Option<u64>> {
     let (soft, _) = getrlimit(Resource::RLIMIT_MEMLOCK)?;
     let any = caps::has_cap(None, caps::CapSet::Effective, caps::Capability::CAP_IPC_LOCK)
@@ -166,7 +165,7 @@ mod tests {
         ];
         assert_eq!(limits(second, "0::/a/b\n", ""), Some(4_096_000));
         assert_eq!(limits(second, "0::/other\n", ""), Some(9_999_999));
-        // Hidden there, and mounted elsewhere: whole, or this group alone.
+        // Hidden there, and mounted elsewhere: the whole hierarchy, or this group alone.
         let whole: &[_] = &[("/run/groups/a/memory.max", "5000\n")];
         let mount =
             "30 1 0:26 / /run/groups rw,relatime shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
@@ -174,7 +173,7 @@ mod tests {
         let part: &[_] = &[("/mine/memory.max", "6000\n")];
         let mount = "30 1 0:26 /a/b /mine rw - cgroup2 none rw\n";
         assert_eq!(limits(part, "0::/a/b\n", mount), Some(6_000));
-        // The first version, alone or with another controller.
+        // Version 1, alone or with another controller.
         let first: &[_] = &[("/groups/m/a/memory.limit_in_bytes", "7000\n")];
         let mount = "30 1 0:26 / /groups/m rw - cgroup cgroup rw,hugetlb,memory\n\
                      31 1 0:27 / /groups/c rw - cgroup cgroup rw,cpu\n";

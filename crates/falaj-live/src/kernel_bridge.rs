@@ -1,4 +1,4 @@
-//! Interfaces joined by the kernel's own bridge while nobody forwards between them.
+//! Interfaces joined by the kernel's own bridge while no forwarder runs between them.
 
 use crate::sandbox::netlink::Netlink;
 use nix::errno::Errno;
@@ -11,11 +11,11 @@ fn index(name: &str) -> io::Result<u32> {
     })
 }
 
-/// Makes these interfaces ports of the bridge of this name, which is made if it is not there.
-/// Frames pass from then on, with nobody's promises.
+/// Makes these interfaces ports of the bridge of this name, which is created if it does not exist.
+/// Frames pass from then on, without guarantees.
 ///
 /// # Errors
-/// An interface or the bridge cannot be had; the others are joined all the same.
+/// An interface or the bridge is not available; the others are joined all the same.
 pub fn plug(bridge: &str, interfaces: &[String]) -> io::Result<()> {
     let mut netlink = Netlink::open()?;
     match netlink.add_bridge(bridge) {
@@ -29,21 +29,21 @@ pub fn plug(bridge: &str, interfaces: &[String]) -> io::Result<()> {
         netlink.add_to_bridge(port, master)?;
         Ok(netlink.up(port)?)
     };
-    // The first trouble is told, and keeps nobody else from being joined.
+    // The first error is returned, and does not keep the other interfaces from being joined.
     let joined: Vec<io::Result<()>> = interfaces.iter().map(&mut join).collect();
     joined.into_iter().collect()
 }
 
-/// Takes these interfaces out of whatever bridge they are in.
+/// Removes these interfaces from the bridge that they are in, if any.
 ///
 /// # Errors
-/// The kernel does not let one go; the others are let go all the same.
+/// The kernel does not remove one; the others are removed all the same.
 pub fn unplug(interfaces: &[String]) -> io::Result<()> {
     let mut netlink = Netlink::open()?;
     let mut leave = |name: &String| match if_nametoindex(&**name) {
-        // Of no bridge.
+        // Controller 0: no bridge.
         Ok(port) => Ok(netlink.add_to_bridge(port, 0)?),
-        // One that is gone is in none.
+        // An interface that is gone is in no bridge.
         Err(_) => Ok(()),
     };
     let left: Vec<io::Result<()>> = interfaces.iter().map(&mut leave).collect();

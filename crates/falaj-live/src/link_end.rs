@@ -24,7 +24,7 @@ impl End {
         }
     }
 
-    /// 0 for near, 1 for far: an index into what exists once per end.
+    /// 0 for near, 1 for far: an index into arrays with one entry per end.
     pub fn index(self) -> usize {
         self as usize
     }
@@ -50,7 +50,7 @@ impl End {
     }
 }
 
-/// `near` or `far`.
+/// Writes `near` or `far`.
 impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -60,26 +60,27 @@ impl fmt::Display for End {
     }
 }
 
-/// Which addresses a link has: 10.77.N.0/24 and fd77:0:0:N::/64. One link inside of another needs
-/// others than that.
+/// The subnets of a link: 10.77.N.0/24 and fd77:0:0:N::/64. A link inside of another needs a
+/// different one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Subnet(u8);
 
 impl Subnet {
-    /// Above this they serve other ends: see [`nat`](crate::nat).
+    /// The largest number of a link's subnet; higher numbers serve other ends: see
+    /// [`nat`](crate::nat).
     const LAST: u8 = 253;
     /// The length of its IPv4 prefix.
     pub(crate) const PREFIX: u8 = 24;
     /// The length of its IPv6 prefix.
     pub(crate) const PREFIX6: u8 = 64;
 
-    /// One that no interface of this network namespace is in, behind those that are in use: links
-    /// nest in order.
+    /// A subnet that no interface of this network namespace is in, behind those in use: links nest
+    /// in order.
     pub fn free() -> Subnet {
         Subnet::free_ones().next().unwrap_or_default()
     }
 
-    /// All of them, in that order.
+    /// All free subnets, in that order.
     pub(crate) fn free_ones() -> impl Iterator<Item = Subnet> {
         let interfaces = nix::ifaddrs::getifaddrs().into_iter().flatten();
         let used = interfaces.filter_map(|interface| {
@@ -97,17 +98,17 @@ impl Subnet {
         Subnet(number)
     }
 
-    /// Its number.
+    /// The number of the subnet.
     pub fn number(self) -> u8 {
         self.0
     }
 
-    /// The IPv4 subnet, without its prefix's length.
+    /// The address of the IPv4 subnet, without its prefix length.
     pub(crate) fn network(self) -> Ipv4Addr {
         Ipv4Addr::new(10, 77, self.0, 0)
     }
 
-    /// The IPv6 subnet, without its prefix's length.
+    /// The address of the IPv6 subnet, without its prefix length.
     pub(crate) fn network6(self) -> Ipv6Addr {
         Ipv6Addr::new(0xfd77, 0, 0, self.0.into(), 0, 0, 0, 0)
     }
@@ -122,8 +123,7 @@ impl Subnet {
         Ipv6Addr::new(0xfd77, 0, 0, self.0.into(), 0, 0, 0, end.number().into())
     }
 
-    /// Two addresses within it, for the way out: the far side's, and that of whoever it goes
-    /// through.
+    /// Two addresses within it for the way out: the far side's, and that of its gateway.
     pub(crate) fn way_out(self) -> [Ipv4Addr; 2] {
         [130, 129].map(|n| Ipv4Addr::new(10, 77, self.0, n))
     }

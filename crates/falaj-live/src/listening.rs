@@ -1,4 +1,4 @@
-//! Sockets that listen, as `/proc` lists them: at which ports, and which process has one.
+//! Listening sockets, as `/proc` lists them: their ports, and the processes that own them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,17 +15,17 @@ pub enum Transport {
     Udp,
 }
 
-/// A socket that listens.
+/// A listening socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ListeningSocket {
     transport: Transport,
     at: SocketAddr,
-    /// Its number, by which the descriptors of its processes show.
+    /// Its inode number, by which the descriptors of its processes are found.
     inode: u64,
 }
 
 /// Ports at which the programs in the network namespace of process `pid` listen, at any address;
-/// empty where `/proc` hides them.
+/// empty if `/proc` hides them.
 pub(crate) fn ports_of(pid: u32) -> BTreeSet<(Transport, u16)> {
     sockets_of(pid).iter().map(|socket| (socket.transport, socket.at.port())).collect()
 }
@@ -35,7 +35,7 @@ pub fn ports() -> BTreeSet<(Transport, u16)> {
     ports_of(std::process::id())
 }
 
-/// Adds to an error "Address already in use" which process listens there, if that is to be seen.
+/// Adds to an error "Address already in use" the process that listens there, if it is visible.
 pub fn name_process(error: io::Error, at: SocketAddr, transports: &[Transport]) -> io::Error {
     if error.kind() != io::ErrorKind::AddrInUse {
         return error;
@@ -48,7 +48,7 @@ pub fn name_process(error: io::Error, at: SocketAddr, transports: &[Transport]) 
     name_in(error, &inodes)
 }
 
-/// The same, of a socket in the file system.
+/// The same for a socket in the file system.
 pub fn name_process_at(error: io::Error, path: &Path) -> io::Error {
     /// The flag of a socket that accepts connections.
     const ACCEPTS: &str = "00010000";
@@ -69,15 +69,14 @@ pub fn name_process_at(error: io::Error, path: &Path) -> io::Error {
     name_in(error, &inodes)
 }
 
-/// The process that listens at a port in the network namespace of process `pid`, if that is to be
-/// seen.
+/// The process that listens at a port in the network namespace of process `pid`, if it is visible.
 pub fn process_at(pid: u32, port: u16) -> Option<String> {
     let sockets = sockets_of(pid);
     let held = sockets.iter().filter(|socket| socket.at.port() == port);
     process_of(&held.map(|socket| socket.inode).collect::<Vec<_>>())
 }
 
-/// Adds the process that has one of these sockets to the error.
+/// Adds to the error the process that owns one of these sockets.
 fn name_in(error: io::Error, inodes: &[u64]) -> io::Error {
     match process_of(inodes) {
         Some(process) => io::Error::new(error.kind(), format!("{error}: {process} listens there")),
@@ -91,7 +90,7 @@ fn conflicts(held: SocketAddr, wanted: SocketAddr) -> bool {
     held.port() == wanted.port() && (any || held.ip() == wanted.ip())
 }
 
-/// The number and the name of a process that has one of these sockets.
+/// The number and the name of a process that owns one of these sockets.
 fn process_of(inodes: &[u64]) -> Option<String> {
     let links: Vec<String> = inodes.iter().map(|inode| format!("socket:[{inode}]")).collect();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -108,7 +107,7 @@ fn process_of(inodes: &[u64]) -> Option<String> {
     Some(format!("process {holder} ({})", name.trim()))
 }
 
-/// Sockets that listen in the network namespace of process `pid`.
+/// Listening sockets in the network namespace of process `pid`.
 fn sockets_of(pid: u32) -> Vec<ListeningSocket> {
     let tables = [
         ("tcp", Transport::Tcp),
@@ -138,7 +137,8 @@ fn socket_of(line: &str, transport: Transport) -> Option<ListeningSocket> {
     listens.then_some(ListeningSocket { transport, at, inode })
 }
 
-/// An address as the kernel writes it: words of 32 bits, each as a number of this machine.
+/// Parses an address as the kernel writes it: words of 32 bits, each as a number in the machine's
+/// byte order.
 fn address_of(hex: &str) -> Option<IpAddr> {
     let word = |n: usize| u32::from_str_radix(hex.get(8 * n..8 * n + 8)?, 16).ok();
     if hex.len() == 8 {
@@ -202,7 +202,7 @@ mod tests {
             let error = TcpListener::bind(wanted).expect_err("it is in use");
             let at = SocketAddr::new(wanted.0.parse().expect("an address"), wanted.1);
             named(name_process(error, at, &[Transport::Tcp]));
-            // Datagrams are not in its way.
+            // UDP does not conflict with it.
             let other = io::Error::from(io::ErrorKind::AddrInUse);
             let same = name_process(other, at, &[Transport::Udp]);
             assert!(!same.to_string().contains("process"), "{same}");

@@ -1,10 +1,10 @@
-//! Loops: interfaces that the kernel itself joins, so that a frame that a link sends at one comes
-//! back to it at the other.
+//! Forwarding loops: interfaces that the kernel itself joins, so that a frame that a link sends at
+//! one comes back to it at the other.
 //!
-//! The kernel is asked for the interfaces of the caller's network namespace and of those that are
-//! named. What it does with frames is followed from one end to the other: across veth pairs,
-//! through kernel bridges and bonds, and down to the interface that a VLAN lies on. A way through
-//! a namespace that is none of these is not seen.
+//! The kernel lists the interfaces of the caller's network namespace and of the named ones. The
+//! path of frames is followed from one end to the other: across veth pairs, through kernel bridges
+//! and bonds, and down to the interface below a VLAN. A path through a namespace that is none of
+//! these is not detected.
 
 use crate::backend::InterfaceName;
 use crate::error::SetupStep;
@@ -27,10 +27,11 @@ use std::collections::{HashSet, VecDeque};
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Says why no link can lie between two interfaces: they are one, or the kernel joins them already.
-/// `None` also where the kernel does not tell, as of an interface that is not there.
+/// Explains why no link can lie between two interfaces: they are the same, or the kernel joins them
+/// already. `None` also if the kernel does not list them, for example an interface that does not
+/// exist.
 ///
-/// The process must have one thread if one of them is in another network namespace.
+/// The process must be single-threaded if one of them is in another network namespace.
 pub fn between(a: &InterfaceName, b: &InterfaceName) -> Option<String> {
     let network = InterfaceGraph::read(&[None, a.namespace.as_deref(), b.namespace.as_deref()]);
     let [from, to] = [network.find(a)?, network.find(b)?];
@@ -50,10 +51,10 @@ pub fn between(a: &InterfaceName, b: &InterfaceName) -> Option<String> {
     ))
 }
 
-/// Says which interfaces of one network namespace are the two ends of one veth pair: a link in
+/// Names two interfaces of one network namespace that are the two ends of one veth pair: a link in
 /// front of all interfaces would hold each packet between them twice.
 ///
-/// The process must have one thread if it is another namespace.
+/// The process must be single-threaded if it is another namespace.
 pub fn within(namespace: Option<&str>) -> Option<String> {
     let network = InterfaceGraph::read(&[namespace]);
     let interfaces = &network.spaces.first()?.interfaces;
@@ -76,7 +77,7 @@ struct InterfaceNode {
     index: u32,
 }
 
-/// The way in which an interface treats frames.
+/// The kind of an interface, which determines how it treats frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum InterfaceKind {
     /// One of a veth or netkit pair.
@@ -96,19 +97,19 @@ enum InterfaceKind {
 #[derive(Clone, Debug)]
 struct ListedInterface {
     index: u32,
-    /// Its name, then others that it has.
+    /// Its name, then its alternative names.
     names: Vec<String>,
     kind: InterfaceKind,
-    /// The other end of its pair, or the interface that it lies on, where that is known.
+    /// The other end of its pair, or the interface below it, if known.
     below: Option<InterfaceNode>,
-    /// The bridge or bond that it is a port of.
+    /// The bridge or bond of which it is a port.
     controller: Option<u32>,
 }
 
 /// The interfaces of a network namespace.
 #[derive(Debug)]
 struct NamespaceListing {
-    /// As it was named; `None` is the caller's.
+    /// Names of the namespace; `None` is the caller's.
     names: Vec<Option<String>>,
     interfaces: Vec<ListedInterface>,
 }
@@ -127,24 +128,24 @@ impl std::ops::Index<InterfaceNode> for InterfaceGraph {
     }
 }
 
-/// Which way a frame goes at an interface.
+/// The direction of a frame at an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Heading {
     /// Out of the machine, or to the other end of a pair.
     Sent,
-    /// Up to what reads the interface.
+    /// Up to the readers of the interface.
     Received,
 }
 
-/// A frame at an interface, with the VLANs that it was put into on its way.
+/// A frame at an interface, with the VLAN tags that were added on its way.
 type FramePassage = (InterfaceNode, Heading, Vec<u16>);
 
 impl InterfaceGraph {
-    /// Tags of a frame that are followed; more than that are no network's.
+    /// The largest number of tags of a frame that are followed; no network uses more.
     const TAGS: usize = 4;
 
-    /// Asks the kernel for the interfaces of these namespaces; those that it does not tell of are
-    /// left out, and each is in it once.
+    /// Lists the interfaces of these namespaces, each of which is included once; namespaces that
+    /// the kernel does not list are omitted.
     fn read(namespaces: &[Option<&str>]) -> InterfaceGraph {
         let mut network = InterfaceGraph::default();
         let mut descriptors: Vec<Descriptors> = Vec::new();
@@ -160,7 +161,7 @@ impl InterfaceGraph {
             network.spaces.push(NamespaceListing { names: vec![name], interfaces: vec![] });
         }
         for (space, asked) in descriptors.iter().enumerate() {
-            // What numbers this namespace has for the others.
+            // The numbers by which this namespace knows the others.
             let ids: Vec<Option<i32>> = descriptors.iter().map(|other| asked.id(other)).collect();
             let links = asked.links().into_iter();
             let read = links.map(|link| interface(link, space, &ids));
@@ -176,7 +177,7 @@ impl InterfaceGraph {
         Some(InterfaceNode { space, index: found.index })
     }
 
-    /// The interfaces by which a frame that is sent or received at one comes to another, both
+    /// The interfaces by which a frame that is sent or received at one reaches another, both
     /// included.
     fn way(&self, from: InterfaceNode, to: InterfaceNode) -> Option<Vec<InterfaceNode>> {
         let mut reached: Vec<(FramePassage, Option<usize>)> = Vec::new();
@@ -215,7 +216,7 @@ impl InterfaceGraph {
         })
     }
 
-    /// Where the kernel takes a frame next.
+    /// The next steps of a frame in the kernel.
     fn onward(&self, (node, heading, tags): &FramePassage) -> Vec<FramePassage> {
         let (node, one) = (*node, &self[*node]);
         let to = |node, heading| (node, heading, tags.clone());
@@ -245,7 +246,7 @@ impl InterfaceGraph {
             }
             (Heading::Sent, _) => Vec::new(),
             (Heading::Received, _) => {
-                // The tags with which a frame came to the link's end are not known: any may be.
+                // The tags with which a frame reached the link's end are unknown: any may be.
                 let mut onward: Vec<FramePassage> = on_top(node)
                     .filter_map(|(upper, is)| match is.kind {
                         InterfaceKind::Vlan(id) if tags.last().is_none_or(|&tag| tag == id) => {
@@ -259,8 +260,8 @@ impl InterfaceGraph {
                 let controller = one.controller.map(|index| InterfaceNode { index, ..node });
                 if let Some(controller) = controller.filter(|&it| self.interface(it).is_some()) {
                     match self[controller].kind {
-                        // To its other ports, and to this machine. That it does not return to its
-                        // own port is left out: from there it comes to nothing new.
+                        // To its other ports, and to this machine. The exclusion of its own port is
+                        // ignored: from there the frame reaches nothing new.
                         InterfaceKind::Bridge => onward.extend(
                             [Heading::Received, Heading::Sent].map(|it| to(controller, it)),
                         ),
@@ -273,7 +274,7 @@ impl InterfaceGraph {
         }
     }
 
-    /// How the first and the last interface of a way are joined.
+    /// Describes how the first and the last interface of a path are joined.
     fn describe(&self, way: &[InterfaceNode]) -> String {
         if let &[a, b] = way {
             let [one, other] = [&self[a], &self[b]];
@@ -310,8 +311,8 @@ impl InterfaceGraph {
     }
 }
 
-/// An interface as the kernel describes it. `ids` are the numbers by which its namespace knows the
-/// others.
+/// Parses an interface as the kernel describes it. `ids` are the numbers by which its namespace
+/// knows the others.
 fn interface(link: LinkMessage, space: usize, ids: &[Option<i32>]) -> ListedInterface {
     let mut one = ListedInterface {
         index: link.header.index,
@@ -377,7 +378,7 @@ fn kind(info: &[LinkInfo]) -> InterfaceKind {
     }
 }
 
-/// By what a network namespace is asked.
+/// The descriptors for queries about a network namespace.
 struct Descriptors {
     /// A socket of routing netlink in it.
     socket: OwnedFd,
@@ -414,8 +415,7 @@ impl Descriptors {
         answers.into_iter().filter_map(link).collect()
     }
 
-    /// The number by which this namespace knows another one; `None` where no interface leads
-    /// there.
+    /// The number by which this namespace knows another one; `None` if no interface leads there.
     fn id(&self, other: &Descriptors) -> Option<i32> {
         let mut message = NsidMessage::default();
         let descriptor = u32::try_from(other.namespace.as_raw_fd()).ok()?;
@@ -433,7 +433,7 @@ impl Descriptors {
         answers.into_iter().find_map(id).filter(|&id| id >= 0)
     }
 
-    /// The kernel's answer, as far as it can be read.
+    /// The kernel's answer, up to the first part that cannot be parsed.
     fn ask(&self, message: RouteNetlinkMessage, flags: u16) -> Vec<RouteNetlinkMessage> {
         let mut header = NetlinkHeader::default();
         header.flags = NLM_F_REQUEST | flags;

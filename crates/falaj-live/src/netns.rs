@@ -1,4 +1,4 @@
-//! Other network namespaces: entering them, and making descriptors there.
+//! Other network namespaces: entering them, and creating descriptors there.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,8 +11,8 @@ use crate::error::{Error, SetupStep};
 use crate::process::run_apart;
 use crate::sandbox::control::{self, SideMessage, SideReply};
 
-/// Makes descriptors in the network namespace of that name or process; where none is named, in
-/// that of this process.
+/// Creates descriptors in the network namespace of that name or process; without a name, in that of
+/// this process.
 pub(crate) fn made_in(
     namespace: Option<&str>,
     make: impl FnOnce() -> Result<Vec<OwnedFd>, (SetupStep, Errno)>,
@@ -24,7 +24,7 @@ pub(crate) fn made_in(
         let made = enter(namespace)
             .map_err(|errno| (SetupStep::EnterNamespace, errno))
             .and_then(|()| make());
-        // If not even this can be said, nobody is there to hear it.
+        // If the answer cannot be sent, the receiver is gone.
         let _ = match made {
             Ok(made) => made
                 .iter()
@@ -49,7 +49,7 @@ pub(crate) fn made_in(
     }
 }
 
-/// Enters the network namespace of that name or process, for good.
+/// Enters the network namespace of that name or process permanently.
 pub(crate) fn enter(namespace: &str) -> Result<(), Errno> {
     let open = |path: PathBuf| {
         File::open(path).map_err(|e| e.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
@@ -60,7 +60,7 @@ pub(crate) fn enter(namespace: &str) -> Result<(), Errno> {
             (file, _) => file?,
         };
     match (setns(&network, CloneFlags::CLONE_NEWNET), namespace.parse::<u32>()) {
-        // Not ours to enter; whose users are ours to be is.
+        // Entering is denied, but it may be allowed in the namespace's own user namespace.
         (Err(Errno::EPERM), Ok(process)) => {
             setns(open(format!("/proc/{process}/ns/user").into())?, CloneFlags::CLONE_NEWUSER)?;
             setns(&network, CloneFlags::CLONE_NEWNET)

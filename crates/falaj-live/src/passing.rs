@@ -1,4 +1,4 @@
-//! Bytes and descriptors from one process to another, over a stream socket.
+//! Passing bytes and descriptors from one process to another, over a stream socket.
 
 use crate::process;
 use nix::cmsg_space;
@@ -8,9 +8,9 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
-/// So many descriptors go with one byte; the kernel takes a few more.
+/// Number of descriptors sent with one byte; the kernel allows a few more.
 const TOGETHER: usize = 128;
-/// A message is no longer than this.
+/// The largest length of a message, in bytes.
 const LONGEST: u64 = 4 << 30;
 
 /// Sends a message.
@@ -25,7 +25,7 @@ pub fn send(mut stream: &UnixStream, message: &[u8]) -> io::Result<()> {
 /// Receives a message.
 ///
 /// # Errors
-/// The other side is gone, says nothing for as long as the stream waits, or speaks otherwise.
+/// The other side is gone, sends nothing until the stream's timeout, or sends an invalid message.
 pub fn receive(mut stream: &UnixStream) -> io::Result<Vec<u8>> {
     let mut length = [0; 8];
     stream.read_exact(&mut length)?;
@@ -38,7 +38,7 @@ pub fn receive(mut stream: &UnixStream) -> io::Result<Vec<u8>> {
     if got as u64 == length { Ok(message) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
-/// Sends copies of descriptors, which the other side knows the number of.
+/// Sends copies of descriptors, whose number the other side knows.
 ///
 /// # Errors
 /// The other side is gone, or does not read.
@@ -61,7 +61,7 @@ pub fn send_descriptors<F: AsFd>(stream: &UnixStream, descriptors: &[F]) -> io::
 /// Receives this number of descriptors.
 ///
 /// # Errors
-/// The other side is gone, or sends others.
+/// The other side is gone, or sends a different number.
 pub fn receive_descriptors(stream: &UnixStream, number: usize) -> io::Result<Vec<OwnedFd>> {
     let mut all = Vec::new();
     let mut space = cmsg_space!([RawFd; TOGETHER]);

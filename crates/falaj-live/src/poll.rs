@@ -1,4 +1,4 @@
-//! Waiting for descriptors, with nothing built for each wait.
+//! Waiting for descriptors, without setup for each wait.
 #![allow(unsafe_code)]
 
 use falaj_sched::units::time::Span;
@@ -9,13 +9,13 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
-/// Descriptors to be read from. It knows their numbers only: whoever fills it
-/// keeps them open while it is used.
+/// A set of descriptors to poll. It holds their numbers only: its user keeps them open while the
+/// set is used.
 #[derive(Default)]
 pub(crate) struct PollSet(Vec<libc::pollfd>);
 
 impl PollSet {
-    /// Watches these, and nothing else any more.
+    /// Replaces the set by these descriptors, polled for reading.
     pub(crate) fn set<'fd>(&mut self, fds: impl Iterator<Item = BorrowedFd<'fd>>) {
         self.0.clear();
         self.0.extend(fds.map(|fd| libc::pollfd {
@@ -25,14 +25,14 @@ impl PollSet {
         }));
     }
 
-    /// Does it matter for now whether this one may be read from, and whether it has room?
+    /// Sets whether this descriptor is polled for reading, and for room to write.
     pub(crate) fn heed(&mut self, i: usize, reading: bool, room: bool) {
         let events = |heed: bool, what| if heed { what } else { 0 };
         self.0[i].events = events(reading, libc::POLLIN) | events(room, libc::POLLOUT);
     }
 
-    /// Waits for one of them, `timeout` at most; only looks, where that is zero. A signal ends the
-    /// wait as if the time were over.
+    /// Waits for one of them, for `timeout` at most; with zero it returns at once. A signal ends
+    /// the wait as if the time were over.
     pub(crate) fn wait(&mut self, timeout: Span) -> io::Result<()> {
         let timeout = libc::timespec {
             tv_sec: (timeout.0 / 1_000_000_000) as libc::time_t,
@@ -58,23 +58,23 @@ impl PollSet {
         }
     }
 
-    /// How many there are.
+    /// Number of descriptors.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Had this one something to read, or to complain about?
+    /// Returns true if this one was readable, or had an error.
     #[inline]
     pub(crate) fn is_readable(&self, i: usize) -> bool {
         self.0[i].revents & !libc::POLLOUT != 0
     }
 
-    /// The first of these that had something to read, or to complain about.
+    /// The first of these that was readable, or had an error.
     pub(crate) fn first_readable(&self, mut among: Range<usize>) -> Option<usize> {
         among.find(|&i| self.is_readable(i))
     }
 
-    /// Had this one room, where that mattered?
+    /// Returns true if this one had room, if it was polled for that.
     #[inline]
     pub(crate) fn has_room(&self, i: usize) -> bool {
         self.0[i].revents & libc::POLLOUT != 0

@@ -1,4 +1,4 @@
-//! What the operating system may give a thread that must be on time.
+//! Priorities and other settings for threads that must be on time.
 #![allow(unsafe_code)]
 
 use falaj_sched::units::time::Span;
@@ -6,39 +6,39 @@ use nix::libc;
 use nix::sched::CpuSet;
 use nix::unistd::Pid;
 
-/// Who is to be on time. The link comes first: a receiver that is late makes
-/// its own stamps late, a link that is late makes everybody's. A sender that is
-/// late sends bursts that its source never meant.
+/// The rank of a thread that must be on time. The link comes first: a late receiver makes its own
+/// stamps late, a late link makes everyone's late. A late sender sends bursts that its source did
+/// not intend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rank {
-    /// Sends at instants of its own.
+    /// Sends at its own instants.
     Sender,
-    /// Stamps what arrives.
+    /// Stamps arriving packets.
     Receiver,
-    /// Hands over what others wait for.
+    /// Delivers packets that others wait for.
     Link,
 }
 
-/// Does this thread run before ordinary ones?
+/// Returns true if this thread has a real-time policy, and so runs before ordinary ones.
 pub(crate) fn is_before_others() -> bool {
     // SAFETY: the call has no preconditions and concerns this thread alone.
     let policy = unsafe { libc::sched_getscheduler(0) };
     policy & !libc::SCHED_RESET_ON_FORK == libc::SCHED_FIFO
 }
 
-/// A share of time: so much in each so much.
+/// A part of each period of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RtReserve {
-    /// So much.
+    /// The part.
     pub part: Span,
-    /// In each so much.
+    /// The period.
     pub of: Span,
 }
 
-/// What the kernel keeps for others of a processor on which threads of the class SCHED_FIFO never
-/// sleep, by stopping them; none where its owner lets them have all. Linux from 6.12 on, built
-/// without groups of such threads, stops them while others wait alone, and by what
-/// `/sys/kernel/debug/sched/fair_server` says; as it comes that is as much.
+/// The time that the kernel reserves for other threads on a processor on which SCHED_FIFO threads
+/// never sleep, by throttling them; `None` if the configuration reserves nothing. Linux from 6.12
+/// on, built without groups of real-time threads, throttles them only while others wait, by the
+/// settings in `/sys/kernel/debug/sched/fair_server`; by default that is the same time.
 pub fn kept_for_others() -> Option<RtReserve> {
     let read = |name| {
         std::fs::read_to_string(format!("/proc/sys/kernel/sched_rt_{name}_us"))
@@ -50,8 +50,8 @@ pub fn kept_for_others() -> Option<RtReserve> {
     kept(read("runtime"), read("period"))
 }
 
-/// Of how long, in microseconds, they may run in each period. Where that is not told it is as
-/// kernels come; at 0, as at -1, nobody is stopped.
+/// The reserve, from the time in microseconds for which they may run in each period. Unknown values
+/// are taken as the kernel's defaults; at 0, as at -1, no thread is throttled.
 fn kept(runtime: Option<i64>, period: Option<i64>) -> Option<RtReserve> {
     let micros = |us: i64| Span::from_micros(us.max(0).unsigned_abs());
     let (runtime, period) = (runtime.unwrap_or(950_000), period.unwrap_or(1_000_000));
@@ -60,13 +60,12 @@ fn kept(runtime: Option<i64>, period: Option<i64>) -> Option<RtReserve> {
         .then(|| RtReserve { part: micros(period - runtime), of: micros(period) })
 }
 
-/// Keeps this process's memory where it is, as far as it is used: a page that has
-/// to be fetched makes everything behind it late. Where that is not allowed,
-/// nothing happens.
+/// Locks this process's memory as it is used: a page fault delays all packets behind it. If that is
+/// not allowed, nothing happens.
 fn stay_in_memory() {
     use nix::sys::mman::{MlockAllFlags, mlockall};
     use nix::sys::resource::{Resource, setrlimit};
-    // With a limit left, memory beyond it would be refused.
+    // With a finite limit, memory beyond it would be refused.
     if setrlimit(Resource::RLIMIT_MEMLOCK, nix::libc::RLIM_INFINITY, nix::libc::RLIM_INFINITY)
         .is_ok()
     {
@@ -75,16 +74,16 @@ fn stay_in_memory() {
     }
 }
 
-/// Which processors this thread may use.
+/// Processors that this thread may use.
 pub fn processors() -> Vec<usize> {
     let may = nix::sched::sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
     (0..CpuSet::count()).filter(|&cpu| may.is_set(cpu).unwrap_or(false)).collect()
 }
 
-/// How many there are on this machine; none where that is not told.
+/// Number of processors of this machine; zero if unknown.
 pub(crate) fn online() -> usize {
     let ranges = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    // As in 0-3,6.
+    // A list such as 0-3,6.
     let of = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         Some(last.trim().parse::<usize>().ok()?.checked_sub(first.trim().parse().ok()?)? + 1)
@@ -92,7 +91,7 @@ pub(crate) fn online() -> usize {
     ranges.split(',').filter_map(of).sum()
 }
 
-/// Keeps this thread on one of them. Where that fails, it goes where the kernel likes.
+/// Pins this thread to a processor. If that fails, the kernel places it.
 pub fn stay_on(processor: usize) {
     let mut set = CpuSet::new();
     if set.set(processor).is_ok() {
@@ -100,15 +99,14 @@ pub fn stay_on(processor: usize) {
     }
 }
 
-/// Wakes this thread as close to its instants as the kernel can (it may be 50
-/// us late by default), and, where that is allowed, before ordinary threads
-/// (SCHED_FIFO, not inherited by children). A link's memory is locked as well,
-/// where that is allowed. Says whether the class was.
+/// Makes this thread wake up as close to its instants as the kernel can (by default it may be 50 us
+/// late), and, if that is allowed, before ordinary threads (SCHED_FIFO, not inherited by children).
+/// A link's memory is locked as well, if that is allowed. Returns true if SCHED_FIFO was set.
 pub fn be_punctual(rank: Rank) -> bool {
     if rank == Rank::Link {
         stay_in_memory();
     }
-    // Nobody refuses a thread's own timer slack; where it fails, it stays as it was.
+    // A thread's own timer slack can always be set; if not, it stays as it was.
     let _ = nix::sys::prctl::set_timerslack(1);
     let sched_priority = match rank {
         Rank::Sender => 4,
@@ -125,10 +123,10 @@ pub fn be_punctual(rank: Rank) -> bool {
 mod tests {
     use super::*;
 
-    /// The class of this thread and its rank in it, as the kernel writes them.
+    /// The policy and the priority of this thread, as the kernel writes them.
     fn class() -> (i32, i32) {
         let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
-        // Behind the name, which may hold anything, begins the third field; the rank is the
+        // The third field begins behind the name, which may hold anything; the priority is the
         // fortieth.
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
         (fields[41 - 3].parse().unwrap(), fields[40 - 3].parse().unwrap())
@@ -167,7 +165,7 @@ mod tests {
                 if allowed { (libc::SCHED_FIFO, number) } else { (libc::SCHED_OTHER, 0) }
             );
         }
-        // Nobody else has it.
+        // Other threads do not have it.
         assert_eq!(class(), (libc::SCHED_OTHER, 0));
     }
 }

@@ -20,17 +20,17 @@ use nix::unistd::Pid;
 
 use crate::error::{Error, SetupStep};
 
-/// A cloned process: its number and a descriptor that cannot come to mean another process.
+/// A cloned process: its number, and a descriptor that always refers to this process.
 #[derive(Debug)]
 pub(crate) struct Cloned {
     pub(crate) pid: i32,
     pub(crate) pidfd: OwnedFd,
 }
 
-/// Runs `child` in a new process with the namespaces that `flags` asks for; its result is the exit
+/// Runs `child` in a new process with the namespaces that `flags` requests; its result is the exit
 /// status.
 ///
-/// The caller must have one thread only. Then the copy is a complete, consistent process and may do
+/// The caller must be single-threaded. Then the copy is a complete, consistent process and may do
 /// anything, allocation included; with more threads, a lock held by one of them would stay locked
 /// in the copy for ever.
 pub(crate) fn clone_process(
@@ -79,9 +79,9 @@ pub(crate) fn clone_process(
     }
 }
 
-/// Owns a descriptor that a system call has just made for us.
+/// Owns a descriptor that a system call has just returned.
 pub(crate) fn adopt(fd: RawFd) -> OwnedFd {
-    // SAFETY: the callers pass a descriptor fresh from the kernel, which nobody else knows.
+    // SAFETY: the callers pass a descriptor fresh from the kernel, which nothing else owns.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
@@ -100,15 +100,15 @@ pub(crate) fn pidfd_signal(pidfd: BorrowedFd<'_>, signal: i32) -> Result<(), Err
     Errno::result(done).map(drop)
 }
 
-/// A descriptor of a child that nobody has waited for yet, so that its number means no other
-/// process.
+/// A descriptor of a child that has not been waited for yet, so that its number cannot refer to
+/// another process.
 pub(crate) fn pidfd_open(child: i32) -> Result<OwnedFd, Errno> {
     // SAFETY: no memory is passed.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, c_long::from(child), 0 as c_long) };
     Errno::result(fd).map(|fd| adopt(fd as RawFd))
 }
 
-/// Closes every descriptor from 3 up but those in `keep`.
+/// Closes every descriptor from 3 up except those in `keep`.
 ///
 /// Only for a process that is a fresh copy: objects that still own these descriptors must never be
 /// dropped.
@@ -146,7 +146,7 @@ fn close_range(first: c_uint, last: c_uint) {
     }
 }
 
-/// Reaps one dead child, if there is one: its process number and how it ended.
+/// Reaps one dead child, if there is one; returns its process number and exit status.
 ///
 /// Not `nix::waitpid`, which reports death by a real-time signal as an error, after the child's
 /// number is lost.
@@ -157,7 +157,7 @@ pub(crate) fn reap() -> Option<(i32, ExitStatus)> {
     (pid > 0).then(|| (pid, ExitStatus::from_raw(status)))
 }
 
-/// Lets the command start with no signal blocked, whatever this process blocks.
+/// Makes the command start with no signal blocked, whatever this process blocks.
 pub(crate) fn start_unblocked(command: &mut Command) {
     // SAFETY: between fork and exec only sigprocmask runs, which is async-signal-safe.
     unsafe {
@@ -165,11 +165,11 @@ pub(crate) fn start_unblocked(command: &mut Command) {
     }
 }
 
-/// Has the command killed as soon as the thread that starts it ends, in whatever way that is.
+/// Makes the kernel kill the command as soon as the thread that starts it ends, in whatever way.
 pub(crate) fn end_with_this_thread(command: &mut Command) {
     let parent = Pid::this();
     let tie = move || match prctl::set_pdeathsig(Signal::SIGKILL) {
-        // Whoever had ended before that is told of to nobody.
+        // If the parent has ended before, the signal is never sent.
         Ok(()) if Pid::parent() != parent => Err(Errno::ESRCH.into()),
         done => done.map_err(io::Error::from),
     };
@@ -179,7 +179,7 @@ pub(crate) fn end_with_this_thread(command: &mut Command) {
     }
 }
 
-/// Ignores `signal` if its action is the default one; says whether it was.
+/// Ignores `signal` if its action is the default one; returns true if it was.
 pub(crate) fn ignore_if_default(signal: i32) -> bool {
     // SAFETY: both structures are valid for the calls, and SIG_IGN is a valid action.
     unsafe {
@@ -203,9 +203,9 @@ pub(crate) fn restore_default(signal: i32) {
     }
 }
 
-/// Does something in a copy of the process, which ends with it; waits for that.
+/// Runs a function in a copy of the process, which ends with it; waits for the end.
 ///
-/// The process must have one thread only, as it is copied as it is.
+/// The process must be single-threaded, as it is copied as it is.
 pub(crate) fn run_apart(what: impl FnOnce()) -> Result<(), Error> {
     if fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() > 1) {
         return Err(Error { step: SetupStep::OneThread, end: None, errno: 0 });
@@ -219,8 +219,8 @@ pub(crate) fn run_apart(what: impl FnOnce()) -> Result<(), Error> {
     Ok(())
 }
 
-/// Waits until a process is dead, and reaps it if it is a child; returns at once if it was reaped
-/// already.
+/// Waits until a process is dead, and reaps it if it is a child; returns at once if it was already
+/// reaped.
 pub(crate) fn wait(process: &Cloned) {
     loop {
         let options = WaitPidFlag::WEXITED | WaitPidFlag::__WALL;

@@ -1,4 +1,4 @@
-//! Signals as something to read, beside packets and timers.
+//! Signals read from a descriptor, beside packets and timers.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::SigSet;
@@ -15,8 +15,8 @@ use std::time::Duration;
 pub struct Signals(SignalFd);
 
 impl Signals {
-    /// From now on, they are read here instead of ending the program. Call it
-    /// after a sandbox was started, so that its sides keep theirs.
+    /// From now on, they are read here instead of ending the program. Call it after a sandbox was
+    /// started, so that the signals of its sides stay as they are.
     pub fn take() -> io::Result<Signals> {
         let mut set = SigSet::empty();
         for signal in [
@@ -33,14 +33,14 @@ impl Signals {
         Ok(Signals(SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?))
     }
 
-    /// The next signal, whoever sent it.
+    /// The next signal, from any sender.
     pub fn next_of_any(&mut self) -> io::Result<Option<i32>> {
         Ok(self.0.read_signal()?.map(|info| info.ssi_signo as i32))
     }
 
     /// The next signal for this process alone: from a process, or the hang-up of a terminal whose
     /// session this process leads. Other signals of a terminal reach every process in its
-    /// foreground, and are passed over.
+    /// foreground, and are skipped.
     pub fn next_sent(&mut self) -> io::Result<Option<i32>> {
         while let Some(info) = self.0.read_signal()? {
             let signal = info.ssi_signo as i32;
@@ -52,19 +52,19 @@ impl Signals {
     }
 }
 
-/// Returns true if this process leads its session: then the kernel tells it alone that the
+/// Returns true if this process leads its session: then the kernel notifies it alone that the
 /// terminal is gone.
 fn leads_session() -> bool {
     getsid(None).is_ok_and(|leader| leader == getpid())
 }
 
-/// Lets a command start with no signal blocked, whatever this process reads instead.
+/// Makes a command start with no signal blocked, whatever signals this process reads.
 pub fn start_unblocked(command: &mut std::process::Command) {
     crate::process::start_unblocked(command);
 }
 
-/// Has a command killed as soon as the thread that starts it ends, in whatever way that is: nothing
-/// of it stays behind.
+/// Makes the kernel kill a command as soon as the thread that starts it ends, in whatever way, so
+/// that nothing of it stays behind.
 pub fn end_with_this_thread(command: &mut std::process::Command) {
     crate::process::end_with_this_thread(command);
 }
@@ -73,7 +73,7 @@ pub fn end_with_this_thread(command: &mut std::process::Command) {
 /// `patience`.
 ///
 /// # Errors
-/// There is no such process, or it is another user's.
+/// There is no such process, or it belongs to another user.
 pub fn end(process: u32, signal: Signal, patience: Duration) -> io::Result<bool> {
     let pidfd = crate::process::pidfd_open(process as i32)?;
     crate::process::pidfd_signal(pidfd.as_fd(), signal as i32)?;
@@ -82,10 +82,11 @@ pub fn end(process: u32, signal: Signal, patience: Duration) -> io::Result<bool>
     Ok(poll(&mut ended, patience)? > 0)
 }
 
-/// Readable as soon as this child has ended, beside signals and packets.
+/// A descriptor that is readable as soon as this child has ended, to be polled with signals and
+/// packets.
 ///
 /// # Errors
-/// No descriptor is left, or the kernel is older than 5.3.
+/// No descriptor is available, or the kernel is older than 5.3.
 pub fn end_of(child: &Child) -> io::Result<OwnedFd> {
     Ok(crate::process::pidfd_open(child.id() as i32)?)
 }

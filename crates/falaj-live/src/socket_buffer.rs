@@ -6,26 +6,28 @@ use nix::sys::socket::{setsockopt, sockopt};
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 
-/// Holds what comes while its reader is kept from running for some milliseconds.
+/// Bytes of a buffer: enough for arrivals while the reader is kept from running for some
+/// milliseconds.
 const ROOM: usize = 8 << 20;
 
-/// Makes it as large as the kernel allows.
+/// Makes the receive buffer as large as the kernel allows.
 pub(crate) fn enlarge(socket: &UdpSocket) {
-    // A privileged process may go beyond the system's limit; where neither is
-    // allowed, what it loses is counted all the same.
+    // A privileged process may exceed the system's limit; if neither is allowed, losses are counted
+    // all the same.
     if setsockopt(socket, sockopt::RcvBufForce, &ROOM).is_err() {
         let _ = setsockopt(socket, sockopt::RcvBuf, &ROOM);
     }
 }
 
-/// Makes what it may have underway as large as the kernel allows.
+/// Makes the send buffer as large as the kernel allows.
 pub(crate) fn enlarge_for_sending(socket: &UdpSocket) {
     if setsockopt(socket, sockopt::SndBufForce, &ROOM).is_err() {
         let _ = setsockopt(socket, sockopt::SndBuf, &ROOM);
     }
 }
 
-/// How many datagrams found it full since the socket was made; 0 where the kernel does not say.
+/// Number of datagrams that found the receive buffer full since the socket was created; 0 if the
+/// kernel does not report it.
 pub(crate) fn overflowed(socket: &UdpSocket) -> u64 {
     /// SK_MEMINFO_DROPS of linux/sock_diag.h: the index of the ninth figure.
     const DROPS: usize = 8;

@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use nix::errno::Errno;
 use nix::libc::{self, c_int, c_uint, c_ulong};
 
-/// What an interface is, by name, in the network namespace of the socket.
+/// Queries a property of an interface, by name, in the network namespace of the socket.
 fn request(socket: BorrowedFd<'_>, name: &str, what: libc::Ioctl) -> Result<libc::ifreq, Errno> {
     if name.len() >= libc::IFNAMSIZ {
         return Err(Errno::ENODEV);
@@ -40,7 +40,7 @@ pub(crate) fn name(socket: BorrowedFd<'_>, index: c_int) -> Result<String, Errno
     Errno::result(unsafe { libc::ioctl(socket.as_raw_fd(), what, &raw mut request) })?;
     let bytes = request.ifr_name.iter().map(|&byte| byte as u8);
     let name: Vec<u8> = bytes.take_while(|&byte| byte != 0).collect();
-    // Names are bytes; one that is no text is asked for by nobody here.
+    // Names are bytes; one that is not text is never requested here.
     String::from_utf8(name).map_err(|_| Errno::EILSEQ)
 }
 
@@ -58,8 +58,8 @@ pub(crate) fn mtu(socket: BorrowedFd<'_>, name: &str) -> Result<c_int, Errno> {
     Ok(unsafe { answer.ifr_ifru.ifru_mtu })
 }
 
-/// An interface's Ethernet address; a TAP's own descriptor knows its interface, which then needs no
-/// name.
+/// An interface's Ethernet address; a TAP's own descriptor identifies its interface, so that the
+/// name may be empty.
 pub(crate) fn mac(socket: BorrowedFd<'_>, name: &str) -> Result<[u8; 6], Errno> {
     let answer = request(socket, name, libc::SIOCGIFHWADDR as libc::Ioctl)?;
     // SAFETY: as above.
@@ -74,7 +74,7 @@ nix::ioctl_write_ptr!(tun_set_vnet_header_size, b'T', 216, c_int);
 nix::ioctl_write_ptr!(tun_set_vnet_le, b'T', 220, c_int);
 
 /// Turns a fresh descriptor of `/dev/net/tun` into the TAP interface `name` with a virtio-net
-/// header; one that `stays` when the descriptor is gone may be there already.
+/// header; one that `stays` when the descriptor is closed may exist already.
 pub(crate) fn tap_configure(
     fd: BorrowedFd<'_>,
     name: &str,
@@ -95,7 +95,7 @@ pub(crate) fn tap_configure(
     let new = if stays { 0 } else { libc::IFF_TUN_EXCL };
     let kind = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | new;
     request.ifr_ifru.ifru_flags = kind as libc::c_short;
-    // Of linux/if_tun.h since Linux 6.2: UDP in units of many datagrams, IPv4 and IPv6; both or
+    // From linux/if_tun.h since Linux 6.2: UDP in units of many datagrams, IPv4 and IPv6; both or
     // none.
     const TUN_F_USO: c_uint = 0x20 | 0x40;
     let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;

@@ -1,4 +1,4 @@
-//! The hosts of a scenario: what links join them, their addresses, and the ways between them.
+//! The hosts of a scenario: the links that join them, their addresses, and the routes between them.
 //!
 //! ```text
 //!   a == dsl ==\                           star: each link leads up to the router in the middle
@@ -7,9 +7,9 @@
 //!   a == first == b == second == c         chain: a link of two hosts lies between them
 //! ```
 //!
-//! Each host is in namespaces of its own, and so is the router. Whoever has more than one link
-//! passes packets on, and that is the kernel's work: routes, ICMP and the limits of mtus are what
-//! they are elsewhere. A packet therefore goes through the engine once for each link on its way.
+//! Each host is in namespaces of its own, and so is the router. A node with more than one link
+//! forwards packets, by the kernel: routes, ICMP and MTU limits work as they do elsewhere. A packet
+//! therefore passes the engine once for each link on its way.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -22,22 +22,23 @@ use crate::sandbox::hosts::All;
 use crate::sandbox::plan::{Attachment, Forwards, SidePlan, Variable};
 use crate::sandbox::{Hosts, Join, SandboxSide, UserNamespace};
 
-/// Below this a link carries no IPv6.
+/// The smallest MTU with which a link carries IPv6.
 const MTU6: u16 = 1280;
 
-/// Hosts, and the router where there is one, by their numbers.
+/// Hosts, and the router if there is one, by number.
 #[derive(Clone, Debug)]
 pub struct Topology {
     nodes: Vec<TopologyNode>,
     links: Vec<TopologyLink>,
-    /// Whether there is IPv6: only if all links carry it, or a name would lead where no way does.
+    /// IPv6 is used; only if all links carry it, or a name would resolve to an address without a
+    /// route.
     six: bool,
 }
 
 #[derive(Clone, Debug)]
 struct TopologyNode {
     name: String,
-    /// Its links, by its interfaces.
+    /// Its links, in the order of its interfaces.
     links: Vec<usize>,
 }
 
@@ -46,23 +47,23 @@ struct TopologyNode {
 struct TopologyLink {
     subnet: Subnet,
     mtu: u16,
-    /// Near, far.
+    /// Near and far node.
     nodes: [usize; 2],
 }
 
 impl TopologyLink {
-    /// At which end of it a node is.
+    /// The end of the link at which a node is.
     fn end_of(&self, node: usize) -> End {
         if self.nodes[0] == node { End::Near } else { End::Far }
     }
 }
 
-/// A scenario that cannot be had in namespaces here.
+/// A scenario that cannot be built from namespaces here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TopologyError {
     /// There are more links than addresses for them.
     Links(usize),
-    /// The mtu of the link of this name does not fit an interface.
+    /// The MTU of the link of this name does not fit an interface.
     Mtu(String),
 }
 
@@ -81,10 +82,10 @@ impl std::fmt::Display for TopologyError {
 impl std::error::Error for TopologyError {}
 
 impl Topology {
-    /// The hosts of a scenario that has some, their links with addresses that are free here.
+    /// The hosts of a scenario that has some, with free subnets for their links.
     ///
     /// # Errors
-    /// Too many links, or one with too large an mtu.
+    /// Too many links, or one with too large an MTU.
     pub fn new(scenario: &Scenario) -> Result<Topology, TopologyError> {
         let mut nodes: Vec<TopologyNode> = scenario
             .hosts
@@ -118,24 +119,24 @@ impl Topology {
         Ok(Topology { nodes, links, six })
     }
 
-    /// Their names, by their numbers.
+    /// Names of the nodes, by number.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.nodes.iter().map(|node| node.name.as_str())
     }
 
-    /// By what others know it: its address at the first of its links.
+    /// The address by which others know a node: that at the first of its links.
     pub fn address(&self, node: usize) -> Ipv4Addr {
         let link = &self.links[self.nodes[node].links[0]];
         link.subnet.address(link.end_of(node))
     }
 
-    /// The same for IPv6, if all links carry it.
+    /// Its IPv6 address, if all links carry IPv6.
     pub fn address6(&self, node: usize) -> Option<Ipv6Addr> {
         let link = &self.links[self.nodes[node].links[0]];
         self.six.then(|| link.subnet.address6(link.end_of(node)))
     }
 
-    /// Where the ends of a link are, near first: which node, and which of its interfaces.
+    /// The ends of a link, near first: the node, and the index of its interface.
     pub(crate) fn ends(&self, link: usize) -> [(usize, usize); 2] {
         self.links[link].nodes.map(|node| {
             let interface = self.nodes[node].links.iter().position(|&l| l == link);
@@ -143,7 +144,7 @@ impl Topology {
         })
     }
 
-    /// Makes all of them, with what is to run there; the commands wait for [`Hosts::go`].
+    /// Creates all nodes, with their commands, which wait for [`Hosts::go`].
     ///
     /// # Errors
     /// As [`Sandbox::start`](crate::sandbox::Sandbox::start).
@@ -178,7 +179,7 @@ impl Topology {
         Hosts::start(plans.collect(), &all)
     }
 
-    /// The caller's `/etc/hosts`, behind theirs.
+    /// The nodes' names and addresses, followed by the caller's `/etc/hosts`.
     fn hosts_file(&self) -> String {
         let mut text = String::new();
         for (n, name) in self.names().enumerate() {
@@ -198,7 +199,7 @@ impl Topology {
             ("FALAJ_ADDR".to_owned(), Variable::V4(self.address(node))),
             ("FALAJ_ADDR6".to_owned(), v6(node)),
         ];
-        // There are many others.
+        // There are many peers, so the variables of a single one are unset.
         let none = ["FALAJ_SIDE", "FALAJ_PEER", "FALAJ_PEER6", "MAHIMAHI_BASE"];
         all.extend(none.map(|name| (name.to_owned(), Variable::Unset)));
         for (n, name) in self.names().enumerate() {
@@ -209,7 +210,7 @@ impl Topology {
         all
     }
 
-    /// The interfaces of a node, with the routes to all that are not behind them.
+    /// The interfaces of a node, with the routes to all subnets that are not directly attached.
     fn attachments(&self, node: usize) -> Vec<Attachment> {
         let own = &self.nodes[node].links;
         let mut all: Vec<Attachment> = own
@@ -238,7 +239,7 @@ impl Topology {
             for (link, joined) in
                 self.links.iter().enumerate().filter(|(link, _)| !own.contains(link))
             {
-                // Either end will do; the nearer one is known.
+                // Either end reaches the link; the nearer one is used.
                 let Some((_, interface)) = joined.nodes.iter().filter_map(|&end| by[end]).min()
                 else {
                     continue;
@@ -262,8 +263,8 @@ impl Topology {
         all
     }
 
-    /// By node, how many links away it is, and by which interface the shortest way there begins; of
-    /// equal ones the first. `None` where no way leads.
+    /// By node, its distance in links, and the interface by which the shortest path there begins;
+    /// of equal paths the first. `None` if there is no path.
     fn first_interfaces(&self, from: usize) -> Vec<Option<(usize, usize)>> {
         let mut by = vec![None; self.nodes.len()];
         let mut seen = vec![false; self.nodes.len()];
@@ -300,7 +301,7 @@ mod tests {
         Topology::new(&scenario).unwrap()
     }
 
-    /// What a host sends where: interface, subnet (or `all`), gateway; of IPv4.
+    /// The IPv4 routes of a host: interface, subnet (or `all`), gateway.
     fn routes(of: &Topology, host: &str) -> Vec<String> {
         let node = of.names().position(|name| name == host).unwrap();
         let first = of.links[0].subnet.number();

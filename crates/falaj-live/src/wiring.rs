@@ -1,4 +1,4 @@
-//! From the links of a scenario to an engine with ports.
+//! Builds a forwarder from the links of a scenario.
 
 use crate::adapters::Adapters;
 use crate::addressing::{LONGER_BY, key_of, pipe_of};
@@ -58,8 +58,8 @@ pub fn to_guest(
     })
 }
 
-/// All links between hosts, whose interfaces it takes. Of link `n` the pipes are `2 n`, up, and `2
-/// n + 1`, down; so are the ports, near and far.
+/// All links between hosts, whose interfaces it takes. Link `n` has the pipes `2 n`, up, and `2 n +
+/// 1`, down; the ports are numbered in the same way, near and far.
 pub fn to_hosts(
     scenario: &Scenario,
     topology: &Topology,
@@ -89,14 +89,14 @@ pub fn to_hosts(
     paced(Forwarder::new(clock, network, ports, options))
 }
 
-/// A port at an interface of one of the hosts: which one, and which of its interfaces.
+/// A port at an interface of one of the hosts, given by their indices.
 fn joint_port(
     hosts: &mut Hosts,
     (host, interface): (usize, usize),
     name: impl FnOnce() -> String,
 ) -> io::Result<Box<dyn Port>> {
     if let Some(Joint::Packet(socket)) = hosts.joint(host, interface) {
-        // Whoever holds it asks it for what was not read.
+        // The owner of the socket queries its counter of unread units.
         return socket.port();
     }
     let tap = match hosts.take_joint(host, interface) {
@@ -106,8 +106,8 @@ fn joint_port(
     Ok(Box::new(TapPort::new(name(), tap)))
 }
 
-/// The links between two open ends: up from the first to the second. Packets that go on by their
-/// own way leave where they came in.
+/// The links between two open ends: up from the first to the second. Packets of ends that return
+/// them leave where they came in.
 pub fn to_ends(
     spec: &NetworkSpec,
     ends: [&dyn Backend; 2],
@@ -123,8 +123,8 @@ pub fn space_port(hosts: &mut Hosts, side: usize, name: &str) -> io::Result<Box<
     joint_port(hosts, (side, 0), || format!("interface of {name}"))
 }
 
-/// A port at a socket that carries a unit in each datagram, header and all, and the other end of
-/// it: a machine in memory.
+/// A port at a socket that carries a unit in each datagram, header included, and the other end of
+/// the socket, for a machine in memory.
 pub fn unit_port(name: &str) -> io::Result<(Box<dyn Port>, UnixDatagram)> {
     let (inside, outside) = UnixDatagram::pair()?;
     inside.set_nonblocking(true)?;
@@ -158,7 +158,7 @@ fn between(
     connect(spec, clock, options, false, port)
 }
 
-/// The same, or each port by itself where what comes in `stays` there.
+/// The links between two ports, or, if packets `stay`, from each port back to itself.
 fn connect(
     spec: &NetworkSpec,
     clock: Clock,
@@ -176,14 +176,14 @@ fn connect(
     paced(Forwarder::new(clock, network, ports, options))
 }
 
-/// A forwarder whose ports know which devices pace links.
+/// A forwarder whose ports are informed which devices pace links.
 fn paced(mut forwarder: Forwarder) -> io::Result<Forwarder> {
     forwarder.pace()?;
     Ok(forwarder)
 }
 
-/// The links behind loopback sockets, one for each source; where the sources
-/// must send to is written into their plans. Rules see the headers that the plans had.
+/// The links behind loopback sockets, one for each source; the address that a source must send to
+/// is written into its plan. Rules see the headers of the original plans.
 pub fn to_loopback(
     scenario: &Scenario,
     plans: &mut [EndPlan; 2],
@@ -206,17 +206,18 @@ pub fn to_loopback(
             };
             let receiving = receiver.receives.iter_mut().find(|r| r.source == sending.source);
             let receiving = receiving.expect("what one end sends the other receives");
-            // A free port, found by having it for a moment.
+            // A free port, found by binding it for a moment.
             receiving.at = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
             let port = LoopbackPort::new(receiving.at, sorted)?;
             sending.to = port.address()?;
             if sending.from.is_ipv6() {
-                // Loopback carries it over IPv4: the payload makes up for the shorter header.
+                // Loopback carries it over IPv4: the payload is extended by the difference in
+                // header length.
                 sending.headers -= LONGER_BY as i32;
             }
             sending.from = (Ipv4Addr::LOCALHOST, 0).into();
             let leaves_at = ports.len();
-            // Rules ask for the direction alone.
+            // With rules, only the direction of the pipe matters.
             let pipe = PipeId(if scenario.rules.is_empty() {
                 sending.flow.pipe
             } else {

@@ -12,8 +12,7 @@
 //! | `pipe_core` | the part of that which does not depend on the scheduler |
 //! | `masked_queues` | around a scheduler's pipe: a queue for each id of a flow's mask |
 //! | `masked_links` | many pipes: one for each id of the link's mask |
-//! | `draining_links` | around a pipe whose link mask was changed: queued packets leave by the old
-//! links |
+//! | `draining_links` | around a pipe whose link mask was changed: queued packets leave by the old links |
 //! | `device` | a link that its device paces |
 //! | `stats` | counters of flows |
 //! | `state` | the state from which a pipe resumes in another process |

@@ -1,4 +1,4 @@
-//! Names of ends of a bridge: `eth0`, `eth0@NETNS`, `vhost:/run/a.sock`, `memif:/run/b.sock`,
+//! Names of the ends of a bridge: `eth0`, `eth0@NETNS`, `vhost:/run/a.sock`, `memif:/run/b.sock`,
 //! `nfqueue:5`.
 
 use super::{BACKENDS, Backend, BackendEntry, InterfaceName, Monitor};
@@ -11,40 +11,40 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// An open end, and what tells of its changes.
+/// An open end, and the monitor of its changes.
 pub type OpenEnd = (Box<dyn Backend>, Monitor);
 
-/// How ends are opened.
+/// Options for opening ends.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
-    /// Interfaces are read and written by AF_XDP sockets instead of packet sockets.
+    /// Use AF_XDP sockets instead of packet sockets for interfaces.
     pub xdp: bool,
-    /// Packets to a peer that takes batches go in batches by this policy.
+    /// Policy for batches of packets to a peer that accepts batches.
     pub batches: Option<BatchPolicy>,
-    /// Packets that find no room, and those held at the end, go on instead of being dropped.
+    /// Packets that find no room, and those held at the end, pass instead of being dropped.
     pub fail_open: bool,
 }
 
-/// The name of an end, as its backend has it; displayed with its scheme, and without secrets.
+/// The name of an end, in the form of its backend; displayed with its scheme, and without secrets.
 pub trait Address: Comparable + fmt::Debug + fmt::Display + Send + Sync {
     /// Opens the end.
     ///
     /// # Errors
-    /// What failed, why, and what to try.
+    /// The step that failed, its cause, and a remedy.
     fn open(&self, options: &OpenOptions) -> Result<OpenEnd, OpenError>;
 
-    /// The interface of the kernel that it names, if it names one.
+    /// The kernel interface that it names, if it names one.
     fn interface(&self) -> Option<&InterfaceName> {
         None
     }
 
-    /// The socket that is made in the file system when it is opened, if one is.
+    /// The socket that opening it creates in the file system, if any.
     fn socket(&self) -> Option<&Path> {
         None
     }
 }
 
-/// Comparison of names of any backends; each type that can be compared has it.
+/// Comparison of names of different backends; implemented for each type that can be compared.
 pub trait Comparable: Any {
     /// Returns true if both name the same end.
     fn equals(&self, other: &dyn Any) -> bool;
@@ -64,17 +64,17 @@ pub struct EndName {
 }
 
 impl EndName {
-    /// The line of its backend in the table.
+    /// The entry of its backend in the table.
     pub fn entry(&self) -> &'static BackendEntry {
         self.entry
     }
 
-    /// The interface of the kernel that it names, if it names one.
+    /// The kernel interface that it names, if it names one.
     pub fn interface(&self) -> Option<&InterfaceName> {
         self.address.interface()
     }
 
-    /// The socket that is made in the file system when it is opened, if one is.
+    /// The socket that opening it creates in the file system, if any.
     pub fn socket(&self) -> Option<&Path> {
         self.address.socket()
     }
@@ -82,7 +82,7 @@ impl EndName {
     /// Opens the end.
     ///
     /// # Errors
-    /// What failed, why, and what to try.
+    /// The step that failed, its cause, and a remedy.
     pub fn open(&self, options: &OpenOptions) -> Result<OpenEnd, OpenError> {
         self.address.open(options)
     }
@@ -114,8 +114,8 @@ impl PartialEq for EndName {
 
 impl Eq for EndName {}
 
-/// Why an end cannot be opened: what was attempted and what to try, if the cause does not say, and
-/// the cause.
+/// The error of opening an end: the attempted step and a remedy, unless the cause has them, and the
+/// cause.
 #[derive(Debug)]
 pub struct OpenError {
     attempt: Option<Cow<'static, str>>,
@@ -123,7 +123,7 @@ pub struct OpenError {
 }
 
 impl OpenError {
-    /// Why it failed, and what to try.
+    /// An error with its attempted step and a remedy.
     pub(crate) fn new(
         attempt: impl Into<Cow<'static, str>>,
         cause: impl Error + Send + Sync + 'static,
@@ -160,8 +160,7 @@ impl Error for OpenError {
 mod tests {
     use super::*;
 
-    /// The names in each backend's example are read by that backend, and displayed as they are
-    /// written.
+    /// Each backend parses the names in its example, and displays them as they are written.
     #[test]
     fn each_backend_reads_the_names_of_its_example() {
         for backend in BACKENDS.iter().filter(|backend| !backend.example.is_empty()) {

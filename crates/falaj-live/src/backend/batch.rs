@@ -1,7 +1,6 @@
-//! A port behind shared memory: the far end's TAP is another process's, and
-//! packets cross to it and back in containers, as between a driver domain and
-//! its guest. The guest is not trusted: what it sends is checked, and if it dies
-//! or breaks the rings, its end of the link is gone.
+//! A port behind shared memory: the far end's TAP belongs to another process, and packets cross to
+//! it and back in batches, as between a driver domain and its guest. The guest is not trusted: its
+//! packets are checked, and if it dies or breaks the rings, its end of the link is gone.
 
 use crate::backend::frame;
 use crate::backend::port::{Port, PortHandover, Received};
@@ -18,11 +17,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
-/// Bytes of a ring each way.
+/// Bytes of a ring in each direction.
 const RING: usize = 1 << 20;
-/// Bytes of a unit before its destination, for its packer.
+/// Bytes of a unit before its destination, for the packer.
 pub const BEFORE: usize = Tap::VNET_HEADER;
-/// Units that the guest moves before it looks the other way.
+/// Number of units that the guest moves before it checks the other direction.
 const TURN: usize = 64;
 
 fn now() -> Time {
@@ -35,19 +34,19 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Starts the guest, a command that calls [`serve`] with its standard input, and gives it the
-    /// TAP. Units go to it as the packer packs them, which is one for units with [`BEFORE`]. It
-    /// ends when this side does.
+    /// Starts the guest, a command that calls [`serve`] with its standard input, and passes it the
+    /// TAP. Units go to it in batches of the packer, which is one for units with [`BEFORE`]. The
+    /// guest ends when this side does.
     pub fn start(mut command: Command, tap: &Tap, packer: Packer) -> io::Result<(Guest, Child)> {
         let [ours, theirs] = line()?;
-        // Ctrl-C is for the link, which ends the guest.
+        // Ctrl-C is meant for the link, which then ends the guest.
         let child = command.stdin(theirs).process_group(0).spawn()?;
         drop(command);
         let endpoint = Endpoint::create(ours, RING, &[tap.as_fd()])?;
         Ok((Guest { crossing: Crossing::new(endpoint, packer) }, child))
     }
 
-    /// As a port of the link.
+    /// The port of the link at this guest.
     pub fn port(self) -> GuestPort {
         GuestPort { crossing: self.crossing }
     }
@@ -58,7 +57,7 @@ pub struct GuestPort {
     crossing: Crossing,
 }
 
-/// Whatever goes wrong with the rings themselves is the end of the port.
+/// Maps an error of the rings themselves to the end of the port.
 fn ended(_: io::Error) -> io::Error {
     Errno::ENODEV.into()
 }
@@ -87,7 +86,7 @@ impl Port for GuestPort {
         if let Some(received) = self.unit(buffer)? {
             return Ok(Some(received));
         }
-        // First forget, then look: a wake-up in between is not lost.
+        // First clear, then poll: a wake-up in between is not lost.
         self.crossing.clear()?;
         loop {
             self.crossing.poll(now()).map_err(ended)?;
@@ -117,8 +116,8 @@ impl Port for GuestPort {
 
 impl PortHandover for GuestPort {}
 
-/// The guest: between the TAP that comes over the line and the rings, until the other side ends.
-/// Units go back as the packer packs them, as in [`Guest::start`].
+/// Runs the guest between the TAP received over the line and the rings, until the other side ends.
+/// Units return in batches of the packer, as in [`Guest::start`].
 pub fn serve(line: OwnedFd, packer: Packer) -> io::Result<()> {
     let (endpoint, more) = Endpoint::accept(line)?;
     let Some(tap) = more.into_iter().next() else {
@@ -138,7 +137,7 @@ pub fn serve(line: OwnedFd, packer: Packer) -> io::Result<()> {
         for _ in 0..TURN {
             match crossing.receive(&mut unit)? {
                 None => break,
-                // What the interface does not take, or is no packet, is lost.
+                // A frame that the interface rejects, or a malformed one, is lost.
                 Some(Ok(length)) => drop(tap.write(&unit[..length])),
                 Some(Err(_)) => {}
             }

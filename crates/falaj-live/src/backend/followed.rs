@@ -1,26 +1,26 @@
 //! The interface that a socket is bound to.
 //!
-//! The kernel binds sockets to an interface's number, and so goes on delivering when somebody
-//! renames it. An interface is followed in the same way: by its number as long as there is one of
-//! that number, and by the name that it was asked for by only when that one is gone.
+//! The kernel binds sockets to an interface's number, and so continues delivery when the interface
+//! is renamed. An interface is followed in the same way: by its number as long as that exists, and
+//! by its requested name only when it is gone.
 
 use super::name::InterfaceState;
 use nix::errno::Errno;
 use nix::libc::{self, c_int};
 use std::os::fd::BorrowedFd;
 
-/// An interface as it was when last looked at.
+/// An interface at the last look.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FollowedInterface {
-    /// Its number; below zero where there is none.
+    /// Its number; negative if there is no interface.
     pub(crate) index: c_int,
-    /// Its name then.
+    /// Its name at that time.
     pub(crate) name: String,
     pub(crate) state: InterfaceState,
 }
 
 impl FollowedInterface {
-    /// None; one of this name is waited for.
+    /// No interface; one of this name is awaited.
     pub(crate) fn gone(name: &str) -> FollowedInterface {
         FollowedInterface { index: -1, name: name.to_owned(), state: InterfaceState::Gone }
     }
@@ -35,7 +35,7 @@ impl FollowedInterface {
         Ok(FollowedInterface { index, name: name.to_owned(), state })
     }
 
-    /// The same interface as it is now, whatever it is called; where it is gone, one that is called
+    /// The same interface as it is now, even if it was renamed; if it is gone, one with the name
     /// `asked`, if there is one.
     pub(crate) fn look(&self, socket: BorrowedFd<'_>, asked: &str) -> FollowedInterface {
         self.same(socket)
@@ -44,7 +44,7 @@ impl FollowedInterface {
     }
 
     fn same(&self, socket: BorrowedFd<'_>) -> Option<FollowedInterface> {
-        /// It may be renamed between the two questions.
+        /// Number of tries, as it may be renamed between the two queries.
         const TRIES: usize = 8;
         if self.index < 0 {
             return None;
@@ -61,7 +61,7 @@ impl FollowedInterface {
         (self.index, self.state) != (other.index, other.state)
     }
 
-    /// Its name, if that is not the one that it was asked for by.
+    /// Its name, if that differs from the requested one.
     pub(crate) fn other_name(&self, asked: &str) -> Option<String> {
         (self.index >= 0 && self.name != asked).then(|| self.name.clone())
     }

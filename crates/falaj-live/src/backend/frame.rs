@@ -1,4 +1,4 @@
-//! An Ethernet frame behind a virtio-net header: a unit as most ports have it.
+//! Ethernet frames behind a virtio-net header: the units of most ports.
 
 use super::port::Received;
 use crate::gso::{Train, VNET_HEADER};
@@ -8,12 +8,12 @@ use falaj_engine::message::Corrupt;
 use falaj_sched::units::label::Ecn;
 
 const ETHERNET: usize = 14;
-/// More where the frame has a VLAN tag.
+/// Additional bytes of a VLAN tag.
 const TAG: usize = 4;
 
-/// Bytes before the network's packet. A VLAN tag is no part of that packet and
-/// is not charged: Linux neither counts it to a device's mtu nor, where the
-/// device inserts it, in `tc`. Of two tags the inner one counts.
+/// Bytes before the network's packet. A VLAN tag is not part of that packet and is not charged:
+/// Linux neither counts it towards a device's MTU nor, where the device inserts it, in `tc`. Of two
+/// tags the inner one counts.
 fn header(frame: &[u8]) -> usize {
     match frame.get(12..14) {
         // 802.1Q and 802.1ad.
@@ -22,7 +22,7 @@ fn header(frame: &[u8]) -> usize {
     }
 }
 
-/// What a unit is, by the frame behind its virtio-net header.
+/// Describes a unit by the frame behind its virtio-net header.
 pub(crate) fn received(unit: &[u8]) -> Received {
     let frame = unit.get(VNET_HEADER..).unwrap_or(&[]);
     let (length, flow) = (unit.len(), None);
@@ -43,13 +43,13 @@ pub(crate) fn length(frame: &[u8]) -> u32 {
     frame.len().saturating_sub(header(frame)) as u32
 }
 
-/// The key of the frame behind a virtio-net header. Of several packets in one piece, it is that of
-/// the first one.
+/// The key of the frame behind a virtio-net header; for several packets in one unit, that of the
+/// first packet.
 pub(crate) fn key(unit: &[u8]) -> Key {
     let key = Key::of_ethernet(unit.get(VNET_HEADER..).unwrap_or(&[]));
     match Train::of(unit) {
         Some(train) => {
-            // What the last one alone has: FIN and PSH.
+            // Flags that only the last packet has: FIN and PSH.
             const LAST: u8 = 0x01 | 0x08;
             let not_here = if train.packets() > 1 { LAST } else { 0 };
             let tcp = key.tcp.map(|flags| flags & !not_here);
@@ -59,29 +59,29 @@ pub(crate) fn key(unit: &[u8]) -> Key {
     }
 }
 
-/// Turns a bit of the frame behind a virtio-net header.
+/// Flips a bit of the frame behind a virtio-net header.
 pub(crate) fn turn(unit: &mut [u8], corrupt: &Corrupt) {
     finish_checksum(unit);
     let header = VNET_HEADER.min(unit.len());
     corrupt.turn(&mut unit[header..]);
 }
 
-/// Marks the frame behind a virtio-net header. No checksum but that of the IP header counts the
-/// bits.
+/// Sets the ECN bits of the frame behind a virtio-net header. No checksum but that of the IP header
+/// covers them.
 pub(crate) fn mark(unit: &mut [u8], ecn: Ecn) {
     if let Some(frame) = unit.get_mut(VNET_HEADER..) {
         ecn::mark_ethernet(frame, ecn);
     }
 }
 
-/// Does what is left to do for a checksum, and takes the note of it away: whoever gets the unit
-/// checks it.
+/// Completes an unfinished checksum, and removes its note from the header, so that the receiver
+/// verifies it.
 pub(crate) fn finish_checksum(unit: &mut [u8]) {
     const NEEDED: u8 = 1;
     let Some((header, frame)) = unit.split_at_mut_checked(VNET_HEADER) else { return };
     let note = |at: usize| usize::from(u16::from_le_bytes([header[at], header[at + 1]]));
     let (needed, start, offset) = (header[0] & NEEDED != 0, note(6), note(8));
-    // Neither unfinished nor known to be right.
+    // The checksum is neither unfinished nor known to be correct.
     header[0] = 0;
     let Some(rest) = frame.get_mut(start..).filter(|rest| needed && rest.len() >= offset + 2)
     else {
@@ -92,7 +92,7 @@ pub(crate) fn finish_checksum(unit: &mut [u8]) {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
-    // A UDP checksum of zero would say that there is none.
+    // A UDP checksum of zero would mean that there is none.
     let sum = match !(sum as u16) {
         0 => 0xffff,
         sum => sum,
@@ -112,15 +112,15 @@ mod tests {
 
     const MTU: u32 = 1500;
 
-    /// A port that reads what is sent to the socket; as from a TAP, one unit at a time, cut off
-    /// where it is too long.
+    /// A port that reads units sent to the socket; as from a TAP, one unit at a time, truncated if
+    /// it is too long.
     fn port() -> (TapPort, UnixDatagram) {
         let (kernel, tap) = UnixDatagram::pair().unwrap();
         tap.set_nonblocking(true).unwrap();
         (TapPort::new(String::new(), Tap::adopt(tap.into())), kernel)
     }
 
-    /// What a frame with these tags around an IP packet of so many bytes is charged.
+    /// The accounted length of a frame with these tags around an IP packet of `packet` bytes.
     fn charged(account: Account, tags: &[[u8; 2]], packet: usize) -> u32 {
         let (mut port, kernel) = port();
         let mut unit = vec![0; Tap::VNET_HEADER + 12];
@@ -133,7 +133,7 @@ mod tests {
         account.from_ip(received.bytes)
     }
 
-    /// A UDP datagram whose checksum is left to the device, as a kernel hands it over.
+    /// A UDP datagram whose checksum is left to the device, as a kernel passes it on.
     #[test]
     fn a_wrong_bit_is_found_by_the_checksum() {
         let (port, _kernel) = port();
@@ -174,7 +174,7 @@ mod tests {
         }
     }
 
-    /// All that is done to a unit behind a virtio-net header, whatever its bytes are.
+    /// Applies all operations on a unit behind a virtio-net header, whatever its bytes are.
     fn handled(bytes: &[u8], draw: u64) {
         let mut bytes = bytes.to_vec();
         let what = received(&bytes);
@@ -197,7 +197,8 @@ mod tests {
     }
 
     proptest! {
-        /// A TCP unit over IPv4 or IPv6 behind tags, bytes of its headers changed, its end cut off.
+        /// A TCP unit over IPv4 or IPv6 behind tags, with changed bytes in its headers and a
+        /// truncated end.
         #[test]
         fn whatever_comes_is_handled(
             six: bool, tags in 0..4_usize, payload in 0..400_usize, end in 0..600_usize, draw: u64,
@@ -243,12 +244,12 @@ mod tests {
                         "{tags:?}"
                     );
                 }
-                // A byte more is too large, however many more.
+                // A packet longer by any number of bytes is too large.
                 for packet in [1501, 1504, 1600, 9000] {
                     assert!(charged(account, tags, packet) > largest, "{packet} {tags:?}");
                 }
             }
-            // The second tag is what the first one carries, and has to fit.
+            // The second tag is payload of the first one, and has to fit.
             assert_eq!(charged(account, &[AD, Q], 1496), largest);
             assert!(charged(account, &[AD, Q], 1497) > largest);
         }

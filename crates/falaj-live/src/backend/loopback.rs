@@ -1,5 +1,5 @@
-//! A port for machines that allow no network namespaces: datagrams come to a
-//! loopback socket and are passed on to another. One port serves one source.
+//! A port for machines without network namespaces: datagrams arrive at a loopback socket and are
+//! passed on to another. One port serves one source.
 
 use crate::backend::port::{Port, PortHandover, Received};
 use crate::socket_buffer;
@@ -12,12 +12,12 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// How datagrams are sorted that have lost their headers.
+/// The classification of datagrams that have lost their headers.
 #[derive(Clone, Copy, Debug)]
 pub enum FlowLookup {
-    /// All are of this flow.
+    /// All belong to this flow.
     Flow(FlowId),
-    /// As if their headers were these.
+    /// By rules, as if their headers were these.
     Key(Key),
 }
 
@@ -29,7 +29,7 @@ pub struct LoopbackPort {
 }
 
 impl LoopbackPort {
-    /// Passes what comes on to `to`; the kernel chooses where to listen.
+    /// A port that passes datagrams on to `to`; the kernel chooses its own address.
     pub fn new(to: SocketAddr, sorted: FlowLookup) -> io::Result<LoopbackPort> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         socket.set_nonblocking(true)?;
@@ -37,7 +37,7 @@ impl LoopbackPort {
         Ok(LoopbackPort { socket, to, sorted })
     }
 
-    /// Where to send to.
+    /// The address to send to.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
@@ -46,7 +46,7 @@ impl LoopbackPort {
 fn unless_it_would_block<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
-        // A receiver that is not there yet, or not any more, answers with a refusal.
+        // A receiver that is not there yet, or no longer, answers with a refusal.
         Err(e)
             if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionRefused) =>
         {
@@ -91,7 +91,7 @@ impl Port for LoopbackPort {
         corrupt.turn(unit);
     }
 
-    /// The bits are in a header that the kernel takes off.
+    /// Without effect: the bits are in a header that the kernel removes.
     fn mark(&self, _: &mut [u8], _: Ecn) {}
 
     fn readable(&self) -> BorrowedFd<'_> {

@@ -1,8 +1,8 @@
-//! A port at a shared memory interface of another program (memif): frames through its rings, or
-//! containers of them where the other side is falaj and both want it.
+//! A port at a shared memory interface of another program (memif): frames pass through its rings,
+//! or batches of them if the other side is falaj and both enable batches.
 //!
-//! memif knows no notes of what is left to do (virtio-net headers): units of many packets are cut,
-//! and checksums finished.
+//! memif has no virtio-net headers for unfinished work: units of many packets are cut, and
+//! checksums are completed.
 
 use super::{Address, Backend, BackendEntry, OpenEnd, OpenError, OpenOptions};
 use crate::backend::frame;
@@ -27,10 +27,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::{fmt, io};
 
-/// What the name of such an interface begins with.
+/// The scheme of the names of such interfaces.
 const MEMIF: &str = "memif:";
 
-/// Shared memory by its socket: `memif:PATH`.
+/// Shared memory, identified by its socket: `memif:PATH`.
 pub static BACKEND: BackendEntry = BackendEntry {
     help: "\
 memif:PATH is memory shared with another program (memif 2.0: VPP, libmemif and others), which connects
@@ -42,24 +42,24 @@ falaj too, --aggregate has them go in containers.",
     ..BackendEntry::new(MEMIF, "memif:PATH", |text| Ok(Arc::new(text.parse::<MemifName>()?)))
 };
 
-/// Which interface: `memif:/run/vpp/memif.sock`,
+/// The name of an interface: `memif:/run/vpp/memif.sock`,
 /// `memif:/run/vpp/memif.sock,slave,id=1,secret=WORD`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemifName {
-    /// The socket; behind `@` one that is not in the file system.
+    /// The socket; a name that begins with `@` is not in the file system.
     pub path: PathBuf,
-    /// Listens there, or connects.
+    /// Master, which listens there, or slave, which connects.
     pub role: MemifRole,
     /// The interface's number.
     pub id: u32,
-    /// What the other side has to know too; empty: nothing.
+    /// A secret that the other side has to know too; empty: none.
     pub secret: String,
 }
 
 impl FromStr for MemifName {
     type Err = String;
 
-    /// Without `memif:`.
+    /// Parses the text behind `memif:`.
     fn from_str(text: &str) -> Result<MemifName, String> {
         const HOW: &str = "write the path of a socket, then whether falaj connects to it, the \
                            number and the secret of the interface as far as there are any: \
@@ -89,7 +89,7 @@ impl FromStr for MemifName {
 }
 
 impl fmt::Display for MemifName {
-    /// Without the secret.
+    /// Writes the name without the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{MEMIF}{}", self.path.display())?;
         if self.role == MemifRole::Slave {
@@ -118,10 +118,10 @@ impl Address for MemifName {
     }
 }
 
-/// An interface, whoever is behind it at the time.
+/// An interface, whichever peer is connected.
 pub struct Memif {
     name: MemifName,
-    /// Of the socket: it stays the same.
+    /// The descriptor of the socket, which stays the same.
     readable: OwnedFd,
     /// Readable when `told` may have changed.
     news: EventFd,
@@ -137,31 +137,31 @@ impl fmt::Debug for Memif {
 struct MemifState {
     socket: MemifSocket,
     way: Option<FramePath>,
-    /// Containers, if they are wanted, leave so.
+    /// Policy for batches, if they are enabled.
     policy: Option<BatchPolicy>,
-    /// How it was when last looked at.
+    /// The state at the last look.
     told: InterfaceState,
-    /// Why the last peer went, until somebody asks; and what was said last.
+    /// The reason why the last peer left, until it is queried; and the last reason.
     why: (Option<String>, String),
-    /// A packet of many.
+    /// Buffer for one packet of a unit of many.
     part: Vec<u8>,
 }
 
-/// How packets go.
+/// The path of packets through the rings.
 enum FramePath {
     Frames(MemifLink),
     Batches(Box<Crossing<MemifLink>>),
 }
 
-/// Bytes of a container, where nobody says.
+/// Default length of a batch in bytes.
 const LONGEST: u32 = 1 << 16;
 
 impl Memif {
-    /// Listens or connects, and what tells of changes. Packets go in batches by this policy, if
-    /// there is one and the other side can do that.
+    /// Listens or connects; also returns the monitor of changes. Packets go in batches by this
+    /// policy, if there is one and the other side supports batches.
     ///
     /// # Errors
-    /// There can be no such socket, or somebody else listens there.
+    /// The socket cannot be created, or another process listens there.
     pub fn open(name: &MemifName, policy: Option<BatchPolicy>) -> io::Result<(Memif, Monitor)> {
         let terms = MemifTerms {
             role: name.role,
@@ -187,20 +187,20 @@ impl Memif {
         Ok((Memif { name: name.clone(), readable, news, inner }, monitor))
     }
 
-    /// How it is, if that has changed: up while there is a peer, else gone.
+    /// The state, if it has changed: up while there is a peer, else gone.
     pub fn look(&self) -> Option<InterfaceState> {
         let inner = &mut *self.inner.borrow_mut();
         let now = if inner.way.is_some() { InterfaceState::Up } else { InterfaceState::Gone };
         (std::mem::replace(&mut inner.told, now) != now).then_some(now)
     }
 
-    /// Why there is no peer, or no more, if that was not said before.
+    /// The reason why there is no peer, if it was not returned before.
     pub fn why(&self) -> Option<String> {
         self.inner.borrow_mut().why.0.take()
     }
 
     fn tell(&self) {
-        // A counter that is full says it as well.
+        // A full counter is readable as well.
         let _ = self.news.write(1);
     }
 }
@@ -210,7 +210,7 @@ fn now() -> Time {
 }
 
 impl MemifState {
-    /// There are rings.
+    /// The rings are set up.
     fn connect(&mut self, agreed: Agreed) {
         let policy = self.policy.unwrap_or(BatchPolicy::one_by_one(LONGEST));
         let packer = agreed.batches.then(|| Packer::new(policy, 0)).and_then(Result::ok);
@@ -225,14 +225,14 @@ impl MemifState {
         }
     }
 
-    /// To be told, if it is another one than before.
+    /// Sets the reason to return, if it differs from the last one.
     fn reason(&mut self, why: String) {
         if self.why.1 != why {
             self.why = (Some(why.clone()), why);
         }
     }
 
-    /// The peer broke the rings: it is no peer any more.
+    /// The peer broke the rings: it is disconnected.
     fn broken(&mut self, error: &io::Error) -> io::Result<()> {
         self.way = None;
         let why = error.to_string();
@@ -241,7 +241,7 @@ impl MemifState {
         Ok(())
     }
 
-    /// Whether there was something new, and a wake-up.
+    /// Handles events of the socket; returns true if there was news or a wake-up.
     fn look(&mut self) -> io::Result<bool> {
         let news = self.socket.look()?;
         let changed = news.is_some();
@@ -270,7 +270,7 @@ impl FramePath {
         }
     }
 
-    /// Reads one unit behind an empty header; of a packet that was none, an error within.
+    /// Reads one unit behind an empty header; for a malformed packet, returns an inner error.
     fn receive(&mut self, unit: &mut [u8]) -> io::Result<Option<io::Result<usize>>> {
         let Some((header, frame)) = unit.split_at_mut_checked(Tap::VNET_HEADER) else {
             return Ok(None);
@@ -293,7 +293,7 @@ impl FramePath {
         Ok(received.map(|length| length.map(|length| Tap::VNET_HEADER + length)))
     }
 
-    /// Asks for a wake-up; `true` if there is nothing to do until then.
+    /// Requests a wake-up; returns true if there is nothing to do until then.
     fn rest(&mut self) -> io::Result<bool> {
         match self {
             FramePath::Frames(link) => link.rest(),
@@ -339,16 +339,16 @@ impl Backend for Rc<Memif> {
     }
 }
 
-/// A port at such an interface.
+/// A port at a shared memory interface.
 ///
-/// It never says that it is gone: another peer may come.
+/// It never reports that it is gone: another peer may connect.
 #[derive(Debug)]
 pub struct MemifPort {
     memif: Rc<Memif>,
 }
 
 impl MemifPort {
-    /// At this one.
+    /// The port at this interface.
     pub fn new(memif: Rc<Memif>) -> MemifPort {
         MemifPort { memif }
     }
@@ -372,7 +372,7 @@ impl Port for MemifPort {
                     Ok(Some(length)) => {
                         return length.map(|length| Some(frame::received(&buffer[..length])));
                     }
-                    // First forget, then look: a wake-up in between is not lost.
+                    // First clear, then check: a wake-up in between is not lost.
                     Ok(None) if looked => match way.rest() {
                         Ok(true) => return Ok(None),
                         Ok(false) => continue,

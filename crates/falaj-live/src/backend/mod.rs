@@ -1,9 +1,8 @@
 //! Backends: where units enter and leave, one file or folder each.
 //!
-//! What an end of a bridge may be stands in one table, [`BACKENDS`]: how its name is written, how
-//! it is read from there ([`Address`]), and what it is when it is open ([`Backend`], whose [`Port`]
-//! the event loop reads and writes). A new backend is its own file, and here a line for the file
-//! and one in the table.
+//! The kinds of ends of a bridge are in one table, [`BACKENDS`]: the form of their names, the
+//! parsed name ([`Address`]), and the open end ([`Backend`], whose [`Port`] the event loop reads
+//! and writes). A new backend is its own file, and here a line for the file and one in the table.
 
 mod address;
 pub mod batch;
@@ -31,31 +30,30 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-/// What an end of a bridge may be. The last one takes every name that begins like none of the
-/// others.
+/// The kinds of ends of a bridge. The last one accepts every name that has no scheme of the others.
 pub static BACKENDS: &[&BackendEntry] =
     &[&vhost_user::BACKEND, &memif::BACKEND, &nfqueue::BACKEND, &interface::BACKEND];
 
 /// A backend, as the table lists it.
 #[derive(Debug)]
 pub struct BackendEntry {
-    /// Beginning of the names of its ends: `vhost:`. Empty: none of its own.
+    /// Scheme with which the names of its ends begin: `vhost:`. Empty: none.
     pub scheme: &'static str,
-    /// How such a name is written: `vhost:PATH`.
+    /// Form of such a name: `vhost:PATH`.
     pub form: &'static str,
     /// Description for the help of `falaj bridge`; lines of 100 columns at most.
     pub help: &'static str,
     /// Arguments of `falaj bridge`, as an example.
     pub example: &'static str,
-    /// Reads what stands behind the scheme.
+    /// Parses the text behind the scheme.
     ///
     /// # Errors
-    /// What to write instead.
+    /// The expected form.
     pub parse: fn(&str) -> Result<Arc<dyn Address>, String>,
-    /// Opening one starts threads. Other network namespaces are entered by a process that has one
-    /// thread, so that these ends are opened last.
+    /// Opening an end starts threads. Other network namespaces can be entered by a single-threaded
+    /// process only, so these ends are opened last.
     pub starts_threads: bool,
-    /// Packets go on by their own way: they leave at the end where they came in. Such an end may
+    /// Packets return to their own path: they leave at the end where they came in. Such an end may
     /// fail open.
     pub returns_packets: bool,
     /// Packets may cross in batches.
@@ -82,44 +80,43 @@ impl BackendEntry {
     }
 }
 
-/// An end of a bridge that is open. Of one link either both ends are AF_XDP sockets or none is:
-/// other backends pass units on with a note of what is left to do, which AF_XDP sockets could not.
+/// An open end of a bridge. The ends of a link are either both AF_XDP sockets or neither: other
+/// backends pass units on with a note of unfinished work, which AF_XDP sockets do not support.
 pub trait Backend: fmt::Debug {
-    /// Its line in the table.
+    /// Its entry in the table.
     fn entry(&self) -> &'static BackendEntry;
 
-    /// A port at it.
+    /// Returns a port at this end.
     ///
     /// # Errors
-    /// What the kernel says: a receive ring cannot be mapped.
+    /// The kernel's error: a receive ring cannot be mapped.
     fn port(&self) -> io::Result<Box<dyn Port>>;
 
-    /// Largest IP packet of the interface; `None` where that is another's affair.
+    /// Largest IP packet of the interface; `None` if the end has no limit of its own.
     ///
     /// # Errors
-    /// What the kernel says; the interface may be gone.
+    /// The kernel's error; the interface may be gone.
     fn mtu(&self) -> io::Result<Option<u32>> {
         Ok(None)
     }
 
-    /// Returns true if VLAN tags of frames that come in are lost.
+    /// Returns true if VLAN tags of arriving frames are lost.
     fn loses_tags(&self) -> bool {
         false
     }
 
-    /// Looks how it is. An interface is followed by its number, however it is called meanwhile;
-    /// where it is gone, one of its name that has appeared is taken. Returns the new state if it
-    /// has changed.
+    /// Checks the state of the end. An interface is followed by its number, even if it is renamed;
+    /// if it is gone, a new one of its name is used. Returns the new state if it has changed.
     fn look(&self) -> Option<InterfaceState> {
         None
     }
 
-    /// The name that the interface had at the last look, if it was opened by another one.
+    /// The name of the interface at the last look, if it was opened by a different name.
     fn renamed(&self) -> Option<String> {
         None
     }
 
-    /// Why it is as it is, if there is more to say and that was not said before.
+    /// The reason for the state, if there is one that was not returned before.
     fn why(&self) -> Option<String> {
         None
     }
@@ -129,7 +126,8 @@ pub trait Backend: fmt::Debug {
         0
     }
 
-    /// What another process needs to take it over, beside what tells of changes; `None`: it cannot.
+    /// The descriptors for another process to take it over, beside the monitor's; `None`: not
+    /// supported.
     fn descriptors(&self) -> Option<[BorrowedFd<'_>; 3]> {
         None
     }

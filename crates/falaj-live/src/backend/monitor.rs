@@ -1,4 +1,4 @@
-//! What the kernel tells of interfaces as it happens.
+//! Notifications of the kernel about changes of interfaces.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -9,12 +9,12 @@ use nix::sys::socket::{
 };
 use nix::unistd::read;
 
-/// Readable when an interface of a network namespace has changed, come or gone.
+/// Readable when an interface of a network namespace has changed, appeared or disappeared.
 #[derive(Debug)]
 pub struct Monitor(OwnedFd);
 
 impl Monitor {
-    /// For the network namespace that the process is in now.
+    /// A socket for the network namespace that the process is in now.
     pub(crate) fn make() -> Result<OwnedFd, Errno> {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let socket =
@@ -23,17 +23,17 @@ impl Monitor {
         Ok(socket)
     }
 
-    /// Takes over a socket that `make` made, or anything that is readable when there is news and
-    /// never blocks.
+    /// Takes over a socket created by `make`, or any non-blocking descriptor that is readable when
+    /// there is news.
     pub(crate) fn adopt(socket: OwnedFd) -> Monitor {
         Monitor(socket)
     }
 
-    /// Throws away what was told: that there was something is all that matters, for whoever looks
-    /// sees the rest.
+    /// Discards the notifications: only their existence matters, as the reader checks the state
+    /// itself.
     pub fn clear(&self) {
         let mut told = [0; 4096];
-        // News that found no room is an error once, and news too.
+        // Notifications that found no room cause one error, and are news too.
         while !matches!(read(&self.0, &mut told), Err(Errno::EAGAIN) | Ok(0)) {}
     }
 }

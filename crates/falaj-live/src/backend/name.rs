@@ -1,4 +1,4 @@
-//! Interfaces by name, in this network namespace or another one, and how they are.
+//! Names of interfaces, in this network namespace or another one, and states of interfaces.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,8 +8,8 @@ use std::str::FromStr;
 pub struct InterfaceName {
     /// The interface.
     pub interface: String,
-    /// A name under `/run/netns`, or the number of a process in that namespace; `None` is where
-    /// the caller is.
+    /// A name under `/run/netns`, or the number of a process in that namespace; `None` is the
+    /// caller's namespace.
     pub namespace: Option<String>,
 }
 
@@ -21,7 +21,7 @@ impl FromStr for InterfaceName {
             Some((interface, namespace)) => (interface, Some(namespace)),
             None => (text, None),
         };
-        // As the kernel has it, and a file's name.
+        // The kernel's rules for names of interfaces, and those for names of files.
         let name_is_wrong = |name: &str| {
             name.is_empty() || name.contains(['/', '\0']) || name == "." || name == ".."
         };
@@ -50,18 +50,18 @@ impl fmt::Display for InterfaceName {
     }
 }
 
-/// How an interface is.
+/// The state of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InterfaceState {
     /// Up: frames pass.
     Up,
-    /// Taken down: nothing passes until somebody brings it up.
+    /// Taken down: no frame passes until it is brought up.
     Down,
-    /// There is no interface of that name; one that appears is taken.
+    /// No interface of that name exists; one that appears is used.
     Gone,
 }
 
-/// `is up`, `is down`, `is gone`.
+/// Writes `is up`, `is down`, `is gone`.
 impl fmt::Display for InterfaceState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -1,4 +1,4 @@
-//! A port: where units enter and leave the event loop.
+//! Ports: where units enter and leave the event loop.
 
 use super::frame;
 use crate::gso::Train;
@@ -9,18 +9,18 @@ use falaj_sched::units::label::Ecn;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// A unit that came in.
+/// A unit that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Its bytes in the buffer.
+    /// Number of its bytes in the buffer.
     pub length: usize,
-    /// The flow that it belongs to, if the port knows; else its key says it.
+    /// The flow that it belongs to, if the port determines it; otherwise its key does.
     pub flow: Option<FlowId>,
-    /// Length of its IP packet, or of each but the last.
+    /// Length of its IP packet, or of each packet but the last.
     pub bytes: u32,
     /// Length of its last packet.
     pub last: u32,
-    /// Several packets in one piece.
+    /// Several packets in one unit.
     pub train: Option<Train>,
 }
 
@@ -30,102 +30,103 @@ impl Received {
         Received { length, flow, bytes, last: bytes, train: None }
     }
 
-    /// How many packets it is.
+    /// Number of its packets.
     pub fn packets(&self) -> u32 {
         self.train.map_or(1, |train| train.packets()) as u32
     }
 }
 
-/// How a port goes on in another process; the ports of many cannot.
+/// Handover of a port to another process, which most ports do not support.
 pub trait PortHandover {
-    /// Returns true if it has read what it has not given yet.
+    /// Returns true if it has read units that it has not returned yet.
     fn holds_units(&self) -> bool {
         false
     }
-    /// The descriptor by which another process goes on at it, if it can.
+    /// The descriptor by which another process takes it over, if supported.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
-    /// Where its reader is, beside what the kernel knows.
+    /// The position of its reader, beside the kernel's own state.
     fn position(&self) -> u64 {
         0
     }
-    /// Its reader goes on there.
+    /// Sets the position of its reader.
     fn resume_at(&mut self, position: u64) {
         let _ = position;
     }
 }
 
-/// Where units enter and leave: Ethernet frames behind a virtio-net header, unless a kind says
-/// otherwise.
+/// A place where units enter and leave: Ethernet frames behind a virtio-net header, unless an
+/// implementation says otherwise.
 ///
-/// An error `EBADF`, `EBADFD` or `ENODEV` says that the port is gone and ends
-/// the run; any other concerns one unit, which is then lost and counted.
+/// An error `EBADF`, `EBADFD` or `ENODEV` means that the port is gone and ends the run; any other
+/// concerns one unit, which is then lost and counted.
 pub trait Port: PortHandover {
-    /// What people call it, at the beginning of a sentence.
+    /// Its name for users, at the beginning of a sentence.
     fn name(&self) -> String;
-    /// Bytes that a buffer must have to hold any unit of this port.
+    /// Length in bytes of a buffer that holds any unit of this port.
     fn longest(&self) -> usize;
-    /// Reads one unit, if there is one; never waits.
+    /// Reads one unit, if there is one; never blocks.
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>>;
-    /// Hands one unit over; `false` if it was not taken.
+    /// Sends one unit; returns false if it was not taken.
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool>;
-    /// Does it say when it has room, so that the device behind it may pace a link?
+    /// Returns true if it reports when it has room, so that the device behind it may pace a link.
     fn says_room(&self) -> bool {
         false
     }
-    /// From now on the device paces a link, and is handed so many bytes ahead of time at most;
-    /// `None`: no link any more. Of ports that [say when they have room](Port::says_room),
-    /// which from then on refuse what they have none for: [`transmit`](Port::transmit)
-    /// fails with `EAGAIN`, and the port becomes writable when it has room; or with `ENOBUFS` or
-    /// `ENOMEM`, of which nobody says when it is over. What it refused is handed over later.
+    /// From now on the device paces a link, and is handed at most this number of bytes ahead of
+    /// time; `None`: it paces no link any more. For ports that [report when they have
+    /// room](Port::says_room), which from then on refuse units without room:
+    /// [`transmit`](Port::transmit) fails with `EAGAIN`, and the port becomes writable when it has
+    /// room; or with `ENOBUFS` or `ENOMEM`, whose end is not reported. A refused unit is sent again
+    /// later.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     fn pace(&mut self, backlog: Option<u32>) -> io::Result<()> {
         let _ = backlog;
         Ok(())
     }
-    /// Does it take datagrams that leave together in one piece? Others are handed over one by one.
+    /// Returns true if it accepts datagrams that leave together as one unit. Others are sent one by
+    /// one.
     fn takes_trains(&self) -> bool {
         false
     }
-    /// A unit of one packet that this port has read will not be handed over to any.
+    /// Notifies the port that a unit of one packet that it has read is dropped.
     fn dropped(&mut self, unit: &[u8]) {
         let _ = unit;
     }
-    /// For a unit that this port has just read there is no memory: it goes nowhere.
+    /// Notifies the port that there is no memory for a unit that it has just read: it is dropped.
     fn found_no_memory(&mut self, unit: &[u8], packets: u32) {
         let _ = packets;
         self.dropped(unit);
     }
-    /// Which of several that share the port, and the memory for units on their way, has read this
-    /// one or gets it.
+    /// The index of the source or destination of this unit among several that share the port and
+    /// the memory for units; `None`: they are not told apart.
     fn owner(&self, unit: &[u8]) -> Option<u16> {
         let _ = unit;
         None
     }
-    /// What rules, masks and policies look at of a unit that this port has read and that is not of
-    /// a flow that it knows.
+    /// The key of a unit that this port has read, for rules, masks and policies, unless the port
+    /// knows its flow.
     fn key(&self, unit: &[u8]) -> Key {
         frame::key(unit)
     }
-    /// Turns a bit of a unit that this port has read, so that it is found wrong
-    /// at the far end as it would be behind a real link.
+    /// Flips a bit of a unit that this port has read, so that the far end detects the error as it
+    /// would behind a real link.
     fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
         frame::turn(unit, corrupt);
     }
-    /// Writes these ECN bits into a unit that this port has read, where its ends look at them: that
-    /// it met congestion.
+    /// Writes these ECN bits into a unit that this port has read and whose endpoints support ECN.
     fn mark(&self, unit: &mut [u8], ecn: Ecn) {
         frame::mark(unit, ecn);
     }
-    /// Readable when a unit may be received, and writable when it has room; the same descriptor
-    /// always.
+    /// Readable when a unit may be received, and writable when there is room; always the same
+    /// descriptor.
     fn readable(&self) -> BorrowedFd<'_>;
 }
 
-/// Is this the end of a port, and not of one unit?
+/// Returns true if the port is gone, so that the error does not concern just one unit.
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     use nix::libc::{EBADF, EBADFD, ENODEV};
     matches!(error.raw_os_error(), Some(EBADF | EBADFD | ENODEV))

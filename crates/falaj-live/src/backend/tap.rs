@@ -1,8 +1,8 @@
 //! A TAP interface with the virtio-net header, seen from the user-space side.
 //!
-//! The header is what makes it fast and right at once: the kernel hands over TCP units of up to 64
-//! KB and unfinished checksums *with* a note of what is left to do, and takes them back the same
-//! way. Passing a unit on unchanged, header and all, is therefore always correct.
+//! The header makes it fast and correct at once: the kernel passes TCP units of up to 64 KB and
+//! unfinished checksums *with* a note of the unfinished work, and accepts them back in the same
+//! form. Passing a unit on unchanged, header included, is therefore always correct.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -36,13 +36,13 @@ impl Tap {
     /// IP. A buffer of this length never truncates.
     pub const MAX_UNIT: usize = Self::VNET_HEADER + 18 + 65_536;
 
-    /// Makes the interface `name` in the network namespace that the process is in now.
+    /// Creates the interface `name` in the network namespace that the process is in now.
     ///
-    /// With `tso` the kernel may hand over TCP units larger than the MTU (IPv4 and IPv6); checksums
-    /// may be left unfinished in any case, as the header says.
+    /// With `tso` the kernel may pass TCP units larger than the MTU (IPv4 and IPv6); checksums may
+    /// be unfinished in any case, as the header says.
     ///
-    /// If it `stays`, it outlives its descriptor, without a carrier then; one that is there and has
-    /// none is taken.
+    /// If it `stays`, it outlives its descriptor, without a carrier then; an existing interface
+    /// without a carrier is reused.
     pub(crate) fn create(name: &str, tso: bool, stays: bool) -> Result<Tap, (SetupStep, Errno)> {
         let flags = OFlag::O_RDWR | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let fd = open("/dev/net/tun", flags, Mode::empty())
@@ -52,7 +52,7 @@ impl Tap {
         Ok(Tap { fd })
     }
 
-    /// Takes over the descriptor of a TAP interface that `create` made in another process.
+    /// Takes over the descriptor of a TAP interface that `create` has created in another process.
     pub(crate) fn adopt(fd: OwnedFd) -> Tap {
         Tap { fd }
     }
@@ -62,13 +62,15 @@ impl Tap {
         sys::mac(self.as_fd(), "")
     }
 
-    /// Reads one unit and says its length in bytes, header included; `None` if there is none now.
+    /// Reads one unit and returns its length in bytes, header included; `None` if there is none
+    /// now.
     ///
-    /// A unit longer than `unit` is cut off without notice: give [`Tap::MAX_UNIT`] bytes.
+    /// A unit longer than `unit` is truncated without notice: pass a buffer of [`Tap::MAX_UNIT`]
+    /// bytes.
     ///
     /// # Errors
-    /// What `read(2)` says, for example `EBADFD` after the interface was deleted; never `EAGAIN` or
-    /// `EINTR`.
+    /// The error of `read(2)`, for example `EBADFD` after the interface was deleted; never `EAGAIN`
+    /// or `EINTR`.
     pub fn read(&self, unit: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
             match unistd::read(&self.fd, unit) {
@@ -80,19 +82,18 @@ impl Tap {
         }
     }
 
-    /// Writes one unit, header included; `false` if the kernel did not take it: no room or memory
-    /// now, or the interface is administratively down.
+    /// Writes one unit, header included; returns false if the kernel did not take it: no room or
+    /// memory now, or the interface is administratively down.
     ///
     /// # Errors
-    /// What `write(2)` says: `EINVAL` for a header that does not fit its frame, `EBADFD` after the
-    /// interface was deleted; never `EAGAIN` or `EINTR`.
+    /// The error of `write(2)`: `EINVAL` for a header that does not fit its frame, `EBADFD` after
+    /// the interface was deleted; never `EAGAIN` or `EINTR`.
     pub fn write(&self, unit: &[u8]) -> io::Result<bool> {
         loop {
             match unistd::write(&self.fd, unit) {
                 Ok(_) => return Ok(true),
-                // EIO is how the kernel says "interface down": whoever lives behind it may do that
-                // at any time, and a cable pulled out is no reason for the
-                // forwarder to end.
+                // The kernel reports EIO for an interface that is down: its user may take it down
+                // at any time, and, like an unplugged cable, that does not end the forwarder.
                 Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM | Errno::EIO) => {
                     return Ok(false);
                 }
@@ -115,17 +116,17 @@ impl AsFd for Tap {
     }
 }
 
-/// A side of a sandbox.
+/// A port at the TAP interface of a sandbox's side.
 pub struct TapPort {
     name: String,
     tap: Tap,
-    /// Of a kernel before 6.2 units of many datagrams are not taken.
+    /// False for a kernel before 6.2, which rejects units of many datagrams.
     takes_trains: bool,
     part: Vec<u8>,
 }
 
 impl TapPort {
-    /// `name` says whose interface `tap` is, to be read after "The link's".
+    /// `name` names the owner of `tap`, to be read after "The link's".
     pub fn new(name: String, tap: Tap) -> TapPort {
         TapPort { name, tap, takes_trains: true, part: Vec::new() }
     }
@@ -174,11 +175,11 @@ impl PortHandover for TapPort {
 mod tests {
     use super::*;
 
-    /// As a kernel does that knows of no units of datagrams.
+    /// A kernel without support for units of datagrams.
     #[test]
     fn where_trains_of_datagrams_are_not_taken_they_go_one_by_one() {
         use nix::sys::signal::{SigSet, Signal};
-        // Whatever is written to it, it says EINVAL.
+        // A descriptor that answers every write with EINVAL.
         let signals = nix::sys::signalfd::SignalFd::new(&SigSet::from(Signal::SIGUSR2)).unwrap();
         let refuses = signals.as_fd().try_clone_to_owned().unwrap();
         let mut port = TapPort::new(String::new(), Tap::adopt(refuses));

@@ -8,8 +8,7 @@
 //!
 //! | state | condition |
 //! |---|---|
-//! | sleeps | in [`CROWDED`] of the last [`LAST`] windows the loop was awake for more than half of
-//! the time, and other threads waited |
+//! | sleeps | in [`CROWDED`] of the last [`LAST`] windows the loop was awake for more than half of the time, and other threads waited |
 //! | spins again | in none of the last [`QUIET`] windows other threads waited |
 //!
 //! Other threads wait if more threads are runnable than there are processors, or if the kernel

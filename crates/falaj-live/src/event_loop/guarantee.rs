@@ -4,8 +4,7 @@
 //!
 //! | cause | when |
 //! |---|---|
-//! | own burst | it arrived when, in that busy period, the flow had exceeded its envelope; the
-//! bound holds for flows that conform |
+//! | own burst | it arrived when, in that busy period, the flow had exceeded its envelope; the bound holds for flows that conform |
 //! | host | it left its queue in time, and was delivered late |
 //! | promise | neither: the guarantee was not kept |
 //!

@@ -1,15 +1,15 @@
 //! A guest's network card (vhost-user-net): the rings of a virtual machine, in memory that its
 //! monitor shares.
 //!
-//! The monitor (QEMU, Cloud Hypervisor, crosvm …) is the front-end, and connects; here is the
-//! back-end. A thread of its own speaks with the monitor, so that one that says half a sentence
-//! keeps nobody waiting; units are read and handed over by the forwarding thread. Both hold one
-//! lock, for which the forwarding thread does not wait: while the monitor changes something there
-//! is nothing to read and no room.
+//! The monitor (QEMU, Cloud Hypervisor, crosvm …) is the front-end, and connects; this is the
+//! back-end. A thread of its own talks to the monitor, so that an incomplete message does not block
+//! packets; the forwarding thread reads and sends units. Both share one lock, for which the
+//! forwarding thread does not wait: while the monitor changes something there is nothing to read
+//! and no room.
 //!
-//! A unit is what it is at a TAP: a virtio-net header, a frame. Units of many packets and
-//! unfinished checksums go to a guest that takes them, and are cut and finished for one that does
-//! not.
+//! A unit has the same form as at a TAP: a virtio-net header, and a frame. Units of many packets
+//! and unfinished checksums are passed to a guest that supports them, and are cut and completed for
+//! one that does not.
 
 use std::cell::Cell;
 use std::fs;
@@ -36,8 +36,8 @@ use crate::backend::name::InterfaceState;
 use crate::backend::port::{Port, PortHandover, Received};
 use crate::backend::tap::Tap;
 
-/// Between one monitor that is gone and the next one: one that comes again and again shall not take
-/// a processor.
+/// Pause between one monitor and the next, so that one that reconnects again and again does not
+/// occupy a processor.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// A socket to which a machine monitor connects, and the card of its guest.
@@ -45,21 +45,21 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub struct VhostUser {
     path: PathBuf,
     shared: Arc<CardShared>,
-    /// How it was when last looked at.
+    /// The state at the last look.
     told: Cell<InterfaceState>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What both threads have.
+/// State shared by both threads.
 struct CardShared {
     device: Arc<Mutex<CardDevice>>,
-    /// Readable when the guest may have sent something.
+    /// Readable when the guest may have sent a unit.
     kicks: Arc<Epoll>,
-    /// Behind it: rings may run since.
+    /// Part of `kicks`: rings may have started.
     changed: EventFd,
-    /// Readable when the card has come, gone, or become another.
+    /// Readable when the card has appeared, disappeared, or changed.
     news: EventFd,
-    /// Readable when all is over.
+    /// Readable when the back-end is shutting down.
     over: EventFd,
     connection: Mutex<Option<UnixStream>>,
 }
@@ -91,14 +91,14 @@ impl CardShared {
         })
     }
 
-    /// The card may be another than before.
+    /// Notifies that the card may have changed.
     fn tell(&self) {
-        // A counter that is full says it as well.
+        // A full counter is readable as well.
         let _ = self.changed.write(1);
         let _ = self.news.write(1);
     }
 
-    /// Waits for a monitor; `None` when all is over.
+    /// Waits for a monitor; `None` at shutdown.
     fn accept(&self, listener: &UnixListener) -> Option<UnixStream> {
         loop {
             let mut fds = [
@@ -114,7 +114,7 @@ impl CardShared {
             {
                 return Some(stream);
             }
-            // Out of descriptors, it may be.
+            // Perhaps no descriptors are available.
             thread::sleep(PAUSE);
         }
     }
@@ -124,7 +124,7 @@ impl CardShared {
         poll(&mut fd, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
     }
 
-    /// One monitor after the other.
+    /// Serves one monitor after the other.
     fn serve(&self, listener: &UnixListener) {
         while let Some(stream) = self.accept(listener) {
             *lock(&self.connection) = stream.try_clone().ok();
@@ -138,8 +138,8 @@ impl CardShared {
             loop {
                 match handler.handle_request() {
                     Ok(()) => {}
-                    // QEMU enables rings before it has agreed on what that takes, and does not say
-                    // so again.
+                    // QEMU enables rings before the feature for it is negotiated, and does not
+                    // repeat the message.
                     Err(Error::InactiveFeature(_)) => lock(&self.device).enable(),
                     Err(_) => break,
                 }
@@ -157,17 +157,17 @@ impl CardShared {
 }
 
 impl VhostUser {
-    /// Listens for a machine monitor at a socket of this name, and what tells of changes. The name
-    /// vanishes with it.
+    /// Listens for a machine monitor at a socket of this name; also returns the monitor of changes.
+    /// The socket's file is removed when it is dropped.
     ///
     /// # Errors
-    /// Somebody else listens there, or there can be no socket.
+    /// Another process listens there, or the socket cannot be created.
     pub fn listen(path: &Path) -> io::Result<(VhostUser, Monitor)> {
         let listener = bind(path)?;
         let shared = Arc::new(CardShared::new()?);
         let monitor = Monitor::adopt(shared.news.as_fd().try_clone_to_owned()?);
         let servant = Arc::clone(&shared);
-        // Signals are for the thread that asks for them.
+        // Signals are for the thread that reads them.
         let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
         let thread = thread::Builder::new()
             .name("vhost-user".into())
@@ -177,15 +177,15 @@ impl VhostUser {
         Ok((VhostUser { path, shared, told, thread: Some(thread?) }, monitor))
     }
 
-    /// How the card is, if that has changed: gone without a monitor, down until the guest's driver
-    /// has set it up.
+    /// The state of the card, if it has changed: gone without a monitor, down until the guest's
+    /// driver has set it up.
     pub fn look(&self) -> Option<InterfaceState> {
         let now = lock(&self.shared.device).state();
         (self.told.replace(now) != now).then_some(now)
     }
 }
 
-/// A socket of this name; one that nobody listens at any more is taken away.
+/// Binds a socket of this name; a stale one at which no process listens is removed.
 fn bind(path: &Path) -> io::Result<UnixListener> {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|about| about.file_type().is_socket());
     if is_socket
@@ -210,19 +210,19 @@ impl Drop for VhostUser {
 
 /// A port at a guest's card.
 ///
-/// It never says that it is gone: another monitor may connect.
+/// It never reports that it is gone: another monitor may connect.
 #[derive(Debug)]
 pub struct VhostUserPort {
     card: Rc<VhostUser>,
 }
 
 impl VhostUserPort {
-    /// Of this card.
+    /// The port of this card.
     pub fn new(card: Rc<VhostUser>) -> VhostUserPort {
         VhostUserPort { card }
     }
 
-    /// The card, unless it is just being changed.
+    /// The card, unless it is being changed.
     fn device(&self) -> Option<MutexGuard<'_, CardDevice>> {
         match self.card.shared.device.try_lock() {
             Ok(device) => Some(device),
@@ -244,9 +244,8 @@ impl Port for VhostUserPort {
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
         let Some(mut device) = self.device() else { return Ok(None) };
         let read = device.receive(buffer).or_else(|| {
-            // What is said from here on is heard; what was said before is seen when asking. A guest
-            // whose ring makes no sense says always that there is something: it is
-            // asked once.
+            // Later notifications wake us; earlier units are found by asking. A guest with a
+            // malformed ring always claims to have sent something: it is asked once.
             let _ = self.card.shared.kicks.wait(&mut [EpollEvent::empty(); 2], EpollTimeout::ZERO);
             if device.ask() { device.receive(buffer) } else { None }
         });

@@ -1,5 +1,4 @@
-//! A guest's network card as its machine monitor has told of it: what it can do, its memory, its
-//! two rings.
+//! A guest's network card as its machine monitor describes it: features, memory, and two rings.
 
 use std::fs::File;
 use std::io;
@@ -26,8 +25,8 @@ use crate::backend::name::InterfaceState;
 use crate::backend::tap::Tap;
 use crate::gso::singly;
 
-/// Bits of features (virtio 1.2, sections 5.1.3 and 6). *Host* is what the guest may send, *guest*
-/// what it takes.
+/// Feature bits (virtio 1.2, sections 5.1.3 and 6). *Host* bits are for units that the guest sends,
+/// *guest* bits for units that it accepts.
 mod feature {
     pub(super) const CSUM: u64 = 1;
     pub(super) const GUEST_CSUM: u64 = 1 << 1;
@@ -46,7 +45,7 @@ mod feature {
     pub(super) const HOST_USO: u64 = 1 << 56;
 }
 
-/// All that a unit may be is passed on as it is, whoever sends it.
+/// All kinds of units are passed on unchanged, so all features are offered.
 const OFFERED: u64 = feature::CSUM
     | feature::GUEST_CSUM
     | feature::GUEST_TSO4
@@ -67,11 +66,11 @@ const OFFERED: u64 = feature::CSUM
 /// The virtio-net header without the number of buffers, for drivers older than virtio 1.
 const OLD_HEADER: usize = 10;
 
-/// The rings: to the guest, and from it.
+/// The two rings: to the guest, and from it.
 const TO_GUEST: usize = 0;
 const FROM_GUEST: usize = 1;
 
-/// A piece of the guest's memory: where the monitor has it, and where the guest.
+/// A region of the guest's memory, with its addresses for the monitor and for the guest.
 struct MemoryRegion {
     monitor: u64,
     guest: u64,
@@ -85,7 +84,7 @@ pub(super) struct CardDevice {
     memory: Option<GuestMemoryMmap>,
     pieces: Vec<MemoryRegion>,
     rings: [Virtqueue; 2],
-    /// Where the guest's kicks are seen.
+    /// Polls the guest's kicks.
     kicks: Arc<Epoll>,
     part: Vec<u8>,
 }
@@ -103,12 +102,12 @@ impl CardDevice {
         }
     }
 
-    /// There is a monitor.
+    /// A monitor has connected.
     pub(super) fn connect(&mut self) {
         self.connected = true;
     }
 
-    /// There is none any more, and what it told of holds no longer.
+    /// The monitor has disconnected, and its description no longer holds.
     pub(super) fn disconnect(&mut self) {
         for ring in 0..self.rings.len() {
             self.forget_kick(ring);
@@ -116,12 +115,12 @@ impl CardDevice {
         *self = CardDevice::new(Arc::clone(&self.kicks));
     }
 
-    /// All rings may run, once they are told to begin.
+    /// All rings may run, once they are started.
     pub(super) fn enable(&mut self) {
         self.rings.iter_mut().for_each(|ring| ring.enabled = true);
     }
 
-    /// As an interface is up, down or gone.
+    /// The state in terms of an interface: up, down or gone.
     pub(super) fn state(&self) -> InterfaceState {
         match self.connected {
             false => InterfaceState::Gone,
@@ -154,14 +153,14 @@ impl CardDevice {
         ring.take(memory, header, unit)
     }
 
-    /// Has the guest kick when it sends something; says whether it has by now.
+    /// Makes the guest kick when it sends a unit; returns true if it has already sent one.
     pub(super) fn ask(&mut self) -> bool {
         let ring = &mut self.rings[FROM_GUEST];
         self.memory.as_ref().is_some_and(|memory| ring.runs() && ring.ask(memory))
     }
 
-    /// Hands the guest a unit, as one that it takes; `false` if it has no room, or takes nothing
-    /// now.
+    /// Passes a unit to the guest in a form that it accepts; returns false if it has no room, or
+    /// accepts nothing now.
     pub(super) fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
         if self.state() != InterfaceState::Up {
             return Ok(false);
@@ -186,7 +185,7 @@ impl CardDevice {
         self.rings[TO_GUEST].put(memory, header, mergeable, unit)
     }
 
-    /// Does the guest take such a unit as it is?
+    /// Returns true if the guest accepts such a unit unchanged.
     fn takes(&self, unit: &[u8]) -> bool {
         const NEEDS_CHECKSUM: u8 = 1;
         const CONGESTION: u8 = 0x80;
@@ -207,7 +206,7 @@ impl CardDevice {
         index.try_into().ok().and_then(|index| self.rings.get_mut(index)).ok_or(Error::InvalidParam)
     }
 
-    /// Where the guest has what the monitor has there.
+    /// The guest's address of a monitor's address.
     fn guest_address(&self, monitor: u64) -> Result<GuestAddress> {
         let within = |piece: &&MemoryRegion| {
             monitor >= piece.monitor && monitor - piece.monitor < piece.size
@@ -218,18 +217,20 @@ impl CardDevice {
 
     fn forget_kick(&mut self, ring: usize) {
         if let Some(kick) = self.rings[ring].kick.take() {
-            // The monitor has it still: closing ours would not do.
+            // The monitor still has the descriptor, so closing ours would not remove it from the
+            // poll set.
             let _ = self.kicks.delete(&kick);
         }
     }
 }
 
-/// A piece of the guest's memory, mapped. It must lie within its file, or touching it would end us.
+/// Maps a region of the guest's memory. It must lie within its file, or an access to it would kill
+/// this process.
 fn map(region: &VhostUserMemoryRegion, file: File) -> io::Result<GuestRegionMmap> {
     use nix::libc::{MAP_NORESERVE, MAP_SHARED, PROT_READ, PROT_WRITE};
     let size = usize::try_from(region.memory_size).map_err(io::Error::other)?;
-    // Before its length is asked. What cannot be sealed, such as a file on a disk, is its monitor's
-    // to keep as it is.
+    // Sealed before its length is read. A file that cannot be sealed, for example one on a disk,
+    // must not be shrunk by its monitor.
     let _ = fcntl(file.as_fd(), FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK));
     let about = file.metadata()?;
     if !about.is_file()
@@ -273,7 +274,7 @@ impl VhostUserBackendReqHandlerMut for CardDevice {
         }
         self.features = features;
         if !self.has(VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits()) {
-            // Nobody will enable them.
+            // They are not enabled by a message.
             self.enable();
         }
         Ok(())
@@ -344,7 +345,7 @@ impl VhostUserBackendReqHandlerMut for CardDevice {
         if index == FROM_GUEST
             && let Some(kick) = &kick
         {
-            // Each kick is an edge: nobody has to read from what may be anything.
+            // Each kick is an edge: the descriptor, which may be anything, need not be read.
             let edge = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, 0);
             self.kicks.add(kick, edge).map_err(|errno| Error::ReqHandlerError(errno.into()))?;
         }

@@ -12,7 +12,7 @@ pub use card::{VhostUser, VhostUserPort};
 
 use super::BackendEntry;
 
-/// Guests' cards by the socket to which the machine monitor connects: `vhost:PATH`.
+/// Guests' cards, identified by the socket to which the machine monitor connects: `vhost:PATH`.
 pub static BACKEND: BackendEntry = BackendEntry {
     help: "\
 vhost:PATH is the network card of a virtual machine: QEMU, or another monitor, connects to the socket

@@ -1,10 +1,10 @@
-//! One ring of a guest's network card: descriptors in memory that the guest writes to while we
-//! read.
+//! One ring of a guest's network card: descriptors in memory that the guest may write to while it
+//! is read here.
 //!
-//! Nothing that stands there is believed. An address is looked up for each access, and what lies
-//! outside of the guest's memory is an error of that one unit; a chain is followed for so many
-//! descriptors at most, be it a loop or not; an index that says more than fits the ring is none.
-//! Whatever happens, the guest gets each chain back.
+//! Nothing in that memory is trusted. An address is translated for each access, and one outside of
+//! the guest's memory is an error of that single unit; a chain is followed for a limited number of
+//! descriptors, loop or not; an index beyond the size of the ring is rejected. In every case the
+//! guest gets each chain back.
 
 use std::fs::File;
 use std::io::Write;
@@ -19,9 +19,10 @@ use vm_memory::{Address, Bytes, GuestAddress, GuestMemoryMmap};
 
 use crate::backend::tap::Tap;
 
-/// Entries of a ring at most. QEMU takes no more for a card of this kind.
+/// Maximum number of entries of a ring. QEMU accepts no more for a card of this kind.
 const ENTRIES: u16 = 1024;
-/// Descriptors of a chain at most: of more no driver makes one, as it is to fit the ring.
+/// Maximum number of descriptors of a chain: no driver makes a longer one, as it has to fit the
+/// ring.
 const DESCRIPTORS: usize = ENTRIES as usize;
 
 /// Offsets in the rings (virtio 1.2, sections 2.7.6 and 2.7.8): both begin with flags and an index
@@ -30,22 +31,22 @@ const INDEX: u64 = 2;
 const ELEMENTS: u64 = 4;
 const AVAILABLE: u64 = 2;
 const USED: u64 = 8;
-/// The driver's flag: no interrupts.
+/// The driver's flag for no interrupts.
 const NO_INTERRUPT: u16 = 1;
 
-/// A ring, and how both sides wake each other.
+/// A ring, and the descriptors by which both sides wake each other.
 pub(super) struct Virtqueue {
     queue: Queue,
-    /// Says the front-end.
+    /// Enabled by the front-end.
     pub(super) enabled: bool,
-    /// The guest's, that there is something.
+    /// The guest's notification that it has sent something.
     pub(super) kick: Option<File>,
-    /// Ours, that something was used.
+    /// Our notification that buffers were used.
     call: Option<File>,
-    /// Was the guest asked to kick?
+    /// The guest was asked to kick.
     asked: bool,
-    /// Of the unit that is being handed over: heads and lengths of its chains, and where its bytes
-    /// go.
+    /// For the unit that is being passed: heads and lengths of its chains, and the places of its
+    /// bytes.
     chains: Vec<(u16, u32)>,
     pieces: Vec<(GuestAddress, usize)>,
 }
@@ -65,22 +66,22 @@ impl Virtqueue {
     }
 
     /// # Errors
-    /// It is not a power of two, or too many.
+    /// The number is not a power of two, or too large.
     pub(super) fn set_entries(&mut self, entries: u32) -> Result<(), ()> {
         self.queue.try_set_size(u16::try_from(entries).map_err(drop)?).map_err(drop)
     }
 
-    /// Where its parts are: descriptors, available, used.
+    /// Sets the addresses of its parts: descriptors, available, used.
     ///
     /// # Errors
-    /// One is not aligned as it must be.
+    /// An address is not aligned as required.
     pub(super) fn set_addresses(&mut self, parts: [GuestAddress; 3]) -> Result<(), ()> {
         self.queue.try_set_desc_table_address(parts[0]).map_err(drop)?;
         self.queue.try_set_avail_ring_address(parts[1]).map_err(drop)?;
         self.queue.try_set_used_ring_address(parts[2]).map_err(drop)
     }
 
-    /// What is to be read next.
+    /// Sets the index of the next entry to read.
     pub(super) fn set_next(&mut self, next: u16) {
         self.queue.set_next_avail(next);
     }
@@ -89,10 +90,10 @@ impl Virtqueue {
         self.queue.next_avail()
     }
 
-    /// Whom to tell that something was used.
+    /// Sets the descriptor for notifications of used buffers.
     pub(super) fn set_call(&mut self, call: Option<File>) -> Result<(), Errno> {
         if let Some(call) = &call {
-            // Whatever it is, it must not keep us.
+            // Whatever it is, a write must not block.
             let flags = OFlag::from_bits_retain(fcntl(call.as_fd(), FcntlArg::F_GETFL)?);
             fcntl(call.as_fd(), FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
         }
@@ -100,7 +101,7 @@ impl Virtqueue {
         Ok(())
     }
 
-    /// Begins, where the guest's memory holds all of it.
+    /// Starts the ring, if it lies within the guest's memory.
     ///
     /// # Errors
     /// It does not.
@@ -121,12 +122,12 @@ impl Virtqueue {
         self.queue.set_ready(false);
     }
 
-    /// Do units pass?
+    /// Returns true if units pass.
     pub(super) fn runs(&self) -> bool {
         self.queue.ready() && self.enabled
     }
 
-    /// Reads a unit that the guest has sent, behind a header of so many bytes; `None` if there is
+    /// Reads a unit that the guest has sent, behind a header of `header` bytes; `None` if there is
     /// none.
     pub(super) fn take(
         &mut self,
@@ -136,7 +137,7 @@ impl Virtqueue {
     ) -> Option<Result<usize, Errno>> {
         let chain = self.queue.pop_descriptor_chain(memory)?;
         if std::mem::take(&mut self.asked) {
-            // Where this fails we are woken for nothing.
+            // If this fails, there is one needless wake-up.
             let _ = self.queue.disable_notification(memory);
         }
         let head = chain.head_index();
@@ -155,14 +156,14 @@ impl Virtqueue {
         }))
     }
 
-    /// Has the guest tell when it sends something; says whether it has by now.
+    /// Makes the guest notify when it sends a unit; returns true if it has already sent one.
     pub(super) fn ask(&mut self, memory: &GuestMemoryMmap) -> bool {
         self.asked = true;
         self.queue.enable_notification(memory).unwrap_or(false)
     }
 
-    /// Hands the guest a unit with a header of so many bytes, over several chains where that is
-    /// `mergeable`; `false` if it has no room.
+    /// Passes a unit to the guest with a header of `header` bytes, over several chains if it is
+    /// `mergeable`; returns false if there is no room.
     pub(super) fn put(
         &mut self,
         memory: &GuestMemoryMmap,
@@ -202,22 +203,22 @@ impl Virtqueue {
         self.give_back(memory).and(written).map(|()| true)
     }
 
-    /// Gives all chains back at once, as a unit over several must be seen whole, and tells the
-    /// guest if it wants to know.
+    /// Returns all chains at once, as a unit over several must become visible as a whole, and
+    /// notifies the guest if it asked for that.
     fn give_back(&mut self, memory: &GuestMemoryMmap) -> Result<(), Errno> {
         let done = self.used(memory);
         if done.is_err() {
-            // The ring itself is not where it was any more.
+            // The ring itself is no longer in the guest's memory.
             self.queue.set_ready(false);
         }
         if done? && let Some(call) = &mut self.call {
-            // A counter that is full says it as well.
+            // A full counter is readable as well.
             let _ = call.write(&1_u64.to_ne_bytes());
         }
         Ok(())
     }
 
-    /// Says whether the guest wants to know.
+    /// Publishes the used chains; returns true if the guest asked for a notification.
     fn used(&mut self, memory: &GuestMemoryMmap) -> Result<bool, Errno> {
         let at = |ring: u64, offset: u64| {
             ring.checked_add(offset).map(GuestAddress).ok_or(Errno::EFAULT)
@@ -237,7 +238,7 @@ impl Virtqueue {
         }
         memory.store(next.to_le(), at(used, INDEX)?, Ordering::Release).map_err(fault)?;
         self.queue.set_next_used(next);
-        // What it wants is read behind what we said.
+        // The guest's request is read after our index is written.
         fence(Ordering::SeqCst);
         let available = self.queue.avail_ring();
         let word =
@@ -250,7 +251,7 @@ impl Virtqueue {
     }
 }
 
-/// All that is in these descriptors.
+/// Reads the contents of all these descriptors.
 fn read(
     descriptors: impl Iterator<Item = Descriptor>,
     memory: &GuestMemoryMmap,
@@ -266,7 +267,7 @@ fn read(
     Ok(at)
 }
 
-/// One behind the other, into places that are long enough.
+/// Writes the parts one behind the other into places that are long enough.
 fn write(
     places: &[(GuestAddress, usize)],
     memory: &GuestMemoryMmap,
