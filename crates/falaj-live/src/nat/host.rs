@@ -1,10 +1,10 @@
-//! A way out through the host: a pair of interfaces, a route back, forwarding, and the translation
-//! of addresses.
+//! A way out through the host: a pair of interfaces, a return route, forwarding, and the
+//! translation of addresses.
 //!
-//! All of it bears the link's number, `falaj-N`, so that links do not disturb each other. Each link
-//! is an owner of forwarding ([`Owners`](super::owners::Owners)): the last one switches it off
-//! again if the first one had switched it on, and whoever comes undoes what is left of those that
-//! were killed.
+//! All of these are named by the link's number, `falaj-N`, so that links do not disturb each other.
+//! Each link is an owner of forwarding ([`Owners`](super::owners::Owners)): the last one switches
+//! it off again if the first one has switched it on, and each new link undoes the changes that
+//! killed links have left.
 
 use super::owners::{Owner, Owners};
 use super::{Caretaker, FarSide, Translator};
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";
-/// What all our interfaces on the host begin with.
+/// The prefix of all our interfaces on the host.
 const PREFIX: &str = "falaj-";
 const QUEUE: u32 = 1000;
 
@@ -31,7 +31,7 @@ pub(super) struct HostNat {
     name: String,
     subnet: Subnet,
     namespace: File,
-    /// What was done, to be undone.
+    /// The changes so far, which are to be undone.
     interface: Option<u32>,
     translated: bool,
     owner: Option<Owner>,
@@ -55,7 +55,7 @@ impl HostNat {
         })
     }
 
-    /// The link's addresses, as rules write them.
+    /// The link's addresses, as a prefix in rules.
     fn net(&self) -> String {
         net(self.subnet.number())
     }
@@ -80,7 +80,7 @@ impl HostNat {
         netlink.add_route(index, (net.into(), 24), far.into()).map_err(failed("set the route back"))
     }
 
-    /// Switches forwarding on, unless it is, once what killed links have left is undone.
+    /// Undoes the changes that killed links have left, then switches forwarding on if it is off.
     fn forward(&mut self) -> Result<(), String> {
         let failed = |e| format!("cannot switch forwarding on: {e}");
         let mut owners = Owners::open().map_err(failed)?;
@@ -97,7 +97,7 @@ impl HostNat {
         Ok(())
     }
 
-    /// Undoes what a link of this number has left, as far as it is there.
+    /// Undoes the changes that a link of this number has left, if there are any.
     fn undo(&self, number: u8) {
         let name = format!("{PREFIX}{number}");
         let _ = match &self.translator {
@@ -117,7 +117,7 @@ impl HostNat {
         let (name, net) = (&self.name, self.net());
         match &self.translator {
             Translator::Nft(nft) => {
-                // Added before it is deleted, so that deleting it cannot fail.
+                // It is added before it is deleted, so that deleting it cannot fail.
                 let rules = format!(
                     "add table ip {name}\ndelete table ip {name}\ntable ip {name} {{\n chain out \
                      {{\n  type nat hook postrouting priority srcnat;\n  ip saddr {net} oifname != \
@@ -136,12 +136,13 @@ impl HostNat {
         Ok(())
     }
 
-    /// The translation as iptables has it.
+    /// The translation as an iptables rule.
     fn rule(&self) -> Vec<String> {
         rule(&self.net(), &self.name)
     }
 
-    /// A host that forwards for nobody by default (as with Docker) is told to forward for us.
+    /// Accepts forwarding for the link on a host that drops forwarded packets by default (as with
+    /// Docker).
     fn accept(&mut self) {
         let Some(iptables) = self.iptables.clone() else { return };
         let policy =
@@ -177,7 +178,7 @@ fn words<'a>(verb: &'a str, rule: &'a [String]) -> Vec<&'a str> {
     ["-w", verb].into_iter().chain(rule.iter().map(String::as_str)).collect()
 }
 
-/// Runs a program with this input; an error is what it says.
+/// Runs a program with this input; an error is the program's message.
 fn run(program: &Path, arguments: &[&str], input: &str) -> Result<(), String> {
     let cannot = |e| format!("cannot run {}: {e}", program.display());
     let mut command = Command::new(program);
@@ -212,7 +213,7 @@ impl Caretaker for HostNat {
     }
 
     fn close(&mut self) {
-        // Whatever of this fails is gone already.
+        // An operation that fails here has nothing left to undo.
         if let Some(iptables) = &self.iptables {
             for rule in std::mem::take(&mut self.accepted) {
                 let _ = run(iptables, &words("-D", &rule), "");

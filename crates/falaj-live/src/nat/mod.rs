@@ -1,4 +1,4 @@
-//! The way out: from the far side of a sandbox to the world.
+//! The way out: from the far side of a sandbox to the Internet.
 //!
 //! ```text
 //! near - falaj0 ==link== falaj0 - far, a router - out0 - pasta, slirp4netns or host - the world
@@ -8,11 +8,11 @@
 //! |---|---|---|
 //! | `pasta` | the program (package `passt`), no privilege | nothing |
 //! | `slirp4netns` | the program, no privilege | nothing |
-//! | the host | `CAP_NET_ADMIN`; `nft` or `iptables` | an interface, a table or rule that is named like it, and forwarding |
+//! | the host | `CAP_NET_ADMIN`; `nft` or `iptables` | an interface, a table or rule named like it, and forwarding |
 //!
-//! Whatever is started or changed is in the care of a process of its own, the caretaker: when the
-//! caller lets go, or is gone however suddenly, it ends the program, or puts the host back as it
-//! was, and ends.
+//! A process of its own, the caretaker, is responsible for all that is started or changed: when the
+//! caller lets go, or has ended in whatever way, it ends the program or restores the host, and
+//! ends.
 
 mod host;
 mod owners;
@@ -33,35 +33,35 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{env, fmt};
 
-/// Who answers questions for names where the caller's own resolver is on its loopback interface; a
-/// user-mode stack passes them on to that one. These addresses are no link's.
+/// The address of the DNS server if the caller's own resolver is on its loopback interface; a
+/// user-mode stack passes queries on to that resolver. No link uses these addresses.
 const NAMES: Ipv4Addr = Ipv4Addr::new(10, 77, 254, 3);
-/// What a user-mode stack is to use: with the host's own address it would take for its own what is
-/// for the host.
+/// The network that a user-mode stack uses: with the host's own address it would keep packets for
+/// the host to itself.
 const OWN_NET: &str = "10.77.254.0/24";
-/// Of these, its own one, and whom it takes for the next router.
+/// Its own address in that network, and that of its next router.
 const OWN: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 254, 100), Ipv4Addr::new(10, 77, 254, 2)];
 
-/// How long a way out may take to come up.
+/// The longest time for a way out to come up.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// A way out.
+/// A method for the way out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NatMethod {
-    /// By `pasta`, which is here.
+    /// By `pasta`, at this path.
     Pasta(PathBuf),
-    /// By `slirp4netns`, which is here.
+    /// By `slirp4netns`, at this path.
     Slirp4netns(PathBuf),
     /// Through the host, translating addresses.
     Host(Translator),
 }
 
-/// What translates addresses on the host.
+/// A program that translates addresses on the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Translator {
-    /// `nft`, which is here.
+    /// `nft`, at this path.
     Nft(PathBuf),
-    /// `iptables`, which is here.
+    /// `iptables`, at this path.
     Iptables(PathBuf),
 }
 
@@ -77,16 +77,16 @@ impl fmt::Display for NatMethod {
 }
 
 impl NatMethod {
-    /// Whether it is a program that speaks for the far side through sockets of its own.
+    /// Returns true if it is a program that acts for the far side through its own sockets.
     pub fn is_user_mode(&self) -> bool {
         !matches!(self, NatMethod::Host(_))
     }
 }
 
-/// Which way out is wanted.
+/// The configured choice of a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NatChoice {
-    /// One that changes nothing outside, if there is one.
+    /// A method that changes nothing outside, if one is available.
     Auto,
     /// `pasta`.
     Pasta,
@@ -98,7 +98,7 @@ pub enum NatChoice {
     None,
 }
 
-/// Where a program is, in `PATH` or where the programs of root are.
+/// The path of a program, in `PATH` or in root's directories of programs.
 pub fn find(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let places = env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
@@ -109,8 +109,8 @@ fn may_configure() -> bool {
     caps::has_cap(None, CapSet::Effective, Capability::CAP_NET_ADMIN).unwrap_or(false)
 }
 
-/// Whether this process is at the near end of another link: its network is a sandbox, and dies with
-/// it.
+/// Returns true if this process is at the near end of another link: its network is a sandbox, and
+/// dies with it.
 fn is_inside() -> bool {
     let own = env::var("FALAJ_ADDR").ok().and_then(|address| address.parse::<Ipv4Addr>().ok());
     let mut interfaces = nix::ifaddrs::getifaddrs().into_iter().flatten();
@@ -120,10 +120,10 @@ fn is_inside() -> bool {
     })
 }
 
-/// The ways that there are, best first, for a sandbox with a user namespace of its own or without.
+/// The available methods, best first, for a sandbox with or without its own user namespace.
 ///
 /// # Errors
-/// What was wanted by name is not to be had: says why, and what to do.
+/// A method that was chosen by name is not available; the error has the reason and a remedy.
 pub fn ways(wish: NatChoice, own_users: bool) -> Result<Vec<NatMethod>, String> {
     let pasta = || find("pasta").map(NatMethod::Pasta);
     let slirp = || find("slirp4netns").map(NatMethod::Slirp4netns);
@@ -146,12 +146,12 @@ pub fn ways(wish: NatChoice, own_users: bool) -> Result<Vec<NatMethod>, String> 
             one(translator(), "there is neither `nft` nor `iptables` here: apt install nftables")
         }
         NatChoice::Auto => {
-            // Inside of another link that one's near end is the host, and nothing outside is
-            // touched.
+            // Inside of another link, the near end of that link is the host, and nothing outside is
+            // changed.
             let host = translator().filter(|_| may_configure() && is_inside());
             let mut stacks = vec![pasta(), slirp()];
-            // pasta is the faster one, but gives up root's rights before it looks at a namespace
-            // that is root's.
+            // pasta is faster, but gives up root's privileges before it opens a namespace that
+            // belongs to root.
             if nix::unistd::Uid::effective().is_root() && !own_users {
                 stacks.reverse();
             }
@@ -160,13 +160,13 @@ pub fn ways(wish: NatChoice, own_users: bool) -> Result<Vec<NatMethod>, String> 
     }
 }
 
-/// How to get a way out, where there is none.
+/// How to enable a way out, if none is available.
 pub const HOW_TO: &str = "install pasta (apt install passt) or slirp4netns (apt install slirp4netns); root may also say --internet host";
 
-/// What `/etc/resolv.conf` is to hold behind a link with this way out; `None`: the caller's own
-/// will do.
+/// The contents of `/etc/resolv.conf` behind a link with this way out; `None`: the caller's own is
+/// suitable.
 pub fn resolver(way: &NatMethod) -> Option<String> {
-    /// Where systemd keeps the servers that its own resolver asks.
+    /// The file in which systemd keeps the servers that its own resolver queries.
     const BEHIND: &str = "/run/systemd/resolve/resolv.conf";
     let own = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
     if servers(&own).any(|server| !server.is_loopback()) {
@@ -185,35 +185,35 @@ fn servers(text: &str) -> impl Iterator<Item = IpAddr> + '_ {
     text.lines().filter_map(|line| line.trim().strip_prefix("nameserver")?.trim().parse().ok())
 }
 
-/// A way out that is open until it is dropped.
+/// A way out, open until it is dropped.
 #[derive(Debug)]
 pub struct Nat {
     caretaker: process::Cloned,
-    /// Its end is the caretaker's sign.
+    /// The end of this pipe is the caretaker's signal to close.
     held: Option<OwnedFd>,
     way: NatMethod,
 }
 
-/// What the caretaker looks after.
+/// A resource for which the caretaker is responsible.
 trait Caretaker {
-    /// Opens the way; an error in words.
+    /// Opens the way out; the error is a message.
     fn open(&mut self) -> Result<(), String>;
-    /// Why it has come to an end by itself, if it has.
+    /// The reason why it has ended by itself, if it has.
     fn over(&mut self) -> Option<String>;
-    /// The descriptor that it needs, if there is one.
+    /// A descriptor that it needs, if there is one.
     fn descriptor(&self) -> Option<RawFd>;
-    /// Undoes all that was done, however little that is.
+    /// Undoes all changes made so far.
     fn close(&mut self);
 }
 
 impl Nat {
-    /// Opens the first of these ways that opens; the sandbox's far side must be a
+    /// Opens the first of these methods that succeeds; the sandbox's far side must be a
     /// [router](crate::sandbox::SandboxSpec::routes).
     ///
-    /// The process must have one thread only, and the commands must not have been started.
+    /// The process must be single-threaded, and the commands must not have been started.
     ///
     /// # Errors
-    /// Why none opened, in words.
+    /// The reasons why none succeeded, as a message.
     pub fn open(sandbox: &Sandbox, ways: &[NatMethod]) -> Result<Nat, String> {
         let mut why = Vec::new();
         for way in ways {
@@ -222,8 +222,7 @@ impl Nat {
                 Err(error) => why.push(format!("{way}: {error}")),
             }
         }
-        // Such programs open a TUN device, and what they say of one that they may not open tells
-        // nobody what to do.
+        // Such programs open a TUN device, and their messages about a denied one suggest no remedy.
         if let Some(error) =
             ways.iter().any(NatMethod::is_user_mode).then(|| sandbox.no_tap()).flatten()
         {
@@ -251,8 +250,8 @@ impl Nat {
         let (theirs, held): (OwnedFd, OwnedFd) = (theirs.into(), ours.into());
         let say = File::from(OwnedFd::from(say));
         let body = || {
-            // A copy of the caller's end would keep the pipe open for ever, and of the TAPs the
-            // link.
+            // A copy of the caller's end would keep the pipe open for ever, and copies of the TAPs
+            // would keep the link open.
             let mut keep = vec![theirs.as_raw_fd(), say.as_raw_fd()];
             keep.extend(care.descriptor());
             process::close_all_but(&mut keep);
@@ -289,18 +288,18 @@ impl Nat {
             std::thread::sleep(Duration::from_millis(1));
         }
         if let NatMethod::Slirp4netns(_) = way {
-            // It asks for the near side's address.
+            // It resolves the near side's Ethernet address.
             sandbox.answer_at_once().map_err(|error| error.to_string())?;
         }
         Ok(out)
     }
 
-    /// Which one it is.
+    /// The method.
     pub fn way(&self) -> &NatMethod {
         &self.way
     }
 
-    /// Whether the caretaker has ended.
+    /// Returns true if the caretaker has ended.
     fn is_over(&self) -> bool {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         let status = waitid(Id::PIDFd(self.caretaker.pidfd.as_fd()), flags);
@@ -309,7 +308,7 @@ impl Nat {
 }
 
 impl Drop for Nat {
-    /// Waits until the host is as it was. The end of a program nobody need wait for: the kernel
+    /// Waits until the host is restored. There is no wait for the end of a program: the kernel
     /// takes tens of milliseconds to remove its interface.
     fn drop(&mut self) {
         self.held = None;
@@ -320,7 +319,7 @@ impl Drop for Nat {
     }
 }
 
-/// The far side, as a way out needs to know it.
+/// The far side, as far as a way out needs it.
 struct FarSide {
     pid: i32,
     own_users: bool,
@@ -333,7 +332,7 @@ impl FarSide {
     }
 }
 
-/// Whether the far side has a route for everything.
+/// Returns true if the far side has a default route.
 fn has_default_route(pid: i32) -> bool {
     let text = fs::read_to_string(format!("/proc/{pid}/net/route")).unwrap_or_default();
     text.lines().any(|line| {
@@ -342,16 +341,18 @@ fn has_default_route(pid: i32) -> bool {
     })
 }
 
-/// The life of the caretaker: opens, says so, and closes when the caller has let go.
+/// The main function of the caretaker: opens the way out, reports it, and closes when the caller
+/// has let go.
 fn watch(care: &mut dyn Caretaker, held: &OwnedFd, mut say: &File) {
-    // Ctrl-C and a terminal's end concern others: this process ends by the pipe.
+    // Signals of the terminal (Ctrl-C, hangup) are for other processes: this process ends by the
+    // pipe.
     let _ = nix::unistd::setsid();
     if let Err(why) = care.open() {
         care.close();
         let _ = write!(say, "-{why}");
         return;
     }
-    // Who is not there to read it shows in the pipe's end.
+    // A reader that is gone shows in the end of the pipe.
     let _ = say.write_all(b"+");
     let began = Instant::now();
     loop {

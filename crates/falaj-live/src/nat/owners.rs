@@ -1,5 +1,5 @@
-//! Who needs the host to forward: counted in files with locks, which the kernel takes back from
-//! whoever is killed.
+//! The links that need the host to forward, counted in files with locks, which the kernel releases
+//! if a link's process is killed.
 //!
 //! ```text
 //! /run/falaj-forwarding-NAMESPACE/lock        held while something is changed here
@@ -18,13 +18,13 @@ use std::path::{Path, PathBuf};
 const LOCK: &str = "lock";
 const SWITCHED_ON: &str = "switched-on";
 
-/// All owners, while nobody else changes anything.
+/// All owners, locked against changes by others.
 pub(super) struct Owners {
     directory: PathBuf,
     _lock: Flock<File>,
 }
 
-/// One of them.
+/// One owner.
 pub(super) struct Owner {
     directory: PathBuf,
     number: u8,
@@ -32,10 +32,10 @@ pub(super) struct Owner {
 }
 
 impl Owners {
-    /// Waits for whoever changes something.
+    /// Opens the directory, and waits for its lock.
     ///
     /// # Errors
-    /// What the system says; the directory may be somebody else's.
+    /// The system's error; the directory may belong to another user.
     pub(super) fn open() -> io::Result<Owners> {
         let namespace = fs::metadata("/proc/self/ns/net")?.ino();
         Owners::at(Path::new("/run").join(format!("falaj-forwarding-{namespace}")))
@@ -50,7 +50,7 @@ impl Owners {
         Ok(Owners { directory, _lock: lock })
     }
 
-    /// The numbers of those that were killed.
+    /// The numbers of links that were killed.
     pub(super) fn dead(&self) -> io::Result<Vec<u8>> {
         let mut dead = Vec::new();
         for number in self.numbers()? {
@@ -64,12 +64,12 @@ impl Owners {
         Ok(dead)
     }
 
-    /// One of those is known no more: what it left was undone.
+    /// Removes the record of a killed link, after its changes were undone.
     pub(super) fn bury(&mut self, number: u8) -> io::Result<()> {
         fs::remove_file(self.directory.join(number.to_string()))
     }
 
-    /// One more, which switches forwarding on or finds that it is.
+    /// Adds an owner, which switches forwarding on or finds it on.
     pub(super) fn join(self, number: u8, switches_on: bool) -> io::Result<Owner> {
         let Owners { directory, .. } = &self;
         if switches_on {
@@ -87,7 +87,8 @@ impl Owners {
 }
 
 impl Owner {
-    /// It needs forwarding no more. Returns true if nobody does, and it was off before.
+    /// Removes the owner. Returns true if it was the last one, and forwarding was off before the
+    /// first.
     pub(super) fn leave(self) -> bool {
         let Ok(mut owners) = Owners::at(self.directory.clone()) else { return false };
         let _ = owners.bury(self.number);
@@ -120,7 +121,7 @@ mod tests {
         let third = owners().join(3, false).expect("free");
         assert!(!third.leave());
         assert!(second.leave());
-        // It was on before.
+        // Forwarding was on before.
         assert!(!owners().join(1, false).expect("free").leave());
         fs::remove_dir_all(directory).expect("ours");
     }
@@ -129,7 +130,7 @@ mod tests {
     fn who_was_killed_is_known() {
         let directory = place("killed");
         let owners = || Owners::at(directory.clone()).expect("ours");
-        // Its lock is gone, and its file is there.
+        // Its lock is released, and its file remains.
         drop(owners().join(7, true).expect("free"));
         let alive = owners().join(8, false).expect("free");
         let mut now = owners();

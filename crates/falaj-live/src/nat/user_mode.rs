@@ -1,5 +1,5 @@
-//! A way out without privilege: a program that takes packets from the far side and speaks for it
-//! through sockets of its own. It sees one peer, the near side, whose address it takes as it comes.
+//! A way out without privilege: a program that takes packets from the far side and acts for it
+//! through its own sockets. It sees one peer, the near side, and learns its address.
 
 use super::{Caretaker, FarSide, NAMES, NatMethod, OWN, OWN_NET};
 use crate::process;
@@ -12,21 +12,21 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// The program, and what it is to do.
+/// The program, and its arguments.
 pub(super) struct UserMode {
     program: OsString,
     arguments: Vec<OsString>,
-    /// The far side's network namespace, for a program that may not find it by itself.
+    /// The far side's network namespace, for a program that may not open it by itself.
     namespace: Option<OwnedFd>,
     child: Option<Child>,
-    /// What it says, which is wanted if it fails.
+    /// Its output, which is reported if it fails.
     said: Option<File>,
 }
 
 impl UserMode {
     pub(super) fn pasta(program: &Path, far: &FarSide) -> Result<UserMode, String> {
-        // No port is passed on in either direction, and the gateway stands for no loopback
-        // interface.
+        // No port is forwarded in either direction, and the gateway does not stand for the host's
+        // loopback interface.
         let fixed = "--foreground --quiet --config-net --no-map-gw --tcp-ports none --udp-ports \
                      none --tcp-ns none --udp-ns none --ns-ifname";
         let mut arguments: Vec<OsString> = fixed.split_whitespace().map(Into::into).collect();
@@ -37,7 +37,8 @@ impl UserMode {
         {
             arguments.extend([option.into(), value.into()]);
         }
-        // Whoever asks the host's resolver by its own address would hear from the other one.
+        // A process that queries the host's resolver by its own address would get answers from
+        // another address.
         if super::resolver(&NatMethod::Pasta(program.into())).is_some() {
             arguments.extend(["--dns-forward".into(), NAMES.to_string().into()]);
         }
@@ -48,7 +49,8 @@ impl UserMode {
         if far.own_users {
             arguments.push(far.pid.to_string().into());
         } else {
-            // It gives up the right to look at other processes, but not what it inherits.
+            // It gives up the privilege to open other processes' namespaces, but keeps inherited
+            // descriptors.
             let path = far.namespace("net");
             let file =
                 File::open(&path).map_err(|e| format!("cannot open {}: {e}", path.display()))?;
@@ -72,7 +74,7 @@ impl UserMode {
     }
 }
 
-/// A copy of a descriptor that programs inherit.
+/// A copy of a descriptor that is inherited by programs.
 fn inheritable(fd: OwnedFd) -> Result<OwnedFd, String> {
     use nix::fcntl::{FcntlArg, FdFlag, fcntl};
     fcntl(&fd, FcntlArg::F_SETFD(FdFlag::empty()))
@@ -106,7 +108,7 @@ impl Caretaker for UserMode {
         if let Some(file) = &mut self.said {
             let _ = file.rewind().and_then(|()| file.read_to_string(&mut said));
         }
-        // Without a system log it complains of that between the lines.
+        // Without a system log it writes complaints about that between the lines.
         let mut said = said
             .lines()
             .map(str::trim)
@@ -120,7 +122,7 @@ impl Caretaker for UserMode {
 
     fn close(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // It fails if the program has ended, which was wanted.
+            // It fails if the program has already ended.
             let _ = child.kill();
             let _ = child.wait();
         }

@@ -1,6 +1,6 @@
-//! Interfaces that are in use, whose packets are held where they are: rules of the firewall give
-//! what they send to one queue, and what they receive to another. Addresses, routes and connections
-//! know nothing of it. The rules belong to a descriptor, and go with it.
+//! Interfaces in use, whose packets are held on their own path: firewall rules pass the packets
+//! that they send to one queue, and those that they receive to another. Addresses, routes and
+//! connections are not affected. The rules belong to a descriptor, and are removed with it.
 
 use super::table::{self, Taken};
 use super::{Nfqueue, take_queue};
@@ -14,7 +14,7 @@ use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
-/// Which interfaces of which network namespace.
+/// Interfaces of a network namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// A name under `/run/netns` or a process; `None`: this namespace.
@@ -23,10 +23,10 @@ pub struct Target {
     pub interface: Option<String>,
 }
 
-/// Interfaces in use that are attached to, as long as this lives.
+/// A set of interfaces in use whose packets are queued as long as this value exists.
 #[derive(Debug)]
 pub struct Attached {
-    /// The queue of packets that they send, and that of packets that they receive.
+    /// The queue of packets that they send, and the queue of packets that they receive.
     pub queues: [Rc<Nfqueue>; 2],
     /// Their largest IP packet.
     pub mtu: u32,
@@ -38,10 +38,10 @@ pub struct Attached {
 
 impl Attached {
     /// Attaches to these interfaces. Packets that are in the queues at the end, or find no room
-    /// there, go on. The process must have one thread if the namespace is another one.
+    /// there, pass. The process must be single-threaded if the namespace is another one.
     ///
     /// # Errors
-    /// Says which step failed, why, and what to try.
+    /// The step that failed, its cause, and a remedy.
     pub fn open(target: &Target) -> Result<Attached, Error> {
         let namespace = target.namespace.as_deref();
         let failed = |step| move |errno| Error::new(step, None, errno);
@@ -74,13 +74,13 @@ impl Attached {
         })
     }
 
-    /// Readable when the process is gone by which the namespace was named.
+    /// Readable when the process that named the namespace has ended.
     pub fn ended(&self) -> Option<BorrowedFd<'_>> {
         self.process.as_ref().map(AsFd::as_fd)
     }
 }
 
-/// The interfaces that are meant, and the largest packet of them.
+/// The names of the target's interfaces, and their largest packet.
 fn interfaces(
     target: &Target,
     mut list: File,
@@ -100,10 +100,10 @@ fn interfaces(
     Ok((names, mtu))
 }
 
-/// Two queues that are free, and what belongs to them: their sockets, the rules, and what the
-/// kernel counts.
+/// Binds two free queues; returns their numbers, their sockets, the rules, and the kernel's
+/// counters.
 fn take(namespace: Option<&str>, taken: &Taken) -> Result<([u16; 2], [OwnedFd; 4]), Error> {
-    /// The first number that is tried, and how many pairs are.
+    /// The first number that is tried, and the number of pairs.
     const FIRST: u16 = 0xfa00;
     const PAIRS: u16 = 64;
     let mut refused = None;
@@ -130,7 +130,7 @@ fn take(namespace: Option<&str>, taken: &Taken) -> Result<([u16; 2], [OwnedFd; 4
                     made.map_err(|_| Error::new(SetupStep::HandOver, None, Errno::EPROTO))?;
                 return Ok((numbers, made));
             }
-            // Another process has it, or this one may have none.
+            // Another process has it, or this process lacks the privilege.
             Err(error) if error.step == SetupStep::FirewallQueue => refused = Some(error),
             Err(error) => return Err(error),
         }
@@ -141,8 +141,8 @@ fn take(namespace: Option<&str>, taken: &Taken) -> Result<([u16; 2], [OwnedFd; 4
     Err(refused.unwrap_or(Error::new(SetupStep::FirewallQueue, None, Errno::EBUSY)))
 }
 
-/// Whether a queue was refused because another process has it, and not for want of rights: then no
-/// other could be had either.
+/// Returns true if a queue was refused because another process has it. If the privilege is missing,
+/// no other queue is available either.
 fn is_taken(namespace: Option<&str>, error: &Error) -> bool {
     /// A number that is rarely used.
     const LAST: u16 = u16::MAX;

@@ -1,4 +1,4 @@
-//! The messages of a netfilter queue (nfnetlink), as bytes: what we say, and what the kernel says.
+//! The messages of a netfilter queue (nfnetlink), as bytes: those to the kernel, and those from it.
 
 /// A verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ const SUBSYSTEM: u16 = 3 << 8;
 const PACKET: u16 = 0;
 const VERDICT: u16 = 1;
 const CONFIG: u16 = 2;
-/// `NLMSG_ERROR`, which an answer is too.
+/// `NLMSG_ERROR`, which is also the type of an acknowledgement.
 const ERROR: u16 = 2;
 
 const REQUEST: u16 = 1;
@@ -44,7 +44,7 @@ mod config {
 pub(super) struct MessageBuilder(Vec<u8>);
 
 impl MessageBuilder {
-    /// About something of a family of addresses, which the resource names.
+    /// A message for a family of addresses about an object, which the resource names.
     pub(super) fn new(kind: u16, flags: u16, family: u8, resource: u16) -> MessageBuilder {
         const VERSION: u8 = 0;
         let mut bytes = vec![0; 4];
@@ -56,7 +56,7 @@ impl MessageBuilder {
         MessageBuilder(bytes)
     }
 
-    /// About a queue, of all families.
+    /// A message about a queue, for all families.
     fn of_queue(kind: u16, flags: u16, queue: u16) -> MessageBuilder {
         MessageBuilder::new(SUBSYSTEM | kind, flags, 0, queue)
     }
@@ -70,7 +70,7 @@ impl MessageBuilder {
         self
     }
 
-    /// Adds an attribute that is made already.
+    /// Adds a finished attribute.
     pub(super) fn append(&mut self, attribute: &[u8]) {
         self.0.extend(attribute);
     }
@@ -82,7 +82,7 @@ impl MessageBuilder {
     }
 }
 
-/// Takes a queue that holds so many packets, with an answer.
+/// Binds a queue of `packets` packets, with an acknowledgement.
 pub(super) fn bind(queue: u16, packets: u32, fail_open: bool) -> Vec<u8> {
     let flags = if fail_open { config::FAIL_OPEN } else { 0 };
     MessageBuilder::of_queue(CONFIG, ACK, queue)
@@ -93,7 +93,7 @@ pub(super) fn bind(queue: u16, packets: u32, fail_open: bool) -> Vec<u8> {
         .done()
 }
 
-/// From here on packets come, whole.
+/// Starts delivery of packets, with their whole payload.
 pub(super) fn begin(queue: u16) -> Vec<u8> {
     let whole = 0xffff_u32.to_be_bytes();
     MessageBuilder::of_queue(CONFIG, 0, queue)
@@ -101,7 +101,7 @@ pub(super) fn begin(queue: u16) -> Vec<u8> {
         .done()
 }
 
-/// What becomes of a packet, with other bytes if there are some.
+/// The verdict on a packet, with a changed payload if there is one.
 pub(super) fn verdict(
     queue: u16,
     id: u32,
@@ -117,25 +117,25 @@ pub(super) fn verdict(
         .done()
 }
 
-/// What the kernel says.
+/// A message from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KernelMessage<'a> {
-    /// Here is a packet.
+    /// A packet.
     Packet {
         id: u32,
-        /// As in an Ethernet header.
+        /// EtherType, as in an Ethernet header.
         protocol: [u8; 2],
         payload: &'a [u8],
     },
-    /// A packet that is longer than what there is of it.
+    /// A packet whose payload is truncated.
     Cut { id: u32 },
-    /// An answer: 0, or an error's number.
+    /// An acknowledgement: 0, or an error number.
     Answer(i32),
-    /// Something else.
+    /// Any other message.
     Nothing,
 }
 
-/// Reads one message.
+/// Parses one message.
 pub(super) fn read(bytes: &[u8]) -> KernelMessage<'_> {
     read_it(bytes).unwrap_or(KernelMessage::Nothing)
 }
@@ -155,7 +155,7 @@ fn read_it(bytes: &[u8]) -> Option<KernelMessage<'_>> {
     let (mut head, mut payload, mut whole) = (None, &[][..], None);
     let mut rest = message.get(HEADERS..)?;
     while let Some((&[a, b, c, d], behind)) = rest.split_first_chunk() {
-        // The two upper bits of a kind are flags.
+        // The two upper bits of an attribute's type are flags.
         let (length, kind) = (u16::from_ne_bytes([a, b]), u16::from_ne_bytes([c, d]) & 0x3fff);
         let value = behind.get(..usize::from(length).checked_sub(4)?)?;
         match kind {
@@ -174,7 +174,7 @@ fn read_it(bytes: &[u8]) -> Option<KernelMessage<'_>> {
     }
 }
 
-/// Bytes of any kind as what the kernel says: nothing panics, and no byte comes from elsewhere.
+/// Parses any bytes as kernel messages: nothing panics, and payloads lie within the bytes.
 #[cfg_attr(not(test), allow(dead_code, reason = "for tests and fuzzers"))]
 pub(super) fn hostile(bytes: &[u8]) {
     let mut rest = bytes;
@@ -228,7 +228,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is said, nothing panics, and no byte comes from elsewhere.
+        /// For any bytes, nothing panics, and payloads lie within them.
         #[test]
         fn anything_may_be_said(
             bytes in prop::collection::vec(any::<u8>(), 0..100), kind in 0..4_u16,

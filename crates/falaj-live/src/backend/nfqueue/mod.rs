@@ -1,10 +1,10 @@
-//! Packets on their own way through this host, held by the kernel until they are due (NFQUEUE).
+//! Packets on their own path through this host, held by the kernel until they are due (NFQUEUE).
 //!
-//! A rule of the host's firewall gives packets to a numbered queue. The kernel keeps each one and
-//! shows it; what is handed over here is a verdict, after which the packet goes on where it was
-//! going. So a packet leaves where it came in, and one that the link drops has to be told of as
-//! well. `nfq` and `libnetfilter_queue` keep a packet's bytes with its verdict; here they are the
-//! forwarder's, and the verdict is made from a number.
+//! A rule of the host's firewall passes packets to a numbered queue. The kernel keeps each one and
+//! shows it to the reader; sending it here means giving a verdict, after which the packet continues
+//! on its path. So a packet leaves where it came in, and a packet that the link drops needs a
+//! verdict as well. `nfq` and `libnetfilter_queue` keep a packet's bytes with its verdict; here the
+//! forwarder has them, and the verdict is made from a number.
 
 pub mod attached;
 mod message;
@@ -34,23 +34,23 @@ use crate::backend::frame::{mark, turn};
 use crate::backend::port::{Port, PortHandover, Received};
 use crate::backend::tap::Tap;
 
-/// Packets that the kernel holds at most, waiting ones and those that are on their way through the
-/// link.
+/// The largest number of packets that the kernel holds, unread ones and those in transit through
+/// the link.
 const PACKETS: u32 = 1 << 18;
-/// Bytes of messages that may wait for us.
+/// Bytes of unread messages.
 const ROOM: usize = 8 << 20;
-/// Bytes of the longest message: a packet, and what the kernel says of it.
+/// Bytes of the longest message: a packet and its attributes.
 const LONGEST: usize = (64 << 10) + 4096;
 
-/// Where in a unit stands what the kernel knows: the number, and whether its bytes were changed
-/// here. To all others it is a virtio-net header that says nothing: the first two bytes are none.
+/// Offsets in a unit of the kernel's data: the packet's number, and whether its bytes were changed
+/// here. To others they are part of an empty virtio-net header: its first two bytes are zero.
 const CHANGED: usize = 2;
 const NUMBER: usize = 4;
-/// Behind it an Ethernet header is made, so that it is a frame.
+/// Bytes of an Ethernet header that is added behind it, so that the unit is a frame.
 const ETHERNET: usize = 14;
 const PACKET: usize = Tap::VNET_HEADER + ETHERNET;
 
-/// Queues of the firewall by number: `nfqueue:N`.
+/// Queues of the firewall, identified by number: `nfqueue:N`.
 pub static BACKEND: BackendEntry = BackendEntry {
     help: "\
 nfqueue:N is queue N of this host's firewall, for packets whose way cannot be moved: a rule gives them to
@@ -78,7 +78,7 @@ impl fmt::Display for NfqueueNumber {
 impl Address for NfqueueNumber {
     fn open(&self, options: &OpenOptions) -> Result<OpenEnd, OpenError> {
         let opened = || -> io::Result<OpenEnd> {
-            // A queue never changes: nothing is told.
+            // A queue never changes: the monitor has no notifications.
             let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
             let silent = EventFd::from_value_and_flags(0, flags)?;
             let monitor = Monitor::adopt(silent.as_fd().try_clone_to_owned()?);
@@ -108,31 +108,31 @@ impl Backend for Rc<Nfqueue> {
     }
 }
 
-/// A queue, and the packets in it.
+/// A queue, and the packets that the kernel holds in it.
 #[derive(Debug)]
 pub struct Nfqueue {
     socket: OwnedFd,
     number: u16,
     fail_open: bool,
     held: RefCell<BTreeSet<u32>>,
-    /// Dropped by the kernel because there was no room.
+    /// Packets dropped by the kernel for lack of room.
     lost: Cell<u64>,
-    /// Where the kernel says how many, if that is not this namespace's.
+    /// The file of the kernel's counters, if the queue is in another namespace.
     counts: Option<Rc<File>>,
 }
 
 impl Nfqueue {
-    /// Takes the queue of this number. What finds no room in it goes on if it is to `fail_open`,
-    /// and is dropped else; the same for what is in it when it ends.
+    /// Binds the queue of this number. Packets that find no room in it pass if `fail_open`, and are
+    /// dropped otherwise; so are those in it when it is closed.
     ///
     /// # Errors
-    /// Somebody else has it, or may not be had.
+    /// Another process has the queue, or the privilege is missing.
     pub fn open(number: u16, fail_open: bool) -> io::Result<Nfqueue> {
         Ok(Nfqueue::adopt(take_queue(number, fail_open)?, number, fail_open, None))
     }
 
-    /// A queue that this socket has; `counts` is what the kernel counts where that is another
-    /// namespace's.
+    /// The queue of this socket; `counts` is the file of the kernel's counters if it is in another
+    /// namespace.
     fn adopt(socket: OwnedFd, number: u16, fail_open: bool, counts: Option<Rc<File>>) -> Nfqueue {
         let (held, lost) = (RefCell::new(BTreeSet::new()), Cell::new(0));
         Nfqueue { socket, number, fail_open, held, lost, counts }
@@ -142,15 +142,15 @@ impl Nfqueue {
         say(&self.socket, message)
     }
 
-    /// Packets that nobody read in time, since it was taken.
+    /// Number of packets that were not read in time, since the queue was bound.
     pub fn unread(&self) -> u64 {
         let text = match &self.counts {
             Some(counts) => read_again(counts),
             None => fs::read_to_string("/proc/net/netfilter/nfnetlink_queue"),
         };
         let text = text.unwrap_or_default();
-        // Number, reader, held, copied how, how much, dropped as it was full, dropped as the reader
-        // was.
+        // Fields: number, reader, packets held, copy mode, copy range, packets dropped as the queue
+        // was full, packets dropped as the socket's buffer was full.
         let ours = |line: &&str| line.split_whitespace().next() == Some(&self.number.to_string());
         if let Some(line) = text.lines().find(ours) {
             self.lost.set(
@@ -160,7 +160,7 @@ impl Nfqueue {
         self.lost.get()
     }
 
-    /// What becomes of a packet that has no verdict yet; says whether it had none.
+    /// Gives a verdict on a packet that has none yet; returns true if it had none.
     fn judge(&self, unit: &[u8], verdict: PacketVerdict) -> Result<bool, Errno> {
         let (Some(number), Some(packet)) =
             (unit.get(NUMBER..).and_then(<[u8]>::first_chunk), unit.get(PACKET..))
@@ -168,7 +168,7 @@ impl Nfqueue {
             return Ok(false);
         };
         let id = u32::from_ne_bytes(*number);
-        // One that was doubled has gone on already.
+        // The original of a duplicated packet has its verdict already.
         if !self.held.borrow_mut().remove(&id) {
             return Ok(false);
         }
@@ -179,7 +179,7 @@ impl Nfqueue {
 
 impl Drop for Nfqueue {
     fn drop(&mut self) {
-        // The kernel drops what is left by itself.
+        // The kernel itself drops the packets that are left.
         if self.fail_open {
             for &id in self.held.borrow().iter() {
                 let _ = self.say(&message::verdict(self.number, id, PacketVerdict::Accept, None));
@@ -188,7 +188,7 @@ impl Drop for Nfqueue {
     }
 }
 
-/// Takes the queue of this number, as [`Nfqueue::open`] does.
+/// Binds the queue of this number, as [`Nfqueue::open`] does.
 fn take_queue(number: u16, fail_open: bool) -> io::Result<OwnedFd> {
     let flags = SockFlag::SOCK_CLOEXEC;
     let socket =
@@ -198,7 +198,7 @@ fn take_queue(number: u16, fail_open: bool) -> io::Result<OwnedFd> {
         let _ = setsockopt(&socket, sockopt::RcvBuf, &ROOM);
     }
     say(&socket, &message::bind(number, PACKETS, fail_open))?;
-    // The kernel answers before it returns.
+    // The kernel answers before `send` returns.
     let mut answer = [0; 4096];
     let length = recv(socket.as_raw_fd(), &mut answer, MsgFlags::MSG_DONTWAIT)?;
     match message::read(&answer[..length]) {
@@ -219,7 +219,7 @@ fn say(socket: &OwnedFd, message: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// A file of the kernel's as it is now.
+/// Reads the current contents of a kernel file.
 fn read_again(mut file: &File) -> io::Result<String> {
     let mut text = String::new();
     file.rewind()?;
@@ -227,7 +227,7 @@ fn read_again(mut file: &File) -> io::Result<String> {
     Ok(text)
 }
 
-/// A port at a queue; what comes in leaves at the same one.
+/// A port at a queue; packets leave at the queue where they came in.
 #[derive(Debug)]
 pub struct NfqueuePort {
     queue: Rc<Nfqueue>,
@@ -235,13 +235,13 @@ pub struct NfqueuePort {
 }
 
 impl NfqueuePort {
-    /// Of this queue.
+    /// The port of this queue.
     pub fn new(queue: Rc<Nfqueue>) -> NfqueuePort {
         NfqueuePort { queue, message: vec![0; LONGEST].into() }
     }
 }
 
-/// The kernel's own bytes are not what goes on.
+/// Notes that the bytes of the unit differ from the kernel's.
 fn note_change(unit: &mut [u8]) {
     if let Some(changed) = unit.get_mut(CHANGED) {
         *changed = 1;
@@ -266,7 +266,7 @@ impl Port for NfqueuePort {
             ) {
                 Ok(length) => length,
                 Err(Errno::EAGAIN) => return Ok(None),
-                // News that some were lost, which the kernel counts.
+                // An error that reports lost packets, which the kernel counts.
                 Err(Errno::EINTR | Errno::ENOBUFS) => continue,
                 Err(errno) => return Err(errno.into()),
             };
@@ -290,7 +290,7 @@ impl Port for NfqueuePort {
                     ))?;
                     return Err(Errno::EMSGSIZE.into());
                 }
-                // A verdict that came too late, say.
+                // For example the error of a late verdict.
                 KernelMessage::Answer(_) | KernelMessage::Nothing => {}
             }
         }
@@ -301,13 +301,13 @@ impl Port for NfqueuePort {
     }
 
     fn dropped(&mut self, unit: &[u8]) {
-        // It cannot be held for ever: where this fails there is no memory, and it goes with the
-        // queue.
+        // The kernel cannot hold it for ever: if this fails for lack of memory, it is dropped when
+        // the queue is closed.
         let _ = self.queue.judge(unit, PacketVerdict::Drop);
     }
 
     fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
-        // As at a wire: a bit of the Ethernet header is none of the packet.
+        // As on a wire: a flipped bit of the Ethernet header does not change the packet.
         turn(unit, corrupt);
         note_change(unit);
     }

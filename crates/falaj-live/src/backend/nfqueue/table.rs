@@ -1,6 +1,6 @@
-//! Rules that give an interface's packets to two queues, as bytes: a table of the firewall
-//! (nftables) that belongs to a socket, and that the kernel removes when that is closed, however
-//! the process ends.
+//! Firewall rules that pass an interface's packets to two queues, as bytes: a table of nftables
+//! that belongs to a socket, and that the kernel removes when the socket is closed, however the
+//! process ends.
 
 use super::message::MessageBuilder;
 use nix::errno::Errno;
@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 /// `NFNL_SUBSYS_NFTABLES`.
 const SUBSYSTEM: u16 = 10;
-/// `NFNL_MSG_BATCH_BEGIN` and the end: all between them is done, or nothing.
+/// `NFNL_MSG_BATCH_BEGIN` and the end: the messages between them apply as a whole or not at all.
 const BEGIN: u16 = 0x10;
 const END: u16 = 0x11;
 const NEW_TABLE: u16 = SUBSYSTEM << 8;
@@ -26,8 +26,8 @@ const APPEND: u16 = 0x800;
 const IPV4: u8 = 2;
 const IPV6: u8 = 10;
 
-/// Where the rules stand: `NF_INET_PRE_ROUTING` and `NF_INET_POST_ROUTING`, at the place of the
-/// table mangle, which is before addresses are translated on the way out.
+/// The hooks of the rules: `NF_INET_PRE_ROUTING` and `NF_INET_POST_ROUTING`, at the priority of the
+/// table mangle, which is before source addresses are translated.
 const ARRIVING: u32 = 0;
 const LEAVING: u32 = 4;
 const PRIORITY: i32 = -150;
@@ -38,7 +38,7 @@ const NAME_LEAVING: u32 = 7;
 /// Bytes of an interface's name.
 const NAME: usize = 16;
 
-/// Which packets are taken.
+/// The packets that are queued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     /// Those of the interface of this name.
@@ -47,21 +47,20 @@ pub(super) enum Taken {
     OfAll,
 }
 
-/// How a rule names a queue: kernels may lack one of both.
+/// The form in which a rule names a queue: a kernel may lack one of them.
 #[derive(Clone, Copy)]
 enum Naming {
-    /// By an expression of nftables.
+    /// By an nftables expression.
     Expression,
-    /// By the target of iptables.
+    /// By the iptables target.
     Target,
 }
 
-/// Gives packets that leave by an interface to the queue `up`, and those that arrive there to the
-/// queue `down`. Where a queue has no reader, packets go on. The rules are there as long as the
-/// socket is.
+/// Passes packets that leave by an interface to the queue `up`, and those that arrive there to the
+/// queue `down`. If a queue has no reader, packets pass. The rules exist as long as the socket.
 ///
 /// # Errors
-/// The kernel's refusal: it takes CAP_NET_ADMIN, Linux 5.12 and nftables.
+/// The kernel's error: the rules require CAP_NET_ADMIN, Linux 5.12 and nftables.
 pub(super) fn make(taken: &Taken, [up, down]: [u16; 2]) -> Result<OwnedFd, Errno> {
     make_by(Naming::Expression, taken, [up, down]).or_else(|errno| match errno {
         Errno::ENOENT | Errno::EOPNOTSUPP => make_by(Naming::Target, taken, [up, down]),
@@ -101,7 +100,7 @@ fn answers(socket: &OwnedFd) -> Result<(), Errno> {
     loop {
         let length = match recv(socket.as_raw_fd(), &mut answers, MsgFlags::MSG_DONTWAIT) {
             Ok(length) => length,
-            // The kernel answers before it returns.
+            // The kernel answers before `send` returns.
             Err(Errno::EAGAIN) => return Ok(()),
             Err(errno) => return Err(errno),
         };
@@ -116,14 +115,14 @@ fn answers(socket: &OwnedFd) -> Result<(), Errno> {
     }
 }
 
-/// A text as the kernel has it, with a zero behind it.
+/// A text in the kernel's form, with a zero byte at its end.
 fn text(text: &str) -> Vec<u8> {
     let mut bytes = text.as_bytes().to_vec();
     bytes.push(0);
     bytes
 }
 
-/// An attribute. One that holds others has a flag.
+/// An attribute. One that contains others has a flag.
 fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let mut bytes = (4 + value.len() as u16).to_ne_bytes().to_vec();
     bytes.extend(kind.to_ne_bytes());
@@ -137,7 +136,7 @@ fn nested(kind: u16, attributes: &[Vec<u8>]) -> Vec<u8> {
     attribute(kind | NESTED, &attributes.concat())
 }
 
-/// An expression of a rule, in its list.
+/// An expression of a rule, as an element of its list.
 fn expression(name: &str, data: &[Vec<u8>]) -> Vec<u8> {
     const ELEMENT: u16 = 1;
     nested(ELEMENT, &[attribute(1, &text(name)), nested(2, data)])
@@ -169,7 +168,7 @@ fn new_rule(family: u8, [table, chain]: [&str; 2], expressions: &[Vec<u8>]) -> V
     message.done()
 }
 
-/// Reads the interface's name, compares it, and gives the packet to the queue.
+/// Loads the interface's name, compares it, and passes the packet to the queue.
 fn expressions(naming: Naming, taken: &Taken, name: u32, queue: u16) -> [Vec<u8>; 3] {
     const REGISTER: u32 = 1;
     const IS: u32 = 0;
@@ -201,7 +200,7 @@ fn expressions(naming: Naming, taken: &Taken, name: u32, queue: u16) -> [Vec<u8>
             ],
         ),
         Naming::Target => {
-            /// Its version with flags.
+            /// The revision of the target that has flags.
             const VERSION: u32 = 3;
             let info = [queue, 1, GOES_ON, 0].map(u16::to_ne_bytes).concat();
             expression(

@@ -1,11 +1,11 @@
-//! An interface is one link's: of two that forward there each frame would go on twice.
+//! Claims of interfaces: one link uses an interface, as of two that forward there each frame would
+//! be forwarded twice.
 //!
-//! Who has it holds sockets whose names tell so: one has the interface's name, which another
-//! interface may have later that is to be taken then, and one its number, which it keeps however it
-//! is called. Such a name is no file: the kernel keeps it in
-//! the interface's own network namespace, and takes it back when its holder has ended, however that
-//! was. Anybody may take a name; so one that is held by another user, unless that is root, is no
-//! claim, and keeps nobody from anything.
+//! The owner holds sockets whose names state the claim: one has the interface's name, which another
+//! interface to be claimed may have later, and one its number, which it keeps if it is renamed.
+//! Such a name is not a file: the kernel keeps it in the interface's own network namespace, and
+//! releases it when the owner has ended, in whatever way. Any process may bind a name; so one that
+//! is held by another user than root is ignored.
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -20,8 +20,8 @@ use nix::unistd::geteuid;
 
 use crate::error::SetupStep;
 
-/// Claims an interface of the network namespace that the process is in now, by its name and by its
-/// number, for as long as the descriptors are open.
+/// Claims an interface of the process's current network namespace, by its name and by its number,
+/// for as long as the descriptors are open.
 pub(crate) fn claim(interface: &str) -> Result<[OwnedFd; 2], (SetupStep, Errno)> {
     let number = stream().and_then(|asking| crate::sys::index(asking.as_fd(), interface));
     let number = number.map_err(|errno| (SetupStep::FindInterface, errno))?;
@@ -37,7 +37,7 @@ fn called(interface: &str) -> String {
     format!("falaj/interface/{interface}")
 }
 
-/// No interface's name has a slash.
+/// A name distinct from those for names of interfaces, which contain no slash.
 fn numbered(index: i32) -> String {
     format!("falaj/interface/number/{index}")
 }
@@ -47,7 +47,7 @@ fn take(name: &UnixAddr) -> Result<OwnedFd, Errno> {
     match bind(ours.as_raw_fd(), name) {
         Ok(()) => listen(&ours, Backlog::new(1)?)?,
         Err(Errno::EADDRINUSE) if is_claimed(name)? => return Err(Errno::EBUSY),
-        // Somebody else's, or gone in this moment: what is held then is no name.
+        // Another user's, or released at this moment: the descriptor has no name then.
         Err(Errno::EADDRINUSE) => {}
         Err(errno) => return Err(errno),
     }
@@ -59,24 +59,25 @@ fn stream() -> Result<OwnedFd, Errno> {
     socket(AddressFamily::Unix, SockType::Stream, flags, None)
 }
 
-/// Is this name held by who may claim something here?
+/// Returns true if the holder of this name may claim an interface here.
 fn is_claimed(name: &UnixAddr) -> Result<bool, Errno> {
     let asking = stream()?;
     match connect(asking.as_raw_fd(), name) {
         Ok(()) => Ok(counts(getsockopt(&asking, PeerCredentials)?.uid(), geteuid().as_raw())),
-        // Nobody listens: it has ended since, or is no claim.
+        // No process listens: it has ended since, or the name is no claim.
         Err(Errno::ECONNREFUSED) => Ok(false),
-        // Many have asked, which nobody answers: then the kernel's lists say whose it is. Who is in
-        // none of them is somebody whom only root sees.
+        // The queue of unanswered connections is full: then the kernel's lists show the owner. An
+        // owner in none of them is visible to root only.
         Err(Errno::EAGAIN) => Ok(holder(name).is_none_or(|uid| counts(uid, geteuid().as_raw()))),
         Err(errno) => Err(errno),
     }
 }
 
-/// The user of the process that holds a name, as far as the caller may see it.
+/// The user of the process that holds a name, if the caller may see it.
 fn holder(name: &UnixAddr) -> Option<u32> {
     let called = format!("@{}", String::from_utf8_lossy(name.as_abstract()?));
-    // Number, references, protocol, flags, type, state, inode, name; the flag is of a listener.
+    // Fields: number, references, protocol, flags, type, state, inode, name; the flag is that of a
+    // listener.
     let sockets = fs::read_to_string("/proc/thread-self/net/unix").ok()?;
     let inode = sockets.lines().find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -93,7 +94,7 @@ fn holder(name: &UnixAddr) -> Option<u32> {
     process.metadata().ok().map(|is| is.uid())
 }
 
-/// Does a claim of this user count for that one?
+/// Returns true if a claim of this user is valid for the asking user.
 fn counts(holder: u32, asking: u32) -> bool {
     holder == asking || holder == 0
 }
@@ -106,7 +107,7 @@ mod tests {
     fn an_interface_has_one_holder() {
         let name = format!("test-{}", std::process::id());
         let held = claimed(&called(&name)).expect("free");
-        // However many ask.
+        // However many processes ask.
         for _ in 0..10 {
             let again = claimed(&called(&name)).map(drop);
             assert_eq!(again, Err((SetupStep::Claim, Errno::EBUSY)));
@@ -116,7 +117,7 @@ mod tests {
         assert!(claimed(&called(&name)).is_ok());
     }
 
-    /// Whoever fills the queue of a name's holder hides not whose name it is.
+    /// A full queue of connections does not hide the owner of a name.
     #[test]
     fn the_holder_of_a_name_is_known_where_nobody_answers() {
         let interface = format!("test-full-{}", std::process::id());

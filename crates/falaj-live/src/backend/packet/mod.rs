@@ -1,12 +1,12 @@
 //! An existing interface, seen through a packet socket.
 //!
-//! With the virtio-net header (`PACKET_VNET_HDR`) the kernel says of each frame what is left to do,
-//! as it does at a TAP: units of many packets and unfinished checksums are passed on as they are.
-//! Without it TCP fails across veth, where ping does not. Ordinary frames are read from a ring
-//! shared with the kernel (`TPACKET_V2`, which saves a system call for each; version 3 waits a
-//! millisecond for its blocks to fill), longer units from the socket's queue: the ring says which.
-//! Frames are sent one at a time, when they are due: many in one call (`sendmmsg`) were no faster
-//! where that was measured, and nor was passing over the queueing discipline
+//! With the virtio-net header (`PACKET_VNET_HDR`) the kernel notes the unfinished work of each
+//! frame, as it does at a TAP: units of many packets and unfinished checksums are passed on
+//! unchanged. Without it TCP fails across veth, while ping works. Ordinary frames are read from a
+//! ring shared with the kernel (`TPACKET_V2`, which saves a system call for each; version 3 waits a
+//! millisecond for its blocks to fill), longer units from the socket's queue; the ring marks those.
+//! Frames are sent one at a time, when they are due: sending several in one call (`sendmmsg`) was
+//! not measurably faster, and neither was bypassing the queueing discipline
 //! (`PACKET_QDISC_BYPASS`), which would hide them from `tcpdump`.
 
 mod claim;
@@ -37,39 +37,38 @@ use crate::backend::tap::Tap;
 use crate::error::SetupStep;
 use sys::PacketRing;
 
-/// Bytes of units that may wait in the socket's queue, or be on their way out.
+/// Bytes of units in the socket's receive queue, and of units that are being sent.
 const ROOM: usize = 8 << 20;
 
-/// A packet socket at an interface. What comes in there it receives, what it sends goes out there;
-/// what others send out there it does not see.
+/// A packet socket at an interface. It receives the frames that arrive there, and sends out there;
+/// frames that others send out there are not received.
 #[derive(Debug)]
 pub struct PacketSocket {
     socket: OwnedFd,
-    /// The name that it was asked for by.
+    /// The interface's name at opening.
     interface: String,
     promiscuous: bool,
-    /// The interface as it was when last looked at.
+    /// The interface at the last look.
     bound: Mutex<FollowedInterface>,
-    /// Units that the kernel had no room for, as far as it was asked.
+    /// Units for which the kernel had no room, up to the last query.
     unread: AtomicU64,
-    /// Nobody else forwards at this interface.
+    /// The claim that excludes other forwarders at this interface.
     claim: Option<[OwnedFd; 2]>,
 }
 
 impl PacketSocket {
-    /// A port at it.
+    /// Returns a port at this socket.
     ///
     /// # Errors
-    /// What the kernel says: a receive ring cannot be mapped.
+    /// The kernel's error: a receive ring cannot be mapped.
     pub fn reader_port(self: &Arc<Self>) -> io::Result<PacketPort> {
         Ok(PacketPort::new(PacketReader::new(Arc::clone(self))?))
     }
 
-    /// Makes and sets up a socket at an interface of the network namespace that the process is in
-    /// now.
+    /// Creates and sets up a socket at an interface of the process's current network namespace.
     pub(crate) fn make(interface: &str, promiscuous: bool) -> Result<OwnedFd, (SetupStep, Errno)> {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-        // Of no protocol: nothing comes in before it is bound.
+        // Without a protocol: nothing is received before it is bound.
         let socket = socket::socket(AddressFamily::Packet, SockType::Raw, flags, None);
         let socket = socket.map_err(|errno| (SetupStep::PacketSocket, errno))?;
         let fd = socket.as_fd();
@@ -80,9 +79,9 @@ impl PacketSocket {
         Ok(socket)
     }
 
-    /// Waits until an interface that was just brought up, and so its peer, sends what it is given;
-    /// until then the kernel throws it away. Not for long: on a machine that is so busy the
-    /// first packets may be lost. Any socket of its network namespace does to ask by.
+    /// Waits until an interface that was just brought up, and so its peer, sends frames; until then
+    /// the kernel drops them. The wait is short: on a very busy machine the first packets may be
+    /// lost. Any socket of the network namespace will do for the query.
     pub(crate) fn await_carrier(socket: BorrowedFd<'_>, interface: &str) {
         for _ in 0..1000 {
             if crate::sys::flags(socket, interface)
@@ -94,7 +93,7 @@ impl PacketSocket {
         }
     }
 
-    /// Takes over a socket that `make` made, be it in another process.
+    /// Takes over a socket that `make` has created, in this or another process.
     pub(crate) fn adopt(
         socket: OwnedFd,
         interface: &str,
@@ -113,19 +112,19 @@ impl PacketSocket {
         Ok(adopted)
     }
 
-    /// The same with a claim on the interface.
+    /// The socket with a claim on the interface.
     pub(crate) fn claimed(self, claim: [OwnedFd; 2]) -> PacketSocket {
         PacketSocket { claim: Some(claim), ..self }
     }
 
-    /// What another process needs to take it over, if an interface is claimed by it: the socket
-    /// itself, and the claims.
+    /// The descriptors for another process to take it over, if it has a claim: the socket itself,
+    /// and the claims.
     pub fn descriptors(&self) -> Option<[BorrowedFd<'_>; 3]> {
         let [name, number] = self.claim.as_ref()?;
         Some([self.socket.as_fd(), name.as_fd(), number.as_fd()])
     }
 
-    /// The interface's name, as it was asked for.
+    /// The interface's name at opening.
     pub fn interface(&self) -> &str {
         &self.interface
     }
@@ -139,17 +138,17 @@ impl PacketSocket {
         Ok(crate::sys::mtu(self.as_fd(), &self.bound().name)?.unsigned_abs())
     }
 
-    /// The interface's number; it tells interfaces of one network namespace apart.
+    /// The interface's number, which is unique in a network namespace.
     pub fn index(&self) -> i32 {
         self.bound().index
     }
 
-    /// Looks how the interface is, whatever it is called by now, and takes one of the name that was
-    /// asked for where it is gone; says how it is if that has changed.
+    /// Checks the state of the interface, even if it was renamed, and binds to one of the original
+    /// name if it is gone. Returns the state if it has changed.
     pub fn look(&self) -> Option<InterfaceState> {
         let mut bound = self.bound();
         let mut now = bound.look(self.as_fd(), &self.interface);
-        // Another interface: the kernel has forgotten all that was asked for the first one.
+        // Another interface: the kernel has dropped the settings of the first one.
         if now.index >= 0
             && now.index != bound.index
             && attach(self.as_fd(), now.index, self.promiscuous).is_err()
@@ -161,14 +160,14 @@ impl PacketSocket {
         changed
     }
 
-    /// The interface's name at the last look, if it was asked for by another one.
+    /// The interface's name at the last look, if it differs from the original one.
     pub fn renamed(&self) -> Option<String> {
         self.bound().other_name(&self.interface)
     }
 
-    /// Units that nobody read in time, since the socket was made.
+    /// Number of units that were not read in time, since the socket was created.
     pub fn unread(&self) -> u64 {
-        // The kernel begins anew each time it is asked.
+        // The kernel resets its counter at each query.
         if let Ok(since) = sys::get::<libc::tpacket_stats>(self.as_fd(), libc::PACKET_STATISTICS) {
             self.unread.fetch_add(since.tp_drops.into(), Ordering::Relaxed);
         }
@@ -187,12 +186,12 @@ impl PacketSocket {
         vlan::put_back(unit, length, tag)
     }
 
-    /// Sends one unit, header included; `false` if the kernel did not take it: no room or memory
-    /// now, or the interface is down or gone.
+    /// Sends one unit, header included; returns false if the kernel did not take it: no room or
+    /// memory now, or the interface is down or gone.
     ///
     /// # Errors
-    /// What `sendmsg(2)` says: `EINVAL` for a header that does not fit its frame, `EMSGSIZE` for a
-    /// frame beyond the mtu.
+    /// The error of `sendmsg(2)`: `EINVAL` for a header that does not fit its frame, `EMSGSIZE` for
+    /// a frame longer than the MTU.
     pub fn send(&self, unit: &[u8]) -> io::Result<bool> {
         match self.offer(unit) {
             Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM) => Ok(false),
@@ -200,7 +199,7 @@ impl PacketSocket {
         }
     }
 
-    /// The same, but it is an error if there is no room or memory now.
+    /// Like [`send`](PacketSocket::send), but it is an error if there is no room or memory now.
     fn offer(&self, unit: &[u8]) -> Result<bool, Errno> {
         let Some((head, frame)) = unit.split_at_checked(Tap::VNET_HEADER) else { return Ok(false) };
         let parts = [io::IoSlice::new(&head[..HEADER]), io::IoSlice::new(frame)];
@@ -214,15 +213,15 @@ impl PacketSocket {
             ) {
                 Ok(_) => return Ok(true),
                 Err(Errno::EINTR) => {}
-                // Somebody pulled the cable. It may come back, and then all goes on.
+                // As with an unplugged cable: the interface may come back, and sending continues.
                 Err(Errno::ENETDOWN | Errno::ENXIO | Errno::ENODEV) => return Ok(false),
                 Err(errno) => return Err(errno),
             }
         }
     }
 
-    /// What it sends may wait for the interface up to so many bytes; the kernel doubles that for
-    /// what each packet takes beside its bytes, and lets a few wait whatever is said.
+    /// Limits the bytes that wait at the interface; the kernel doubles the limit for the overhead
+    /// of packets, and has a minimum for it.
     fn set_room(&self, bytes: usize) -> Result<(), Errno> {
         setsockopt(&self.socket, sockopt::SndBufForce, &bytes)
             .or_else(|_| setsockopt(&self.socket, sockopt::SndBuf, &bytes))
@@ -235,20 +234,19 @@ impl AsFd for PacketSocket {
     }
 }
 
-/// Bytes of the socket's vnet header, which has no number of buffers. With `PACKET_VNET_HDR_SZ` it
-/// would be as long as a TAP's, but what Linux 6.18 writes into the ring then begins two bytes
-/// late.
+/// Bytes of the socket's vnet header, which lacks the number of buffers. With `PACKET_VNET_HDR_SZ`
+/// it would be as long as a TAP's, but then Linux 6.18 writes it into the ring two bytes too late.
 const HEADER: usize = 10;
 
-/// All that a socket is told before it is bound.
+/// Sets all options of a socket that precede binding.
 fn set_up(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     sys::set(socket, libc::PACKET_VNET_HDR, 1)?;
     sys::set(socket, libc::PACKET_IGNORE_OUTGOING, 1)?;
     sys::set(socket, libc::PACKET_AUXDATA, 1)?;
-    // What is too long for the ring goes to the queue.
+    // Frames that are too long for the ring go to the queue.
     sys::set(socket, libc::PACKET_COPY_THRESH, 1)?;
-    // A privileged process may go beyond the system's limit; where neither is allowed, what is lost
-    // is counted.
+    // A privileged process may exceed the system's limit; if neither is allowed, losses are
+    // counted.
     if setsockopt(&socket, sockopt::RcvBufForce, &ROOM).is_err() {
         let _ = setsockopt(&socket, sockopt::RcvBuf, &ROOM);
     }
@@ -258,15 +256,15 @@ fn set_up(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     sys::set_up_ring(socket)
 }
 
-/// Binds a socket to interface `index`, with frames for other Ethernet addresses if it is to be
-/// `promiscuous`; the kernel ends that with the socket, or with the interface.
+/// Binds a socket to interface `index`, with frames for other Ethernet addresses if `promiscuous`;
+/// the kernel ends that mode with the socket or the interface.
 fn attach(socket: BorrowedFd<'_>, index: c_int, promiscuous: bool) -> Result<(), Errno> {
     sys::bind(socket, index)?;
     if promiscuous { self::promiscuous(socket, index) } else { Ok(()) }
 }
 
-/// Has an interface take frames for other Ethernet addresses as long as the socket, or the
-/// interface, is there.
+/// Makes an interface accept frames for other Ethernet addresses as long as the socket and the
+/// interface exist.
 pub(crate) fn promiscuous(socket: BorrowedFd<'_>, index: c_int) -> Result<(), Errno> {
     let membership = libc::packet_mreq {
         mr_ifindex: index,
@@ -277,21 +275,21 @@ pub(crate) fn promiscuous(socket: BorrowedFd<'_>, index: c_int) -> Result<(), Er
     sys::set(socket, libc::PACKET_ADD_MEMBERSHIP, membership)
 }
 
-/// What comes in at an interface, unit by unit.
+/// Reads the units that arrive at an interface.
 #[derive(Debug)]
 pub struct PacketReader {
     ring: PacketRing,
     socket: Arc<PacketSocket>,
-    /// How often in a row there was nothing.
+    /// Number of consecutive reads without a unit.
     nothing: u32,
 }
 
-/// So often may there be nothing until the socket is asked for an error, which would wake us for
-/// ever.
+/// Number of consecutive empty reads after which a pending error of the socket is cleared, which
+/// would wake the loop for ever.
 const PATIENCE: u32 = 64;
 
 impl PacketReader {
-    /// A socket has one reader.
+    /// The reader of a socket, which can have only one.
     ///
     /// # Errors
     /// The receive ring cannot be mapped.
@@ -299,27 +297,26 @@ impl PacketReader {
         Ok(PacketReader { ring: PacketRing::map(socket.as_fd())?, socket, nothing: 0 })
     }
 
-    /// Reads one unit and says its length in bytes, header included; `None` if there is none now.
-    /// Give [`Tap::MAX_UNIT`] bytes.
+    /// Reads one unit and returns its length in bytes, header included; `None` if there is none
+    /// now. Pass a buffer of [`Tap::MAX_UNIT`] bytes.
     ///
     /// # Errors
-    /// What concerns one unit, which is lost: `EMSGSIZE` if it is longer than that, `EINVAL` if the
-    /// kernel has no header for what is left to do.
+    /// An error of one unit, which is lost: `EMSGSIZE` if it is longer than the buffer, `EINVAL` if
+    /// the kernel has no header for its unfinished work.
     pub fn read(&mut self, unit: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
             let Some(frame) = self.ring.front(HEADER) else {
                 self.nothing += 1;
                 if self.nothing == PATIENCE {
                     self.nothing = 0;
-                    // The interface went down, of which whoever looks after it hears in another
-                    // way.
+                    // The interface went down, which the monitor reports.
                     let _ = getsockopt(&self.socket.socket, sockopt::SocketError);
                 }
                 return Ok(None);
             };
             self.nothing = 0;
             let read = if frame.queued {
-                // The news that the interface went down may stand before the unit.
+                // A pending error that the interface went down may precede the unit.
                 Some(self.socket.receive(unit).or_else(|_| self.socket.receive(unit)))
             } else if frame.cut {
                 None
@@ -329,7 +326,7 @@ impl PacketReader {
             self.ring.pop();
             match read {
                 Some(Err(Errno::EAGAIN)) | None => {
-                    // There was no room for it in the queue.
+                    // The socket's queue had no room for it.
                     self.socket.unread.fetch_add(1, Ordering::Relaxed);
                 }
                 Some(read) => return Ok(Some(read?)),
@@ -338,7 +335,7 @@ impl PacketReader {
     }
 }
 
-/// Copies a whole frame out of the ring.
+/// Copies a complete frame out of the ring.
 fn copy(frame: sys::RingFrame<'_>, unit: &mut [u8]) -> Result<usize, Errno> {
     let (head, rest) = frame.bytes.split_at_checked(HEADER).ok_or(Errno::EBADMSG)?;
     let length = Tap::VNET_HEADER + rest.len();
@@ -350,8 +347,8 @@ fn copy(frame: sys::RingFrame<'_>, unit: &mut [u8]) -> Result<usize, Errno> {
 
 /// A port at an existing interface.
 ///
-/// It never says that it is gone: an interface may come back, and [`PacketSocket::look`] takes it
-/// again.
+/// It never reports that it is gone: an interface may come back, and [`PacketSocket::look`] binds
+/// to it again.
 #[derive(Debug)]
 pub struct PacketPort {
     reader: PacketReader,
@@ -360,7 +357,7 @@ pub struct PacketPort {
 }
 
 impl PacketPort {
-    /// Of the interface that is read there.
+    /// The port of this reader's interface.
     pub fn new(reader: PacketReader) -> PacketPort {
         PacketPort { reader, is_paced: false }
     }
@@ -392,8 +389,8 @@ impl Port for PacketPort {
         true
     }
 
-    /// What waits in the interface's queueing discipline is charged to the socket, which so has
-    /// room as the device has.
+    /// Packets in the interface's queueing discipline are charged to the socket, so the socket has
+    /// room when the device has.
     fn pace(&mut self, backlog: Option<u32>) -> io::Result<()> {
         self.is_paced = backlog.is_some();
         Ok(self.reader.socket.set_room(backlog.map_or(ROOM, |bytes| bytes as usize))?)

@@ -10,36 +10,35 @@ use crate::backend::name::InterfaceName;
 use crate::error::{Error, SetupStep};
 use crate::netns::made_in;
 
-/// Opens a packet socket at an interface, and what tells of changes there. The interface is
-/// `promiscuous` (takes frames for Ethernet addresses that are not its own) until the socket is
-/// dropped.
+/// Opens a packet socket at an interface, with the monitor of its changes. The interface is
+/// `promiscuous` (accepts frames for other Ethernet addresses) until the socket is dropped.
 ///
-/// Another network namespace is entered by a copy of the process, which must have one thread only.
-/// A namespace whose users are somebody else's is entered together with that user namespace:
-/// whoever made it may do that without being root.
+/// Another network namespace is entered by a copy of the process, which must be single-threaded. A
+/// namespace that belongs to another user namespace is entered together with that: its creator may
+/// do so without being root.
 ///
 /// # Errors
-/// Says which step failed, why, and what to try.
+/// The step that failed, its cause, and a remedy.
 pub fn open(place: &InterfaceName, promiscuous: bool) -> Result<(PacketSocket, Monitor), Error> {
     let failed = |(step, errno)| Error::new(step, None, errno);
     let made = made_in(place.namespace.as_deref(), || claimed(&place.interface, promiscuous))?;
     take_over(made, &place.interface, promiscuous).map_err(failed)
 }
 
-/// A packet socket, what tells of changes, and the claim that nobody else forwards there, in the
-/// network namespace that the process is in now.
+/// Creates a packet socket, the monitor, and the claim that excludes other forwarders, in the
+/// process's current network namespace.
 pub(crate) fn claimed(
     interface: &str,
     promiscuous: bool,
 ) -> Result<Vec<OwnedFd>, (SetupStep, Errno)> {
-    // The monitor first: what happens from here on is told.
+    // The monitor first, so that no later change is missed.
     let monitor = Monitor::make().map_err(|errno| (SetupStep::Netlink, errno))?;
     let socket = PacketSocket::make(interface, promiscuous)?;
     let [name, number] = claim(interface)?;
     Ok(vec![socket, monitor, name, number])
 }
 
-/// Takes over what [`claimed`] made, be it in another process.
+/// Takes over the descriptors that [`claimed`] has created, in this or another process.
 pub(crate) fn take_over(
     made: Vec<OwnedFd>,
     interface: &str,

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use nix::errno::Errno;
 use nix::libc::{self, c_int, socklen_t};
 
-/// What may be an option's value: any bits are a value of it, and it has no padding.
+/// Types of option values: any bits are a valid value, and there is no padding.
 pub(super) trait OptionValue: Copy {}
 impl OptionValue for c_int {}
 impl OptionValue for libc::tpacket_req {}
@@ -37,7 +37,7 @@ pub(super) fn set<T: OptionValue>(
     Errno::result(done).map(drop)
 }
 
-/// An option of the packet layer.
+/// Reads an option of the packet layer.
 pub(super) fn get<T: OptionValue>(socket: BorrowedFd<'_>, option: c_int) -> Result<T, Errno> {
     let mut value = MaybeUninit::<T>::zeroed();
     let mut length = size_of::<T>() as socklen_t;
@@ -57,7 +57,7 @@ pub(super) fn get<T: OptionValue>(socket: BorrowedFd<'_>, option: c_int) -> Resu
     Ok(unsafe { value.assume_init() })
 }
 
-/// Takes the frames of interface `index`, whatever they carry, from now on.
+/// Receives the frames of interface `index`, of all protocols, from now on.
 pub(super) fn bind(socket: BorrowedFd<'_>, index: c_int) -> Result<(), Errno> {
     // SAFETY: all zeroes are a valid sockaddr_ll.
     let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
@@ -70,7 +70,7 @@ pub(super) fn bind(socket: BorrowedFd<'_>, index: c_int) -> Result<(), Errno> {
     Errno::result(done).map(drop)
 }
 
-/// A tag that the kernel took out of a frame.
+/// A VLAN tag that the kernel has removed from a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct VlanTag {
     pub(super) tpid: u16,
@@ -88,8 +88,8 @@ impl VlanTag {
     }
 }
 
-/// One frame from the socket's queue into two buffers, `first` filled first; its
-/// length, which is more than they hold if it was cut off, and its tag.
+/// Receives one frame from the socket's queue into two buffers, `first` filled first; returns its
+/// length, which exceeds theirs if it was truncated, and its tag.
 pub(super) fn receive(
     socket: BorrowedFd<'_>,
     first: &mut [u8],
@@ -130,16 +130,16 @@ pub(super) fn receive(
     Ok((length as usize, tag))
 }
 
-/// Bytes for one frame in a ring: an Ethernet frame of the ordinary length with tags and headers.
-/// What is longer comes by way of the socket's queue, so that a ring for 64 KB units need not be 64
+/// Bytes for one frame in a ring: an Ethernet frame of ordinary length with tags and headers.
+/// Longer frames come through the socket's queue, so that a ring for 64 KB units does not need 64
 /// KB for each packet.
 const FRAME: usize = 2048;
-/// Frames that wait in the kernel for the forwarder, as many as in front of a TAP interface.
+/// Number of frames that wait in the kernel for the forwarder, as many as at a TAP interface.
 const FRAMES: usize = 8192;
-/// Memory is asked for in pieces of so many bytes.
+/// Bytes of a block in which memory is allocated.
 const BLOCK: usize = 1 << 16;
 
-/// Has the kernel put received frames into memory that it shares with whoever maps it.
+/// Makes the kernel put received frames into memory that it shares by mapping.
 pub(super) fn set_up_ring(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     set(socket, libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as c_int)?;
     let request = libc::tpacket_req {
@@ -151,7 +151,7 @@ pub(super) fn set_up_ring(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     set(socket, libc::PACKET_RX_RING, request)
 }
 
-/// The receive ring of a socket that [`set_up_ring`] had: frames in the order in which they came.
+/// The receive ring of a socket after [`set_up_ring`]: frames in their order of arrival.
 #[derive(Debug)]
 pub(super) struct PacketRing {
     memory: NonNull<u8>,
@@ -161,16 +161,16 @@ pub(super) struct PacketRing {
 // SAFETY: the memory belongs to this object alone on our side, and the kernel minds no thread.
 unsafe impl Send for PacketRing {}
 
-/// A received frame as it lies in the ring.
+/// A received frame in the ring.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RingFrame<'a> {
-    /// The vnet header and behind it the frame, as much of it as fitted.
+    /// The vnet header and behind it the frame, up to the part that fits.
     pub(super) bytes: &'a [u8],
-    /// Whether that is less than there was.
+    /// The frame is truncated.
     pub(super) cut: bool,
-    /// Whether all of it is in the socket's queue.
+    /// The whole frame is in the socket's queue.
     pub(super) queued: bool,
-    /// The tag that was taken out.
+    /// The tag that was removed.
     pub(super) tag: Option<VlanTag>,
 }
 
@@ -190,12 +190,12 @@ impl PacketRing {
         Ok(PacketRing { memory, next: 0 })
     }
 
-    /// The number of the frame that is next.
+    /// The index of the next frame.
     pub(super) fn position(&self) -> usize {
         self.next
     }
 
-    /// Goes on at that frame: another reader of the ring has ended there.
+    /// Continues at that frame, where another reader of the ring has ended.
     pub(super) fn resume_at(&mut self, position: usize) {
         self.next = position % FRAMES;
     }
@@ -205,7 +205,7 @@ impl PacketRing {
         unsafe { self.memory.add(self.next * FRAME) }
     }
 
-    /// The word by which kernel and reader pass the frame to each other.
+    /// The status word, by which kernel and reader pass the frame to each other.
     fn status(&self) -> &AtomicU32 {
         // SAFETY: each frame begins with a tpacket2_hdr, whose first member this is; frames are
         // aligned to their size, and the mapping lives as long as `self`.
@@ -237,7 +237,7 @@ impl PacketRing {
         })
     }
 
-    /// Gives the oldest frame back to the kernel.
+    /// Returns the oldest frame to the kernel.
     #[inline]
     pub(super) fn pop(&mut self) {
         self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);

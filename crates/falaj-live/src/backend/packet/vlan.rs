@@ -1,17 +1,17 @@
-//! VLAN tags that the kernel took out of a frame, put back where they were.
+//! Restoring VLAN tags that the kernel has removed from a frame.
 
 use nix::errno::Errno;
 
 use super::sys::VlanTag;
 use crate::backend::tap::Tap;
 
-/// Both Ethernet addresses; the tag stands behind them.
+/// Bytes of both Ethernet addresses; the tag follows them.
 const ADDRESSES: usize = 12;
 const LENGTH: usize = 4;
 
-/// Puts a tag back into the unit of so many bytes, if there was one; the new length.
+/// Restores the tag of a unit of `length` bytes, if there was one; returns the new length.
 ///
-/// The header in front counts from the frame's beginning and knows nothing of the tag.
+/// The offsets in the header count from the frame's beginning and do not include the tag.
 pub(super) fn put_back(
     unit: &mut [u8],
     length: usize,
@@ -38,9 +38,9 @@ pub(super) fn put_back(
     Ok(length + LENGTH)
 }
 
-/// Where the header says how long headers are in a unit of many packets.
+/// Offset of the length of headers in a unit of many packets.
 const HEADERS: usize = 2;
-/// Where it says from where on the checksum is to be taken.
+/// Offset of the start of the checksum.
 const CHECKSUM_START: usize = 6;
 
 fn further(unit: &mut [u8], at: usize) {

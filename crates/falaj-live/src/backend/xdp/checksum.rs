@@ -1,10 +1,10 @@
-//! Checksums that a kernel has left to a device that there is not.
+//! Checksums that a kernel has left to a device, but no device completes.
 //!
-//! Across veth a TCP or UDP segment arrives with the sum of its pseudo-header where its checksum
-//! belongs, and a note beside the packet that says so. A program at the driver sees the packet
-//! without the note. So what looks like such a sum is taken for one, and the checksum is computed.
-//! A packet that is whole looks like that by chance once in 65,536 times, and then the computation
-//! finds the checksum that was there.
+//! Across veth a TCP or UDP segment arrives with the sum of its pseudo-header in the place of its
+//! checksum, and a note beside the packet. A program at the driver sees the packet without the
+//! note. So a value that equals such a sum is taken for one, and the checksum is computed. A
+//! complete packet has such a value by chance once in 65,536 times, and then the computation yields
+//! the checksum that was there.
 
 use crate::backend::frame;
 use crate::backend::tap::Tap;
@@ -13,10 +13,10 @@ const ETHERNET: usize = 14;
 const TAG: usize = 4;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
-/// Of a virtio-net header: the checksum is still to be computed.
+/// Flag of a virtio-net header: the checksum is still to be computed.
 const NEEDED: u8 = 1;
 
-/// Computes the checksum of a unit of one packet, if it was left to be computed.
+/// Computes the checksum of a unit of one packet, if it is unfinished.
 pub fn complete(unit: &mut [u8]) {
     let Some((start, offset, end)) = unit.get(Tap::VNET_HEADER..).and_then(unfinished) else {
         return;
@@ -24,7 +24,7 @@ pub fn complete(unit: &mut [u8]) {
     unit[0] = NEEDED;
     unit[6..8].copy_from_slice(&start.to_le_bytes());
     unit[8..10].copy_from_slice(&offset.to_le_bytes());
-    // What stands behind the packet, to fill up a short frame, is none of it.
+    // Padding of a short frame behind the packet does not count.
     frame::finish_checksum(&mut unit[..Tap::VNET_HEADER + end]);
 }
 
@@ -32,8 +32,8 @@ fn word(frame: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(frame.get(at..at + 2)?.try_into().ok()?))
 }
 
-/// Where the sum begins, how far behind that it belongs, and where it ends, of a frame in which
-/// there is the pseudo-header's alone.
+/// For a frame with just the sum of its pseudo-header: the start of the sum, the checksum's offset
+/// from there, and the end of the sum.
 fn unfinished(frame: &[u8]) -> Option<(u16, u16, usize)> {
     let mut ip = ETHERNET;
     while ip < ETHERNET + 2 * TAG && matches!(word(frame, ip - 2)?, 0x8100 | 0x88a8) {
@@ -42,7 +42,8 @@ fn unfinished(frame: &[u8]) -> Option<(u16, u16, usize)> {
     let (protocol, addresses, transport, length) = match word(frame, ip - 2)? {
         0x0800 => {
             let header = usize::from(*frame.get(ip)? & 0xf) * 4;
-            // A fragment has the checksum of the whole, and only the first one has it at all.
+            // A fragment has the checksum of the whole packet, and only the first one has it at
+            // all.
             if header < 20 || word(frame, ip + 6)? & 0x3fff != 0 {
                 return None;
             }
@@ -62,7 +63,7 @@ fn unfinished(frame: &[u8]) -> Option<(u16, u16, usize)> {
         _ => return None,
     };
     let end = transport + length;
-    // A header that promises more than there is belongs to nothing whole.
+    // A packet whose header states more bytes than there are is not complete.
     if length < usize::from(offset) + 2 || end > frame.len() {
         return None;
     }
@@ -83,7 +84,7 @@ fn extensions(frame: &[u8], at: usize, mut next: u8) -> Option<(u8, usize)> {
     /// Hop-by-hop options, routing, destination options.
     const SKIPPED: [u8; 3] = [0, 43, 60];
     let mut length = 0;
-    // As many as this nobody writes.
+    // A limit that real packets do not reach.
     for _ in 0..8 {
         if !SKIPPED.contains(&next) {
             return Some((next, length));
@@ -113,8 +114,8 @@ mod tests {
             .sum()
     }
 
-    /// A unit whose checksum is left to be computed, and the sum of its pseudo-header; where its
-    /// transport begins.
+    /// A unit with an unfinished checksum, the sum of its pseudo-header, and the offset of its
+    /// transport header.
     fn unit(
         six: bool,
         udp: bool,
@@ -203,7 +204,8 @@ mod tests {
         ) {
             let (mut unit, _, transport) = unit(six, udp, 0, false, &payload);
             complete(&mut unit);
-            // A bit of the payload that was turned on the way, of a packet that looks whole.
+            // A bit of the payload that was flipped on the way, in a packet with a complete
+            // checksum.
             let last = transport + if udp { 8 } else { 20 } + at;
             unit[last] ^= 1_u8 << bit;
             let turned = unit.clone();

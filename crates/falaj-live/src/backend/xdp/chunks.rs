@@ -1,9 +1,9 @@
-//! Memory in chunks, each at any time ours or the kernel's, and the four rings by which they change
-//! hands.
+//! Memory in chunks, each owned by this process or the kernel at any time, and the four rings by
+//! which they change hands.
 //!
-//! What stands in the rings is the kernel's word, of which nothing is believed that could be wrong:
-//! no frame is read from outside of the memory, no chunk is written to that is not one of those for
-//! sending, and a call does no more than a ring has places.
+//! The kernel writes the rings, and no wrong value of theirs does harm: no frame is read from
+//! outside of the memory, no chunk is written to that is not one of those for sending, and a call
+//! does no more work than a ring has places.
 
 use std::ops::Range;
 
@@ -12,39 +12,39 @@ use nix::libc::xdp_desc;
 
 use super::sys::{Frames, XdpRing};
 
-/// Bytes of a chunk, in which a frame lies.
+/// Bytes of a chunk, which holds one frame.
 pub(super) const CHUNK: usize = 4096;
-/// So much before a frame the kernel leaves free for itself.
+/// Bytes that the kernel leaves free before a frame.
 const HEADROOM: usize = 256;
-/// Bytes of a frame besides its packet: an Ethernet header and two tags.
+/// Bytes of a frame in addition to its packet: an Ethernet header and two tags.
 const BESIDE: usize = 22;
-/// The largest mtu whose frames fit.
+/// The largest MTU whose frames fit.
 pub const LARGEST_MTU: u32 = (CHUNK - HEADROOM - BESIDE) as u32;
 
-/// The memory, and what passes over it.
+/// The memory, and its rings.
 #[derive(Debug)]
 pub(super) struct Chunks {
     frames: Frames,
-    /// Chunks that wait for frames.
+    /// Free chunks for arriving frames.
     fill: XdpRing<u64>,
     received: XdpRing<xdp_desc>,
     send: XdpRing<xdp_desc>,
-    /// Chunks whose frames are on their way.
+    /// Chunks whose frames the kernel has sent.
     sent: XdpRing<u64>,
-    /// The chunks for sending, by their numbers.
+    /// The chunks for sending, by number.
     going: Range<u64>,
-    /// Of these, those that are ours.
+    /// Those of them that are free.
     free: Vec<u64>,
 }
 
-/// Where the n-th chunk begins.
+/// Offset of the n-th chunk.
 fn place(n: u64) -> u64 {
     n * CHUNK as u64
 }
 
 impl Chunks {
-    /// The first `coming` chunks are handed to the kernel, for frames that come; the `going` behind
-    /// them are for sending.
+    /// The first `coming` chunks are passed to the kernel, for arriving frames; the next `going`
+    /// chunks are for sending.
     pub(super) fn new(
         frames: Frames,
         [mut fill, sent]: [XdpRing<u64>; 2],
@@ -66,26 +66,26 @@ impl Chunks {
         }
     }
 
-    /// Shows the next frame that came, if there is one; the inner nothing says that it lies outside
-    /// of the memory.
+    /// Shows the next frame that arrived, if there is one; the inner `None` means that it lies
+    /// outside of the memory.
     #[inline]
     pub(super) fn receive<T>(&mut self, read: impl FnOnce(&[u8]) -> T) -> Option<Option<T>> {
         let about = self.received.pop()?;
         let read = self.frames.bytes(about.addr, about.len as usize).map(read);
-        // There is room: what is in neither ring came from this one.
+        // There is room: a chunk that is in neither ring came from this one.
         self.fill.push(about.addr & !(CHUNK as u64 - 1));
         Some(read)
     }
 
-    /// Puts a frame where the kernel takes it from; `false` if there is no room.
+    /// Queues a frame for the kernel; returns false if there is no room.
     ///
     /// # Errors
-    /// `EMSGSIZE`: it is longer than a chunk.
+    /// `EMSGSIZE`: the frame is longer than a chunk.
     #[inline]
     pub(super) fn send(&mut self, frame: &[u8]) -> Result<bool, Errno> {
         while let Some(chunk) = self.sent.pop() {
             let number = chunk / CHUNK as u64;
-            // One that was sent twice would be ours twice.
+            // A chunk that is reported twice must not become free twice.
             if self.going.contains(&number)
                 && (self.free.len() as u64) < self.going.end - self.going.start
             {
@@ -106,7 +106,7 @@ impl Chunks {
         Ok(put)
     }
 
-    /// Takes the frame that was put there last back, if the kernel has not had it.
+    /// Takes back the last frame that was queued, if the kernel has not taken it.
     pub(super) fn take_back(&mut self) {
         if let Some(back) = self.send.take_back() {
             self.free.push(back.addr);
@@ -114,9 +114,9 @@ impl Chunks {
     }
 }
 
-/// Bytes of any kind as what a kernel does, a good one's first: what it says is anything then. No
-/// frame comes from outside, none is written to where frames come in, and nothing goes on for ever;
-/// and before that, frames pass as they are, in order.
+/// Interprets bytes as the behavior of a kernel, correct at first and then arbitrary. No frame
+/// comes from outside, no arriving chunk is written to, and nothing loops for ever; in the correct
+/// part, frames pass unchanged and in order.
 #[cfg_attr(not(test), allow(dead_code, reason = "for tests and fuzzers"))]
 pub(super) fn hostile(bytes: &[u8]) {
     use super::sys::Mapping;
@@ -136,10 +136,10 @@ pub(super) fn hostile(bytes: &[u8]) {
     const SEND: u64 = 3;
     let &[producer, consumer, places, ref bytes @ ..] = bytes else { return };
 
-    // The kernel's side of the rings is a file's: both see the same memory.
+    // The kernel's side of the rings is a file: both sides see the same memory.
     let file = memfd_create("rings", MFdFlags::MFD_CLOEXEC).map(File::from).expect("memory");
     file.set_len(5 * PAGE).expect("memory");
-    // Places that no kernel names are refused.
+    // Invalid offsets of rings are refused.
     let offsets = |producer, consumer, desc| xdp_ring_offset { producer, consumer, desc, flags: 0 };
     let odd = offsets(u64::from(producer) * 20, u64::from(consumer) * 20, u64::from(places));
     let fits =
@@ -170,7 +170,7 @@ pub(super) fn hostile(bytes: &[u8]) {
     let place_of = |ring: u64, n: u32, size: u32, long: u64| {
         ring * PAGE + 128 + u64::from(n & (size - 1)) * long
     };
-    // A kernel takes from a ring, and puts into one, as we do.
+    // The simulated kernel takes from a ring, and puts into one.
     let take = |ring: u64, size: u32, long: usize| {
         let n = word(ring, 1);
         (word(ring, 0) != n).then(|| {
@@ -202,11 +202,11 @@ pub(super) fn hostile(bytes: &[u8]) {
         let text =
             |length: usize| (0..length).map(|n| a.wrapping_add(n as u8)).collect::<Vec<u8>>();
         match what % 8 {
-            // A frame comes.
+            // A frame arrives.
             0 | 1 => {
                 let Some(chunk) = take(FILL, COMING, 8) else { continue };
                 let frame = text(usize::from(b) * 8);
-                // As a kernel does, behind some room of its own.
+                // Behind some room of the kernel's, as usual.
                 let addr = number(&chunk).wrapping_add(256);
                 match chunks.frames.bytes_mut(addr, frame.len()) {
                     Some(place) => place.copy_from_slice(&frame),
@@ -234,7 +234,7 @@ pub(super) fn hostile(bytes: &[u8]) {
                     went.push_back(frame);
                 }
             }
-            // What was put there goes out.
+            // The kernel sends a queued frame.
             5 => {
                 let Some(about) = take(SEND, GOING, 16) else { continue };
                 let (addr, length) = (
@@ -251,7 +251,7 @@ pub(super) fn hostile(bytes: &[u8]) {
                 }
                 put(SENT, GOING, &addr.to_ne_bytes());
             }
-            // From here on anything may be said: how far a ring is, and what stands in it.
+            // From here on anything is possible: positions of rings, and their contents.
             6 => {
                 good = false;
                 set(

@@ -1,19 +1,18 @@
-//! An existing interface, seen through an AF_XDP socket: root's way, and the cheapest for small
-//! packets.
+//! An existing interface, seen through an AF_XDP socket: requires root, and is the cheapest backend
+//! for small packets.
 //!
-//! A program of six instructions at the interface sends what comes in to the socket, before the
-//! machine's own network stack sees it. Frames are copied into memory that we share with the
-//! kernel, and out of it; nothing is asked of the driver but that it runs the program, or, where it
-//! cannot, that it be run behind it.
+//! A program of six instructions at the interface passes arriving frames to the socket, before the
+//! host's network stack sees them. Frames are copied into memory shared with the kernel, and out of
+//! it; the driver just has to run the program, or, if it cannot, the program runs behind it.
 //!
-//! Here are no notes of what is left to do (virtio-net headers), so what would need one is dealt
-//! with or refused:
+//! There are no notes of unfinished work (virtio-net headers), so such work is done here or
+//! refused:
 //!
-//! | left to do | |
+//! | unfinished work | handling |
 //! |---|---|
 //! | checksums | computed when the frame is read: see [`complete`] |
 //! | units of many packets | a veth interface makes none while the program is within its driver, and is refused otherwise |
-//! | frames longer than a chunk | an mtu that would allow them is refused |
+//! | frames longer than a chunk | an MTU that would allow them is refused |
 //! | several receive queues | refused: there is a socket for one |
 
 mod checksum;
@@ -43,54 +42,54 @@ use crate::netns::made_in;
 use chunks::{CHUNK, Chunks};
 use sys::{Frames, Mapping, XdpRing};
 
-/// Chunks that wait for frames, or hold some that were not read yet.
+/// Number of chunks for arriving frames, free or unread.
 const COMING: u32 = 4096;
-/// Chunks for frames on their way out, which is over when they are copied.
+/// Number of chunks for frames that are being sent, which ends when they are copied.
 const GOING: u32 = 512;
 
-/// An AF_XDP socket at an interface. What comes in there it receives, and nobody else does; what it
-/// sends goes out there.
+/// An AF_XDP socket at an interface. It receives the frames that arrive there, and no other reader
+/// does; it sends out there.
 #[derive(Debug)]
 pub struct XdpSocket {
     place: InterfaceName,
-    /// The same descriptor always, whichever socket it is.
+    /// Always the same descriptor, even if the socket is replaced.
     descriptor: OwnedFd,
     bound: RefCell<BoundInterface>,
-    /// Nobody else forwards at this interface.
+    /// The claim that excludes other forwarders at this interface.
     _claim: [OwnedFd; 2],
 }
 
 #[derive(Debug)]
 struct BoundInterface {
-    /// A packet socket that receives nothing: the interface is promiscuous as long as it lives,
-    /// and may be asked by it.
+    /// A packet socket that receives nothing: the interface is promiscuous as long as it lives, and
+    /// is queried by it.
     control: OwnedFd,
-    /// As it was when last looked at.
+    /// The interface at the last look.
     interface: FollowedInterface,
     /// `None` while there is no interface.
     shared: Option<XdpMemory>,
-    /// What was lost at sockets that are no more.
+    /// Frames lost at earlier sockets.
     lost: u64,
-    /// How often in a row there was nothing.
+    /// Number of consecutive reads without a frame.
     nothing: u32,
 }
 
-/// What belongs to one socket at one interface.
+/// The resources of one socket at one interface.
 #[derive(Debug)]
 struct XdpMemory {
-    /// The program is at the interface as long as this is open.
+    /// The program stays at the interface as long as this is open.
     _program: OwnedFd,
     chunks: Chunks,
 }
 
-/// So often may there be nothing until the socket is asked for an error, which would wake us for
-/// ever.
+/// Number of consecutive empty reads after which a pending error of the socket is cleared, which
+/// would wake the loop for ever.
 const PATIENCE: u32 = 64;
 
-/// Whether the kernel takes such programs and sockets from this process.
+/// Checks that the kernel accepts such programs and sockets from this process.
 ///
 /// # Errors
-/// Which step failed, why, and what to try.
+/// The step that failed, its cause, and a remedy.
 pub fn available() -> Result<(), Error> {
     let failed = |step| move |errno| Error::new(step, None, errno);
     sys::socket().map_err(failed(SetupStep::XdpSocket))?;
@@ -98,11 +97,11 @@ pub fn available() -> Result<(), Error> {
     sys::load(map.as_fd()).map(drop).map_err(failed(SetupStep::LoadProgram))
 }
 
-/// Opens a socket at an interface, and what tells of changes there, as [`packet::open`] does; the
+/// Opens a socket at an interface, with the monitor of its changes, as [`packet::open`] does; the
 /// interface is promiscuous meanwhile.
 ///
 /// # Errors
-/// Says which step failed, why, and what to try.
+/// The step that failed, its cause, and a remedy.
 pub fn open(place: &InterfaceName) -> Result<(XdpSocket, Monitor), Error> {
     let monitor_and_socket = || {
         let monitor = Monitor::make().map_err(|errno| (SetupStep::Netlink, errno))?;
@@ -124,17 +123,17 @@ pub fn open(place: &InterfaceName) -> Result<(XdpSocket, Monitor), Error> {
     Ok((XdpSocket { place: place.clone(), descriptor: socket, bound, _claim: claim }, monitor))
 }
 
-/// Makes what has to be made in the interface's network namespace: what it is asked by, the socket,
-/// the map, the program at its place.
+/// Creates all that has to be created in the interface's network namespace: the control socket, the
+/// AF_XDP socket, the map, and the attached program.
 fn make(interface: &str) -> Result<Vec<OwnedFd>, (SetupStep, Errno)> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    // Of no protocol: nothing comes in.
+    // Without a protocol: nothing is received.
     let control = sockets::socket(AddressFamily::Packet, SockType::Raw, flags, None);
     let control = control.map_err(|errno| (SetupStep::PacketSocket, errno))?;
     let asked = control.as_fd();
     let index =
         crate::sys::index(asked, interface).map_err(|errno| (SetupStep::FindInterface, errno))?;
-    // Drivers that do not say have one.
+    // Drivers that do not report the number have one.
     if sys::queues(asked, interface).is_ok_and(|queues| queues > 1) {
         return Err((SetupStep::XdpQueues, Errno::from_raw(0)));
     }
@@ -150,7 +149,7 @@ fn make(interface: &str) -> Result<Vec<OwnedFd>, (SetupStep, Errno)> {
     let number = index.unsigned_abs();
     let attached = match sys::attach(program.as_fd(), number, true) {
         Err(errno @ (Errno::EBUSY | Errno::EPERM)) => Err((SetupStep::AttachProgram, errno)),
-        // Behind veth's driver whole units would come, which are longer than a chunk.
+        // Behind veth's driver units of many packets would arrive, which are longer than a chunk.
         Err(errno) if sys::is_veth(asked, interface) => Err((SetupStep::XdpUnits, errno)),
         Err(_) => sys::attach(program.as_fd(), number, false)
             .map_err(|errno| (SetupStep::AttachProgram, errno)),
@@ -159,7 +158,8 @@ fn make(interface: &str) -> Result<Vec<OwnedFd>, (SetupStep, Errno)> {
     Ok(vec![control, socket, map, attached?])
 }
 
-/// Takes over what [`make`] made, be it in another process: memory and rings are this one's.
+/// Takes over the descriptors that [`make`] has created, in this or another process; memory and
+/// rings belong to this process.
 fn take(
     made: Vec<OwnedFd>,
     interface: &str,
@@ -176,7 +176,7 @@ fn take(
 }
 
 impl XdpMemory {
-    /// Binds a socket to an interface, with memory of ours.
+    /// Binds a socket to an interface, with memory of this process.
     fn new(
         socket: BorrowedFd<'_>,
         program: OwnedFd,
@@ -213,7 +213,7 @@ impl XdpMemory {
             XdpRing::new(socket, libc::XDP_PGOFF_RX_RING, &at.rx, COMING).map_err(rings)?;
         let send = XdpRing::new(socket, libc::XDP_PGOFF_TX_RING, &at.tx, GOING).map_err(rings)?;
         let chunks = Chunks::new(frames, [fill, sent], [received, send], (COMING, GOING));
-        // Whoever was bound there just now may still be on his way out.
+        // An earlier socket there may still be closing.
         let mut bound = Err(Errno::EBUSY);
         for _ in 0..200 {
             bound = sys::bind(socket, index);
@@ -243,7 +243,7 @@ impl XdpMemory {
         if !self.chunks.send(frame)? {
             return Ok(false);
         }
-        // It asks again where it was short of memory for a moment.
+        // Tries again if the kernel was short of memory for a moment.
         let mut kicked = sys::kick(socket);
         for _ in 0..3 {
             if !matches!(kicked, Err(Errno::EAGAIN | Errno::EINTR)) {
@@ -254,7 +254,7 @@ impl XdpMemory {
         if kicked.is_ok() {
             return Ok(true);
         }
-        // What the kernel has not had must not go out later, when it is not due any more.
+        // A frame that the kernel has not taken must not leave later, when it is no longer due.
         self.chunks.take_back();
         Ok(false)
     }
@@ -267,26 +267,26 @@ impl XdpSocket {
         Ok(crate::sys::mtu(bound.control.as_fd(), &bound.interface.name)?.unsigned_abs())
     }
 
-    /// The interface's number; it tells interfaces of one network namespace apart.
+    /// The interface's number, which is unique in a network namespace.
     pub fn index(&self) -> i32 {
         self.bound.borrow().interface.index
     }
 
-    /// Whether the interface's driver takes VLAN tags out of frames before they come here, and so
-    /// for good.
+    /// Returns true if the interface's driver removes VLAN tags from frames before they arrive
+    /// here, so that they are lost.
     pub fn loses_tags(&self) -> bool {
         let bound = self.bound.borrow();
         sys::takes_tags_out(bound.control.as_fd(), &bound.interface.name)
     }
 
-    /// Looks how the interface is, whatever it is called by now, and takes one of the name that was
-    /// asked for where it is gone; says how it is if that has changed.
+    /// Checks the state of the interface, even if it was renamed, and attaches to one of the
+    /// original name if it is gone. Returns the state if it has changed.
     pub fn look(&self) -> Option<InterfaceState> {
         let bound = &mut *self.bound.borrow_mut();
         let asked = &self.place.interface;
         let mut now = bound.interface.look(bound.control.as_fd(), asked);
         if now.index != bound.interface.index {
-            // It went, and all that belonged to it.
+            // It is gone, with all its resources.
             bound.lost += lost(self.descriptor.as_fd());
             bound.shared = None;
             if now.index >= 0 {
@@ -298,7 +298,7 @@ impl XdpSocket {
         changed
     }
 
-    /// The interface's name at the last look, if it was asked for by another one.
+    /// The interface's name at the last look, if it differs from the original one.
     pub fn renamed(&self) -> Option<String> {
         self.bound.borrow().interface.other_name(&self.place.interface)
     }
@@ -312,32 +312,32 @@ impl XdpSocket {
         Ok(now)
     }
 
-    /// Frames that nobody read in time, since the first socket was made.
+    /// Number of frames that were not read in time, since the first socket was created.
     pub fn unread(&self) -> u64 {
         self.bound.borrow().lost + lost(self.descriptor.as_fd())
     }
 }
 
-/// Frames that a socket had no room for.
+/// Number of frames for which a socket had no room.
 fn lost(socket: BorrowedFd<'_>) -> u64 {
     sys::get::<libc::xdp_statistics>(socket, libc::XDP_STATISTICS).map_or(0, |counted| {
-        // Where the kernel copies frames, one that finds no free place counts as dropped, and as a
-        // look at an empty ring besides; where the device writes them itself, as the latter alone.
+        // If the kernel copies frames, one without a free chunk counts both as dropped and as a
+        // read of an empty ring; if the device writes them itself, just as the latter.
         counted.rx_dropped.max(counted.rx_fill_ring_empty_descs) + counted.rx_ring_full
     })
 }
 
 /// A port at an existing interface.
 ///
-/// It never says that it is gone: an interface may come back, and [`XdpSocket::look`] takes it
-/// again.
+/// It never reports that it is gone: an interface may come back, and [`XdpSocket::look`] attaches
+/// to it again.
 #[derive(Debug)]
 pub struct XdpPort {
     socket: Rc<XdpSocket>,
 }
 
 impl XdpPort {
-    /// Of the interface that is read there.
+    /// The port of this socket's interface.
     pub fn new(socket: Rc<XdpSocket>) -> XdpPort {
         XdpPort { socket }
     }
@@ -358,7 +358,7 @@ impl Port for XdpPort {
             bound.nothing += 1;
             if bound.nothing == PATIENCE {
                 bound.nothing = 0;
-                // The interface went away, of which whoever looks after it hears in another way.
+                // The interface is gone, which the monitor reports.
                 let _ = getsockopt(&self.socket.descriptor, sockopt::SocketError);
             }
             return Ok(None);
@@ -369,7 +369,7 @@ impl Port for XdpPort {
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
         let Some((head, frame)) = unit.split_at_checked(Tap::VNET_HEADER) else { return Ok(false) };
-        // Nobody would do what is left to do.
+        // The unfinished work would not be done.
         if head[0] & 1 != 0 || head[1] != 0 {
             return Err(Errno::EINVAL.into());
         }

@@ -11,8 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use nix::errno::Errno;
 use nix::libc::{self, c_int, c_long, c_uint, socklen_t};
 
-/// What may be an option's value or stand in a ring: any bits are a value of it, and it has no
-/// padding.
+/// Types of option values and ring entries: any bits are a valid value, and there is no padding.
 pub(super) trait PlainData: Copy {}
 impl PlainData for c_int {}
 impl PlainData for u64 {}
@@ -21,7 +20,7 @@ impl PlainData for libc::xdp_umem_reg {}
 impl PlainData for libc::xdp_mmap_offsets {}
 impl PlainData for libc::xdp_statistics {}
 
-/// What bpf(2) is asked: a `union bpf_attr`, whose members are put in by their offsets.
+/// The argument of bpf(2): a `union bpf_attr`, whose members are set by offset.
 #[repr(C, align(8))]
 struct BpfAttributes([u8; 128]);
 
@@ -35,7 +34,7 @@ impl BpfAttributes {
         ask
     }
 
-    /// The callers put in addresses of memory that outlives the call, or none.
+    /// The callers set addresses of memory that outlives the call, or none.
     fn bpf(&self, command: c_int) -> Result<c_long, Errno> {
         // SAFETY: the kernel reads as many bytes as it is told there are, and what they point to,
         // by the comment above.
@@ -56,7 +55,7 @@ impl BpfAttributes {
     }
 }
 
-/// A map of sockets, with room for one: for what comes in by the first receive queue.
+/// A map with room for one socket, for the first receive queue.
 pub(super) fn map() -> Result<OwnedFd, Errno> {
     const MAP_CREATE: c_int = 0;
     const XSKMAP: u32 = 17;
@@ -64,8 +63,8 @@ pub(super) fn map() -> Result<OwnedFd, Errno> {
     BpfAttributes::new(&[kind, key, value, entries], &[]).descriptor(MAP_CREATE)
 }
 
-/// The program: what comes in goes to the socket in the map, or, while there is none, where it went
-/// before.
+/// The program: arriving frames go to the socket in the map, or, while there is none, to the
+/// network stack.
 pub(super) fn load(map: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     const PROG_LOAD: c_int = 5;
     const XDP: u32 = 6;
@@ -87,8 +86,8 @@ pub(super) fn load(map: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
         instruction(0x85, 0, 0, 0, REDIRECT_MAP),
         instruction(0x95, 0, 0, 0, 0),
     ];
-    // Each word as it lies in memory, whatever the byte order: fields of less than a word are then
-    // told apart by it.
+    // Each word as it lies in memory, which depends on the byte order, as fields are smaller than a
+    // word.
     let program = program.map(as_laid_out);
     let licence = c"Dual MIT/GPL";
     let words = [(0, XDP), (4, program.len() as u32)];
@@ -106,8 +105,8 @@ fn as_laid_out(instruction: u64) -> u64 {
     u64::from_ne_bytes([code, registers, a, b, c, d, e, f])
 }
 
-/// Has the program at an interface of the network namespace that the process is in now, as long as
-/// the descriptor is open: within its driver if `native`, else behind it.
+/// Attaches the program to an interface of the process's current network namespace, as long as the
+/// descriptor is open: within its driver if `native`, otherwise behind it.
 pub(super) fn attach(program: BorrowedFd<'_>, index: u32, native: bool) -> Result<OwnedFd, Errno> {
     const LINK_CREATE: c_int = 28;
     const XDP: u32 = 37;
@@ -118,7 +117,7 @@ pub(super) fn attach(program: BorrowedFd<'_>, index: u32, native: bool) -> Resul
         .descriptor(LINK_CREATE)
 }
 
-/// Has the program feed this socket.
+/// Makes the program pass frames to this socket.
 pub(super) fn put(map: BorrowedFd<'_>, socket: BorrowedFd<'_>) -> Result<(), Errno> {
     const MAP_UPDATE: c_int = 2;
     let (key, value) = (0_u32, socket.as_raw_fd());
@@ -126,7 +125,7 @@ pub(super) fn put(map: BorrowedFd<'_>, socket: BorrowedFd<'_>) -> Result<(), Err
     BpfAttributes::new(&[(0, map.as_raw_fd() as u32)], &addresses).bpf(MAP_UPDATE).map(drop)
 }
 
-/// An AF_XDP socket in the network namespace that the process is in now.
+/// An AF_XDP socket in the process's current network namespace.
 pub(super) fn socket() -> Result<OwnedFd, Errno> {
     let flags = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: no memory is passed.
@@ -135,7 +134,7 @@ pub(super) fn socket() -> Result<OwnedFd, Errno> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Has the first descriptor mean what the second one does.
+/// Makes the first descriptor refer to the file of the second one.
 pub(super) fn replace(descriptor: BorrowedFd<'_>, by: &OwnedFd) -> Result<(), Errno> {
     // SAFETY: whoever owns the descriptor still owns it, and it still is a socket; no memory is
     // passed.
@@ -163,7 +162,7 @@ pub(super) fn set<T: PlainData>(
     Errno::result(done).map(drop)
 }
 
-/// An option of the socket.
+/// Reads an option of the socket.
 pub(super) fn get<T: PlainData>(socket: BorrowedFd<'_>, option: c_int) -> Result<T, Errno> {
     let mut value = MaybeUninit::<T>::zeroed();
     let mut length = size_of::<T>() as socklen_t;
@@ -198,7 +197,7 @@ pub(super) fn bind(socket: BorrowedFd<'_>, index: u32) -> Result<(), Errno> {
     Errno::result(done).map(drop)
 }
 
-/// Has the kernel look at what is to be sent.
+/// Makes the kernel process the send ring.
 pub(super) fn kick(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     // SAFETY: neither data nor an address is passed.
     let done = unsafe {
@@ -207,8 +206,8 @@ pub(super) fn kick(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     Errno::result(done).map(drop)
 }
 
-/// Asks an interface's driver (`SIOCETHTOOL`): `answer` begins with what is asked, and is what the
-/// kernel knows by that.
+/// Queries an interface's driver (`SIOCETHTOOL`): `answer` begins with the command, and is
+/// overwritten by the kernel's answer.
 fn ethtool<const N: usize>(
     socket: BorrowedFd<'_>,
     name: &str,
@@ -230,9 +229,10 @@ fn ethtool<const N: usize>(
     Ok(answer)
 }
 
-/// How many receive queues an interface has now, in the network namespace of the socket.
+/// Current number of receive queues of an interface, in the network namespace of the socket.
 pub(super) fn queues(socket: BorrowedFd<'_>, name: &str) -> Result<u32, Errno> {
-    /// ETHTOOL_GCHANNELS: the command, four most, then rx, tx, other and combined ones as they are.
+    /// ETHTOOL_GCHANNELS: the command, four maxima, then the current numbers of rx, tx, other and
+    /// combined channels.
     const CHANNELS: u32 = 0x3c;
     let mut channels = [0; 9];
     channels[0] = CHANNELS;
@@ -240,7 +240,7 @@ pub(super) fn queues(socket: BorrowedFd<'_>, name: &str) -> Result<u32, Errno> {
     Ok(rx + combined)
 }
 
-/// Whether an interface is one of a pair of veth interfaces.
+/// Returns true if an interface is one of a pair of veth interfaces.
 pub(super) fn is_veth(socket: BorrowedFd<'_>, name: &str) -> bool {
     /// ETHTOOL_GDRVINFO, and `struct ethtool_drvinfo`: the command, then the driver's name in 32
     /// bytes.
@@ -251,16 +251,16 @@ pub(super) fn is_veth(socket: BorrowedFd<'_>, name: &str) -> bool {
         .is_ok_and(|about| about[1].to_ne_bytes() == *b"veth" && about[2] == 0)
 }
 
-/// Whether an interface's driver takes VLAN tags out of the frames that come in.
+/// Returns true if an interface's driver removes VLAN tags from arriving frames.
 pub(super) fn takes_tags_out(socket: BorrowedFd<'_>, name: &str) -> bool {
-    /// ETHTOOL_GFLAGS, and `struct ethtool_value`: the command, then the answer, ETH_FLAG_RXVLAN in
-    /// it.
+    /// ETHTOOL_GFLAGS, and `struct ethtool_value`: the command, then the flags, with
+    /// ETH_FLAG_RXVLAN among them.
     const FLAGS: u32 = 0x25;
     const TAKES: u32 = 1 << 8;
     ethtool(socket, name, [FLAGS, 0]).is_ok_and(|[_, flags]| flags & TAKES != 0)
 }
 
-/// Memory that we share with the kernel, or that it is to use.
+/// Memory shared with the kernel, or registered for its use.
 #[derive(Debug)]
 pub(super) struct Mapping {
     memory: NonNull<u8>,
@@ -268,7 +268,7 @@ pub(super) struct Mapping {
 }
 
 impl Mapping {
-    /// Of a socket, or, without one, of nobody.
+    /// Maps memory of a socket, or, without one, anonymous memory.
     pub(super) fn new(
         length: usize,
         of: Option<(BorrowedFd<'_>, libc::off_t)>,
@@ -288,12 +288,12 @@ impl Mapping {
         Ok(Mapping { memory, length })
     }
 
-    /// Where it is.
+    /// The address of the mapping.
     pub(super) fn address(&self) -> u64 {
         self.memory.as_ptr() as u64
     }
 
-    /// A piece of it, if it is within.
+    /// A part of the mapping, if it lies within.
     fn piece(&self, at: u64, length: usize) -> Option<NonNull<u8>> {
         let at = usize::try_from(at).ok()?;
         let within = at.checked_add(length)? <= self.length;
@@ -309,12 +309,12 @@ impl Drop for Mapping {
     }
 }
 
-/// Memory for frames, in chunks that are at any time either ours or the kernel's.
+/// Memory for frames, in chunks that are owned by this process or the kernel at any time.
 #[derive(Debug)]
 pub(super) struct Frames(pub(super) Mapping);
 
 impl Frames {
-    /// Bytes of a chunk that is ours; `None` if they are not within.
+    /// Bytes of a chunk that this process owns; `None` if they are not within the memory.
     pub(super) fn bytes(&self, at: u64, length: usize) -> Option<&[u8]> {
         let memory = self.0.piece(at, length)?;
         // SAFETY: within the mapping, which lives as long as `self`; the kernel writes only to
@@ -322,7 +322,7 @@ impl Frames {
         Some(unsafe { std::slice::from_raw_parts(memory.as_ptr(), length) })
     }
 
-    /// The same, to be written.
+    /// The same bytes, mutable.
     pub(super) fn bytes_mut(&mut self, at: u64, length: usize) -> Option<&mut [u8]> {
         let memory = self.0.piece(at, length)?;
         // SAFETY: as above, and `self` is borrowed exclusively.
@@ -330,7 +330,7 @@ impl Frames {
     }
 }
 
-/// A ring that kernel and program share: one of them puts in, the other takes out.
+/// A ring that kernel and program share: one side produces, the other consumes.
 #[derive(Debug)]
 pub(super) struct XdpRing<T> {
     mapping: Mapping,
@@ -350,7 +350,7 @@ impl<T: PlainData> XdpRing<T> {
         let length = offsets.desc as usize + size as usize * size_of::<T>();
         let mapping = Mapping::new(length, Some((socket, at)))?;
         let offsets = [offsets.producer, offsets.consumer, offsets.desc];
-        // So that nothing has to be checked any more when it is used.
+        // Checked once here, so that no access has to be checked.
         let words =
             offsets[..2].iter().all(|&at| at.is_multiple_of(4) && mapping.piece(at, 4).is_some());
         if !(words
@@ -383,8 +383,8 @@ impl<T: PlainData> XdpRing<T> {
         unsafe { self.mapping.memory.add(at).cast() }
     }
 
-    /// Takes out what the kernel has put in, if there is something; more than there are places for
-    /// there never is.
+    /// Takes an entry that the kernel has put in, if there is one; a fill level beyond the size of
+    /// the ring counts as none.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<T> {
         let n = self.consumer().load(Ordering::Relaxed);
@@ -398,7 +398,7 @@ impl<T: PlainData> XdpRing<T> {
         Some(value)
     }
 
-    /// Puts something in for the kernel; `false` if there is no room.
+    /// Puts in an entry for the kernel; returns false if there is no room.
     #[inline]
     pub(super) fn push(&mut self, value: T) -> bool {
         let n = self.producer().load(Ordering::Relaxed);
@@ -411,8 +411,8 @@ impl<T: PlainData> XdpRing<T> {
         true
     }
 
-    /// Takes what was put in last out again, if the kernel has not had it; it looks only when it is
-    /// called.
+    /// Takes back the entry that was put in last, if the kernel has not taken it; the kernel reads
+    /// the ring only when it is kicked.
     pub(super) fn take_back(&mut self) -> Option<T> {
         let n = self.producer().load(Ordering::Relaxed);
         if self.consumer().load(Ordering::Acquire) == n {
