@@ -1,5 +1,5 @@
-//! Tells the program which compiler made it: the instructions that a
-//! discipline takes are compared compiler by compiler.
+//! Passes the compiler's version to the program: the instruction counts of disciplines are compared
+//! per compiler.
 
 use std::env;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! The cost of deficit round robin for each packet, in nanoseconds: `falaj bench sched`, called.
+//! The cost of deficit round robin for each packet, in nanoseconds: calls `falaj bench sched`.
 //! `cargo run --release -p falaj-lab --example nanoseconds_of_a_discipline`
 
 use clap::Parser;

@@ -1,19 +1,19 @@
-//! What falaj is measured by: papers reproduced, and benchmarks.
+//! Experiments that measure falaj: reproductions of papers, and benchmarks.
 //!
-//! **Papers.** [`reproduce`] reruns the tables and figures of five papers and prints what was
-//! published beside what we get, with a tolerance and a verdict; a claim that is not reproduced is
-//! on a closed list, with the reason.
+//! **Papers.** [`reproduce`] reruns the tables and figures of five papers and prints the published
+//! values beside ours, with a tolerance and a verdict; a claim that is not reproduced is on a
+//! closed list, with the reason.
 //!
-//! **Benchmarks.** [`mod@bench`] has one module for each `falaj bench` command: what a discipline,
-//! a link, a simulation costs, beside what it is compared with. [`aggregate`] measures packets
-//! that cross in batches from one process to another.
+//! **Benchmarks.** [`mod@bench`] has one module for each `falaj bench` command: the cost of a
+//! discipline, a link, a simulation, beside a reference. [`aggregate`] measures packets that cross
+//! in batches from one process to another.
 //!
-//! **Beneath both.** `adapter_traffic` sends from virtual adapters, namespaces or virtual machines,
-//! and reports what arrived in windows of time.
+//! **Common to both.** `adapter_traffic` sends from virtual adapters, namespaces or virtual
+//! machines, and reports arrivals per window of time.
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 
-// All of its macros: the standard library's `eprintln!` panics where standard error is closed.
+// All macros of the crate: the standard library's `eprintln!` panics if standard error is closed.
 #[macro_use]
 extern crate falaj_terminal;
 

@@ -1,5 +1,5 @@
-//! A discipline for a library, driven by hand as falaj would: the shortest queue first.
-//! `cargo run -p falaj-plugin-api --example by_hand`
+//! A discipline for a library, called by hand as falaj would: the shortest queue first. `cargo run
+//! -p falaj-plugin-api --example by_hand`
 
 use falaj_plugin_api::{Answer, Discipline, Params, Queue, Refused, Setup};
 

@@ -1,11 +1,11 @@
-//! The C ABI, as `falaj_discipline.h` has it; what each thing means is said there.
+//! The C ABI of `falaj_discipline.h`, which documents the meaning of each item.
 #![allow(missing_docs)]
 
 use core::ffi::{c_char, c_int, c_void};
 
-/// A mark, and the version in the last two bytes.
+/// A magic number, with the version in the last two bytes.
 pub const ABI: u32 = 0xfa1a_0001;
-/// There is no waiting while any flow has a packet.
+/// The discipline does not wait while any flow has a packet.
 pub const WORK_CONSERVING: u32 = 1;
 
 pub const IDLE: u32 = 0;
@@ -55,7 +55,7 @@ pub struct Setup {
     pub reserved: u32,
 }
 
-/// Bytes of a text in a [`Refusal`], the zero at its end included.
+/// Bytes of a text in a [`Refusal`], including the terminating zero.
 pub const TEXT_BYTES: usize = 256;
 
 #[repr(C)]

@@ -1,8 +1,8 @@
-//! Between the functions of C and a [`Discipline`]: what [`export!`](crate::export) puts into a
-//! library.
+//! The layer between the C functions and a [`Discipline`]: the code that [`export!`](crate::export)
+//! puts into a library.
 //!
-//! No panic gets out: an instance that has panicked says so when it is asked next, and does nothing
-//! else.
+//! No panic escapes: an instance that has panicked reports it at the next call of `next`, and does
+//! nothing else.
 
 use crate::abi::{self, Queue, Sent};
 use crate::{Answer, Discipline, Flow, Params, Refused, Setup, Value};
@@ -12,11 +12,11 @@ use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice;
 
-/// What `self` points to.
+/// The target of the pointer `self`.
 struct Kept<D> {
     discipline: D,
     flows: usize,
-    /// What it said when it panicked.
+    /// The message of its panic, if it has panicked.
     panicked: Option<CString>,
 }
 
@@ -46,7 +46,7 @@ fn message(panic: &(dyn Any + Send)) -> CString {
 }
 
 impl<D: Discipline> Kept<D> {
-    /// Does something with the discipline, unless it has panicked before.
+    /// Calls `work` with the discipline, unless it has panicked before.
     fn with<R>(
         &mut self,
         queues: *const Queue,
@@ -55,7 +55,7 @@ impl<D: Discipline> Kept<D> {
         if self.panicked.is_some() {
             return None;
         }
-        // SAFETY: falaj gives one entry for each flow of the setup, and leaves them as they are
+        // SAFETY: falaj passes one entry for each flow of the setup, and does not change them
         // during the call.
         let queues = unsafe { entries(queues, self.flows) };
         let done = catch_unwind(AssertUnwindSafe(|| work(&mut self.discipline, queues)));
@@ -63,15 +63,15 @@ impl<D: Discipline> Kept<D> {
     }
 }
 
-/// As a slice, which is empty where there are none.
+/// The entries as a slice, which is empty if there are none.
 ///
 /// # Safety
-/// So many can be read there for as long as `'a`, unless it is null.
+/// Unless `first` is null, `count` entries are readable there for as long as `'a`.
 unsafe fn entries<'a, T>(first: *const T, count: usize) -> &'a [T] {
     if first.is_null() || count == 0 {
         return &[];
     }
-    // SAFETY: it is not null; the rest is the caller's.
+    // SAFETY: it is not null; the rest is guaranteed by the caller.
     unsafe { slice::from_raw_parts(first, count) }
 }
 
@@ -81,17 +81,17 @@ unsafe fn text<'a>(from: *const c_char) -> &'a str {
     if from.is_null() {
         return "";
     }
-    // SAFETY: it is not null; the rest is the caller's.
+    // SAFETY: it is not null; the rest is guaranteed by the caller.
     unsafe { CStr::from_ptr(from) }.to_str().unwrap_or_default()
 }
 
 /// # Safety
 /// The parameters and their texts live as long as `'a`.
 unsafe fn params<'a>(first: *const abi::Param, count: u32) -> Params<'a> {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     let all: &[abi::Param] = unsafe { entries(first, count as usize) };
     let one = |param: &abi::Param| {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         let (name, text) = unsafe { (text(param.name), text(param.text)) };
         let value = match param.unit {
             abi::NUMBER => Value::Number(param.number),
@@ -120,9 +120,9 @@ unsafe extern "C" fn create<D: Discipline>(
     setup: *const abi::Setup,
     refusal: *mut abi::Refusal,
 ) -> *mut c_void {
-    // SAFETY: falaj gives both, and nobody else has them during the call.
+    // SAFETY: falaj passes both, and nothing else accesses them during the call.
     let (given, refusal) = unsafe { (&*setup, &mut *refusal) };
-    // SAFETY: falaj's arrays and texts last for the call.
+    // SAFETY: falaj's arrays and texts are valid during the call.
     let flows: &[abi::Flow] = unsafe { entries(given.flows, given.flow_count as usize) };
     let flow = |flow: &abi::Flow| Flow {
         // SAFETY: as above.
@@ -157,16 +157,16 @@ unsafe extern "C" fn create<D: Discipline>(
 }
 
 /// # Safety
-/// `own` is what [`create`] returned for the same `D`, and nobody else has it during the call.
+/// `own` is a result of [`create`] for the same `D`, and nothing else accesses it during the call.
 unsafe fn kept<'a, D>(own: *mut c_void) -> &'a mut Kept<D> {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { &mut *own.cast::<Kept<D>>() }
 }
 
 unsafe extern "C" fn destroy<D: Discipline>(own: *mut c_void) {
-    // SAFETY: it is what `create` made, and it is not used any more.
+    // SAFETY: it was made by `create`, and is not used any more.
     let kept = unsafe { Box::from_raw(own.cast::<Kept<D>>()) };
-    // What is dropped may panic too, and has nobody left to tell.
+    // Dropping may panic too, and there is no later call to report it.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(kept)));
 }
 
@@ -176,7 +176,7 @@ unsafe extern "C" fn ready<D: Discipline>(
     flow: u32,
     now: u64,
 ) {
-    // SAFETY: falaj's calls have it alone.
+    // SAFETY: nothing else accesses it during falaj's calls.
     unsafe { kept::<D>(own) }
         .with(queues, |discipline, queues| discipline.ready(queues, flow, now));
 }
@@ -187,7 +187,7 @@ unsafe extern "C" fn next<D: Discipline>(
     now: u64,
     answer: *mut abi::Answer,
 ) -> u32 {
-    // SAFETY: falaj's calls have both alone.
+    // SAFETY: nothing else accesses either during falaj's calls.
     let (kept, answer) = unsafe { (kept::<D>(own), &mut *answer) };
     match kept.with(queues, |discipline, queues| discipline.next(queues, now)) {
         Some(Answer::Serve(flow)) => {
@@ -216,7 +216,7 @@ unsafe extern "C" fn take<D: Discipline>(
     flow: u32,
     sent: *const Sent,
 ) {
-    // SAFETY: falaj's calls have both alone.
+    // SAFETY: nothing else accesses either during falaj's calls.
     let (kept, sent) = unsafe { (kept::<D>(own), &*sent) };
     kept.with(queues, |discipline, queues| discipline.take(queues, flow, sent));
 }
@@ -228,7 +228,7 @@ unsafe extern "C" fn arrived<D: Discipline>(
     bytes: u32,
     now: u64,
 ) -> u64 {
-    // SAFETY: falaj's calls have it alone.
+    // SAFETY: nothing else accesses it during falaj's calls.
     let kept = unsafe { kept::<D>(own) };
     kept.with(queues, |discipline, queues| discipline.arrived(queues, flow, bytes, now))
         .unwrap_or(0)
@@ -240,7 +240,7 @@ unsafe extern "C" fn changed<D: Discipline>(
     flow: u32,
     now: u64,
 ) {
-    // SAFETY: falaj's calls have it alone.
+    // SAFETY: nothing else accesses it during falaj's calls.
     unsafe { kept::<D>(own) }
         .with(queues, |discipline, queues| discipline.changed(queues, flow, now));
 }
@@ -251,14 +251,14 @@ unsafe extern "C" fn succeed<D: Discipline>(
     queues: *const Queue,
     now: u64,
 ) {
-    // SAFETY: falaj's calls have both alone, and they are not the same.
+    // SAFETY: nothing else accesses either during falaj's calls, and they are not the same.
     let (own, old) = unsafe { (kept::<D>(own), kept::<D>(old)) };
     own.panicked = old.panicked.take();
     own.with(queues, |discipline, queues| discipline.succeed(&mut old.discipline, queues, now));
 }
 
 unsafe extern "C" fn forgettable<D: Discipline>(own: *const c_void, flow: u32, now: u64) -> c_int {
-    // SAFETY: falaj's calls have it alone.
+    // SAFETY: nothing else accesses it during falaj's calls.
     let kept = unsafe { &*own.cast::<Kept<D>>() };
     catch_unwind(AssertUnwindSafe(|| kept.discipline.forgettable(flow, now)))
         .unwrap_or(false)
@@ -270,7 +270,7 @@ unsafe extern "C" fn promise<D: Discipline>(
     flow: u32,
     promise: *mut abi::Promise,
 ) -> c_int {
-    // SAFETY: falaj's calls have both alone.
+    // SAFETY: nothing else accesses either during falaj's calls.
     let (kept, to) = unsafe { (&*own.cast::<Kept<D>>(), &mut *promise) };
     let promised = catch_unwind(AssertUnwindSafe(|| kept.discipline.promise(flow))).unwrap_or(None);
     if let Some(promised) = promised {

@@ -1,13 +1,13 @@
-//! What a discipline for falaj in a shared library is written with, in Rust.
+//! The interface for writing a falaj discipline in a shared library, in Rust.
 //!
-//! Implement [`Discipline`], export it with [`export!`](crate::export), and build a `cdylib`. All
-//! that C knows of is in [`abi`]. A panic ends the instance and not the program: falaj says so, and
-//! lets flows take turns.
+//! Implement [`Discipline`], export it with [`export!`](crate::export), and build a `cdylib`. The C
+//! interface is in [`abi`]. A panic ends the instance and not the program: falaj reports it, and
+//! serves the flows round robin.
 //!
 //! ```
 //! use falaj_plugin_api::{Answer, Discipline, Queue, Refused, Setup};
 //!
-//! /// Always the longest queue.
+//! /// Serves the longest queue.
 //! struct Longest;
 //!
 //! impl Discipline for Longest {
@@ -39,33 +39,33 @@ pub mod glue;
 
 pub use abi::{Promise, Queue, Sent};
 
-/// What may happen on a free link.
+/// The decision for a free link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The head of this flow goes; [`Discipline::take`] follows.
+    /// Send the head of this flow; [`Discipline::take`] follows.
     Serve(u32),
-    /// The head of this flow is thrown away; [`Discipline::changed`] follows.
+    /// Drop the head of this flow; [`Discipline::changed`] follows.
     Drop(u32),
-    /// Nothing before this instant, which is later than now.
+    /// Send nothing before this instant, which is later than now.
     Wait(u64),
-    /// Nothing until a packet comes.
+    /// Send nothing until a packet arrives.
     Idle,
 }
 
-/// What a parameter is.
+/// The value of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// None of the others.
+    /// A text, if it is none of the others.
     Text(&'a str),
     /// A whole number, written without a unit.
     Number(u64),
-    /// Bits a second.
+    /// A rate in bits per second.
     Rate(u64),
-    /// Nanoseconds.
+    /// A time in nanoseconds.
     Span(u64),
-    /// Bytes.
+    /// A number of bytes.
     Bytes(u64),
-    /// Packets.
+    /// A number of packets.
     Packets(u64),
 }
 
@@ -74,56 +74,57 @@ pub enum Value<'a> {
 pub struct Params<'a>(pub Vec<(&'a str, Value<'a>)>);
 
 impl<'a> Params<'a> {
-    /// The parameter `name`, if it was set.
+    /// The parameter `name`, if it is set.
     pub fn get(&self, name: &str) -> Option<Value<'a>> {
         self.0.iter().find(|(n, _)| *n == name).map(|(_, value)| *value)
     }
 }
 
-/// What is known of a flow.
+/// A flow of the setup.
 #[derive(Clone, Debug)]
 pub struct Flow<'a> {
-    /// What was set for it.
+    /// The parameters of the flow.
     pub params: Params<'a>,
-    /// How many packets its queue holds, where these are bounded.
+    /// Limit of its queue in packets, if there is one.
     pub max_packets: Option<u32>,
-    /// How many bytes its queue holds, where these are bounded.
+    /// Limit of its queue in bytes, if there is one.
     pub max_bytes: Option<u64>,
 }
 
-/// What a discipline is made from.
+/// The setup from which a discipline is created.
 #[derive(Clone, Debug)]
 pub struct Setup<'a> {
-    /// Bits a second; `u64::MAX` takes no time.
+    /// Rate of the link in bits per second; with `u64::MAX` transmissions take no time.
     pub rate: u64,
-    /// Bytes of the largest packet, as the link accounts it.
+    /// Maximum packet size in bytes, as the link accounts it.
     pub largest: u32,
-    /// What was set for the scheduler.
+    /// The parameters of the scheduler.
     pub params: Params<'a>,
     /// The flows, in the order of the scenario.
     pub flows: Vec<Flow<'a>>,
 }
 
-/// Why there is no instance for a setup.
+/// The reason why a setup is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// The flow in question, if it is one.
+    /// The flow concerned, if there is one.
     pub flow: Option<u32>,
-    /// What is wrong.
+    /// The error.
     pub what: String,
-    /// What would do.
+    /// The remedy.
     pub help: String,
 }
 
-/// Decides which queued packet goes on the link next. Times are nanoseconds since the link began.
+/// Decides which queued packet is sent next. Times are nanoseconds since the link began.
 pub trait Discipline: Send + Sized + 'static {
-    /// What it is, in one line.
+    /// A description in one line.
     const NAME: &'static core::ffi::CStr;
-    /// It never waits while there is a packet.
+    /// True if it never waits while a packet is queued.
     const WORK_CONSERVING: bool;
-    /// [`arrived`](Discipline::arrived) is of interest.
+    /// True if [`arrived`](Discipline::arrived) is to be called.
     const SEES_ARRIVALS: bool = false;
-    /// [`succeed`](Discipline::succeed) is to be called, instead of letting packets arrive anew.
+    /// True if [`succeed`](Discipline::succeed) is to be called, instead of letting queued packets
+    /// arrive again.
     const SUCCEEDS: bool = false;
 
     /// An instance for this setup, with empty queues.
@@ -131,45 +132,46 @@ pub trait Discipline: Send + Sized + 'static {
     /// # Errors
     /// A parameter is refused.
     fn new(setup: &Setup<'_>) -> Result<Self, Refused>;
-    /// Flow `flow` had nothing to send and now has a head.
+    /// Flow `flow` had an empty queue and now has a head-of-line packet.
     fn ready(&mut self, queues: &[Queue], flow: u32, now: u64);
-    /// What may happen now. Charges nothing.
+    /// The decision at this instant; it must not charge the flow yet.
     fn next(&mut self, queues: &[Queue], now: u64) -> Answer;
-    /// The head of `flow` goes on the wire, and stays in its queue until its end.
+    /// The head of `flow` is being transmitted; it stays in its queue until the end of its
+    /// transmission.
     fn take(&mut self, queues: &[Queue], flow: u32, sent: &Sent) {
         let _ = (queues, flow, sent);
     }
-    /// A packet joins the queue of `flow`: the tag that it carries.
+    /// A packet joins the queue of `flow`; returns the tag of the packet.
     fn arrived(&mut self, queues: &[Queue], flow: u32, bytes: u32, now: u64) -> u64 {
         let _ = (queues, flow, bytes, now);
         0
     }
-    /// The head of `flow` is another one, or there is none, and not because of
+    /// The head of `flow` has changed, or its queue has become empty, for another reason than
     /// [`take`](Discipline::take).
     fn changed(&mut self, queues: &[Queue], flow: u32, now: u64) {
         let _ = (queues, flow, now);
     }
-    /// Takes over from an instance that was made from another setup.
+    /// Takes over from an instance that was created from another setup.
     fn succeed(&mut self, old: &mut Self, queues: &[Queue], now: u64) {
         let _ = (old, queues, now);
     }
-    /// May another flow start in the place of this one, which is empty?
+    /// Returns true if another flow may start in the place of this one, whose queue is empty.
     fn forgettable(&self, flow: u32, now: u64) -> bool {
         let _ = (flow, now);
         true
     }
-    /// What the flow is promised.
+    /// The guarantee of the flow, if there is one.
     fn promise(&self, flow: u32) -> Option<Promise> {
         let _ = flow;
         None
     }
 }
 
-/// Exports a [`Discipline`] as the one of this library.
+/// Exports a [`Discipline`] as that of this library.
 #[macro_export]
 macro_rules! export {
     ($discipline:ty) => {
-        /// What falaj looks for in a library.
+        /// The symbol that falaj looks for in a library.
         // SAFETY: no other symbol of a library has this name; it would be another discipline.
         #[unsafe(no_mangle)]
         #[allow(non_upper_case_globals)]

@@ -1,13 +1,14 @@
-//! What falaj calls in a library, called here through the same table: nothing of it is another's
-//! memory, is freed twice or never, or lives too short. Miri tells (`cargo +nightly miri test -p
-//! falaj-plugin-api`); without it, that what was given arrives.
+//! The calls that falaj makes in a library, made here through the same table. Miri checks memory
+//! accesses, lifetimes, and that all memory is freed once (`cargo +nightly miri test -p
+//! falaj-plugin-api`); without Miri, the tests check that arguments arrive.
 
 use core::ffi::{CStr, c_char, c_void};
 use falaj_plugin_api::abi::{self, Queue, Sent};
 use falaj_plugin_api::{Answer, Discipline, Promise, Refused, Setup, Value, glue};
 use std::ptr;
 
-/// The flow that came first goes first, and after as many packets as it was set up with it panics.
+/// The flow that became ready first is served first. After the configured number of packets it
+/// panics.
 struct First {
     waiting: Vec<u32>,
     left: u64,
@@ -60,7 +61,7 @@ impl Discipline for First {
     }
 }
 
-/// An instance for one packet and so many flows, or why there is none.
+/// Creates an instance for one packet and this number of flows, or returns the refusal.
 fn make(table: &abi::Discipline, flows: usize) -> Result<*mut c_void, Box<abi::Refusal>> {
     let param = |name: &'static CStr, text: &'static CStr, number, unit| abi::Param {
         name: name.as_ptr(),
@@ -89,7 +90,7 @@ fn make(table: &abi::Discipline, flows: usize) -> Result<*mut c_void, Box<abi::R
     };
     let mut refusal =
         Box::new(abi::Refusal { flow: 0, what: [0; abi::TEXT_BYTES], help: [0; abi::TEXT_BYTES] });
-    // SAFETY: as falaj does: all of it lasts for the call.
+    // SAFETY: as in falaj: everything is valid during the call.
     let made = unsafe { table.create.expect("a function")(&raw const setup, &raw mut *refusal) };
     if made.is_null() { Err(refusal) } else { Ok(made) }
 }
@@ -99,7 +100,7 @@ fn end(table: &abi::Discipline, own: *mut c_void) {
     unsafe { table.destroy.expect("a function")(own) }
 }
 
-/// What it says to be next.
+/// Calls `next`.
 fn next(
     table: &abi::Discipline,
     own: *mut c_void,
@@ -120,7 +121,7 @@ fn what_is_given_arrives_and_what_is_made_is_freed() {
     let queues = [Queue { tag: 0, bytes: 100, head: 100, packets: 1 }; 2];
     let sent = Sent { start: 0, end: 1, bytes: 100, reserved: 0 };
     let mut promise = Promise::default();
-    // SAFETY: as falaj does: one call after the other, of what the table has made.
+    // SAFETY: as in falaj: one call after the other, with instances of this table.
     unsafe {
         assert_eq!(table.arrived.expect("it sees them")(own, queues.as_ptr(), 1, 50, 7), 157);
         table.ready.expect("a function")(own, queues.as_ptr(), 1, 0);
@@ -144,11 +145,11 @@ fn what_is_given_arrives_and_what_is_made_is_freed() {
     // SAFETY: as above.
     unsafe { table.take.expect("a function")(heir, queues.as_ptr(), 1, &raw const sent) };
     assert_eq!(next(&table, heir, &queues, 20).0, abi::IDLE);
-    // One packet too many: it panics, which nobody sees but who asks next.
+    // One packet too many: it panics, and only the next call of `next` reports it.
     // SAFETY: as above.
     unsafe { table.take.expect("a function")(heir, queues.as_ptr(), 1, &raw const sent) };
     let (said, answer) = next(&table, heir, &queues, 30);
-    // SAFETY: a text of the instance, which is there still.
+    // SAFETY: a text of the instance, which still exists.
     let why = unsafe { CStr::from_ptr(answer.why) }.to_str();
     assert_eq!((said, why), (abi::FAILED, Ok("panic: no packet is left")));
     end(&table, heir);

@@ -1,4 +1,4 @@
-//! Loads the discipline of a shared library, and says what it is, or why it is none.
+//! Loads the discipline of a shared library, and prints its description, or why it is not valid.
 //! `cargo run -p falaj-plugin --example load_a_library -- examples/plugins/c/longest.so`
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! An instance of a library's discipline: each moment is a call of C.
+//! An instance of a library's discipline: each event is a call of a C function.
 
 use falaj_plugin_api::abi;
 use falaj_sched::contract::library::{Declared, Instance, Said, Seen};
@@ -11,7 +11,7 @@ use std::ffi::{CStr, c_void};
 use std::mem::offset_of;
 use std::ptr::{self, NonNull};
 
-/// What a library has, apart from `create`.
+/// The functions of a library, except `create`.
 #[derive(Clone, Copy)]
 pub(crate) struct Functions {
     pub(crate) destroy: abi::Destroy,
@@ -25,21 +25,21 @@ pub(crate) struct Functions {
     pub(crate) promise: Option<abi::Promises>,
 }
 
-/// One of its instances. That what it points to is alive, its functions' own and used by one call
-/// at a time is what every call below rests on: it came from `create` of the same library, is ours
-/// alone, and is destroyed once, at the end.
+/// An instance of the library. Every call below relies on these facts: the pointer came from
+/// `create` of the same library, its data is alive and used by one call at a time, the instance is
+/// owned by this struct alone, and it is destroyed once, at the end.
 pub(crate) struct Foreign {
     functions: Functions,
     own: NonNull<c_void>,
     flows: usize,
-    /// Why it failed.
+    /// The reason of its failure.
     why: String,
 }
 
-// SAFETY: the header says that an instance may be called by another thread, one at a time.
+// SAFETY: the header says that another thread may call an instance, one at a time.
 unsafe impl Send for Foreign {}
 
-// What the guard shows is what the header has.
+// The queues that the guard passes have the layout of the header.
 const _: () = {
     assert!(
         size_of::<Seen>() == size_of::<abi::Queue>()
@@ -58,7 +58,7 @@ impl Foreign {
         Foreign { functions, own, flows, why: String::new() }
     }
 
-    /// One entry for each flow, as the header says.
+    /// The queues, one entry for each flow, as the header requires.
     #[inline]
     fn shown(&self, queues: &[Seen]) -> *const abi::Queue {
         debug_assert_eq!(queues.len(), self.flows);
@@ -68,7 +68,7 @@ impl Foreign {
 
 impl Drop for Foreign {
     fn drop(&mut self) {
-        // SAFETY: see `Foreign`; nothing calls it any more.
+        // SAFETY: see `Foreign`; no further call follows.
         unsafe { (self.functions.destroy)(self.own.as_ptr()) }
     }
 }
@@ -77,27 +77,27 @@ impl Instance for Foreign {
     #[inline]
     fn arrived(&mut self, queues: &[Seen], f: FlowId, bytes: u32, now: Time) -> u64 {
         let Some(arrived) = self.functions.arrived else { return 0 };
-        // SAFETY: see `Foreign`; the queues stay as they are during the call.
+        // SAFETY: see `Foreign`; the queues do not change during the call.
         unsafe { arrived(self.own.as_ptr(), self.shown(queues), f.0, bytes, now.0) }
     }
 
     #[inline]
     fn ready(&mut self, queues: &[Seen], f: FlowId, now: Time) {
-        // SAFETY: see `Foreign`; the queues stay as they are during the call.
+        // SAFETY: see `Foreign`; the queues do not change during the call.
         unsafe { (self.functions.ready)(self.own.as_ptr(), self.shown(queues), f.0, now.0) }
     }
 
     fn changed(&mut self, queues: &[Seen], f: FlowId, now: Time) {
         let Some(changed) = self.functions.changed else { return };
-        // SAFETY: see `Foreign`; the queues stay as they are during the call.
+        // SAFETY: see `Foreign`; the queues do not change during the call.
         unsafe { changed(self.own.as_ptr(), self.shown(queues), f.0, now.0) }
     }
 
     #[inline]
     fn next(&mut self, queues: &[Seen], now: Time) -> Said {
         let mut answer = abi::Answer { time: 0, why: ptr::null(), flow: abi::NO_FLOW, reserved: 0 };
-        // SAFETY: see `Foreign`; the queues stay as they are during the call, and the answer is
-        // there to be written.
+        // SAFETY: see `Foreign`; the queues do not change during the call, and the answer is
+        // writable.
         let said = unsafe {
             (self.functions.next)(self.own.as_ptr(), self.shown(queues), now.0, &raw mut answer)
         };
@@ -122,7 +122,7 @@ impl Instance for Foreign {
     fn on_transmit(&mut self, queues: &[Seen], f: FlowId, sent: Sent) {
         let sent =
             abi::Sent { start: sent.start.0, end: sent.end.0, bytes: sent.bytes, reserved: 0 };
-        // SAFETY: see `Foreign`; all that is shown stays as it is during the call.
+        // SAFETY: see `Foreign`; the arguments do not change during the call.
         unsafe {
             (self.functions.take)(self.own.as_ptr(), self.shown(queues), f.0, &raw const sent);
         }
@@ -133,7 +133,7 @@ impl Instance for Foreign {
         let (Some(succeed), Ok(old)) = (self.functions.succeed, old.downcast::<Foreign>()) else {
             return;
         };
-        // SAFETY: see `Foreign`; both are of the same library, and `old` is destroyed behind the
+        // SAFETY: see `Foreign`; both are of the same library, and `old` is destroyed after the
         // call.
         unsafe { succeed(self.own.as_ptr(), old.own.as_ptr(), self.shown(queues), now.0) }
     }
@@ -150,7 +150,7 @@ impl Instance for Foreign {
         if f.index() >= self.flows {
             return None;
         }
-        // SAFETY: see `Foreign`; the promise is there to be written.
+        // SAFETY: see `Foreign`; the promise is writable.
         let promised = unsafe { ask(self.own.as_ptr(), f.0, &raw mut promise) } != 0;
         let abi::Promise { rate, latency, delay } = promise;
         promised.then_some(Declared {
@@ -166,8 +166,8 @@ fn why(answer: &abi::Answer) -> String {
     if answer.why.is_null() {
         return "it gives no reason".into();
     }
-    // SAFETY: the header says that it is a text that lasts until the next call, which is not before
-    // this returns.
+    // SAFETY: the header says that it is a text that is valid until the next call, which does not
+    // come before this function returns.
     let text = unsafe { CStr::from_ptr(answer.why) };
     text.to_string_lossy().into_owned()
 }

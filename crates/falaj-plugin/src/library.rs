@@ -16,7 +16,7 @@ pub(crate) struct Shared {
     functions: Functions,
     create: abi::Create,
     flags: u32,
-    /// Where its table is.
+    /// Address of its `create` function, which identifies the library.
     code: usize,
 }
 
@@ -33,11 +33,11 @@ impl Shared {
             help: help.into(),
         };
         let build = "build it as a shared library for this system: docs/how-to/plugin.md";
-        // SAFETY: its initialisers run, which is what whoever names a library asks for.
+        // SAFETY: this runs its initialisers, which the user who names a library asks for.
         let library = unsafe { libloading::Library::new(path) };
         let library = library
             .map_err(|error| unloadable(format!("cannot be loaded: {}", because(&error)), build))?;
-        // SAFETY: nothing is called or read through it before its first word has told what it is.
+        // SAFETY: nothing is called or read through it before its first word has been checked.
         let symbol = unsafe { library.get::<*const abi::Discipline>(SYMBOL.as_bytes()) };
         let table: *const abi::Discipline = match symbol {
             Ok(symbol) => *symbol,
@@ -56,8 +56,7 @@ impl Shared {
                 build,
             ));
         }
-        // SAFETY: a symbol that is aligned for a table is that of four bytes at least, whatever it
-        // is.
+        // SAFETY: a symbol that is aligned for a table has at least four bytes, whatever it is.
         let version = unsafe { table.cast::<u32>().read() };
         if version >> 16 != abi::ABI >> 16 {
             let help = "its first member `abi` has to be FALAJ_ABI";
@@ -74,7 +73,7 @@ impl Shared {
             );
             return Err(unloadable(what, "build it anew with the header of this version"));
         }
-        // SAFETY: it says that it is a table of this version, and nothing of it is ever written to.
+        // SAFETY: it declares itself a table of this version, and is never written to.
         let table = unsafe { table.read() };
         if table.name.is_null() {
             return Err(unloadable(
@@ -98,7 +97,7 @@ impl Shared {
             forgettable: table.forgettable,
             promise: table.promise,
         };
-        // A thread may be within it at any time: it is never unloaded.
+        // A thread may be executing it at any time, so it is never unloaded.
         mem::forget(library);
         Ok(Shared {
             name: name.into(),
@@ -110,7 +109,7 @@ impl Shared {
     }
 }
 
-/// The system's words, without ours around them.
+/// The system's message, without that of the library crate.
 fn because(error: &libloading::Error) -> String {
     use std::error::Error;
     error.source().map_or_else(|| error.to_string(), |source| source.to_string())
@@ -168,7 +167,7 @@ impl Library for Shared {
             what: [0; abi::TEXT_BYTES],
             help: [0; abi::TEXT_BYTES],
         };
-        // SAFETY: arrays and texts are as the header says, and last until it returns.
+        // SAFETY: arrays and texts are as the header requires, and are valid until it returns.
         let made = unsafe { (self.create)(&raw const given, &raw mut refusal) };
         match ptr::NonNull::new(made) {
             Some(own) => Ok(Box::new(Foreign::new(self.functions, own, setup.flows.len()))),
@@ -187,14 +186,14 @@ impl Library for Shared {
     }
 }
 
-/// A text up to its zero, or as far as there is room for one.
+/// A text up to its terminating zero, or to the end of the array.
 fn read(text: &[c_char]) -> String {
     let bytes: Vec<u8> = text.iter().map(|&c| c as u8).collect();
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
-/// Texts of parameters as C has them.
+/// Texts of parameters in C form.
 struct Texts(Vec<(CString, CString, u64, u32)>);
 
 impl Texts {
@@ -213,7 +212,7 @@ impl Texts {
         )
     }
 
-    /// They last as long as the texts.
+    /// The parameters; they are valid as long as the texts.
     fn params(&self) -> Vec<abi::Param> {
         let pointer = |text: &CStr| text.as_ptr();
         let param = |(name, text, number, unit): &(CString, CString, u64, u32)| abi::Param {

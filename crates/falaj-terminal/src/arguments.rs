@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 /// Parses the duration of a simulation or a measurement, which is above zero.
 ///
 /// # Errors
-/// It is not a span of time, or zero: says what to write.
+/// It is not a span of time, or zero; the message names the permitted form.
 pub fn parse_duration(text: &str) -> Result<Span, String> {
     above_zero(text, parse_span, Span::ZERO, "10s")
 }
@@ -17,7 +17,7 @@ pub fn parse_duration(text: &str) -> Result<Span, String> {
 /// Parses a number of bytes above zero.
 ///
 /// # Errors
-/// It is not a size, or zero: says what to write.
+/// It is not a size, or zero; the message names the permitted form.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     above_zero(text, falaj_scenario::parse_size, 0, "64MB")
 }
@@ -41,7 +41,7 @@ fn above_zero<T: PartialEq>(
     above(text).map_err(|error| error.checked(text, above, &otherwise).to_string())
 }
 
-/// Parses a whole number of this range.
+/// Parses a whole number in this range.
 pub fn number<T: TryFrom<u64>>(
     range: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<T, String> + Clone {
@@ -62,7 +62,7 @@ pub fn number<T: TryFrom<u64>>(
 /// IPv4 address is taken before others; or a port of this host.
 ///
 /// # Errors
-/// It is none of these, or the name has no address: says what to write instead.
+/// It is none of these, or the name has no address; the message names the permitted forms.
 pub fn socket_address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.parse::<u16>() {
         return Ok((Ipv4Addr::LOCALHOST, port).into());

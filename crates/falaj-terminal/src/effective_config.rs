@@ -1,4 +1,5 @@
-//! What was asked for, said before a run: whoever meant something else sees it at once.
+//! The effective configuration, printed before a run, so that misunderstandings are noticed at
+//! once.
 
 use falaj_scenario::{Direction, Scenario};
 use falaj_sched::contract::params::Setup;
@@ -19,7 +20,7 @@ pub struct EffectiveConfig {
 }
 
 impl EffectiveConfig {
-    /// Says it, if wanted.
+    /// Prints the configuration, if wanted.
     pub fn tell(&self, scenario: &Scenario) {
         if self.is_wanted() {
             for line in lines(scenario) {
@@ -28,13 +29,13 @@ impl EffectiveConfig {
         }
     }
 
-    /// Whether it is to be said.
+    /// Returns true if the configuration is to be printed.
     pub fn is_wanted(&self) -> bool {
         self.verbose || (!crate::output::quiet() && std::io::stderr().is_terminal())
     }
 }
 
-/// One for each direction of each link, or one for both where they are alike.
+/// One line for each direction of each link, or one for both if they are equal.
 fn lines(scenario: &Scenario) -> Vec<String> {
     let mut out = Vec::new();
     for link in &scenario.links {
@@ -51,7 +52,7 @@ fn lines(scenario: &Scenario) -> Vec<String> {
     out
 }
 
-/// `10mbit of l2 each way, 40ms each way, queue 50p = 60.6ms`.
+/// A direction in the form `10mbit of l2 each way, 40ms each way, queue 50p = 60.6ms`.
 fn direction(d: &Direction, way: &str) -> String {
     let mut parts = vec![
         format!("{} of {}{way}", d.pipe.setup.rate, d.account.name()),
@@ -91,7 +92,8 @@ fn direction(d: &Direction, way: &str) -> String {
     parts.join(", ")
 }
 
-/// `50p = 60.6 ms`: how long the link takes to send it, in packets of the largest size.
+/// A limit with the time that the link takes to send a full queue of maximum packets: `50p = 60.6
+/// ms`.
 fn queue(setup: &Setup, limit: Limit) -> String {
     let bytes = match limit {
         Limit::Packets(n) => u64::from(n).saturating_mul(setup.largest.into()),

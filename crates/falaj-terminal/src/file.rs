@@ -6,7 +6,7 @@ use falaj_scenario::{Diagnostics, Scenario};
 use std::fmt;
 use std::path::Path;
 
-/// The scenario is wrong, and the person was told why.
+/// The error for an invalid scenario whose errors were printed already.
 #[derive(Debug)]
 pub struct AlreadyReported;
 
@@ -17,13 +17,13 @@ impl fmt::Display for AlreadyReported {
 }
 impl std::error::Error for AlreadyReported {}
 
-/// Reads a scenario; tells what is wrong with it, or looks unlikely, on standard error.
+/// Reads a scenario; prints its errors and warnings on standard error.
 pub fn read(path: &Path) -> Result<Scenario> {
     let (name, text) = text(path)?;
     parse(&text, &name)
 }
 
-/// A scenario's name and text, whatever is wrong with it.
+/// The name and the text of a scenario, which may be invalid.
 pub fn text(path: &Path) -> Result<(String, String)> {
     let name = path.display().to_string();
     let bytes = falaj_scenario::bytes_of(path);
@@ -32,7 +32,7 @@ pub fn text(path: &Path) -> Result<(String, String)> {
     Ok((name, text))
 }
 
-/// The same for a text that is at hand.
+/// Parses a text and prints errors and warnings as [`read`] does.
 pub fn parse(text: &str, name: &str) -> Result<Scenario> {
     match falaj_scenario::parse(text, name) {
         Ok((scenario, warnings)) => {
@@ -46,7 +46,8 @@ pub fn parse(text: &str, name: &str) -> Result<Scenario> {
     }
 }
 
-/// The same for a text of falaj's own, whose warnings nobody could heed.
+/// Does the same for a text made by falaj itself; its warnings are not printed, as no user could
+/// act on them.
 pub fn parse_quietly(text: &str, name: &str) -> Result<Scenario> {
     match falaj_scenario::parse(text, name) {
         Ok((scenario, _)) => Ok(scenario),
@@ -57,7 +58,7 @@ pub fn parse_quietly(text: &str, name: &str) -> Result<Scenario> {
     }
 }
 
-/// Diagnostics, on standard error; in colour where somebody looks. Warnings alone are notes.
+/// Prints diagnostics on standard error, in colour on a terminal. Warnings alone are notes.
 pub fn tell(diagnostics: &Diagnostics) {
     if !diagnostics.is_empty() && (diagnostics.has_errors() || output::warnings_wanted()) {
         eprintln!("{}", diagnostics.render(output::colour_wanted()));

@@ -1,4 +1,4 @@
-//! What a link does to packets, in words: a line of it, and what it means for promises.
+//! A link's effects on packets in words: what they are, and what they mean for guarantees.
 
 use crate::text;
 use falaj_engine::framing::Cells;
@@ -8,7 +8,7 @@ use falaj_scenario::Direction;
 use falaj_sched::units::capacity::Capacity;
 use falaj_sched::units::time::Span;
 
-/// Each thing in a few words: `loses 1%`, `jitter 5ms`.
+/// Each effect in a few words: `loses 1%`, `jitter 5ms`.
 pub fn words(direction: &Direction) -> Vec<String> {
     let what = &direction.pipe.impairments;
     let capacity = match &direction.pipe.capacity {
@@ -33,7 +33,7 @@ pub fn words(direction: &Direction) -> Vec<String> {
     link.chain(what.all().map(Impairment::words)).collect()
 }
 
-/// What becomes of promises on such a link, a line for each.
+/// The consequences for guarantees of such a link, one per line.
 pub fn promises(direction: &Direction) -> Vec<String> {
     let what = &direction.pipe.impairments;
     let mut out = Vec::new();

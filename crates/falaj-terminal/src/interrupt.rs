@@ -1,4 +1,5 @@
-//! Ctrl-C during long work: a flag that the work looks at, so that it ends with what is known.
+//! Ctrl-C during long work: a flag that the work checks, so that it ends with the results until
+//! then.
 
 use anyhow::Result;
 use signal_hook::consts::SIGINT;
@@ -7,10 +8,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// The exit status after Ctrl-C, as shells have it.
+/// The exit status after Ctrl-C, as used by shells.
 pub const INTERRUPTED: u8 = 128 + 2;
 
-/// The error where Ctrl-C came before there was any result; it holds what was interrupted.
+/// The error if Ctrl-C came before there was any result; it names the interrupted work.
 #[derive(Debug)]
 pub struct Interrupted(pub &'static str);
 
@@ -21,8 +22,8 @@ impl fmt::Display for Interrupted {
 }
 impl std::error::Error for Interrupted {}
 
-/// The flag that Ctrl-C sets. While it is set already, Ctrl-C ends the program:
-/// the second one during a simulation, and any outside.
+/// The flag that Ctrl-C sets. While it is set, Ctrl-C ends the program: the second one during a
+/// simulation, and any outside.
 ///
 /// # Errors
 /// The signal handler cannot be registered.
@@ -37,11 +38,11 @@ pub fn interrupts() -> Result<Arc<AtomicBool>> {
     Ok(Arc::clone(STOP.get_or_init(|| stop)))
 }
 
-/// Runs work that Ctrl-C ends early, with what is known: `work` looks at the flag. Returns its
-/// result, and true if it was interrupted.
+/// Runs work that Ctrl-C ends early with the results until then: `work` checks the flag. Returns
+/// its result, and true if it was interrupted.
 ///
 /// # Errors
-/// Those of the work.
+/// The errors of the work.
 pub fn interruptible<T>(work: impl FnOnce(&AtomicBool) -> Result<T>) -> Result<(T, bool)> {
     let stop = interrupts()?;
     stop.store(false, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! What falaj's commands say, and how: the layer between the libraries, which say nothing by
-//! themselves, and whoever sits at the terminal.
+//! Output and input of falaj's commands: the layer between the libraries, which print nothing by
+//! themselves, and the user at the terminal.
 //!
 //! **Output.** A result goes to standard output by [`say!`], an error or a report to standard error
 //! by [`eprintln!`], a remark that `--quiet` suppresses by [`note!`]. A closed pipe ends the
@@ -8,14 +8,14 @@
 //! reader that does not read from stopping a link.
 //!
 //! **Words.** [`text`] formats delays, rates and shares, and lays out tables; [`impairments`]
-//! describes what a link does to packets; [`effective_config`] repeats a scenario as it was
+//! describes a link's effects on packets; [`effective_config`] prints a scenario as it was
 //! understood, before a run.
 //!
-//! **Files.** [`place`] tries where results are to be written, before long work.
+//! **Files.** [`place`] checks before long work that results can be written.
 //!
-//! **Input.** [`mod@file`] reads scenario files and prints what is wrong with them; [`arguments`]
-//! parses values that several commands take; [`interrupt`] turns Ctrl-C into a flag that long work
-//! looks at; [`progress`] draws how far that work is.
+//! **Input.** [`mod@file`] reads scenario files and prints their errors; [`arguments`] parses
+//! values that several commands take; [`interrupt`] turns Ctrl-C into a flag that long work checks;
+//! [`progress`] shows the progress of that work.
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 

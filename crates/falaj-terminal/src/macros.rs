@@ -4,9 +4,8 @@
 
 /// Writes a line to standard error.
 ///
-/// The standard library's macro panics where the reader of standard error has gone
-/// (`falaj bridge … 2>&1 | head -1`), and waits where it reads nothing: a link would end, or stand
-/// still, because of a remark.
+/// The standard library's macro panics if the reader of standard error has gone (`falaj bridge …
+/// 2>&1 | head -1`), and blocks if the reader reads nothing: a remark would end or stop a link.
 #[macro_export]
 macro_rules! eprintln {
     ($($words:tt)*) => { $crate::standard_error::line(format_args!($($words)*)) };
@@ -22,8 +21,8 @@ macro_rules! note {
 
 /// Writes a line of the result to standard output.
 ///
-/// Where the reader has seen enough (`falaj plan … | head -1`) the program ends quietly, with the
-/// status of one that SIGPIPE killed.
+/// If the reader has closed the pipe (`falaj plan … | head -1`), the program ends quietly, with the
+/// status of one killed by SIGPIPE.
 #[macro_export]
 macro_rules! say {
     ($($words:tt)*) => { $crate::output::line(format_args!($($words)*)) };

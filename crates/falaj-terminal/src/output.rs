@@ -31,7 +31,7 @@ pub fn be_quiet() {
     QUIET.store(true, Ordering::Relaxed);
 }
 
-/// From now on warnings of scenarios are not told: another process has told them.
+/// From now on warnings of scenarios are not printed, as another process has printed them.
 pub fn warnings_are_told() {
     WARNED.store(true, Ordering::Relaxed);
 }
@@ -46,7 +46,7 @@ pub fn quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-/// Writes why the command ends.
+/// Writes the reason why the command ends.
 pub fn failure(error: &anyhow::Error) {
     if LOG.get().is_some_and(|log| log.failure(error)) {
         return;
@@ -79,8 +79,8 @@ pub fn print(text: &str) {
     line(format_args!("{}", text.strip_suffix('\n').unwrap_or(text)));
 }
 
-/// Returns true if colours may be used on standard error: unless NO_COLOR
-/// (<https://no-color.org>) or the terminal says no.
+/// Returns true if colours may be used on standard error: on a terminal, unless NO_COLOR
+/// (<https://no-color.org>) or TERM forbids it.
 pub fn colour_wanted() -> bool {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     io::stderr().is_terminal()

@@ -1,11 +1,11 @@
-//! Where a command writes, tried before long work.
+//! Output paths, checked before long work.
 
 use anyhow::{Context, Result, bail};
 use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Formats of pictures by the end of a name that falaj does not write.
+/// Extensions of picture formats that falaj does not write.
 const OTHER_PICTURES: [&str; 10] =
     ["bmp", "eps", "gif", "jpeg", "jpg", "pdf", "ps", "tif", "tiff", "webp"];
 
@@ -13,7 +13,8 @@ const OTHER_PICTURES: [&str; 10] =
 /// several.
 ///
 /// # Errors
-/// Its name ends as pictures do that falaj does not write: says what makes them.
+/// The extension is that of a picture format that falaj does not write; the message names a
+/// converter.
 pub fn is_one_picture(option: &str, path: &Path) -> Result<bool> {
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     let ending = ending.to_ascii_lowercase();
@@ -27,14 +28,14 @@ pub fn is_one_picture(option: &str, path: &Path) -> Result<bool> {
     Ok(ending == "svg" || ending == "png")
 }
 
-/// Tries whether a file can be written, and leaves everything as it was.
+/// Checks that a file can be written, and leaves everything unchanged.
 ///
 /// # Errors
-/// It cannot.
+/// The file cannot be written.
 pub fn try_file(path: &Path) -> Result<()> {
     let tried = match OpenOptions::new().write(true).create_new(true).open(path) {
         Ok(_) => fs::remove_file(path),
-        // A pipe or a device is opened once, by what writes there.
+        // A pipe or a device is opened only once, by the writer of the result.
         Err(error) if error.kind() == ErrorKind::AlreadyExists && !is_special(path) => {
             OpenOptions::new().append(true).open(path).map(drop)
         }
@@ -48,10 +49,10 @@ fn is_special(path: &Path) -> bool {
     path.metadata().is_ok_and(|there| !there.is_file() && !there.is_dir())
 }
 
-/// Makes a directory, and tries whether files can be written there.
+/// Creates a directory, and checks that files can be written there.
 ///
 /// # Errors
-/// They cannot.
+/// The directory or a file in it cannot be created.
 pub fn try_directory(path: &Path) -> Result<()> {
     fs::create_dir_all(path)
         .with_context(|| format!("cannot make the directory {}", path.display()))?;

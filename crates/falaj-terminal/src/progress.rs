@@ -1,4 +1,4 @@
-//! Progress of work: bars on a terminal; of long work elsewhere a line now and then.
+//! Progress of work: bars on a terminal; for long work elsewhere an occasional line.
 
 use crate::output::quiet;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Where there is no terminal, a line comes this often at most.
+/// Minimum interval between lines without a terminal.
 const LINE: Duration = Duration::from_secs(10);
 
 /// Returns true if progress may be drawn: on a terminal, without `--quiet`.
@@ -14,7 +14,7 @@ pub fn wanted() -> bool {
     io::stderr().is_terminal() && !quiet()
 }
 
-/// A progress bar of so many steps on a terminal; elsewhere a hidden one.
+/// A progress bar of `steps` steps on a terminal; elsewhere a hidden one.
 pub fn bar(steps: u64, what: &'static str) -> ProgressBar {
     if !wanted() {
         return ProgressBar::hidden();
@@ -24,8 +24,8 @@ pub fn bar(steps: u64, what: &'static str) -> ProgressBar {
     ProgressBar::new(steps).with_style(style).with_message(what)
 }
 
-/// The same for work of minutes: where there is no terminal, remarks tell how far it is. There is
-/// no thread for that, as a sandbox starts in a process with one: a remark comes with a step.
+/// A bar for work of minutes: without a terminal, remarks report the progress. No thread is used,
+/// as a sandbox starts in a single-threaded process: a remark comes with a step.
 pub fn long_bar(steps: u64, what: &'static str) -> ProgressBar {
     if wanted() || quiet() {
         return bar(steps, what);
@@ -40,8 +40,8 @@ fn lines(steps: u64, what: &'static str, to: RemarkLines) -> ProgressBar {
     ProgressBar::with_draw_target(Some(steps), target).with_style(style).with_message(what)
 }
 
-/// A place for a progress bar that is no terminal: what is drawn there is told as a line, at most
-/// once a period.
+/// A drawing target for a progress bar without a terminal: the drawing is printed as a line, at
+/// most once in a period.
 #[derive(Debug)]
 struct RemarkLines {
     period: Duration,
@@ -52,7 +52,7 @@ struct RemarkLines {
 #[derive(Debug)]
 struct Drawing {
     line: String,
-    /// When a line was told last, or the work began.
+    /// Time of the last line, or of the beginning of the work.
     told: Instant,
 }
 
@@ -112,7 +112,7 @@ impl TermLike for RemarkLines {
     }
 }
 
-/// The same as [`bar`] for simulated time: shows a percentage instead of the number of steps.
+/// A bar for simulated time: like [`bar`], with a percentage instead of the number of steps.
 pub fn bar_of_time(steps: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{msg} {bar:30} {percent} %, {eta} left")
         .expect("a valid template");

@@ -1,9 +1,9 @@
 //! Standard error, which may be a pipe that its reader does not empty, or a terminal stopped by
-//! Ctrl-S. A write to it then waits for as long as the reader likes.
+//! Ctrl-S. A write to it may then block indefinitely.
 //!
 //! A process that forwards packets calls [`detach`] before it begins. From then on lines go through
-//! a queue to a thread that does nothing but write them. Where the queue is full a line is dropped
-//! and counted, and the next line that finds its way is followed by the count.
+//! a queue to a thread that only writes them. If the queue is full, a line is dropped and counted,
+//! and the count follows the next line that is written.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -12,17 +12,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 
-/// Writes that the queue holds. A line of the log is one write.
+/// Capacity of the queue in writes. A line of the log is one write.
 const CAPACITY: usize = 1024;
-/// How long the end of the program waits for the lines that are still in the queue.
+/// Maximum time that the end of the program waits for the lines in the queue.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 static QUEUE: OnceLock<Queue> = OnceLock::new();
 
-/// What goes through the queue.
+/// An item of the queue.
 enum Item {
     Bytes(Vec<u8>),
-    /// All that was put into the queue before has been written once this sender is dropped.
+    /// A request for notification: this sender is dropped once all earlier items have been written.
     Flush(#[expect(dead_code, reason = "its drop is the answer")] Sender<()>),
 }
 
@@ -37,14 +37,14 @@ impl Queue {
         (Queue { items, dropped: AtomicU64::new(0) }, taken)
     }
 
-    /// Never waits: drops what finds no room.
+    /// Adds bytes without blocking; they are dropped if the queue is full.
     fn put(&self, bytes: &[u8]) {
         if self.items.try_send(Item::Bytes(bytes.to_vec())).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Waits until all is written, for [`PATIENCE`] at most.
+    /// Waits until everything is written, for at most [`PATIENCE`].
     fn flush(&self) {
         let (done, written) = channel();
         if self.items.try_send(Item::Flush(done)).is_ok() {
@@ -52,7 +52,7 @@ impl Queue {
         }
     }
 
-    /// Writes what comes, until no more can come. A reader that has gone is no reason to stop.
+    /// Writes the items until the queue is closed. Errors of writing are ignored.
     fn write_all(&self, taken: &Receiver<Item>, mut to: impl Write) {
         for item in taken {
             if let Item::Bytes(bytes) = item {
@@ -66,8 +66,8 @@ impl Queue {
     }
 }
 
-/// From now on no line waits for the reader of standard error. Call it after the last fork, as a
-/// thread begins here. A second call changes nothing.
+/// From now on no line waits for the reader of standard error. Call it after the last fork, as it
+/// starts a thread. A second call has no effect.
 ///
 /// # Errors
 /// The thread cannot be started.
@@ -84,8 +84,8 @@ pub fn detach() -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until the lines said so far are written, for half a second at most. For the end of a
-/// program.
+/// Waits until the lines printed so far are written, for at most half a second. To be called at the
+/// end of a program.
 pub fn flush() {
     if let Some(queue) = QUEUE.get() {
         queue.flush();
@@ -147,7 +147,7 @@ mod tests {
         assert!(rest.eq((1..CAPACITY).map(|i| i.to_string())));
     }
 
-    /// Ten megabytes are more than a socket holds: a test that waits for the reader never ends.
+    /// Ten megabytes exceed a socket's buffer: a test that blocked on the reader would never end.
     #[test]
     fn a_reader_that_reads_nothing_delays_nobody() {
         let (queue, taken) = queue();

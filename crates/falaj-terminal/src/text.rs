@@ -1,4 +1,4 @@
-//! Numbers as people read them, and tables.
+//! Numbers in readable form, and tables.
 
 pub use falaj_plan::words::{DASH, bytes, link_rate, nanos, percent, rate, span};
 
@@ -27,7 +27,7 @@ pub fn delay(e: Option<Estimate>) -> String {
     }
 }
 
-/// A share of packets with the interval of that: `1.58 % ± 0.03`.
+/// A fraction of packets with its interval: `1.58 % ± 0.03`.
 pub fn share(part: u64, whole: u64, e: Option<Estimate>) -> String {
     let text = percent(part, whole);
     match e.and_then(|e| e.half_width).filter(|half| *half > 0.0) {
@@ -48,7 +48,7 @@ fn two_digits(value: f64) -> String {
 const STYLE: TableStyle =
     TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
-/// A table: the first column to the left, numbers to the right.
+/// A table: the first column left-aligned, the others right-aligned.
 pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Table {
     let mut table = Table::new();
     table.load_style(STYLE).set_header(header.iter().copied());
@@ -61,8 +61,8 @@ pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Ta
     table
 }
 
-/// The text with a sign for each control character but the end of a line and the tabulator: names
-/// of files, interfaces and commands may hold any, and a terminal would obey them.
+/// Replaces control characters other than newline and tab by visible signs: names of files,
+/// interfaces and commands may contain any, and a terminal would execute them.
 pub fn printable(text: &str) -> Cow<'_, str> {
     let obeyed = |c: char| c.is_control() && c != '\n' && c != '\t';
     if !text.contains(obeyed) {

@@ -489,7 +489,7 @@ pub fn rule_json(name: &str, taken: &RuleCounters) -> Json {
     json!({ "rule": name, "packets": taken.packets, "bytes": taken.bytes })
 }
 
-/// `--json FILE` of commands whose standard output belongs to another program.
+/// `--json FILE` of commands whose standard output is somebody else's.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Results and control")]
 pub struct JsonFile {

@@ -1,6 +1,5 @@
 //! A scenario's sources as real datagrams, sent from virtual adapters in namespaces or in guests to
-//! what is behind the uplink, and counted window by window; the link may become another one as
-//! windows begin.
+//! the uplink, and counted per window. The link may be changed at the beginning of windows.
 
 mod guests;
 mod simulated;
@@ -29,51 +28,51 @@ use std::io::Write;
 
 const UP: PipeId = PipeId(0);
 
-/// What is to be sent, and from where.
+/// The traffic of a measurement, and its senders.
 pub(crate) struct TrafficPlan<'a> {
     pub(crate) scenario: &'a Scenario,
-    /// By source, the adapter that it sends from. Each adapter sends something.
+    /// By source, the index of the adapter that it sends from. Each adapter has a source.
     pub(crate) homes: &'a [usize],
-    /// By their names, which flows with an `adapter` ask for.
+    /// The adapters by the names that flows with an `adapter` use.
     pub(crate) adapters: &'a [&'a str],
     pub(crate) window: Span,
-    /// What the link is from the beginning of this window on.
+    /// The scenario of the link from the beginning of these windows on.
     pub(crate) changes: &'a [(usize, Scenario)],
-    /// Called when the sources are about to begin; what it starts may have threads.
+    /// Called immediately before the sources begin; it may start threads.
     pub(crate) begins: &'a dyn Fn() -> Result<()>,
-    /// What flows are held to, by pipe and flow, if to anything.
+    /// The guarantee terms of flows, by pipe and flow, if there are any.
     pub(crate) terms: Option<Vec<Vec<GuaranteeTerms>>>,
-    /// Where adapters are, by their number, if not in namespaces; the uplink is in one.
+    /// The guests of the adapters; `None`: adapters are in namespaces. The uplink always is.
     pub(crate) guests: Option<&'a RefCell<Guests>>,
 }
 
-/// What was measured.
+/// The results of a measurement.
 pub(crate) struct MeasuredTraffic {
     pub(crate) windows: Vec<Window>,
-    /// Upwards, by flow.
+    /// The results of the direction up, by flow.
     pub(crate) flows: Vec<LiveFlow>,
-    /// And what became of what they are held to.
+    /// The compliance of these flows with their guarantees.
     pub(crate) kept: Vec<Compliance>,
 }
 
-/// What happened in a window.
+/// The measurements of a window.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Window {
-    /// Bytes of payload that were received, by adapter.
+    /// Bytes of payload received, by adapter.
     pub(crate) received: Vec<u64>,
-    /// Packets whose transmission began, by flow of the link upwards.
+    /// Packets whose transmission began, by flow of the direction up.
     pub(crate) sent: Vec<u64>,
     /// The same in bytes, as the link accounts them.
     pub(crate) bytes: Vec<u64>,
-    /// In which of these flows did packets wait all the time, where they are held to something?
+    /// By flow: true if it was backlogged all the time; for flows with guarantees.
     pub(crate) demanded: Vec<bool>,
-    /// How long it was.
+    /// Length of the window.
     pub(crate) lasted: Span,
-    /// How late the latest hand-over was.
+    /// Maximum lateness of a delivery.
     pub(crate) late: Span,
 }
 
-/// What the forwarder said as a window began.
+/// The counters of the forwarder at the beginning of a window.
 struct Mark {
     at: Time,
     flows: Vec<Counters>,
@@ -81,16 +80,16 @@ struct Mark {
     late: Span,
 }
 
-/// Sends, and says what each window had, and what all had.
+/// Sends, and returns the measurements of each window and of the whole.
 ///
 /// # Errors
-/// Network namespaces are not allowed here; or Ctrl-C came.
+/// If network namespaces are not permitted here, or Ctrl-C was pressed.
 pub(crate) fn measure(plan: &TrafficPlan) -> Result<MeasuredTraffic> {
     let scenario = plan.scenario;
     let mut guests = plan.guests.map(RefCell::borrow_mut);
     let at = guests.as_ref().map_or_else(Addresses::free, |guests| guests.addresses());
     let place = |adapter: usize| Addresses::UPLINK + 1 + adapter as u8;
-    // Of the adapters, those that are in namespaces: all or none.
+    // Number of adapters in namespaces: all or none.
     let inside = if guests.is_some() { 0 } else { plan.adapters.len() };
     let places = (0..inside).map(place).chain([Addresses::UPLINK]);
     let spaces: Vec<Space> = places.map(|place| Space::placed(None, at, place)).collect();
@@ -145,13 +144,13 @@ pub(crate) fn measure(plan: &TrafficPlan) -> Result<MeasuredTraffic> {
     Ok(MeasuredTraffic { windows: windows(plan, &marks, &report), flows, kept: kept(&forwarder) })
 }
 
-/// Upwards, by flow; none where they are held to nothing.
+/// The compliance of the direction up, by flow; empty without guarantees.
 fn kept(forwarder: &Forwarder) -> Vec<Compliance> {
     forwarder.kept().into_iter().next().unwrap_or_default()
 }
 
-/// Forwards until all ends are done; what was counted as each window began, and at the end of the
-/// last.
+/// Forwards until all ends are done; returns the counters at the beginning of each window, and at
+/// the end of the last one.
 fn forward(plan: &TrafficPlan, forwarder: &mut Forwarder, hosts: &mut Hosts) -> Result<Vec<Mark>> {
     let number = (plan.scenario.run.duration.0 / plan.window.0.max(1)) as usize;
     let begin = |window: usize| Time::ZERO + LEAD + plan.window * window as u64;
@@ -201,7 +200,8 @@ fn windows(plan: &TrafficPlan, marks: &[Mark], report: &EndReport) -> Vec<Window
         let grown = |of: fn(&Counters) -> u64| {
             is.flows.iter().zip(&was.flows).map(|(is, was)| of(is) - of(was)).collect()
         };
-        // No packet came to an empty queue meanwhile, and it was empty at neither end.
+        // The queue was not empty at either end of the window, and no packet arrived at an empty
+        // queue meanwhile.
         let waited = |f: usize| was.flows[f].backlog > 0 && is.flows[f].backlog > 0;
         let demanded = |(f, (is, was)): (usize, (&Compliance, &Compliance))| {
             waited(f) && is.periods == was.periods

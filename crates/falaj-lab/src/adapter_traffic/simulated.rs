@@ -1,4 +1,4 @@
-//! The same in simulated time.
+//! The same measurement in simulated time.
 
 use anyhow::{Context, Result, anyhow};
 use falaj_control::difference::difference;
@@ -13,16 +13,16 @@ use falaj_traffic::source::Source;
 
 const UP: PipeId = PipeId(0);
 
-/// What came of it.
+/// The results.
 pub(crate) struct SimulatedTraffic {
     /// Bytes that left the link, as it accounts them, by window and adapter.
     pub(crate) windows: Vec<Vec<u64>>,
-    /// By adapter, how long the packet stayed that stayed longest.
+    /// Maximum sojourn time of a packet, by adapter.
     pub(crate) longest: Vec<Span>,
 }
 
-/// Sends from the adapters that are the sources' homes. From the beginning of some windows on the
-/// link is another.
+/// Sends from the adapters in `homes`, by source. The link is changed at the beginning of some
+/// windows.
 pub(crate) fn simulate(
     scenario: &Scenario,
     homes: &[usize],
@@ -41,7 +41,7 @@ pub(crate) fn simulate(
         Network::new(&scenario.network()).map_err(|(_, refused)| anyhow!("{refused}"))?;
     let adapters = homes.iter().max().map_or(1, |last| last + 1);
     let (mut windows, mut longest) = (vec![vec![0; adapters]; number], vec![Span::ZERO; adapters]);
-    // By handle, whose packet it is.
+    // The adapter of each packet, by handle.
     let mut owners: Vec<u8> = Vec::new();
     let mut out = Vec::new();
     let mut note = |out: &mut Vec<Output>, owners: &[u8]| {
@@ -87,7 +87,7 @@ pub(crate) fn simulate(
         let handle = owners.len() as u32;
         owners.push(homes[n] as u8);
         let entry = network.straight(UP, FlowId(scenario.traffic[n].flow as u32));
-        // The link counts IP packets.
+        // The link accounts IP packets.
         let packet = IngressPacket { handle, length: packet.bytes, label: &Label::default() };
         network.enter(entry, &Key::default(), packet, at, &mut out);
         note(&mut out, &owners);

@@ -1,5 +1,5 @@
-//! `falaj aggregate bench`: the ways in which packets cross from one process to
-//! another, in turns within one run, so that a busy machine slows all.
+//! `falaj aggregate bench`: ways in which packets cross from one process to another, measured in
+//! turns within one run, so that a busy machine slows all of them.
 
 use super::consumer::middle;
 use super::producer::{Crossing, CrossingResult, ONE, OfferedLoad, RING, apart, run};
@@ -81,35 +81,35 @@ pub(super) fn per_second(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The turns of one way under one load, together.
+/// The results of one way under one load, over all turns.
 #[derive(Serialize)]
 struct CrossingFigures {
     way: String,
-    /// Packets a second that were to come; none where as many came as go.
+    /// The required packets per second; `None`: as many as possible.
     asked: Option<f64>,
-    /// Packets a second that crossed.
+    /// Packets per second that crossed.
     rate: f64,
-    /// CPU time of each packet, in nanoseconds.
+    /// CPU time per packet, in nanoseconds.
     reader_cpu: f64,
     sender_cpu: f64,
-    /// Packets in a container.
+    /// Mean number of packets in a batch.
     packets: f64,
-    /// Wake-ups of each packet, in both directions.
+    /// Wake-ups per packet, in both directions.
     wakeups: f64,
     delay: Option<f64>,
     /// The mean of all packets.
     delay_mean: Option<f64>,
     delay_p99: Option<f64>,
     waited: Option<f64>,
-    /// What the formula says to that.
+    /// The wait by the formula.
     formula: Option<f64>,
-    /// How late containers left after their timeout, 99.9th percentile.
+    /// Lateness of batches after their timeout, 99.9th percentile.
     late: Option<f64>,
 }
 
 /// Runs `falaj aggregate bench`.
 ///
-/// # Errors
+/// The input is invalid, or this machine cannot run the benchmark.
 /// The input is wrong, or this machine cannot do it.
 pub fn main(args: &Args) -> Result<ExitCode> {
     let ways = ways(args)?;
@@ -142,7 +142,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
                 apart,
             };
             outcomes.push(run(way, &load)?);
-            // Whoever else is there gets something too, before the kernel makes sure of it.
+            // Leaves time for other processes, before the kernel's throttling does.
             sleep(Duration::from_nanos(args.each.0 / 8));
             bar.inc(1);
         }
@@ -159,7 +159,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is compared.
+/// The ways that are compared.
 fn ways(args: &Args) -> Result<Vec<(String, Crossing)>> {
     let least = LENGTH + args.size as usize;
     ensure!((22..=9000).contains(&args.size), "--size: a packet here has 22 B to 9 kB");
@@ -194,7 +194,7 @@ fn row(
     let each = |nanos: f64, of: f64| nanos / of.max(1.0);
     let room = (args.bytes as usize - ADDRESS) / (args.size as usize - ADDRESS + LENGTH);
     let most = way.policy.packets.min(room as u32);
-    // By the rate that there was.
+    // The formula uses the actual rate.
     let came = sent / sum(&|o| o.nanos as f64).max(1.0);
     let filled = Filled { size: most as usize, timeout: Some(way.policy.timeout.0 as f64) };
     let formula = (most > 1 && !way.policy.when_idle)
@@ -231,7 +231,7 @@ fn tell(args: &Args, rows: &[CrossingFigures]) {
     );
     let or_dash = |figure: Option<f64>| figure.map_or(text::DASH.into(), text::nanos);
     let cells = rows.iter().map(|row| {
-        // Beside what every packet ringing gives under the same load.
+        // Relative to one wake-up per packet under the same load.
         let base = rows.iter().find(|base| base.asked == row.asked).unwrap_or(row);
         vec![
             row.asked.map_or("flood".into(), |rate| format!("{:.0} K/s", rate / 1e3)),

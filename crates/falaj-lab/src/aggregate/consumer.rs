@@ -1,4 +1,4 @@
-//! The process that takes containers from the ring and counts what is in them.
+//! The process that takes batches from the ring and measures their packets.
 
 use super::{CrossingCost, cost};
 use crate::bench::median;
@@ -16,7 +16,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 
-/// Where a packet has its stamp: behind both addresses and the type.
+/// Offset of the timestamp in a packet: after both addresses and the type.
 pub(super) const STAMP: usize = 14;
 
 /// The other process of a measurement: for falaj's own use.
@@ -42,41 +42,41 @@ pub struct Args {
     processor: Option<usize>,
 }
 
-/// How long a [`TimePiece`] is.
+/// Length of a [`TimePiece`].
 pub(super) const PIECE: Span = Span::from_millis(20);
 
-/// Packets that were given away in a piece of the time.
+/// Packets sent in one piece of time.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct TimePiece {
     pub(super) packets: u64,
-    /// Their delays, together.
+    /// The sum of their delays in nanoseconds.
     pub(super) delay: u64,
 }
 
-/// What came.
+/// The measurements of the receiving process.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct ConsumerReport {
     pub(super) packets: u64,
     pub(super) containers: u64,
-    /// Containers that were not what they said.
+    /// Batches with an invalid structure.
     pub(super) malformed: u64,
-    /// From the first container's end to the last's.
+    /// Time from the end of the first batch to that of the last, in nanoseconds.
     pub(super) nanos: u64,
-    /// CPU time between the first container and the last.
+    /// CPU time between the first batch and the last, in nanoseconds.
     pub(super) cpu: u64,
     /// Wake-ups sent to the writer.
     pub(super) rung: u64,
-    /// The stamps' sum, so that every packet was read.
+    /// The sum of the timestamps, which proves that every packet was read.
     pub(super) sum: u64,
-    /// Delays in nanoseconds: mean, and what the part of the packets keeps that was asked for.
+    /// Delays in nanoseconds: the mean, and the required quantile.
     pub(super) delay: Option<(f64, u64)>,
-    /// Where packets tell when they were given away: all of the time, one piece after another.
+    /// With timestamps: all pieces of time, in order.
     pub(super) pieces: Vec<TimePiece>,
-    /// The same by the last byte of their destination, which numbers a stream.
+    /// The same by stream, whose number is the last byte of the destination.
     pub(super) streams: Vec<TimePiece>,
 }
 
-/// Adds packets and their delays to the piece of this number, which is made if there is none.
+/// Adds packets and their delays to the piece of this number, which is created if necessary.
 pub(super) fn add(all: &mut Vec<TimePiece>, number: usize, packets: u64, delay: u64) {
     if number >= all.len() {
         all.resize(number + 1, TimePiece::default());
@@ -85,7 +85,7 @@ pub(super) fn add(all: &mut Vec<TimePiece>, number: usize, packets: u64, delay: 
     all[number].delay += delay;
 }
 
-/// The mean delay of the piece in the middle; `None` where nothing came.
+/// The median over pieces of their mean delays; `None` without packets.
 pub(super) fn middle<'a>(pieces: impl IntoIterator<Item = &'a TimePiece>) -> Option<f64> {
     let with_packets = pieces.into_iter().filter(|piece| piece.packets > 0);
     let means: Vec<f64> =
@@ -93,17 +93,16 @@ pub(super) fn middle<'a>(pieces: impl IntoIterator<Item = &'a TimePiece>) -> Opt
     (!means.is_empty()).then(|| median(means))
 }
 
-/// A server that is as slow as it is declared to be: all that a container needs here is a part of
-/// it.
+/// A server with the declared cost per batch; the actual work on a batch is a part of it.
 struct SlowReader<'a> {
     args: &'a Args,
-    /// When it was done with the last one; none if it has slept since.
+    /// Time at which it finished the last batch; `None` if it has slept since.
     done: Option<u64>,
     served: u64,
 }
 
 impl SlowReader<'_> {
-    /// From when on a container is served.
+    /// The time at which the service of a batch begins.
     fn begin(&self) -> u64 {
         if self.args.cost == CrossingCost::default() {
             0
@@ -112,7 +111,7 @@ impl SlowReader<'_> {
         }
     }
 
-    /// Waits until that is over.
+    /// Waits until the service of the batch is over.
     fn end(&mut self, began: u64, packets: u32) {
         if self.args.cost == CrossingCost::default() {
             return;
@@ -134,7 +133,7 @@ impl SlowReader<'_> {
 /// Runs `falaj aggregate consumer`.
 ///
 /// # Errors
-/// The input is wrong, or this machine cannot do it.
+/// The input is invalid, or this machine cannot run the benchmark.
 pub fn main(args: &Args) -> Result<ExitCode> {
     let line = io::stdin().as_fd().try_clone_to_owned()?;
     let (mut endpoint, _) =
@@ -147,7 +146,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
 
 fn consume(endpoint: &mut Endpoint, args: &Args) -> Result<ConsumerReport> {
     let (mut report, mut delays, mut bytes) = (ConsumerReport::default(), Meter::new(), Vec::new());
-    // What is told is what came after the first container.
+    // The measurement begins after the first batch.
     while !endpoint.receive(&mut bytes)? && !endpoint.is_gone() {
         if endpoint.rest()? {
             endpoint.wait(None)?;
@@ -160,7 +159,7 @@ fn consume(endpoint: &mut Endpoint, args: &Args) -> Result<ConsumerReport> {
     loop {
         let mut took = false;
         while endpoint.receive(&mut bytes)? {
-            // Looked at for each of them: who has always something to do would not see it.
+            // Checked for each batch, since a busy reader never leaves the inner loop.
             if skips && monotonic() >= first + args.skip.0 {
                 skips = false;
                 (began, cpu, delays) = (monotonic(), thread_cpu(), Meter::new());
@@ -190,7 +189,7 @@ fn consume(endpoint: &mut Endpoint, args: &Args) -> Result<ConsumerReport> {
     Ok(report)
 }
 
-/// Takes a container apart, after what it is declared to cost.
+/// Reads the packets of a batch, after its declared cost.
 fn take(
     bytes: &[u8],
     server: &mut SlowReader<'_>,
@@ -230,7 +229,7 @@ fn take(
     }
 }
 
-/// When a packet was given away; the address that it stands behind is not in it any more.
+/// The timestamp of a packet, from which the address before it has been removed.
 fn stamp(packet: &batch::BatchedPacket<'_>) -> Option<u64> {
     let (_, behind) = packet.rest.split_at_checked(STAMP - batch::ADDRESS)?;
     behind.first_chunk().map(|stamp| u64::from_le_bytes(*stamp))

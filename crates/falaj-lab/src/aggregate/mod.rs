@@ -10,23 +10,23 @@ pub mod tune;
 use falaj_scenario::parse_span;
 use falaj_sched::units::time::Span;
 
-/// What a crossing is declared to cost on the reader's side.
+/// The declared cost of a crossing for the reader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CrossingCost {
-    /// Of each container.
+    /// Cost of each batch.
     pub(crate) container: Span,
-    /// Of each packet in it.
+    /// Cost of each packet in it.
     pub(crate) packet: Span,
 }
 
 impl CrossingCost {
-    /// Of a container with so many packets.
+    /// The cost of a batch of this number of packets.
     fn of(self, packets: u32) -> Span {
         self.container + self.packet * u64::from(packets)
     }
 }
 
-/// `11.4us,1.07us`.
+/// Parses `11.4us,1.07us`.
 fn cost(text: &str) -> Result<CrossingCost, String> {
     let both = text
         .split_once(',')

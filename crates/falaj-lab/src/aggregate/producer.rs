@@ -1,5 +1,4 @@
-//! The process that gives packets away: as many as go, or as a Poisson source
-//! sends them.
+//! The process that sends packets: as many as possible, or from a Poisson source.
 
 use super::CrossingCost;
 use super::consumer::{ConsumerReport, PIECE, STAMP, TimePiece, add};
@@ -18,48 +17,49 @@ use falaj_traffic::source::{Model, Packet, Source, SourceSpec};
 use std::io;
 use std::process::{Child, Command, Stdio};
 
-/// One stream of packets.
+/// A single stream of packets.
 pub(super) const ONE: &[f64] = &[1.0];
-/// Bytes of a ring each way.
+/// Size of a ring in bytes, each way.
 pub(super) const RING: usize = 1 << 18;
 
-/// How packets go.
+/// The way in which packets cross.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Crossing {
     pub(super) policy: BatchPolicy,
-    /// Each container wakes the reader, as if it could not be seen to be awake.
+    /// If true, each batch wakes the reader, even if it is known to be awake.
     pub(super) always_ring: bool,
-    /// The delay for which the policy is chosen anew; the one above is where it begins.
+    /// The delay for which a tuner changes the policy; it begins with the one above.
     pub(super) tuned: Option<Wanted>,
 }
 
-/// What is sent.
+/// The load of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OfferedLoad {
-    /// Packets a second; `None`: as many as go.
+    /// Packets per second; `None`: as many as possible.
     pub(super) rate: Option<f64>,
-    /// Streams of packets to a destination each, and how many times that rate they have.
+    /// Streams, each with its own destination, as multiples of that rate.
     pub(super) streams: &'static [f64],
-    /// In the middle third of the time it is so many times as much.
+    /// Factor of the load in the middle third of the time.
     pub(super) step: Option<f64>,
     pub(super) size: usize,
     pub(super) long: Span,
-    /// From when on the reader counts.
+    /// Time at the beginning that the reader does not count.
     pub(super) skip: Span,
-    /// The part of the packets whose longest delay it tells.
+    /// The quantile of the delay that the reader reports.
     pub(super) part: f64,
     pub(super) cost: CrossingCost,
-    /// The cost is the mean of an exponential distribution.
+    /// If true, the cost is the mean of an exponential distribution.
     pub(super) exponential: bool,
-    /// Bytes of the ring.
+    /// Size of the ring in bytes.
     pub(super) ring: usize,
     pub(super) seed: u64,
-    /// Where the reader is to run.
+    /// Processor of the reader.
     pub(super) apart: Option<usize>,
 }
 
-/// A processor for each side, if there are two: a reader that is woken where the sender runs stops
-/// it, and is a part of what it measures.
+/// Puts the sender on one processor and returns another one for the reader, if there are two: a
+/// reader that is woken on the sender's processor interrupts it, and would be part of what it
+/// measures.
 pub(super) fn apart() -> Option<usize> {
     let processors = priority::processors();
     let (&ours, &theirs) = processors.first().zip(processors.last())?;
@@ -70,32 +70,32 @@ pub(super) fn apart() -> Option<usize> {
     Some(theirs)
 }
 
-/// What was seen on both sides.
+/// The measurements of both sides.
 #[derive(Clone, Debug)]
 pub(super) struct CrossingResult {
     pub(super) report: ConsumerReport,
-    /// Packets that were given away, and for how long.
+    /// Number of packets sent, and the time for them in nanoseconds.
     pub(super) packets: u64,
     pub(super) nanos: u64,
     pub(super) cpu: u64,
     pub(super) rung: u64,
-    /// What packets waited in their containers, by when these left.
+    /// Waiting times of packets in their batches, by the time at which the batch left.
     pub(super) waited: Vec<TimePiece>,
-    /// How much later than its timeout a container left.
+    /// Lateness of batches after their timeout.
     pub(super) late: Meter,
-    /// Of a way that was tuned: the last policy, and how often it was changed.
+    /// With a tuner: the last policy, and the number of changes.
     pub(super) last: BatchPolicy,
     pub(super) changes: u64,
-    /// Does the model say that the delay is kept?
+    /// True if the tuner's model says that the delay is kept.
     pub(super) kept: bool,
 }
 
-/// The ring and what is known of what went into it.
+/// The ring, and measurements of its input.
 struct RingSender {
     endpoint: Endpoint,
-    /// Reads the clock for each container.
+    /// True to read the clock for each batch.
     timed: bool,
-    /// Asks when containers are taken.
+    /// True to request notifications when batches are taken.
     tuned: bool,
     timeout: Span,
     began: Time,
@@ -124,7 +124,7 @@ impl RingSender {
         }
     }
 
-    /// Waits for room if there is none.
+    /// Sends a batch; waits for room if necessary.
     fn hand_over(&mut self, bytes: &[u8]) -> io::Result<()> {
         while !self.endpoint.send(bytes)? {
             if self.endpoint.is_gone() {
@@ -141,7 +141,7 @@ impl RingSender {
     }
 }
 
-/// Starts the reading process, and sends for as long as asked.
+/// Starts the reading process, and sends for the required time.
 pub(super) fn run(way: Crossing, load: &OfferedLoad) -> Result<CrossingResult> {
     let [ours, theirs] = line()?;
     let program = std::env::current_exe().context("cannot find this program's own file")?;
@@ -163,7 +163,7 @@ pub(super) fn run(way: Crossing, load: &OfferedLoad) -> Result<CrossingResult> {
         command.args(["--processor", &processor.to_string()]);
     }
     let child = command.spawn().context("cannot start the reading process")?;
-    // With it the descriptor of the other side, so that its end is seen.
+    // Closes the descriptor of the other side, so that the end of the process is noticed.
     drop(command);
     let mut endpoint = Endpoint::create(ours, load.ring, &[])?;
     greet(&mut endpoint)?;
@@ -210,8 +210,8 @@ pub(super) fn run(way: Crossing, load: &OfferedLoad) -> Result<CrossingResult> {
     })
 }
 
-/// Waits until the reader is there: what were sent before would wait for that in the ring. It
-/// counts from here on.
+/// Waits until the reader has started, as earlier packets would wait for it in the ring. It counts
+/// from here on.
 fn greet(endpoint: &mut Endpoint) -> Result<()> {
     let nobody = [0; ADDRESS];
     endpoint.ask_when(nobody.len(), monotonic());
@@ -229,17 +229,17 @@ fn report(child: Child) -> Result<ConsumerReport> {
     serde_json::from_slice(&output.stdout).context("the reading process told nothing")
 }
 
-/// A packet of so many bytes to the destination of this stream.
+/// A packet of `size` bytes to the destination of this stream.
 fn packet(size: usize, stream: u8) -> Vec<u8> {
     let mut packet = vec![0; size];
     packet[..12].copy_from_slice(&[2, 0, 0, 0, 0, stream, 2, 0, 0, 0, 1, 1]);
-    // For experiments in one network (IEEE 802).
+    // The type for experiments in one network (IEEE 802).
     packet[12..STAMP].copy_from_slice(&[0x88, 0xb5]);
     packet
 }
 
 fn flood(sender: &mut RingSender, packer: &mut Packer, load: &OfferedLoad) -> Result<u64> {
-    /// Packets between two looks at the clock.
+    /// Number of packets between two readings of the clock.
     const STEP: u64 = 64;
     let mut packet = packet(load.size, 0);
     let (began, mut sent) = (monotonic(), 0);
@@ -247,7 +247,7 @@ fn flood(sender: &mut RingSender, packer: &mut Packer, load: &OfferedLoad) -> Re
     while now - began < load.long.0 && sender.failed.is_none() {
         for number in sent..sent + STEP {
             packet[STAMP..STAMP + 8].copy_from_slice(&number.to_le_bytes());
-            // It fits: the smallest container was checked to.
+            // The packet fits: this was checked for the smallest batch.
             let _ = packer.offer(&packet, Time(now), &mut |c| sender.send(c));
         }
         sent += STEP;
@@ -257,7 +257,7 @@ fn flood(sender: &mut RingSender, packer: &mut Packer, load: &OfferedLoad) -> Re
     Ok(sent)
 }
 
-/// Packets at random, in one piece or in three.
+/// Sends packets at random instants, at one rate or in three steps.
 fn paced(
     sender: &mut RingSender,
     packer: &mut Packer,
@@ -295,7 +295,7 @@ fn paced(
     Ok(sent)
 }
 
-/// Packets to one destination.
+/// A stream of packets to one destination.
 struct PacketStream {
     packet: Vec<u8>,
     source: Source,
@@ -317,7 +317,7 @@ fn piece(
     let mut sent = 0;
     while sender.failed.is_none() {
         let now = Time(monotonic());
-        // A sender that had to wait catches up, but ends when it was to.
+        // A sender that had to wait catches up, but ends on time.
         if now >= stop {
             break;
         }
@@ -331,14 +331,14 @@ fn piece(
             std::hint::spin_loop();
             continue;
         };
-        // It came when it was due, whenever that was seen: a sender that is late makes packets
-        // wait, and no bursts.
+        // The packet counts as sent at its due time. A late sender lengthens delays and does not
+        // create bursts.
         let due = stream.due();
         stream.packet[STAMP..STAMP + 8].copy_from_slice(&due.0.to_le_bytes());
         let _ = packer.offer(&stream.packet, due, &mut |c| sender.send(c));
         sent += 1;
         stream.next = stream.source.next();
-        // Not at each turn: the other side writes these words.
+        // Not in each iteration, as the other side writes these words.
         if sender.tuned
             && let Some(crossed) = sender.endpoint.crossed()
         {

@@ -1,5 +1,5 @@
-//! Streams of packets through one ring to a reader that takes as long as a model's server: what is
-//! computed, measured.
+//! Streams of packets through one ring to a reader with the service times of a model's server:
+//! measurements for the computed results.
 
 use super::CrossingCost;
 use super::producer::{Crossing, OfferedLoad, apart, run};
@@ -10,45 +10,45 @@ use falaj_live::priority::{self, Rank};
 use falaj_sched::units::time::Span;
 use std::time::Duration;
 
-/// What the model is of. Services are exponential, and containers leave full alone.
+/// The parameters of the model. Services are exponential, and batches leave only when full.
 #[derive(Clone, Copy)]
 pub(crate) struct Streams {
-    /// Packets a second of a stream, times its part.
+    /// Packets per second of a stream of part 1.
     pub(crate) rate: f64,
-    /// Streams, and how many times that rate they have.
+    /// Streams, as multiples of that rate.
     pub(crate) parts: &'static [f64],
-    /// Packets of a container.
+    /// Packets in a batch.
     pub(crate) packets: u32,
-    /// What it costs in the mean.
+    /// Mean cost of a batch.
     pub(crate) cost: CrossingCost,
 }
 
-/// What came of it.
+/// The results.
 pub(crate) struct MeasuredStreams {
     /// Mean delays of the streams, in seconds.
     pub(crate) delays: Vec<f64>,
-    /// Packets that were given away, over those that were to be.
+    /// Ratio of packets sent to packets planned.
     pub(crate) given: f64,
 }
 
-/// Packets of 64 B.
+/// Size of packets in bytes.
 const SIZE: usize = 64;
-/// Nobody waits for room in it while a queue is stable.
+/// Size of the ring in bytes; with a stable queue no packet waits for room.
 const RING: usize = 1 << 22;
-/// What is not counted in the beginning: queues are empty then.
+/// Time at the beginning that is not counted, as queues are empty then.
 const SKIP: Span = Span::from_millis(100);
-/// The model's containers have no timeout; these are filled long before.
+/// The model's batches have no timeout; these are filled long before it.
 const TIMEOUT: Span = Span::from_secs(60);
-/// Containers of the slowest stream that are filled at the least while it is measured.
+/// Minimum number of batches of the slowest stream in a measurement.
 const FILLED: f64 = 20.0;
 
 impl Streams {
-    /// Measures for so long, or longer if streams are slow, by this seed.
+    /// Measures for this time, or longer if streams are slow, with this seed.
     pub(crate) fn measure(&self, long: Span, seed: u64) -> Result<MeasuredStreams> {
-        // In a thread, of which nothing stays: it is in a class and at a place of its own.
+        // In its own thread, so that scheduling class and processor affinity end with it.
         let measured = std::thread::scope(|scope| scope.spawn(|| self.measured(long, seed)).join())
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        // Whoever else is there gets something too, before the kernel makes sure of it.
+        // Leaves time for other processes, before the kernel's throttling does.
         std::thread::sleep(Duration::from_nanos(long.0 / 4));
         measured
     }

@@ -1,5 +1,5 @@
-//! `falaj aggregate tune`: containers that follow the load, beside the best of those that do not,
-//! within one run.
+//! `falaj aggregate tune`: batches that adapt to the load, compared with the best fixed ones within
+//! one run.
 
 use super::bench::per_second;
 use super::consumer::{PIECE, TimePiece, middle};
@@ -62,30 +62,32 @@ pub struct Args {
     json: bool,
 }
 
-/// What is not counted in the beginning, at most: the tuner knows nothing then.
+/// Maximum time at the beginning that is not counted, as the tuner has no data then.
 const SKIP: Span = Span::from_millis(200);
-/// Turns of the tuner and of the best of the others.
+/// Number of turns of the tuner and of the best fixed policy.
 const TURNS: usize = 5;
-/// Pieces of 20 ms in which a delay has settled.
+/// Number of pieces of 20 ms for which a delay must be kept to count as settled.
 const SETTLED: usize = 5;
-/// Sizes, as parts of the one that takes the delay to fill, and timeouts, as parts of the delay.
+/// Sizes, as multiples of the one that takes the delay to fill, and timeouts, as multiples of the
+/// delay.
 const SIZES: [f64; 6] = [0.3, 0.5, 0.7, 0.85, 1.0, 1.2];
 const TIMEOUTS: [f64; 5] = [0.6, 0.9, 1.3, 1.8, 2.6];
 
-/// One way at one rate.
+/// The results of one policy at one rate.
 #[derive(Clone, Serialize)]
 struct TuningFigures {
-    /// Packets of a full container, and its timeout in nanoseconds; of the tuner, in the end.
+    /// Packets of a full batch, and its timeout in nanoseconds; for the tuner, at the end.
     packets: u32,
     timeout: u64,
     when_idle: bool,
-    /// The measure of the delay, in nanoseconds: of a mean, that of the 20 ms in the middle.
+    /// The required measure of the delay, in nanoseconds; for a mean, the median over pieces of 20
+    /// ms.
     delay: f64,
-    /// The mean of all packets.
+    /// The mean over all packets.
     mean: f64,
-    /// Processor time of the reader for each packet, in nanoseconds.
+    /// Processor time of the reader per packet, in nanoseconds.
     cpu: f64,
-    /// Of the tuner: changes of the policy, and whether it says that the delay is kept.
+    /// For the tuner: number of policy changes, and whether it says that the delay is kept.
     changes: u64,
     kept: bool,
 }
@@ -102,10 +104,11 @@ struct Rate {
 struct Step {
     from: f64,
     to: f64,
-    /// After so many nanoseconds; none if it never did.
+    /// Time until the delay has settled, in nanoseconds; `None` if it never has.
     up: Option<u64>,
     down: Option<u64>,
-    /// Mean delays before, between and after, in nanoseconds, each without what it took to settle.
+    /// Mean delays before, during and after the step, in nanoseconds, each without the settling
+    /// time.
     means: [f64; 3],
     changes: u64,
 }
@@ -113,7 +116,7 @@ struct Step {
 /// Runs `falaj aggregate tune`.
 ///
 /// # Errors
-/// The input is wrong, or this machine cannot do it.
+/// The input is invalid, or this machine cannot run the benchmark.
 pub fn main(args: &Args) -> Result<ExitCode> {
     ensure!(args.delay != Span::ZERO, "--delay is above zero");
     ensure!((22..=9000).contains(&args.size), "--size: a packet here has 22 B to 9 kB");
@@ -151,7 +154,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Of the tuner it begins with a policy of its own.
+/// A crossing with this policy; a tuner begins with its own.
 fn way(policy: BatchPolicy, tuned: Option<Wanted>) -> Crossing {
     Crossing { policy, always_ring: false, tuned }
 }
@@ -160,16 +163,16 @@ fn fixed(packets: u32, timeout: Span) -> BatchPolicy {
     BatchPolicy { packets, bytes: LONGEST, timeout, when_idle: false }
 }
 
-/// What is the same for all that is measured.
+/// The common settings of all measurements.
 struct TuningRun<'a> {
     args: &'a Args,
     wanted: Wanted,
-    /// Where the reader is to run.
+    /// Processor of the reader.
     apart: Option<usize>,
 }
 
 impl TuningRun<'_> {
-    /// What is not counted in the beginning.
+    /// Time at the beginning that is not counted.
     fn skip(&self) -> Span {
         SKIP.min(self.args.each)
     }
@@ -199,7 +202,7 @@ impl TuningRun<'_> {
             apart: self.apart,
         };
         let outcome = run(way, &load)?;
-        // Whoever else is there gets something too, before the kernel makes sure of it.
+        // Leaves time for other processes, before the kernel's throttling does.
         sleep(Duration::from_nanos(long.0 / 8));
         Ok(outcome)
     }
@@ -241,7 +244,7 @@ impl TuningRun<'_> {
         }
         let keeps = |row: &&TuningFigures| row.delay <= self.args.delay.0 as f64;
         let best = tried.iter().filter(keeps).min_by(|a, b| a.cpu.total_cmp(&b.cpu));
-        // The least of many was lucky, too: both are measured again, in turns.
+        // The minimum of many measurements is partly luck, so both are measured again, in turns.
         let (mut tuned, mut again) = (Vec::new(), Vec::new());
         for _ in 0..TURNS {
             let first = ways[0];
@@ -262,7 +265,7 @@ impl TuningRun<'_> {
     }
 
     fn step(&self, rate: f64) -> Result<Step> {
-        // A second for each third, if they are not to be longer.
+        // At least a second for each third.
         let third = self.args.each.max(Span::from_secs(1));
         let way = way(fixed(1, self.args.delay), Some(self.wanted));
         let outcome = self.measured(way, rate, Some(self.args.step), third * 3)?;
@@ -287,7 +290,7 @@ impl TuningRun<'_> {
     }
 }
 
-/// Of several turns the one in the middle, by its processor time; and the delay in the middle.
+/// The turn with the median processor time, with the median delay.
 fn in_the_middle(mut turns: Vec<TuningFigures>) -> Option<TuningFigures> {
     let middle = turns.len() / 2;
     turns.sort_by(|a, b| a.delay.total_cmp(&b.delay));
@@ -297,7 +300,7 @@ fn in_the_middle(mut turns: Vec<TuningFigures>) -> Option<TuningFigures> {
     Some(TuningFigures { delay, ..row })
 }
 
-/// From which piece on the delay is kept.
+/// The first piece from which on the delay is kept.
 fn settles(pieces: &[TimePiece], delay: f64) -> Option<usize> {
     let kept = |pieces: &[TimePiece]| middle(pieces).is_some_and(|found| found <= 1.1 * delay);
     (0..pieces.len().saturating_sub(SETTLED - 1)).find(|&i| kept(&pieces[i..i + SETTLED]))

@@ -1,8 +1,8 @@
-//! `falaj bench delay`: from socket to socket through a link, less what bare veth takes in the same
-//! run.
+//! `falaj bench delay`: the delay from socket to socket through a link, minus that of bare veth in
+//! the same run.
 //!
-//! One program has both sockets and never sleeps while a datagram is on its way, so that nobody has
-//! to be woken but the link.
+//! One process has both sockets and never sleeps while a datagram is in flight, so that only the
+//! link has to be woken.
 
 use super::{exit, median};
 use anyhow::{Context, Result};
@@ -51,14 +51,14 @@ pub struct Args {
     json: bool,
 }
 
-/// Between two datagrams.
+/// Pause between two datagrams.
 const PAUSE: Duration = Duration::from_micros(300);
 const DELAYS: [Span; 2] = [Span::ZERO, Span::from_millis(10)];
 
-/// What a datagram goes through.
+/// The path of a datagram.
 #[derive(Clone, Copy)]
 enum Path {
-    /// Veth interfaces, one the other's peer.
+    /// A veth pair.
     Veth,
     /// A link over TAP interfaces.
     Link(Span, Timer),
@@ -72,7 +72,7 @@ impl Path {
         }
     }
 
-    /// What is asked for.
+    /// The configured delay.
     fn delay(self) -> Span {
         match self {
             Path::Veth => Span::ZERO,
@@ -81,7 +81,8 @@ impl Path {
     }
 }
 
-/// Of one turn: the delays that this share of datagrams did not exceed, and how many were lost.
+/// The results of one turn: quantiles of the delay in nanoseconds, and the number of lost
+/// datagrams.
 struct DelayTurn {
     quantiles: [f64; 3],
     lost: u64,
@@ -102,7 +103,7 @@ impl DelayTurn {
 /// Runs `falaj bench delay`.
 ///
 /// # Errors
-/// The input is wrong, or this machine cannot do it.
+/// The input is invalid, or this machine cannot run the benchmark.
 pub fn main(args: &Args) -> Result<ExitCode> {
     let links = DELAYS.into_iter().flat_map(|delay| {
         [Timer::Spin, Timer::Hybrid, Timer::Sleep]
@@ -125,7 +126,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         }
         Ok(args.repeat as usize)
     })?;
-    // Only whole turns compare.
+    // Only complete turns are compared.
     series.iter_mut().for_each(|(_, all)| all.truncate(turns));
     bar.finish_and_clear();
     let exit = exit(interrupted, turns == 0)?;
@@ -176,7 +177,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     Ok(exit)
 }
 
-/// Through a fresh path.
+/// Sends datagrams through a new path; returns the delays, and the number of lost datagrams.
 fn probed(path: Path, datagrams: u64) -> Result<(Meter, u64)> {
     let join = if matches!(path, Path::Veth) { Join::Veth } else { Join::Tap };
     let mut sandbox = Sandbox::start(SandboxSpec { join, ..SandboxSpec::default() })?;
@@ -185,7 +186,7 @@ fn probed(path: Path, datagrams: u64) -> Result<(Meter, u64)> {
     let stop = interrupts()?;
     let run = move || {
         priority::be_punctual(Rank::Receiver);
-        // The first ones find nothing as it is later.
+        // The first datagrams find caches and tables empty, and are not counted.
         probe::probe(&from, &to, datagrams / 10, PAUSE, &stop)?;
         probe::probe(&from, &to, datagrams, PAUSE, &stop)
     };

@@ -1,5 +1,5 @@
-//! `falaj bench each`: the whole path of a packet where masks make queues or links: headers read,
-//! flow and id found, queue, scheduler, link; with counters and histograms on.
+//! `falaj bench each`: the whole path of a packet where masks create queues or links: parsing
+//! headers, finding flow and id, queue, scheduler, link; with counters and histograms on.
 
 use super::{cpu_nanos, exit, median};
 use anyhow::{Context, Result};
@@ -36,28 +36,28 @@ pub struct Args {
     json: bool,
 }
 
-/// Queues of one link, and links.
+/// Numbers of queues of one link, and of links.
 const QUEUES: [u32; 3] = [100_000, 10_000, 100];
 const LINKS: [u32; 3] = [10_000, 1_000, 100];
 
-/// Bytes of a packet, as the link accounts them.
+/// Size of a packet in bytes, as the link accounts it.
 const SIZE: u32 = 500;
-/// A packet comes this often, and the link or all links together send so many.
+/// Interval between arrivals; the link, or all links together, send at the same rate.
 const GAP: Span = Span(400);
 
 struct MaskFigure {
     what: &'static str,
     many: u32,
-    /// Nanoseconds for each packet.
+    /// Nanoseconds per packet.
     packet: f64,
-    /// Nanoseconds to find out when something will be due next.
+    /// Nanoseconds to find the time of the next event.
     next_due: f64,
-    /// Bytes of memory for each, when all of them are there; `None` where it may have been there
+    /// Bytes of memory per entry when all exist; `None` if the memory may have been allocated
     /// before.
     bytes: Option<f64>,
 }
 
-/// Memory of this process, in bytes.
+/// Resident memory of this process, in bytes.
 fn memory() -> Result<f64> {
     let text =
         std::fs::read_to_string("/proc/self/statm").context("cannot read /proc/self/statm")?;
@@ -69,7 +69,7 @@ fn memory() -> Result<f64> {
     Ok(pages * 4096.0)
 }
 
-/// A link of 10 Gbit/s with so many queues, or so many links that have as much together.
+/// A link of 10 Gbit/s with `many` queues, or `many` links with the same rate together.
 fn spec(what: &str, many: u32) -> PipeSpec {
     let mask = Mask { src: Some(Lengths::WHOLE), ..Mask::default() };
     let each = Each { mask, most: many, expire: Each::EXPIRE };
@@ -83,7 +83,7 @@ fn spec(what: &str, many: u32) -> PipeSpec {
     PipeSpec { masks, ..PipeSpec::new("drr", setup, Span::from_millis(10)) }
 }
 
-/// A UDP frame, headers alone; the last two of the source's bytes and one more tell it.
+/// A UDP frame, headers alone; the last three bytes of its source address are the id.
 fn frame() -> [u8; 42] {
     let mut frame = [0; 42];
     (frame[12], frame[14], frame[17], frame[22], frame[23], frame[26], frame[39]) =
@@ -99,7 +99,7 @@ fn measure(
 ) -> Result<Option<MaskFigure>> {
     let spec = spec(what, many);
     let masks = spec.masks.clone();
-    // A rule that takes none of them, so that headers are read for rules too.
+    // A rule that matches none of them, so that headers are parsed for rules too.
     let none = Match { protocol: Some(Protocol::UDP), dport: Some((5004, 5004)), ..Match::ANY };
     let rules = Classifier::new([&[none][..], &[Match::ANY][..]]);
     let before = memory()?;
@@ -116,7 +116,7 @@ fn measure(
         out.clear();
         sent
     };
-    // Each has a packet waiting behind the first; links have one on the wire.
+    // Each entry has a packet queued behind the first; links have one in transmission.
     (0..2 * many).for_each(|n| {
         packet(&mut engine, &mut out, n % many, now);
     });
@@ -143,9 +143,9 @@ fn measure(
 /// Runs `falaj bench each`.
 ///
 /// # Errors
-/// The input is wrong, or this machine cannot do it.
+/// The input is invalid, or this machine cannot run the benchmark.
 pub fn main(args: &Args) -> Result<ExitCode> {
-    // The largest first: what smaller ones take is found free then.
+    // The largest case first: smaller ones then use memory that is free already.
     let cases = LINKS.map(|n| ("links", n)).into_iter().chain(QUEUES.map(|n| ("queues", n)));
     let cases: Vec<(&'static str, u32)> = cases.collect();
     let mut figures: Vec<MaskFigure> = Vec::new();
@@ -161,7 +161,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
                 bar.inc(1);
             }
             let median = |of: fn(&MaskFigure) -> f64| median(all.iter().map(of).collect());
-            // Memory that one run gave back the next one finds.
+            // Memory that one run frees is reused by the next one.
             let largest = if what == "links" { LINKS[0] } else { QUEUES[0] };
             let bytes = all[0].bytes.filter(|_| many == largest);
             figures.push(MaskFigure {

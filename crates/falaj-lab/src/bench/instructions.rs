@@ -1,8 +1,7 @@
-//! What `--instructions` counts: instructions, not time. The program runs itself under
-//! valgrind's callgrind, which writes a part of its account whenever `falaj_bench_mark`
-//! returns. Two runs of different length, subtracted, leave what is repeated alone.
-//! A count is the same on every machine; it changes with the compiler, so that
-//! the checked-in table has a section for each.
+//! Instruction counts for `--instructions`. The program runs itself under valgrind's callgrind,
+//! which writes a part of its profile whenever `falaj_bench_mark` returns. The difference of two
+//! runs of different length leaves only what is repeated. A count is the same on every machine. It
+//! depends on the compiler, so the checked-in table has a section for each.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
@@ -12,22 +11,22 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-/// As `build.rs` knows it.
+/// The compiler, from `build.rs`.
 const COMPILER: &str = env!("FALAJ_COMPILER");
-/// Parts in a hundred that a count may grow by.
+/// Permitted growth of a count, in percent.
 const TOLERANCE: u64 = 5;
 
-/// Instructions by what is measured and load, in hundredths.
+/// Instructions by subject and load, in hundredths.
 pub(super) type InstructionCounts = BTreeMap<String, BTreeMap<String, u64>>;
 
-/// Callgrind knows it by name.
+/// Callgrind recognizes this function by its name.
 #[inline(never)]
 fn falaj_bench_mark(cell: usize) {
     black_box(cell);
 }
 
-/// Under valgrind: what `part` repeats, a short time and a longer one; it says how often it was.
-/// Before the first the account has everything that only happens once.
+/// Runs `part` under valgrind for a short and a longer time; it returns the number of repetitions.
+/// The profile before the first mark has everything that happens only once.
 pub(super) fn parts(
     what: &str,
     load: &str,
@@ -43,14 +42,14 @@ pub(super) fn parts(
     Ok(())
 }
 
-/// How much of what is measured.
+/// Length of a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Length {
     Short,
     Long,
 }
 
-/// Runs the program with these words under valgrind, and reads what it wrote of each of its
+/// Runs the program with these arguments under valgrind, and reads the profile of each of its
 /// [`parts`].
 pub(super) fn counts(words: &[OsString]) -> Result<InstructionCounts> {
     ensure!(
@@ -84,7 +83,7 @@ fn count(words: &[OsString], dir: &Path) -> Result<InstructionCounts> {
     for (cell, line) in String::from_utf8(output.stdout)?.lines().enumerate() {
         let fields: Vec<&str> = line.split('\t').collect();
         let &[kind, load, short, long] = &fields[..] else { bail!("cannot read `{line}`") };
-        // Of three parts the first is what was built and warmed up.
+        // The first of three parts is construction and warm-up.
         let part = |i: usize| total(&parts.with_extension((3 * cell + i).to_string()));
         let (fewer, more) = (part(2)?, part(3)?);
         let pairs = long.parse::<u64>()? - short.parse::<u64>()?;
@@ -94,7 +93,7 @@ fn count(words: &[OsString], dir: &Path) -> Result<InstructionCounts> {
     Ok(counts)
 }
 
-/// The sum at the end of one of callgrind's parts.
+/// The total at the end of one of callgrind's parts.
 fn total(part: &Path) -> Result<u64> {
     let text = std::fs::read_to_string(part)
         .with_context(|| format!("valgrind left no {}", part.display()))?;
@@ -105,8 +104,8 @@ fn total(part: &Path) -> Result<u64> {
         .with_context(|| format!("no sum in {}", part.display()))
 }
 
-/// What is counted as JSON, one row of `key`, load and instructions each; or compared with the
-/// table in `known`. `None` where neither was asked for.
+/// Prints the counts as JSON, one row of `key`, load and instructions each, or compares them with
+/// the table in `known`. `None` if neither was requested.
 pub(super) fn reported(
     counts: &InstructionCounts,
     key: &str,
@@ -139,7 +138,7 @@ pub(super) fn reported(
     Ok(None)
 }
 
-/// As it stands in the checked-in table.
+/// A section of the checked-in table.
 pub(super) fn section(counts: &InstructionCounts) -> String {
     let mut text = format!("[\"{COMPILER}\"]");
     for (kind, loads) in counts {
@@ -149,8 +148,8 @@ pub(super) fn section(counts: &InstructionCounts) -> String {
     text
 }
 
-/// What is known of a compiler and a discipline may not grow beyond the
-/// tolerance; what is not known is said, to be put in the table.
+/// Compares counts with those known for the compiler: growth beyond the tolerance is an error, and
+/// unknown counts are printed, to be added to the table.
 fn check(known: &str, counts: &InstructionCounts) -> Result<ExitCode> {
     let known: toml::Table = known.parse()?;
     let Some(known) = known.get(COMPILER) else {

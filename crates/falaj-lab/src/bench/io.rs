@@ -1,10 +1,10 @@
-//! `falaj bench io`: small packets from one network namespace to another,
-//! through an unlimited emulated link and, beside it, through a loop that only
-//! reads and writes, over each kind of port.
+//! `falaj bench io`: small packets from one network namespace to another, through an unlimited
+//! emulated link and, for comparison, through a loop that only reads and writes, over each kind of
+//! port.
 //!
-//! The paths take turns within one run, so that a busy machine slows all. What
-//! counts is what the far end's interface was handed in a second while more
-//! came than could be forwarded.
+//! The paths take turns within one run, so that a busy machine slows all of them. The result is the
+//! number of packets delivered to the far end's interface in a second, while more arrived than
+//! could be forwarded.
 
 use super::{exit, median};
 use anyhow::{Context, Result, bail};
@@ -76,12 +76,12 @@ enum IoRole {
 }
 
 const PORT: u16 = 5301;
-/// Fills a frame of 60 B.
+/// Payload in bytes; it fills a frame of 60 B.
 const PAYLOAD: u16 = 18;
-/// Everything is warm after that.
+/// Warm-up before a measurement.
 const WARM: Duration = Duration::from_millis(200);
 
-/// What is read and written.
+/// The kind of port.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Over {
     Tap,
@@ -105,15 +105,15 @@ impl Serialize for Over {
     }
 }
 
-/// What forwards.
+/// The forwarder.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum By {
-    /// A loop that reads and writes.
+    /// A loop that only reads and writes.
     Bare,
     /// A link between two ports.
     Engine,
-    /// A link between virtual adapters, of which there is one, and their uplink.
+    /// A link between one virtual adapter and its uplink.
     Adapter,
 }
 
@@ -127,12 +127,12 @@ impl By {
     }
 }
 
-/// One path's turns.
+/// The turns of one path.
 #[derive(Serialize)]
 struct PathTurns {
     over: Over,
     by: By,
-    /// Millions of packets a second that were handed over, and that came.
+    /// Millions of packets per second delivered and offered, per turn.
     turns: Vec<IoTurn>,
 }
 
@@ -145,17 +145,17 @@ struct IoTurn {
 /// Runs `falaj bench io`.
 ///
 /// # Errors
-/// The input is wrong, or this machine cannot do it.
+/// The input is invalid, or this machine cannot run the benchmark.
 pub fn main(args: &Args) -> Result<ExitCode> {
     if let Some(role) = args.end {
         let at = SocketAddr::new(End::Far.address().into(), PORT);
         match role {
             IoRole::Send => {
-                // As the link is: others' load would make it the limit.
+                // With the link's class: otherwise other load could make the sender the limit.
                 priority::be_punctual(Rank::Sender);
                 flood(at, PAYLOAD, Duration::from_secs(3600))?;
             }
-            // Nobody need read: what finds the socket full is thrown away at once.
+            // No reader is needed: packets that find the socket full are dropped at once.
             IoRole::Receive => {
                 let _socket = UdpSocket::bind(at)?;
                 sleep(Duration::from_secs(3600));
@@ -178,7 +178,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let interrupted = loop {
         match turn(&mut series, args.seconds, &bar) {
             Ok(()) => turns += 1,
-            // Only whole turns compare.
+            // Only complete turns are compared.
             Err(error) if error.is::<Interrupted>() => break true,
             Err(error) => return Err(error),
         }
@@ -228,7 +228,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     Ok(exit)
 }
 
-/// Every path once.
+/// Measures every path once.
 fn turn(series: &mut [PathTurns], seconds: u64, bar: &ProgressBar) -> Result<()> {
     for series in series {
         series.turns.push(forward(series.over, series.by, Duration::from_secs(seconds))?);
@@ -237,7 +237,7 @@ fn turn(series: &mut [PathTurns], seconds: u64, bar: &ProgressBar) -> Result<()>
     Ok(())
 }
 
-/// One path between two fresh namespaces.
+/// Measures one path between two new namespaces.
 fn forward(over: Over, by: By, long: Duration) -> Result<IoTurn> {
     let side = |role: &str| -> Result<SandboxSide> {
         let program = std::env::current_exe()
@@ -251,15 +251,15 @@ fn forward(over: Over, by: By, long: Duration) -> Result<IoTurn> {
             role.into(),
         ]))
     };
-    // Datagrams that were sent many at once come one by one.
+    // Without segmentation offload, datagrams sent together arrive one by one.
     let spec = |join| SandboxSpec { join, tso: false, ..SandboxSpec::default() };
     let (near, far) = (side("send")?, side("receive")?);
-    // The sender's is the first one, the receiver's the last.
+    // The first sandbox has the sender, the last one the receiver.
     let mut sandboxes = match over {
         Over::Tap => vec![Sandbox::start(SandboxSpec { near, far, ..spec(Join::Tap) })?],
         Over::Packet => vec![Sandbox::start(SandboxSpec { near, far, ..spec(Join::Packet) })?],
-        // Two pairs of veth, whose addresses are the same: what one's far end is sent the other's
-        // near end sends on.
+        // Two veth pairs with the same addresses: packets that arrive at the far end of one are
+        // sent from the near end of the other.
         Over::Xdp => {
             vec![
                 Sandbox::start(SandboxSpec { near, ..spec(Join::Veth) })?,
@@ -293,14 +293,14 @@ fn forward(over: Over, by: By, long: Duration) -> Result<IoTurn> {
             Some(_) => bail!("the traffic at the {end} end failed"),
         }
     }
-    // The sender before its interface, of whose end it would complain.
+    // The sender ends before its interface does; otherwise it would report an error.
     drop(sandboxes);
     drop(count);
     let of_time = |packets: u64| packets as f64 / seconds / 1e6;
     Ok(IoTurn { mpps: of_time(handed_over), offered_mpps: of_time(handed_over + unread) })
 }
 
-/// Between two pairs of veth, the inner ends by AF_XDP.
+/// The inner ends of two veth pairs, opened by AF_XDP.
 fn between(sandboxes: &[Sandbox]) -> Result<Option<[Box<dyn Backend>; 2]>> {
     let [first, second] = sandboxes else { return Ok(None) };
     let open = |sandbox: &Sandbox, end| -> Result<Box<dyn Backend>> {
@@ -313,10 +313,10 @@ fn between(sandboxes: &[Sandbox]) -> Result<Option<[Box<dyn Backend>; 2]>> {
     Ok(Some([open(first, End::Far)?, open(second, End::Near)?]))
 }
 
-/// Forwards for so long; how many packets the far end was handed then.
+/// Forwards for a time, and returns the number of packets delivered to the far end.
 type Count = Box<dyn FnMut(Duration) -> Result<u64>>;
 
-/// Through an unlimited link.
+/// Forwards through an unlimited link.
 fn emulated(
     sandbox: &mut Sandbox,
     between: Option<&[Box<dyn Backend>; 2]>,
@@ -347,7 +347,7 @@ fn emulated(
     }))
 }
 
-/// Through a loop over the same interfaces and nothing else.
+/// Forwards through a loop over the same interfaces.
 fn bare(sandbox: &mut Sandbox, between: Option<&[Box<dyn Backend>; 2]>) -> Result<Count> {
     let mut way = if let Some([near, far]) = between {
         let (mut near, mut far) = (near.port()?, far.port()?);

@@ -1,8 +1,8 @@
-//! `falaj bench isolation`: adapters that send more than they may, and one among them that keeps to
-//! its envelope: does each get the rate that it is promised in each second, in proportion to its
-//! weight, and does every packet of that one leave in time?
+//! `falaj bench isolation`: adapters that exceed their envelopes, and one among them that conforms
+//! to its own. It checks that each gets its guaranteed rate in each second, in proportion to its
+//! weight, and that every packet of the conforming one meets its delay bound.
 //!
-//! On real packets between namespaces, and in simulated time.
+//! Measured on real packets between namespaces, and in simulated time.
 
 use crate::adapter_traffic;
 use crate::adapter_traffic::{MeasuredTraffic, TrafficPlan, Window, simulate};
@@ -43,21 +43,20 @@ pub struct Args {
     json: bool,
 }
 
-/// The link, in Mbit/s.
+/// Rate of the link in Mbit/s.
 const LINK: u64 = 100;
 const WINDOW: Span = Span::from_secs(1);
-/// A host that was away for so long has stalled.
+/// A host that was late by this time has stalled.
 const STALL: Span = Span::from_millis(2);
-/// Weights and sizes of those that send too much, in turn. A packet is no more than the
-/// four-hundredth part of what comes of its adapter in a second, or windows would differ by whole
-/// packets alone.
+/// Weights and packet sizes of the adapters that send too much, in turn. A packet is at most 1/400
+/// of its adapter's traffic in a second; otherwise windows would differ by whole packets alone.
 const KINDS: [(u64, &str); 4] =
     [(1, "300B"), (2, "1500B"), (1, "200B-800B"), (2, "600B x 1, 1200B x 1")];
 const CALM: &str = "calm";
-/// Of the one that keeps to its envelope.
+/// Weight of the conforming adapter.
 const CALM_WEIGHT: u64 = 2;
 
-/// The adapter with this number: the first is the one that keeps to its envelope.
+/// The name of adapter `n`; the first one is the conforming one.
 fn name(n: usize) -> String {
     if n == 0 { CALM.into() } else { format!("a{n}") }
 }
@@ -85,7 +84,7 @@ fn text(args: &Args) -> String {
             (share * u64::from(args.flood) / 100, kind, "poisson", String::new())
         };
         let name = name(n);
-        // Deep enough that no pause of a sender leaves the link without its packets.
+        // The queue is long enough that a pause of the sender does not empty it.
         let _ = write!(
             text,
             "\n[link.wire.flow.{name}]\nadapter = \"namespace\"\nweight = {}\nqueue = \"400p\"\n{keys}\n\
@@ -97,20 +96,22 @@ fn text(args: &Args) -> String {
     text
 }
 
-/// The worst of some windows.
+/// The worst values over some windows.
 struct Worst {
-    /// Of what is promised, what came in a window.
+    /// Minimum ratio of the rate in a window to the guaranteed rate.
     rate: f64,
-    /// By how much a share of what those got that send too much was beside the weights, of itself.
+    /// Maximum relative deviation of a share from that of the weights, among adapters that send too
+    /// much.
     share: f64,
-    /// The same, of all that they got.
+    /// The same as a fraction of all their traffic.
     of_all: f64,
 }
 
 impl Worst {
     const NONE: Worst = Worst { rate: f64::INFINITY, share: 0.0, of_all: 0.0 };
 
-    /// A window with these bytes by adapter; in these of them packets waited all the time.
+    /// Adds a window with these bytes by adapter; `demanded` tells which were backlogged all the
+    /// time.
     fn take(
         &mut self,
         bytes: &[u64],
@@ -142,7 +143,7 @@ fn percent(part: f64) -> String {
 /// Runs `falaj bench isolation`.
 ///
 /// # Errors
-/// The input is wrong, or this machine cannot do it.
+/// The input is invalid, or this machine cannot run the benchmark.
 pub fn main(args: &Args) -> Result<ExitCode> {
     let scenario = file::parse(&text(args), "bench isolation")?;
     let up: Vec<Standing> = standings(&scenario)?.into_iter().next().context("a link")?;
@@ -154,7 +155,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let homes: Vec<usize> = (0..up.len()).collect();
     let simulated = simulate(&scenario, &homes, WINDOW, &[])?;
     let mut in_simulation = Worst::NONE;
-    // The first second is that of the start.
+    // The first second is left out, as sources start in it.
     for window in simulated.windows.iter().skip(1) {
         in_simulation.take(window, &|_| true, WINDOW, &promised);
     }

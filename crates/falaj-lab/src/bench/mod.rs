@@ -1,7 +1,7 @@
-//! `falaj bench`: what falaj costs, beside what it is compared with.
+//! `falaj bench`: the cost of falaj, compared with references.
 //!
-//! Every figure comes with its command and is printed as JSON on request. CPU
-//! times are the thread's own, so that a busy machine changes them little.
+//! Every figure comes with its command and is printed as JSON on request. CPU times are those of
+//! the thread, so that a busy machine changes them little.
 
 pub mod delay;
 pub mod each;
@@ -21,8 +21,7 @@ use anyhow::Result;
 use falaj_terminal::interrupt::{INTERRUPTED, Interrupted};
 use std::process::ExitCode;
 
-/// The exit status of a measurement; an error if Ctrl-C came before there was
-/// anything to tell.
+/// The exit status of a measurement; an error if Ctrl-C came before there was any result.
 fn exit(interrupted: bool, nothing: bool) -> Result<ExitCode> {
     match (interrupted, nothing) {
         (true, true) => Err(Interrupted("before there was anything to tell").into()),
@@ -39,7 +38,7 @@ fn cpu_nanos() -> u64 {
     falaj_live::clock::thread_cpu()
 }
 
-/// Median of some figures.
+/// The median of some figures; of an even number, the upper one.
 pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]

@@ -1,5 +1,5 @@
-//! `falaj bench path`: what a packet costs on its whole way through the engine: its headers read,
-//! its rule found, its link queued for, scheduled and left. No ports, no clock.
+//! `falaj bench path`: the cost of a packet's whole path through the engine: parsing headers,
+//! finding its rule, and queueing, scheduling and departure at its link. Without ports and clock.
 
 use super::{cpu_nanos, exit, median};
 use anyhow::Result;
@@ -42,17 +42,17 @@ pub struct Args {
     json: bool,
 }
 
-/// Length of the IP packets.
+/// Length of the IP packets in bytes.
 const LENGTH: u32 = 500;
-/// Customers, each of whom has a rule.
+/// The first customer's address; each customer has a rule.
 const FIRST: u32 = u32::from_be_bytes([10, 0, 0, 0]);
-/// Of each link, by the port that a packet goes to.
+/// Flows of each link, selected by a packet's destination port.
 const FLOWS: u16 = 8;
-/// So many different packets, one after the other.
+/// Number of different packets, sent one after the other.
 const FRAMES: usize = 4096;
 
-/// Links of 1 Gbit/s with DRR between eight flows, and rules of prefixes, ports and protocols that
-/// lead to them in turn; the last one takes the rest.
+/// Links of 1 Gbit/s with DRR among eight flows. Rules of prefixes, ports and protocols route to
+/// them in turn; the last rule matches the rest.
 fn spec(rules: u32) -> NetworkSpec {
     let flows =
         (0..FLOWS).map(|_| FlowSetup::new(Values::default(), Limit::Packets(1000))).collect();
@@ -82,13 +82,13 @@ fn spec(rules: u32) -> NetworkSpec {
     }
 }
 
-/// UDP datagrams of customers.
+/// UDP datagrams of the customers.
 fn frames(rules: u32) -> Vec<[u8; 60]> {
     let one = |n: usize| {
         let mut frame = [0; 60];
         (frame[12], frame[14], frame[22], frame[23]) = (0x08, 0x45, 64, Protocol::UDP.0);
         frame[16..18].copy_from_slice(&(LENGTH as u16).to_be_bytes());
-        // Customers in an order that no cache knows.
+        // Customers in an order that defeats caches.
         let customer = (n as u32).wrapping_mul(2_654_435_761) % rules.max(1);
         frame[26..30].copy_from_slice(&(FIRST | customer << 8).to_be_bytes());
         frame[30..34].copy_from_slice(&[192, 0, 2, 1]);
@@ -98,14 +98,14 @@ fn frames(rules: u32) -> Vec<[u8; 60]> {
     (0..FRAMES).map(one).collect()
 }
 
-/// Nanoseconds of CPU time for each packet: of the whole way, and of reading the headers and
-/// finding the rule alone.
+/// Nanoseconds of CPU time per packet: for the whole path, and for parsing headers and finding the
+/// rule alone.
 fn turn(rules: u32, packets: u64) -> Result<[f64; 2]> {
     let mut network = Network::new(&spec(rules)).map_err(|(_, refused)| refused)?;
     let frames = frames(rules);
     let packet = |n: u64| &frames[n as usize % FRAMES];
     let mut out = Vec::new();
-    // A little slower than the links together, so that most packets find theirs busy.
+    // Slightly slower than all links together, so that most packets find their link busy.
     let gap = Span::from_nanos(if rules == 0 { 4_200 } else { 2_100 });
     let (mut now, before) = (Time::ZERO, cpu_nanos());
     for n in 0..packets {
@@ -136,7 +136,7 @@ fn turn(rules: u32, packets: u64) -> Result<[f64; 2]> {
 /// Runs `falaj bench path`.
 ///
 /// # Errors
-/// The input is wrong, or this machine cannot do it.
+/// The input is invalid, or this machine cannot run the benchmark.
 pub fn main(args: &Args) -> Result<ExitCode> {
     let mut results: Vec<(u32, f64, f64)> = Vec::new();
     let bar = progress::long_bar(args.rules.len() as u64 * args.repeat, "classifying");

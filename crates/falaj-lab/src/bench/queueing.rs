@@ -1,4 +1,4 @@
-//! `falaj bench queueing`: CPU time of `G` by block size, and of the paper's case.
+//! `falaj bench queueing`: CPU time to compute `G` by block size, and of the paper's case.
 
 use super::{cpu_nanos, median};
 use anyhow::Result;
@@ -19,13 +19,13 @@ pub struct Args {
     json: bool,
 }
 
-/// Phases of two Erlang sources' intervals, and of the service: blocks of 10, 50, 200, 500 and
+/// Phases of two Erlang sources' intervals, and of the service: blocks of size 10, 50, 200, 500 and
 /// 1000.
 const BLOCKS: [(usize, usize, usize); 5] =
     [(5, 2, 1), (5, 5, 2), (10, 10, 2), (10, 10, 5), (10, 10, 10)];
 
-/// The paper's machine: containers of 160 packets, four virtual machines, a load of 0.8 in units of
-/// a service.
+/// The paper's machine: batches of 160 packets, four virtual machines, a load of 0.8 in units of a
+/// service.
 const SIZE: usize = 160;
 
 fn block((one, other, steps): (usize, usize, usize)) -> Result<Qbd> {
@@ -53,7 +53,7 @@ fn timed<T>(repeat: usize, mut run: impl FnMut() -> Result<T>) -> Result<(f64, T
 /// Runs `falaj bench queueing`.
 ///
 /// # Errors
-/// The input is wrong, or this machine cannot do it.
+/// The input is invalid, or this machine cannot run the benchmark.
 pub fn main(args: &Args) -> Result<ExitCode> {
     let (mut rows, mut values) = (Vec::new(), Vec::new());
     for case in BLOCKS {

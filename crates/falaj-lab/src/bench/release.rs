@@ -1,7 +1,7 @@
-//! `falaj bench release`: how late packets are handed over, how exact a rate
-//! is, and what waiting for the instants costs, for each way to wait.
+//! `falaj bench release`: lateness of deliveries, accuracy of rates, and CPU cost of waiting, for
+//! each kind of timer.
 //!
-//! Real datagrams between two network namespaces, as `falaj traffic` sends them.
+//! With real datagrams between two network namespaces, as `falaj traffic` sends them.
 
 use super::exit;
 use anyhow::{Result, ensure};
@@ -44,18 +44,18 @@ pub struct Args {
     json: bool,
 }
 
-/// A load: the link, its traffic, and whether it is more than the link can carry.
+/// A load: the link, its traffic, and its rate if it overloads the link.
 struct ReleaseCase {
     name: &'static str,
     link: &'static str,
-    /// 12 ms of the link where it is full: a sender that finds no processor for so long must not
-    /// be what empties it.
+    /// The queue, 12 ms of the link where it is overloaded, so that a sender without a processor
+    /// for that time does not empty it.
     queue: &'static str,
     traffic: &'static str,
     rate: Option<f64>,
 }
 
-/// Bytes of a datagram in the account of the overloaded links: an Ethernet frame of a full packet.
+/// Bytes of a datagram as the overloaded links account it: an Ethernet frame of a full packet.
 const FRAME: f64 = 1514.0;
 
 const LOADS: [ReleaseCase; 4] = [
@@ -98,8 +98,8 @@ struct ReleaseFigures {
 }
 
 impl ReleaseFigures {
-    /// What was received from the first datagram to the last, of what was asked for, less 1.
-    /// Nothing is known of it where the sender had no time to send what was asked for.
+    /// The relative error of the rate between the first datagram and the last. `None` if the sender
+    /// had no time to send the required load.
     fn rate_error(&self) -> Option<f64> {
         let (asked, received) = (self.rate.filter(|_| self.flow.unsent <= 1)?, &self.flow.received);
         let seconds = received.between? as f64 / 1e9;
@@ -110,7 +110,8 @@ impl ReleaseFigures {
         self.flow.link.gap_error.quantile(share)
     }
 
-    /// The share of the time in which the hybrid timer rested, as others waited for a processor.
+    /// The fraction of time in which the hybrid timer slept instead of spinning, as others waited
+    /// for a processor.
     fn rested(&self) -> f64 {
         self.thread.awake.rested.0 as f64 / self.thread.elapsed.0.max(1) as f64
     }
@@ -123,7 +124,7 @@ impl ReleaseFigures {
 /// Runs `falaj bench release`.
 ///
 /// # Errors
-/// The input is wrong, or this machine cannot do it.
+/// The input is invalid, or this machine cannot run the benchmark.
 pub fn main(args: &Args) -> Result<ExitCode> {
     let mut rows = Vec::new();
     let timers = [Timer::Spin, Timer::Hybrid, Timer::Sleep];
@@ -242,19 +243,19 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     Ok(exit)
 }
 
-/// How far apart the packets of the loads are, but for the densest: there the kernel's own work for
-/// them is most of it.
+/// Intervals between the packets of the loads, except for the densest load, where the kernel's own
+/// work dominates.
 const INSTANTS: [Span; 2] = [Span::from_millis(1), Span(121_120)];
 
-/// What this machine lets a thread of the link's class have that never sleeps: 99 of 100 instants
-/// are noticed in so long, and 99 of 100 gaps are exact to so much.
+/// The timing accuracy of a thread on this machine that has the link's class and never sleeps: 99th
+/// percentiles of the lateness of instants, and of the error of gaps.
 struct Spinning {
     each: Span,
     late: Span,
     gap: Span,
 }
 
-/// In stretches shorter than those after which the kernel stops such a thread.
+/// Measures in periods shorter than those after which the kernel throttles such a thread.
 fn spinning(each: Span) -> Spinning {
     let look = || {
         priority::be_punctual(Rank::Link);
@@ -282,8 +283,8 @@ fn spinning(each: Span) -> Spinning {
     Spinning { each, late, gap }
 }
 
-/// What waking alone takes of a core, of a thread of the link's class that sleeps for so long each
-/// time.
+/// The CPU use of waking alone: of a thread with the link's class that repeatedly sleeps for
+/// `slack`.
 fn waking(slack: Span) -> f64 {
     let share = || {
         priority::be_punctual(Rank::Link);

@@ -1,10 +1,10 @@
-//! `falaj bench tcp`: TCP between two network namespaces, joined by bare veth
-//! and by a kernel bridge (the yardsticks: the kernel alone) and by an emulated
-//! link, unlimited or of a given rate; for that the kernel's token bucket filter stands beside.
+//! `falaj bench tcp`: TCP between two network namespaces, joined by bare veth and by a kernel
+//! bridge (the references: the kernel alone) and by an emulated link, unlimited or with a given
+//! rate. For a given rate the kernel's token bucket filter is measured too.
 //!
-//! The paths take turns within one run, so that a busy machine slows both. One
-//! stream, from the near end to the far one; what counts is what the receiver's program has
-//! read, from its first byte to its last.
+//! The paths take turns within one run, so that a busy machine slows all of them. One stream runs
+//! from the near end to the far one; the result is the number of bytes that the receiver's program
+//! has read, from its first byte to its last.
 
 use super::{exit, median};
 use anyhow::Result;
@@ -82,7 +82,7 @@ impl Over {
     }
 }
 
-/// A path and its streams.
+/// A path and the results of its streams.
 #[derive(Serialize)]
 struct PathStreams {
     #[serde(serialize_with = "by_name")]
@@ -106,7 +106,7 @@ const VERSIONS: [u8; 2] = [4, 6];
 /// Runs `falaj bench tcp`.
 ///
 /// # Errors
-/// The input is wrong, or this machine cannot do it.
+/// The input is invalid, or this machine cannot run the benchmark.
 pub fn main(args: &Args) -> Result<ExitCode> {
     let mut paths = vec![Path::Veth];
     match kernel_bridge() {
@@ -129,7 +129,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let interrupted = loop {
         match turn(&mut series, args, &bar) {
             Ok(()) => turns += 1,
-            // Only whole turns compare.
+            // Only complete turns are compared.
             Err(error) if error.is::<Interrupted>() => break true,
             Err(error) => return Err(error),
         }
@@ -157,8 +157,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     Ok(exit)
 }
 
-/// How the medians compare: with what the rate leaves, or, without a rate, with the kernel bridge,
-/// or else, as that one does itself, with bare veth.
+/// The ratio of the median to a reference: TCP's maximum at the path's rate, or, without a rate,
+/// the kernel bridge, or else bare veth, which is also the reference of the bridge.
 fn ratio(of: &PathStreams, all: &[PathStreams]) -> Option<f64> {
     let goodput = |s: &PathStreams| s.median(|s| s.gbit_per_s);
     let with = |path| all.iter().find(|s| s.ip == of.ip && s.path == path);
@@ -171,7 +171,7 @@ fn ratio(of: &PathStreams, all: &[PathStreams]) -> Option<f64> {
     Some(goodput(of) / best)
 }
 
-/// A stream through each path.
+/// Runs a stream through each path.
 fn turn(series: &mut [PathStreams], args: &Args, bar: &ProgressBar) -> Result<()> {
     let congestion = args.congestion.as_deref();
     let how = StreamSettings {

@@ -1,5 +1,4 @@
-//! Load of a disk beside that of the network: a process that writes, in a control group of its own
-//! where there may be one.
+//! Disk load beside the network load: a process that writes, in its own control group if possible.
 
 use super::group::Group;
 use anyhow::{Context, Result, ensure};
@@ -13,45 +12,45 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What is written again and again, and forced onto the disk each time.
+/// Bytes that are written repeatedly, and synced to the disk each time.
 const BYTES: usize = 16 << 20;
 
-/// What the process is told before anything else; it ends when its standard input does.
+/// The parameters of the process, sent first. The process ends when its standard input is closed.
 #[derive(Serialize, Deserialize)]
 struct Times {
     from: Duration,
     to: Duration,
 }
 
-/// What it says first.
+/// The first message of the process.
 #[derive(Serialize, Deserialize)]
 struct Begun {
-    /// About its control group.
+    /// A remark on its control group.
     group: String,
-    /// Directories that are no longer there when it has ended.
+    /// Directories that the process removes at its end.
     directories: Vec<PathBuf>,
 }
 
-/// What it says last.
+/// The last message of the process.
 #[derive(Serialize, Deserialize)]
 struct Ended {
     written: u64,
-    /// Of a processor.
+    /// CPU time of the process.
     spent: Duration,
 }
 
-/// What came of the load.
+/// The results of the load.
 #[derive(Clone, Debug)]
 pub(super) struct Done {
-    /// Bytes that were written, and forced onto the disk.
+    /// Bytes that were written and synced to the disk.
     pub(super) written: u64,
-    /// What a processor did for it.
+    /// CPU time for it.
     pub(super) spent: Duration,
-    /// In which control group that was, or why in none.
+    /// Its control group, or why there was none.
     pub(super) group: String,
 }
 
-/// Writes from one instant to another, as long as this is there.
+/// Writes from one instant to another while this exists.
 pub(super) struct DiskLoad {
     process: Child,
     says: BufReader<ChildStdout>,
@@ -59,16 +58,16 @@ pub(super) struct DiskLoad {
 }
 
 impl DiskLoad {
-    /// Begins then, and ends then.
+    /// A load from `from` to `to`.
     pub(super) fn between(from: Duration, to: Duration) -> Result<DiskLoad> {
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         let mut command = Command::new(program);
-        // A Ctrl-C is for us: we end it, and it has to tidy up.
+        // Ctrl-C goes to this process alone, which then ends the load, so that it can clean up.
         command.arg("disk-load").stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut process = command.spawn().context("the load of the disk")?;
         let (mut input, output) =
             process.stdin.take().zip(process.stdout.take()).context("both are pipes")?;
-        // Its input stays open as long as it is to go on.
+        // The load's input stays open while it is to go on.
         writeln!(input, "{}", serde_json::to_string(&Times { from, to })?)?;
         process.stdin = Some(input);
         let mut says = BufReader::new(output);
@@ -76,7 +75,7 @@ impl DiskLoad {
         Ok(DiskLoad { process, says, begun })
     }
 
-    /// Ends it; what it did.
+    /// Ends the load; returns its results.
     pub(super) fn end(mut self) -> Result<Done> {
         drop(self.process.stdin.take());
         let ended: Ended = line(&mut self.says)?;
@@ -93,7 +92,7 @@ impl Drop for DiskLoad {
     fn drop(&mut self) {
         drop(self.process.stdin.take());
         let _ = self.process.wait();
-        // It leaves none, unless somebody killed it.
+        // The process removes them itself, unless it was killed.
         self.begun.directories.iter().for_each(|directory| drop(fs::remove_dir(directory)));
     }
 }
@@ -101,7 +100,7 @@ impl Drop for DiskLoad {
 fn line<T: for<'a> Deserialize<'a>>(says: &mut impl BufRead) -> Result<T> {
     let mut line = String::new();
     says.read_line(&mut line)?;
-    // What went wrong it has said itself.
+    // The process has reported its errors itself.
     serde_json::from_str(&line).context("the load of the disk failed")
 }
 
@@ -130,7 +129,7 @@ pub fn main() -> Result<ExitCode> {
 }
 
 fn say(what: &impl Serialize) -> Result<()> {
-    // Whoever started it may be gone, which is no reason not to tidy up.
+    // The parent process may be gone, which must not prevent the cleanup.
     let _ = writeln!(std::io::stdout(), "{}", serde_json::to_string(what)?);
     Ok(())
 }
@@ -150,7 +149,7 @@ fn write(mut file: File, began: Instant, times: &Times, stop: &AtomicBool) -> st
     Ok(written)
 }
 
-/// What this thread had of a processor.
+/// CPU time of this thread.
 fn spent() -> Duration {
     let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     Duration::from_nanos(text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0))

@@ -1,9 +1,10 @@
-//! A control group of one's own, second to all others as far as the kernel lets it be: a tenth of
-//! the usual weight for the processor, and for the disk.
+//! A separate control group with low priority, if the kernel permits: a tenth of the usual weight
+//! for the processor and for the disk.
 //!
-//! Nothing of the host is changed for it: a group is made beside the one that the process is in
-//! (version 2, where a group with processes has no groups below that count), or below it (version
-//! 1), and has the controllers that are handed down there, or none.
+//! Nothing else on the host is changed. In version 2 the group is created beside the one that the
+//! process is in, since a group with processes cannot have child groups with controllers; in
+//! version 1 it is created below it. The group has the controllers that are delegated there, or
+//! none.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -11,28 +12,28 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Of the usual weight, which is 100 in version 2 and for the disk, 1024 for the processor in
-/// version 1.
+/// A tenth of the usual weight, which is 100 in version 2 and for the disk, and 1024 for the
+/// processor in version 1.
 const TENTH: [(&str, &str); 4] =
     [("cpu.weight", "10"), ("cpu.shares", "102"), ("io.weight", "10"), ("io.bfq.weight", "10")];
 const DISK_1: (&str, &str) = ("blkio.bfq.weight", "10");
 
-/// It, or why there is none; it is left and removed with this.
+/// The control group, or the reason why there is none. Dropping it leaves and removes the group.
 pub(super) struct Group {
-    /// Directories, and those that the process was in before.
+    /// The group's directories, each with the one that the process was in before.
     at: Vec<(PathBuf, PathBuf)>,
     words: String,
 }
 
-/// Where a group may be made, and the one that the process is in.
+/// The directory in which a group may be created, and the one that the process is in.
 #[derive(Debug, PartialEq, Eq)]
 struct CgroupPlace {
     above: PathBuf,
     now: PathBuf,
 }
 
-/// Of the kernel's lists of this process's groups and of what is mounted: the place in version 2,
-/// and those of processor and disk in version 1.
+/// The place in version 2, and those of processor and disk in version 1, from the kernel's lists of
+/// this process's groups and of mounts.
 fn places(groups: &str, mounts: &str) -> (Option<CgroupPlace>, Vec<CgroupPlace>) {
     let mounted = |kind: &str, option: &str| {
         mounts.lines().find_map(|line| {
@@ -64,7 +65,7 @@ fn places(groups: &str, mounts: &str) -> (Option<CgroupPlace>, Vec<CgroupPlace>)
 }
 
 impl Group {
-    /// A new one for this process, whose file `written` lies on the disk that is meant.
+    /// Creates and enters a group; the file `written` is on the disk that is loaded.
     pub(super) fn enter(written: &File) -> Group {
         let read = |file: &str| fs::read_to_string(file).unwrap_or_default();
         let (second, first) = places(&read("/proc/self/cgroup"), &read("/proc/self/mounts"));
@@ -108,8 +109,8 @@ impl Group {
         group
     }
 
-    /// Makes one there, has the process enter it, and says what is limited. Without anything to
-    /// limit there is none.
+    /// Creates a group at this place, and moves the process into it; returns the limits that were
+    /// set. Without any limit, no group is created.
     fn make(&mut self, place: &CgroupPlace, limits: &[(&str, &str)]) -> io::Result<Vec<String>> {
         let directory = place.above.join(format!("falaj-disk-{}", std::process::id()));
         fs::create_dir(&directory)?;
@@ -125,26 +126,26 @@ impl Group {
         Ok(set)
     }
 
-    /// The directories that are it.
+    /// The directories of the group.
     pub(super) fn directories(&self) -> Vec<PathBuf> {
         self.at.iter().map(|(directory, _)| directory.clone()).collect()
     }
 
     fn leave(&mut self) {
         for (directory, before) in self.at.drain(..) {
-            // Where that fails it is removed by whoever waits for this process.
+            // If this fails, the process that waits for this one removes it.
             let _ = enter(&before);
             let _ = fs::remove_dir(directory);
         }
     }
 }
 
-/// This process.
+/// Moves this process into the group.
 fn enter(directory: &Path) -> io::Result<()> {
     fs::write(directory.join("cgroup.procs"), std::process::id().to_string())
 }
 
-/// What is to be said where the weight for the disk is not sure to be heeded.
+/// A remark if the disk's scheduler may ignore the weight.
 fn unheeded(set: &[String], scheduler: Option<&str>) -> String {
     let sets = |file: &str| set.iter().any(|limit| limit.starts_with(file));
     match scheduler {
@@ -161,7 +162,7 @@ fn unheeded(set: &[String], scheduler: Option<&str>) -> String {
     }
 }
 
-/// What orders the requests of the disk that a file lies on.
+/// The I/O scheduler of the disk that holds a file.
 fn scheduler(file: &File) -> Option<String> {
     let device = file.metadata().ok()?.dev();
     let device = format!(
@@ -169,7 +170,7 @@ fn scheduler(file: &File) -> Option<String> {
         nix::sys::stat::major(device),
         nix::sys::stat::minor(device)
     );
-    // Of a partition it is that of the whole.
+    // A partition has the scheduler of its whole disk.
     let text = ["queue", "../queue"].iter().find_map(|queue| {
         fs::read_to_string(Path::new(&device).join(queue).join("scheduler")).ok()
     })?;
@@ -199,16 +200,16 @@ mod tests {
 
     #[test]
     fn a_group_is_made_beside_or_below_ones_own() {
-        // As systemd has it.
+        // The layout of systemd.
         let session = "0::/user.slice/user-0.slice/session-1.scope\n";
         let second = "cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid,nodev 0 0\n";
         let slice = "/sys/fs/cgroup/user.slice/user-0.slice";
         let found = places(session, second);
         assert_eq!(found, (Some(place(slice, &format!("{slice}/session-1.scope"))), Vec::new()));
-        // At the root there is nothing above, and what may only be read is none.
+        // At the root the group is created in it, and a read-only mount does not count.
         assert_eq!(places("0::/\n", second).0, Some(place("/sys/fs/cgroup", "/sys/fs/cgroup/")));
         assert_eq!(places("0::/\n", &second.replace("rw", "ro")), (None, Vec::new()));
-        // Version 1, with some controllers together.
+        // Version 1, with some controllers mounted together.
         let groups = "4:cpu,cpuacct:/a/b\n3:blkio:/\n1:name=systemd:/\n";
         let mounts = "cgroup /c/cpu,cpuacct cgroup rw,relatime,cpu,cpuacct 0 0\ncgroup /c/blkio \
                       cgroup rw,blkio 0 0\n";

@@ -1,4 +1,4 @@
-//! `falaj reproduce`: a paper's numbers and figures, published beside ours.
+//! `falaj reproduce`: a paper's numbers and figures, the published ones beside ours.
 
 #[cfg(feature = "queueing")]
 mod aggregation;
@@ -154,7 +154,7 @@ pub use tcp::{TcpCellArgs, cell as tcp_cell};
 /// Runs `falaj reproduce`.
 ///
 /// # Errors
-/// The input is wrong, or this machine cannot do it.
+/// The input is invalid, or this machine cannot run the experiment.
 pub fn main(args: &Args) -> Result<ExitCode> {
     let quick = match args.paper {
         Paper::Xen | Paper::Rizzo | Paper::Tcp => true,

@@ -1,6 +1,6 @@
-//! What the pages of all papers share: their style, and tables.
+//! The common parts of the papers' pages: style and tables.
 
-/// One style, for light and dark.
+/// The style, for light and dark mode.
 const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#1c1c1c;--page:#fff;--line:#d8d8d8;--soft:#f4f4f2;--ok:#00674a;--bad:#a63c00}
 @media(prefers-color-scheme:dark){:root{--ink:#e8e6e3;--page:#16181b;--line:#3a3d42;--soft:#202327;--ok:#4fd0a8;--bad:#ff9a5c}}
@@ -16,19 +16,19 @@ th{background:var(--soft)}.words,th:first-child:nth-last-child(4){text-align:lef
 figure{margin:1rem 0}figure svg{display:block;width:100%;height:auto;background:#fff;border-radius:6px}
 figure.one svg{max-width:38rem}figcaption{font-size:.85rem;margin-top:.4rem}";
 
-/// What every page says before anything else.
+/// The beginning of every page.
 pub(super) struct Head<'a> {
     pub(super) title: &'a str,
     pub(super) source: &'a str,
-    /// What holds of all that follows.
+    /// The assumptions for all results.
     pub(super) setting: &'a str,
-    /// How it was made, and how chance was.
+    /// The command that made the page, and the seeds.
     pub(super) command: &'a str,
     pub(super) seeds: &'a str,
 }
 
 impl Head<'_> {
-    /// From the very beginning of the page.
+    /// The HTML from the beginning of the page.
     pub(super) fn html(&self) -> String {
         format!(
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -45,7 +45,7 @@ impl Head<'_> {
     }
 }
 
-/// The command that this program was called by.
+/// The command line of this process.
 pub(super) fn command() -> String {
     let words: Vec<String> = std::env::args().skip(1).collect();
     format!("falaj {}", words.join(" "))
@@ -56,7 +56,7 @@ pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// A table: its header's cells, and rows of (class, text).
+/// A table: the cells of its header, and rows of (class, text).
 pub(super) fn table(
     header: &[&str],
     rows: impl Iterator<Item = Vec<(&'static str, String)>>,

@@ -1,4 +1,4 @@
-//! Libraries, built from their sources.
+//! Libraries that are built from their sources.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A file of its own name, beside which nothing else writes.
+/// A path in a new directory of its own.
 fn target(name: &str) -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -58,7 +58,7 @@ pub(crate) fn naughty(fault: &str) -> PathBuf {
     )
 }
 
-/// A library in Rust of this source, with what it is written with.
+/// A library in Rust from this source, with the plug-in API.
 pub(crate) fn rust(source: &Path) -> PathBuf {
     let compiler = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let api = target("libfalaj_plugin_api.rlib");

@@ -1,4 +1,4 @@
-//! The header, the same in Rust, and the page that shows it.
+//! Tests that the header, its Rust version, and the page that shows it agree.
 
 use crate::common;
 use falaj_plugin_api::abi;
@@ -65,7 +65,7 @@ fn the_page_shows_the_header() {
         abi::ABI & 0xffff,
         header.unwrap(),
     );
-    // By the whole path: a workspace around this one is none of the test's affair.
+    // An absolute path, independent of any outer workspace.
     expect_test::expect_file![concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../docs/reference/plugin.md"

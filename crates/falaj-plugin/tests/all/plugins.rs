@@ -1,5 +1,5 @@
-//! Libraries at work: as their built-in twins where they are sound, and not obeyed where they are
-//! not.
+//! Tests of libraries: valid ones behave like their built-in equivalents, and invalid answers are
+//! not obeyed.
 
 use crate::common::{c_example, library, naughty, root, rust};
 use falaj_engine::change::{PipeChange, Prepared};
@@ -44,7 +44,7 @@ fn plugin(library: &Loaded, flows: usize) -> PipeSpec {
     PipeSpec::new("plugin", setup(scheduler, flows), Span::ZERO)
 }
 
-/// Numbers without a pattern.
+/// A generator of pseudo-random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -55,13 +55,14 @@ impl Dice {
     }
 }
 
-/// At an instant a packet comes, or the pipe is changed.
+/// An event at an instant: a packet arrives, or the pipe is changed.
 enum Event {
     Packet { flow: u32, bytes: u32 },
     Change(Box<PipeSpec>),
 }
 
-/// What left: flow, handle and start of each packet; and how the contract was broken.
+/// Runs the events; returns flow, handle and start of each packet sent, and the contract
+/// violations.
 fn run(
     spec: &PipeSpec,
     events: Vec<(u64, Event)>,
@@ -101,7 +102,7 @@ fn run(
     (sent, engine.breaches(PIPE))
 }
 
-/// Packets in bursts, more than the link carries.
+/// Packets in bursts that exceed the link's capacity.
 fn packets(seed: u64, flows: u32, count: usize) -> Vec<(u64, Event)> {
     let (mut dice, mut at) = (Dice(seed), 0);
     let mut packet = || {
@@ -113,7 +114,7 @@ fn packets(seed: u64, flows: u32, count: usize) -> Vec<(u64, Event)> {
     (0..count).map(|_| packet()).collect()
 }
 
-/// The examples of deficit round robin, in C and in Rust.
+/// The example plug-ins of deficit round robin, in C and in Rust.
 fn drrs() -> [PathBuf; 2] {
     [c_example("drr.c"), rust(&root().join("examples/plugins/rust/src/lib.rs"))]
 }
@@ -140,7 +141,7 @@ fn both_examples_are_as_the_built_in_discipline_with_changes_and_polls() {
             let run_of = |base: &dyn Fn(usize) -> PipeSpec| {
                 let mut events = packets(seed, 4, 60);
                 let middle = events[30].0;
-                // One flow more from here on.
+                // There is one more flow from here on.
                 events.insert(30, (middle, Event::Change(Box::new(with_quanta(base(5), &after)))));
                 let polls: Vec<u64> = (0..200).map(|n| n * 97).collect();
                 run(
@@ -174,7 +175,7 @@ fn a_parameter_that_is_refused_is_told_with_the_library() {
     }
 }
 
-/// What comes in a row to the first of three flows and then to the second: the third stays empty.
+/// Packets for the first of three flows, then for the second; the third stays empty.
 fn row() -> Vec<(u64, Event)> {
     (0..12).map(|n| (n, Event::Packet { flow: (n / 6) as u32, bytes: 50 })).collect()
 }
@@ -196,7 +197,7 @@ fn what_breaks_the_contract_is_told_and_not_obeyed() {
         ("DROPS_EMPTY", "it throws away from flow 2 (the first is 0), which has no packet"),
     ] {
         let (sent, broken) = run(&plugin(&loaded(&naughty(fault)), 3), row(), &[]);
-        // Four of the first, and then a packet of each in turn.
+        // Four packets of the first flow, then packets in turn.
         let flows: Vec<u32> = sent.iter().map(|&(flow, ..)| flow).collect();
         assert_eq!(flows, [0, 0, 0, 0, 0, 1, 0, 1, 1, 1, 1, 1], "{fault}");
         let [Breach { library, what: told, at, times, instead }] = &broken[..] else {
@@ -209,7 +210,7 @@ fn what_breaks_the_contract_is_told_and_not_obeyed() {
         );
         assert_eq!(at.0, if fault == "ENDLESS" { 1600 + 1000 } else { 1600 }, "{fault}");
     }
-    // It serves the first flow until that is empty, and then goes on with it.
+    // It serves the first flow until its queue is empty, and then serves it again.
     let four = (0..8).map(|n| (n, Event::Packet { flow: (n / 4) as u32, bytes: 50 })).collect();
     let (sent, broken) = run(&plugin(&loaded(&naughty("TWICE")), 2), four, &[]);
     assert_eq!(sent.len(), 8);
@@ -316,7 +317,7 @@ fn another_takes_over_while_packets_wait() {
     let three = || PipeSpec::new("drr", setup(Values::default(), 3), Span::ZERO);
     for successor in [plugin(&good, 3), three(), plugin(&bad, 3)] {
         let again = successor.setup.scheduler.library() == Some(&bad);
-        // The fifth packet is on the wire, by turns, when it comes.
+        // When it comes, the fifth packet is in transmission, served round robin.
         let mut events = row();
         events.push((1700, Event::Change(Box::new(successor))));
         let (sent, broken) = run(&plugin(&bad, 3), events, &[]);
@@ -327,7 +328,7 @@ fn another_takes_over_while_packets_wait() {
             broken.iter().map(|breach| (breach.times, breach.instead)).collect();
         assert_eq!(told, times, "what the first did is told afterwards too: {broken:?}");
     }
-    // And from a built-in one to a library: its packets arrive anew, in their order.
+    // From a built-in discipline to a library: the queued packets arrive again, in their order.
     let mut events = row();
     events.push((450, Event::Change(Box::new(plugin(&good, 3)))));
     let (sent, broken) = run(&three(), events, &[]);
@@ -339,12 +340,12 @@ fn tags_are_of_the_packet_at_the_head_and_promises_as_declared() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/stamps.c");
     let mine = loaded(&library(&source, &[]));
     for seed in 0..50 {
-        // At a change those of one instant come by flow.
+        // At a change, packets of the same instant arrive in the order of flows.
         let apart = |(n, (at, event))| (at + n as u64, event);
         let mut events: Vec<(u64, Event)> =
             packets(seed, 3, 60).into_iter().enumerate().map(apart).collect();
         let middle = events[30].0;
-        // Its stamps are made anew at a change.
+        // Its tags are computed again at a change.
         events.insert(30, (middle, Event::Change(Box::new(plugin(&mine, 3)))));
         let (sent, broken) = run(&plugin(&mine, 3), events, &[]);
         assert!(sent.is_sorted_by_key(|&(_, handle, _)| handle), "first in, first out: {sent:?}");
@@ -423,8 +424,8 @@ fn what_the_how_to_shows_is_a_discipline() {
     let in_c = c_example("longest.c");
     let in_rust = rust(&written("longest.rs", block("rust")));
     for path in [in_c, in_rust] {
-        // Behind the first packet 200 B wait and 120 B, then 100 B and 120 B, 100 B and 60 B, 0 B
-        // and 60 B.
+        // After the first packet, the queues have 200 B and 120 B, then 100 B and 120 B, 100 B and
+        // 60 B, 0 B and 60 B.
         let lengths = [(0, 100), (1, 60), (0, 100), (0, 100), (1, 60)];
         let events = lengths.map(|(flow, bytes)| (0, Event::Packet { flow, bytes }));
         let (sent, broken) = run(&plugin(&loaded(&path), 2), events.into(), &[]);

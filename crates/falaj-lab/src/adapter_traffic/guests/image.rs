@@ -1,4 +1,4 @@
-//! What a guest is booted from: a packaged kernel, its modules for a virtio-net card, a static
+//! The boot files of a guest: a packaged kernel, its modules for a virtio-net card, a static
 //! busybox, and this program.
 
 use anyhow::{Context, Result, bail};
@@ -7,11 +7,11 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The machine's emulator, and the package that has it.
+/// The machine's emulator, which is also the name of its package.
 pub(super) const QEMU: &str = "qemu-system-x86_64";
-/// What the kernel unpacks, by name.
+/// File name of the archive that the kernel unpacks.
 pub(super) const ARCHIVE: &str = "initrd";
-/// In the order in which they are loaded; what is not there is a part of the kernel.
+/// Kernel modules in the order of loading; a missing one is built into the kernel.
 const MODULES: [&str; 9] = [
     "net/core/failover",
     "drivers/net/net_failover",
@@ -23,12 +23,12 @@ const MODULES: [&str; 9] = [
     "drivers/virtio/virtio_pci",
     "drivers/net/virtio_net",
 ];
-/// Commands of busybox that `INIT` takes.
+/// Commands of busybox that `INIT` uses.
 const APPLETS: [&str; 11] =
     ["sh", "mount", "insmod", "stty", "ip", "arp", "cut", "ls", "grep", "cat", "poweroff"];
 const INIT: &str = include_str!("init.sh");
 
-/// What was found on this machine.
+/// The files found on this machine.
 pub(super) struct GuestFiles {
     pub(super) kernel: PathBuf,
     modules: PathBuf,
@@ -36,14 +36,14 @@ pub(super) struct GuestFiles {
 }
 
 impl GuestFiles {
-    /// Below this directory, as packages lie there.
+    /// Finds the files below this directory, at the paths of the packages.
     ///
     /// # Errors
-    /// What is missing, and which package has it.
+    /// The missing file, and the package that has it.
     pub(super) fn below(root: &Path) -> Result<GuestFiles> {
         let mut versions: Vec<String> = names(&root.join("lib/modules"));
         versions.retain(|version| root.join(format!("boot/vmlinuz-{version}")).is_file());
-        // Of several the last by name; any of them will do.
+        // Any version will do; the last by name is taken.
         versions.sort();
         let Some(version) = versions.pop() else {
             bail!(
@@ -70,7 +70,7 @@ impl GuestFiles {
         })
     }
 
-    /// Makes the archive that the kernel unpacks, in this directory.
+    /// Writes the archive that the kernel unpacks to this directory.
     pub(super) fn pack(&self, work: &Path) -> Result<PathBuf> {
         let base = work.join("base");
         for name in ["bin", "lib", "proc", "sys", "dev", "tmp", "modules"] {
@@ -86,7 +86,7 @@ impl GuestFiles {
         )?;
         for library in libraries(&fs::read_to_string("/proc/self/maps")?) {
             let name = library.file_name().context("a library has a name")?;
-            // The one that loads the others is started by its name.
+            // The dynamic loader is started by its name.
             let loads = name.to_string_lossy().starts_with("ld-");
             put(
                 &library,
@@ -150,7 +150,7 @@ fn put(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The libraries among what a process has mapped.
+/// The libraries among the mapped files of a process.
 fn libraries(maps: &str) -> Vec<PathBuf> {
     let path = |line: &str| line.find('/').map(|at| line[at..].to_owned());
     let is_library =
@@ -175,7 +175,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         assert!(refused(root.path()).contains("linux-image-cloud-amd64"));
         fs::create_dir_all(root.path().join("lib/modules/6.1.0-1-amd64/kernel")).unwrap();
-        // Modules without their kernel are no kernel.
+        // Modules alone, without their kernel, do not suffice.
         assert!(refused(root.path()).contains("linux-image-cloud-amd64"));
         fs::create_dir_all(root.path().join("boot")).unwrap();
         fs::write(root.path().join("boot/vmlinuz-6.1.0-1-amd64"), "").unwrap();

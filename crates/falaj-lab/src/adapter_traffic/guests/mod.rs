@@ -1,9 +1,9 @@
-//! Virtual machines as adapters: QEMU boots a packaged kernel, whose only card is a vhost-user port
-//! of the link, and in which this program sends what it would send in a namespace.
+//! Virtual machines as adapters: QEMU boots a packaged kernel whose only card is a vhost-user port
+//! of the link. This program sends in the guest as it would in a namespace.
 //!
-//! A machine is told over a serial line what to send. Instants of a plan are those of this host's
-//! clock; a guest has its own, which is asked for each time. It is read to 10 ms, so that is how
-//! well they begin together.
+//! A machine receives its plan over a serial line. The instants of a plan are those of this host's
+//! clock; a guest has its own clock, which is queried each time. It is read to 10 ms, which is the
+//! accuracy of a common beginning.
 
 mod image;
 
@@ -26,20 +26,20 @@ use std::rc::Rc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Emulated processors begin slowly.
+/// Timeout of booting; emulated processors are slow.
 const BOOT: Duration = Duration::from_secs(120);
-/// What a machine takes to say that it is done, or what its clock says; or to take up a card again.
+/// Timeout of a machine's answers, and of taking up its card again.
 const ANSWER: Duration = Duration::from_secs(20);
 const TURN: Duration = Duration::from_millis(10);
-/// Memory of a guest beside three times its archive: once as it comes, and files may take half of
-/// what is left then.
+/// Memory of a guest in MiB, in addition to three times its archive: the archive itself, and files,
+/// which may take half of the rest.
 const MEMORY_MIB: u64 = 160;
 
-/// Machines that run until this is dropped or the thread that began them has ended, with their
-/// cards unplugged between experiments.
+/// Machines that run until this is dropped or the thread that started them ends. Their cards are
+/// unplugged between experiments.
 pub(crate) struct Guests {
     at: Addresses,
-    /// Sockets, archive and consoles.
+    /// The directory of sockets, archive and consoles.
     work: tempfile::TempDir,
     machines: Vec<Machine>,
 }
@@ -49,15 +49,15 @@ struct Machine {
     line: Option<BufReader<UnixStream>>,
 }
 
-/// Their cards, for one experiment.
+/// The cards of the machines, for one experiment.
 pub(super) struct Cards(Vec<OpenEnd>);
 
 impl Guests {
-    /// Starts so many. They wait for their cards before they boot. `root` is where the kernel and
-    /// busybox lie as packages have them.
+    /// Starts this number of machines. They wait for their cards before they boot. `root` is the
+    /// directory with the kernel and busybox, at the paths of the packages.
     ///
     /// # Errors
-    /// What is missing, and which package has it.
+    /// The missing file or program, and the package that has it.
     pub(crate) fn start(root: &Path, number: usize) -> Result<Guests> {
         let version = Command::new(QEMU)
             .arg("--version")
@@ -95,12 +95,13 @@ impl Guests {
         arguments(wanted, self.at, &self.path(wanted.n, "card"), &self.path(wanted.n, "line"))
     }
 
-    /// Plugs all cards in, and waits for the machines. Begins threads.
+    /// Plugs all cards in, and waits for the machines. It starts threads.
     pub(super) fn plug(&mut self) -> Result<Cards> {
         let card = |n| card(&self.path(n, "card"));
         let cards = Cards((0..self.machines.len()).map(card).collect::<Result<_>>()?);
         if self.machines.iter().any(|machine| machine.line.is_none()) {
-            // All of them before any is heard: what a machine says while nobody is there is lost.
+            // All lines are connected before any is read: output of a machine without a connection
+            // is lost.
             for n in 0..self.machines.len() {
                 let line = self.connect(n)?;
                 self.machines[n].line = Some(BufReader::new(line));
@@ -110,7 +111,7 @@ impl Guests {
                     return Err(self.failed(n, "found no card of its own"));
                 }
             }
-            // It is large, and would stay behind if this process were killed.
+            // The archive is large, and would stay behind if this process were killed.
             fs::remove_file(self.work.path().join(ARCHIVE))?;
         }
         let began = Instant::now();
@@ -125,7 +126,7 @@ impl Guests {
         Ok(cards)
     }
 
-    /// The serial line; QEMU listens there when it has its card.
+    /// Connects to the serial line; QEMU listens there once it has its card.
     fn connect(&mut self, n: usize) -> Result<UnixStream> {
         let began = Instant::now();
         loop {
@@ -141,7 +142,7 @@ impl Guests {
         }
     }
 
-    /// Has a machine send what the plan says.
+    /// Sends a plan to a machine, which executes it.
     pub(super) fn send(&mut self, n: usize, plan: &EndPlan) -> Result<()> {
         let asked = monotonic();
         self.say(n, b"clock")?;
@@ -152,7 +153,7 @@ impl Guests {
         self.say(n, &serde_json::to_vec(&EndPlan { zero, ..plan.clone() })?)
     }
 
-    /// After the last packet: has a machine done all that it was to do?
+    /// Checks after the last packet that a machine has executed its plan.
     pub(super) fn done(&mut self, n: usize) -> Result<()> {
         match &self.hear(n, "done", ANSWER)?[..] {
             "0" => Ok(()),
@@ -167,7 +168,7 @@ impl Guests {
             .map_err(|_| self.failed(n, "is gone"))
     }
 
-    /// What follows this word.
+    /// The rest of the next line that begins with this word.
     fn hear(&mut self, n: usize, word: &str, at_most: Duration) -> Result<String> {
         let line = self.machines[n].line.as_mut().context("a line to a guest")?;
         line.get_ref().set_read_timeout(Some(at_most))?;
@@ -191,7 +192,7 @@ impl Guests {
         }
     }
 
-    /// With the end of what it and its emulator wrote.
+    /// An error with the last lines of the console of the guest and its emulator.
     fn failed(&self, n: usize, what: &str) -> anyhow::Error {
         let console = fs::read(self.path(n, "console")).unwrap_or_default();
         let console = String::from_utf8_lossy(&console);
@@ -204,7 +205,7 @@ impl Guests {
 impl Drop for Guests {
     fn drop(&mut self) {
         for machine in &mut self.machines {
-            // It may have ended.
+            // The process may have ended already.
             let _ = machine.child.kill();
             let _ = machine.child.wait();
         }
@@ -212,7 +213,7 @@ impl Drop for Guests {
 }
 
 impl Cards {
-    /// The card of a machine, without what a former experiment left in its rings.
+    /// The port of a machine's card, without old packets of an earlier experiment in its rings.
     pub(super) fn port(&self, n: usize) -> Result<Box<dyn falaj_live::backend::port::Port>> {
         let Some((card, _)) = self.0.get(n) else { bail!("there are {} guests", self.0.len()) };
         let mut port = card.port()?;
@@ -244,14 +245,14 @@ fn no_emulator(error: &std::io::Error) -> anyhow::Error {
     )
 }
 
-/// `12.34`, in seconds.
+/// Parses seconds such as `12.34` into nanoseconds.
 fn nanos(seconds: &str) -> Option<u64> {
     let (whole, parts) = seconds.split_once('.')?;
     let parts: u64 = format!("{parts:0<9}").parse().ok()?;
     whole.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(parts)
 }
 
-/// A machine that is to be.
+/// A machine to be started.
 struct WantedGuest<'a> {
     n: usize,
     kernel: &'a Path,
@@ -259,8 +260,8 @@ struct WantedGuest<'a> {
     memory: u64,
 }
 
-/// What its emulator is told. The card has no MSI-X: QEMU 7.2 falls over it where a card's back-end
-/// is elsewhere and there is no KVM; and where KVM is inside of another machine it may not tell of
+/// The arguments of its emulator. The card has no MSI-X: QEMU 7.2 crashes with it if the card's
+/// back-end is in another process and there is no KVM. Nested KVM is not used, as it may not report
 /// its capabilities.
 fn arguments(wanted: &WantedGuest, at: Addresses, card: &Path, line: &Path) -> Vec<String> {
     let place = Addresses::UPLINK + 1 + wanted.n as u8;

@@ -1,4 +1,4 @@
-//! A flow through the kernel, through falaj and simulated, and how they differ.
+//! A flow through the kernel, through falaj and simulated, and the differences.
 
 use super::KernelCase;
 use anyhow::Result;
@@ -14,7 +14,7 @@ use falaj_sim::simulate_watched;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
-/// A case as it was measured, before it is simulated.
+/// The measurements of a case, before it is simulated.
 pub(super) struct MeasuredCase {
     kernel: Vec<EndReport>,
     live: Measured,
@@ -33,31 +33,31 @@ impl MeasuredCase {
     }
 }
 
-/// A flow of a case, three times.
+/// A flow of a case with its three results.
 pub(super) struct ComparedFlow {
     pub(super) name: String,
     pub(super) kernel: Passage,
     pub(super) live: Passage,
     pub(super) simulated: Passage,
-    /// Of packets that came through the kernel and through falaj.
+    /// Comparison of packets that arrived through both the kernel and falaj.
     pub(super) same: SamePackets,
 }
 
-/// What came of a flow through one of the three.
+/// The results of a flow through one of the three.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Passage {
     pub(super) sent: u64,
-    /// Copies included.
+    /// Packets that arrived, copies included.
     pub(super) arrived: u64,
-    /// As the link accounts them.
+    /// Bytes that arrived, as the link accounts them.
     bytes: u64,
-    /// The part of all bytes that arrived.
+    /// The flow's fraction of all bytes that arrived.
     pub(super) share: f64,
-    /// In nanoseconds, in ascending order.
+    /// Delays in nanoseconds, in ascending order.
     delays: Vec<u64>,
 }
 
-/// Quantiles of delays in nanoseconds, each of one packet.
+/// Quantiles of delays in nanoseconds, each the delay of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DelayQuantiles {
     pub(super) p50: u64,
@@ -75,7 +75,7 @@ impl Passage {
         self
     }
 
-    /// None if nothing arrived.
+    /// Quantiles of the delay; `None` if nothing arrived.
     pub(super) fn delays(&self) -> Option<DelayQuantiles> {
         let quantile = |percent: usize| {
             let place = (self.delays.len() * percent).div_ceil(100).max(1) - 1;
@@ -89,22 +89,22 @@ impl Passage {
     }
 }
 
-/// Packets that came through both, each compared with itself.
+/// Packets that arrived through both, each compared with itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct SamePackets {
-    /// Packets that came through both.
+    /// Packets that arrived through both.
     pub(super) both: u64,
-    /// Those that came through the kernel alone.
+    /// Packets that arrived through the kernel alone.
     pub(super) kernel_alone: u64,
-    /// Those that came through falaj alone.
+    /// Packets that arrived through falaj alone.
     pub(super) live_alone: u64,
-    /// By how much later they came through falaj, in nanoseconds: least, median, most.
+    /// Difference of the delays, falaj minus kernel, in nanoseconds: minimum, median, maximum.
     pub(super) later: Option<[i64; 3]>,
 }
 
 impl SamePackets {
     fn of(kernel: &[ReceivedDatagram], live: &[ReceivedDatagram]) -> SamePackets {
-        // Of copies the first one counts.
+        // Of several copies the first one counts.
         let first = |all: &[ReceivedDatagram]| {
             let mut first = BTreeMap::new();
             for one in all {
@@ -167,7 +167,7 @@ impl ComparedFlow {
     }
 }
 
-/// The flows that packets came for.
+/// The simulated results of the flows at which packets arrived.
 fn simulate(case: &KernelCase) -> Result<BTreeMap<FlowKey, Passage>> {
     let scenario = &case.scenario;
     let experiment = experiment(scenario, scenario.run.duration);

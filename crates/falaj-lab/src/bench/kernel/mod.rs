@@ -1,13 +1,13 @@
-//! `falaj bench kernel`: the kernel's disciplines beside ours.
+//! `falaj bench kernel`: the kernel's disciplines compared with ours.
 //!
-//! A case is a script of `tc` and the traffic that passes. The script runs as it is in a namespace,
-//! at one end of a veth pair; and the scenario that `falaj import` makes of it runs live and
-//! simulated. The same sources send the same datagrams through all three.
+//! A case is a script of `tc` and its traffic. The script runs unchanged in a namespace, at one end
+//! of a veth pair. The scenario that `falaj import` makes of it runs live and simulated. The same
+//! sources send the same datagrams through all three.
 //!
 //! | module | what it has |
 //! |---|---|
-//! | `compared` | a flow through the kernel, through falaj and simulated, and how they differ |
-//! | `report` | that as a table and as JSON |
+//! | `compared` | a flow through the kernel, through falaj and simulated, and the differences |
+//! | `report` | the results as a table and as JSON |
 
 mod compared;
 mod report;
@@ -54,7 +54,7 @@ pub struct Args {
     json: bool,
 }
 
-/// A case, read.
+/// A case with its scenario.
 struct KernelCase {
     name: String,
     script: String,
@@ -74,10 +74,11 @@ impl KernelCase {
 /// Runs `falaj bench kernel`.
 ///
 /// # Errors
-/// The input is wrong, or this machine cannot do it.
+/// The input is invalid, or this machine cannot run the benchmark.
 pub fn main(args: &Args) -> Result<ExitCode> {
     let cases = args.cases.iter().map(|path| read(path, args)).collect::<Result<Vec<_>>>()?;
-    // Namespaces are made while the program has one thread; the simulation may take more.
+    // Namespaces must be created while the process is single-threaded; the simulation may use
+    // threads.
     let measured: Vec<_> = cases.iter().map(|case| case.measure(args)).collect();
     let mut failed = false;
     let mut all = Vec::new();
@@ -117,7 +118,7 @@ fn read(directory: &Path, args: &Args) -> Result<KernelCase> {
     };
     let imported = tc(&script, &format!("{name}/tc.sh"), &Host::default()).map_err(told)?;
     let whole = format!("{}\n{traffic}", imported.scenario);
-    // Captures are looked for beside it.
+    // Paths of captures are relative to the case's directory.
     let place = directory.join("traffic.toml, behind what was imported");
     let (mut scenario, warnings) =
         falaj_scenario::parse(&whole, &place.to_string_lossy()).map_err(told)?;

@@ -1,4 +1,4 @@
-//! Flows that were compared, as a table and as JSON.
+//! The results of compared flows, as a table and as JSON.
 
 use super::KernelCase;
 use super::compared::{ComparedFlow, DelayQuantiles, Passage, SamePackets};
@@ -19,7 +19,7 @@ const HEADER: [&str; 10] = [
     "max",
 ];
 
-/// In microseconds, whose tenths matter here.
+/// Nanoseconds as microseconds with one decimal, which matters here.
 fn micros(nanos: i64) -> String {
     format!("{:.1}", nanos as f64 / 1000.0)
 }
@@ -30,7 +30,7 @@ impl DelayQuantiles {
     }
 }
 
-/// By how much these delays exceed those of the kernel, in nanoseconds.
+/// Differences of these delays from those of the kernel, in nanoseconds.
 fn differences(passage: &Passage, kernel: &Passage) -> Option<[i64; 3]> {
     let (ours, theirs) = (passage.delays()?.all(), kernel.delays()?.all());
     Some([0, 1, 2].map(|n| ours[n] - theirs[n]))

@@ -1,6 +1,6 @@
-//! `--against PROGRAM`: side by side with dummynet's own test program, built
-//! by whoever has it: `-n LOOPS -alg NAME -qmin A -qmax B -flowsets LIST`, and
-//! a line that says `main SCHEDULER … time SECONDS NANOSECONDS qlen …`. The two take turns.
+//! `--against PROGRAM`: comparison with dummynet's own test program, which the user has built. It
+//! takes `-n LOOPS -alg NAME -qmin A -qmax B -flowsets LIST`, and prints a line `main SCHEDULER …
+//! time SECONDS NANOSECONDS qlen …`. The two programs take turns.
 
 use super::{Args, LoadCase, median};
 use anyhow::{Context, Result, bail};
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::atomic::Ordering;
 
-/// What they call what we call so.
+/// Names of disciplines: ours, and theirs.
 const NAMES: &[(&str, &str)] = &[
     ("none", "null"),
     ("fifo", "fifo"),
@@ -21,11 +21,12 @@ const NAMES: &[(&str, &str)] = &[
     ("wf2q+", "wf2qp"),
 ];
 
-/// `None`: it knows no discipline of that name, and ran its list of packets instead.
+/// The result of the other program in nanoseconds; `None` if it does not know the discipline and
+/// ran its list of packets instead.
 fn theirs(program: &Path, name: &str, case: &LoadCase, pairs: u64) -> Result<Option<f64>> {
     let flows = case.flowsets.flows();
     let (qmin, qmax) = (case.qmin.of(flows), case.qmax.of(flows));
-    // Whole fillings and drainings, as ours are.
+    // Complete fillings and drainings, as in our program.
     let loops = 2 * pairs.next_multiple_of(qmax - qmin);
     let output = Command::new(program)
         .args(["-n", &loops.to_string(), "-alg", name])

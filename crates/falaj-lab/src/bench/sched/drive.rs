@@ -1,4 +1,4 @@
-//! What is measured: nothing at all, a station, a whole engine.
+//! The subjects of the measurement: nothing, a scheduler with its queues, a whole engine.
 
 use super::flowsets::{Flowset, Flowsets};
 use super::generator::{Buffer, Controller, FULL, PacketSink};
@@ -25,21 +25,21 @@ use falaj_sched::units::probability::Probability;
 use falaj_sched::units::rate::{Rate, Wire};
 use falaj_sched::units::time::{Span, Time};
 
-/// The link that time is counted by. A byte takes no whole number of nanoseconds on it.
+/// The rate of the link, for its clock. A byte takes no whole number of nanoseconds on it.
 const RATE: Rate = Rate::from_mbit(10_000);
 
-/// What stands between enqueue and dequeue.
+/// The subject between enqueue and dequeue.
 #[derive(Clone, Debug)]
 pub(super) enum UnderTest {
-    /// A list of packets: generator, controller and clock alone.
+    /// A list of packets, so that generator, controller and clock are measured alone.
     Nothing,
-    /// Queues with their limits, a discipline, a wire and counters.
+    /// Queues with their limits, a discipline, a transmitter and counters.
     Station(Subject),
-    /// The same as a pipe of an engine: with its calendar and its outputs.
+    /// The same as a pipe of an engine, with its calendar and its outputs.
     Engine(Subject),
 }
 
-/// A discipline, set as the flows say or in a regime of its own; built in, or of a library.
+/// A discipline with parameters from the flows or from a regime; built in, or from a library.
 #[derive(Clone, Debug)]
 pub(super) struct Subject {
     pub(super) entry: &'static Manifest,
@@ -71,7 +71,8 @@ impl UnderTest {
     }
 }
 
-/// What a plug-in may take the share of a flow of this set as, tried in this order.
+/// Possible parameters of a plug-in for the share of a flow of this set, in the order of
+/// preference.
 const SHARES: [fn(Flowset, u32) -> Option<Given>; 3] = [
     |set, largest| {
         let number = u64::from(set.weight) * u64::from(largest);
@@ -94,8 +95,8 @@ const SHARES: [fn(Flowset, u32) -> Option<Given>; 3] = [
     |_, _| None,
 ];
 
-/// What the flow parameter `param` is for a flow of this set: its share of the
-/// link in the unit that the discipline takes it in. `None` leaves the default.
+/// The value of the flow parameter `param` for a flow of this set: its share of the link in the
+/// discipline's unit. `None` leaves the default.
 fn value(
     param: &Param,
     set: Flowset,
@@ -109,7 +110,7 @@ fn value(
         ("quantum", _) => Some(Value::Bytes(weight * largest)),
         ("phase", _) => Some(Value::Span(Span(setup.largest_airtime().0 * weight))),
         _ if param.default.is_some() => None,
-        // As in dummynet's test program.
+        // The heaviest has the highest number, as in dummynet's test program.
         ("priority", _) => Some(Value::Count(weight)),
         ("rate", _) => Some(Value::Rate(Rate(
             (u128::from(RATE.0) * u128::from(weight) / u128::from(weights)) as u64,
@@ -128,7 +129,7 @@ fn value(
     })
 }
 
-/// Something for a parameter that has no default.
+/// A value for a parameter that has no default.
 pub(super) fn needed(param: &Param, setup: &Setup) -> Value {
     let flows = setup.flows.len() as u64;
     match param.kind {
@@ -191,7 +192,7 @@ fn setup(subject: &Subject, flowsets: &Flowsets) -> Result<Setup, String> {
     Err(why)
 }
 
-/// One run: how often, and what is read before and after what counts.
+/// The load of a run.
 pub(super) struct DrivenRun<'a> {
     pub(super) flowsets: &'a Flowsets,
     pub(super) qmin: u64,
@@ -199,7 +200,7 @@ pub(super) struct DrivenRun<'a> {
 }
 
 impl DrivenRun<'_> {
-    /// Nanoseconds of CPU for each pair; or why the discipline takes no such flows.
+    /// Nanoseconds of CPU per pair; the error is the reason why the discipline refuses such flows.
     pub(super) fn nanos(&self, what: &UnderTest, pairs: u64) -> Result<f64, String> {
         self.with(what, |turn| {
             turn(1);
@@ -209,8 +210,8 @@ impl DrivenRun<'_> {
         })
     }
 
-    /// Builds the bed; `drive` gets a function that runs so many pairs on it
-    /// (its first filling and draining warms it up) and says how many it were.
+    /// Builds the subject. `drive` gets a function that runs a number of pairs on it and returns
+    /// the actual number; its first filling and draining is the warm-up.
     pub(super) fn with<R>(
         &self,
         what: &UnderTest,
@@ -279,7 +280,7 @@ impl<R, F: FnOnce(&mut dyn FnMut(u64) -> u64) -> R> Visitor for AtStation<'_, F>
     }
 }
 
-/// First in, first out, linked through the packets' own records.
+/// A FIFO list, linked through the packets' own records.
 struct PacketList {
     first: u32,
     last: u32,
@@ -373,7 +374,7 @@ struct InEngine {
     engine: Engine,
     now: Time,
     out: Vec<Output>,
-    /// The packet on the wire.
+    /// The packet in transmission.
     sending: Option<Emit>,
     /// Handle and flow of packets that have left.
     gone: Vec<(u32, u32)>,
@@ -388,7 +389,7 @@ impl InEngine {
             match output {
                 Output::Emit(emit) => self.sending = Some(emit),
                 Output::Drop(drop) => self.gone.push((drop.handle, drop.flow.0)),
-                // Of links that do something to packets.
+                // Outputs of links with impairments or changes.
                 Output::Copy(_)
                 | Output::Corrupt(_)
                 | Output::Mark(_)

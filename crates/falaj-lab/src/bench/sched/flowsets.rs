@@ -1,22 +1,21 @@
-//! What flows there are, in the notation of dummynet's test program: a list of
-//! `weight:length:flows`, separated by commas. Weight and length may be ranges
-//! `low-high-steps`; an empty field is 1, 1000 and 1. Numbers take the
-//! suffixes `k` (1024), `K` (1000), `m`, `M`; a number of packets also `n`,
+//! Sets of flows in the notation of dummynet's test program: a list of `weight:length:flows`,
+//! separated by commas. Weight and length may be ranges `low-high-steps`; an empty field is 1, 1000
+//! and 1. Numbers take the suffixes `k` (1024), `K` (1000), `m`, `M`; a number of packets also `n`,
 //! times the number of flows.
 
 use anyhow::{Result, bail, ensure};
 use std::str::FromStr;
 
-/// Flows that are alike.
+/// Flows with equal parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Flowset {
     pub(super) weight: u32,
-    /// Length of each of their packets.
+    /// Length of each of their packets in bytes.
     pub(super) bytes: u32,
     pub(super) flows: u32,
 }
 
-/// All flows of a run, with the text that named them.
+/// All flows of a run, with the text from which they were parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Flowsets {
     pub(super) text: String,
@@ -30,15 +29,15 @@ impl Flowsets {
     pub(super) fn largest(&self) -> u32 {
         self.sets.iter().map(|set| set.bytes).max().unwrap_or(1)
     }
-    /// Weights of all flows together.
+    /// The sum of the weights of all flows.
     pub(super) fn weights(&self) -> u64 {
         self.sets.iter().map(|set| u64::from(set.weight) * u64::from(set.flows)).sum()
     }
-    /// Every flow's set, flow by flow.
+    /// The set of every flow, flow by flow.
     pub(super) fn each(&self) -> impl Iterator<Item = Flowset> + '_ {
         self.sets.iter().flat_map(|set| std::iter::repeat_n(*set, set.flows as usize))
     }
-    /// So many flows of weight 1 with packets of 1000 B.
+    /// This number of flows of weight 1 with packets of 1000 B.
     pub(super) fn equal(flows: u32) -> Flowsets {
         Flowsets {
             text: format!("1::{}", short(flows)),
@@ -47,7 +46,7 @@ impl Flowsets {
     }
 }
 
-/// More would not fit in memory with their packets.
+/// Maximum number of flows; more would not fit in memory with their packets.
 const MOST_FLOWS: u64 = 1 << 22;
 
 impl FromStr for Flowsets {
@@ -75,7 +74,7 @@ impl FromStr for Flowsets {
     }
 }
 
-/// `low-high-steps`, from 1 to `most`; the steps are 2 unless given.
+/// Parses `low-high-steps`, from 1 to `most`; the default of the steps is 2.
 fn range(text: &str, default: u64, most: u64) -> Result<Vec<u32>> {
     let mut parts = text.split('-');
     let low = match parts.next().unwrap_or_default() {
@@ -107,7 +106,7 @@ fn number(text: &str) -> Result<u64> {
     }
 }
 
-/// As short as the notation allows.
+/// A number in its shortest notation.
 pub(super) fn short(n: u32) -> String {
     match n {
         _ if n >= 1 << 20 && n.is_multiple_of(1 << 20) => format!("{}m", n >> 20),
@@ -116,7 +115,7 @@ pub(super) fn short(n: u32) -> String {
     }
 }
 
-/// A number of packets: as such, or `n` times the number of flows.
+/// A number of packets: absolute, or `n` times the number of flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Packets {
     count: u64,

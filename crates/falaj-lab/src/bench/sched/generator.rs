@@ -1,24 +1,22 @@
-//! The load of dummynet's test program, in falaj's own words: a controller
-//! that fills a scheduler to `qmax` packets and drains it to `qmin`, and a
-//! generator that gives each packet to the flow with the shortest backlog.
+//! The load of dummynet's test program, implemented anew: a controller fills a scheduler to `qmax`
+//! packets and drains it to `qmin`, and a generator gives each packet to the flow with the shortest
+//! backlog.
 //!
-//! The generator knows each flow's backlog by its own account. Flows stand in
-//! lists by backlog; a packet goes to the first flow of the lowest list that
-//! is not empty, and the flow to the end of the next list; a packet served
-//! sends it to the end of the list below. With one packet in all, flows are
-//! visited in turn: the worst case for caches.
+//! The generator keeps each flow's backlog itself. Flows are in lists by backlog. A packet goes to
+//! the first flow of the lowest list that is not empty, and that flow moves to the end of the next
+//! list. When a packet is served, its flow moves to the end of the list below. With one packet in
+//! all, flows are visited in turn: the worst case for caches.
 //!
-//! Packets are records that live elsewhere: a pool whose record freed last is
-//! used next.
+//! Packets are records in a separate pool; the record freed last is used next.
 
 use super::flowsets::Flowsets;
 use falaj_sched::queues::queue::{FlowId, Packet};
 use falaj_sched::units::time::Time;
 use std::hint::black_box;
 
-/// A flow with so many packets gets no more.
+/// A flow with this number of packets gets no more.
 pub(super) const FULL: u32 = 30;
-/// One list for each backlog from 0 to `FULL`.
+/// Number of lists: one for each backlog from 0 to `FULL`.
 const LISTS: usize = FULL as usize + 1;
 const NONE: u32 = u32::MAX;
 
@@ -28,11 +26,11 @@ struct Seat {
     before: u32,
     after: u32,
     backlog: u32,
-    /// Length of the flow's packets.
+    /// Length of the flow's packets in bytes.
     bytes: u32,
 }
 
-/// Where a packet's bytes would be: its length, its flow, and the next of a list.
+/// The record of a packet: its length, its flow, and the next packet of a list.
 #[derive(Clone, Copy)]
 pub(super) struct Buffer {
     pub(super) bytes: u32,
@@ -42,10 +40,10 @@ pub(super) struct Buffer {
 
 /// Chooses flows and makes packets.
 pub(super) struct Generator {
-    /// The flows, then the ends of the lists.
+    /// The flows, followed by the ends of the lists.
     seats: Vec<Seat>,
     flows: u32,
-    /// Bit `b`: the list of backlog `b` has a flow.
+    /// Bit `b` is set if the list of backlog `b` has a flow.
     occupied: u32,
     pub(super) buffers: Vec<Buffer>,
     free: u32,
@@ -79,7 +77,7 @@ impl Generator {
         self.seats[before as usize].after = after;
         self.seats[after as usize].before = before;
         if before == after {
-            // Both are the end of the list: it was alone.
+            // Both are the end of the list, which is now empty.
             self.occupied &= !(1 << backlog);
         }
     }
@@ -110,7 +108,7 @@ impl Generator {
         Some(Packet { handle, bytes, flow: FlowId(f), arrival: now })
     }
 
-    /// The packet with this handle, of this flow, is gone.
+    /// Handles that the packet with this handle, of this flow, has left.
     #[inline(always)]
     pub(super) fn gone(&mut self, handle: u32, flow: u32) {
         self.buffers[handle as usize].next = self.free;
@@ -121,17 +119,17 @@ impl Generator {
     }
 }
 
-/// What is measured: something that packets go into and come out of.
+/// The subject of the measurement, to which packets are enqueued and from which they are dequeued.
 pub(super) trait PacketSink {
-    /// False if it did not get in: one queue for all holds 4 GiB at most.
+    /// Returns false if the packet was refused: the shared queue holds at most 4 GiB.
     fn enqueue(&mut self, packet: Packet, buffers: &mut [Buffer]) -> bool;
     /// Handle and flow of the packet that has left.
     fn dequeue(&mut self, buffers: &mut [Buffer]) -> Option<(u32, u32)>;
-    /// Time goes on with each packet that leaves.
+    /// The time, which advances with each packet that leaves.
     fn now(&self) -> Time;
 }
 
-/// Fills and drains a bed in turn.
+/// Fills and drains a subject in turn.
 pub(super) struct Controller {
     generator: Generator,
     qmin: u64,
@@ -141,7 +139,7 @@ pub(super) struct Controller {
 
 impl Controller {
     pub(super) fn new(flowsets: &Flowsets, qmin: u64, qmax: u64) -> Controller {
-        // Beyond, all flows are full and the top is never reached.
+        // Above this, all flows are full and the top would never be reached.
         let qmax = qmax.min(u64::from(FULL) * u64::from(flowsets.flows()));
         Controller {
             generator: Generator::new(flowsets),
@@ -151,12 +149,12 @@ impl Controller {
         }
     }
 
-    /// Enqueues and dequeues at least `pairs` packets, whole fillings and
-    /// drainings; returns how many. The first one begins at an empty bed.
+    /// Enqueues and dequeues at least `pairs` packets, in complete fillings and drainings; returns
+    /// their number. The first call begins with an empty subject.
     #[inline(never)]
     pub(super) fn run(&mut self, bed: &mut impl PacketSink, pairs: u64) -> u64 {
-        // From packet to packet it lies in memory, as it does wherever packets come one by one:
-        // kept in the loop's registers it would cost what the loop happens to leave it.
+        // Between packets the subject is in memory, as it is in practice, where packets come one by
+        // one. In registers, its cost would depend on how many the loop leaves free.
         let bed = black_box(bed);
         let mut done = 0;
         while done < pairs {
@@ -185,7 +183,7 @@ impl Controller {
 mod tests {
     use super::*;
 
-    /// First in, last out.
+    /// Last in, first out.
     #[derive(Default)]
     struct Heap(Vec<Packet>, Vec<(u32, u32)>, usize);
 
@@ -211,7 +209,7 @@ mod tests {
         let mut controller = Controller::new(&flowsets, 0, 6);
         assert_eq!(controller.run(&mut heap, 1), 6);
         assert_eq!(heap.1, [(0, 10), (1, 10), (2, 20), (0, 10), (1, 10), (2, 20)]);
-        // Drained from the back: 2, 1, 0 came to the list of the empty last.
+        // Drained from the back: 2, 1, 0 is the order in which flows joined the list of empty ones.
         heap.1.clear();
         assert_eq!(controller.run(&mut heap, 7), 12);
         assert_eq!(heap.1[..6], [(2, 20), (1, 10), (0, 10), (2, 20), (1, 10), (0, 10)]);

@@ -1,4 +1,4 @@
-//! `bench sched --instructions`: those of a packet enqueued and dequeued.
+//! `bench sched --instructions`: instructions per packet enqueued and dequeued.
 
 use super::{Args, LoadCase};
 use crate::bench::instructions;
@@ -7,15 +7,15 @@ use anyhow::Result;
 use falaj_terminal::text;
 use std::process::ExitCode;
 
-/// Pairs of the shorter run, at least; the longer one has three times as many.
+/// Minimum number of pairs of the shorter run; the longer one has three times that.
 const PAIRS: u64 = 2_000;
 
 fn load(case: &LoadCase) -> String {
     format!("{} {}", case.flowsets.text, case.swing())
 }
 
-/// What is counted: unless asked otherwise few flows, since more take no more
-/// instructions from most disciplines.
+/// The cases that are counted: by default few flows, since with most disciplines more flows take no
+/// more instructions.
 fn cases(args: &Args) -> Result<Vec<LoadCase>> {
     let mut args = args.clone();
     if args.load.is_none() && args.flows.is_empty() && args.flowsets.is_empty() {
@@ -28,7 +28,7 @@ fn cases(args: &Args) -> Result<Vec<LoadCase>> {
 pub(super) fn counted(args: &Args) -> Result<ExitCode> {
     for case in cases(args)? {
         for what in args.whats()? {
-            // What a discipline takes no flows of is left out.
+            // Flows that a discipline refuses are left out.
             let counted = case.run().with(&what, |turn| {
                 turn(1);
                 let pairs = |length| if length == Length::Short { PAIRS } else { 3 * PAIRS };

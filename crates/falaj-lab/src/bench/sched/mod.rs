@@ -1,12 +1,10 @@
-//! `falaj bench sched`: what a discipline costs for each packet: one enqueue
-//! and one dequeue, through the contract and the registry, with limits and
-//! counters on.
+//! `falaj bench sched`: the cost of a discipline for each packet: one enqueue and one dequeue,
+//! through the contract and the registry, with limits and counters on.
 //!
-//! The experiment is that of Rizzo's talk on dummynet: a controller fills the
-//! scheduler to `qmax` packets and drains it to `qmin`, over and over, and the
-//! time of one pair counts, that of controller and generator with it. `none`
-//! is a list of packets in the discipline's place; what a discipline costs is
-//! its time net of that. The clock goes on by each packet's transmission time.
+//! The experiment is that of Rizzo's talk on dummynet: a controller fills the scheduler to `qmax`
+//! packets and drains it to `qmin`, repeatedly. The result is the time of one pair, including that
+//! of controller and generator. `none` is a list of packets in place of the discipline; the cost of
+//! a discipline is its time net of that. The clock advances by each packet's transmission time.
 
 mod against;
 mod drive;
@@ -95,7 +93,7 @@ pub struct Args {
     counted: bool,
 }
 
-/// A load that was published, or is measured always.
+/// A load that was published, or is always measured.
 struct NamedLoad {
     name: &'static str,
     doc: &'static str,
@@ -158,7 +156,7 @@ impl Args {
         Ok(all)
     }
 
-    /// What to fill and drain between: nearly empty and 20 for each flow, unless said.
+    /// Limits of filling and draining; the defaults are nearly empty, and 20 packets for each flow.
     fn swings(&self) -> Vec<(Packets, Packets)> {
         match (self.qmin, self.qmax) {
             (None, None) if self.record.is_none() => {
@@ -199,7 +197,7 @@ impl Args {
         Ok(whats)
     }
 
-    /// All loads, nearly empty ones first.
+    /// All cases, nearly empty ones first.
     fn cases(&self) -> Result<Vec<LoadCase>> {
         let flowsets = self.flowsets()?;
         let case = |(qmin, qmax): (Packets, Packets), flowsets: &Flowsets| {
@@ -215,7 +213,7 @@ impl Args {
     }
 }
 
-/// What is done to each discipline.
+/// The load of a discipline.
 #[derive(Clone)]
 struct LoadCase {
     flowsets: Flowsets,
@@ -231,7 +229,7 @@ impl LoadCase {
     fn swing(&self) -> String {
         format!("{}..{}", self.qmin, self.qmax)
     }
-    /// All flows alike and of weight 1: the number of flows says it all.
+    /// The number of flows, if all are equal and of weight 1.
     fn equal_flows(&self) -> Option<u32> {
         match self.flowsets.sets[..] {
             [set] if set.weight == 1 && set.bytes == 1000 => Some(set.flows),
@@ -240,11 +238,11 @@ impl LoadCase {
     }
 }
 
-/// What came out for one discipline.
+/// The results of one discipline.
 #[derive(Clone)]
 struct DisciplineFigures {
     name: String,
-    /// For each case the figures of all runs, or why there are none.
+    /// For each case the figures of all runs, or the reason why there are none.
     figures: Vec<Result<Vec<f64>, String>>,
 }
 
@@ -260,7 +258,7 @@ impl DisciplineFigures {
 /// Runs `falaj bench sched`.
 ///
 /// # Errors
-/// The input is wrong, or this machine cannot do it.
+/// The input is invalid, or this machine cannot run the benchmark.
 pub fn main(args: &Args) -> Result<ExitCode> {
     #[cfg(feature = "plots")]
     if let Some(path) = &args.plot {
@@ -286,7 +284,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let cases = args.cases()?;
     #[cfg(feature = "plots")]
     if args.plot.is_some() {
-        // Before the time that measuring takes.
+        // Errors are reported before the long measurement.
         plot::swings(&cases)?;
     }
     let rows = measure(args, &cases)?;
@@ -329,18 +327,18 @@ fn list() {
     }
 }
 
-/// What disciplines cost for each pair at least, `none` first: what a run takes more is of the
-/// machine, which does something else too.
+/// Minimum costs of disciplines per pair, `none` first: additional time of a run is due to other
+/// work of the machine.
 pub(crate) struct Costs {
     pub(crate) disciplines: Vec<String>,
     pub(crate) cases: Vec<DisciplineCost>,
 }
 
-/// What they cost among some flows.
+/// Their costs among some flows.
 pub(crate) struct DisciplineCost {
     pub(crate) flowsets: String,
     pub(crate) flows: u32,
-    /// Medians in nanoseconds, in the order of the disciplines; none for one that takes no such
+    /// Medians in nanoseconds, in the order of the disciplines; `None` for one that refuses such
     /// flows.
     pub(crate) nanos: Vec<Option<f64>>,
 }
@@ -392,9 +390,9 @@ pub(crate) fn costs(
     })
 }
 
-/// All disciplines and cases in turn, round after round, so that what else the
-/// machine does hits all alike, and a slow spell no case in all of its runs. Ctrl-C ends it with
-/// what is known.
+/// Runs all disciplines and cases in turn, round after round. So other work of the machine affects
+/// all alike, and a slow period never affects all runs of a case. Ctrl-C ends it with the results
+/// until then.
 fn measure(args: &Args, cases: &[LoadCase]) -> Result<Vec<DisciplineFigures>> {
     let whats = args.whats()?;
     let repeat = args.repeat.max(1);
@@ -460,7 +458,7 @@ fn to_json(cases: &[LoadCase], rows: &[DisciplineFigures]) -> serde_json::Value 
     all.into()
 }
 
-/// For each swing a table: a line for each load, a column for each discipline.
+/// A table for each swing: a line for each load, a column for each discipline.
 fn print(cases: &[LoadCase], rows: &[DisciplineFigures]) {
     let mut first = 0;
     while first < cases.len() {

@@ -1,14 +1,14 @@
-//! The plot of the talk: nanoseconds for a pair over the number of flows, a
-//! panel for each swing, both axes in doublings.
+//! The plot of the talk: nanoseconds per pair over the number of flows, a panel for each swing,
+//! both axes logarithmic with base 2.
 
 use super::{DisciplineFigures, LoadCase};
 use anyhow::{Result, ensure};
 use falaj_pictures::chart::{Axis, Chart, ChartLine, STROKE, Scale, Sheet, svg as drawn};
 
-/// The swings that have a panel each.
+/// The swings, each of which has a panel.
 ///
 /// # Errors
-/// There is none: nothing could stand on the axis of flows.
+/// There is none, so the axis of flows would be empty.
 pub(super) fn swings(cases: &[LoadCase]) -> Result<Vec<String>> {
     let mut swings: Vec<String> = Vec::new();
     for case in cases.iter().filter(|case| case.equal_flows().is_some()) {
@@ -29,7 +29,7 @@ pub(super) fn svg(cases: &[LoadCase], rows: &[DisciplineFigures]) -> Result<Stri
     drawn(&Sheet { panel: (560, 400), columns: swings.len(), charts })
 }
 
-/// Flows and median of each case of this swing that there is a figure for.
+/// Number of flows and median of each case of this swing that has a figure.
 fn curve(row: &DisciplineFigures, swing: &str, cases: &[LoadCase]) -> Vec<(f64, f64)> {
     let point =
         |(i, case): (usize, &LoadCase)| Some((f64::from(case.equal_flows()?), row.median(i)?));

@@ -1,15 +1,15 @@
-//! `--record`: what disciplines cost, as the page of the disciplines tells it, with machine and
-//! day.
+//! `--record`: the costs of disciplines for the page of the disciplines, with machine and day.
 
 use super::{DisciplineFigures, LoadCase};
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The load of the page, as of its instructions: 256 flows, filled to 20 packets each and drained.
+/// The load of that page, which is also that of its instruction counts: 256 flows, filled to 20
+/// packets each and drained.
 pub(super) const FLOWS: &str = "1::256";
 
-/// Writes the file: net of `none`, the first row.
+/// Writes the file: costs net of `none`, the first row.
 pub(super) fn write(
     file: &Path,
     cases: &[LoadCase],
@@ -44,7 +44,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Its processors, as Linux names them.
+/// The processors of the machine, as Linux names them.
 fn machine() -> String {
     let known = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = known.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
@@ -54,14 +54,14 @@ fn machine() -> String {
     format!("{cores} x {name}")
 }
 
-/// The day in UTC, as TOML has it.
+/// The present day in UTC, as TOML date.
 fn today() -> Result<toml::value::Date> {
     let since =
         SystemTime::now().duration_since(UNIX_EPOCH).context("the clock stands before 1970")?;
     Ok(day(since.as_secs() / 86_400))
 }
 
-/// The day so many days after the first of 1970, by the calendar that begins its years in March.
+/// The date of a day counted from 1 January 1970, by a calendar whose years begin in March.
 fn day(since_1970: u64) -> toml::value::Date {
     let days = since_1970 + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);

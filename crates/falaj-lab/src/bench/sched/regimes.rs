@@ -1,4 +1,4 @@
-//! Regimes: disciplines whose packets cost more or less by what was set, each measured apart.
+//! Regimes: disciplines whose costs depend on their parameters, each measured separately.
 
 use falaj_sched::contract::params::{FlowSetup, Inner, POLICY, Setup, Value, Values};
 
@@ -6,13 +6,13 @@ use falaj_sched::queues::aqm::policy::{CoDelParameters, Policy};
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
 
-/// A discipline with its flows set in a certain way.
+/// A discipline with certain parameters of its flows.
 #[derive(Debug)]
 pub(super) struct Regime {
     pub(super) kind: &'static str,
     pub(super) name: &'static str,
     pub(super) doc: &'static str,
-    /// Sets all flows, which are alike, for themselves.
+    /// Sets the parameters of all flows, which are equal.
     pub(super) set: fn(Setup) -> Setup,
 }
 
@@ -104,7 +104,7 @@ pub(super) const REGIMES: &[Regime] = &[
     },
 ];
 
-/// What a discipline with such a name is.
+/// The regime with this name.
 pub(super) fn regime(name: &str) -> Option<&'static Regime> {
     REGIMES.iter().find(|regime| regime.name == name)
 }
@@ -115,15 +115,15 @@ fn rates(set: &[(&'static str, u64)]) -> Values {
     })
 }
 
-/// Sets each flow by its part of the link.
+/// Sets the values of each flow from its equal part of the link.
 fn all(mut setup: Setup, values: impl Fn(u64) -> Values) -> Setup {
     let part = setup.rate.0 / setup.flows.len() as u64;
     setup.flows.iter_mut().for_each(|flow| flow.values = values(part));
     setup
 }
 
-/// The flows below two levels of classes, as many at each node; what a class has by the sum of the
-/// `rate`s below it.
+/// Puts the flows below two levels of classes, with the same number at each node; the values of a
+/// class depend on the sum of the `rate`s below it.
 fn grouped(kind: &'static str, setup: Setup, values: impl Fn(u64) -> Values) -> Setup {
     let each = (1..).find(|n: &usize| n.pow(3) >= setup.flows.len()).unwrap_or(1);
     let rate = |flow: &FlowSetup| flow.values.rate("rate").map_or(0, |rate| rate.0);
@@ -137,7 +137,7 @@ fn grouped(kind: &'static str, setup: Setup, values: impl Fn(u64) -> Values) -> 
     Setup { flows, scheduler: Values::default(), ..setup }
 }
 
-/// Each flow's queue is kept by CoDel with this target and interval.
+/// Sets CoDel with this target and interval as the AQM policy of each flow's queue.
 fn controlled(mut setup: Setup, target: Span, interval: Span) -> Setup {
     let parameters = CoDelParameters { target, interval, ..CoDelParameters::default() };
     setup

@@ -1,5 +1,5 @@
-//! `falaj bench wfi`: how far behind its share the worst served flow falls, by
-//! discipline, in the load of `bench sched`, and by the worst arrivals that can be found.
+//! `falaj bench wfi`: the maximum lag of a flow behind its share, by discipline, under the load of
+//! `bench sched`, and under the worst arrivals that can be found.
 
 #[cfg(feature = "plots")]
 mod heat;
@@ -87,7 +87,7 @@ pub struct Args {
     json: bool,
 }
 
-/// dummynet's service quality, measured in nine mixes of flows.
+/// dummynet's service quality, measured with nine mixes of flows.
 const SERVICE: super::NamedLoad = super::NamedLoad {
     name: "service",
     doc: "one heavy flow among light ones, and equal ones: where dummynet's QFQ was measured",
@@ -104,20 +104,20 @@ const SERVICE: super::NamedLoad = super::NamedLoad {
     ],
 };
 
-/// A few flows are enough to search among.
+/// A load with few enough flows for a search.
 const SEARCHED: super::NamedLoad = super::NamedLoad {
     name: "few",
     doc: "a heavy flow among light ones, few enough to search among",
     flowsets: &["4:1500,1:1500:3"],
 };
 
-/// These divide a link by something else than weights, or not at all.
+/// Disciplines in the default list that do not divide a link by weights.
 const BESIDE: [&str; 5] = ["fifo", "priority", "rr", "drr", "virtual-clock"];
 
-/// A byte takes a microsecond: all instants are whole.
+/// A byte takes a microsecond, so that all instants are whole numbers.
 const RATE: Rate = Rate::from_mbit(8);
 
-/// The same shares for any discipline, said in its own words.
+/// The same shares for any discipline, in its own parameters.
 fn spec(entry: &'static Manifest, flowsets: &Flowsets, limit: Limit) -> Result<PipeSpec, String> {
     let (weights, largest) = (flowsets.weights(), flowsets.largest());
     let mut setup = Setup {
@@ -134,7 +134,7 @@ fn spec(entry: &'static Manifest, flowsets: &Flowsets, limit: Limit) -> Result<P
                 "weight" => Value::Count(weight),
                 "quantum" => Value::Bytes(weight * u64::from(largest)),
                 "rate" => Value::Rate(Rate(RATE.0 * weight / weights)),
-                // The heaviest first.
+                // The heaviest flow has the highest priority.
                 "priority" => Value::Count(
                     flowsets.sets.iter().filter(|other| other.weight > set.weight).count() as u64,
                 ),
@@ -157,16 +157,16 @@ fn spec(entry: &'static Manifest, flowsets: &Flowsets, limit: Limit) -> Result<P
     Ok(PipeSpec::new(entry.kind, setup, Span::ZERO))
 }
 
-/// All that are sent are kept until they have been looked at.
+/// Maximum number of packets, all of which are kept until they are evaluated.
 const MOST_PACKETS: u64 = 1 << 22;
 
-/// An engine that keeps what it sent.
+/// An engine that records the packets sent.
 struct RecordingEngine {
     engine: Engine,
     now: Time,
     out: Vec<Output>,
     sent: Vec<Emit>,
-    /// Of these have left.
+    /// Number of them that have left.
     left: usize,
 }
 
@@ -209,14 +209,14 @@ impl PacketSink for RecordingEngine {
     }
 }
 
-/// What came out for a discipline among some flows.
+/// The result of a discipline among some flows.
 enum FairnessOutcome {
     Refused(String),
     Measured {
         lag: Lag,
         known: Option<WfiBound>,
         t_wfi: f64,
-        /// The most that any flow was behind at any instant, in bytes.
+        /// Maximum lag of any flow at any instant, in bytes.
         behind: f64,
         steps: Option<(Vec<AdversaryStep>, u64)>,
     },
@@ -257,7 +257,7 @@ impl Args {
         load.flowsets.iter().map(|text| text.parse()).collect()
     }
 
-    /// The worst of the flows that were filled and drained twice.
+    /// The worst flow when queues are filled and drained twice.
     fn fill_and_drain(
         &self,
         spec: &PipeSpec,
@@ -335,21 +335,22 @@ impl Args {
     }
 }
 
-/// The mixes of flows that dummynet's service was measured among.
+/// The mixes of flows with which dummynet's service was measured.
 pub(crate) const MIXES: &[&str] = SERVICE.flowsets;
 
-/// How far behind its share the worst flow was.
+/// The maximum lag of a flow behind its share.
 pub(crate) struct WorstService {
-    /// In bytes, at any instant: a packet of its own that is on the wire does not count yet.
+    /// Lag at any instant, in bytes: its own packet in transmission does not count yet.
     pub(crate) behind: f64,
-    /// In bytes, at its own departures; of the flow that this is the largest part of its bound
-    /// for.
+    /// B-WFI in bytes, at its own departures; of the flow whose B-WFI is the largest fraction of
+    /// its bound.
     pub(crate) b_wfi: f64,
-    /// The bound for that flow, where one is known.
+    /// The bound for that flow, if one is known.
     pub(crate) bound: Option<f64>,
 }
 
-/// What filling and draining makes of these flows, or the worst of so many sequences of arrivals.
+/// The worst service of these flows when queues are filled and drained, or over a number of arrival
+/// sequences.
 pub(crate) fn service(kind: &str, flowsets: &str, load: ServiceLoad) -> Result<WorstService> {
     let (qmin, effort) = match load {
         ServiceLoad::Filled { from } => (from, None),
@@ -389,16 +390,16 @@ pub(crate) fn service(kind: &str, flowsets: &str, load: ServiceLoad) -> Result<W
     }
 }
 
-/// What comes.
+/// The load.
 #[derive(Clone, Copy)]
 pub(crate) enum ServiceLoad {
-    /// Queues are filled to 30 packets each and drained to so many, twice.
+    /// Queues are filled to 30 packets each and drained to `from`, twice.
     Filled { from: u64 },
-    /// The worst of so many sequences.
+    /// The worst of `effort` arrival sequences.
     Searched { effort: u64 },
 }
 
-/// What stays the same from discipline to discipline.
+/// The common settings of all disciplines.
 struct FairnessCase<'a> {
     steps: Option<&'a [AdversaryStep]>,
     stop: &'a std::sync::atomic::AtomicBool,
@@ -417,8 +418,8 @@ fn outcome(
     let known = fairness::known(spec.kind, weights, &sizes, spec.setup.largest);
     let all = fairness::measure(spec.setup.rate, weights, sent);
     let t_wfi = all.iter().flatten().map(|index| index.t_wfi.amount).fold(f64::MIN, f64::max);
-    // Just before a departure the packet of a flow's own that is on the wire has served the others
-    // only.
+    // Immediately before a departure, the flow's own packet in transmission does not count yet:
+    // neither as its service, nor in the total that the link has sent.
     let total = weights.iter().sum::<u64>() as f64;
     let behind = |(n, index): (usize, &Option<fairness::Fairness>)| {
         let own = 1.0 - weights[n] as f64 / total;
@@ -428,7 +429,7 @@ fn outcome(
     FairnessOutcome::Measured { lag, known, t_wfi, behind, steps }
 }
 
-/// Lines of instant, flow and bytes; what begins with `#` is none.
+/// Reads lines of instant, flow and bytes; lines that begin with `#` are comments.
 fn read(path: &PathBuf) -> Result<Vec<AdversaryStep>> {
     let text =
         std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -452,7 +453,7 @@ fn read(path: &PathBuf) -> Result<Vec<AdversaryStep>> {
     Ok(steps)
 }
 
-/// In nanoseconds; up to a day.
+/// Microseconds as nanoseconds; up to a day.
 fn parse_micros(text: &str) -> Option<u64> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
@@ -466,7 +467,7 @@ fn parse_micros(text: &str) -> Option<u64> {
 /// Runs `falaj bench wfi`.
 ///
 /// # Errors
-/// The input is wrong, or this machine cannot do it.
+/// The input is invalid, or this machine cannot run the benchmark.
 pub fn main(args: &Args) -> Result<ExitCode> {
     #[cfg(feature = "plots")]
     if let Some(path) = &args.plot {
@@ -518,7 +519,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
             if !args.search {
                 bar.inc(1);
             } else {
-                // What is refused is not tried.
+                // Nothing is tried for a discipline that refuses the flows.
                 bar.set_position(rows.len() as u64 * each);
             }
         }
@@ -569,14 +570,14 @@ fn instants(steps: &[AdversaryStep]) -> impl Iterator<Item = (Time, &AdversarySt
     })
 }
 
-/// Microseconds as `--replay` reads them.
+/// Microseconds in the format of `--replay`.
 fn micros(at: Time) -> String {
     let text = format!("{}.{:03}", at.0 / 1_000, at.0 % 1_000);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// For each set of flows a table; of a search the arrivals too. Only these are no comments, for
-/// `--replay`.
+/// A table for each set of flows; for a search also the arrivals. Only the arrivals are not
+/// comments for `--replay`.
 fn print(args: &Args, rows: &[FairnessFigures]) {
     let mark = if args.search { "# " } else { "" };
     say!(

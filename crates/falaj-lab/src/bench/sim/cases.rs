@@ -1,21 +1,21 @@
-//! What is simulated, as scenario files: what `falaj sim` takes.
+//! The simulated cases as scenario files, which `falaj sim` takes too.
 
 use std::fmt::Write;
 
-/// Packets of 500 B on a link of 1 Gbit/s come at load 1.0 every 4 us.
+/// Interval in us of packets of 500 B on a link of 1 Gbit/s at load 1.0.
 const SPACING: u64 = 4;
 
-/// Something to simulate: links alike in a row, flows alike, all of them loaded fully.
+/// A case: equal links in a row and equal flows, all of them fully loaded.
 pub(super) struct SimulationCase {
     pub(super) name: &'static str,
-    /// What the links' `scheduler` says.
+    /// The keys of the links' `scheduler`.
     scheduler: &'static str,
-    /// What each flow says besides its queue, by its number among so many.
+    /// The keys of a flow besides its queue, by its number and the number of flows.
     flow: fn(u32, u32) -> String,
-    /// What a source says of sizes, and how large its packets are on average.
+    /// The `size` of a source, and the mean packet size in bytes.
     size: (&'static str, u64),
     pub(super) links: u32,
-    /// How many flows, one case for each number.
+    /// The numbers of flows, one case for each.
     pub(super) flows: &'static [u32],
 }
 
@@ -25,7 +25,7 @@ fn nothing(_: u32, _: u32) -> String {
     String::new()
 }
 
-/// Virtual links of the paper's types in turn, or flows that get the same.
+/// Virtual links of the paper's types in turn, so that flows get equal service.
 fn virtual_link(f: u32, _: u32) -> String {
     format!("kind = \"{}\"\nphase = \"30us\"\n", if f.is_multiple_of(2) { "A" } else { "B" })
 }
@@ -42,8 +42,8 @@ const fn paper(
     SimulationCase { name, scheduler, flow, size: ("500B", 500), links: 1, flows: FEW }
 }
 
-/// The paper's link, 1 Gbit/s with packets of 500 B and queues of 20 by Poisson sources; many flows
-/// with many sizes; links in a row.
+/// The paper's link, 1 Gbit/s with packets of 500 B from Poisson sources and queues of 20; many
+/// flows with many sizes; links in a row.
 pub(super) const CASES: &[SimulationCase] = &[
     paper("fifo", "kind = \"fifo\"", nothing),
     paper("drr", "kind = \"drr\"", nothing),
@@ -79,7 +79,7 @@ pub(super) const CASES: &[SimulationCase] = &[
 ];
 
 impl SimulationCase {
-    /// The scenario with so many flows, which lasts until so many packets have come.
+    /// The scenario with this number of flows, whose duration is the time of `packets` packets.
     pub(super) fn scenario(&self, flows: u32, packets: u64) -> String {
         let (size, mean) = self.size;
         let duration = packets * SPACING * mean / 500;

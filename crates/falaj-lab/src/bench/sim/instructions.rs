@@ -1,4 +1,4 @@
-//! `bench sim --instructions`: those of a packet from its source to the end of its link.
+//! `bench sim --instructions`: instructions per packet from its source to the end of its link.
 
 use super::{Args, packets_of, read};
 use crate::bench::instructions;
@@ -10,9 +10,10 @@ use falaj_terminal::text;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
-/// Packets of the shorter run; the longer one has three times as many, and begins with the same.
+/// Packets of the shorter run; the longer one has three times that, and begins with the same
+/// packets.
 const PACKETS: u64 = 10_000;
-/// Of a case with more flows it is memory that counts, and instructions say little.
+/// Maximum number of flows: with more, the cost is that of memory, and instructions say little.
 const FEW: u32 = 16;
 
 /// The run under valgrind.

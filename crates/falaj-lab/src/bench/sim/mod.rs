@@ -1,5 +1,5 @@
-//! `falaj bench sim`: packets simulated a second, through engine and registry, with counters and
-//! delay histogram on; what more cores bring; and how long an interval of 1 % takes.
+//! `falaj bench sim`: packets simulated per second, through engine and registry, with counters and
+//! delay histogram on; the effect of more cores; and the time to reach an interval of 1 %.
 
 mod cases;
 mod instructions;
@@ -60,17 +60,17 @@ pub struct Args {
 }
 
 impl Args {
-    /// What is asked for.
+    /// The selected cases.
     fn cases(&self) -> impl Iterator<Item = &'static SimulationCase> {
         CASES.iter().filter(|case| self.only.as_ref().is_none_or(|only| case.name.contains(only)))
     }
 }
 
-/// What was found of a case with so many flows.
+/// The results of a case with this number of flows.
 struct SimulationCost<'a> {
     case: &'a SimulationCase,
     flows: u32,
-    /// Packets times links in a second of CPU time, in millions, of each run.
+    /// Packets times links per second of CPU time, in millions, of each run.
     rates: Vec<f64>,
 }
 
@@ -80,24 +80,24 @@ impl SimulationCost<'_> {
     }
 }
 
-/// What replications on all cores take, beside the same ones on one.
+/// The times of replications on all cores, and of the same ones on one core.
 struct Cores {
     cores: usize,
     one: Took,
     all: Took,
 }
 
-/// What something took, in seconds.
+/// Times in seconds.
 struct Took {
-    /// By the clock on the wall.
+    /// Wall-clock time.
     wall: f64,
-    /// Of CPU, of all threads together. Where that is as much on many cores as on one, none waits
+    /// CPU time of all threads together. If it is the same on many cores as on one, no thread waits
     /// for another's memory or locks.
     cpu: f64,
 }
 
 impl Took {
-    /// What this takes; `None` if it was stopped.
+    /// Measures the times of `act`; `None` if it was stopped.
     fn by(act: impl FnOnce() -> Result<bool>) -> Result<Option<Took>> {
         let (began, before) = (Instant::now(), process_cpu());
         let complete = act()?;
@@ -109,7 +109,7 @@ impl Took {
 /// Runs `falaj bench sim`.
 ///
 /// # Errors
-/// The input is wrong, or this machine cannot do it.
+/// The input is invalid, or this machine cannot run the benchmark.
 pub fn main(args: &Args) -> Result<ExitCode> {
     if let Some(name) = &args.scenario {
         say!(
@@ -222,7 +222,7 @@ fn read(text: &str) -> Result<Scenario> {
         .map_err(|wrong| anyhow!("{wrong}"))
 }
 
-/// Packets times links, in millions, in a second of this thread's time; `None` if it was stopped.
+/// Packets times links, in millions, per second of this thread's time; `None` if it was stopped.
 fn rate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result<Option<f64>> {
     let before = cpu_nanos();
     let run = simulate(experiment, seed, stop).map_err(|(_, refused)| refused)?;
@@ -230,15 +230,15 @@ fn rate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result<Option<
     Ok(run.complete.then(|| packets_of(&run) as f64 * 1e3 / used as f64))
 }
 
-/// Packets that came, at each link.
+/// The sum over links of packets that arrived.
 fn packets_of(run: &Run) -> u64 {
     run.pipes.iter().flatten().map(|flow| flow.counters.offered).sum()
 }
 
-/// Replications of it, one after the other and on all cores.
+/// Runs replications one after the other, and on all cores.
 fn on_all_cores(experiment: &Experiment, stop: &AtomicBool) -> Result<Option<Cores>> {
     let cores = falaj_sim::cores::all();
-    // The last ones to end are a small part.
+    // Enough replications that the last ones to end are a small part.
     let replications = 12 * cores;
     let one = Took::by(|| {
         for seed in 0..replications as u64 {
@@ -258,7 +258,7 @@ fn on_all_cores(experiment: &Experiment, stop: &AtomicBool) -> Result<Option<Cor
 }
 
 /// The paper's link with DRR and two flows, a million packets in each replication, until its loss
-/// is known within 1 %; and how long that took, by the clock on the wall.
+/// is known within 1 %; and the wall-clock time for it.
 fn one_percent() -> Result<(Simulation, f64)> {
     let scenario = read(&named("drr")?.scenario(2, 1_000_000))?;
     let until = "loss ±1%".parse().map_err(|why: String| anyhow!(why))?;
@@ -320,7 +320,7 @@ mod tests {
                     run.pipes.iter().flatten().map(|flow| flow.counters.dropped()).sum();
                 let what =
                     format!("{} with {flows} flows: {offered} offered, {lost} lost", case.name);
-                // Of 20,000 by Poisson, on each link: five deviations.
+                // Of 20,000 Poisson arrivals, on each link: five standard deviations.
                 assert!(offered.abs_diff(20_000 * u64::from(case.links)) < 8_000, "{what}");
                 assert!(lost * 4 < offered, "{what}");
             }

@@ -1,4 +1,4 @@
-//! The curves of each figure, and what is told beside them.
+//! The curves of each figure, with remarks.
 
 use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure};
 use super::live::Live;
@@ -10,11 +10,11 @@ use falaj_queueing::{
 };
 use falaj_sched::units::time::Span;
 
-/// What transfers cost: 80 Kp/s one by one and 800 Kp/s by 62, two transfers each.
+/// The cost of transfers: 80 Kp/s one by one and 800 Kp/s by 62, two transfers each.
 const COST: Service =
     Service { per_container: 5.72e-6, per_packet: 0.533e-6, shape: Shape::Deterministic };
 const TIMEOUT: f64 = 200e-6;
-/// Packets of 64 B and two bytes each in 4096 B.
+/// Number of packets in a batch of 4096 B: 64 B and two bytes each.
 const FULL: usize = 62;
 const PACKETS: u64 = 400_000;
 const SEED: u64 = 1;
@@ -40,7 +40,7 @@ pub(super) fn of(label: &str, live: Option<Live>) -> Result<PaperFigure> {
     }
 }
 
-/// As the reader of a ring is told it.
+/// The cost in the form that the reader of a ring takes.
 fn declared(cost: Service) -> CrossingCost {
     let span = |seconds: f64| Span((seconds * 1e9).round() as u64);
     CrossingCost { container: span(cost.per_container), packet: span(cost.per_packet) }
@@ -50,7 +50,7 @@ fn point(x: f64, y: f64, off: Option<f64>) -> CurvePoint {
     CurvePoint { x, y: y * 1e6, off: off.map(|off| off * 1e6) }
 }
 
-/// Figures 1 and 2: delay, loss and jitter of the whole way, by input rate.
+/// Figures 1 and 2: delay, loss and jitter of the whole path, by input rate.
 fn forwarded(no: usize, title: &str, rates: &[u32]) -> Result<PaperFigure> {
     let policy = if no == 1 {
         Policy { size: 1, timeout: None }
@@ -59,8 +59,8 @@ fn forwarded(no: usize, title: &str, rates: &[u32]) -> Result<PaperFigure> {
     };
     let machine = Machine { guests: 1, policy, service: COST, room: 256, shared: true };
     let [mut delays, mut jitters, mut losses] = [const { Vec::new() }; 3];
-    // Beyond saturation less comes out: packets are lost on their way back, after the first
-    // transfer was paid for.
+    // Beyond saturation the output falls: packets are lost on the return path, after the cost of
+    // the first transfer.
     let mut most = 0.0f64;
     for &rate in rates {
         let found = forward(&machine, f64::from(rate) * 1e3, PACKETS, SEED)?;
@@ -84,8 +84,8 @@ fn forwarded(no: usize, title: &str, rates: &[u32]) -> Result<PaperFigure> {
             .max_by(|a, b| a.y.total_cmp(&b.y));
         found.extend(largest.map(|p| ("largest mean delay", p.y)));
         found.extend(largest.map(|p| ("the delay falls from", p.x)));
-        // The machine sends on at random, which the paper assumes: two equal streams, one way
-        // twice.
+        // If the machine's output is a Poisson stream, as the paper assumes: two equal streams, one
+        // way twice.
         let mut random = Vec::new();
         for &rate in rates.iter().filter(|&&r| r < 800) {
             let streams = [Stream { count: 2, rate: f64::from(rate) * 1e3 }];
@@ -124,7 +124,7 @@ fn quick(live: Option<Live>) -> bool {
     live.is_some_and(Live::is_quick)
 }
 
-/// Figure 3: four virtual machines, containers of 200, sojourn there and back by input rate.
+/// Figure 3: four virtual machines, batches of 200, sojourn time of both ways by input rate.
 fn sojourn(live: Option<Live>) -> Result<PaperFigure> {
     const SIZE: usize = 200;
     const GUESTS: usize = 4;
@@ -197,7 +197,7 @@ fn sojourn(live: Option<Live>) -> Result<PaperFigure> {
     })
 }
 
-/// One virtual machine and 800 Kp/s both ways, and the asked delay of Figure 4.
+/// One virtual machine with 800 Kp/s in both directions, and the required delay of Figure 4.
 const RATE: f64 = 800e3;
 const ASKED: f64 = 300e-6;
 const ASKED_SIZE: usize = 160;
@@ -211,8 +211,8 @@ fn both_ways(service: f64) -> System {
     }
 }
 
-/// The service with which containers of 160 take `asked`, `fill` of it before they leave: delays
-/// grow with it.
+/// The service time with which batches of 160 have the delay `asked`, of which `fill` is the time
+/// until they leave; delays grow with it.
 fn implied(streams: &[Stream], fill: f64, printed: bool) -> Result<f64> {
     let rate: f64 =
         streams.iter().map(|s| s.count as f64 * s.rate).sum::<f64>() / ASKED_SIZE as f64;
@@ -227,7 +227,7 @@ fn implied(streams: &[Stream], fill: f64, printed: bool) -> Result<f64> {
     Ok(0.5 * (low + high))
 }
 
-/// Figure 4: the size of containers for a delay, at 800 Kp/s.
+/// Figure 4: the batch size for a delay, at 800 Kp/s.
 fn size_for_a_delay(live: Option<Live>) -> Result<PaperFigure> {
     let fill = (ASKED_SIZE as f64 - 1.0) / (2.0 * RATE);
     let one = [Stream { count: 2, rate: RATE }];
@@ -263,7 +263,7 @@ fn size_for_a_delay(live: Option<Live>) -> Result<PaperFigure> {
             .delay;
         simulated.push(point(x, delay.mean, delay.half_width));
     }
-    // At the edge of what is stable the curves leave the picture.
+    // Near instability the curves leave the picture.
     for curve in [&mut printed, &mut exact, &mut simulated] {
         curve.retain(|p| p.y < 1200.0);
     }

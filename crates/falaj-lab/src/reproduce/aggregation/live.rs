@@ -1,5 +1,5 @@
-//! Figures 3 and 4 live: the model's streams, through containers in memory that two processes
-//! share, to a reader whose services are as the model has them.
+//! Figures 3 and 4 live: the model's streams, in batches through memory shared by two processes, to
+//! a reader with the model's service times.
 
 use super::super::Args;
 use super::super::curves::{CurvePoint, FigureCurve};
@@ -8,30 +8,30 @@ use crate::aggregate::streams::Streams;
 use anyhow::Result;
 use falaj_sched::units::time::Span;
 
-/// Turns of each point, by seeds of their own. The one in the middle is told: a machine that stalls
-/// spoils some of them. Between the second and the eighth the median is with 96 %.
+/// Number of turns of each point, each with its own seed. The median is reported, as a machine that
+/// stalls spoils some of them. It is between the second and the eighth with 96 %.
 const TURNS: usize = 9;
-/// How long each is, unless it is said: short enough that nobody else has waited for a processor so
-/// long that the kernel takes it away.
+/// Default length of a turn: short enough that no other thread has waited for a processor so long
+/// that the kernel takes it away.
 const LONG: Span = Span::from_millis(600);
-/// The same, where it is to be quick.
+/// The same for a quick run.
 const QUICK: Span = Span::from_millis(200);
 
-/// How long, and how often.
+/// Length of a turn, and number of turns.
 #[derive(Clone, Copy)]
 pub(super) struct Live {
     long: Span,
     turns: usize,
 }
 
-/// A curve, and what is told beside it.
+/// A curve, and a remark on it.
 pub(super) struct MeasuredCurve {
     pub(super) curve: FigureCurve,
     pub(super) note: String,
 }
 
 impl Live {
-    /// As it is asked for, if it is.
+    /// The settings by the arguments; `None` if no live run was requested.
     pub(super) fn asked(args: &Args) -> Option<Live> {
         let (long, turns) = if args.quick { (QUICK, 1) } else { (LONG, TURNS) };
         args.live.then_some(Live { long: args.duration.unwrap_or(long), turns })
@@ -41,12 +41,12 @@ impl Live {
         self.turns == 1
     }
 
-    /// Some of these, where it is to be quick.
+    /// All points, or every third in a quick run.
     fn of<T: Copy>(self, all: &[T]) -> Vec<T> {
         all.iter().copied().step_by(if self.is_quick() { 3 } else { 1 }).collect()
     }
 
-    /// A point for each of these; `whole` says what a delay is, of those of the streams.
+    /// Measures a point for each entry; `whole` combines the delays of the streams.
     fn measure(
         self,
         all: &[(f64, Streams)],
@@ -82,7 +82,7 @@ impl Live {
         Ok(MeasuredCurve { curve: FigureCurve { name: "measured live (us)", points }, note })
     }
 
-    /// Figure 3: there in one stream, back in one of four.
+    /// Figure 3: one way in one stream, the other way in one of four.
     pub(super) fn there_and_back(
         self,
         rates: &[f64],
@@ -97,7 +97,7 @@ impl Live {
         self.measure(&all, |delays| delays[0] + delays[1..].iter().sum::<f64>() / 4.0)
     }
 
-    /// Figure 4: one way, of two equal streams.
+    /// Figure 4: one way, with two equal streams.
     pub(super) fn one_way(
         self,
         sizes: &[u32],

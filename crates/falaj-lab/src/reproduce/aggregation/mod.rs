@@ -1,4 +1,4 @@
-//! The aggregation paper: packets in containers between a driver domain and its virtual machines,
+//! The aggregation paper: packets in batches between a driver domain and its virtual machines,
 //! Figures 1-4.
 
 mod figures;

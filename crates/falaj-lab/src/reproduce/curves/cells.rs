@@ -1,10 +1,10 @@
-//! What a paper states, and what we get.
+//! The statements of a paper, and our values.
 
 use super::{PaperFigure, Work};
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
-/// Where (`Figure 3`), statement, published, tolerance, unit.
+/// Figure or table (`Figure 3`), statement, published value, tolerance, unit.
 pub(crate) type PublishedStatement = (&'static str, &'static str, f64, f64, &'static str);
 
 /// A statement of the paper, judged.
@@ -13,7 +13,7 @@ pub(crate) struct JudgedStatement {
     pub(crate) label: String,
     pub(crate) statement: String,
     pub(crate) published: f64,
-    /// Not a number where there is nothing to compare.
+    /// Our value; NaN if there is none to compare.
     pub(crate) ours: f64,
     pub(crate) tolerance: f64,
     pub(crate) unit: &'static str,
@@ -22,7 +22,7 @@ pub(crate) struct JudgedStatement {
     pub(crate) why: Option<String>,
 }
 
-/// One on the closed list of what cannot be reproduced.
+/// An entry of the closed list of statements that cannot be reproduced.
 #[derive(Deserialize)]
 struct KnownDeviation {
     label: String,

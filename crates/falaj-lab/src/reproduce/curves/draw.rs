@@ -6,8 +6,8 @@ use falaj_pictures::chart::{Axis, Chart, ChartLine, STROKE, Scale, Sheet, svg as
 use falaj_pictures::palette::SEVERAL;
 
 const SIZE: (u32, u32) = (760, 440);
-/// A bar, and where the next one stands beside it, in parts of the way from one whole number to the
-/// next.
+/// Width of a bar, and the distance to the next bar beside it, as a fraction of the distance
+/// between whole numbers.
 const BAR: u32 = 18;
 const BESIDE: f64 = 0.16;
 
@@ -18,7 +18,7 @@ pub(super) fn svg(figure: &PaperFigure) -> Result<String> {
 fn sheet(figure: &PaperFigure) -> Sheet {
     let points = || figure.curves.iter().flat_map(|c| &c.points);
     let most = points().map(|p| p.y + p.off.unwrap_or(0.0)).fold(0.0, f64::max);
-    // Over a logarithmic axis nothing is at or below zero.
+    // A logarithmic axis has no values at or below zero.
     let least =
         points().map(|p| p.y).filter(|&y| y > 0.0).fold(f64::INFINITY, f64::min).min(most.max(1.0));
     let y = match figure.axes {
@@ -33,7 +33,7 @@ fn sheet(figure: &PaperFigure) -> Sheet {
         points().fold((f64::INFINITY, 0.0f64), |(low, high), p| (low.min(p.x), high.max(p.x)));
     let each = figure.axes == Axes::Each;
     let line = |(n, curve): (usize, &FigureCurve)| {
-        // Bars stand side by side; not a number lies between two of them.
+        // Bars are side by side; a NaN separates one from the next.
         let aside = BESIDE * (n as f64 - (figure.curves.len() as f64 - 1.0) / 2.0);
         let bars = |p: &super::CurvePoint| {
             [(p.x + aside, floor), (p.x + aside, p.y), (p.x + aside, f64::NAN)]
@@ -60,7 +60,7 @@ fn sheet(figure: &PaperFigure) -> Sheet {
         y,
         lines: figure.curves.iter().enumerate().map(line).collect(),
         places: Vec::new(),
-        // Beyond so many a colour comes again, with another mark.
+        // With more curves than colours, colours repeat with another mark.
         marks: figure.curves.len() > SEVERAL.len() || figure.axes == Axes::DecadesOfKinds,
         stroke: if each { BAR } else { STROKE },
     };
@@ -72,7 +72,7 @@ mod tests {
     use super::super::CurvePoint;
     use super::*;
 
-    /// What is one value each has a bar for each curve, and whole numbers below.
+    /// A figure with one value per number has a bar for each curve, and whole numbers on its axis.
     #[test]
     fn bars_stand_at_whole_numbers() {
         let curve = |name, of: fn(f64) -> f64| {
@@ -91,7 +91,7 @@ mod tests {
         };
         let svg = svg(&figure).unwrap();
         let bars = svg.matches(&format!("stroke-width=\"{BAR}\"")).count();
-        // Eight, and two of the legend.
+        // Eight bars, and two of the legend.
         assert_eq!(bars, 10, "{svg}");
         let words = words(&svg);
         for place in ["0", "1", "2", "3"] {
@@ -100,7 +100,7 @@ mod tests {
         assert!(!words.iter().any(|word| word.contains(".5")), "{words:?}");
     }
 
-    /// What stands in a picture.
+    /// The texts in a picture.
     fn words(svg: &str) -> Vec<&str> {
         svg.split("<text")
             .skip(1)
@@ -109,7 +109,7 @@ mod tests {
             .collect()
     }
 
-    /// Kinds have whole numbers, each of them one, and a mark in each curve.
+    /// Kinds have whole numbers, each of them once, and a mark in each curve.
     #[test]
     fn kinds_are_numbered() {
         let curve = |name| {
@@ -136,7 +136,7 @@ mod tests {
             );
         }
         assert!(!words.iter().any(|word| word.contains('.')), "{words:?}");
-        // Those of the legend too.
+        // Including those of the legend.
         assert_eq!(svg.matches("<circle").count(), 20);
     }
 }

@@ -1,9 +1,9 @@
-//! Papers whose figures and tables are curves: what they state beside what we get, printed, as JSON
+//! Papers whose figures and tables are curves: their statements beside our values, printed, as JSON
 //! and as a page.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`cells`] | statements, judged; those on a closed list are known not to be reproducible |
+//! | [`cells`] | judged statements; those on a closed list are known not to be reproducible |
 //! | `draw` | a figure as SVG |
 
 pub(super) mod cells;
@@ -22,23 +22,23 @@ use std::process::ExitCode;
 
 /// A paper.
 pub(super) struct Work {
-    /// As `falaj reproduce` knows it, and its files are named.
+    /// Its name in `falaj reproduce`, which is also that of its files.
     pub(super) name: &'static str,
     pub(super) title: &'static str,
     pub(super) source: &'static str,
-    /// What holds of all that follows.
+    /// The assumptions for all results.
     pub(super) setting: &'static str,
     pub(super) published: &'static [PublishedStatement],
-    /// How chance is made, and what of it follows from what.
+    /// The source of random numbers, and what depends on which seed.
     pub(super) seeds: &'static str,
     /// The closed list, as JSON.
     pub(super) known: &'static str,
 }
 
-/// A figure or a table, and the numbers that the cells judge.
+/// A figure or a table, and the values for the statements.
 #[derive(Serialize)]
 pub(super) struct PaperFigure {
-    /// As the paper numbers it: `Figure 3`, `Table 5.1`.
+    /// The paper's number: `Figure 3`, `Table 5.1`.
     pub(super) label: String,
     pub(super) title: String,
     pub(super) x: &'static str,
@@ -46,24 +46,24 @@ pub(super) struct PaperFigure {
     #[serde(skip)]
     #[cfg_attr(not(feature = "plots"), allow(dead_code, reason = "pictures alone have axes"))]
     pub(super) axes: Axes,
-    /// Without any there is nothing to draw.
+    /// The curves; without any, nothing is drawn.
     pub(super) curves: Vec<FigureCurve>,
     pub(super) notes: Vec<String>,
-    /// By the statements of the paper.
+    /// Values by the statements of the paper.
     pub(super) found: Vec<(&'static str, f64)>,
 }
 
-/// How a figure is drawn.
+/// The axes of a figure.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Axes {
     Plain,
     /// A bar for each whole number, and nothing between.
     Each,
-    /// The upright one goes by powers of ten.
+    /// The vertical axis is logarithmic with base 10.
     Decades,
-    /// The same over kinds of something, by their numbers, with a mark at each.
+    /// The same over numbered kinds of something, with a mark at each.
     DecadesOfKinds,
-    /// Both go by powers of two.
+    /// Both axes are logarithmic with base 2.
     Doublings,
 }
 
@@ -90,7 +90,7 @@ impl PaperFigure {
 }
 
 impl Work {
-    /// Makes these figures and tells all of it, as the arguments say.
+    /// Computes these figures and reports everything as the arguments require.
     pub(super) fn reproduce(
         &self,
         args: &Args,
@@ -216,7 +216,7 @@ impl Work {
     }
 }
 
-/// A figure's points as rows: one value of x, and what each curve has there.
+/// The points of a figure as rows: a value of x, and the value of each curve there.
 fn rows(figure: &PaperFigure) -> Vec<Vec<String>> {
     let mut xs: Vec<f64> =
         figure.curves.iter().flat_map(|c| c.points.iter().map(|p| p.x)).collect();

@@ -1,6 +1,6 @@
-//! Beyond the paper: its rows with idle time lent, with tails carried over,
-//! and with both; then with the first link divided among a small part and the
-//! rest, by one queue and by DRR. No maximum may exceed its bound.
+//! Beyond the paper: its rows with idle time lent, with tails carried over, and with both; then
+//! with the first link divided into a small part and the rest, by one queue and by DRR. No maximum
+//! may exceed its bound.
 
 use super::runs::{LinkServer, PARTS, ProgressWatch, SimulationEffort, run};
 use super::tables::{PublishedRow, verdict};
@@ -21,12 +21,12 @@ pub(super) const SERVERS: [LinkServer; 4] = [
 pub(super) const DIVIDED: [LinkServer; 2] =
     [LinkServer::Divided { drr: false }, LinkServer::Divided { drr: true }];
 
-/// One link of a row, or a part of it, under one server: Mbit/s and us.
+/// The results of a link of a row, or a part of it, under one server: Mbit/s and us.
 #[derive(Serialize)]
 pub(super) struct VariantResult {
     pub(super) row: usize,
     pub(super) types: String,
-    /// `2`; the parts of the first are `1/small` and `1/rest`.
+    /// The link, as in `2`; the parts of the first are `1/small` and `1/rest`.
     pub(super) link: String,
     pub(super) input: u64,
     pub(super) server: String,
@@ -37,7 +37,7 @@ pub(super) struct VariantResult {
     pub(super) verdict: &'static str,
 }
 
-/// All that is run, in both tables; of the rows that were done, if it was stopped.
+/// All results of both tables; of the completed rows, if it was stopped.
 pub(super) fn outcomes(
     published: &PublishedRow,
     effort: SimulationEffort,
@@ -52,7 +52,7 @@ pub(super) fn outcomes(
     Ok([links?, parts?.into_iter().filter(|o| o.link.contains('/')).collect()])
 }
 
-/// By row, then link or part, then server.
+/// Results by row, then link or part, then server.
 fn under(
     servers: &[LinkServer],
     published: &PublishedRow,
@@ -101,7 +101,7 @@ pub(super) fn broken(outcomes: &[Vec<VariantResult>; 2]) -> usize {
     outcomes.iter().flatten().filter(|o| o.verdict != "ok").count()
 }
 
-/// `476.2; 12.3; 190 <= 202`.
+/// A cell such as `476.2; 12.3; 190 <= 202`.
 pub(super) fn show(o: &VariantResult) -> String {
     let bound = o.bound.map_or(text::DASH.into(), |b| format!("{b:.0}"));
     let relation = if o.verdict == "ok" { "<=" } else { ">" };
@@ -111,7 +111,7 @@ pub(super) fn show(o: &VariantResult) -> String {
 /// Title, column names and rows of each table, as text.
 pub(super) type Tables = [(&'static str, Vec<String>, Vec<Vec<String>>); 2];
 
-/// Both as tables: a row for each link, a column for each server.
+/// Both tables as text: a row for each link, a column for each server.
 pub(super) fn tables(outcomes: &[Vec<VariantResult>; 2]) -> Tables {
     let table = |servers: &[LinkServer], of: &[VariantResult]| {
         let header = ["no", "types", "link", "input"].map(str::to_owned).into_iter();

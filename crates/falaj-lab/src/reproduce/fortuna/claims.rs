@@ -1,7 +1,7 @@
-//! What the figures show, and Section II.B says, as claims that a run can fail.
+//! The statements of the figures, and of Section II.B, as claims that a run can fail.
 //!
-//! The paper says it in words and curves without values; the thresholds are
-//! ours, set beside the values of an independent model of the same servers.
+//! The paper has words and curves without values. The thresholds are ours, beside the values of an
+//! independent model of the same servers.
 
 use super::figures::{A, B, DRR, LoadSweep};
 use super::live::{LiveResult, Load, Paced};
@@ -12,10 +12,10 @@ use falaj_sched::units::time::Span;
 use falaj_terminal::text;
 use serde::Serialize;
 
-/// A claim, and what became of it.
+/// A claim and its verdict.
 #[derive(Serialize)]
 pub(super) struct Claim {
-    /// Its number; `None` of what Section II.B says in words.
+    /// Number of the figure; `None` for statements of Section II.B.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) figure: Option<usize>,
     pub(super) claim: String,
@@ -25,7 +25,7 @@ pub(super) struct Claim {
     pub(super) verdict: &'static str,
 }
 
-/// `ours` must lie between the two.
+/// The range in which `ours` must lie.
 #[derive(Clone, Copy, Serialize)]
 pub(super) struct Threshold {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -36,7 +36,7 @@ pub(super) struct Threshold {
 
 impl Threshold {
     fn holds(self, ours: f64) -> bool {
-        // NaN holds nothing.
+        // NaN satisfies no claim.
         !ours.is_nan()
             && self.min.is_none_or(|min| ours >= min)
             && self.max.is_none_or(|max| ours <= max)
@@ -72,7 +72,7 @@ fn smallest(values: impl IntoIterator<Item = f64>) -> f64 {
     values.into_iter().reduce(f64::min).unwrap_or(f64::NAN)
 }
 
-/// One value for each offered rate, from two servers' curves.
+/// One value for each offered rate, computed from two servers' curves.
 fn beside(
     sweep: &LoadSweep,
     (one, other): (LinkServer, LinkServer),
@@ -84,7 +84,7 @@ fn beside(
     one.iter().zip(&other).map(|((_, one), (_, other))| value(one, other)).collect()
 }
 
-/// What is claimed of the figure of this number.
+/// The claims of the figure with this number.
 pub(super) fn of(figure: usize, sweep: &LoadSweep) -> Vec<Claim> {
     let mut claims = Vec::new();
     let mut claim = |text: &str, ours: f64, unit: &'static str, threshold: Threshold| {
@@ -308,8 +308,8 @@ pub(super) fn of(figure: usize, sweep: &LoadSweep) -> Vec<Claim> {
     claims
 }
 
-/// What Section II.B and the paper's argument for the packet-wise server come to in counts, which a
-/// busy machine changes little; CPU times are told and not judged.
+/// The claims of Section II.B and of the paper's argument for the packet-wise server, in counts
+/// that a busy machine changes little. CPU times are reported and not judged.
 pub(super) fn live(outcomes: &[LiveResult]) -> Vec<Claim> {
     let mut claims = Vec::new();
     let mut claim = |claim: String, ours: f64, unit: &'static str, threshold: Threshold| {
@@ -347,8 +347,7 @@ pub(super) fn live(outcomes: &[LiveResult]) -> Vec<Claim> {
         let text = "a device is handed packets ahead of time: those that the link sent and that did not come, of all loads";
         claim(text.into(), by_device().map(|o| o.missing() as f64).sum(), "", most(0.0));
     }
-    // Where no time is kept free, a device that is full has to be looked after twice in a
-    // millisecond.
+    // Without idle time kept free, a full device needs attention twice in a millisecond.
     let skips = |o: &&LiveResult| o.server == PacketWiseSkip.name() && o.phase() >= LONG;
     for device in by_device().filter(|o| o.is(Load::Flood)).filter(skips) {
         let text = format!(
@@ -360,7 +359,7 @@ pub(super) fn live(outcomes: &[LiveResult]) -> Vec<Claim> {
     claims
 }
 
-/// In shorter phases most waits are shorter than a sleep is worth.
+/// With shorter phases, most waits are too short for a sleep.
 const LONG: Span = Span::from_micros(300);
 
 pub(super) fn missed(claims: &[Claim]) -> usize {

@@ -1,5 +1,5 @@
-//! A figure as SVG, in Okabe and Ito's colours, and with a mark of its own for
-//! each server, so that print without colour will do.
+//! A figure as SVG in the colours of Okabe and Ito, with a different mark for each server, so that
+//! it is readable in print without colour.
 
 use super::figures::{B, FortunaFigure, LoadSweep, Quantity};
 use super::runs::{LinkServer, Ours};
@@ -30,8 +30,7 @@ fn colour(server: LinkServer) -> RGBColor {
     }
 }
 
-/// Marks of curves that may lie on one another: small ones are seen within
-/// large ones.
+/// Marks of curves that may overlap: small ones are visible within large ones.
 fn mark<C: CoordTranslate>(
     area: &DrawingArea<SVGBackend<'_>, C>,
     at: C::From,
@@ -59,7 +58,7 @@ where
     Ok(())
 }
 
-/// A value with the ends of its bar.
+/// A value with the ends of its error bar.
 fn value(quantity: Quantity, ours: &Ours) -> (f64, f64, f64) {
     let interval = |e: falaj_traffic::interval::Estimate| {
         let half = e.half_width.unwrap_or(0.0);
@@ -94,7 +93,7 @@ fn draw(text: &mut String, figure: &FortunaFigure, sweep: &LoadSweep) -> Drawn {
     Ok(())
 }
 
-/// Above the panels, where no data are.
+/// The legend, above the panels, where there are no data.
 fn legend(area: &Area<'_>, figure: &FortunaFigure) -> Drawn {
     let (width, height) = area.dim_in_pixel();
     let column = (width as i32 - 70) / figure.servers.len() as i32;
@@ -117,7 +116,7 @@ fn panel(area: &Area<'_>, figure: &FortunaFigure, link: usize, sweep: &LoadSweep
         figure.servers.iter().map(|s| (*s, sweep.curve(*s, link, 0, figure.until))).collect();
     let points = || curves.iter().flat_map(|(_, curve)| curve);
     let highest = points().map(|(_, ours)| value(figure.quantity, ours).2).fold(0.0, f64::max);
-    // A bound is drawn where it is no further off than the data are high.
+    // A bound is drawn if it is less than twice the highest value.
     let bounds: Vec<(LinkServer, f64)> = match figure.quantity {
         Quantity::Max => {
             let bound =
@@ -163,7 +162,7 @@ fn panel(area: &Area<'_>, figure: &FortunaFigure, link: usize, sweep: &LoadSweep
     for (server, bound) in &bounds {
         let ends = [(0.0, *bound), (figure.until as f64, *bound)];
         chart.draw_series(DashedLineSeries::new(ends, 6, 4, BOUND.stroke_width(1)))?;
-        // Under its line where another bound is close above.
+        // The label is below its line if another bound is close above.
         let crowded = bounds.iter().any(|(_, b)| b > bound && b - bound < 0.07 * top);
         let (side, gap) = if crowded { (VPos::Top, -0.012) } else { (VPos::Bottom, 0.008) };
         let style = (FONT, 12).into_font().color(&BOUND).pos(Pos::new(HPos::Left, side));
@@ -178,7 +177,7 @@ fn panel(area: &Area<'_>, figure: &FortunaFigure, link: usize, sweep: &LoadSweep
             curve.iter().map(at).map(|(x, (_, y, _))| (x, y)),
             style.stroke_width(2),
         ))?;
-        // A bar that its mark would cover says nothing.
+        // A bar that its mark would cover is left out.
         let seen = |(_, (low, _, high)): &(f64, (f64, f64, f64))| high - low > top * 0.01;
         let bar = |(x, (low, _, high)): (f64, (f64, f64, f64))| {
             PathElement::new([(x, low.max(0.0)), (x, high)], style.stroke_width(1))

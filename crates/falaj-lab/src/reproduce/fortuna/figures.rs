@@ -1,6 +1,5 @@
-//! Figures 5-13: link 1, of type B, is offered more and more beside link 2, of
-//! type A, at 50 Mbit/s. Which servers, which quantity, and the runs that all
-//! figures share.
+//! Figures 5-13: an increasing load is offered to link 1, of type B, beside link 2, of type A, at
+//! 50 Mbit/s. The servers and the quantity of each figure, and the runs that all figures share.
 
 use super::runs::{LinkServer, Ours, ProgressWatch, SimulationEffort, VirtualLink, run};
 use anyhow::Result;
@@ -9,17 +8,17 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 
-/// The paper says nothing of its figures' runs.
+/// Our effort; the paper does not describe the runs of its figures.
 pub(super) const EFFORT: SimulationEffort = SimulationEffort { seconds: 10.0, seeds: 8 };
 
 const STEP: u64 = 30;
 const OF_A: u64 = 50;
-/// Link 1, which grows, and link 2 beside it.
+/// Index of link 1, whose load increases, and of link 2.
 pub(super) const B: usize = 0;
 pub(super) const A: usize = 1;
 
-/// DRR's quanta, of which the paper says nothing: from the least that is
-/// sensible, a packet, to what a phase carries.
+/// Quanta of DRR, which the paper does not give: from the smallest sensible one, a packet, to the
+/// bytes of a phase.
 pub(super) const DRR: [LinkServer; 3] =
     [LinkServer::Drr(500), LinkServer::Drr(1500), LinkServer::Drr(3750)];
 const PAPER: &[LinkServer] = &[LinkServer::PhaseWise, LinkServer::PacketWise];
@@ -39,10 +38,10 @@ pub(super) struct FortunaFigure {
     pub(super) title: &'static str,
     #[cfg_attr(not(feature = "plots"), expect(dead_code, reason = "for the picture"))]
     pub(super) quantity: Quantity,
-    /// A panel for each.
+    /// The links, with a panel for each.
     pub(super) links: &'static [usize],
     pub(super) servers: &'static [LinkServer],
-    /// What link 1 is offered at most, in Mbit/s.
+    /// Maximum load offered to link 1, in Mbit/s.
     pub(super) until: u64,
 }
 
@@ -80,13 +79,13 @@ pub(super) const FIGURES: [FortunaFigure; 9] = [
     figure(13, "Output rates beside DRR", Quantity::Rate, &[B, A], AGAINST_DRR),
 ];
 
-/// All runs, by server and by what link 1 is offered.
+/// All runs, by server and load of link 1.
 pub(super) struct LoadSweep {
     runs: BTreeMap<(LinkServer, u64), Vec<Option<Ours>>>,
 }
 
 impl LoadSweep {
-    /// Runs what these figures need, each scenario once; `None` if it was stopped.
+    /// Runs the simulations for these figures, each scenario once; `None` if it was stopped.
     pub(super) fn of(
         figures: &[&FortunaFigure],
         effort: SimulationEffort,
@@ -127,7 +126,7 @@ impl LoadSweep {
         points.filter_map(|((_, x), links)| Some((*x, links[link].as_ref()?))).collect()
     }
 
-    /// One point; nothing was offered to link 1 at 0.
+    /// One point. At `x` = 0 nothing is offered to link 1.
     pub(super) fn at(&self, server: LinkServer, link: usize, x: u64) -> &Ours {
         self.runs[&(server, x)][link].as_ref().expect("traffic was offered")
     }

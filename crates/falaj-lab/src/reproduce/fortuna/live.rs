@@ -1,16 +1,15 @@
-//! Section II.B on real packets: what it costs to keep phases on a machine that
-//! is no real-time system.
+//! Section II.B on real packets: the cost of keeping phases on a machine that is not a real-time
+//! system.
 //!
-//! The paper says it in words: timer interrupts come late, so a phase-wise
-//! server has to wait busily, or to sleep until shortly before a phase ends and
-//! wait busily from there; that occupies a processor and its power. A
-//! packet-wise server needs the timer at a cycle's end only. Here the same
-//! packets pass both servers, and the thread that forwards them is watched: what
-//! woke it, how long it spun, what CPU time it took.
+//! The paper's argument: timer interrupts come late, so a phase-wise server has to wait busily, or
+//! to sleep until shortly before a phase ends and wait busily from there; that takes a processor
+//! and power. A packet-wise server needs the timer only at the end of a cycle. Here the same
+//! packets pass both servers, and the forwarding thread is observed: its wake-ups, its spinning,
+//! its CPU time.
 //!
-//! The paper's 1 Gbit/s is 100 Mbit/s here, its phase of 30 us is 300 us and its
-//! loads are a tenth: all delays are ten times the paper's, and nothing else is
-//! another. Shorter and longer phases stand beside.
+//! The paper's 1 Gbit/s is 100 Mbit/s here, its phase of 30 us is 300 us, and its loads are a
+//! tenth. So all delays are ten times the paper's, and nothing else differs. Shorter and longer
+//! phases are measured too.
 
 use super::claims::{self, Claim};
 use super::runs::{FIRST_SEED, LinkServer, Scale, SimulationEffort, VirtualLink, scenario_text};
@@ -46,7 +45,7 @@ pub(in crate::reproduce) enum Load {
 }
 
 impl Load {
-    /// Virtual links, and what each is offered in Mbit/s.
+    /// The virtual links, with the load offered to each in Mbit/s.
     fn links(self) -> &'static [VirtualLink] {
         match self {
             Load::Idle => &[('A', 0), ('B', 0)],
@@ -69,7 +68,7 @@ impl Load {
         }
     }
 
-    /// `BA 80/20`.
+    /// The load in short, such as `BA 80/20`.
     fn shape(self) -> String {
         let kinds: String = self.links().iter().map(|l| l.0).collect();
         let rates: Vec<String> = self.links().iter().map(|l| l.1.to_string()).collect();
@@ -87,7 +86,7 @@ pub(in crate::reproduce) enum Paced {
 }
 
 impl Paced {
-    /// What the link's table has.
+    /// The value in the link's table.
     fn word(self) -> &'static str {
         match self {
             Paced::Falaj => "falaj",
@@ -96,13 +95,13 @@ impl Paced {
     }
 }
 
-/// What a loop that sleeps may be late by.
+/// Slack of a loop that sleeps.
 const SLACK: Span = Span::from_micros(50);
 
-/// How long, unless told.
+/// Default duration.
 pub(super) const DURATION: Span = Span::from_secs(2);
 
-/// Which loads and phases, and how long each is measured.
+/// The loads and phases, and the duration of each measurement.
 #[derive(Clone, Debug)]
 pub(in crate::reproduce) struct Plan {
     pub(in crate::reproduce) loads: Vec<Load>,
@@ -111,24 +110,24 @@ pub(in crate::reproduce) struct Plan {
     pub(in crate::reproduce) duration: Span,
 }
 
-/// One virtual link, simulated and measured.
+/// The results of one virtual link, simulated and measured.
 #[derive(Serialize)]
 pub(super) struct Tenant {
     kind: char,
     offered: u64,
     simulated: View,
     measured: View,
-    /// What the source had no time for, and how late it sent 99 of 100 at most.
+    /// Packets that the source had no time to send, and the 99th percentile of its lateness.
     unsent: u64,
     sent_late_p99_ns: Option<u64>,
-    /// Of what the link sent, at the far end.
+    /// Packets sent by the link that arrived at the far end.
     pub(super) received: u64,
     release_error_p99_ns: Option<u64>,
     end_to_end_p50_ns: Option<u64>,
     end_to_end_p99_ns: Option<u64>,
 }
 
-/// Bit/s and nanoseconds.
+/// Rate in bit/s and delays in nanoseconds.
 #[derive(Serialize)]
 struct View {
     packets: u64,
@@ -144,7 +143,7 @@ impl View {
     }
 }
 
-/// One load under one server with one phase.
+/// The results of one load under one server with one phase.
 #[derive(Serialize)]
 pub(super) struct LiveResult {
     load: &'static str,
@@ -153,29 +152,29 @@ pub(super) struct LiveResult {
     pub(super) server: String,
     paced_by: &'static str,
     over: &'static str,
-    /// Of the forwarding thread, while the sources sent. Sleeps that ended for
-    /// what was due, for a packet, for room of the device, for falaj's own progress.
+    /// The forwarding thread while the sources sent: sleeps that ended because of the timer, of a
+    /// packet, of room of the device, or of falaj's own progress display.
     elapsed_ns: u64,
     woken_by_timer: u64,
     woken_by_packet: u64,
     woken_by_room: u64,
     woken_by_caller: u64,
-    /// Sleeps, soon over, that a thread owes to those that it is before.
+    /// Short sleeps in which the thread yields to threads of lower priority.
     slept_for_others: u64,
-    /// Times that the device had no room.
+    /// Number of times that the device had no room.
     refused: u64,
     /// Context switches, as the kernel counts them.
     voluntary_switches: u64,
     involuntary_switches: u64,
     cpu_ns: u64,
-    /// What of it passed with nothing to do.
+    /// The part of the CPU time that was spent spinning.
     spun_ns: u64,
-    /// Handed over.
+    /// Packets delivered.
     packets: u64,
     release_error_p50_ns: Option<u64>,
     release_error_p99_ns: Option<u64>,
     tenants: Vec<Tenant>,
-    /// Lost outside the queues.
+    /// Packets lost outside the queues.
     lost_outside: Vec<LostPackets>,
 }
 
@@ -185,16 +184,16 @@ struct LostPackets {
     why: &'static str,
 }
 
-/// What was asked for, and came out.
+/// The plan and the results.
 pub(super) struct LiveResults {
     plan: Plan,
     pub(super) outcomes: Vec<LiveResult>,
     pub(super) claims: Vec<Claim>,
-    /// Ctrl-C came before all of it was done.
+    /// True if Ctrl-C came before everything was done.
     pub(super) interrupted: bool,
 }
 
-/// Sends everything through everything, one after the other.
+/// Runs every load under every server, one after the other.
 pub(super) fn run(plan: &Plan) -> Result<LiveResults> {
     let mut outcomes = Vec::new();
     let mut interrupted = false;
@@ -244,7 +243,7 @@ fn outcome(
     let link = "[link.virtual]\n";
     text = text.replace(link, &format!("{link}pace = \"{}\"\n", paced.word()));
     if load == Load::Idle {
-        // Somebody listens, nobody speaks.
+        // A receiver without a sender.
         text.push_str(&format!(
             "\n[traffic.v1]\nflow = \"v1\"\nmodel = \"cbr\"\nrate = \"1mbit\"\nsize = \"500B\"\nstart = \"{duration}\"\n"
         ));
@@ -252,11 +251,11 @@ fn outcome(
     let scenario = file::parse_quietly(&text, "fortuna, live")?;
     let options = match paced {
         Paced::Falaj => Options::default(),
-        // There is nothing to be handed over at an instant: it sleeps, as a loop does that has no
-        // processor of its own.
+        // No packet has to be delivered at an instant of its own, so the loop sleeps, like one that
+        // shares its processor.
         Paced::Device => Options { timer: Timer::Sleep, slack: SLACK, ..Options::default() },
     };
-    // Live first: namespaces are made while the program has one thread.
+    // Live first: namespaces must be created while the process is single-threaded.
     let measured = measure_by_sockets(&scenario, options, "measuring")?;
     let simulated = Replications::run(&scenario)?;
     if simulated.duration() < duration {
@@ -342,7 +341,7 @@ impl LiveResult {
         self.woken_by_timer as f64 * 100.0 / self.packets as f64
     }
 
-    /// Whatever woke it.
+    /// Wake-ups of any cause, per 100 packets.
     pub(super) fn wakes_for_100_packets(&self) -> f64 {
         (self.woken_by_timer + self.woken_by_packet + self.woken_by_room) as f64 * 100.0
             / self.packets as f64
@@ -356,7 +355,7 @@ impl LiveResult {
         self.paced_by == paced.word()
     }
 
-    /// Of what the link sent, what did not come to the far end.
+    /// Packets sent by the link that did not arrive at the far end.
     pub(super) fn missing(&self) -> u64 {
         self.tenants.iter().map(|t| t.measured.packets.saturating_sub(t.received)).sum()
     }
@@ -370,7 +369,7 @@ impl LiveResult {
         vec![load, text::nanos(self.phase_ns as f64), self.server.clone(), self.paced_by.to_owned()]
     }
 
-    /// The thread's line.
+    /// The row of the thread's table.
     fn cells(&self) -> Vec<String> {
         let share = |ns: u64| format!("{:.1} %", ns as f64 * 100.0 / self.elapsed_ns as f64);
         let each = |ns: u64| match self.packets {
@@ -394,7 +393,7 @@ impl LiveResult {
         cells
     }
 
-    /// A line for each tenant that was sent anything.
+    /// A row for each tenant with traffic.
     fn tenant_cells(&self) -> impl Iterator<Item = Vec<String>> {
         let sent = self.tenants.iter().enumerate().filter(|(_, t)| t.offered > 0);
         sent.map(|(i, t)| {
@@ -470,7 +469,7 @@ impl LiveResults {
         self.outcomes.iter().flat_map(LiveResult::tenant_cells)
     }
 
-    /// What was lost outside the queues, by load and server.
+    /// Packets lost outside the queues, by load and server.
     pub(super) fn lost(&self) -> impl Iterator<Item = String> {
         let of = |o: &LiveResult| {
             let at = o.names().join(", ");

@@ -1,15 +1,15 @@
-//! Fortuna and Chydzinski, "Packet-wise scheduler for virtualization of links
-//! with partial performance isolation": two or three virtual links, 1 Gbit/s,
-//! packets of 500 B, phases of 30 us, queues of 20 packets, Poisson arrivals.
+//! Fortuna and Chydzinski, "Packet-wise scheduler for virtualization of links with partial
+//! performance isolation": two or three virtual links, 1 Gbit/s, packets of 500 B, phases of 30 us,
+//! queues of 20 packets, Poisson arrivals.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`runs`] | the servers as scenarios; what they give over all seeds |
+//! | [`runs`] | the servers as scenarios; their results over all seeds |
 //! | [`tables`] | Tables I-IV, every cell |
-//! | [`figures`], [`claims`], `draw` | Figures 5-13: their runs, what they show, their pictures |
-//! | [`beyond`] | what the paper does not have: lending, carry-over |
+//! | [`figures`], [`claims`], `draw` | Figures 5-13: their runs, their claims, their pictures |
+//! | [`beyond`] | additions to the paper: lending, carry-over |
 //! | [`live`] | Section II.B on real packets: wake-ups and CPU time |
-//! | [`report`] | one page with all of it |
+//! | [`report`] | one page with all results |
 
 mod beyond;
 mod claims;
@@ -33,14 +33,14 @@ use std::sync::atomic::Ordering;
 
 pub(super) use live::{Load, Paced};
 
-/// What was asked for, and came out.
+/// The results that were requested.
 struct PaperResults {
     source: String,
     cells: Option<Vec<tables::TableCell>>,
     figures: Option<(LoadSweep, Vec<claims::Claim>)>,
     beyond: Option<[Vec<beyond::VariantResult>; 2]>,
     live: Option<live::LiveResults>,
-    /// Ctrl-C came before all of it was done.
+    /// True if Ctrl-C came before everything was done.
     interrupted: bool,
 }
 
@@ -125,7 +125,7 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
         ),
         None => None,
     };
-    // Before minutes are spent.
+    // Errors of the directory are reported before the long runs.
     if let Some(out) = &args.out {
         std::fs::create_dir_all(out)
             .with_context(|| format!("cannot make the directory {}", out.display()))?;
@@ -136,7 +136,7 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
         None if !args.figures && !everything => Vec::new(),
         _ => FIGURES.iter().collect(),
     };
-    // Live first: namespaces are made while the program has one thread.
+    // Live first: namespaces must be created while the process is single-threaded.
     let plan = live::Plan {
         loads: args.load.clone(),
         paces: args.pace.clone(),
@@ -157,7 +157,7 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
         Ok((cells, sweep, beyond))
     });
     let ((cells, sweep, beyond), interrupted) = simulated?;
-    // Of what was only begun there is nothing to tell.
+    // Incomplete rows are not reported.
     let cells = cells.filter(|cells| !cells.is_empty());
     let beyond = beyond.filter(|[links, _]| !links.is_empty());
     let figures = sweep.map(|sweep| {
@@ -185,7 +185,7 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
     Ok(if results.all_well() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// The page, the pictures and the numbers.
+/// Writes the page, the pictures and the numbers.
 fn write(results: &PaperResults, wanted: &[&FortunaFigure], out: &Path) -> Result<()> {
     let put = |name: &str, text: &str| {
         let path = out.join(name);
@@ -230,12 +230,12 @@ mod tests {
     const SHORT: SimulationEffort = SimulationEffort { seconds: 0.01, seeds: 2 };
     static RUN: AtomicBool = AtomicBool::new(false);
 
-    /// Claims, points, pictures and page of short runs; numbers are not judged.
+    /// Claims, points, pictures and page of short runs; values are not judged.
     #[test]
     fn figures_are_drawn_and_told() {
         let wanted: Vec<&FortunaFigure> = FIGURES.iter().collect();
         let sweep = LoadSweep::of(&wanted, SHORT, &RUN).unwrap().expect("nobody stopped it");
-        // Three servers and DRR's three quanta; nothing twice.
+        // Three servers and DRR's three quanta, without duplicates.
         assert_eq!(sweep.points().len(), 2 * (2 * 21 + 4 * 25) - 6);
         let claims: Vec<claims::Claim> =
             wanted.iter().flat_map(|f| claims::of(f.no, &sweep)).collect();
@@ -274,8 +274,8 @@ mod tests {
     fn what_the_paper_does_not_have_keeps_its_bounds() {
         let published = tables::PublishedRow::read().unwrap();
         let outcomes = beyond::outcomes(&published, SHORT, &RUN).unwrap();
-        // Seven rows of two links and eight of three, under four servers; two parts of each row's
-        // first under two.
+        // Seven rows of two links and eight of three, under four servers; two parts of the first
+        // link of each row under two servers.
         assert_eq!(outcomes.each_ref().map(Vec::len), [4 * (7 * 2 + 8 * 3), 2 * 15 * 2]);
         assert_eq!(beyond::broken(&outcomes), 0);
     }

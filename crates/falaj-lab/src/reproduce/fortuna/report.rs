@@ -1,4 +1,4 @@
-//! One page that says it all and needs nothing else.
+//! A self-contained page with all results.
 
 use super::claims::Claim;
 use super::figures::FIGURES;
@@ -13,7 +13,7 @@ fn effort(e: SimulationEffort) -> String {
     format!("{} runs of {} s, seeds {FIRST_SEED} to {last}", e.seeds, e.seconds)
 }
 
-/// The page. `pictures` stand beside the figures that were asked for.
+/// The page. `pictures` belong to the requested figures.
 pub(super) fn page(results: &PaperResults, pictures: &[(usize, String)], command: &str) -> String {
     let mut html = Head {
         title: "Fortuna and Chydzinski, reproduced",
@@ -134,7 +134,7 @@ fn tables_of(html: &mut String, cells: &[TableCell]) {
         cells.len(),
         cells.len() - known - missed
     );
-    // What is missed stands above the tables; of a known misprint a footnote tells.
+    // Missed cells are listed above the tables; known misprints have footnotes.
     let told = |html: &mut String, c: &TableCell, class: &str, word: &str| {
         let why = c.why.as_deref().unwrap_or(c.rule);
         let _ = writeln!(

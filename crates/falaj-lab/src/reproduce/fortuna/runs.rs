@@ -1,4 +1,4 @@
-//! The paper's servers as scenario files, and what a scenario gives over its seeds.
+//! The paper's servers as scenario files, and the results of a scenario over its seeds.
 
 use anyhow::Result;
 use falaj_engine::{Engine, PipeId};
@@ -14,14 +14,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub(super) const FIRST_SEED: u64 = 1;
 
-/// How much is simulated of each scenario.
+/// The simulated time and the number of seeds of each scenario.
 #[derive(Clone, Copy, Serialize)]
 pub(super) struct SimulationEffort {
     pub(super) seconds: f64,
     pub(super) seeds: usize,
 }
 
-/// A way to serve the links.
+/// A server of the links.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum LinkServer {
     PhaseWise,
@@ -29,13 +29,13 @@ pub(super) enum LinkServer {
     PacketWiseSkip,
     /// Deficit round robin with this quantum in bytes.
     Drr(u32),
-    /// Packet-wise, preset clean, and what the paper does not have.
+    /// Packet-wise with the preset `clean`, and with additions to the paper.
     Clean {
         lend: bool,
         carry: bool,
     },
-    /// The same, plain, with the first link divided: a tenth of its load is
-    /// one part, the rest another; behind one queue, or by DRR.
+    /// The same without additions, with the first link divided: a tenth of its load is one part,
+    /// the rest another; by one queue, or by DRR.
     Divided {
         drr: bool,
     },
@@ -76,7 +76,7 @@ impl LinkServer {
         }
     }
 
-    /// What the scenario says of a link of this type with this phase.
+    /// The keys of a link of this type with this phase.
     fn flow(self, kind: char, phase: Span) -> String {
         match self {
             LinkServer::Drr(quantum) => format!("quantum = \"{quantum}B\"\n"),
@@ -88,24 +88,23 @@ impl LinkServer {
     }
 }
 
-/// The parts of a divided link: their names, and the share of its load.
+/// The parts of a divided link: their names, and their percentages of its load.
 pub(super) const PARTS: [(&str, u64); 2] = [("small", 10), ("rest", 90)];
 
-/// A virtual link: its type, and the Mbit/s that are offered to it.
+/// A virtual link: its type, and the load offered to it in Mbit/s.
 pub(super) type VirtualLink = (char, u64);
 
-/// The line's rate and the phase of each link; loads are Mbit/s in any case.
+/// The line's rate and the phase of each link; loads are in Mbit/s regardless of it.
 #[derive(Clone, Copy)]
 pub(super) struct Scale {
     pub(super) rate: &'static str,
     pub(super) phase: Span,
 }
 
-/// The paper's.
+/// The paper's scale.
 pub(super) const PUBLISHED: Scale = Scale { rate: "1gbit", phase: Span::from_micros(30) };
 
-/// The scenario file; the paper counts payload, and its packets are the largest
-/// there are.
+/// The scenario file. The paper counts payload, and all packets have the maximum size.
 pub(super) fn scenario_text(
     title: &str,
     links: &[VirtualLink],
@@ -125,7 +124,7 @@ pub(super) fn scenario_text(
         let n = i + 1;
         let rule =
             if n == links.len() { "any".to_owned() } else { format!("udp dport {}", 5000 + n) };
-        // Writing to a string never fails.
+        // Writing to a string does not fail.
         let _ = write!(
             text,
             "\n[link.virtual.flow.v{n}]\nmatch = \"{rule}\"\n{}",
@@ -161,23 +160,23 @@ pub(super) fn scenario_text(
     text
 }
 
-/// One link of one scenario, over all seeds.
+/// The results of one link of a scenario, over all seeds.
 pub(super) struct Ours {
-    /// Mbit/s.
+    /// Output rate in Mbit/s.
     pub(super) out: Estimate,
     pub(super) offered: f64,
-    /// us.
+    /// Mean delay in us.
     pub(super) avg: Estimate,
-    /// The largest of all seeds, and the least of the seeds' maxima.
+    /// The maximum delay over all seeds, and the smallest of the seeds' maxima, in us.
     pub(super) max: f64,
     pub(super) least_max: f64,
-    /// Promised; `None` where nothing is.
+    /// The guaranteed delay in us; `None` without a guarantee.
     pub(super) bound: Option<f64>,
 }
 
 impl Ours {
-    /// The paper's own run differs from the nominal load by sampling; a link
-    /// that loses packets does not.
+    /// Returns true if the link loses packets. Then the paper's run has no sampling error;
+    /// otherwise its load differs from the nominal one by sampling.
     pub(super) fn saturated(&self) -> bool {
         self.out.mean < 0.995 * self.offered
     }
@@ -187,7 +186,7 @@ impl Ours {
     }
 }
 
-/// What long work is watched by.
+/// Progress and cancellation of long runs.
 #[derive(Clone, Copy)]
 pub(super) struct ProgressWatch<'a> {
     pub(super) bar: &'a indicatif::ProgressBar,
@@ -195,8 +194,8 @@ pub(super) struct ProgressWatch<'a> {
     pub(super) stop: &'a AtomicBool,
 }
 
-/// Runs a scenario: its links, or their parts; `None` for those to which nothing
-/// was offered. Empty if it was stopped.
+/// Runs a scenario; returns the results of its links, or of their parts, with `None` for those
+/// without load. Empty if it was stopped.
 pub(super) fn run(
     links: &[VirtualLink],
     server: LinkServer,
@@ -206,7 +205,7 @@ pub(super) fn run(
     let scenario =
         file::parse_quietly(&scenario_text("", links, server, PUBLISHED, effort), "fortuna")?;
     let experiment = experiment(&scenario, scenario.run.duration);
-    // The bar counts runs: what each has done of itself comes to one.
+    // The bar counts runs; the simulated time of each run adds up to one step.
     let simulated = AtomicU64::new(0);
     let gone = |span: Span| {
         let before = simulated.fetch_add(span.0, Ordering::Relaxed);

@@ -1,10 +1,9 @@
-//! Fortuna and Chydzinski, Tables I-IV: fifteen rows of two or three virtual
-//! links, 1 Gbit/s, packets of 500 B, phases of 30 us, queues of 20 packets,
-//! Poisson arrivals, 30 s; here with eight fixed seeds.
+//! Fortuna and Chydzinski, Tables I-IV: fifteen rows of two or three virtual links, 1 Gbit/s,
+//! packets of 500 B, phases of 30 us, queues of 20 packets, Poisson arrivals, 30 s; here with eight
+//! fixed seeds.
 //!
-//! Table I is the packet-wise server, II the same with the tail skipped; III
-//! and IV are I and II less the phase-wise server of an earlier paper, whose
-//! own table is therefore I - III.
+//! Table I is the packet-wise server, II the same with the tail skipped. III and IV are I and II
+//! minus the phase-wise server of an earlier paper, whose own table is therefore I - III.
 
 use super::runs::{
     LinkServer, Ours, PUBLISHED, ProgressWatch, SimulationEffort, VirtualLink, run, scenario_text,
@@ -38,7 +37,7 @@ pub(super) struct TableRow {
     iv: PublishedColumns,
 }
 
-/// Output rate in Mbit/s, mean and maximal delay in us, by link.
+/// Output rate in Mbit/s, mean and maximum delay in us, by link.
 #[derive(Deserialize)]
 struct PublishedColumns {
     out: Vec<f64>,
@@ -46,7 +45,7 @@ struct PublishedColumns {
     max: Vec<f64>,
 }
 
-/// A cell that nobody can reproduce, and why.
+/// A cell that cannot be reproduced, and the reason.
 #[derive(Deserialize)]
 struct KnownMisprint {
     table: String,
@@ -66,9 +65,9 @@ pub(super) struct TableCell {
     pub(super) published: f64,
     pub(super) ours: f64,
     pub(super) difference: f64,
-    /// `null` where maxima of single runs are compared: one draw each.
+    /// `null` where maxima of single runs are compared, as each is a single draw.
     pub(super) tolerance: Option<f64>,
-    /// For maxima: what neither may exceed.
+    /// For maxima: the bound for both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) bound: Option<f64>,
     pub(super) rule: &'static str,
@@ -104,7 +103,7 @@ pub(super) fn scenario(published: &PublishedRow, no: usize) -> Result<String> {
     Ok(scenario_text(&title, &row.links(), LinkServer::PacketWise, PUBLISHED, EFFORT))
 }
 
-/// A published value is rounded to this.
+/// Half of the unit to which published values are rounded, in us.
 const ROUNDED_US: f64 = 0.5;
 
 fn out_tolerance(ours: &Ours, published: f64) -> (f64, &'static str) {
@@ -133,8 +132,8 @@ pub(super) fn verdict(within: bool) -> &'static str {
     if within { "ok" } else { "MISSED" }
 }
 
-/// The cells of one link of a row, in all tables. Where all links of the row
-/// are saturated the phase-wise maximum is no matter of chance.
+/// The cells of one link of a row, in all tables. If all links of the row are saturated, the
+/// phase-wise maximum is not random.
 fn cells_of(
     row: &TableRow,
     link: usize,
@@ -197,8 +196,8 @@ fn cells_of(
         push(table, "max", max, ours.max, None, ours.bound, "maximum: both within (1'')", bounded);
     }
 
-    // The phase-wise server's own table, by way of the two tables that are
-    // differences from it. II - IV, since III has a misprint in it.
+    // The phase-wise server's own table, computed from the two tables that are differences from it.
+    // II - IV is used, since III has a misprint.
     let of = |minuend: &[f64], difference: &[f64]| minuend[link] - difference[link];
     let published = of(&row.ii.out, &row.iv.out);
     let (tolerance, rule) = out_tolerance(phase, published);
@@ -275,8 +274,8 @@ fn cells_of(
     }
 }
 
-/// Cells on the closed list are known; a listed cell that comes out right does
-/// not belong there. Without the whole of the tables some may be missing.
+/// Marks cells on the closed list as known. A listed cell that comes out right is an error. Unless
+/// `whole`, listed cells may be missing.
 fn apply_known(cells: &mut [TableCell], whole: bool) -> Result<()> {
     let known: Vec<KnownMisprint> =
         serde_json::from_str(include_str!("../../../data/fortuna-known.json"))?;
@@ -303,7 +302,7 @@ fn apply_known(cells: &mut [TableCell], whole: bool) -> Result<()> {
     Ok(())
 }
 
-/// Runs all rows and judges all cells; those of the rows that were done, if it was stopped.
+/// Runs all rows and judges all cells; returns those of the completed rows if it was stopped.
 pub(super) fn cells(published: &PublishedRow, stop: &AtomicBool) -> Result<Vec<TableCell>> {
     let bar =
         progress::long_bar((published.rows.len() * SERVERS.len() * EFFORT.seeds) as u64, "tables");
@@ -337,7 +336,7 @@ pub(super) fn cells(published: &PublishedRow, stop: &AtomicBool) -> Result<Vec<T
     Ok(cells)
 }
 
-/// Tables in the order in which they are shown, with their titles.
+/// The tables in display order, with their titles.
 pub(super) const TITLES: [(&str, &str); 5] = [
     ("I", "Table I: packet-wise"),
     ("II", "Table II: packet-wise, tail skipped"),
@@ -354,7 +353,7 @@ pub(super) fn print(cells: &[TableCell]) {
     );
     for (table, title) in TITLES {
         say!("{title}");
-        // Three cells stand together: rate, mean and maximum of one link.
+        // Three cells belong together: rate, mean and maximum of one link.
         let of_table: Vec<&TableCell> = cells.iter().filter(|c| c.table == table).collect();
         let rows = of_table.chunks(3).map(|link| {
             let mut row =

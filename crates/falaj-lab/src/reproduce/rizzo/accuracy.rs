@@ -1,4 +1,4 @@
-//! What keeps an emulator from being exact, as the talk has it: its timer, and packets that compete
+//! The limits of an emulator's accuracy according to the talk: its timer, and packets that compete
 //! for the card. The operating system is in [`system`](super::system).
 
 use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure};
@@ -14,19 +14,19 @@ fn micros(nanos: u64) -> f64 {
     nanos as f64 / 1e3
 }
 
-/// Instants that fall anywhere between the ticks of any timer here.
+/// Instants at all phases of the ticks of any timer here.
 fn anywhere(number: u64) -> impl Iterator<Item = Time> {
     (1..=number).map(|n| Time(n * 20_000_000 + n * 7_919 % 1_000_003))
 }
 
-/// When these arrive, through the link whose table ends so.
+/// Arrival times at the far end of a link whose table ends with `link`.
 fn dues(link: &str, arrivals: &[Arrival]) -> Result<Vec<Time>> {
     let network = network(&format!("[link.l]\nrate = \"10mbit\"\ndelay = \"10ms\"\n{link}"))?;
     let sent = send(&network, arrivals)?;
     sent.iter().map(|sent| Ok(sent.as_ref().context("a packet was lost")?.due)).collect()
 }
 
-/// Figure 6: the timer. What a tick delivers together is a link that delivers in slots.
+/// Figure 6: the timer. A timer with ticks is modelled as a link that delivers in slots.
 pub(super) fn timer() -> Result<PaperFigure> {
     let arrivals: Vec<Arrival> = anywhere(20_000).map(|at| datagram(OUT, 1, 80, 200, at)).collect();
     let exact = dues("", &arrivals)?;
@@ -71,12 +71,12 @@ pub(super) fn timer() -> Result<PaperFigure> {
     })
 }
 
-/// The packets' own time on the card.
+/// The transmission time of a packet on the card.
 fn airtime(gbit: f64) -> f64 {
     f64::from(PACKET) * 8.0 / gbit / 1e3
 }
 
-/// Figure 7: packets of several pipes that want the card at one instant.
+/// Figure 7: packets of several pipes that compete for the card at one instant.
 pub(super) fn competing() -> Result<PaperFigure> {
     const NUMBERS: [u16; 6] = [1, 2, 4, 8, 16, 32];
     let mut curves = Vec::new();

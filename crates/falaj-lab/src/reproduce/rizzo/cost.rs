@@ -1,6 +1,6 @@
-//! Cost: nanoseconds for each packet enqueued and dequeued, on this machine, by `falaj bench
-//! sched`'s own loads; beside them those of dummynet's test program. What is judged is the shape: a
-//! machine's nanoseconds are its own.
+//! Cost: nanoseconds per packet enqueued and dequeued, on this machine, under the loads of `falaj
+//! bench sched`, beside those of dummynet's test program. Only the shape is judged, as nanoseconds
+//! depend on the machine.
 
 use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure};
 use super::MeasuringEffort;
@@ -8,11 +8,11 @@ use super::published::{COSTS, FLOWS, MIXED, PublishedCost};
 use crate::bench::sched::{Costs, costs};
 use anyhow::{Context, Result};
 
-/// Ours, and dummynet's in the same order; `none` is before them.
+/// Our names, and dummynet's in the same order, after `none`.
 const KINDS: [&str; 5] = ["fifo", "drr", "priority", "qfq", "wf2q+"];
 const NAMES: [&str; 6] = ["none", "fifo", "drr", "priority", "qfq", "wf2q+"];
 
-/// What they cost among so many equal flows.
+/// The costs among equal flows.
 struct Equal(Costs);
 
 impl Equal {
@@ -32,7 +32,7 @@ impl Equal {
         case.nanos[place].context("flows that it takes")
     }
 
-    /// At one number of flows over that at another.
+    /// The ratio of the costs at two numbers of flows.
     fn ratio(&self, kind: &str, of: u32, over: u32) -> Result<f64> {
         Ok(self.nanos(kind, of)? / self.nanos(kind, over)?)
     }
@@ -41,7 +41,7 @@ impl Equal {
         Ok(self.nanos(kind, flows)? - self.nanos("none", flows)?)
     }
 
-    /// Each costs more than the one before it, among so many flows.
+    /// 1 if each discipline costs more than the one before it, with this number of flows; else 0.
     fn in_order(&self, kinds: &[&str], flows: u32) -> Result<f64> {
         let all = kinds.iter().map(|kind| self.nanos(kind, flows)).collect::<Result<Vec<f64>>>()?;
         Ok(f64::from(u8::from(all.is_sorted())))
@@ -53,7 +53,7 @@ pub(super) fn equal(effort: MeasuringEffort, filled: bool) -> Result<PaperFigure
     let measured = costs("published", &KINDS, filled, effort.pairs, effort.repeat)?;
     let mut curves = Vec::new();
     for (n, name) in NAMES.into_iter().enumerate() {
-        // Flows of mixed sizes are the last.
+        // Flow sets of mixed sizes come last.
         let alike = measured.cases.iter().filter(|case| !case.flowsets.contains(','));
         let points = alike
             .filter_map(|case| {

@@ -1,5 +1,5 @@
-//! What the talk configures: a DSL line, weights, reordering, a profile, a link for each customer.
-//! Each is commands of dummynet, imported as `falaj import ipfw` does it, in simulated time.
+//! The talk's configurations: a DSL line, weights, reordering, a profile, a link for each customer.
+//! Each consists of commands of dummynet, imported as by `falaj import ipfw`, in simulated time.
 
 use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure};
 use super::pipes::{IN, OUT, datagram, dummynet, ms, send};
@@ -13,14 +13,14 @@ fn point(x: f64, y: f64) -> CurvePoint {
     CurvePoint { x, y, off: None }
 }
 
-/// Bits a second, of packets that ended in this time.
+/// Bits per second of the packets that ended in this time.
 fn rate<'a>(ends: impl Iterator<Item = (&'a Arrival, Time)>, from: Time, to: Time) -> f64 {
     let bytes: u64 =
         ends.filter(|(_, end)| (from..to).contains(end)).map(|(a, _)| u64::from(a.length)).sum();
     bytes as f64 * 8e9 / to.since(from).0 as f64
 }
 
-/// So many packets of a second, from an instant on.
+/// The instants of `number` packets at a rate of `a_second` per second, from an instant on.
 fn train(number: u32, a_second: u32, from: Time) -> impl Iterator<Item = Time> {
     (0..number).map(move |n| from + Span(u64::from(n) * 1_000_000_000 / u64::from(a_second)))
 }
@@ -45,7 +45,7 @@ pub(super) fn dsl() -> Result<PaperFigure> {
         };
         arrivals.iter().zip(&sent).map(of).collect()
     };
-    // Ten times as much as the line carries.
+    // Ten times the capacity of the line.
     let full = |way: u32, a_second: u32| -> Result<f64> {
         let arrivals: Vec<Arrival> = train(20 * a_second, a_second, Time(1))
             .map(|at| datagram(way, 1, 80, PACKET, at))
@@ -90,8 +90,8 @@ fn quoted(commands: &str) -> String {
     format!("Commands: {}.", lines.join("; "))
 }
 
-/// The mask of the talk has the last eight bits; a mask here begins at the first one, which is the
-/// same among hosts of one network.
+/// The talk's mask has the last eight bits. A mask here begins at the first bit, which is the same
+/// for hosts of one network.
 const WEIGHTS: &str = include_str!("../../../../../examples/dummynet/weights.sh");
 
 /// Figure 2: a queue of weight 10, and one of weight 1 for each other host.
@@ -100,7 +100,7 @@ pub(super) fn weights() -> Result<PaperFigure> {
     let [mut mine, mut by_hand, mut others] = [const { Vec::new() }; 3];
     let (mut share, mut spread) = (0.0, 0.0);
     for n in [1u32, 5, 10, 20, 40] {
-        // Each of them alone would fill the link, and goes on doing so.
+        // Each host alone would fill the link, and continues to do so.
         let mut arrivals: Vec<Arrival> = (1..=n + 1)
             .flat_map(|host| {
                 train(4 * 900, 900, Time(u64::from(host)))
@@ -152,10 +152,10 @@ pub(super) fn weights() -> Result<PaperFigure> {
 
 const REORDERING: &str = include_str!("../../../../../examples/dummynet/reordering.sh");
 const CHANCE: f64 = 0.3;
-/// By which one pipe is longer than the other, in milliseconds.
+/// Difference between the delays of the two pipes, in milliseconds.
 const LONGER: u64 = 90;
 
-/// Figure 3: chance leads packets into one of two pipes, and some are overtaken.
+/// Figure 3: packets go at random into one of two pipes, and some are overtaken.
 pub(super) fn reordering() -> Result<PaperFigure> {
     const PACKETS: u32 = 50_000;
     let network = dummynet(REORDERING)?;
@@ -174,14 +174,14 @@ pub(super) fn reordering() -> Result<PaperFigure> {
             let slow = arrivals.iter().zip(&dues).filter(|(a, due)| ms(a.at, **due) > 50.0).count();
             taken = slow as f64 / f64::from(PACKETS);
         }
-        // RFC 4737: one behind which a later one has arrived already.
+        // RFC 4737: a packet is reordered if a later one has arrived before it.
         let mut first = Time::NEVER;
         let mut overtaken = 0u32;
         for &due in dues.iter().rev() {
             overtaken += u32::from(first < due);
             first = first.min(due);
         }
-        // Those that might overtake it, of which one has to go the short way.
+        // The number of later packets that would overtake it on the short path.
         let rivals = (LONGER - 1) / gap;
         ours.push(point(gap as f64, 100.0 * f64::from(overtaken) / f64::from(PACKETS)));
         by_hand.push(point(gap as f64, 100.0 * CHANCE * (1.0 - CHANCE.powi(rivals as i32))));
@@ -220,7 +220,7 @@ pub(super) fn reordering() -> Result<PaperFigure> {
     })
 }
 
-/// What packets of a wireless link take beyond their own transmission: (probability, milliseconds).
+/// Air time of packets of a wireless link beyond their transmission: (probability, milliseconds).
 const AIR: [(f64, f64); 4] = [(0.0, 1.0), (0.5, 2.0), (0.9, 5.0), (1.0, 20.0)];
 const LOSSLESS: f64 = 0.98;
 
@@ -254,7 +254,7 @@ pub(super) fn profile() -> Result<PaperFigure> {
         .collect();
     extra.sort_by(f64::total_cmp);
     let lost = 1.0 - extra.len() as f64 / f64::from(PACKETS);
-    // Who is lost had the longest times: those that arrive are the first of all.
+    // The lost packets had the longest times, so those that arrived are the shortest.
     let at = |share: f64| extra[((share * f64::from(PACKETS)) as usize).min(extra.len() - 1)];
     let drawn = |share: f64| {
         let step =
@@ -266,7 +266,7 @@ pub(super) fn profile() -> Result<PaperFigure> {
     let (_, full) = sent(1_000_000)?;
     let ends: Vec<Time> = full.iter().flatten().map(|sent| sent.end).collect();
     let busy = ends.last().context("nothing was sent")?.since(ends[0]).as_secs_f64();
-    // Those that were lost took their time, too.
+    // The lost packets took air time too.
     let held = ends.len() as f64 / LOSSLESS / busy;
     Ok(PaperFigure {
         label: String::new(),
@@ -301,13 +301,13 @@ pub(super) fn profile() -> Result<PaperFigure> {
 
 const CUSTOMERS: &str = include_str!("../../../../../examples/dummynet/customers.sh");
 
-/// Figure 5: one line makes a scheduler and a link for each customer.
+/// Figure 5: one line creates a scheduler and a link for each customer.
 pub(super) fn customers() -> Result<PaperFigure> {
     const CALL: u16 = 5004;
     let network = dummynet(CUSTOMERS)?;
     let [mut slowest, mut fastest, mut calls] = [const { Vec::new() }; 3];
     for n in [1u32, 10, 100, 1_000] {
-        // A call of fifty packets a second, and more of everything else than the link carries.
+        // A call of fifty packets a second, and other traffic that exceeds the link's capacity.
         let mut arrivals: Vec<Arrival> = (1..=n)
             .flat_map(|host| {
                 let from = Time(1 + 997 * u64::from(host));

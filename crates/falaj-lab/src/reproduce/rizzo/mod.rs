@@ -1,14 +1,14 @@
-//! Rizzo's talk on dummynet and QFQ: its examples, what limits an emulator's accuracy, what
-//! schedulers cost, and how they serve.
+//! Rizzo's talk on dummynet and QFQ: its examples, the limits of an emulator's accuracy, the costs
+//! of schedulers, and their service.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`pipes`] | commands of dummynet as a network |
-//! | [`examples`] | Figures 1 to 5: what the talk configures |
+//! | [`examples`] | Figures 1 to 5: the talk's configurations |
 //! | [`accuracy`] | Figures 6 and 7: the timer, and packets that compete for the card |
 //! | [`system`] | Figure 8: the operating system |
-//! | [`service`] | Figure 9: how far behind flows fall |
-//! | [`cost`] | Figures 10 to 12: what a packet costs |
+//! | [`service`] | Figure 9: the lag of flows |
+//! | [`cost`] | Figures 10 to 12: the cost of a packet |
 //! | [`published`] | figures of dummynet's own test program |
 
 mod accuracy;
@@ -25,13 +25,13 @@ use anyhow::{Result, bail};
 use falaj_sched::units::time::Span;
 use std::process::ExitCode;
 
-/// How thoroughly what is of this machine is measured.
+/// The effort of measurements on this machine.
 #[derive(Clone, Copy)]
 struct MeasuringEffort {
-    /// Packets of each figure of a cost.
+    /// Number of packets for each figure of a cost.
     pairs: u64,
     repeat: usize,
-    /// How long real packets are sent.
+    /// Time for which real packets are sent.
     live: Span,
 }
 
@@ -150,7 +150,7 @@ const ALL: [&str; 12] = [
     "Figure 12",
 ];
 
-/// Of this machine.
+/// Returns true if the figure is measured on this machine.
 fn is_measured(label: &str) -> bool {
     matches!(label, "Figure 8" | "Figure 10" | "Figure 11" | "Figure 12")
 }

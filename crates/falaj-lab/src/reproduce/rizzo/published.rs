@@ -1,14 +1,14 @@
 //! Figures of dummynet's own test program (github.com/luigirizzo/dummynet, e717cdd; gcc 12.2 -O3,
-//! an AMD EPYC of two processors), which is the one that the talk shows. The talk's own numbers are
-//! few; they stand among the statements.
+//! an AMD EPYC of two processors), which the talk shows. The talk's few own numbers are among the
+//! statements.
 
 /// Bytes of a full packet.
 pub(super) const SEGMENT: f64 = 1_500.0;
 
-/// Among so many equal flows.
+/// Numbers of equal flows.
 pub(super) const FLOWS: [u32; 12] = [1, 2, 4, 8, 16, 64, 256, 1_024, 4_096, 8_192, 16_384, 32_768];
 
-/// Nanoseconds for a packet, nearly empty, and filled and drained.
+/// Nanoseconds per packet, nearly empty, and filled and drained.
 pub(super) struct PublishedCost {
     pub(super) name: &'static str,
     pub(super) empty: [Option<f64>; 12],
@@ -25,8 +25,8 @@ const fn all(of: [f64; 12]) -> [Option<f64>; 12] {
     out
 }
 
-/// The last one grows an array by sixteen places at a time, and its time among the most flows is
-/// that of doing so.
+/// Values without the last one: there the program grows an array by sixteen entries at a time, and
+/// measures mainly that.
 const fn but_last(of: [f64; 11]) -> [Option<f64>; 12] {
     let mut out = [None; 12];
     let mut n = 0;
@@ -84,13 +84,13 @@ pub(super) const MIXED: [[[f64; 2]; 3]; 9] = [
     [[12.7, 27.3], [18.1, 29.3], [108.1, 466.6]],
 ];
 
-/// Bytes behind, of the worst flow of a mix, in the order of `falaj bench wfi`.
+/// The lag in bytes of the worst flow of a mix, in the order of `falaj bench wfi`.
 pub(super) struct PublishedService {
     pub(super) statement: &'static str,
-    /// Where its queues are not so short that it sends a whole one at once.
+    /// RR, for mixes whose queues are longer than the amount that a flow sends at once.
     pub(super) rr: Option<f64>,
     pub(super) shipped: f64,
-    /// With virtual time by the sum of the weights that there are.
+    /// QFQ with virtual time by the actual sum of weights.
     pub(super) true_sum: f64,
     pub(super) wf2q: f64,
 }

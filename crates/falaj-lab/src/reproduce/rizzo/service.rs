@@ -1,14 +1,14 @@
-//! Service: how far behind its share the worst flow falls, in the mixes that dummynet's own
-//! schedulers were measured among.
+//! Service: the maximum lag of a flow behind its share, in the mixes with which dummynet's own
+//! schedulers were measured.
 
 use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure};
 use super::published::{SEGMENT, SERVICE};
 use crate::bench::sched::wfi::{MIXES, ServiceLoad, service};
 use anyhow::Result;
 
-/// Sequences of arrivals that are tried to break a bound.
+/// Number of arrival sequences tried to break a bound.
 const EFFORT: u64 = 5_000;
-/// Few enough flows to search among.
+/// Flows that are few enough for a search.
 const FEW: &str = "4:1500,1:1500:3";
 
 /// Figure 9.
@@ -43,7 +43,7 @@ pub(super) fn figure() -> Result<PaperFigure> {
         let of = service(kind, FEW, ServiceLoad::Searched { effort: EFFORT })?;
         Ok(of.b_wfi / of.bound.unwrap_or(0.0))
     };
-    // Theirs are told in whole bytes.
+    // The published values are whole bytes.
     let better = qfq.iter().zip(SERVICE).filter(|(ours, s)| ours.y <= s.shipped + 1.0).count();
     found.extend([
         ("QFQ keeps 3 phi sigma + 2 phi L, of nine mixes", f64::from(kept)),

@@ -1,4 +1,4 @@
-//! The third of the talk's factors, on real packets: what else the operating system has to do.
+//! The third factor of the talk, on real packets: other load of the operating system.
 
 use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure};
 use super::super::disk;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What the machine does beside the link.
+/// The load of the machine beside the link.
 #[derive(Clone, Copy, PartialEq)]
 enum Beside {
     Nothing,
@@ -22,7 +22,7 @@ enum Beside {
     ProcessorsAndDisk,
 }
 
-/// A thread on each processor that never rests, and one that writes to the disk.
+/// A busy thread on each processor, and a process that writes to the disk.
 struct SystemLoad {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -61,7 +61,8 @@ impl SystemLoad {
 
 const DELAY: Span = Span::from_millis(10);
 
-/// A thousand packets in a second on a link that has nothing else to do, and where they went.
+/// Sends a thousand packets a second over an otherwise idle link; returns the flow, and the path of
+/// the packets.
 fn measured(beside: Beside, length: Span) -> Result<(MeasuredFlow, &'static str)> {
     let text = format!(
         "[link.l]\nrate = \"1gbit\"\ndelay = \"{DELAY}\"\n[link.l.flow.all]\nmatch = \"any\"\nqueue = \"100p\"\n\
@@ -80,7 +81,7 @@ fn measured(beside: Beside, length: Span) -> Result<(MeasuredFlow, &'static str)
     Ok((measured.flows[0].swap_remove(0), measured.over))
 }
 
-/// Figure 8: how late packets are handed over.
+/// Figure 8: the lateness of deliveries.
 pub(super) fn load(effort: MeasuringEffort) -> Result<PaperFigure> {
     let [mut half, mut most, mut latest, mut through] = [const { Vec::new() }; 4];
     let mut over = "";

@@ -1,17 +1,17 @@
-//! The grid: which links, which queues, which congestion control; and how long each cell lasts.
+//! The grid: links, queues and congestion controls, and the duration of each cell.
 
 use falaj_sched::units::time::Span;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Bytes of a full frame without its check sequence, as the link counts.
+/// Bytes of a full frame without its check sequence, as the link accounts it.
 pub(super) const FRAME: u32 = 1514;
-/// Bytes of the frame of an acknowledgement with a time stamp.
+/// Bytes of the frame of an acknowledgement with a timestamp.
 const ACK: u64 = 66;
-/// Losses at random in a period, and the segments that are counted for them at most.
+/// Random losses in a period, and the maximum number of segments that are counted for them.
 const LOSSES: f64 = 15.0;
 const MOST: f64 = 30_000.0;
-/// The parts in which the time with two connections is looked at.
+/// Number of parts into which the time with two connections is divided.
 pub(super) const PARTS: u64 = 24;
 
 /// Congestion control.
@@ -59,7 +59,7 @@ impl Management {
         }
     }
 
-    /// The time for which it lets packets wait; `None`: as long as the queue is.
+    /// The queueing delay that it targets; `None`: limited by the queue alone.
     fn target(self) -> Option<Span> {
         match self {
             Management::Tail => None,
@@ -84,25 +84,25 @@ pub(super) struct Cell {
     pub(super) management: Management,
 }
 
-/// The instants of a cell, from the start of the first connection.
+/// Times of a cell, from the start of the first connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Times {
-    /// From here to `second` all is counted.
+    /// Beginning of the counted time, which lasts until `second`.
     pub(super) counted: Span,
-    /// The second connection starts.
+    /// Start of the second connection.
     pub(super) second: Span,
     pub(super) end: Span,
 }
 
 impl Times {
-    /// A part of the time with two connections.
+    /// Length of a part of the time with two connections.
     pub(super) fn part(self) -> Span {
         Span((self.end - self.second).0 / PARTS)
     }
 }
 
 impl Cell {
-    /// Transmission of a full frame.
+    /// Transmission time of a full frame.
     pub(super) fn frame(&self) -> Span {
         self.time_of(FRAME.into())
     }
@@ -111,29 +111,30 @@ impl Cell {
         Span((u128::from(bytes) * 8_000_000_000 / u128::from(self.rate)) as u64)
     }
 
-    /// Frames that the link sends in a round trip.
+    /// Bandwidth-delay product in frames.
     fn product(&self) -> f64 {
         self.round_trip as f64 * 1e6 / self.frame().0 as f64
     }
 
-    /// The queue's limit in packets: two at least.
+    /// The queue's limit in packets: at least two.
     pub(super) fn limit(&self) -> u64 {
         ((self.queue * self.product()).ceil() as u64).max(2)
     }
 
-    /// Segments that path and queue hold.
+    /// Number of segments that path and queue hold.
     pub(super) fn capacity(&self) -> f64 {
         self.product() + self.limit() as f64
     }
 
-    /// Segments that the queue holds before it drops or marks some.
+    /// Number of segments that the queue holds before it drops or marks some.
     fn standing(&self) -> f64 {
         let target = self.management.target();
         let most = target.map_or(f64::INFINITY, |span| span.0 as f64 / self.frame().0 as f64);
         (self.limit() as f64).min(most.max(2.0))
     }
 
-    /// The window at a loss, in segments: what path and queue hold, or what losses at random leave.
+    /// The window at a loss, in segments: the capacity of path and queue, or the limit by random
+    /// losses.
     pub(super) fn window(&self) -> f64 {
         let held = (self.product() + self.standing()).max(2.0);
         match self.congestion {
@@ -143,44 +144,44 @@ impl Cell {
         }
     }
 
-    /// A loaded round trip.
+    /// The round trip time under load.
     fn round(&self) -> Span {
         let held = (self.window() * self.frame().0 as f64) as u64;
         Span(self.round_trip * 1_000_000).max(Span(held))
     }
 
-    /// From one reduction of the window to the next; of BBR, a cycle of its gains.
+    /// Time from one reduction of the window to the next; for BBR, a cycle of its gains.
     pub(super) fn period(&self) -> Span {
         let (window, round) = (self.window(), self.round().0 as f64);
         let rounds = match self.congestion {
             Congestion::Reno => 0.5 * window,
-            // With a mark in each round trip at first; without marks it is Reno.
+            // At first there is a mark in each round trip; without marks it is Reno.
             Congestion::Dctcp => 0.5 * window,
             Congestion::Bbr => 8.0,
-            // As fast as Reno in a small window, cubic beyond.
+            // As fast as Reno with a small window, cubic with a larger one.
             Congestion::Cubic => (0.57 * window).min((0.75 * window).cbrt() * 1e9 / round).max(1.0),
         };
         Span((rounds * round) as u64)
     }
 
-    /// How long it lasts, for this number of periods.
+    /// The times of the cell for this number of periods.
     pub(super) fn times(&self, periods: u64) -> Times {
         let rounds = self.round() * 40;
         let counted = if self.loss > 0.0 && self.congestion != Congestion::Bbr {
-            // Chance is in every loss: there have to be many.
+            // Losses are random, so that many are needed.
             let segments = (LOSSES * periods as f64 / (self.loss / 100.0)).min(MOST);
             Span((segments / self.window() * self.round().0 as f64) as u64)
         } else {
             self.period() * periods
         };
         let counted = counted.max(rounds).max(self.frame() * 3_000);
-        // A whole number of parts before the second connection too.
+        // The time before the second connection is also a whole number of parts.
         let part = Span(counted.0.div_ceil(PARTS));
         let counted = part * (PARTS / 3);
         Times { counted, second: part * (PARTS + PARTS / 3), end: part * (2 * PARTS + PARTS / 3) }
     }
 
-    /// Segments in this time, at most.
+    /// Maximum number of segments in this time.
     pub(super) fn segments(&self, times: Times) -> u64 {
         let at_rate = times.end.0 / self.frame().0.max(1);
         if self.congestion != Congestion::Bbr && self.loss > 0.0 {
@@ -190,7 +191,7 @@ impl Cell {
         at_rate
     }
 
-    /// Time until an acknowledgement is back: the link's delay, and its own transmission.
+    /// Time until an acknowledgement arrives: the link's delay, and its own transmission time.
     pub(super) fn back(&self) -> Span {
         self.delay() + self.time_of(ACK)
     }
@@ -199,12 +200,12 @@ impl Cell {
         Span(self.round_trip * 500_000)
     }
 
-    /// True where marks take the place of drops: DCTCP without marks would be Reno.
+    /// Returns true if packets are marked instead of dropped: DCTCP without marks would be Reno.
     fn marks(&self) -> bool {
         self.congestion == Congestion::Dctcp
     }
 
-    /// The link as a scenario, which both sides read.
+    /// The link as a scenario, for both sides.
     pub(super) fn link(&self, seed: u64) -> String {
         let limit = self.limit();
         let ecn = if self.marks() { "yes" } else { "no" };
@@ -236,7 +237,7 @@ impl Cell {
         )
     }
 
-    /// The same with both connections, simulated.
+    /// The scenario with both connections, for the simulation.
     pub(super) fn with_connections(&self, times: Times, seed: u64) -> String {
         let ecn = if self.marks() { "ecn = \"ect0\"\n" } else { "" };
         let connection = |name: &str, start: Span| {
@@ -253,10 +254,10 @@ impl Cell {
     }
 }
 
-/// The receiver's port of the first connection; the second has the next.
+/// The receiver's port of the first connection; the second connection has the next one.
 pub(super) const PORT: u16 = 5201;
 
-/// Its name, as in `reno-10mbit-40ms-1bdp-0%-tail`.
+/// The cell's name, as in `reno-10mbit-40ms-1bdp-0%-tail`.
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -281,7 +282,7 @@ pub(super) enum Size {
 }
 
 impl Size {
-    /// Periods of the window that are counted.
+    /// Number of periods of the window that are counted.
     pub(super) fn periods(self) -> u64 {
         match self {
             Size::Quick => 6,
@@ -290,7 +291,7 @@ impl Size {
         }
     }
 
-    /// Segments that a cell may take on each side.
+    /// Maximum number of segments of a cell on each side.
     pub(super) fn segments(self) -> u64 {
         match self {
             Size::Quick => 12_000,
@@ -299,8 +300,9 @@ impl Size {
         }
     }
 
-    /// Its cells, each once: rates with round trips behind one product of tail drop; then, through
-    /// one link, the axes of queue, loss and queue management.
+    /// The cells of this grid, without duplicates: rates with round trips and tail drop at one
+    /// bandwidth-delay product; then, through one cell, the axes of queue, loss and queue
+    /// management.
     pub(super) fn cells(self) -> Vec<Cell> {
         use Congestion::{Cubic, Reno};
         let mut cells = match self {
@@ -311,7 +313,7 @@ impl Size {
                 square(&[Reno, Cubic], &[1], &[300]),
                 square(&[Congestion::Dctcp, Congestion::Bbr], &[1, 10, 100], &[10, 40]),
                 axes(BASE, &[0.1, 0.5, 2.0, 4.0], &[0.1, 0.5, 1.0, 3.0]),
-                // Losses keep windows small where products are large.
+                // Losses keep windows small where bandwidth-delay products are large.
                 square(&[Reno, Cubic], &[100, 1_000], &[1, 40, 300])
                     .into_iter()
                     .map(|cell| Cell { loss: 1.0, ..cell })
@@ -340,7 +342,7 @@ impl Size {
     }
 }
 
-/// A link with other queues, other losses, and other queue management, one after the other.
+/// A link with other queues, other losses, and other queue management, one change at a time.
 fn axes(link: Cell, queues: &[f64], losses: &[f64]) -> Vec<Cell> {
     let mut cells = Vec::new();
     for congestion in Congestion::ALL {
@@ -348,14 +350,15 @@ fn axes(link: Cell, queues: &[f64], losses: &[f64]) -> Vec<Cell> {
         cells.extend(queues.iter().map(|&queue| Cell { queue, ..of }));
         cells.extend(losses.iter().map(|&loss| Cell { loss, ..of }));
         for management in [Management::Codel, Management::FqCodel, Management::DualPi2] {
-            // In a queue of its limit alone there would be nothing to manage.
+            // With the queue of `link`, there would be nothing to manage.
             cells.push(Cell { management, queue: 4.0, ..of });
         }
     }
     cells
 }
 
-/// Each rate in Mbit/s with each round trip in milliseconds: tail drop of one product, no loss.
+/// Each rate in Mbit/s with each round trip in milliseconds: tail drop at one bandwidth-delay
+/// product, no loss.
 fn square(congestion: &[Congestion], rates: &[u64], round_trips: &[u64]) -> Vec<Cell> {
     let mut cells = Vec::new();
     for &congestion in congestion {
@@ -368,7 +371,7 @@ fn square(congestion: &[Congestion], rates: &[u64], round_trips: &[u64]) -> Vec<
     cells
 }
 
-/// The cell that the axes of queue, loss and management go through.
+/// The common cell of the axes of queue, loss and management.
 const BASE: Cell = Cell {
     congestion: Congestion::Reno,
     rate: 10_000_000,

@@ -1,29 +1,29 @@
-//! Both sides of a cell, beside each other: differences, verdict, reason.
+//! Comparison of both sides of a cell: differences, verdict, reason.
 
 use super::grid::{Cell, Times};
 use super::measured::Measured;
 use super::reasons;
 use serde::Serialize;
 
-/// Goodput agrees within this part of the kernel's.
+/// Goodput agrees within this fraction of the kernel's.
 const GOODPUT: f64 = 0.05;
-/// Mean and 99th percentile of the delay agree within this part.
+/// Mean and 99th percentile of the delay agree within this fraction.
 const DELAY: f64 = 0.10;
 
-/// Degrees of freedom of the spread of both sides' runs: 3 and 8 of them.
+/// Student's t for the degrees of freedom of 3 and 8 runs, at 95 %.
 const T_975_OF_9: f64 = 2.262;
 
-/// Verdict on a cell.
+/// The verdict on a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum CellVerdict {
     /// Goodput within 5 %, mean and 99th percentile of the delay within 10 %.
     Agrees,
-    /// Some are further apart, but by no more than chance makes such runs differ.
+    /// Some quantities differ more, but by no more than such runs differ by chance.
     WithinChance,
-    /// Not so, and the reason is known.
+    /// They differ, and the reason is known.
     Differs,
-    /// Not so, and the reason is not known.
+    /// They differ, and the reason is not known.
     Missed,
     /// Not measured.
     NotJudged,
@@ -40,7 +40,7 @@ impl CellVerdict {
         }
     }
 
-    /// Its class on the page.
+    /// The CSS class on the page.
     pub(super) fn class(self) -> &'static str {
         match self {
             CellVerdict::Agrees | CellVerdict::WithinChance => "ok",
@@ -50,29 +50,29 @@ impl CellVerdict {
     }
 }
 
-/// A cell, judged.
+/// A judged cell.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
     pub(super) cell: Cell,
-    /// The queue's limit.
+    /// The queue's limit in packets.
     pub(super) packets: u64,
     /// Seconds in which the first connection is alone and counted.
     pub(super) seconds: f64,
-    /// A part of the time with two connections, in seconds.
+    /// Length of a part of the time with two connections, in seconds.
     pub(super) part: f64,
     pub(super) kernel: Option<Measured>,
     pub(super) simulated: Option<Measured>,
-    /// How far the means of both sides are apart by chance at most, in 95 % of such sets of runs,
-    /// as parts of the kernel's: goodput, mean delay, 99th percentile of the delay. There is none
-    /// where nothing is lost at random.
+    /// Maximum difference of the means of both sides by chance, in 95 % of such sets of runs, as
+    /// fractions of the kernel's: goodput, mean delay, 99th percentile of the delay. `None` without
+    /// random losses.
     pub(super) chance: Option<[f64; 3]>,
     pub(super) verdict: CellVerdict,
     pub(super) why: Option<String>,
 }
 
 impl Row {
-    /// Judges the runs of both sides. Where packets are lost at random, quantities further apart
-    /// than the tolerance are within chance if Student's t of their means is within 95 %.
+    /// Judges the runs of both sides. With random losses, quantities that differ by more than the
+    /// tolerance are within chance if Student's t of their means is within 95 %.
     pub(super) fn judged(cell: Cell, times: Times, kernel: &[Measured], ours: &[Measured]) -> Row {
         let (means, chance) = ([kernel, ours].map(Measured::mean), chance(kernel, ours));
         let [kernel, ours] = means;
@@ -115,18 +115,18 @@ impl Row {
     }
 }
 
-/// How far the simulation is from the kernel, as parts of the kernel's: goodput, mean delay, 99th
-/// percentile of the delay.
+/// Relative differences of the simulation from the kernel: goodput, mean delay, 99th percentile of
+/// the delay.
 pub(super) fn ratios(kernel: &Measured, simulated: &Measured) -> [f64; 3] {
     JUDGED.map(|of| of(simulated) / of(kernel).max(1e-9) - 1.0)
 }
 
-/// The quantities that are judged.
+/// The judged quantities.
 const JUDGED: [fn(&Measured) -> f64; 3] = [|m| m.goodput, |m| m.mean, |m| m.p99];
 
-/// How far the means of the runs are apart by chance at most, as parts of the kernel's.
+/// Maximum difference of the means of the runs by chance, as fractions of the kernel's.
 fn chance(kernel: &[Measured], ours: &[Measured]) -> Option<[f64; 3]> {
-    // The quantile is that of this number of runs.
+    // The quantile applies to this number of runs.
     let degrees = (kernel.len() + ours.len()).checked_sub(2).filter(|n| *n == 9)?;
     Some(JUDGED.map(|of| {
         let squares = |runs: &[Measured]| {
@@ -155,14 +155,14 @@ mod tests {
     }
 
     fn verdict(kernel: &[f64], ours: &[f64]) -> CellVerdict {
-        // None that is known to differ.
+        // A cell that is not on the list of reasons.
         let at_40_ms = |cell: &Cell| cell.round_trip == 40;
         let cell = Size::Quick.cells().into_iter().find(at_40_ms).expect("there is one");
         Row::judged(cell, cell.times(6), &runs(kernel), &runs(ours)).verdict
     }
 
-    /// By hand: 90, 100, 110 have squares of 200 about their mean, and four pairs of 95 and 105
-    /// have 200 too; sqrt(400 / 9 * (1/3 + 1/8)) * 2.262 = 10.2.
+    /// By hand: 90, 100, 110 have a sum of squares of 200 about their mean, and four pairs of 95
+    /// and 105 have 200 too; sqrt(400 / 9 * (1/3 + 1/8)) * 2.262 = 10.2.
     #[test]
     fn runs_differ_by_chance_as_students_t_says() {
         let ours = [95.0, 105.0].repeat(4);
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(verdict(&[75.0, 85.0, 95.0], &ours), CellVerdict::Missed);
     }
 
-    /// One run of the kernel says nothing of chance.
+    /// A single run of the kernel gives no estimate of chance.
     #[test]
     fn without_chance_only_the_tolerance_counts() {
         assert_eq!(verdict(&[100.0], &[95.5, 105.5]), CellVerdict::Agrees);

@@ -1,9 +1,9 @@
-//! The kernel's side of a cell: real connections through the link, in a guest of virtual time.
+//! The kernel's side of a cell: real connections through the link, in a guest in virtual time.
 //!
-//! The host starts this program as `tcp-cell`, which boots a guest and runs itself again there:
-//! the guest makes two network namespaces with the link between them. At its near end one process
-//! has both senders, at its far end one has both receivers; all of them agree on an instant of
-//! the guest's clock at which the first connection starts.
+//! The host starts this program as `tcp-cell`, which boots a guest and runs itself there again. The
+//! guest creates two network namespaces with the link between them. One process at the near end has
+//! both senders, one at the far end has both receivers. They share an instant of the guest's clock
+//! at which the first connection starts.
 
 use super::grid::{Cell, PARTS, PORT, Times};
 use super::measured::Measured;
@@ -33,16 +33,17 @@ use std::time::Duration;
 
 /// Memory of a guest in bytes.
 const MEMORY: u64 = 768 << 20;
-/// A guest in which no time passes for so long is ended.
+/// A guest in which no time passes for this long is ended.
 const STUCK: Duration = Duration::from_secs(120);
-/// Connections are made within this time and four round trips, before the first one starts.
+/// Time before the first connection starts; together with four round trips, connections are made in
+/// it.
 const LEAD: Span = Span::from_millis(500);
-/// Bytes that the ends write and read at once.
+/// Number of bytes that the ends write and read at once.
 const CHUNK: usize = 256 << 10;
 /// The guest's command, hidden from users.
 const COMMAND: &str = "tcp-cell";
 
-/// The command of a guest and of the processes in it.
+/// The tasks of a guest and of the processes in it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Task {
     Cell { cell: Cell, periods: u64, seed: u64 },
@@ -60,7 +61,7 @@ pub struct TcpCellArgs {
     kernel: Option<std::path::PathBuf>,
 }
 
-/// Measures a cell in a guest of its own.
+/// Measures a cell in a guest.
 pub(super) fn measure(cell: &Cell, kernel: &Kernel, periods: u64, seed: u64) -> Result<Measured> {
     let task = serde_json::to_string(&Task::Cell { cell: *cell, periods, seed })?;
     let ran = Command::new(this_program()?)
@@ -81,7 +82,7 @@ pub(super) fn measure(cell: &Cell, kernel: &Kernel, periods: u64, seed: u64) -> 
     })
 }
 
-/// `falaj tcp-cell`: a guest with a cell, or what runs in it.
+/// `falaj tcp-cell`: starts a guest with a cell, or runs a task in it.
 ///
 /// # Errors
 /// There is no guest, or the cell cannot be measured.
@@ -116,9 +117,8 @@ fn this_program() -> Result<std::path::PathBuf> {
     std::env::current_exe().context("cannot find this program's own file")
 }
 
-/// Settings of the guest's kernel, which namespaces made later take over. All but the congestion
-/// control are limits of memory: with the usual ones, windows would end at buffers instead of
-/// queues.
+/// Settings of the guest's kernel, which new namespaces inherit. All but the congestion control are
+/// memory limits: with the default limits, windows would be limited by buffers instead of queues.
 fn settings(cell: &Cell) -> [(&'static str, String); 3] {
     let buffers = |first: u64| format!("4096 {first} {}", 256 << 20);
     [
@@ -128,7 +128,7 @@ fn settings(cell: &Cell) -> [(&'static str, String); 3] {
     ]
 }
 
-/// Measures the cell, in the guest.
+/// Measures the cell inside the guest.
 fn inside(cell: &Cell, times: Times, seed: u64) -> Result<Measured> {
     for (name, value) in settings(cell) {
         fs::write(format!("/proc/sys/net/ipv4/{name}"), &value)
@@ -145,7 +145,7 @@ fn inside(cell: &Cell, times: Times, seed: u64) -> Result<Measured> {
     let (far, mut report) = side(&receive)?;
     let spec = SandboxSpec { tso: false, join: Join::Tap, near, far, ..SandboxSpec::default() };
     let mut sandbox = Sandbox::start(spec)?;
-    // The engine's time begins before the first packet, so that none is at zero.
+    // The engine's clock begins before the first packet, so that no packet is at time zero.
     let clock = Clock::from_zero(zero - lead.0);
     let mut forwarder =
         wiring::to_sandbox(&scenario.network(), &mut sandbox, clock, default_options())?;
@@ -188,7 +188,7 @@ fn inside(cell: &Cell, times: Times, seed: u64) -> Result<Measured> {
     })
 }
 
-/// What the link has counted of both flows until an instant.
+/// The link's counters of both flows at an instant.
 struct LinkState([LiveFlow; 2]);
 
 impl LinkState {
@@ -201,7 +201,7 @@ impl LinkState {
         [0, 1].map(|flow| self.0[flow].counters.sent_bytes)
     }
 
-    /// Of the first flow, from an earlier instant to this one.
+    /// The measurements of the first flow between an earlier instant and this one.
     fn since(&self, then: &LinkState) -> Measured {
         let (now, then) = (&self.0[0], &then.0[0]);
         let gone = |flow: &LiveFlow| flow.counters.dropped() + flow.counters.lost;
@@ -214,7 +214,7 @@ impl LinkState {
     }
 }
 
-/// A side that does this task, and its report.
+/// A side that executes this task, and the pipe with its report.
 fn side(task: &Task) -> Result<(SandboxSide, File)> {
     let (reader, writer) = io::pipe()?;
     let words: [OsString; 3] =
@@ -227,14 +227,14 @@ fn sleep_until(instant: u64) {
     sleep(Duration::from_nanos(instant.saturating_sub(monotonic())));
 }
 
-/// Both senders.
+/// Runs both senders.
 fn send(at: SocketAddr, zero: u64, starts: &[u64], end: u64) -> Result<ExitCode> {
     for (port, &start) in (at.port()..).zip(starts) {
         let mut stream = connect(SocketAddr::new(at.ip(), port))?;
         spawn(move || {
             let chunk = vec![0x5a; CHUNK];
             sleep_until(zero + start);
-            // Fails when the receiver has gone, at the end.
+            // Fails at the end, when the receiver has exited.
             while stream.write_all(&chunk).is_ok() {}
         });
     }
@@ -243,7 +243,7 @@ fn send(at: SocketAddr, zero: u64, starts: &[u64], end: u64) -> Result<ExitCode>
     Ok(ExitCode::SUCCESS)
 }
 
-/// The receiver may need a moment to be there.
+/// Connects; retries for a while, as the receiver may not listen yet.
 fn connect(to: SocketAddr) -> Result<TcpStream> {
     let mut tries = 0;
     loop {
@@ -260,11 +260,11 @@ fn connect(to: SocketAddr) -> Result<TcpStream> {
 /// The receivers' report.
 #[derive(Serialize, Deserialize)]
 struct ReceivedBytes {
-    /// Bytes of the first connection while all was counted.
+    /// Bytes of the first connection in the counted time.
     bytes: u64,
 }
 
-/// Both receivers.
+/// Runs both receivers.
 fn receive(at: SocketAddr, zero: u64, counted: [u64; 2], end: u64) -> Result<ExitCode> {
     static BYTES: AtomicU64 = AtomicU64::new(0);
     for (number, port) in [(0, at.port()), (1, at.port() + 1)] {

@@ -1,36 +1,36 @@
-//! What is known of a cell on one side, and what follows from it.
+//! The measurements of a cell on one side, and derived values.
 
 use falaj_traffic::meter::Meter;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Parts in a row in which two connections have to be as fair as this, by Jain's index: the slower
-/// one has two thirds of the faster one's rate.
+/// Two connections are fair at this value of Jain's index, when the slower one has two thirds of
+/// the faster one's rate; and the number of consecutive parts in which they must be.
 const FAIR: f64 = 0.95;
 const IN_A_ROW: usize = 3;
 
-/// What was measured of a cell, or simulated.
+/// The results of a cell, measured or simulated.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Measured {
-    /// Payload of the first connection alone, in bit/s.
+    /// Goodput of the first connection alone, in bit/s.
     pub(super) goodput: f64,
     /// Mean delay of its packets at the link, last bit in to last bit out, in nanoseconds.
     pub(super) mean: f64,
-    /// 99 of 100 packets were delayed no longer, in nanoseconds.
+    /// 99th percentile of this delay, in nanoseconds.
     pub(super) p99: f64,
-    /// Packets that came to the link.
+    /// Packets that arrived at the link.
     pub(super) offered: u64,
     /// Packets that were dropped or lost there.
     pub(super) gone: u64,
     /// Packets that were marked there.
     pub(super) marked: u64,
-    /// Bytes that each of two connections sent over the link, part by part, from the start of the
-    /// second.
+    /// Bytes that each of two connections sent over the link, in each part from the start of the
+    /// second connection.
     pub(super) parts: Vec<[u64; 2]>,
 }
 
 impl Measured {
-    /// The delays of a meter, less those that it had counted before.
+    /// The delays of a meter, minus those that it had counted before.
     pub(super) fn of_delays(now: &Meter, before: Option<&Meter>) -> Measured {
         let mut counts: BTreeMap<u64, u64> =
             now.counts().map(|(delay, times)| (delay.0, times)).collect();
@@ -57,18 +57,18 @@ impl Measured {
         }
     }
 
-    /// Packets dropped or lost, of those that came.
+    /// The fraction of packets that were dropped or lost.
     pub(super) fn loss(&self) -> f64 {
         self.gone as f64 / self.offered.max(1) as f64
     }
 
-    /// The mean of several runs; of the time with two connections, the run that converges as fast
-    /// as the median.
+    /// The mean of several runs. The time with two connections is that of the run with the median
+    /// convergence.
     pub(super) fn mean(runs: &[Measured]) -> Measured {
         let number = runs.len().max(1) as f64;
         let mean = |of: fn(&Measured) -> f64| runs.iter().map(of).sum::<f64>() / number;
         let sum = |of: fn(&Measured) -> u64| runs.iter().map(of).sum();
-        // The run whose convergence is the one in the middle.
+        // The run with the median convergence.
         let mut by_convergence: Vec<&Measured> = runs.iter().collect();
         by_convergence.sort_by_key(|run| run.converged().unwrap_or(usize::MAX));
         let parts = by_convergence.get(runs.len() / 2).map(|run| run.parts.clone());
@@ -83,7 +83,7 @@ impl Measured {
         }
     }
 
-    /// The first part from which on the connections share fairly for some parts in a row.
+    /// The first part from which on the connections share fairly for some consecutive parts.
     pub(super) fn converged(&self) -> Option<usize> {
         let fair = |pair: &[u64; 2]| {
             let [a, b] = pair.map(|bytes| bytes as f64);

@@ -1,13 +1,13 @@
-//! The kernel's TCP in virtual time beside the simulation's, over a grid of links.
+//! The kernel's TCP in virtual time, compared with the simulation's, over a grid of links.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`grid`] | cells: links, queues, congestion controls; how long each lasts |
+//! | [`grid`] | cells: links, queues, congestion controls; their durations |
 //! | [`kernel`] | a cell in a guest: real connections over the link |
 //! | [`simulated`] | the same cell simulated |
-//! | [`measured`] | what is known of a cell on one side |
-//! | [`judged`] | both sides beside each other |
-//! | [`reasons`] | why cells differ, a closed list |
+//! | [`measured`] | the results of a cell on one side |
+//! | [`judged`] | the comparison of both sides |
+//! | [`reasons`] | reasons for differences, a closed list |
 //! | [`report`] | the table, printed, as JSON and as a page |
 
 mod grid;
@@ -37,11 +37,11 @@ pub use kernel::{TcpCellArgs, main as cell};
 
 /// The first seed of the kernel's runs and of the model's.
 const SEED: u64 = 1;
-/// Runs of the model.
+/// Number of runs of the model.
 const RUNS: u64 = 8;
-/// Runs of the kernel where packets are lost at random; without loss its runs are alike.
+/// Number of runs of the kernel with random losses; without loss its runs are identical.
 const KERNEL_RUNS: u64 = 3;
-/// Where nobody sees a bar, progress is a line this often.
+/// Interval of the lines that report progress where no bar is shown.
 const LINE: Duration = Duration::from_secs(10);
 
 /// Runs `falaj reproduce tcp`.
@@ -87,12 +87,12 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(rows.iter().any(|row| row.verdict == CellVerdict::Missed))))
 }
 
-/// All cells, on all processors; those that are done if it is stopped.
+/// Runs all cells on all processors; returns those that are done if it is stopped.
 fn rows(cells: &[Cell], size: Size, kernel: &Kernel, stop: &AtomicBool) -> Result<Vec<Row>> {
     let progress = CellProgress::new(cells.len());
     let mut done = Vec::new();
     let task = |number: usize| match row(&cells[number], size, kernel, stop) {
-        // What Ctrl-C has ended is no row, and no failure.
+        // A cell ended by Ctrl-C is neither a row nor a failure.
         _ if stop.load(Ordering::Relaxed) => Ok(None),
         row => row.map(Some),
     };
@@ -134,7 +134,7 @@ fn row(cell: &Cell, size: Size, kernel: &Kernel, stop: &AtomicBool) -> Result<Ro
     Ok(Row::judged(*cell, times, &measured, &simulated))
 }
 
-/// How many cells are done: a bar on a terminal, elsewhere a line now and then.
+/// The number of cells done: a bar on a terminal, otherwise an occasional line.
 struct CellProgress {
     bar: indicatif::ProgressBar,
     all: usize,
@@ -157,7 +157,7 @@ impl CellProgress {
         self.done.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Tells it until the other end of this channel is gone.
+    /// Reports it until the other end of this channel is closed.
     fn tell_until(&self, ends: &Receiver<()>) {
         while ends.recv_timeout(LINE) == Err(RecvTimeoutError::Timeout) {
             if !progress::wanted() {

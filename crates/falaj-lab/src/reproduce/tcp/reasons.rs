@@ -1,12 +1,12 @@
-//! Why a cell differs: a closed list. A cell that is on none of its lines is missed. The page
-//! prints the reason, which also says where the cause was not found.
+//! Reasons for differences of a cell: a closed list. A cell that differs and matches no entry is
+//! missed. The page prints the reason, which also states if the cause was not found.
 
 use super::grid::{Cell, Congestion};
 use super::measured::Measured;
 
-/// A reason, and the cells that it is for.
+/// A reason, and the cells that it applies to.
 struct Reason {
-    /// The cell, both sides, and whether they agree in goodput.
+    /// Takes the cell, both sides, and whether they agree in goodput.
     holds: fn(&Cell, &Measured, &Measured, bool) -> bool,
     why: &'static str,
 }
@@ -60,7 +60,7 @@ const REASONS: [Reason; 5] = [
     },
 ];
 
-/// Frames by which mean and 99th percentile of the delay differ at most.
+/// Maximum difference of mean and of 99th percentile of the delay, in frames.
 fn frames_apart(cell: &Cell, kernel: &Measured, ours: &Measured) -> f64 {
     let apart = (kernel.mean - ours.mean).abs().max((kernel.p99 - ours.p99).abs());
     apart / cell.frame().0 as f64

@@ -114,7 +114,7 @@ fn to_json(kernel: &Kernel, rows: &[Row], took: Duration) -> Value {
     })
 }
 
-/// A row's texts.
+/// The cells of a row as text.
 fn cells(row: &Row) -> Vec<String> {
     let cell = &row.cell;
     let mut texts = vec![

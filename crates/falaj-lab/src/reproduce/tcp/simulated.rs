@@ -12,8 +12,8 @@ use falaj_sim::{Experiment, simulate, simulate_watched};
 use falaj_terminal::file;
 use std::sync::atomic::AtomicBool;
 
-/// A segment's payload: the kernel's has a time stamp of 12 bytes in each header, the model's has
-/// none. Goodput counts segments of the kernel's.
+/// Payload of a segment. The kernel has a timestamp of 12 bytes in each header, the model has none.
+/// Goodput counts segments with the kernel's payload.
 const KERNEL_PAYLOAD: f64 = 1448.0;
 const MODEL_PAYLOAD: f64 = FRAME as f64 - 14.0 - 40.0;
 
@@ -32,7 +32,7 @@ pub(super) fn simulate_cell(
     let run = simulate(&alone, seed, stop).map_err(refused)?;
     let first = &run.pipes[0][0];
     let bytes = run.connections.iter().find(|(source, _)| *source == 0).map_or(0, |(_, t)| t.bytes);
-    // As long before the second connection as a whole number of parts.
+    // The time before the second connection, as a whole number of parts.
     let before = (times.second.0 / times.part().0) as usize;
     let mut bins = TimeBins::new(times.end, before + PARTS as usize);
     simulate_watched(&of(times.end, Span::ZERO), seed, stop, &mut bins).map_err(refused)?;

@@ -1,4 +1,4 @@
-//! The paper's figures, each with what it had, and with what falaj has in its place.
+//! The paper's figures, each with its own configuration and with falaj's alternative.
 
 use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure};
 use super::super::disk::Done;
@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use falaj_terminal::text;
 use falaj_traffic::interval::Estimate;
 
-/// Mbit/s that a machine sends where its rate is capped: more than any cap.
+/// Mbit/s that a machine sends if its rate is capped: more than any cap.
 const GREEDY: u32 = 60;
 const CAPS: [(&str, u32); 4] = [("4a", 25), ("4b", 30), ("4c", 35), ("4d", 40)];
 
@@ -22,14 +22,14 @@ fn capped(server: Divider) -> Experiment {
     Experiment::of(Testbed { server, sends: vec![sends(0, GREEDY), second], seconds: 25 })
 }
 
-/// Who sends in Figures 6 and 7, and how long they are looked at.
+/// The senders of Figures 6 and 7, and the duration.
 fn free(lab: &Fixture, server: Divider, sends: Vec<MachineLoad>) -> Experiment {
     Experiment::of(Testbed { server, sends, seconds: if lab.effort.long { 60 } else { 20 } }).once()
 }
 
 const OURS: Divider = Divider::Mclock([None; 2]);
 
-/// The figure of this name; `ours` behind it for what falaj has in the place of Xen's.
+/// The figure of this name; with the suffix `ours`, falaj's alternative to Xen's configuration.
 pub(super) fn of(lab: &Fixture, label: &str) -> Result<PaperFigure> {
     let name = label.strip_prefix("Figure ").unwrap_or(label);
     let (name, ours) = name.strip_suffix(" ours").map_or((name, false), |name| (name, true));
@@ -65,7 +65,7 @@ pub(super) fn of(lab: &Fixture, label: &str) -> Result<PaperFigure> {
     Ok(figure)
 }
 
-/// Throughput of both machines over time, measured and simulated, with intervals where it was
+/// Throughput of both machines over time, measured and simulated, with intervals if it was
 /// repeated.
 fn figure(title: String, runs: &Runs) -> PaperFigure {
     let mut curves = Vec::new();
@@ -106,18 +106,18 @@ fn figure(title: String, runs: &Runs) -> PaperFigure {
     }
 }
 
-/// Mean of these windows.
+/// The mean of these windows.
 fn mean(series: &RateSeries, vm: usize, from: usize, to: usize) -> f64 {
     let windows = &series[from.min(series.len())..to.min(series.len())];
     windows.iter().map(|w| w[vm]).sum::<f64>() / windows.len().max(1) as f64
 }
 
-/// Mean over all repetitions.
+/// The mean over all repetitions.
 fn over_all(all: &[RateSeries], vm: usize, from: usize, to: usize) -> f64 {
     all.iter().map(|series| mean(series, vm, from, to)).sum::<f64>() / all.len().max(1) as f64
 }
 
-/// Half of the interval's width, on the mean of windows in which both send.
+/// Mean half-width of the intervals, over windows in which both machines send.
 fn spread(all: &[RateSeries], windows: std::ops::Range<usize>) -> f64 {
     let number = windows.len().max(1) as f64;
     let of = |n: usize| {
@@ -136,7 +136,7 @@ fn caps(lab: &Fixture, caps: [u32; 2], ours: bool) -> Result<PaperFigure> {
         [a, b] => format!("rate = {a} and {b} Mbit/s, {with}"),
     };
     let mut figure = figure(title, &runs);
-    // While both send; the first second of each is that of its start.
+    // While both send; the first second of each is left out, as sources start in it.
     let (from, to) = (6, 25);
     let of_cap = |vm: usize| over_all(&runs.live, vm, from, to) / f64::from(caps[vm]);
     let simulated = |vm, from, to| over_all(&runs.simulated, vm, from, to);
@@ -162,19 +162,19 @@ fn caps(lab: &Fixture, caps: [u32; 2], ours: bool) -> Result<PaperFigure> {
     Ok(figure)
 }
 
-/// The smaller share of each window's; windows in which nothing was sent say nothing.
+/// The smaller share in each window; windows without traffic are skipped.
 fn shares(series: &RateSeries) -> impl Iterator<Item = f64> {
     let sent = series.iter().filter(|w| w[0] + w[1] > 0.0);
     sent.map(|w| w[0].min(w[1]) / (w[0] + w[1]))
 }
 
 fn smallest(all: &[RateSeries]) -> f64 {
-    // The first second is that of the start.
+    // The first second is left out, as sources start in it.
     all.iter().flat_map(|series| shares(series).skip(1)).fold(1.0, f64::min)
 }
 
-/// The same senders where netback takes turns, with a queue for each machine and none behind it;
-/// its curves beside the others.
+/// Runs the same senders with netback's round robin, which has a queue for each machine and none
+/// behind them, and adds the curves to the figure.
 fn turns(lab: &Fixture, figure: &mut PaperFigure, sends: Vec<MachineLoad>) -> Result<Runs> {
     let turns = lab.runs(&free(lab, Divider::Netback([None; 2]), sends))?;
     let curves = self::figure(String::new(), &turns).curves;
@@ -287,7 +287,7 @@ fn disk(lab: &Fixture, ours: bool) -> Result<PaperFigure> {
     Ok(figure)
 }
 
-/// By second, priorities from 30:1 to 1:30.
+/// By second: priorities from 30:1 to 1:30.
 fn steps() -> impl Iterator<Item = [u32; 2]> {
     (1..=30).rev().map(|first| [first, 31 - first])
 }
@@ -307,8 +307,8 @@ fn priorities(lab: &Fixture, ours: bool) -> Result<PaperFigure> {
     let mut figure =
         figure(format!("priorities change every second from 30:1 to 1:30, {name}"), &runs);
     let due = |second: usize| f64::from(all[second][0]) / 31.0;
-    // How far VM 1's share is from its weight at most, in hundredths of the link: of whole seconds,
-    // and just after changes.
+    // Maximum distance of VM 1's share from its weight, in hundredths of the link: over whole
+    // seconds, and immediately after changes.
     let [live, simulated] = runs.parts;
     let farthest =
         |series: &[RateSeries], parts: usize, looked: usize| farthest(series, parts, looked, &due);
@@ -334,8 +334,8 @@ fn priorities(lab: &Fixture, ours: bool) -> Result<PaperFigure> {
     Ok(figure)
 }
 
-/// Hundredths of the link between VM 1's share and what is due, at most: in the first `looked` of
-/// each second's `parts`. The first second is that of the start.
+/// Maximum distance of VM 1's share from the due share in hundredths of the link, over the first
+/// `looked` of each second's `parts`. The first second is left out, as sources start in it.
 fn farthest(all: &[RateSeries], parts: usize, looked: usize, due: &dyn Fn(usize) -> f64) -> f64 {
     let of = |series: &RateSeries| {
         let seconds = series.chunks(parts).enumerate().skip(1);

@@ -1,4 +1,4 @@
-//! Experiments, simulated and on real packets; each is made once, whatever figures it is for.
+//! Experiments, simulated and on real packets; each is run once for all figures that need it.
 
 use super::super::disk::{DiskLoad, Done};
 use super::testbed::{Divider, PACKET, PAYLOAD, Testbed, VMS};
@@ -11,18 +11,18 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How thoroughly.
+/// The effort of the experiments.
 #[derive(Clone, Copy)]
 pub(super) struct Thoroughness {
-    /// What a second of the paper lasts on real packets; Xen's period of 50 ms stays what it is.
+    /// Length of a second of the paper on real packets; Xen's period of 50 ms is unchanged.
     pub(super) second: Span,
-    /// Where no period of 50 ms counts.
+    /// The same for experiments in which the period of 50 ms does not matter.
     pub(super) short: Span,
     pub(super) live: u64,
     pub(super) simulated: u64,
-    /// Repetitions are for experiments that the paper repeated; the others are made once.
+    /// True for repetitions of experiments that the paper repeated; others are run once.
     pub(super) long: bool,
-    /// So many times are all rates slower than the paper's; they are told times this.
+    /// Factor by which all rates are lower than the paper's; reported rates are multiplied by it.
     pub(super) slower: u32,
 }
 
@@ -43,8 +43,7 @@ impl Thoroughness {
         long: false,
         slower: 1,
     };
-    /// In guests: each of Xen's periods six times in a second of the paper, and three windows of
-    /// 100 ms.
+    /// In guests: six of Xen's periods in a second of the paper, and three windows of 100 ms.
     pub(super) const GUESTS: Thoroughness = Thoroughness {
         second: Span::from_millis(300),
         short: Span::from_millis(300),
@@ -52,7 +51,7 @@ impl Thoroughness {
         long: false,
         ..Thoroughness::FULL
     };
-    /// The same in a third of the time and once each.
+    /// The same in a third of the time, with one run each.
     pub(super) const QUICK_GUESTS: Thoroughness = Thoroughness {
         second: Thoroughness::QUICK.second,
         live: 1,
@@ -61,48 +60,48 @@ impl Thoroughness {
     };
 }
 
-/// An experiment, and how it is looked at.
+/// An experiment, and how it is evaluated.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Experiment {
     pub(super) bed: Testbed,
-    /// What divides the link from the beginning of this second on.
+    /// The link's server from the beginning of these seconds on.
     pub(super) changes: Vec<(u32, Divider)>,
-    /// The disk is loaded from this second to that one.
+    /// The disk is loaded from the first second to the other one.
     pub(super) disk: Option<(u32, u32)>,
-    /// As often as the paper repeated it, or once.
+    /// True to run it as often as the paper did; otherwise once.
     pub(super) repeated: bool,
-    /// Windows of 100 ms beside those of seconds.
+    /// True for windows of 100 ms in addition to those of seconds.
     pub(super) fine: bool,
 }
 
-/// Mbit/s of payload, by window and machine.
+/// Goodput in Mbit/s, by window and machine.
 pub(super) type RateSeries = Vec<[f64; 2]>;
 
-/// What came of it.
+/// The results of an experiment.
 #[derive(Clone, Default)]
 pub(super) struct Runs {
     pub(super) simulated: Vec<RateSeries>,
-    /// As was received.
+    /// Measured at the receiver.
     pub(super) live: Vec<RateSeries>,
-    /// Packets that the link sent, at nominal instants; not known where all share one queue.
+    /// Packets that the link sent, at nominal instants; unknown if all flows share one queue.
     pub(super) sent: Vec<RateSeries>,
-    /// How late the latest hand-over was.
+    /// Maximum lateness of a delivery.
     pub(super) late: Span,
-    /// What the disk was loaded with.
+    /// The disk load.
     pub(super) disk: Option<Done>,
-    /// Windows in a second of the paper: on real packets, and simulated.
+    /// Number of windows in a second of the paper: on real packets, and simulated.
     pub(super) parts: [usize; 2],
 }
 
 pub(super) struct Fixture {
     pub(super) effort: Thoroughness,
     made: RefCell<BTreeMap<Experiment, Runs>>,
-    /// The machines, where they are virtual machines; else they are namespaces.
+    /// The guests, if the machines are virtual machines; otherwise they are namespaces.
     guests: Option<RefCell<Guests>>,
 }
 
-/// In guests: what emulated processors fill, two of them on two processors that do other things
-/// too.
+/// Factor of the rates in guests: the rates that emulated processors reach, two of them on two
+/// shared processors.
 pub(super) const SLOWER: u32 = 4;
 /// The first seed.
 const SEED: u64 = 1;
@@ -125,7 +124,7 @@ impl Fixture {
         Ok(runs)
     }
 
-    /// What is only simulated.
+    /// The simulated results alone.
     pub(super) fn simulated(&self, experiment: &Experiment) -> Result<Vec<RateSeries>> {
         if let Some(runs) = self.made.borrow().get(experiment) {
             return Ok(runs.simulated.clone());
@@ -133,7 +132,7 @@ impl Fixture {
         self.simulate(experiment, 1)
     }
 
-    /// In the paper's Mbit/s.
+    /// The rates of both machines in the paper's Mbit/s.
     fn both(&self, of: &[u64], window: Span) -> [f64; 2] {
         let slower = f64::from(self.effort.slower);
         [0, 1].map(|vm| of.get(vm).map_or(0.0, |bytes| mbit(*bytes, window) * slower))
@@ -143,7 +142,7 @@ impl Fixture {
         if experiment.repeated { of } else { 1 }
     }
 
-    /// In simulated time a second is one.
+    /// In simulated time, a second of the paper lasts a second.
     fn simulate(&self, experiment: &Experiment, parts: usize) -> Result<Vec<RateSeries>> {
         let second = SECOND;
         let window = Span(second.0 / parts as u64);
@@ -216,17 +215,17 @@ impl Fixture {
     }
 }
 
-/// How soon a change has to be seen.
+/// Window for observing the effect of a change.
 const FINE: Span = Span::from_millis(100);
 const SECOND: Span = Span::from_secs(1);
 
 impl Experiment {
-    /// As the paper has it, with this server; repeated ten times.
+    /// The paper's experiment with this server, repeated ten times.
     pub(super) fn of(bed: Testbed) -> Experiment {
         Experiment { bed, changes: Vec::new(), disk: None, repeated: true, fine: false }
     }
 
-    /// The same once.
+    /// The same experiment, run once.
     pub(super) fn once(self) -> Experiment {
         Experiment { repeated: false, ..self }
     }
@@ -244,7 +243,7 @@ impl Experiment {
     }
 }
 
-/// What the link carries of payload at most, in Mbit/s.
+/// Maximum goodput of the link in Mbit/s.
 pub(super) fn most() -> f64 {
     100.0 * f64::from(PAYLOAD) / f64::from(PACKET)
 }

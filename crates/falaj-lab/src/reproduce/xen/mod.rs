@@ -4,7 +4,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`testbed`] | the testbed as a scenario |
-//! | [`fixture`] | experiments, made |
+//! | [`fixture`] | running experiments |
 //! | [`figures`] | the figures |
 
 mod figures;
@@ -18,7 +18,8 @@ use anyhow::{Result, bail};
 use fixture::{Fixture, Thoroughness};
 use std::process::ExitCode;
 
-/// What is set is counted in IP packets, what is received in payload: 1472 of 1500 B.
+/// Ratio of goodput to the configured rate: rates are configured in IP packets and received as
+/// payload, 1472 of 1500 B.
 const SET: f64 = 0.981;
 
 const OF_1: &str = "VM 1's actual rate, over the rate that is set";
@@ -150,7 +151,7 @@ const WORK: Work = Work {
     known: include_str!("../../../data/xen-known.json"),
 };
 
-/// With virtual machines in the place of namespaces.
+/// The paper with virtual machines in place of namespaces.
 const GUESTS: Work =
     Work { setting: IN_GUESTS, known: include_str!("../../../data/xen-guests-known.json"), ..WORK };
 

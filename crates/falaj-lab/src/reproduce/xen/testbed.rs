@@ -7,28 +7,28 @@ use falaj_sched::units::time::Span;
 use falaj_terminal::file;
 use std::fmt::Write;
 
-/// Bytes of the packets, and what of them is payload: datagrams of 1500 B, as `iperf` counts them.
+/// Bytes of a packet, and of its payload: datagrams of 1500 B, as `iperf` counts them.
 pub(super) const PACKET: u32 = 1_500;
 pub(super) const PAYLOAD: u32 = PACKET - 28;
-/// How the adapters are called.
+/// Names of the adapters.
 pub(super) const VMS: [&str; 2] = ["vm1", "vm2"];
-/// Mbit/s.
+/// Rate of the link in Mbit/s.
 const LINK: u32 = 100;
-/// Deep enough that no pause of a sender or of this host leaves the link without packets.
+/// Queue of a flow: long enough that a pause of a sender or of this host does not empty it.
 const QUEUE: &str = "400p";
-/// Of the one queue that all share.
+/// The queue that all flows share.
 const SHARED: &str = "200p";
 
-/// What divides the link.
+/// The server of the link.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Divider {
     /// One queue for all.
     Fifo,
-    /// Xen's own; with a cap in Mbit/s for each, or none.
+    /// Xen's own; with a cap in Mbit/s for each machine, or none.
     Netback([Option<u32>; 2]),
     /// The paper's improvement, with these priorities.
     XenWrr([u32; 2]),
-    /// mClock with caps, or with 40 Mbit/s promised to each and no cap.
+    /// mClock with caps, or with 40 Mbit/s guaranteed to each and no cap.
     Mclock([Option<u32>; 2]),
     /// WF2Q+ with these weights.
     Wf2q([u32; 2]),
@@ -49,7 +49,7 @@ impl Divider {
     fn keys(self, vm: usize, slower: u32) -> String {
         match self {
             Divider::Fifo => String::new(),
-            // What passes at that rate in Xen's period of 50 ms.
+            // The bytes that pass at that rate in Xen's period of 50 ms.
             Divider::Netback(caps) => caps[vm]
                 .map_or(String::new(), |cap| format!("credit = \"{}B\"\n", cap * 6_250 / slower)),
             Divider::Mclock(caps) => match caps[vm] {
@@ -66,15 +66,15 @@ impl Divider {
     }
 }
 
-/// What a machine sends.
+/// The traffic of a machine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct MachineLoad {
     pub(super) vm: usize,
-    /// Mbit/s of IP packets.
+    /// Rate in Mbit/s of IP packets.
     pub(super) rate: u32,
-    /// With equal gaps; else they are exponential.
+    /// True for equal gaps; otherwise gaps are exponential.
     pub(super) locked: bool,
-    /// Seconds of the paper after the beginning.
+    /// Start, in seconds of the paper after the beginning.
     pub(super) from: u32,
 }
 
@@ -83,13 +83,13 @@ pub(super) struct MachineLoad {
 pub(super) struct Testbed {
     pub(super) server: Divider,
     pub(super) sends: Vec<MachineLoad>,
-    /// How long, in seconds of the paper.
+    /// Duration, in seconds of the paper.
     pub(super) seconds: u32,
 }
 
 impl Testbed {
-    /// As a scenario, whose seconds last so long, and all of whose rates are so many times slower
-    /// than the paper's.
+    /// The scenario in which a second of the paper lasts `second`, and all rates are lower than the
+    /// paper's by the factor `slower`.
     pub(super) fn scenario(&self, second: Span, slower: u32, seed: u64) -> Result<Scenario> {
         file::parse_quietly(&self.text(second, slower, seed), "xen")
     }

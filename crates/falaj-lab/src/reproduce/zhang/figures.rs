@@ -1,5 +1,5 @@
-//! The thesis' figures and tables, at the capacity as printed, at the one its utilisations need,
-//! and at the one its delays need.
+//! The thesis' figures and tables, at the printed capacity, at the one implied by its utilisations,
+//! and at the one implied by its delays.
 
 use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure};
 use super::order;
@@ -11,7 +11,8 @@ use falaj_traffic::source::Source;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// kbit/s: as printed; by the utilisations that are printed; by the delays and their intervals.
+/// Capacities in kbit/s: as printed; implied by the printed utilisations; implied by the delays and
+/// their intervals.
 const PRINTED: u32 = 125;
 pub(super) const USED: u32 = 250;
 const EFFECTIVE: u32 = 213;
@@ -20,14 +21,14 @@ const VIDEO_PRINTED: u32 = 1_200;
 const VIDEO_USED: u32 = 1_300;
 pub(super) const VIDEO_EFFECTIVE: u32 = 770;
 
-/// Packets in a second of a BE flow.
+/// Loads: packets per second of a BE flow.
 const LOADS: [u32; 10] = [0, 5, 7, 10, 11, 13, 15, 16, 18, 20];
 const VIDEO_LOADS: [u32; 9] = [0, 5, 10, 12, 13, 15, 18, 24, 30];
 const QUANTA: [u32; 8] = [800, 1_000, 1_200, 1_600, 2_000, 2_400, 3_000, 4_000];
 const VIDEO_QUANTA: [u32; 10] =
     [1_000, 3_000, 6_000, 9_000, 12_000, 15_000, 18_000, 21_000, 24_000, 27_000];
 
-/// Runs are made once, whatever figures they are for.
+/// The results of all runs; each is made once for all figures that need it.
 #[derive(Default)]
 pub(super) struct Lab(RefCell<BTreeMap<String, TestbedResult>>);
 
@@ -58,13 +59,14 @@ impl Lab {
     }
 }
 
-/// Packets: BE flows of so many in a second, their quantum in the same proportion as that of LC.
+/// Packets: BE flows with these packets per second, whose quantum is in the same proportion to the
+/// load as that of LC.
 fn loaded(server: TestbedServer, capacity: u32) -> impl Iterator<Item = (u32, Testbed)> {
     LOADS.into_iter().map(move |be| (be, at_load(server, capacity, be)))
 }
 
 pub(super) fn at_load(server: TestbedServer, capacity: u32, be: u32) -> Testbed {
-    // Without any BE traffic a quantum is needed all the same.
+    // A quantum is needed even without BE traffic.
     let quantum_be = (2_000 * be / 15).max(740);
     Testbed {
         server,
@@ -77,7 +79,7 @@ pub(super) fn at_load(server: TestbedServer, capacity: u32, be: u32) -> Testbed 
     }
 }
 
-/// All flows of so many packets in a second, by the quantum of LC.
+/// All flows with these packets per second, by the quantum of LC.
 fn by_quantum(
     server: TestbedServer,
     capacity: u32,
@@ -186,7 +188,7 @@ fn figure(title: &str, x: &'static str, y: &'static str, curves: Vec<FigureCurve
     }
 }
 
-/// Bytes above a rate in any interval, of a source with this rate as its own mean.
+/// Maximum excess over a rate in any interval, in bytes, of a source whose mean is this rate.
 fn burstiness(packets: &[(Time, u32)], rate: f64) -> f64 {
     let (mut sent, mut least, mut most) = (0.0, 0.0f64, 0.0f64);
     for &(at, bytes) in packets {
@@ -272,7 +274,7 @@ fn table_2(lab: &Lab) -> Result<PaperFigure> {
         let mut points = Vec::new();
         for load in loads {
             let e = lab.with(&at_load(server, capacity, load), lc)?.context("LC sent packets")?;
-            // As the thesis takes it: 1.96 standard errors, not Student's 2.78.
+            // As in the thesis: 1.96 standard errors, not Student's 2.78.
             let y = 1.96 * e.standard_error.unwrap_or(0.0);
             points.push(CurvePoint { x: load.into(), y, off: None });
         }
@@ -430,7 +432,7 @@ fn figure_3(lab: &Lab) -> Result<PaperFigure> {
     Ok(figure)
 }
 
-/// Figures 5.4, 5.5, 5.8 and 5.9: how often LC is served, and left waiting.
+/// Figures 5.4, 5.5, 5.8 and 5.9: how often LC is served, and how often it remains backlogged.
 fn counters(lab: &Lab, server: TestbedServer, rate: u32) -> Result<PaperFigure> {
     let beds = || by_quantum(server, USED, rate);
     let curves = vec![
@@ -448,7 +450,7 @@ fn counters(lab: &Lab, server: TestbedServer, rate: u32) -> Result<PaperFigure> 
     let ((rounds, rounds_last), (served, served_last)) = (ends(0), ends(1));
     let mut found =
         vec![("LC is served less often with a larger quantum", holds(served_last < served))];
-    // The quantum at which a curve comes down to 100.
+    // The quantum at which a curve falls to 100.
     let down = |n: usize| {
         let points = &curves[n].points;
         let step = points.windows(2).find(|w| w[0].y >= 100.0 && w[1].y < 100.0);
@@ -489,7 +491,7 @@ fn counters(lab: &Lab, server: TestbedServer, rate: u32) -> Result<PaperFigure> 
     Ok(figure)
 }
 
-/// Figures 5.6 and 5.7: LC's delay by its quantum, much of the link used.
+/// Figures 5.6 and 5.7: LC's delay by its quantum, at high utilisation.
 fn high(lab: &Lab, server: TestbedServer) -> Result<PaperFigure> {
     let curves = vec![
         lab.curve("250 kbit/s", by_quantum(server, USED, 18), lc)?,
@@ -733,7 +735,7 @@ fn video_quantum(lab: &Lab, server: TestbedServer) -> Result<PaperFigure> {
     Ok(figure)
 }
 
-/// What the thesis leaves to others: queues that are full.
+/// An experiment that the thesis leaves to others: finite queues.
 fn finite(lab: &Lab) -> Result<PaperFigure> {
     const LENGTHS: [u32; 7] = [2, 5, 10, 20, 50, 100, 200];
     let beds = |server| {

@@ -1,6 +1,6 @@
-//! The thesis' flows as real datagrams: client and server are processes in namespaces of their own,
-//! the link between them is the gateway. Delays are from one clock; the same packets are simulated
-//! beside.
+//! The thesis' flows as real datagrams: client and server are processes in their own namespaces,
+//! and the link between them is the gateway. Delays are measured on one clock; the same packets are
+//! simulated for comparison.
 
 use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure};
 use super::figures::{DIVIDED, USED, VIDEO_EFFECTIVE, WHOLE, at_load, video};
@@ -11,11 +11,11 @@ use falaj_live::event_loop::Options;
 use falaj_sched::units::time::Span;
 use falaj_terminal::file;
 
-/// The largest packets that an interface takes.
+/// Maximum packet size of an interface in bytes.
 const MTU: u32 = 65_521;
 /// The first of the thesis' seeds.
 const SEED: u64 = 1;
-/// How long, unless told.
+/// Default duration.
 pub(super) const DURATION: Span = Span::from_secs(20);
 
 pub(super) const LABELS: [&str; 4] =
@@ -45,7 +45,7 @@ pub(super) fn figure(label: &str, duration: Span) -> Result<PaperFigure> {
         if matches!(bed.lc, Lc::Video { whole: true }) { bed.with_mtu(MTU) } else { bed.text() };
     let mut scenario = file::parse_quietly(&text, "zhang, live")?;
     (scenario.run.duration, scenario.run.seed) = (duration, SEED);
-    // Live first: namespaces are made while the program has one thread.
+    // Live first: namespaces must be created while the process is single-threaded.
     let measured = measure(&scenario, Options::default(), "measuring")?;
     let expected = simulated(&scenario, SEED, duration)?;
     let flows = &measured.flows[0];

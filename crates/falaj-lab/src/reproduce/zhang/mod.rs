@@ -2,10 +2,10 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`testbed`] | the bottleneck link as a scenario, and what is counted of what it sent |
+//! | [`testbed`] | the bottleneck link as a scenario, and the counters of its output |
 //! | [`figures`] | the curves |
 //! | [`live`] | the same flows as real datagrams |
-//! | [`order`] | single packets: Figure 2.1's order, and what breaks Theorem 2 |
+//! | [`order`] | single packets: Figure 2.1's order, and a counter-example to Theorem 2 |
 
 mod figures;
 mod live;

@@ -1,5 +1,5 @@
-//! What of the thesis is about single packets: the service order of Figure 2.1, and the traffic
-//! that breaks Theorem 2.
+//! The parts of the thesis about single packets: the service order of Figure 2.1, and traffic that
+//! breaks Theorem 2.
 
 use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure};
 use anyhow::{Result, anyhow};
@@ -16,7 +16,7 @@ use falaj_sched::units::time::{Span, Time};
 use falaj_sim::replay::{Arrival, replay};
 use falaj_traffic::capture::Verdict;
 
-/// A flow of a discipline, its queue as good as without end.
+/// A flow with these parameters, whose queue is practically unlimited.
 fn flow(values: Values, limit: Limit) -> FlowSetup {
     FlowSetup { values, limit, inner: None }
 }
@@ -25,7 +25,7 @@ fn pipe(kind: &'static str, rate: Rate, largest: u32, flows: Vec<FlowSetup>) -> 
     PipeSpec::new(kind, Setup { rate, largest, scheduler: Values::default(), flows }, Span::ZERO)
 }
 
-/// When each of these packets has left, in order of their arrival.
+/// Departure times of these packets, in order of their arrival.
 fn ends(spec: &PipeSpec, arrivals: &[Arrival]) -> Result<Vec<Time>> {
     let place =
         PlacedPipe { pipe: spec.clone(), classifier: Classifier::default(), account: Account::Ip };
@@ -42,13 +42,13 @@ fn arrival(flow: u32, length: u32, at: Time) -> Arrival {
     Arrival { way: 0, flow: Some(FlowId(flow)), key: Key::default(), length, at }
 }
 
-/// Packets of a second each, 125 B at 1 kbit/s.
+/// Packets with a transmission time of one second: 125 B at 1 kbit/s.
 const CELL: u32 = 125;
 const SECOND: u64 = 1_000_000_000;
 
-/// Figure 2.1: two connections of half the link. The first sends a packet a second for 900 s, then
-/// one in two; the second has `burst` packets at 900 s. How many packets of the second leave
-/// between the 900th and the 901st of the first.
+/// Figure 2.1: two connections, each with half the link. The first sends a packet a second for 900
+/// s, then one every two seconds; the second has `burst` packets at 900 s. Returns the number of
+/// packets of the second that leave between the 900th and the 901st of the first.
 fn between(kind: &'static str, burst: u32) -> Result<usize> {
     let half = || {
         flow(
@@ -60,8 +60,8 @@ fn between(kind: &'static str, burst: u32) -> Result<usize> {
     let flows =
         if kind == "virtual-clock" { vec![half(), half()] } else { vec![weights(), weights()] };
     let spec = pipe(kind, Rate::from_bits(1_000), CELL, flows);
-    // What comes of connection 1 at a second is seen by the decision of that second, as in the
-    // thesis: it comes just before.
+    // Packets of connection 1 at a full second are seen by the decision of that second, as in the
+    // thesis: they arrive just before it.
     let at = |second: u64| Time((second * SECOND).saturating_sub(1));
     let mut arrivals: Vec<Arrival> = (0..900).map(|k| arrival(0, CELL, at(k))).collect();
     arrivals.extend((0..burst).map(|_| arrival(1, CELL, Time(900 * SECOND))));
@@ -122,8 +122,8 @@ pub(super) fn figure() -> Result<PaperFigure> {
     })
 }
 
-/// Theorem 2's bound, and what packets made on purpose reach, in milliseconds: quanta and largest
-/// packets of 1500 B at 8 Mbit/s.
+/// Theorem 2's bound, and the delay reached by adversarial packets, in milliseconds: quanta and
+/// maximum packets of 1500 B at 8 Mbit/s.
 pub(super) fn theorem() -> Result<PaperFigure> {
     const BURST: u64 = 30_001;
     let [mut reached, mut printed, mut ours] = [const { Vec::new() }; 3];
@@ -137,7 +137,8 @@ pub(super) fn theorem() -> Result<PaperFigure> {
         flows.extend((0..n).map(|_| normal()));
         let spec = pipe("drr++", Rate::from_mbit(8), 1_500, flows);
         let mut arrivals = Vec::new();
-        // Each BE flow carries 1499 B over; the burst comes when a visit of one of them has begun.
+        // Each BE flow carries over 1499 B; the burst arrives when a visit of one of them has
+        // begun.
         for f in 1..=n {
             let sizes = [1, 1_500, 1_499].into_iter().chain([1_500; 60]);
             arrivals.extend(sizes.map(|bytes| arrival(f, bytes, Time::ZERO)));
@@ -154,7 +155,7 @@ pub(super) fn theorem() -> Result<PaperFigure> {
         let x = f64::from(n);
         let ms = |nanos: u64| CurvePoint { x, y: nanos as f64 / 1e6, off: None };
         reached.push(ms(worst));
-        // sigma/r + (Q + 3 Q')/C at a microsecond a byte.
+        // sigma/r + (Q + 3 Q')/C at a microsecond per byte.
         printed.push(ms(2 * BURST * 1_000 + 4 * 1_500_000));
         ours.push(ms(bound.0));
     }

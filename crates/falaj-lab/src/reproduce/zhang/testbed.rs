@@ -1,5 +1,5 @@
 //! The thesis' bottleneck link as a scenario file: one flow of low latency (LC) and three others
-//! (BE), and what is counted of what the link sent.
+//! (BE), and the counters of the link's output.
 
 use anyhow::{Result, anyhow};
 use falaj_engine::key::Key;
@@ -18,26 +18,27 @@ pub(super) const SEEDS: u64 = 5;
 const DURATION: Span = Span::from_secs(100);
 const FIRST_SEED: u64 = 1;
 
-/// What the link serves its flows by.
+/// The scheduler of the link.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum TestbedServer {
-    /// DRR++ as the thesis means it.
+    /// DRR++ as intended in the thesis.
     Modified,
-    /// DRR++ as MacGregor and Shi have it.
+    /// DRR++ by MacGregor and Shi.
     Original,
-    /// DRR+, its contract 1.35 times the mean in a window of a second; of video, of a group of
-    /// pictures.
+    /// DRR+ with a contract of 1.35 times the mean in a window of a second; for video, of a group
+    /// of pictures.
     Plus,
-    /// DRR, as DRR+ is once the contract is broken.
+    /// DRR, which DRR+ becomes when the contract is broken.
     Plain,
 }
 
-/// What the flow of low latency sends.
+/// The traffic of the flow of low latency.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lc {
-    /// Packets of 40 B and 40 to 700 B of payload, so many in a second, with exponential gaps.
+    /// Packets of 40 B of headers and 40 to 700 B of payload with exponential gaps, at this rate
+    /// per second.
     Packets(u32),
-    /// Three groups of pictures in a second: frames as single packets, or divided in packets of
+    /// Three groups of pictures per second: frames as single packets, or divided into packets of
     /// 1500 B.
     Video { whole: bool },
 }
@@ -46,26 +47,26 @@ pub(super) enum Lc {
 #[derive(Clone, Copy)]
 pub(super) struct Testbed {
     pub(super) server: TestbedServer,
-    /// kbit/s.
+    /// Capacity in kbit/s.
     pub(super) capacity: u32,
     pub(super) lc: Lc,
-    /// Packets in a second of each BE flow.
+    /// Packets per second of each BE flow.
     pub(super) be: u32,
     /// Quanta in bytes.
     pub(super) quantum_lc: u32,
     pub(super) quantum_be: u32,
-    /// How many packets each flow's queue holds.
+    /// Limit of each flow's queue in packets.
     pub(super) queue: u32,
 }
 
-/// As good as without end: nothing is lost in the thesis.
+/// A practically unlimited queue: nothing is lost in the thesis.
 pub(super) const ENDLESS: u32 = 10_000_000;
 
-/// Bytes of packets, headers and payload: mean, least and most.
+/// Bytes of packets, headers and payload: mean, and range.
 const MEAN: u32 = 410;
 const SIZES: &str = "80B-740B";
 
-/// Bytes of the largest packet of video.
+/// Bytes of the largest video packet.
 fn largest(whole: bool) -> u32 {
     if whole { 17_000 } else { 1_500 }
 }
@@ -79,7 +80,7 @@ impl Testbed {
         })
     }
 
-    /// The same on a link whose largest packets have so many bytes.
+    /// The scenario file with this maximum packet size of the link, in bytes.
     pub(super) fn with_mtu(&self, mtu: u32) -> String {
         let (form, contract) = match self.server {
             TestbedServer::Modified => ("kind = \"drr++\", quanta = \"any\"", None),
@@ -133,7 +134,7 @@ impl Testbed {
         text
     }
 
-    /// All seeds.
+    /// Runs all seeds.
     pub(super) fn run(&self) -> Result<TestbedResult> {
         let scenario = file::parse_quietly(&self.text(), "zhang")?;
         let runs = FIRST_SEED..FIRST_SEED + SEEDS;
@@ -157,11 +158,11 @@ impl Testbed {
     }
 }
 
-/// One run: what comes for so long, as far as it is sent in this time.
+/// One run: the packets that arrive in the time `comes`, counted if they are sent within `sent`.
 fn observed(scenario: &Scenario, seed: u64, comes: Span, sent: Span) -> Result<Observed> {
     let mut arrivals = Vec::new();
     for (n, source) in scenario.traffic.iter().enumerate() {
-        // The link counts IP packets.
+        // The link accounts IP packets.
         let of = Arrival {
             way: 0,
             flow: Some(FlowId(source.flow as u32)),
@@ -180,26 +181,26 @@ fn observed(scenario: &Scenario, seed: u64, comes: Span, sent: Span) -> Result<O
     Ok(Observed::of(&arrivals, &replayed, until))
 }
 
-/// How long what waits at the end may take.
+/// Time for sending packets still queued at the end.
 const REST: Span = Span::from_secs(5);
 
-/// Mean delay of each flow in milliseconds, of all that comes in this time.
+/// Mean delay of each flow in milliseconds, over all packets that arrive in this time.
 pub(super) fn simulated(scenario: &Scenario, seed: u64, comes: Span) -> Result<[Option<f64>; 4]> {
     Ok(observed(scenario, seed, comes, comes + REST)?.delays)
 }
 
-/// What was found over all seeds; delays are means of packets, in milliseconds.
+/// The results over all seeds; delays are means over packets, in milliseconds.
 pub(super) struct TestbedResult {
     pub(super) lc: Option<Estimate>,
     pub(super) be: [Option<Estimate>; 3],
     pub(super) rounds: Option<Estimate>,
     pub(super) services: Option<Estimate>,
     pub(super) backlogs: Option<Estimate>,
-    /// The longest time for which LC had packets and none of them was sent.
+    /// The longest time for which LC was backlogged without service.
     pub(super) rest: Option<Estimate>,
-    /// Packets that found no room, in hundredths: of LC, of the BE flows.
+    /// Dropped packets in percent: of LC, and of the BE flows.
     pub(super) lost: [Option<Estimate>; 2],
-    /// By seed: when the link had nothing more to send.
+    /// By seed: instants at which the link became idle.
     pub(super) idle: Vec<Vec<Time>>,
 }
 
@@ -218,7 +219,7 @@ fn flow(a: &Arrival) -> usize {
     a.flow.map_or(LC, FlowId::index)
 }
 
-/// What the link was seen to send in one run.
+/// The observed output of the link in one run.
 struct Observed {
     delays: [Option<f64>; 4],
     rounds: f64,
@@ -230,11 +231,11 @@ struct Observed {
 }
 
 impl Observed {
-    /// The thesis counts inside its scheduler. Here it is counted from outside, so that no
-    /// discipline has to keep count: a service of LC is a run of its packets without a pause;
-    /// LC is backlogged if it has packets when the run ends and another flow's packet follows;
-    /// a round is over when the next BE flow is not behind the last one in their order, or the
-    /// link rests.
+    /// The thesis counts inside its scheduler. Here the output is counted, so that no discipline
+    /// needs counters. A service of LC is a run of its packets without a pause. LC remains
+    /// backlogged if it has packets when the run ends and another flow's packet follows. A round is
+    /// over when the next BE flow does not come after the last one in their order, or when the link
+    /// becomes idle.
     fn of(arrivals: &[Arrival], replayed: &Replayed, until: Time) -> Observed {
         let sent =
             arrivals.iter().zip(&replayed.verdicts).filter_map(|(a, verdict)| match *verdict {
@@ -256,7 +257,7 @@ impl Observed {
         let lc: Vec<Time> = kept.filter(|(a, _)| flow(a) == LC).map(|(a, _)| a.at).collect();
         let (mut rounds, mut services, mut backlogs, mut idle) = (0u32, 0u32, 0u32, Vec::new());
         let (mut gone, mut last_be, mut rest) = (0, None, Span::ZERO);
-        // Since when LC has waited for a packet of its own to begin.
+        // The instant since which LC has waited for service.
         let mut free = Time::ZERO;
         for (n, &(start, end, a)) in sent.iter().enumerate() {
             let before = n.checked_sub(1).map(|n| sent[n]);

@@ -1,4 +1,5 @@
-//! `bench wfi --plot`: disciplines over loads, each cell as dark as its worst flow falls behind.
+//! `bench wfi --plot`: disciplines over loads; the darker a cell, the greater the lag of its
+//! worst flow.
 
 use super::{FairnessFigures, FairnessOutcome};
 use anyhow::Result;
