@@ -5,7 +5,7 @@ use falaj_batch::memory::SharedMemory;
 use falaj_batch::ring::{CONTROL, Popped, Pushed, RingReader, RingWriter};
 use std::error::Error;
 
-/// Words for strings, a power of two: a few packets' worth.
+/// Words for strings, a power of two: enough for a few packets.
 const ROOM: usize = 512;
 const STRINGS: u32 = 10_000;
 

@@ -1,5 +1,5 @@
-//! Packets in batches through whatever carries them to another process: packed here,
-//! unpacked there, and the same the other way.
+//! Packets in batches through a carrier to another process: packed here, unpacked there, and the
+//! same in the other direction.
 
 use crate::endpoint::{Crossed, Endpoint};
 use falaj_engine::batch::{Batch, BatchPackets, MalformedBatch, Packer};
@@ -8,58 +8,57 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Batches that wait for room in the ring; with so many no packet is taken.
+/// The number of batches waiting for room in the ring at which no packet is accepted.
 const MOST_WAITING: usize = 32;
 
-/// What carries batches to another process, and back. What it cannot tell of the other side, it
-/// does not.
+/// A carrier of batches to another process, and back. Methods about the state of the other side
+/// have defaults for carriers that do not know it.
 pub trait Carrier: AsFd {
-    /// Sends one; `false` if there is no room for it now.
+    /// Sends a batch; returns false if there is no room for it now.
     fn send(&mut self, bytes: &[u8]) -> io::Result<bool>;
-    /// Takes one in the place of what is in `out`; `false` if there is none.
+    /// Receives a batch, which replaces the contents of `out`; returns false if there is none.
     fn receive(&mut self, out: &mut Vec<u8>) -> io::Result<bool>;
-    /// Asks when the other side will be done with the next one, which has so many bytes and left at
-    /// this instant.
+    /// Asks when the other side will be done with the next batch, which has this number of bytes
+    /// and left at this instant.
     fn ask_when(&mut self, bytes: usize, left: u64) {
         let _ = (bytes, left);
     }
-    /// What the other side says to that, once.
+    /// The other side's answer to that, once.
     fn crossed(&mut self) -> Option<Crossed> {
         None
     }
-    /// Is the other side known to have taken everything and gone to sleep?
+    /// Returns true if the other side is known to have taken everything and gone to sleep.
     fn peer_is_idle(&self) -> bool {
         false
     }
-    /// Asks to be woken when it does; `true` if it has.
+    /// Requests a wake-up when that happens; returns true if it already has.
     fn ask_idle(&mut self) -> bool {
         false
     }
-    /// Asks to be woken when there may be room for so many bytes; `true` if there is.
+    /// Requests a wake-up when there may be room for `bytes` bytes; returns true if there is.
     fn ask_room(&mut self, bytes: usize) -> io::Result<bool>;
-    /// Asks to be woken by the next batch; `true` if there is none yet.
+    /// Requests a wake-up by the next batch; returns true if there is none yet.
     fn rest(&mut self) -> io::Result<bool>;
-    /// Is to be woken at this instant too.
+    /// Sets an additional wake-up at this instant.
     fn alarm(&mut self, at: Option<u64>) -> io::Result<()>;
-    /// Forgets the wake-ups that came.
+    /// Clears past wake-ups.
     fn clear(&mut self) -> io::Result<()>;
-    /// Is the other side known to be gone?
+    /// Returns true if the other side is known to be gone.
     fn is_gone(&self) -> bool;
 }
 
-/// One side. Instants are nanoseconds of CLOCK_MONOTONIC.
+/// One side of a crossing. Instants are nanoseconds of CLOCK_MONOTONIC.
 pub struct Crossing<C = Endpoint> {
     endpoint: C,
     packer: Packer,
-    /// Left their packer, and found the ring full.
+    /// Batches that have left the packer, and found the ring full.
     waiting: VecDeque<Vec<u8>>,
-    /// The batch that is being unpacked, and how much of it is left.
+    /// The batch that is being unpacked, and the number of its bytes that are left.
     batch: Vec<u8>,
     left: usize,
 }
 
-/// Sends a batch, behind those that wait. When it is taken is asked for whoever tunes the
-/// packer.
+/// Sends a batch, behind those that wait. If the packer is tuned, asks when the batch is taken.
 fn send(
     endpoint: &mut impl Carrier,
     waiting: &mut VecDeque<Vec<u8>>,
@@ -76,7 +75,7 @@ fn send(
     Ok(())
 }
 
-/// Lets the packer do something, and sends what leaves it.
+/// Runs an operation of the packer, and sends the batches that leave it.
 macro_rules! packing {
     ($self:ident, $batch:ident, $do:expr) => {{
         let Crossing { endpoint, packer, waiting, .. } = $self;
@@ -95,17 +94,17 @@ macro_rules! packing {
 }
 
 impl<C: Carrier> Crossing<C> {
-    /// What this packer packs, and what the other side's does.
+    /// Packs with this packer, and unpacks the batches of the other side.
     pub fn new(endpoint: C, packer: Packer) -> Crossing<C> {
         Crossing { endpoint, packer, waiting: VecDeque::new(), batch: Vec::new(), left: 0 }
     }
 
-    /// Is there no room for what is packed? Then no packet is taken.
+    /// Returns true if there is no room for batches; no packet is accepted then.
     pub fn is_full(&self) -> bool {
         self.waiting.len() >= MOST_WAITING
     }
 
-    /// Packs a packet; `false` if it was not taken: no room, or longer than a batch.
+    /// Packs a packet; returns false if it was not accepted: no room, or longer than a batch.
     pub fn offer(&mut self, packet: &[u8], now: Time) -> io::Result<bool> {
         if self.is_full() {
             return Ok(false);
@@ -115,7 +114,7 @@ impl<C: Carrier> Crossing<C> {
         Ok(taken)
     }
 
-    /// What leaves because the other side has nothing to do.
+    /// Sends the batches that leave because the other side is idle.
     fn look(&mut self, now: Time) -> io::Result<()> {
         if !self.packer.is_empty() && self.packer.policy().when_idle && self.endpoint.peer_is_idle()
         {
@@ -124,7 +123,7 @@ impl<C: Carrier> Crossing<C> {
         Ok(())
     }
 
-    /// Sends what waited for room, and what was due by `now`.
+    /// Sends the batches that waited for room, and those due by `now`.
     pub fn poll(&mut self, now: Time) -> io::Result<()> {
         while let Some(first) = self.waiting.front() {
             if !self.endpoint.send(first)? {
@@ -140,12 +139,13 @@ impl<C: Carrier> Crossing<C> {
         self.look(now)
     }
 
-    /// When to [`poll`](Crossing::poll) at the latest; `Time::NEVER` if a wake-up is enough.
+    /// The latest instant for the next [`poll`](Crossing::poll); `Time::NEVER` if a wake-up is
+    /// enough.
     pub fn next_due(&self) -> Time {
         self.packer.next_due()
     }
 
-    /// Takes a packet: how long it is in the buffer, or what was wrong with its batch's rest,
+    /// Receives a packet: returns its length in the buffer, or the error in its batch, the rest of
     /// which is lost.
     pub fn receive(
         &mut self,
@@ -159,7 +159,8 @@ impl<C: Carrier> Crossing<C> {
                 return Ok(None);
             }
             match BatchPackets::resume(&self.batch, usize::MAX) {
-                // Nobody packs one without packets, and they could come for ever.
+                // Batches without packets are invalid: an endless number of them would block this
+                // loop.
                 Ok(packets) if packets.left() == 0 => {
                     return Ok(Some(Err(MalformedBatch::NoLength)));
                 }
@@ -176,7 +177,7 @@ impl<C: Carrier> Crossing<C> {
         packet.unwrap_or(Err(MalformedBatch::NoLength))?.write(self.packer.before(), buffer)
     }
 
-    /// Asks for whatever wake-up there is a reason to wait for; `true` if there is nothing to do
+    /// Requests all wake-ups for which there is a reason; returns true if there is nothing to do
     /// until one.
     pub fn rest(&mut self) -> io::Result<bool> {
         if let Some(first) = self.waiting.front()
@@ -191,25 +192,25 @@ impl<C: Carrier> Crossing<C> {
         self.endpoint.rest()
     }
 
-    /// Has a wake-up at the next due instant too.
+    /// Sets an additional wake-up at the next due instant.
     pub fn alarm(&mut self) -> io::Result<()> {
         let due = self.next_due();
         self.endpoint.alarm((due != Time::NEVER).then_some(due.0))
     }
 
-    /// Forgets the wake-ups that came.
+    /// Clears past wake-ups.
     pub fn clear(&mut self) -> io::Result<()> {
         self.endpoint.clear()
     }
 
-    /// Is the other side known to be gone?
+    /// Returns true if the other side is known to be gone.
     pub fn is_gone(&self) -> bool {
         self.endpoint.is_gone()
     }
 }
 
 impl<C: Carrier> AsFd for Crossing<C> {
-    /// Readable when there was a wake-up, until they are [cleared](Crossing::clear).
+    /// Readable when there was a wake-up, until wake-ups are [cleared](Crossing::clear).
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.endpoint.as_fd()
     }

@@ -1,6 +1,6 @@
-//! One side of a pair of rings: what is written there is read here. The
-//! descriptors of the memory and of the wake-ups cross a Unix socket, which
-//! then stays: it ends when the peer does.
+//! One side of a pair of rings: strings written on the other side are read here. The descriptors of
+//! the memory and of the wake-ups are sent over a Unix socket, which stays open: it ends when the
+//! peer does.
 
 use crate::crossing::Carrier;
 use crate::memory::SharedMemory;
@@ -20,68 +20,68 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// What the first message says besides its descriptors: which form the memory has.
+/// Contents of the first message besides its descriptors: the format of the memory.
 const HELLO: &[u8] = b"falaj ring pair 1";
-/// Descriptors of a pair: its memory, and what wakes either side.
+/// Number of descriptors of a pair: its memory, and the eventfds that wake either side.
 const OWN: usize = 3;
-/// Descriptors that may come with them.
+/// Number of further descriptors that may come with them.
 const MORE: usize = 5;
 
-/// A peer's processor time is told as often as this, in nanoseconds.
+/// Interval at which a peer's processor time is reported, in nanoseconds.
 const TELL_EVERY: u64 = 1_000_000;
 
-/// How long to look for what a peer holds back until this side sleeps before ringing for it, in
-/// nanoseconds. Who is awake sends it within a part of that, and is spared the ringing; this side
-/// is spared falling asleep and being woken.
+/// How long to poll for a string that the peer holds back until this side sleeps, before waking the
+/// peer, in nanoseconds. A peer that is awake sends it within a fraction of that, and needs no
+/// wake-up; and this side need not fall asleep and be woken.
 const LINGER: u64 = 1_000;
 
-/// A socket for each side to find the other by.
+/// A pair of connected sockets, one for each side.
 pub fn line() -> io::Result<[OwnedFd; 2]> {
     let (a, b) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     Ok([a, b])
 }
 
-/// Words of one ring's strings in memory of so many words; `None` if that is not the memory of a
-/// pair.
+/// Words of one ring's strings in memory of this number of words; `None` if that is not the memory
+/// of a pair.
 fn room(words: usize) -> Option<usize> {
     let room = (words / 2).checked_sub(CONTROL)?;
     (words == 2 * (room + CONTROL) && room.is_power_of_two()).then_some(room)
 }
 
-/// A side.
+/// One side of a pair.
 pub struct Endpoint {
     writer: RingWriter<Arc<SharedMemory>>,
     reader: RingReader<Arc<SharedMemory>>,
-    /// What wakes the peer.
+    /// The eventfd that wakes the peer.
     bell: OwnedFd,
-    /// What wakes this side: the peer, its end, an instant.
+    /// Wakes this side: by the peer, the end of the line, or an instant.
     waker: Waker,
-    /// Wakes the peer each time, awake or not.
+    /// Wakes the peer for each string, awake or not.
     always_ring: bool,
     gone: bool,
-    /// Wake-ups that were sent.
+    /// Number of wake-ups that were sent.
     rung: u64,
-    /// When the string left of which it was asked when it was taken.
+    /// When the string left about whose taking the peer was asked.
     asked: Option<u64>,
-    /// Processor time of the peer, as it told it last, and when.
+    /// Processor time of the peer, as it was last reported, and when.
     spent: Took,
-    /// When this side told its own last, and what.
+    /// This side's last report: when, and what.
     told: Took,
 }
 
-/// What the peer says of a string, as far as it can be true.
+/// The peer's report on a string, limited to possible values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crossed {
-    /// How long after it had left the peer was done with it.
+    /// Time from the string's departure until the peer was done with it.
     pub took: Span,
-    /// Processor time that the peer spent since it was asked last.
+    /// Processor time that the peer has spent since the last report.
     pub spent: Span,
 }
 
 impl Endpoint {
-    /// Makes a pair with room for `bytes` each way (a power of two) and sends the
-    /// peer its side over the line, `more` with it.
+    /// Creates a pair with room for `bytes` in each direction (a power of two), and sends the peer
+    /// its side over the line, with the descriptors `more`.
     pub fn create(line: OwnedFd, bytes: usize, more: &[BorrowedFd<'_>]) -> io::Result<Endpoint> {
         let invalid = || {
             io::Error::new(
@@ -106,7 +106,7 @@ impl Endpoint {
         Endpoint::new(&shared, false, own, peer, line)
     }
 
-    /// Takes the side that the peer has sent over the line, and what came with it.
+    /// Takes the side that the peer has sent over the line, and the further descriptors.
     pub fn accept(line: OwnedFd) -> io::Result<(Endpoint, Vec<OwnedFd>)> {
         let invalid = |what: &'static str| io::Error::new(io::ErrorKind::InvalidData, what);
         let mut hello = [0; HELLO.len() + 1];
@@ -164,7 +164,7 @@ impl Endpoint {
         Ok(Endpoint { writer, reader, bell, waker, always_ring, gone, rung, asked, spent, told })
     }
 
-    /// Wakes the peer for each string from now on, as if it could not be seen to be awake.
+    /// Wakes the peer for each string from now on, as if its being awake could not be seen.
     pub fn always_ring(&mut self) {
         self.always_ring = true;
     }
@@ -173,26 +173,26 @@ impl Endpoint {
     fn ring(&mut self) -> io::Result<()> {
         self.rung += 1;
         match rustix::io::write(&self.bell, &1u64.to_ne_bytes()) {
-            // It is full of wake-ups: whoever has filled it has been woken.
+            // The counter is full of wake-ups, so the peer has been woken.
             Ok(_) | Err(Errno::AGAIN) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// How often the peer was woken.
+    /// Number of times that the peer was woken.
     pub fn rung(&self) -> u64 {
         self.rung
     }
 
-    /// Bytes of the longest string.
+    /// Length of the longest string in bytes.
     pub fn longest(&self) -> usize {
         self.writer.longest()
     }
 
-    /// Sends a string; `false` if there is no room for it now.
+    /// Sends a string; returns false if there is no room for it now.
     ///
     /// # Errors
-    /// It never fits, or the peer broke the ring.
+    /// The string never fits, or the peer broke the ring.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<bool> {
         match self.writer.push(bytes).map_err(broken)? {
             Pushed::Wake => self.ring()?,
@@ -209,7 +209,7 @@ impl Endpoint {
         Ok(true)
     }
 
-    /// Takes a string in the place of what is in `out`; `false` if there is none.
+    /// Receives a string, which replaces the contents of `out`; returns false if there is none.
     ///
     /// # Errors
     /// The peer broke the ring.
@@ -223,13 +223,13 @@ impl Endpoint {
         Ok(true)
     }
 
-    /// Who wants something else is done with the last string: says so, if it was asked about that
-    /// one.
+    /// Reports that the last string is done with, as the reader wants another one, if the peer
+    /// asked about that string.
     #[inline]
     fn answer(&mut self) {
         if self.reader.is_asked() {
             let at = nanos(ClockId::Monotonic);
-            // That clock costs a system call.
+            // Reading the thread's clock costs a system call.
             if at.saturating_sub(self.told.at) >= TELL_EVERY {
                 self.told = Took { at, spent: nanos(ClockId::ThreadCPUTime) };
             }
@@ -237,8 +237,9 @@ impl Endpoint {
         }
     }
 
-    /// Asks when the peer will be done with the next string, which has so many bytes and left at
-    /// this instant, in nanoseconds of CLOCK_MONOTONIC; of one string at a time.
+    /// Asks when the peer will be done with the next string, which has this number of bytes and
+    /// left at this instant, in nanoseconds of CLOCK_MONOTONIC. Only one string at a time is asked
+    /// about.
     pub fn ask_when(&mut self, bytes: usize, left: u64) {
         if self.asked.is_none() {
             self.writer.ask_when(bytes);
@@ -246,13 +247,13 @@ impl Endpoint {
         }
     }
 
-    /// What the peer says to that, once.
+    /// The peer's answer to that, once.
     pub fn crossed(&mut self) -> Option<Crossed> {
         let left = self.asked?;
         let told = self.writer.took()?;
         self.asked = None;
-        // Nothing was taken before it left or in the future, and no thread spends more than there
-        // is.
+        // No string was taken before it left or in the future, and no thread spends more time than
+        // has passed.
         let at = told.at.clamp(left, nanos(ClockId::Monotonic).max(left));
         let most =
             if self.spent.at == 0 { 0 } else { (at + TELL_EVERY).saturating_sub(self.spent.at) };
@@ -261,24 +262,24 @@ impl Endpoint {
         Some(Crossed { took: Span(at - left), spent: Span(spent) })
     }
 
-    /// Has the peer taken everything and gone to sleep?
+    /// Returns true if the peer has taken everything and gone to sleep.
     #[inline]
     pub fn peer_is_idle(&self) -> bool {
         self.writer.is_idle()
     }
 
-    /// Asks to be woken when the peer goes to sleep; `true` if it does already.
+    /// Requests a wake-up when the peer goes to sleep; returns true if it already has.
     pub fn ask_idle(&mut self) -> bool {
         self.writer.ask_idle()
     }
 
-    /// Asks to be woken when there is room for a string of so many bytes; `true` if there is
-    /// already.
+    /// Requests a wake-up when there is room for a string of `bytes` bytes; returns true if there
+    /// is room already.
     pub fn ask_room(&mut self, bytes: usize) -> io::Result<bool> {
         self.writer.ask_room(bytes).map_err(broken)
     }
 
-    /// Asks to be woken by the next string; `true` if there is none yet: then
+    /// Requests a wake-up by the next string; returns true if there is none yet, to call
     /// [`wait`](Endpoint::wait).
     pub fn rest(&mut self) -> io::Result<bool> {
         self.answer();
@@ -292,7 +293,7 @@ impl Endpoint {
         Ok(rest.empty)
     }
 
-    /// Looks for a string for a moment; `true` if one came.
+    /// Polls for a string for a moment; returns true if one came.
     fn linger(&mut self) -> io::Result<bool> {
         let until = nanos(ClockId::Monotonic) + LINGER;
         loop {
@@ -306,19 +307,20 @@ impl Endpoint {
         }
     }
 
-    /// Is to be woken at this instant too, in nanoseconds of CLOCK_MONOTONIC.
+    /// Sets an additional wake-up at this instant, in nanoseconds of CLOCK_MONOTONIC.
     pub fn alarm(&mut self, at: Option<u64>) -> io::Result<()> {
         self.waker.alarm(at)
     }
 
-    /// Waits to be woken, for `timeout` at most; not at all if the peer is gone, whom nobody could
-    /// wait for.
+    /// Waits for a wake-up, for `timeout` at most; returns at once if the peer is gone, as no
+    /// wake-up would come.
     pub fn wait(&mut self, timeout: Option<Span>) -> io::Result<()> {
         self.gone |= self.waker.wait(if self.gone { Some(Span::ZERO) } else { timeout })?;
         Ok(())
     }
 
-    /// Is the peer known to be gone? What it has sent before can still be received.
+    /// Returns true if the peer is known to be gone. Strings that it has sent before can still be
+    /// received.
     pub fn is_gone(&self) -> bool {
         self.gone
     }
@@ -329,7 +331,8 @@ fn broken(broken: BrokenRing) -> io::Error {
 }
 
 impl AsFd for Endpoint {
-    /// Readable when the peer rang, or is gone, until the next [`wait`](Endpoint::wait).
+    /// Readable when the peer has sent a wake-up, or is gone, until the next
+    /// [`wait`](Endpoint::wait).
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.waker.as_fd()
     }

@@ -1,4 +1,4 @@
-//! Memory that two processes share. The only unsafe code of this crate is here.
+//! Memory shared by two processes. The only unsafe code of this crate is here.
 
 use crate::ring::Memory;
 use memmap2::{MmapOptions, MmapRaw};
@@ -9,21 +9,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
-/// Nobody may make it shorter under the other's hands, which would end whoever
-/// touches it then, or undo that.
+/// Seals that keep either process from shrinking the memory, which would kill the other at its next
+/// access, and from removing the seals.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
-/// A piece of memory that another process has too.
+/// A piece of memory shared with another process.
 pub struct SharedMemory(MmapRaw);
 
-/// Atomics of a length: what shared memory is read and written by.
+/// Atomics of different lengths, by which shared memory is accessed.
 pub trait SharedCell: private::Atomic {}
 impl<A: private::Atomic> SharedCell for A {}
 
 mod private {
     use super::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
-    /// Any bits are a value, and a shared reference allows writing.
+    /// Types for which any bits are a valid value, and a shared reference allows writing.
     pub trait Atomic {}
     impl Atomic for AtomicU8 {}
     impl Atomic for AtomicU16 {}
@@ -36,7 +36,8 @@ fn invalid(what: &'static str) -> io::Error {
 }
 
 impl SharedMemory {
-    /// New memory of so many words, all zero, and what the other process needs to have it too.
+    /// Creates memory of this number of words, all zero; also returns the descriptor for the other
+    /// process.
     pub fn create(words: usize) -> io::Result<(OwnedFd, Arc<SharedMemory>)> {
         let fd = fs::memfd_create("falaj", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         fs::ftruncate(&fd, (words * size_of::<AtomicU64>()) as u64)?;
@@ -48,16 +49,16 @@ impl SharedMemory {
     /// The memory behind a descriptor that another process has sent.
     ///
     /// # Errors
-    /// It is no memory, or its length could change.
+    /// It is not memory, or its length could change.
     pub fn open(fd: impl AsFd) -> io::Result<Arc<SharedMemory>> {
         let length = sealed(&fd, SEALS)?;
         SharedMemory::map(fd, length)
     }
 
-    /// The first bytes of such memory, which may become longer.
+    /// The first bytes of such memory, which may grow.
     ///
     /// # Errors
-    /// It is no memory, could become shorter, or is shorter.
+    /// It is not memory, could shrink, or is shorter.
     pub fn open_first(fd: impl AsFd, bytes: u64) -> io::Result<Arc<SharedMemory>> {
         if bytes > sealed(&fd, SealFlags::SHRINK)? {
             return Err(invalid(
@@ -77,8 +78,7 @@ impl SharedMemory {
         Ok(Arc::new(SharedMemory(map)))
     }
 
-    /// So many cells from a byte on; `None` if they are not all within, or not where such cells
-    /// lie.
+    /// `count` cells from a byte offset on; `None` if they are not all within, or not aligned.
     #[inline]
     pub fn cells<C: SharedCell>(&self, at: usize, count: usize) -> Option<&[C]> {
         if count == 0 {
@@ -96,14 +96,13 @@ impl SharedMemory {
         Some(unsafe { std::slice::from_raw_parts(self.0.as_ptr().add(at).cast(), count) })
     }
 
-    /// One of them.
+    /// One cell.
     #[inline]
     pub fn cell<C: SharedCell>(&self, at: usize) -> Option<&C> {
         self.cells(at, 1)?.first()
     }
 
-    /// Copies bytes out, whatever they are and wherever they begin; `false` if they are not all
-    /// within.
+    /// Copies bytes out, at any offset; returns false if they are not all within.
     pub fn read(&self, at: usize, out: &mut [u8]) -> bool {
         let Some((first, words, last)) = self.pieces(at, out.len()) else { return false };
         let (begin, rest) = out.split_at_mut(first.len());
@@ -114,7 +113,7 @@ impl SharedMemory {
         true
     }
 
-    /// Copies bytes in; `false` if there is no such place.
+    /// Copies bytes in; returns false if they would not all be within.
     pub fn write(&self, at: usize, bytes: &[u8]) -> bool {
         let Some((first, words, last)) = self.pieces(at, bytes.len()) else { return false };
         let (begin, rest) = bytes.split_at(first.len());
@@ -128,7 +127,7 @@ impl SharedMemory {
         true
     }
 
-    /// Bytes as words where words lie, and single ones before and behind.
+    /// Divides a range of bytes into aligned words, and single bytes before and behind.
     fn pieces(&self, at: usize, length: usize) -> Option<Pieces<'_>> {
         self.cells::<AtomicU8>(at, length)?;
         let before = (at.next_multiple_of(size_of::<AtomicU64>()) - at).min(length);
@@ -144,7 +143,7 @@ impl SharedMemory {
 
 type Pieces<'a> = (&'a [AtomicU8], &'a [AtomicU64], &'a [AtomicU8]);
 
-/// How long it is, for ever by these seals.
+/// The length, which these seals make permanent.
 fn sealed(fd: impl AsFd, seals: SealFlags) -> io::Result<u64> {
     let has = fs::fcntl_get_seals(&fd).map_err(|_| invalid("what was sent is no shared memory"))?;
     if !has.contains(seals) {

@@ -1,36 +1,34 @@
 //! A ring in shared memory: one writer, one reader, byte strings in order.
 //!
-//! Nobody believes the other side. Each keeps its own index to itself and only
-//! tells it; the other's index and every length are checked before use, and a
-//! string is copied out once, word by word, before anybody looks at it. All
-//! words are atomics, so a peer that writes where and when it may not makes
-//! other numbers and no undefined behaviour.
+//! Neither side trusts the other. Each keeps its own index in private and only publishes it; the
+//! other's index and every length are checked before use, and a string is copied out once, word by
+//! word, before it is examined. All words are atomics, so a peer that writes to the wrong place or
+//! at the wrong time causes wrong numbers but no undefined behavior.
 //!
-//! Indices count words for ever and never repeat. Each word of the control
-//! part has one side that writes it:
+//! Indices count words for ever and never repeat. Each word of the control part is written by one
+//! side:
 //!
-//! | word | written by | says |
+//! | word | written by | meaning |
 //! |---|---|---|
-//! | `TAIL` | writer | up to where there are strings |
-//! | `ROOM` | writer | wake me when you are there: there is room then |
-//! | `IDLE` | writer | wake me if you sleep there: I hold something back until you do |
-//! | `PROBE` | writer | tell me when you are done with all before this |
-//! | `HEAD` | reader | up to where they were taken |
-//! | `ASLEEP` | reader | wake me if there is something behind this |
-//! | `TOOK`, `TOOK_AT` | reader | I am, and since when |
-//! | `SPENT` | reader | what processor time I have needed until then |
+//! | `TAIL` | writer | end of the strings |
+//! | `ROOM` | writer | wake me when you reach this index: then there is room |
+//! | `IDLE` | writer | wake me if you sleep at this index: I hold a string back until you do |
+//! | `PROBE` | writer | report when you are done with everything before this index |
+//! | `HEAD` | reader | end of the strings that were taken |
+//! | `ASLEEP` | reader | wake me if there is a string behind this index |
+//! | `TOOK`, `TOOK_AT` | reader | the report to `PROBE`, and its time |
+//! | `SPENT` | reader | processor time that I have used until then |
 //!
-//! A wake-up is never lost: each side writes its word, passes a fence and then
-//! reads the other's, so that one of the two sees what the other wrote. It is
-//! asked for anew each time, since an index never comes again: a reader that is
-//! awake is left in peace.
+//! A wake-up is never lost: each side writes its word, passes a fence and then reads the other's,
+//! so that at least one of the two sees what the other wrote. It is requested anew each time, since
+//! an index never repeats: a reader that is awake is not disturbed.
 
 use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Words before the strings. Each side's own are on a line of their own, and on
-/// a pair of lines, since processors fetch them in pairs.
+/// Words before the strings. Each side's own words are on a cache line of their own, and on a pair
+/// of lines, since processors fetch lines in pairs.
 pub const CONTROL: usize = 32;
 const TAIL: usize = 0;
 const ROOM: usize = 1;
@@ -45,13 +43,13 @@ const SPENT: usize = 20;
 /// Bytes of a word.
 const WORD: usize = 8;
 
-/// A word that two sides share.
+/// A word shared by two sides.
 pub trait Atomic {
-    /// Reads it.
+    /// Reads the word.
     fn load(&self, order: Ordering) -> u64;
-    /// Writes it.
+    /// Writes the word.
     fn store(&self, value: u64, order: Ordering);
-    /// What was written before is seen by whoever passes one later.
+    /// A fence: earlier writes are visible to a side that passes a fence later.
     fn fence();
 }
 
@@ -70,15 +68,15 @@ impl Atomic for AtomicU64 {
     }
 }
 
-/// Words that two sides share.
+/// Words shared by two sides.
 pub trait Memory {
-    /// What they are.
+    /// The type of a word.
     type Word: Atomic;
-    /// All of them.
+    /// All words.
     fn words(&self) -> &[Self::Word];
 }
 
-/// The peer's indices or lengths make no sense.
+/// The peer's indices or lengths are impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BrokenRing;
 
@@ -90,10 +88,10 @@ impl fmt::Display for BrokenRing {
 
 impl std::error::Error for BrokenRing {}
 
-/// What became of a string.
+/// The outcome of writing a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pushed {
-    /// It is in the ring; the reader sleeps and is to be woken.
+    /// It is in the ring; the reader sleeps and has to be woken.
     Wake,
     /// It is in the ring, and the reader is awake.
     Quiet,
@@ -103,46 +101,46 @@ pub enum Pushed {
     TooLong,
 }
 
-/// Whether there was a string.
+/// The outcome of reading a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Popped {
-    /// Yes; the writer waits for the room and is to be woken.
+    /// There was one; the writer waits for the room and has to be woken.
     Wake,
-    /// Yes.
+    /// There was one.
     Quiet,
-    /// No.
+    /// There was none.
     Empty,
 }
 
-/// What a reader tells of a string that it was asked about, when it is done with it. It may be
-/// anything.
+/// A reader's report that it is done with the string that it was asked about. The values are not
+/// checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Took {
-    /// When that was.
+    /// When it was done with the string.
     pub at: u64,
-    /// The processor time that the reader has needed until then.
+    /// The processor time that the reader has used until then.
     pub spent: u64,
 }
 
-/// What is to be done before sleeping.
+/// What to do before sleeping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rest {
-    /// There is still nothing: sleep.
+    /// There is still no string: sleep.
     pub empty: bool,
-    /// The writer waits for that and is to be woken.
+    /// The writer waits for that and has to be woken.
     pub wake: bool,
 }
 
-/// What both sides know.
+/// State of either side.
 struct RingSide<M> {
     memory: M,
-    /// Where the control words begin.
+    /// Offset of the control words.
     base: usize,
     /// Words for strings; a power of two.
     room: u64,
-    /// Where this side is.
+    /// Index of this side.
     own: u64,
-    /// Where the other was when it was looked at last.
+    /// Index of the other side when it was last read.
     other: u64,
 }
 
@@ -168,7 +166,7 @@ impl<M: Memory> RingSide<M> {
         &self.memory.words()[self.base + word]
     }
 
-    /// Where `n` words from `at` on are, in two pieces.
+    /// The `n` words from index `at` on, in two pieces.
     #[inline]
     fn pieces(&self, at: u64, n: usize) -> (&[M::Word], &[M::Word]) {
         let strings = &self.memory.words()[self.base + CONTROL..][..self.room as usize];
@@ -182,22 +180,23 @@ impl<M: Memory> RingSide<M> {
     }
 }
 
-/// The side that writes.
+/// The writing side.
 pub struct RingWriter<M>(RingSide<M>);
 
 impl<M: Memory> RingWriter<M> {
-    /// The ring whose control words begin at `base`, with `room` words for
-    /// strings; `None` if the memory is too small or `room` is no power of two.
+    /// The ring whose control words begin at `base`, with `room` words for strings; `None` if the
+    /// memory is too small or `room` is not a power of two.
     pub fn new(memory: M, base: usize, room: usize) -> Option<RingWriter<M>> {
         RingSide::new(memory, base, room).map(RingWriter)
     }
 
-    /// Bytes of the longest string that fits.
+    /// Length of the longest string that fits, in bytes.
     pub fn longest(&self) -> usize {
         self.0.longest()
     }
 
-    /// Words that are free, as far as is known; looks if these are not enough.
+    /// Returns true if there is room for this number of words; reads the other side's index only if
+    /// necessary.
     #[inline]
     fn has_room(&mut self, words: u64) -> Result<bool, BrokenRing> {
         let side = &mut self.0;
@@ -205,7 +204,7 @@ impl<M: Memory> RingWriter<M> {
             return Ok(true);
         }
         let head = side.control(HEAD).load(Acquire);
-        // A reader goes neither back nor beyond what is there.
+        // A reader goes neither back nor beyond the end of the strings.
         if head.wrapping_sub(side.other) > side.own - side.other {
             return Err(BrokenRing);
         }
@@ -213,7 +212,7 @@ impl<M: Memory> RingWriter<M> {
         Ok(side.room - (side.own - head) >= words)
     }
 
-    /// Puts a string into the ring.
+    /// Writes a string into the ring.
     #[inline]
     pub fn push(&mut self, bytes: &[u8]) -> Result<Pushed, BrokenRing> {
         let words = words_of(bytes.len());
@@ -230,7 +229,7 @@ impl<M: Memory> RingWriter<M> {
             length.store(bytes.len() as u64, Relaxed);
         }
         let (whole, rest) = bytes.as_chunks::<WORD>();
-        // In this order: the other one would take a word too many.
+        // In this order: the reverse order would take a word too many from `to`.
         for (bytes, word) in whole.iter().zip(to.by_ref()) {
             word.store(u64::from_le_bytes(*bytes), Relaxed);
         }
@@ -247,18 +246,18 @@ impl<M: Memory> RingWriter<M> {
         Ok(if asleep { Pushed::Wake } else { Pushed::Quiet })
     }
 
-    /// Has the reader taken everything and gone to sleep?
+    /// Returns true if the reader has taken everything and gone to sleep.
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.0.control(ASLEEP).load(Relaxed) == self.0.own
     }
 
-    /// Asks to be woken when the reader goes to sleep; `true` if it does already. To ask again
-    /// costs a look.
+    /// Requests a wake-up when the reader goes to sleep; returns true if it already has. A repeated
+    /// request costs one read.
     #[inline]
     pub fn ask_idle(&mut self) -> bool {
         let word = self.0.control(IDLE);
-        // It is this side's own. Asked for once, it holds until there is another string.
+        // The word is this side's own. A request holds until there is another string.
         if word.load(Relaxed) != self.0.own {
             word.store(self.0.own, Relaxed);
             M::Word::fence();
@@ -266,12 +265,12 @@ impl<M: Memory> RingWriter<M> {
         self.is_idle()
     }
 
-    /// Asks to be woken when there is room for a string of so many bytes, and
-    /// half of the ring is free if that is more; `true` if there is room already.
+    /// Requests a wake-up when there is room for a string of `bytes` bytes, and half of the ring is
+    /// free if that is more; returns true if there is room already.
     pub fn ask_room(&mut self, bytes: usize) -> Result<bool, BrokenRing> {
         let side = &mut self.0;
         let words = words_of(bytes).max(side.room / 2).min(side.room);
-        // Where the reader will be then.
+        // The reader's index at that time.
         side.control(ROOM).store((side.own + words).saturating_sub(side.room), Relaxed);
         M::Word::fence();
         self.has_room(words)
@@ -279,12 +278,12 @@ impl<M: Memory> RingWriter<M> {
 }
 
 impl<M: Memory> RingWriter<M> {
-    /// Asks when the reader will be done with the next string, which has so many bytes.
+    /// Asks when the reader will be done with the next string, which has `bytes` bytes.
     pub fn ask_when(&mut self, bytes: usize) {
         self.0.control(PROBE).store(self.0.own + words_of(bytes), Relaxed);
     }
 
-    /// What the reader says to that; `None` before it is.
+    /// The reader's report to that; `None` before.
     pub fn took(&self) -> Option<Took> {
         let side = &self.0;
         let asked = side.control(PROBE).load(Relaxed);
@@ -295,28 +294,28 @@ impl<M: Memory> RingWriter<M> {
     }
 }
 
-/// The side that reads.
+/// The reading side.
 pub struct RingReader<M> {
     side: RingSide<M>,
-    /// Where this side went to sleep last.
+    /// Index at which this side last went to sleep.
     asleep: u64,
-    /// Up to where it has said that it is done.
+    /// Index up to which it has reported that it is done.
     answered: u64,
 }
 
 impl<M: Memory> RingReader<M> {
-    /// As [`RingWriter::new`].
+    /// See [`RingWriter::new`].
     pub fn new(memory: M, base: usize, room: usize) -> Option<RingReader<M>> {
-        // Whoever has not looked yet is asleep: all words are zero in the beginning.
+        // A reader that has not read yet counts as asleep: all words are zero initially.
         RingSide::new(memory, base, room).map(|side| RingReader { side, asleep: 0, answered: 0 })
     }
 
-    /// Looks at how far the writer is; says whether there is anything.
+    /// Reads the writer's index; returns true if there is a string.
     #[inline]
     pub fn look(&mut self) -> Result<bool, BrokenRing> {
         let side = &mut self.side;
         let tail = side.control(TAIL).load(Acquire);
-        // A writer goes neither back nor over what was not taken.
+        // A writer goes neither back nor over strings that were not taken.
         if tail.wrapping_sub(side.own) > side.room || tail < side.other {
             return Err(BrokenRing);
         }
@@ -324,7 +323,7 @@ impl<M: Memory> RingReader<M> {
         Ok(tail != side.own)
     }
 
-    /// Takes the next string and puts it in the place of what is in `out`.
+    /// Takes the next string, which replaces the contents of `out`.
     #[inline]
     pub fn pop(&mut self, out: &mut Vec<u8>) -> Result<Popped, BrokenRing> {
         if self.side.other == self.side.own && !self.look()? {
@@ -333,7 +332,7 @@ impl<M: Memory> RingReader<M> {
         let side = &mut self.side;
         let there = side.other - side.own;
         let (length, _) = side.pieces(side.own, 1);
-        // Read once: what is checked is what is used.
+        // Read once, so that the value that is checked is the one that is used.
         let length = usize::try_from(length.first().map_or(0, |l| l.load(Relaxed)))
             .map_err(|_| BrokenRing)?;
         if length > side.longest() || words_of(length) > there {
@@ -355,15 +354,15 @@ impl<M: Memory> RingReader<M> {
         Ok(if before < wish && wish <= side.own { Popped::Wake } else { Popped::Quiet })
     }
 
-    /// Does the writer ask about the last string that was taken, and has nothing been said to that
-    /// yet?
+    /// Returns true if the writer asks about the last string that was taken, and there was no
+    /// report on it yet.
     #[inline]
     pub fn is_asked(&self) -> bool {
         let own = self.side.own;
         self.answered != own && self.side.control(PROBE).load(Relaxed) == own
     }
 
-    /// Says it.
+    /// Writes the report.
     pub fn answer(&mut self, took: Took) {
         let side = &self.side;
         self.answered = side.own;
@@ -372,7 +371,7 @@ impl<M: Memory> RingReader<M> {
         side.control(TOOK).store(side.own, Release);
     }
 
-    /// Asks to be woken by the next string.
+    /// Requests a wake-up by the next string.
     pub fn rest(&mut self) -> Result<Rest, BrokenRing> {
         let side = &mut self.side;
         let mut wake = false;

@@ -1,4 +1,4 @@
-//! What a side sleeps on: the peer's wake-ups, an instant, the end of the line.
+//! Wake-ups of a side: by the peer, by an instant, or by the end of the line.
 
 use falaj_sched::units::time::Span;
 use rustix::event::Timespec;
@@ -11,28 +11,28 @@ use rustix::time::{
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Who woke.
+/// Sources of wake-ups.
 const BY_PEER: u64 = 0;
 const BY_LINE: u64 = 1;
 const BY_ALARM: u64 = 2;
 
-/// One side's.
+/// The waker of one side.
 pub(crate) struct Waker {
-    /// Readable when somebody woke this side, until the next wait.
+    /// Readable when this side was woken, until the next wait.
     woken: OwnedFd,
     alarm: Alarm,
-    /// Kept open for `woken`.
+    /// Kept open, as `woken` polls them.
     _kept: (OwnedFd, Option<OwnedFd>),
 }
 
 impl Waker {
-    /// Woken by `bell`, an eventfd that nobody reads, and by the end of the line.
+    /// A waker for `bell`, an eventfd that is never read, and for the end of the line.
     pub(crate) fn new(bell: OwnedFd, line: Option<OwnedFd>) -> io::Result<Waker> {
         let woken = epoll::create(CreateFlags::CLOEXEC)?;
-        // Each ringing counts once without being read: a wake-up costs one call.
+        // Edge-triggered: each wake-up counts once without being read, and costs one call.
         epoll::add(&woken, &bell, EventData::new_u64(BY_PEER), EventFlags::IN | EventFlags::ET)?;
         if let Some(line) = &line {
-            // Told once: who knows that the peer is gone need not be woken for it again.
+            // Reported once: when the end is known, no further wake-up for it is needed.
             epoll::add(
                 &woken,
                 line,
@@ -45,12 +45,12 @@ impl Waker {
         Ok(Waker { woken, alarm, _kept: (bell, line) })
     }
 
-    /// Is to be woken at this instant too, in nanoseconds of CLOCK_MONOTONIC.
+    /// Sets an additional wake-up at this instant, in nanoseconds of CLOCK_MONOTONIC.
     pub(crate) fn alarm(&mut self, at: Option<u64>) -> io::Result<()> {
         self.alarm.set(at)
     }
 
-    /// Waits to be woken, for `timeout` at most; `true` if the line has ended.
+    /// Waits for a wake-up, for `timeout` at most; returns true if the line has ended.
     pub(crate) fn wait(&mut self, timeout: Option<Span>) -> io::Result<bool> {
         let timeout = timeout.map(|t| timespec(t.0));
         let mut events =
@@ -69,7 +69,7 @@ impl AsFd for Waker {
     }
 }
 
-/// Readable from an instant on.
+/// A timer that is readable from an instant on.
 pub(crate) struct Alarm {
     timer: OwnedFd,
     at: Option<u64>,
@@ -84,13 +84,13 @@ impl Alarm {
         Ok(Alarm { timer, at: None })
     }
 
-    /// In nanoseconds of CLOCK_MONOTONIC.
+    /// Sets the instant, in nanoseconds of CLOCK_MONOTONIC.
     pub(crate) fn set(&mut self, at: Option<u64>) -> io::Result<()> {
         if at == self.at {
             return Ok(());
         }
         self.at = at;
-        // All zero would be never.
+        // Zero would disarm the timer.
         let it_value = timespec(at.map_or(0, |at| at.max(1)));
         let new = Itimerspec { it_interval: timespec(0), it_value };
         timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &new)?;
@@ -104,7 +104,7 @@ impl AsFd for Alarm {
     }
 }
 
-/// What a clock says.
+/// The time of a clock, in nanoseconds.
 pub(crate) fn nanos(clock: ClockId) -> u64 {
     let now = clock_gettime(clock);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64

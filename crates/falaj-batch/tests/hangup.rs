@@ -1,5 +1,5 @@
-//! A peer that stops, and one that is killed in the midst of it: it costs what it had to take, and
-//! nothing else.
+//! A peer that stops, and one that is killed in the middle: strings that it had not taken are lost,
+//! and nothing else.
 
 use falaj_batch::endpoint::{Endpoint, line};
 use falaj_sched::units::time::Span;
@@ -9,13 +9,13 @@ use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-/// Set where this program is the peer.
+/// Environment variable that is set when this program is the peer.
 const PEER: &str = "FALAJ_TEST_PEER";
 /// Bytes of a ring.
 const RING: usize = 4096;
 
-/// Not a test but the peer, which this file's tests start: it sends back whatever comes, until the
-/// line ends.
+/// The peer, not a test, which this file's tests start: it returns every string, until the line
+/// ends.
 #[test]
 fn peer() {
     if std::env::var_os(PEER).is_none() {
@@ -47,7 +47,7 @@ fn start() -> (Endpoint, Child) {
     (Endpoint::create(ours, RING, &[]).unwrap(), child)
 }
 
-/// Descriptors of rings, and mappings of their memory.
+/// Number of descriptors of rings, and of mappings of their memory.
 fn held() -> (usize, usize) {
     let fds = fs::read_dir("/proc/self/fd").unwrap().filter_map(Result::ok);
     let ours =
@@ -64,7 +64,7 @@ fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-/// Takes what comes back, for a while at most; the number of the last string.
+/// Reads the returned strings, for a limited time; returns the number of the last string.
 fn back(endpoint: &mut Endpoint, until: u64) -> u64 {
     let (mut bytes, mut last, began) = (Vec::new(), 0, Instant::now());
     while last < until && began.elapsed().as_secs() < 20 {
@@ -90,7 +90,7 @@ fn numbered(number: u64) -> Vec<u8> {
     bytes
 }
 
-/// All of it in one test: what a process holds is counted, and tests run side by side.
+/// All in one test: the resources of the process are counted, and tests run side by side.
 #[test]
 fn a_peer_that_stops_or_dies_costs_its_own() {
     let before = held();
@@ -100,7 +100,7 @@ fn a_peer_that_stops_or_dies_costs_its_own() {
     }
     assert_eq!(back(&mut endpoint, 20), 20);
 
-    // Stopped: the ring fills, nobody hangs, and when it goes on nothing is missing.
+    // A stopped peer: the ring fills, nothing blocks, and when it continues nothing is missing.
     signal(&child, Signal::STOP);
     let mut sent = 0;
     while endpoint.send(&numbered(sent + 1)).unwrap() {
@@ -114,7 +114,7 @@ fn a_peer_that_stops_or_dies_costs_its_own() {
     signal(&child, Signal::CONT);
     assert_eq!(back(&mut endpoint, sent), sent);
 
-    // Killed while it has something to take: that is lost, and it is seen at once.
+    // A peer killed with strings to take: these are lost, and its end is noticed at once.
     signal(&child, Signal::STOP);
     for number in 1..=5 {
         assert!(endpoint.send(&numbered(number)).unwrap());
@@ -123,7 +123,7 @@ fn a_peer_that_stops_or_dies_costs_its_own() {
     child.wait().unwrap();
     endpoint.wait(Some(Span::from_secs(20))).unwrap();
     assert!(endpoint.is_gone());
-    // Whoever goes on sending gets no error and does not wait for anybody.
+    // Further sending causes no error and does not block.
     let mut more = 0;
     while endpoint.send(&numbered(more)).unwrap() {
         more += 1;
@@ -133,7 +133,7 @@ fn a_peer_that_stops_or_dies_costs_its_own() {
     drop(endpoint);
     assert_eq!(held(), before, "descriptors and memory of the rings");
 
-    // Another pair is as if nothing had happened.
+    // Another pair is not affected.
     let (mut endpoint, mut child) = start();
     assert!(endpoint.send(&numbered(1)).unwrap());
     assert_eq!(back(&mut endpoint, 1), 1);

@@ -1,4 +1,4 @@
-//! The control channel: messages over a Unix socket, some with a descriptor. It never waits.
+//! The control channel: messages over a Unix socket, some with a descriptor. It never blocks.
 
 use super::message::{LENGTH, MemifMessage};
 use rustix::io::Errno;
@@ -10,20 +10,20 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// One side of it.
+/// One side of the channel.
 #[derive(Debug)]
 pub struct Channel(OwnedFd);
 
 impl Channel {
-    /// Over a connected socket of kind `SOCK_SEQPACKET`.
+    /// A channel over a connected socket of type `SOCK_SEQPACKET`.
     pub fn new(socket: OwnedFd) -> Channel {
         Channel(socket)
     }
 
-    /// Says something.
+    /// Sends a message.
     ///
     /// # Errors
-    /// The peer is gone, or has not read what was said before.
+    /// The peer is gone, or has not read earlier messages.
     pub fn send(&self, message: &MemifMessage, fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -41,13 +41,12 @@ impl Channel {
         Ok(())
     }
 
-    /// What the peer says next, and the descriptor that came with it; `None` if that is nothing
-    /// yet.
+    /// Receives the peer's next message, and its descriptor; `None` if there is none yet.
     ///
     /// # Errors
-    /// The peer is gone, or talks nonsense.
+    /// The peer is gone, or sends an invalid message.
     pub fn receive(&self) -> io::Result<Option<(MemifMessage, Option<OwnedFd>)>> {
-        // One more: what is longer is none.
+        // One byte more, to detect messages that are too long.
         let mut bytes = [0; LENGTH + 1];
         let mut space =
             [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1), ScmCredentials(1))];
@@ -78,7 +77,7 @@ impl Channel {
 }
 
 impl AsFd for Channel {
-    /// Readable when the peer has said something, or is gone.
+    /// Readable when the peer has sent a message, or is gone.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }

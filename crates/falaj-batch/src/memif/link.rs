@@ -1,4 +1,4 @@
-//! Two rings, one each way, and how their sides wake each other.
+//! Two rings, one in each direction, and the wake-ups of their sides.
 
 use super::ring::{BrokenMemifRing, LostFrame, MemifReceiver, MemifSender, SendOutcome};
 use crate::crossing::Carrier;
@@ -10,22 +10,22 @@ use rustix::time::ClockId;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// Who waits for room looks again after so many nanoseconds: memif has no wake-up for that.
+/// Retry interval of a sender that waits for room, in nanoseconds: memif has no wake-up for that.
 const AGAIN: u64 = 100_000;
 
 /// A connection's two rings.
 pub struct MemifLink {
     sender: MemifSender,
     receiver: MemifReceiver,
-    /// What wakes the peer.
+    /// The eventfd that wakes the peer.
     bell: OwnedFd,
-    /// Wakes us.
+    /// Wakes this side.
     waker: Waker,
-    /// The peer passes a fence before it looks whether we sleep, as memif does not ask for.
+    /// The peer passes a fence before it checks if this side sleeps, which memif does not require.
     fences: bool,
-    /// Something waits for room.
+    /// A packet waits for room.
     waits: bool,
-    /// The longest that is taken.
+    /// The length of the longest packet that is accepted.
     longest: usize,
 }
 
@@ -34,11 +34,11 @@ fn broken(broken: BrokenMemifRing) -> io::Error {
 }
 
 impl MemifLink {
-    /// Between these rings. `own` wakes us and `bell` the peer; packets are no longer than
-    /// `longest`.
+    /// A link over these rings. `own` wakes this side and `bell` the peer; packets are no longer
+    /// than `longest`.
     ///
     /// # Errors
-    /// What wakes the peer is no eventfd.
+    /// `bell` is not an eventfd.
     pub(super) fn new(
         rings: (MemifSender, MemifReceiver),
         own: OwnedFd,
@@ -46,7 +46,7 @@ impl MemifLink {
         fences: bool,
         longest: usize,
     ) -> io::Result<MemifLink> {
-        // Whatever else it were, writing to it could do anything, or keep us.
+        // A write to anything else could have any effect, or block.
         let kind = fs::readlink(format!("/proc/self/fd/{}", bell.as_raw_fd()), Vec::new())?;
         if kind.as_bytes() != b"anon_inode:[eventfd]" {
             return Err(io::Error::new(
@@ -61,14 +61,14 @@ impl MemifLink {
         Ok(MemifLink { sender, receiver, bell, waker, fences, waits: false, longest })
     }
 
-    /// Sends a packet; `false` if there is no room for it.
+    /// Sends a packet; returns false if there is no room for it.
     ///
     /// # Errors
     /// The peer broke the ring.
     pub fn send(&mut self, packet: &[u8]) -> io::Result<bool> {
         match self.sender.send(packet).map_err(broken)? {
             SendOutcome::Wake => match rustix::io::write(&self.bell, &1u64.to_ne_bytes()) {
-                // It is full of wake-ups: whoever has filled it has been woken.
+                // The counter is full of wake-ups, so the peer has been woken.
                 Ok(_) | Err(Errno::AGAIN) => Ok(true),
                 Err(error) => Err(error.into()),
             },
@@ -77,7 +77,8 @@ impl MemifLink {
         }
     }
 
-    /// Takes a packet, if there is one: how long it is, or that it was none.
+    /// Receives a packet, if there is one; returns its length, or an inner error if it is
+    /// malformed.
     ///
     /// # Errors
     /// The peer broke the ring.
@@ -89,7 +90,7 @@ impl MemifLink {
         Ok(received)
     }
 
-    /// Asks to be woken by the next packet; `true` if there is none yet.
+    /// Requests a wake-up by the next packet; returns true if there is none yet.
     ///
     /// # Errors
     /// The peer broke the ring.
@@ -98,10 +99,10 @@ impl MemifLink {
         self.receiver.is_empty().map_err(broken)
     }
 
-    /// Forgets the wake-ups that came.
+    /// Clears past wake-ups.
     ///
     /// # Errors
-    /// None that one could expect.
+    /// None that are expected.
     pub fn clear(&mut self) -> io::Result<()> {
         self.waker.wait(Some(Span::ZERO)).map(drop)
     }
@@ -117,13 +118,13 @@ impl Carrier for MemifLink {
     fn receive(&mut self, out: &mut Vec<u8>) -> io::Result<bool> {
         out.resize(self.longest, 0);
         let received = MemifLink::receive(self, out)?;
-        // One that was none is an empty one, which whoever unpacks it refuses.
+        // A malformed packet becomes an empty one, which the unpacker rejects.
         out.truncate(received.map_or(0, |length| length.unwrap_or(0)));
         Ok(received.is_some())
     }
 
     fn ask_room(&mut self, _bytes: usize) -> io::Result<bool> {
-        // Nobody would say; the alarm does.
+        // There is no such wake-up; the alarm replaces it.
         Ok(false)
     }
 
@@ -141,13 +142,13 @@ impl Carrier for MemifLink {
     }
 
     fn is_gone(&self) -> bool {
-        // The control channel says that.
+        // The control channel reports that.
         false
     }
 }
 
 impl AsFd for MemifLink {
-    /// Readable when there was a wake-up, until they are [cleared](MemifLink::clear).
+    /// Readable when there was a wake-up, until wake-ups are [cleared](MemifLink::clear).
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.waker.as_fd()
     }

@@ -2,112 +2,112 @@
 
 use std::fmt;
 
-/// Bytes of each.
+/// Length of a message in bytes.
 pub const LENGTH: usize = 128;
 /// Version 2.0, the only one there is.
 pub const VERSION: u16 = 0x200;
-/// Bytes of a name, the zero at its end included.
+/// Length of a name in bytes, its terminating zero included.
 const NAME: usize = 32;
-/// Bytes of a secret.
+/// Length of a secret in bytes.
 pub const SECRET: usize = 24;
-/// Bytes of what is said at the end.
+/// Length of the reason of a disconnect in bytes.
 const WHY: usize = 96;
 
-/// What the master says first: what it can do.
+/// The master's first message: its capabilities.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hello {
-    /// Which program it is.
+    /// Name of the program.
     pub name: String,
-    /// The first and the last version that it speaks.
+    /// The first and the last version that it supports.
     pub versions: (u16, u16),
-    /// The largest number of a region.
+    /// The largest index of a region.
     pub max_region: u16,
-    /// And of a ring to the slave.
+    /// The largest index of a ring to the slave.
     pub max_m2s_ring: u16,
-    /// And of one to the master.
+    /// The largest index of a ring to the master.
     pub max_s2m_ring: u16,
     /// The size of the largest ring, as a power of two.
     pub max_log2_ring_size: u8,
 }
 
-/// What the slave answers: which interface it wants.
+/// The slave's answer: the interface that it requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Init {
-    /// The version that it speaks.
+    /// The version that it uses.
     pub version: u16,
     /// The interface's number.
     pub id: u32,
-    /// What packets are: [`ETHERNET`] or something else.
+    /// The kind of packets: [`ETHERNET`] or another one.
     pub mode: u8,
-    /// What may be asked for.
+    /// The secret, which may be required.
     pub secret: [u8; SECRET],
-    /// Which program it is.
+    /// Name of the program.
     pub name: String,
 }
 
 /// Packets are Ethernet frames.
 pub const ETHERNET: u8 = 0;
 
-/// A ring that the slave has made.
+/// A ring that the slave has created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AddRing {
-    /// Its packets go from the slave to the master.
+    /// Its direction is from the slave to the master.
     pub to_master: bool,
-    /// Its number, in its direction.
+    /// Its index, in its direction.
     pub index: u16,
-    /// The region that it is in.
+    /// Index of its region.
     pub region: u16,
-    /// And where.
+    /// Its offset in the region.
     pub offset: u32,
     /// Its size, as a power of two.
     pub log2_ring_size: u8,
-    /// Bytes before each packet of which we know nothing.
+    /// Bytes before each packet whose meaning is private.
     pub private_header: u16,
 }
 
-/// One of them.
+/// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemifMessage {
-    /// The master is done with the slave's last one.
+    /// The master has processed the slave's last message.
     Ack,
-    /// The master's first.
+    /// The master's first message.
     Hello(Hello),
-    /// The slave's first.
+    /// The slave's first message.
     Init(Init),
-    /// With the descriptor of memory.
+    /// A region, with the descriptor of its memory.
     AddRegion {
-        /// Its number.
+        /// Its index.
         index: u16,
-        /// Its bytes.
+        /// Its size in bytes.
         size: u64,
     },
-    /// With the descriptor that wakes whoever takes packets from it.
+    /// A ring, with the eventfd that wakes its receiver.
     AddRing(AddRing),
-    /// That was all.
+    /// The slave is done with regions and rings.
     Connect {
-        /// What the slave calls its interface.
+        /// The slave's name of its interface.
         interface: String,
     },
-    /// It begins.
+    /// The connection is established.
     Connected {
-        /// What the master calls its own.
+        /// The master's name of its interface.
         interface: String,
     },
-    /// It ends.
+    /// The connection ends.
     Disconnect {
-        /// A number that nobody has given a meaning.
+        /// A number without a defined meaning.
         code: u32,
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
-/// Bytes that are no message.
+/// The error for bytes that are no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MalformedMessage {
-    /// So many of them.
+    /// Their number is wrong.
     Length(usize),
-    /// Of a kind that there is not.
+    /// The type is unknown.
     Kind(u16),
 }
 
@@ -137,10 +137,10 @@ mod kind {
     pub(super) const DISCONNECT: u16 = 8;
 }
 
-/// The ring's packets go to the master.
+/// The flag of a ring whose direction is to the master.
 const TO_MASTER: u16 = 1;
 
-/// A message as it is written.
+/// A message that is being written.
 struct Writing {
     bytes: [u8; LENGTH],
     at: usize,
@@ -153,7 +153,7 @@ impl Writing {
         self
     }
 
-    /// Cut off where it is too long, with a zero at its end.
+    /// Writes a text, truncated if it is too long, with a terminating zero.
     fn text<const ROOM: usize>(self, text: &str) -> Writing {
         let mut field = [0; ROOM];
         let fits =
@@ -163,7 +163,7 @@ impl Writing {
     }
 }
 
-/// A message as it is read. All fields together are shorter than a message.
+/// A message that is being read. All fields together are shorter than a message.
 struct Reading<'a>(&'a [u8; LENGTH], usize);
 
 impl Reading<'_> {
@@ -186,7 +186,7 @@ impl Reading<'_> {
         u32::from_ne_bytes(self.take())
     }
 
-    /// As it may be shown: to a zero or its end, and nothing that would move a terminal's cursor.
+    /// Reads a text in displayable form: up to a zero or its end, without control characters.
     fn text<const ROOM: usize>(&mut self) -> String {
         let field: [u8; ROOM] = self.take();
         let until = field.iter().position(|byte| *byte == 0).unwrap_or(ROOM);
@@ -198,7 +198,7 @@ impl Reading<'_> {
 }
 
 impl MemifMessage {
-    /// As its bytes.
+    /// Encodes the message.
     pub fn to_bytes(&self) -> [u8; LENGTH] {
         let of = |kind: u16| Writing { bytes: [0; LENGTH], at: 0 }.put(&kind.to_ne_bytes());
         let written = match self {
@@ -236,15 +236,15 @@ impl MemifMessage {
         written.bytes
     }
 
-    /// From bytes of any kind.
+    /// Decodes a message from any bytes.
     ///
     /// # Errors
-    /// They are no message.
+    /// The bytes are no message.
     pub fn from_bytes(bytes: &[u8]) -> Result<MemifMessage, MalformedMessage> {
         let all: &[u8; LENGTH] =
             bytes.try_into().map_err(|_| MalformedMessage::Length(bytes.len()))?;
         let mut read = Reading(all, 0);
-        // Fields are read in their order.
+        // Fields are read in order.
         Ok(match read.u16() {
             kind::ACK => MemifMessage::Ack,
             kind::HELLO => MemifMessage::Hello(Hello {

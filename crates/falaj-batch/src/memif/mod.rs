@@ -1,18 +1,18 @@
-//! memif 2.0, the shared memory interface of VPP, as other programs have it too (libmemif, gomemif,
-//! DPDK).
+//! memif 2.0, the shared memory interface of VPP, which other programs support too (libmemif,
+//! gomemif, DPDK).
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | [`message`] | messages of the control channel, and their bytes |
-//! | [`channel`] | the socket that they come over, descriptors with them |
-//! | [`session`] | what is said in which order, in both roles; batches, if both sides are falaj |
+//! | [`channel`] | the socket that carries them, with descriptors |
+//! | [`session`] | the order of messages, in both roles; batches, if both sides are falaj |
 //! | [`ring`] | rings of descriptors |
-//! | [`region`] | the memory that they are in |
-//! | [`link`] | a ring each way, and wake-ups |
-//! | [`socket`] | the socket's name: one peer after the other |
+//! | [`region`] | the memory of rings |
+//! | [`link`] | a ring in each direction, and wake-ups |
+//! | [`socket`] | the socket's name, with one peer after the other |
 //!
-//! One ring each way, one interface for each socket, Ethernet frames. Nothing that the peer says or
-//! writes is believed; memory that could become shorter under our hands is refused.
+//! There is one ring in each direction, one interface for each socket, and Ethernet frames. Nothing
+//! that the peer sends or writes is trusted; memory that could shrink while it is used is refused.
 
 pub mod channel;
 pub mod link;

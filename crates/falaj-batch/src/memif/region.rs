@@ -1,30 +1,30 @@
-//! What a ring of descriptors asks of memory that two sides share.
+//! The interface to shared memory that a ring of descriptors needs.
 
 use crate::memory::SharedMemory;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, fence};
 
-/// Memory that two sides share. What a ring has found to lie [within](Region::has) it is read and
-/// written whole.
+/// Memory shared by two sides. Accesses to a range that a ring has found to be
+/// [within](Region::has) are never torn.
 pub trait Region: Clone {
-    /// Does it have so many bytes from here on, where words lie?
+    /// Returns true if it contains this number of bytes from `at` on, aligned for words.
     fn has(&self, at: usize, bytes: usize) -> bool;
     /// Reads two bytes.
     fn load16(&self, at: usize, order: Ordering) -> u16;
-    /// Writes two.
+    /// Writes two bytes.
     fn store16(&self, at: usize, value: u16, order: Ordering);
-    /// Reads four.
+    /// Reads four bytes.
     fn load32(&self, at: usize) -> u32;
-    /// Writes four.
+    /// Writes four bytes.
     fn store32(&self, at: usize, value: u32);
-    /// Reads eight.
+    /// Reads eight bytes.
     fn load64(&self, at: usize) -> u64;
-    /// Copies bytes out; `false` if they are not all within.
+    /// Copies bytes out; returns false if they are not all within.
     fn read(&self, at: usize, out: &mut [u8]) -> bool;
-    /// Copies bytes in; `false` if there is no such place.
+    /// Copies bytes in; returns false if they would not all be within.
     fn write(&self, at: usize, bytes: &[u8]) -> bool;
-    /// What was written before is seen by whoever passes one later.
+    /// A fence: earlier writes are visible to a side that passes a fence later.
     fn fence();
 }
 

@@ -1,11 +1,11 @@
 //! A ring of descriptors, in either role and direction.
 //!
-//! The slave owns all buffers. In a ring to the master it puts packets in them, says so by `head`,
-//! and has them back when the master moves `tail`; in the other one it lays out empty ones by
-//! `head`, and the master fills them and says so by `tail`.
+//! The slave owns all buffers. In a ring to the master it fills them with packets and announces
+//! them by `head`, and gets them back when the master moves `tail`; in the other ring it provides
+//! empty ones by `head`, and the master fills them and announces them by `tail`.
 //!
-//! Whatever the peer may write is read once and checked. A descriptor that leads nowhere costs that
-//! packet; an index that cannot be ends the ring.
+//! Everything that the peer may write is read once and checked. An invalid descriptor costs its
+//! packet; an impossible index ends the ring.
 
 use super::message::AddRing;
 use super::region::Region;
@@ -14,28 +14,28 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 
-/// What a ring begins with.
+/// The first word of a ring.
 const COOKIE: u32 = 0x03E3_1F20;
-/// Where its parts are: a line for each side, then the descriptors.
+/// Offsets of its parts: a cache line for each side, then the descriptors.
 const FLAGS: usize = 4;
 const HEAD: usize = 6;
 const TAIL: usize = 64;
 const DESCRIPTORS: usize = 128;
-/// Bytes of a descriptor.
+/// Size of a descriptor in bytes.
 const DESCRIPTOR: usize = 16;
-/// The largest ring: indices have 16 bits, and a full ring is no empty one.
+/// The largest ring: indices have 16 bits, and a full ring must differ from an empty one.
 pub const MAX_LOG2: u8 = 14;
-/// Whoever takes packets is awake.
+/// Flag of a receiver that is awake.
 const NO_INTERRUPT: u16 = 1;
-/// A descriptor is not the packet's last.
+/// Flag of a descriptor that is not the packet's last.
 const NEXT: u16 = 1;
 
-/// Size of the rings that we make, as a power of two.
+/// Size of the rings that this side creates, as a power of two.
 pub(super) const OUR_LOG2: u8 = 10;
-/// Bytes of the buffers that we make.
+/// Bytes of the buffers that this side creates.
 pub const BUFFER: usize = 2048;
 
-/// The peer's indices make no sense, or its ring is none.
+/// The peer's indices are impossible, or its ring is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BrokenMemifRing(&'static str);
 
@@ -47,7 +47,7 @@ impl fmt::Display for BrokenMemifRing {
 
 impl std::error::Error for BrokenMemifRing {}
 
-/// A packet that was none: its descriptors lead out of the memory, or it is too long, or its end is
+/// A malformed packet: its descriptors lead out of the memory, it is too long, or its end is
 /// missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostFrame;
@@ -72,7 +72,7 @@ struct MemifRing<M> {
     log2: u8,
 }
 
-/// A descriptor, as it was read.
+/// A descriptor as it was read.
 struct Descriptor {
     flags: u16,
     region: u16,
@@ -105,13 +105,13 @@ impl<M: Region> MemifRing<M> {
         self.region.store16(self.at + index, value, order);
     }
 
-    /// Where the descriptor of an index is.
+    /// Offset of the descriptor of an index.
     #[inline]
     fn slot(&self, index: u16) -> usize {
         self.at + DESCRIPTORS + DESCRIPTOR * usize::from(index & (self.size() - 1))
     }
 
-    /// Read once.
+    /// Reads a descriptor, once.
     #[inline]
     fn descriptor(&self, index: u16) -> Descriptor {
         let at = self.slot(index);
@@ -134,7 +134,7 @@ impl<M: Region> MemifRing<M> {
         self.region.store32(at + 4, length);
     }
 
-    /// How far the other side is beyond `own`, which is a ring's length at most.
+    /// Distance of the other side's index from `own`, which is a ring's length at most.
     #[inline]
     fn beyond(&self, index: usize, own: u16) -> Result<u16, BrokenMemifRing> {
         let there = self.load(index, Acquire).wrapping_sub(own);
@@ -146,16 +146,17 @@ impl<M: Region> MemifRing<M> {
     }
 }
 
-/// Whose the buffers are, and so which role we have.
+/// The owner of the buffers, which determines the role of this side.
 enum Buffers<M> {
-    /// The slave's, in these regions: we are the master.
+    /// The slave's buffers, in these regions: this side is the master.
     Theirs(Arc<[M]>),
-    /// Ours, one for each descriptor, from here on: we are the slave.
+    /// Own buffers, one for each descriptor, from this offset on: this side is the slave.
     Ours(M, usize),
 }
 
 impl<M: Region> Buffers<M> {
-    /// Where the buffer of a descriptor is, and its bytes: as it says, or, of ours, as we know.
+    /// The place of a descriptor's buffer, and its bytes: by the descriptor, or, for own buffers,
+    /// by its index.
     fn place(
         &self,
         ring: &MemifRing<M>,
@@ -178,14 +179,14 @@ impl<M: Region> Buffers<M> {
     }
 }
 
-/// The side from which packets come.
+/// The sending side of a ring.
 pub struct MemifSender<M = Arc<SharedMemory>> {
     ring: MemifRing<M>,
     buffers: Buffers<M>,
     own: u16,
 }
 
-/// The side that takes them.
+/// The receiving side of a ring.
 pub struct MemifReceiver<M = Arc<SharedMemory>> {
     ring: MemifRing<M>,
     buffers: Buffers<M>,
@@ -193,10 +194,10 @@ pub struct MemifReceiver<M = Arc<SharedMemory>> {
     masked: bool,
 }
 
-/// What became of a packet.
+/// The outcome of sending a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendOutcome {
-    /// It is in the ring, and the peer is to be woken.
+    /// It is in the ring, and the peer has to be woken.
     Wake,
     /// It is in the ring, and the peer is awake.
     Quiet,
@@ -204,10 +205,10 @@ pub enum SendOutcome {
     Full,
 }
 
-/// The master's rings: where the slave has said that they are, to the slave first.
+/// The master's rings, in the places that the slave has announced, the one to the slave first.
 ///
 /// # Errors
-/// They are not there.
+/// They are not in these places.
 pub fn of_master<M: Region>(
     regions: &[M],
     rings: [&AddRing; 2],
@@ -245,10 +246,10 @@ pub fn words(log2: u8) -> usize {
     2 * (length(log2) + (BUFFER << log2)) / size_of::<u64>()
 }
 
-/// The slave's rings, in a region of as many [`words`]: to the master first.
+/// The slave's rings, in a region of [`words`] words, the one to the master first.
 ///
 /// # Errors
-/// It has fewer.
+/// The region has fewer words.
 pub fn of_slave<M: Region>(
     region: &M,
     log2: u8,
@@ -273,7 +274,7 @@ pub fn of_slave<M: Region>(
 }
 
 impl<M: Region> MemifSender<M> {
-    /// Descriptors that are free.
+    /// Number of free descriptors.
     #[inline]
     fn room(&self) -> Result<u16, BrokenMemifRing> {
         match self.buffers {
@@ -288,10 +289,10 @@ impl<M: Region> MemifSender<M> {
         }
     }
 
-    /// Sends a packet, over several buffers if it must be.
+    /// Sends a packet, over several buffers if necessary.
     ///
     /// # Errors
-    /// The ring makes no sense.
+    /// The ring is malformed.
     pub fn send(&mut self, packet: &[u8]) -> Result<SendOutcome, BrokenMemifRing> {
         let room = self.room()?;
         let (mut left, mut used) = (packet, 0);
@@ -313,7 +314,7 @@ impl<M: Region> MemifSender<M> {
         self.own = self.own.wrapping_add(used);
         let index = if self.buffers.is_ours() { HEAD } else { TAIL };
         self.ring.store(index, self.own, Release);
-        // Either we see that the peer sleeps, or it sees that there is something.
+        // Either this side sees that the peer sleeps, or the peer sees the packet.
         M::fence();
         let awake = self.ring.load(FLAGS, Relaxed) & NO_INTERRUPT != 0;
         Ok(if awake { SendOutcome::Quiet } else { SendOutcome::Wake })
@@ -321,21 +322,21 @@ impl<M: Region> MemifSender<M> {
 }
 
 impl<M: Region> MemifReceiver<M> {
-    /// Descriptors with something in them.
+    /// Number of filled descriptors.
     #[inline]
     fn ready(&self) -> Result<u16, BrokenMemifRing> {
         self.ring.beyond(if self.buffers.is_ours() { TAIL } else { HEAD }, self.own)
     }
 
-    /// Is there a packet?
+    /// Returns true if there is no packet.
     pub fn is_empty(&self) -> Result<bool, BrokenMemifRing> {
         Ok(self.ready()? == 0)
     }
 
-    /// Takes a packet, if there is one, and says how long it is.
+    /// Receives a packet, if there is one, and returns its length.
     ///
     /// # Errors
-    /// The ring makes no sense.
+    /// The ring is malformed.
     pub fn receive(
         &mut self,
         out: &mut [u8],
@@ -370,7 +371,7 @@ impl<M: Region> MemifReceiver<M> {
         Ok(Some(if whole { Ok(length) } else { Err(LostFrame) }))
     }
 
-    /// Gives buffers back.
+    /// Returns buffers.
     fn release(&mut self, used: u16) {
         let own = self.own;
         self.own = own.wrapping_add(used);
@@ -382,7 +383,7 @@ impl<M: Region> MemifReceiver<M> {
         }
     }
 
-    /// Of ours: the master may fill all that is free.
+    /// With own buffers: lets the master fill all that are free.
     pub fn lay_out(&self) {
         if self.buffers.is_ours() {
             let head = self.own.wrapping_add(self.ring.size());
@@ -390,12 +391,12 @@ impl<M: Region> MemifReceiver<M> {
         }
     }
 
-    /// Asks to be woken by the next packet, or not to be.
+    /// Requests a wake-up by the next packet, or cancels the request.
     pub fn mask(&mut self, masked: bool) {
         if self.masked != masked {
             self.masked = masked;
             self.ring.store(FLAGS, if masked { NO_INTERRUPT } else { 0 }, Relaxed);
-            // Either the peer sees that we sleep, or we see that there is something.
+            // Either the peer sees that this side sleeps, or this side sees the packet.
             M::fence();
         }
     }

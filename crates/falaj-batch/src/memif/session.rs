@@ -1,4 +1,4 @@
-//! What is said over the control channel, in both roles, until there are rings.
+//! The dialog over the control channel, in both roles, until the rings are set up.
 //!
 //! ```text
 //! master                      slave
@@ -10,10 +10,9 @@
 //!   CONNECTED  ->
 //! ```
 //!
-//! **Batches.** memif says nothing of them: packets of a ring are frames. Where both sides are
-//! falaj, they may agree on batches in the place of frames by their names, which no other
-//! program looks at: the master's says that it can, or that it wants to, the slave's that both
-//! will.
+//! **Batches.** memif has no batches: packets of a ring are frames. If both sides are falaj, they
+//! may agree on batches in the place of frames by their names, which other programs ignore: the
+//! master's name says that it can, or that it wants to, the slave's that both will.
 
 use super::channel::Channel;
 use super::link::MemifLink;
@@ -27,37 +26,37 @@ use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// Regions that a slave may have.
+/// The largest number of regions of a slave.
 const MOST_REGIONS: usize = 32;
-/// Messages of one turn.
+/// The largest number of messages in one turn.
 const TURN: usize = 64;
 
-/// What falaj is called where packets are frames.
+/// The name of falaj without batches.
 const FRAMES: &str = "falaj";
-/// It can do batches; of a slave, both will.
+/// The name of a master that supports batches, or of a slave if both sides use them.
 const BATCHES: &str = "falaj, batches";
-/// It wants them.
+/// The name of a master that wants batches.
 const WANTED: &str = "falaj, batches wanted";
 
-/// Who makes the memory, and who is connected to.
+/// The role of a side: it determines which side creates the memory, and which connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemifRole {
     /// Listens, and uses the slave's memory.
     Master,
-    /// Connects, and makes the memory.
+    /// Connects, and creates the memory.
     Slave,
 }
 
-/// What one side has and wants.
+/// The terms of one side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemifTerms {
-    /// Which side it is.
+    /// Role of this side.
     pub role: MemifRole,
     /// The interface's number.
     pub id: u32,
-    /// What both sides must know; none where it is empty.
+    /// Secret of both sides; empty: none.
     pub secret: String,
-    /// Batches in the place of frames, if the other side can do that.
+    /// Use batches in the place of frames, if the other side supports them.
     pub batches: bool,
     /// Bytes of the longest packet or batch.
     pub longest: usize,
@@ -71,13 +70,13 @@ impl MemifTerms {
     }
 }
 
-/// What it came to.
+/// The result of a session.
 pub struct Agreed {
     /// The rings.
     pub link: MemifLink,
     /// Their packets are batches.
     pub batches: bool,
-    /// The program on the other side, as it calls itself.
+    /// Name of the program on the other side.
     pub peer: String,
 }
 
@@ -91,22 +90,22 @@ pub struct Session {
 }
 
 enum Stage {
-    /// Master: the slave has not said which interface it wants.
+    /// Master: the slave has not requested an interface yet.
     Asked,
-    /// Master: memory and rings come.
+    /// Master: memory and rings are being announced.
     Parts { regions: Vec<Arc<SharedMemory>>, rings: [Option<(AddRing, OwnedFd)>; 2] },
-    /// Slave: the master has not said anything.
+    /// Slave: the master has not sent a message yet.
     New,
-    /// Slave: the master reads them one by one.
+    /// Slave: the master acknowledges the messages one by one.
     Telling { rest: VecDeque<(MemifMessage, Option<OwnedFd>)>, ours: Ours },
-    /// There is nothing more to say.
+    /// The dialog is complete.
     Connected,
 }
 
-/// What the slave has made.
+/// Resources that the slave has created.
 struct Ours {
     rings: (ring::MemifSender, ring::MemifReceiver),
-    /// Wakes the master, and the slave.
+    /// The eventfds that wake the master and the slave.
     bells: [OwnedFd; 2],
 }
 
@@ -116,13 +115,13 @@ fn refused(why: &'static str) -> io::Error {
 
 const NOT_NOW: &str = "a message that does not belong there";
 
-/// Whether two secrets are one, in a time that does not tell how much of them is.
+/// Returns true if two secrets are equal, in a time that does not depend on their contents.
 fn same(a: &[u8; SECRET], b: &[u8; SECRET]) -> bool {
     a.iter().zip(b).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }
 
 impl Session {
-    /// Over a connected socket; the master speaks first.
+    /// A session over a connected socket; the master sends first.
     ///
     /// # Errors
     /// The peer is gone already.
@@ -146,10 +145,10 @@ impl Session {
         Ok(Session { channel, terms, stage, peer: String::new(), batches: false })
     }
 
-    /// Reads what the peer has said; what that came to, if it has.
+    /// Reads the peer's messages; returns the result when the dialog is complete.
     ///
     /// # Errors
-    /// That was all: it is gone, or said what it must not, and was told so.
+    /// The session has ended: the peer is gone, or sent an invalid message, which it was told.
     pub fn turn(&mut self) -> io::Result<Option<Agreed>> {
         for _ in 0..TURN {
             let Some((message, fd)) = self.channel.receive()? else { break };
@@ -165,13 +164,13 @@ impl Session {
         Ok(None)
     }
 
-    /// Tells the peer that it is over, and why.
+    /// Tells the peer that the session ends, and why.
     pub fn end(&self, why: &str) {
-        // Whoever is gone need not be told.
+        // A peer that is gone need not be told.
         let _ = self.channel.send(&MemifMessage::Disconnect { code: 0, why: why.into() }, None);
     }
 
-    /// Has it come to rings?
+    /// Returns true if the dialog is complete.
     pub fn is_connected(&self) -> bool {
         matches!(self.stage, Stage::Connected)
     }
@@ -246,7 +245,7 @@ impl Session {
         Ok(Agreed { link, batches: self.batches, peer: self.peer.clone() })
     }
 
-    /// The slave says which interface it wants.
+    /// Handles the slave's request for an interface.
     fn asked(&mut self, init: Init) -> io::Result<Stage> {
         if init.version != VERSION {
             return Err(refused("a version that is not 2.0"));
@@ -266,7 +265,7 @@ impl Session {
         Ok(Stage::Parts { regions: Vec::new(), rings: [None, None] })
     }
 
-    /// The master says what it can do.
+    /// Handles the master's capabilities.
     fn hello(&mut self, hello: Hello) -> io::Result<Stage> {
         if !(hello.versions.0..=hello.versions.1).contains(&VERSION) {
             return Err(refused("version 2.0 is not among those of the other side"));

@@ -1,5 +1,5 @@
-//! The name of a socket, and one peer after the other there: the master listens, the slave
-//! connects, and tries again.
+//! A named socket with one peer after the other: the master listens, and the slave connects,
+//! repeatedly if necessary.
 
 use super::message::SECRET;
 use super::session::{Agreed, MemifRole, MemifTerms, Session};
@@ -19,44 +19,44 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// How long a peer may take until there are rings: others wait.
+/// Time in nanoseconds for a peer to complete the dialog, while others wait.
 const PATIENCE: u64 = 2_000_000_000;
-/// How long after one the next peer is looked at: one that comes again and again shall not take a
-/// processor.
+/// Pause in nanoseconds before the next peer is accepted, so that one that reconnects again and
+/// again does not occupy a processor.
 const PAUSE: u64 = 10_000_000;
-/// How long until the slave tries again.
+/// Time in nanoseconds until the slave tries again.
 const AGAIN: u64 = 500_000_000;
-/// Peers that may wait.
+/// The largest number of waiting peers.
 const WAITING: i32 = 4;
 
-/// Who said something.
+/// Sources of events.
 const LISTENER: u64 = 0;
 const CHANNEL: u64 = 1;
 const ALARM: u64 = 2;
 const LINK: u64 = 3;
 
-/// What became of it.
+/// An event of the socket.
 pub enum News {
-    /// There are rings.
+    /// The rings are set up.
     Connected(Agreed),
-    /// What was connected, or wanted to be, is gone; and why.
+    /// A peer, connected or in the dialog, is gone; with the reason.
     Gone(String),
 }
 
-/// A place for a peer.
+/// A socket for one peer at a time.
 pub struct MemifSocket {
     path: PathBuf,
     terms: MemifTerms,
     listener: Option<OwnedFd>,
     session: Option<Session>,
-    /// Readable when there is something to [look](MemifSocket::look) at.
+    /// Readable when there is a reason to call [`look`](MemifSocket::look).
     woken: OwnedFd,
     alarm: Alarm,
     /// The link had a wake-up.
     rung: bool,
 }
 
-/// A name in the file system, or behind `@` one beside it.
+/// A name in the file system, or, beginning with `@`, an abstract one.
 fn address(path: &Path) -> io::Result<SocketAddrUnix> {
     let bytes = path.as_os_str().as_bytes();
     Ok(match bytes.split_first() {
@@ -74,7 +74,7 @@ fn seqpacket() -> io::Result<OwnedFd> {
     Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
 }
 
-/// A socket of this name; one that nobody listens at any more is taken away.
+/// Binds a socket of this name; a stale one at which no process listens is removed.
 fn listening(path: &Path) -> io::Result<OwnedFd> {
     let address = address(path)?;
     let is_socket = fs::lstat(path)
@@ -89,11 +89,11 @@ fn listening(path: &Path) -> io::Result<OwnedFd> {
 }
 
 impl MemifSocket {
-    /// Listens at a socket of this name, or looks for whoever does.
+    /// Listens at a socket of this name, or tries to connect to it.
     ///
     /// # Errors
-    /// There can be no such socket, or somebody else listens there; the secret is too long. That
-    /// nobody listens yet is none.
+    /// The socket cannot be created, or another process listens there; the secret is too long. It
+    /// is no error if no process listens yet.
     pub fn open(path: &Path, terms: MemifTerms) -> io::Result<MemifSocket> {
         let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
         if terms.secret.len() > SECRET {
@@ -122,7 +122,7 @@ impl MemifSocket {
         Ok(socket)
     }
 
-    /// Is there for the next peer.
+    /// Gets ready for the next peer.
     fn ready(&mut self) -> io::Result<()> {
         self.alarm.set(None)?;
         if let Some(listener) = &self.listener {
@@ -132,7 +132,7 @@ impl MemifSocket {
         let socket = seqpacket()?;
         match connect(&socket, &address(&self.path)?) {
             Ok(()) => self.begin(socket),
-            // Nobody is there, or he is busy.
+            // No process listens, or it is busy.
             Err(_) => self.alarm.set(Some(nanos(ClockId::Monotonic) + AGAIN)),
         }
     }
@@ -149,7 +149,7 @@ impl MemifSocket {
         self.alarm.set(Some(nanos(ClockId::Monotonic) + PATIENCE))
     }
 
-    /// Nobody is there for a while.
+    /// Waits for a while before the next peer.
     fn pause(&mut self) -> io::Result<()> {
         let pause = if self.terms.role == MemifRole::Master { PAUSE } else { AGAIN };
         self.alarm.set(Some(nanos(ClockId::Monotonic) + pause))
@@ -161,33 +161,33 @@ impl MemifSocket {
         if matches!(accepted, Err(Errno::AGAIN)) {
             return Ok(());
         }
-        // The others wait.
+        // Other peers wait.
         epoll::delete(&self.woken, listener)?;
         match accepted {
             Ok(socket) => self.begin(socket),
-            // Out of descriptors, it may be.
+            // Perhaps no descriptors are available.
             Err(_) => self.pause(),
         }
     }
 
-    /// Ends what there is, and tells the peer why.
+    /// Ends the current session, and tells the peer why.
     ///
     /// # Errors
-    /// None that one could expect.
+    /// None that are expected.
     pub fn drop_peer(&mut self, why: &str) -> io::Result<()> {
         if let Some(session) = self.session.take() {
             session.end(why);
-            // With it what is watched of it.
+            // Dropping it ends the watch on its descriptors.
             drop(session);
             self.pause()?;
         }
         Ok(())
     }
 
-    /// Looks at what was said. After [`News::Gone`] the link that there was is none any more.
+    /// Handles events. After [`News::Gone`] the earlier link is invalid.
     ///
     /// # Errors
-    /// None that one could expect.
+    /// None that are expected.
     pub fn look(&mut self) -> io::Result<Option<News>> {
         let mut events =
             [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 4];
@@ -218,7 +218,7 @@ impl MemifSocket {
         Ok(news)
     }
 
-    /// The alarm's time has come.
+    /// The alarm has expired.
     fn late(&mut self) -> io::Result<Option<News>> {
         match &self.session {
             None => self.ready().map(|()| None),
@@ -248,7 +248,7 @@ impl MemifSocket {
         }
     }
 
-    /// Had the link a wake-up since this was asked last?
+    /// Returns true if the link had a wake-up since the last call.
     pub fn was_rung(&mut self) -> bool {
         std::mem::take(&mut self.rung)
     }

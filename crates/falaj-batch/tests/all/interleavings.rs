@@ -1,6 +1,6 @@
-//! Rings, ours and memif's, under every order of its steps that two threads may take, and that
-//! a processor may make of them, up to a number of preemptions: no string is
-//! lost, doubled, torn or out of order, and nobody sleeps for ever.
+//! Rings, ours and memif's, under every order of steps that two threads may take and that a
+//! processor may make of them, up to a number of preemptions: no string is lost, duplicated, torn
+//! or out of order, and neither side sleeps for ever.
 
 use falaj_batch::memif::message::AddRing;
 use falaj_batch::memif::region::Region;
@@ -36,7 +36,7 @@ impl Memory for Words {
     }
 }
 
-/// Words for strings: two of a word each with their lengths.
+/// Words for strings: room for two of a word each with their lengths.
 const ROOM: usize = 4;
 
 fn ring() -> (RingWriter<Words>, RingReader<Words>) {
@@ -45,7 +45,7 @@ fn ring() -> (RingWriter<Words>, RingReader<Words>) {
     (RingWriter::new(words, 0, ROOM).unwrap(), reader)
 }
 
-/// What wakes either side.
+/// The wake-ups of either side.
 #[derive(Clone)]
 struct Bells {
     writer: Arc<Notify>,
@@ -114,7 +114,7 @@ fn strings_come_whole_and_in_order() {
         let bells = Bells::new();
         let theirs = bells.clone();
         let thread = loom::thread::spawn(move || {
-            // Longer than the ring together: the last waits for room.
+            // Longer than the ring together: the last one waits for room.
             for string in [&b"first"[..], b"second", b"the third one"] {
                 theirs.write(&mut writer, string);
             }
@@ -145,14 +145,14 @@ fn who_holds_something_back_hears_when_the_reader_sleeps() {
     });
 }
 
-/// A slave's memory: each part that one side writes at a time by itself. Of buffers the first word,
-/// in which all packets here are.
+/// A slave's memory, in parts that one side writes at a time. Buffers have only their first word,
+/// which holds all packets of this test.
 #[derive(Clone)]
 struct Parts(Arc<BTreeMap<usize, AtomicU64>>);
 
-/// Two descriptors a ring.
+/// Two descriptors in a ring.
 const LOG2: u8 = 1;
-/// Where the control part of a ring ends.
+/// End of a ring's control part.
 const CONTROLS: usize = 128;
 const COOKIE: usize = 0;
 const FLAGS: usize = 4;
@@ -182,7 +182,7 @@ impl Parts {
         &self.0[&at]
     }
 
-    /// A part of a descriptor's word: nobody else has it meanwhile.
+    /// Changes a part of a descriptor's word: no other side accesses it meanwhile.
     fn change(&self, at: usize, bits: u32, value: u64) {
         let (word, shift) = (self.part(at - at % 8), 8 * (at % 8) as u32);
         let mask = (1 << bits) - 1;
@@ -238,7 +238,7 @@ impl Region for Parts {
     }
 }
 
-/// A ring of each direction: who sends, who receives.
+/// A ring in each direction, with its sender and its receiver.
 fn memif() -> [(MemifSender<Parts>, MemifReceiver<Parts>); 2] {
     let parts = Parts::new();
     let (to_master, from_master) = of_slave(&parts, LOG2).unwrap();
@@ -251,7 +251,7 @@ fn memif() -> [(MemifSender<Parts>, MemifReceiver<Parts>); 2] {
     [(to_master, from_slave), (to_slave, from_master)]
 }
 
-/// Sends a packet. For room there is no wake-up: it looks again.
+/// Sends a packet. There is no wake-up for room: the sender tries again.
 fn give(sender: &mut MemifSender<Parts>, bell: &Notify, packet: &[u8]) {
     loop {
         match sender.send(packet).unwrap() {
@@ -262,7 +262,7 @@ fn give(sender: &mut MemifSender<Parts>, bell: &Notify, packet: &[u8]) {
     }
 }
 
-/// Takes a packet, sleeping until there is one; awake, it is not woken.
+/// Receives a packet, sleeping until there is one; while awake, it is not woken.
 fn take(receiver: &mut MemifReceiver<Parts>, bell: &Notify) -> Vec<u8> {
     let mut out = [0; 8];
     loop {
@@ -297,7 +297,7 @@ fn cross(which: usize, preemptions: usize, packets: &'static [&'static [u8]]) {
 #[test]
 fn packets_come_whole_and_in_order_to_a_master() {
     cross(0, 3, &[b"first", b"second"]);
-    // Longer than the ring together: the last waits for room.
+    // Longer than the ring together: the last one waits for room.
     cross(0, 2, &[b"first", b"second", b"third"]);
 }
 

@@ -1,5 +1,5 @@
-//! The tests of rings and memif: one program, so that they are linked once. The one that counts
-//! what its process holds is a program beside this folder.
+//! The tests of rings and memif in one program, so that they are linked once. The test that counts
+//! the resources of its process is a program beside this folder.
 
 mod interleavings;
 mod memif;

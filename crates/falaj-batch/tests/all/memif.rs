@@ -1,6 +1,6 @@
-//! memif: two ends in one process, a peer that says and writes whatever it likes, and one that is
-//! not there. [`hostile`] is a plain function, for any fuzzer; here it runs over random bytes, and
-//! what it consists of over ones that are nearly right.
+//! memif: two ends in one process, a peer that sends and writes arbitrary data, and one that is
+//! absent. [`hostile`] is a plain function, for any fuzzer; here it runs over random bytes, and its
+//! parts over nearly correct ones.
 
 use falaj_batch::crossing::Crossing;
 use falaj_batch::memif::channel::Channel;
@@ -41,7 +41,7 @@ fn terms(role: MemifRole) -> MemifTerms {
     MemifTerms { role, id: 3, secret: "word".into(), batches: false, longest: LONGEST }
 }
 
-/// Both sides say what they have to; what came of it at the master's and at the slave's.
+/// Runs the dialog of both sides; returns the results of the master and of the slave.
 fn talk(master: MemifTerms, slave: MemifTerms) -> [Result<Option<Agreed>, String>; 2] {
     let [a, b] = pair();
     let mut sides = [Session::new(a, master).unwrap(), Session::new(b, slave).unwrap()];
@@ -69,7 +69,7 @@ fn packet(number: usize, length: usize) -> Vec<u8> {
     (0..length).map(|i| (number * 31 + i * 7) as u8).collect()
 }
 
-/// What is in the ring, all of it.
+/// All packets in the ring.
 fn all(link: &mut MemifLink) -> Vec<Vec<u8>> {
     let mut buffer = vec![0; LONGEST];
     let mut packets = Vec::new();
@@ -87,7 +87,7 @@ fn packets_both_ways() {
             agreed.link
         });
     let mut number = 0;
-    // Often around: indices have 16 bits, rings 1024 places.
+    // The rings wrap many times: indices have 16 bits, rings 1024 places.
     for round in 0..400 {
         turn(&mut master, &mut slave, &mut number, round);
         turn(&mut slave, &mut master, &mut number, round);
@@ -112,7 +112,8 @@ fn turn(from: &mut MemifLink, to: &mut MemifLink, number: &mut usize, round: usi
     assert!(all(to) == sent);
 }
 
-/// Who is awake is not woken; who has no room says so, and loses nothing else.
+/// A receiver that is awake is not woken; a sender without room reports that, and loses nothing
+/// else.
 #[test]
 fn wake_ups_and_room() {
     let [master, slave] =
@@ -157,7 +158,7 @@ fn containers_only_if_both_sides_will() {
         );
         assert_eq!([master.batches, slave.batches], [agreed; 2], "{wants:?}");
     }
-    // Others are not asked, whoever listens and whoever connects.
+    // Other programs do not get batches, in either role.
     for name in ["VPP 24.02", "", "falaj"] {
         let (mut session, other) = against(MemifTerms { batches: true, ..terms(MemifRole::Slave) });
         let hello = Hello {
@@ -207,7 +208,7 @@ fn containers_cross() {
     }
 }
 
-/// Packets that find no room wait within their batches until there is some.
+/// Packets without room wait within their batches until there is some.
 #[test]
 fn containers_wait_for_room() {
     let of = |role| MemifTerms { batches: true, ..terms(role) };
@@ -230,7 +231,7 @@ fn containers_wait_for_room() {
     }
 }
 
-/// A session and what it talks to.
+/// A session and its peer's channel.
 fn against(terms: MemifTerms) -> (Session, Channel) {
     let [a, b] = pair();
     (Session::new(a, terms).unwrap(), Channel::new(b))
@@ -251,7 +252,7 @@ fn who_does_not_agree_is_told() {
             "{first}; {second}"
         );
     }
-    // Who asks for no secret takes any.
+    // A master without a secret accepts any.
     assert!(talk(MemifTerms { secret: String::new(), ..master }, slave)[0].is_ok());
 }
 
@@ -296,11 +297,11 @@ fn messages_are_their_bytes() {
             Err(MalformedMessage::Length(LENGTH - 1))
         );
     }
-    // Where VPP's `memif.h` has a region's size and a ring's offset.
+    // The offsets of a region's size and a ring's offset in VPP's `memif.h`.
     assert_eq!(all[3].to_bytes()[4..12], (1u64 << 40).to_ne_bytes());
     assert_eq!(all[4].to_bytes()[8..12], 3u32.to_ne_bytes());
     assert_eq!(MemifMessage::from_bytes(&[0; LENGTH]), Err(MalformedMessage::Kind(0)));
-    // What would be too long is cut off, and nothing moves a terminal's cursor.
+    // A text that is too long is truncated, and control characters are replaced.
     let long = MemifMessage::Connect { interface: format!("{}\u{1b}[2J", "é".repeat(12)) };
     let Ok(MemifMessage::Connect { interface }) = MemifMessage::from_bytes(&long.to_bytes()) else {
         panic!("one of its kind")
@@ -308,7 +309,7 @@ fn messages_are_their_bytes() {
     assert_eq!(interface, format!("{}?[2J", "é".repeat(12)));
 }
 
-/// A slave that makes its own memory and says of it what it likes.
+/// A slave with its own memory that sends arbitrary descriptions of it.
 struct Slave {
     session: Session,
     channel: Channel,
@@ -319,7 +320,7 @@ struct Slave {
 
 const WORDS: usize = 4096;
 const REGION: u64 = 8 * WORDS as u64;
-/// Of its rings: sixteen descriptors each, one after the other, then buffers.
+/// Its rings have sixteen descriptors each, one ring after the other, then buffers.
 const LOG2: u8 = 4;
 const TO_MASTER: usize = 0;
 const TO_SLAVE: usize = 128 + (16 << LOG2);
@@ -348,7 +349,7 @@ impl Slave {
         MemifMessage::Init(Init { version: VERSION, id: 3, secret, ..Init::default() })
     }
 
-    /// Says this; what came of it.
+    /// Sends a message; returns the session's result.
     fn says(
         &mut self,
         message: &MemifMessage,
@@ -358,7 +359,7 @@ impl Slave {
         self.session.turn().map_err(|error| error.to_string())
     }
 
-    /// Says all of it, in the right order.
+    /// Sends all messages, in the right order.
     fn connect(&mut self, rings: [AddRing; 2]) -> Result<Option<Agreed>, String> {
         let [memory, first, second] =
             [&self.memory, &self.bells[0], &self.bells[1]].map(|fd| fd.try_clone().unwrap());
@@ -456,7 +457,7 @@ fn what_a_slave_must_not_say() {
     );
     refused(&[(&init, false), (&MemifMessage::AddRegion { index: 0, size: 0 }, true)], "empty");
     refused(&[(&init, false), (&region, true), (&connect, false)], "a ring is missing");
-    // Memory is no eventfd.
+    // Memory is not an eventfd.
     refused(
         &[
             (&init, false),
@@ -478,7 +479,7 @@ fn what_a_slave_must_not_say() {
     }
 }
 
-/// Memory that could become shorter under the master's hands is not touched.
+/// Memory that could shrink while the master uses it is not touched.
 #[test]
 fn memory_that_is_not_sealed() {
     let mut slave = Slave::new();
@@ -487,7 +488,7 @@ fn memory_that_is_not_sealed() {
     slave.says(&Slave::init(), None).unwrap();
     let region = MemifMessage::AddRegion { index: 0, size: REGION };
     assert!(slave.says(&region, Some(&memory)).err().unwrap().contains("not sealed"));
-    // As libmemif does it.
+    // As libmemif does.
     let mut slave = Slave::new();
     fs::fcntl_add_seals(&memory, SealFlags::SHRINK).unwrap();
     slave.says(&Slave::init(), None).unwrap();
@@ -508,7 +509,7 @@ fn bytes_that_are_no_message_end_it() {
     assert!(session.turn().is_err());
 }
 
-/// A descriptor that leads nowhere costs its packet, and an index that cannot be the connection.
+/// An invalid descriptor costs its packet, and an impossible index the connection.
 #[test]
 fn hostile_descriptors() {
     let mut slave = Slave::new();
@@ -523,7 +524,7 @@ fn hostile_descriptors() {
         (0, 0, LONGEST as u32 + 1, 0),
         (0, 1, 10, 0),
         (0, u16::MAX, 10, 0),
-        // Its end is missing.
+        // The end of the packet is missing.
         (1, 0, 10, DATA as u32),
     ] {
         slave.descriptor(TO_MASTER, head % 16, flags, region, length, offset);
@@ -545,7 +546,7 @@ fn hostile_descriptors() {
             head as u16
         );
     }
-    // A chain through all of the ring, whose parts are together too long.
+    // A chain through the whole ring, whose parts together are too long.
     for slot in 0..16 {
         slave.descriptor(TO_MASTER, slot, u16::from(slot != 15), 0, REGION as u32, 0);
     }
@@ -554,7 +555,7 @@ fn hostile_descriptors() {
     slave.index(TO_MASTER, HEAD, head as u16 + 16 + 17);
     assert!(link.receive(&mut buffer).is_err(), "more than the ring holds");
 
-    // What is to be filled leads nowhere.
+    // The buffer to be filled is invalid.
     assert!(!link.send(b"no room yet").unwrap());
     slave.descriptor(TO_SLAVE, 0, 0, 0, 2048, DATA as u32);
     slave.index(TO_SLAVE, HEAD, 1);
@@ -570,7 +571,7 @@ fn hostile_descriptors() {
     assert!(link.send(b"wrong").is_err(), "more than the ring holds");
 }
 
-/// What comes with a message.
+/// The descriptor sent with a message.
 #[derive(Clone, Copy, Debug)]
 enum With {
     Nothing,
@@ -578,8 +579,8 @@ enum With {
     Bell,
 }
 
-/// Whatever a master or a slave says: was there a connection? Nothing is asked for but that it
-/// ends.
+/// Sends arbitrary messages to a master or a slave; returns true if there was a connection. The
+/// only requirement is that it ends.
 fn told(role: MemifRole, messages: &[(Vec<u8>, With)]) -> bool {
     let [a, b] = pair();
     let mut session = Session::new(a, terms(role)).unwrap();
@@ -615,7 +616,7 @@ fn told(role: MemifRole, messages: &[(Vec<u8>, With)]) -> bool {
     false
 }
 
-/// Uses a connection. What comes is no longer than there is room.
+/// Uses a connection. Received packets fit into the buffer.
 fn look(link: &mut MemifLink, buffer: &mut [u8]) {
     for _ in 0..3 {
         match link.receive(buffer) {
@@ -628,7 +629,7 @@ fn look(link: &mut MemifLink, buffer: &mut [u8]) {
     let _ = link.rest();
 }
 
-/// A slave whose master says what it should, and its memory.
+/// A slave with a correct master, and its memory.
 fn with_master() -> (Session, Channel, MemifLink, Arc<SharedMemory>) {
     let (mut session, master) = against(terms(MemifRole::Slave));
     let hello = Hello {
@@ -656,8 +657,8 @@ fn with_master() -> (Session, Channel, MemifLink, Arc<SharedMemory>) {
     }
 }
 
-/// Whatever a peer writes into the memory between our looks at it. Packets that come are no longer
-/// than there is room, and what is sent goes within the region.
+/// A peer writes arbitrary values into the memory between our accesses. Received packets fit into
+/// the buffer, and sent packets stay within the region.
 fn rings(role: MemifRole, writes: &[(u16, u64)]) {
     let mut slave = Slave::new();
     let (shared, mut link, kept) = match role {
@@ -673,7 +674,7 @@ fn rings(role: MemifRole, writes: &[(u16, u64)]) {
     };
     let mut buffer = [0; 3000];
     for &(at, value) in writes {
-        // Among the rings, for the most part.
+        // Mostly among the rings.
         let word = usize::from(at) % if at < 60_000 { DATA / 8 } else { WORDS };
         shared.cell::<AtomicU64>(8 * word).unwrap().store(value, Relaxed);
         look(&mut link, &mut buffer);
@@ -681,14 +682,14 @@ fn rings(role: MemifRole, writes: &[(u16, u64)]) {
     drop(kept);
 }
 
-/// A peer that says or writes what the bytes do: a plain function, for any fuzzer.
+/// A peer whose messages and writes are determined by the bytes: a plain function, for any fuzzer.
 pub(crate) fn hostile(bytes: &[u8]) {
     let Some((how, rest)) = bytes.split_first() else { return };
     let role = if how % 2 == 0 { MemifRole::Master } else { MemifRole::Slave };
     let mut bytes = rest.iter().copied();
     if how / 2 % 2 == 0 {
         let mut messages = Vec::new();
-        // As many as a connection has, and some more.
+        // Some more messages than a connection has.
         while let (Some(kind), true) = (bytes.next(), messages.len() < 16) {
             messages.push(said(kind, &mut bytes));
         }
@@ -697,8 +698,8 @@ pub(crate) fn hostile(bytes: &[u8]) {
         let mut writes = Vec::new();
         while let (Some(at), Some(kind)) = (bytes.next(), bytes.next()) {
             let value = u64::from(bytes.next().unwrap_or(0));
-            // Where the control words of both rings are, their descriptors, or anywhere; an index,
-            // a descriptor, an offset.
+            // At the control words of both rings, at their descriptors, or anywhere; the value is
+            // an index, a descriptor, or an offset.
             let at = match kind % 4 {
                 0 => u16::from(at) % 2 * (TO_SLAVE / 8) as u16,
                 1 => u16::from(at) % 2 * (TO_SLAVE / 8) as u16 + 8,
@@ -718,7 +719,7 @@ pub(crate) fn hostile(bytes: &[u8]) {
     }
 }
 
-/// A message as it should be, but for some of its bytes.
+/// A correct message, except for some of its bytes.
 fn said(kind: u8, bytes: &mut impl Iterator<Item = u8>) -> (Vec<u8>, With) {
     let hello =
         Hello { versions: (VERSION, VERSION), max_log2_ring_size: LOG2, ..Hello::default() };
@@ -747,7 +748,7 @@ fn said(kind: u8, bytes: &mut impl Iterator<Item = u8>) -> (Vec<u8>, With) {
     (message, with)
 }
 
-/// What a fuzzer changes is right to begin with: it leads to a connection.
+/// The messages that a fuzzer changes are correct at first: they lead to a connection.
 #[test]
 fn what_is_changed_was_right() {
     for (role, kinds) in
@@ -760,7 +761,7 @@ fn what_is_changed_was_right() {
     }
 }
 
-/// Numbers near those that mean something.
+/// Numbers close to meaningful ones.
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![
         any::<u64>(),
@@ -814,7 +815,7 @@ fn path() -> PathBuf {
     std::env::temp_dir().join(format!("falaj-memif-{}.sock", std::process::id()))
 }
 
-/// Looks until there is news.
+/// Polls until there is an event of this socket.
 fn news(sockets: &mut [&mut MemifSocket], whose: usize) -> News {
     for _ in 0..1000 {
         for (i, socket) in sockets.iter_mut().enumerate() {
@@ -828,8 +829,8 @@ fn news(sockets: &mut [&mut MemifSocket], whose: usize) -> News {
     panic!("no news");
 }
 
-/// By a name: who connects before anybody listens tries again, who dies is noticed, and the next
-/// one is taken.
+/// By a name: a slave that connects before a master listens tries again, the death of a peer is
+/// noticed, and the next peer is accepted.
 #[test]
 fn peers_come_and_go() {
     let path = path();
@@ -852,7 +853,7 @@ fn peers_come_and_go() {
     let [Some(mut a), Some(mut b)] = connected else { panic!("they never met") };
     assert!(b.send(b"hello").unwrap() && all(&mut a) == [b"hello"]);
     assert!(a.send(b"yes").unwrap() && all(&mut b) == [b"yes"]);
-    // It sends on, into memory that nobody else has any more.
+    // It continues to send, into memory that no other process has any more.
     drop((slave, b));
     let News::Gone(why) = news(&mut [&mut master], 0) else { panic!("it is gone") };
     assert!(why.contains("falaj ends"), "{why}");
@@ -865,8 +866,8 @@ fn peers_come_and_go() {
     drop(again);
     drop(master);
     assert!(!path.exists());
-    // A socket of another kind is somebody's, and what one left behind that was killed is taken
-    // away.
+    // A socket of another kind belongs to another program, and one left behind by a killed process
+    // is removed.
     let other = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
     assert!(MemifSocket::open(&path, terms(MemifRole::Master)).is_err());
     drop(other);

@@ -1,5 +1,5 @@
-//! A ring beside a queue of strings; a peer that writes whatever it likes into
-//! the shared memory; two sides that wake each other.
+//! A ring compared with a queue of strings; a peer that writes arbitrary values into the shared
+//! memory; two sides that wake each other.
 
 use falaj_batch::endpoint::{Endpoint, line};
 use falaj_batch::ring::{CONTROL, Memory, Popped, Pushed, RingReader, RingWriter, Took};
@@ -80,14 +80,13 @@ proptest! {
     }
 }
 
-/// A writer and a reader of rings whose other sides write what the bytes say,
-/// where they say: a plain function, for any fuzzer. Nothing is asked for but
-/// that it ends, that no string is longer than the ring and that none is made of
-/// what is not in it.
+/// A writer and a reader of rings whose other sides write the values and places given by the bytes:
+/// a plain function, for any fuzzer. It must end, no string may be longer than the ring, and none
+/// may contain data that are not in it.
 pub(crate) fn hostile(bytes: &[u8]) {
     const ROOM: usize = 16;
     let words = Words::new(ROOM);
-    // Both sides of one memory, each for itself: whatever one writes is an attack on the other too.
+    // Both sides share one memory without coordination: each one's writes attack the other too.
     let mut writer = RingWriter::new(words.clone(), 0, ROOM).unwrap();
     let mut reader = RingReader::new(words.clone(), 0, ROOM).unwrap();
     let mut out = Vec::new();
@@ -96,7 +95,7 @@ pub(crate) fn hostile(bytes: &[u8]) {
         let argument = choices.next().unwrap_or(0);
         match choice % 10 {
             0..3 => {
-                // Near what is there, near the ends of all numbers, or anything.
+                // Values close to the current one, close to the ends of the range, or arbitrary.
                 let at = usize::from(argument) % words.0.len();
                 let near = words.0[at].load(Ordering::Relaxed);
                 let by = u64::from(choices.next().unwrap_or(0)) % 24;
@@ -133,7 +132,8 @@ pub(crate) fn hostile(bytes: &[u8]) {
     }
 }
 
-/// Of one string in three it is asked when it was taken, and nothing is said before or of another.
+/// The writer asks about one string in three; there is no answer before it was taken, or for
+/// another.
 #[test]
 fn a_reader_says_when_it_took_what() {
     let words = Words::new(64);
@@ -160,7 +160,7 @@ fn a_reader_says_when_it_took_what() {
     }
 }
 
-/// What a peer may not say, each for itself.
+/// Each violation by a peer, separately.
 #[test]
 fn nonsense_is_told() {
     const ROOM: u64 = 16;
@@ -171,28 +171,28 @@ fn nonsense_is_told() {
         (RingWriter::new(words.clone(), 0, ROOM as usize).unwrap(), reader, words)
     };
     let mut out = Vec::new();
-    // More than there is room for; a string longer than what is there; longer than the ring.
+    // More than there is room for; a string longer than the data; a string longer than the ring.
     for (there, length) in [(ROOM + 1, 0), (2, 9), (2, 8 * ROOM), (2, u64::MAX)] {
         let (_, mut reader, words) = fresh();
         words.0[CONTROL].store(length, Ordering::Relaxed);
         words.0[tail].store(there, Ordering::Relaxed);
         assert!(reader.pop(&mut out).is_err(), "{there} {length}");
     }
-    // A writer that goes back.
+    // A writer whose index goes back.
     let (mut writer, mut reader, words) = fresh();
     writer.push(b"12345678").unwrap();
     assert!(reader.pop(&mut out).is_ok());
     words.0[tail].store(1, Ordering::Relaxed);
     assert!(reader.pop(&mut out).is_err());
-    // A reader that takes what is not there.
+    // A reader that takes strings that are not there.
     let (mut writer, _, words) = fresh();
     writer.push(&[0; 80]).unwrap();
     words.0[head].store(12, Ordering::Relaxed);
     assert!(writer.push(&[0; 80]).is_err());
 }
 
-/// Two sides in two threads, each way: every string whole and in order, with few wake-ups, and an
-/// end that is seen.
+/// Two sides in two threads, in both directions: every string arrives whole and in order, with few
+/// wake-ups, and the end is noticed.
 #[test]
 fn two_sides_wake_each_other() {
     const STRINGS: u64 = 20_000;
@@ -222,7 +222,7 @@ fn two_sides_wake_each_other() {
     let (mut bytes, mut back) = (Vec::new(), 0);
     for number in 0..STRINGS {
         let sent = string(number, length(number));
-        // Its answers are taken meanwhile: two who only wait for room would wait for ever.
+        // Answers are read meanwhile: two sides that only wait for room would wait for ever.
         while !one.send(&sent).unwrap() {
             while one.receive(&mut bytes).unwrap() {
                 back += 1;
@@ -245,7 +245,7 @@ fn two_sides_wake_each_other() {
     assert_eq!(other.join().unwrap(), STRINGS);
 }
 
-/// What comes over the line is believed as little as what is in the memory.
+/// Messages over the line are trusted as little as the memory.
 #[test]
 fn what_is_no_ring_pair_is_refused() {
     let [a, b] = line().unwrap();

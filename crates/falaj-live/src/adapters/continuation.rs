@@ -1,18 +1,18 @@
-//! Adapters go on in another process: what was learned and counted, and where their readers are.
+//! Resuming adapters in another process: learned addresses, counters, and positions of readers.
 
 use super::{AdapterCounts, Adapters, AddressChange, Mac, MacOwner, NOTE, note};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
-/// The state of adapters, to be written down.
+/// The state of adapters, in serializable form.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct AdaptersState {
-    /// By what is noted in units, less one.
+    /// By the number noted in units, less one.
     adapters: Vec<Option<AdapterState>>,
-    /// Whose addresses are.
+    /// Owner of each address.
     addresses: Vec<(Mac, u16)>,
-    /// Units for unknown addresses that were dropped.
+    /// Dropped units for unknown addresses.
     unknown: u64,
 }
 
@@ -26,7 +26,7 @@ struct AdapterState {
 }
 
 impl AdaptersState {
-    /// The adapters that pause.
+    /// The paused adapters.
     pub fn paused(&self) -> impl Iterator<Item = &str> {
         let adapters = self.adapters.iter().flatten();
         adapters.filter(|adapter| adapter.counts.paused).map(|adapter| &adapter.name[..])
@@ -34,7 +34,7 @@ impl AdaptersState {
 }
 
 impl Adapters {
-    /// The state by which they go on in another process.
+    /// The state from which they resume in another process.
     pub fn state(&self) -> AdaptersState {
         let shared = self.shared.borrow();
         let one = |adapter: &super::LiveAdapter| AdapterState {
@@ -49,8 +49,8 @@ impl Adapters {
         }
     }
 
-    /// Goes on from where those of another process ended; the same ones, by their names. Returns
-    /// what makes a unit there one of here.
+    /// Resumes from the state of another process's adapters, which are identified by their names.
+    /// Returns a function that converts a unit of that process to one of this process.
     pub fn resume(&self, state: AdaptersState) -> impl FnMut(&mut [u8]) + use<> {
         let shared = &mut *self.shared.borrow_mut();
         let places = shared.adapters.iter().enumerate();
@@ -62,7 +62,7 @@ impl Adapters {
         for (was, now) in state.adapters.into_iter().zip(&become_of) {
             let (Some(was), Some(now)) = (was, *now) else { continue };
             if let Some(adapter) = shared.adapter(now) {
-                // A pause is made known to the kernel too, by `Adapters::pause`.
+                // `Adapters::pause` also stops polling the port.
                 adapter.counts = AdapterCounts { paused: false, ..was.counts };
                 adapter.port.get_mut().resume_at(was.position);
             }
@@ -82,13 +82,14 @@ impl Adapters {
         move |unit| {
             let was = unit.get(NOTE).map(|note| u16::from_le_bytes([note[0], note[1]]));
             let Some(was) = was.and_then(|was| was.checked_sub(1)) else { return };
-            // One that is gone has no number here: its packets are dropped.
+            // An adapter that is gone has no number here: its packets are dropped.
             let now = become_of.get(usize::from(was)).copied().flatten();
             note(unit, now.unwrap_or(u16::MAX - 1));
         }
     }
 
-    /// A copy of what another process needs to go on at an adapter's port, if it can.
+    /// A copy of the descriptor by which another process takes over an adapter's port, if
+    /// supported.
     pub fn descriptor(&self, name: &str) -> Option<OwnedFd> {
         let shared = self.shared.borrow();
         let adapter = shared.adapters.iter().flatten().find(|adapter| adapter.name == name)?;

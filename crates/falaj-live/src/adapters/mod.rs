@@ -7,21 +7,22 @@
 //!   adapter c --/                                    \-- to c
 //! ```
 //!
-//! What comes in by an adapter belongs to it, whatever its headers say. What comes from the uplink
-//! belongs to the adapter that has used its destination as a source address; what is for all is
-//! given to each, as a packet of that adapter's own. What is for an address that nobody has used is
-//! flooded as by a bridge, or an adapter that only receives would hear nothing, but up to a limit:
-//! beyond it, it is dropped and counted. Adapters hear nothing of each other: between two of them
-//! packets go by whatever is behind the uplink.
+//! A packet that enters by an adapter belongs to it, whatever its headers are. A packet from the
+//! uplink belongs to the adapter that has used its destination as a source address; a broadcast or
+//! multicast packet is copied to each adapter, as a packet of that adapter's own. A packet for an
+//! unknown address is flooded as by a bridge, as an adapter that only receives would get nothing
+//! otherwise, but up to a limit: beyond it, packets are dropped and counted. Adapters are isolated
+//! from each other: packets between two of them take the path behind the uplink.
 //!
-//! An address is the adapter's whose interface was made with it, else that of its first user, as
-//! long as that one is there. Another one that uses it is not heard: or it could take its
-//! neighbour's packets. An adapter that owned an address before a restart owns it afterwards:
-//! [`Adapters::recall`].
+//! An address belongs to the adapter whose interface was created with it, otherwise to its first
+//! user, as long as that adapter exists. Packets of another adapter with that source address are
+//! dropped: otherwise it could take over its neighbor's packets. An adapter that owned an address
+//! before a restart owns it afterwards: [`Adapters::recall`].
 //!
-//! A unit's adapter is noted in its virtio-net header, in the number of buffers, which means
-//! nothing before a unit is in a guest's ring. So it stays with the unit whatever becomes of flows
-//! meanwhile. The loop knows two ports; an adapter that comes or goes is none of its affairs.
+//! A unit's adapter is noted in its virtio-net header, in the number of buffers, which has no
+//! meaning before a unit is in a guest's ring. So the note stays with the unit, even if flows
+//! change meanwhile. The loop knows two ports; it is not involved when an adapter is added or
+//! removed.
 
 mod continuation;
 mod opener;
@@ -49,39 +50,40 @@ use std::rc::Rc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-/// So many addresses may an adapter have; it cannot make the table grow beyond that.
+/// The largest number of addresses of an adapter, which limits its share of the table.
 pub const MOST_ADDRESSES: u32 = 256;
-/// So many units may be passed over in one go: whoever sends nothing else does not keep the link
-/// from its other work.
+/// The largest number of units that are skipped in one call: an adapter that sends only such units
+/// does not keep the link from its other work.
 const PASSED_OVER: usize = 16;
-/// So many may be told to be readable at once.
+/// The largest number of ports that are reported as readable at once.
 const EVENTS: usize = 64;
-/// The number of one that is gone is another's when so many others are gone since, and so much time
-/// has passed: units of it may be on their way.
+/// The number of a removed adapter is reused after this many other removals and this time: its
+/// units may still be in transit.
 const RESTING: usize = 1024;
 const REST: Duration = Duration::from_secs(60);
-/// The queueing of a packet is charged up to this: it may be followed by a rest.
+/// The charge for the queueing of a packet is limited to this, as it may be followed by an idle
+/// time.
 const QUEUEING: Duration = Duration::from_micros(20);
-/// Longest time between two looks at who has something to be read: an adapter that never runs dry
-/// keeps the others waiting for no longer.
+/// Longest time between two polls of the adapters: an adapter that never runs dry keeps the others
+/// waiting for no longer.
 const LOOK: Duration = Duration::from_micros(20);
-/// Units for unknown addresses that are flooded in a second, and so many at once: enough for
-/// answers that make an address known.
+/// The number of units for unknown addresses that are flooded in a second, and the largest burst of
+/// them: enough for answers that make an address known.
 const FLOODED: u32 = 100;
-/// Where the adapter is noted in a unit.
+/// The bytes of a unit in which its adapter is noted.
 const NOTE: std::ops::Range<usize> = 10..12;
 const ETHERNET: usize = 14;
 
 /// An Ethernet address.
 pub type Mac = [u8; 6];
 
-/// A change of the table of learned source addresses. Adapters are named.
+/// A change of the table of learned source addresses, with the name of the adapter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddressChange {
     /// The adapter is the first user of the address, and owns it from now on.
     Learned(String, Mac),
-    /// The adapter owns the address no more: another adapter's interface was made with it, or the
-    /// adapter has too many addresses and has not used this one since the start.
+    /// The adapter no longer owns the address: another adapter's interface was created with it, or
+    /// the adapter has too many addresses and has not used this one since the start.
     Forgotten(String, Mac),
     /// The adapter is gone, and its addresses are free.
     Gone(String),
@@ -94,48 +96,48 @@ struct MacOwner {
     is_heard: bool,
 }
 
-/// Packets that were lost before any flow had them.
+/// Packets that were lost before they reached a flow, by direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostBothWays {
-    /// From the adapter.
+    /// Sent by the adapter.
     pub up: u64,
-    /// For it.
+    /// Sent to the adapter.
     pub down: u64,
 }
 
-/// What an adapter did that no flow of the link tells.
+/// Counters of an adapter that are not those of a flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdapterCounts {
-    /// Units from another one's address, which were not heard.
+    /// Units with a source address of another adapter, which were dropped.
     pub foreign: u64,
     /// Source address of the last of these.
     pub foreign_source: Option<Mac>,
     /// Units that are no Ethernet frames.
     pub malformed: u64,
-    /// Units that it did not take: no room, interface down, no guest.
+    /// Units that it did not take: no room, interface down, or no guest.
     pub not_taken: u64,
-    /// Packets for which there was no memory: that it sent, and that came for it.
+    /// Packets for which there was no memory, sent by it and sent to it.
     pub no_memory: LostBothWays,
-    /// Time of the link's thread that went into reading from it, into its units until they were
-    /// queued, and into writing to it.
+    /// Time of the link's thread spent on reading from it, on its units until they were queued, and
+    /// on writing to it.
     pub spent: Duration,
-    /// It is not read from, and gets nothing.
+    /// It is not read from, and gets no packets.
     pub paused: bool,
-    /// How often what it may take of that thread in its turn was used up while it, and another
-    /// adapter, had more.
+    /// Number of times that its quantum of that thread's time was used up while it, and another
+    /// adapter, had more units.
     pub held_back: u64,
-    /// Its port is gone for good.
+    /// Its port is permanently gone.
     pub gone: bool,
-    /// The name that its interface has now, where it was opened by another one.
+    /// The current name of its interface, if it was opened by another one.
     pub interface: Option<String>,
 }
 
-/// The port of an adapter, and who may close it. The kernel closes a packet socket when no
-/// processor uses it any more, for which the link's thread should not wait.
+/// The port of an adapter, and the threads that may close it. The kernel closes a packet socket
+/// only when no processor uses it any more, for which the link's thread should not wait.
 pub enum ClosablePort {
     /// Any thread.
     ByAnybody(Box<dyn Port + Send>),
-    /// The one that uses it.
+    /// Only the thread that uses it.
     ByItsUser(Box<dyn Port>),
 }
 
@@ -160,7 +162,7 @@ impl ClosablePort {
         }
     }
 
-    /// Ends it, or returns what another thread should drop.
+    /// Closes the port, or returns an object that another thread should drop.
     fn leave(self) -> Option<Box<dyn Any + Send>> {
         match self {
             ClosablePort::ByAnybody(port) => Some(Box::new(port)),
@@ -174,27 +176,27 @@ struct LiveAdapter {
     id: key::AdapterId,
     port: ClosablePort,
     addresses: u32,
-    /// Addresses that it had before a restart; some may have been heard or lost since.
+    /// Addresses that it had before a restart; some may have been used or lost since.
     recalled: Vec<Mac>,
     counts: AdapterCounts,
 }
 
 #[derive(Default)]
 struct AdapterSet {
-    /// By what is noted in units, less one.
+    /// By the number noted in units, less one.
     adapters: Vec<Option<LiveAdapter>>,
-    /// Whose adapters are gone, the first of them first.
+    /// Numbers of removed adapters, the earliest first.
     free: VecDeque<(u16, Instant)>,
     macs: BTreeMap<Mac, MacOwner>,
     /// Receiver of changes of the table of addresses.
     observer: Option<Sender<AddressChange>>,
     turns: ReadRounds,
-    /// Whose unit was read last, of how many packets, and when that was done: what follows until
-    /// the next is read is its cost.
+    /// The adapter whose unit was read last, its number of packets, and when the read ended: the
+    /// time until the next read is its cost.
     last: Option<(u16, u32, Instant)>,
-    /// When it was asked last who has something to be read.
+    /// When the adapters were last polled.
     looked: Option<Instant>,
-    /// Units from the uplink for addresses that nobody here has used, which were dropped.
+    /// Dropped units from the uplink for unknown addresses.
     unknown: u64,
 }
 
@@ -232,8 +234,8 @@ impl AdapterSet {
         true
     }
 
-    /// Frees an entry of an adapter that has no more room: an address from before the restart that
-    /// it has not used since.
+    /// Frees an entry of an adapter that has reached its limit: an address from before the restart
+    /// that it has not used since.
     fn make_room(&mut self, n: u16) {
         loop {
             let Some(adapter) = self.adapter(n).filter(|a| a.addresses >= MOST_ADDRESSES) else {
@@ -248,7 +250,7 @@ impl AdapterSet {
         }
     }
 
-    /// The adapter has lost the address.
+    /// Removes the address from the adapter.
     fn disown(&mut self, n: u16, mac: Mac) {
         if let Some(adapter) = self.adapter(n) {
             adapter.addresses -= 1;
@@ -264,7 +266,7 @@ impl AdapterSet {
         }
     }
 
-    /// That source address is this adapter's, whoever has used it before.
+    /// Assigns that source address to this adapter, whichever adapter has used it before.
     fn pin(&mut self, n: u16, mac: Mac) {
         if let Some(before) = self.macs.insert(mac, MacOwner { adapter: n, is_heard: true }) {
             self.disown(before.adapter, mac);
@@ -274,7 +276,7 @@ impl AdapterSet {
         }
     }
 
-    /// It took so much of the link's thread in its turn.
+    /// Charges an adapter for time of the link's thread in its turn.
     fn charge(&mut self, n: u16, cost: Duration) {
         self.turns.charge(n, cost);
         if let Some(adapter) = self.adapter(n) {
@@ -282,14 +284,14 @@ impl AdapterSet {
         }
     }
 
-    /// For a unit that this adapter sent, or that came for it, there was no memory.
+    /// Counts packets sent by or to an adapter for which there was no memory.
     fn lost(&mut self, unit: &[u8], of: impl FnOnce(&mut LostBothWays) -> &mut u64, packets: u32) {
         if let Some(adapter) = self.noted(unit).and_then(|n| self.adapter(n)) {
             *of(&mut adapter.counts.no_memory) += u64::from(packets);
         }
     }
 
-    /// The next adapter, from this one on, that is there and not paused.
+    /// The next adapter, from this one on, that exists and is not paused.
     fn next_from(&self, n: u16) -> Option<u16> {
         let there = |n: &usize| {
             self.adapters[*n]
@@ -306,7 +308,7 @@ fn note(unit: &mut [u8], n: u16) {
     }
 }
 
-/// Source and destination of the frame in a unit.
+/// Source and destination address of the frame in a unit.
 fn addresses(unit: &[u8]) -> Option<(Mac, Mac)> {
     let frame = unit.get(Tap::VNET_HEADER..).filter(|frame| frame.len() >= ETHERNET)?;
     Some((frame[6..12].try_into().ok()?, frame[..6].try_into().ok()?))
@@ -316,7 +318,8 @@ fn is_for_many(mac: Mac) -> bool {
     mac[0] & 1 != 0
 }
 
-/// The adapters of one link. They stay where the forwarder is; a copy of this is another handle.
+/// The adapters of one link. They stay in the forwarder's thread; a clone of this is another
+/// handle.
 #[derive(Clone)]
 pub struct Adapters {
     shared: Rc<RefCell<AdapterSet>>,
@@ -324,19 +327,20 @@ pub struct Adapters {
 }
 
 impl Adapters {
-    /// None yet.
+    /// A set without adapters.
     ///
     /// # Errors
-    /// No descriptor is left.
+    /// No descriptor is available.
     pub fn new() -> io::Result<Adapters> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         Ok(Adapters { shared: Rc::default(), epoll: Rc::new(epoll) })
     }
 
-    /// Adds one, with the address that its interface was made with: nobody else may use it.
+    /// Adds an adapter, with the address that its interface was created with, which no other may
+    /// use.
     ///
     /// # Errors
-    /// The kernel does not watch its port, or there are 64 thousand others.
+    /// The kernel cannot poll its port, or there are 64 thousand others.
     pub fn add(
         &self,
         name: &str,
@@ -374,9 +378,9 @@ impl Adapters {
         Ok(())
     }
 
-    /// Gives an adapter the addresses that it had learned before a restart, but for those that
-    /// another one has by now. Call it before any packet is read: first come, first served holds
-    /// for all other addresses.
+    /// Assigns to an adapter the addresses that it had learned before a restart, except those that
+    /// another one owns by now. Call it before any packet is read: other addresses go to their
+    /// first user.
     pub fn recall(&self, name: &str, macs: impl IntoIterator<Item = Mac>) {
         let mut shared = self.shared.borrow_mut();
         let shared = &mut *shared;
@@ -396,14 +400,13 @@ impl Adapters {
         }
     }
 
-    /// From now on changes of the table of learned addresses are sent there, if anywhere. Addresses
-    /// that interfaces were made with are not reported.
+    /// Sets the receiver of changes of the table of learned addresses, if any. Addresses that
+    /// interfaces were created with are not reported.
     pub fn report_addresses(&self, to: Option<Sender<AddressChange>>) {
         self.shared.borrow_mut().observer = to;
     }
 
-    /// From now on these may take that much of the link's thread, beside what others may; 1 at
-    /// first.
+    /// Sets the weights of adapters, their relative shares of the link thread's time; initially 1.
     pub fn set_weights(&self, weights: &BTreeMap<&str, u32>) {
         let shared = &mut *self.shared.borrow_mut();
         for (n, adapter) in shared.adapters.iter().enumerate() {
@@ -415,13 +418,13 @@ impl Adapters {
         }
     }
 
-    /// Takes one away, and its port with it. Returns what another thread should drop.
+    /// Removes an adapter with its port. Returns an object that another thread should drop.
     pub fn remove(&self, name: &str) -> Option<Box<dyn Any + Send>> {
         let mut shared = self.shared.borrow_mut();
         let mut left = None;
         for n in 0..shared.adapters.len() {
             if let Some(adapter) = shared.adapters[n].take_if(|adapter| adapter.name == name) {
-                // A descriptor that is gone is watched no more anyway.
+                // A descriptor that is closed is not polled any more anyway.
                 let _ = self.epoll.delete(adapter.port.get().readable());
                 shared.macs.retain(|_, owner| usize::from(owner.adapter) != n);
                 shared.report(AddressChange::Gone(name.to_owned()));
@@ -432,11 +435,11 @@ impl Adapters {
         left
     }
 
-    /// Pauses one, or lets it go on: meanwhile it is not read from, and what is for it is not
-    /// taken. Says whether there is one of that name.
+    /// Pauses an adapter, or resumes it: a paused one is not read from, and packets for it are not
+    /// taken. Returns true if there is one of that name.
     ///
     /// # Errors
-    /// The kernel does not watch its port any more.
+    /// The kernel no longer polls its port.
     pub fn pause(&self, name: &str, paused: bool) -> io::Result<bool> {
         let mut shared = self.shared.borrow_mut();
         let named = |adapter: &Option<LiveAdapter>| {
@@ -446,7 +449,7 @@ impl Adapters {
         if let Some(adapter) =
             shared.adapters[n].as_mut().filter(|adapter| adapter.counts.paused != paused)
         {
-            // Without any events it would still be told of as hung up, again and again.
+            // Without any events a hang-up would still be reported, again and again.
             match (adapter.counts.gone, paused) {
                 (true, _) => {}
                 (false, true) => self.epoll.delete(adapter.port.get().readable())?,
@@ -462,7 +465,7 @@ impl Adapters {
         Ok(true)
     }
 
-    /// An adapter's interface has another name than it was opened by, or has its own again.
+    /// Sets the current name of an adapter's interface, or `None` for its original one.
     pub fn interface_is_called(&self, name: &str, interface: Option<String>) {
         let mut shared = self.shared.borrow_mut();
         if let Some(adapter) =
@@ -472,7 +475,7 @@ impl Adapters {
         }
     }
 
-    /// Those that are there, with what they did.
+    /// Names and counters of the existing adapters.
     pub fn counts(&self) -> Vec<(String, AdapterCounts)> {
         let shared = self.shared.borrow();
         let of = |(n, adapter): (usize, &Option<LiveAdapter>)| {
@@ -483,7 +486,7 @@ impl Adapters {
         shared.adapters.iter().enumerate().filter_map(of).collect()
     }
 
-    /// Units from the uplink for addresses that nobody here has used, which were dropped.
+    /// Dropped units from the uplink for unknown addresses.
     pub fn unknown(&self) -> u64 {
         self.shared.borrow().unknown
     }
@@ -509,7 +512,7 @@ struct AdaptersPort {
 }
 
 impl AdaptersPort {
-    /// Asks which have something to be read; none may have.
+    /// Polls the adapters for readable ones; there may be none.
     fn look(&self, shared: &mut AdapterSet) -> io::Result<()> {
         let mut events = [EpollEvent::empty(); EVENTS];
         match self.epoll.wait(&mut events, EpollTimeout::ZERO) {
@@ -530,7 +533,7 @@ impl Port for AdaptersPort {
         Tap::MAX_UNIT
     }
 
-    /// A unit of whose turn it is, so that none of them keeps the others from being read.
+    /// Reads a unit of the adapter whose turn it is, so that none keeps the others from being read.
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
         let shared = &mut *self.shared.borrow_mut();
         let mut began = Instant::now();
@@ -596,7 +599,7 @@ impl Port for AdaptersPort {
         let Some(n) = shared.noted(unit) else { return Ok(false) };
         let Some(adapter) = shared.adapter(n) else { return Ok(false) };
         let began = Instant::now();
-        // One that is gone, or pauses, takes nothing, and ends nobody.
+        // An adapter that is gone or paused takes nothing, and does not end the port.
         let taken =
             !adapter.counts.paused && adapter.port.get_mut().transmit(unit).unwrap_or(false);
         adapter.counts.not_taken += u64::from(!taken);
@@ -623,14 +626,14 @@ impl Port for AdaptersPort {
 
 impl PortHandover for AdaptersPort {}
 
-/// How many units may be flooded now.
+/// The token bucket for flooding.
 struct FloodLimit {
     left: u32,
     since: Instant,
 }
 
 impl FloodLimit {
-    /// One more, if it may be.
+    /// Takes a token; returns true if there was one.
     fn take(&mut self) -> bool {
         let second = Duration::from_secs(1);
         let earned = self.since.elapsed().min(second).as_nanos() * u128::from(FLOODED);
@@ -648,14 +651,14 @@ impl FloodLimit {
 struct UplinkPort {
     shared: Rc<RefCell<AdapterSet>>,
     uplink: Box<dyn Port>,
-    /// A unit that is for all, and what it is; the adapter that gets it next.
+    /// A unit for all adapters and its description, and the adapter that gets the next copy.
     copied: Vec<u8>,
     copies: Option<(Received, u16)>,
     flood: FloodLimit,
 }
 
 impl UplinkPort {
-    /// The next copy of what is for all.
+    /// The next copy of a unit for all adapters.
     fn copy(&mut self, buffer: &mut [u8]) -> Option<Received> {
         let (received, from) = self.copies?;
         let n = self.shared.borrow().next_from(from);

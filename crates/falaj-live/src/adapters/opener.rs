@@ -1,10 +1,11 @@
-//! What opens adapters' ports once the link has begun: a process beside the link's, made when that
-//! one had one thread.
+//! The opener of adapters' ports once the link has begun: a process beside the link's, created when
+//! that was single-threaded.
 //!
-//! Other network namespaces are entered by a process that has one thread, and the link's has
-//! several. And whoever has given up the rights that opening takes can still ask here. It is asked
-//! by lines of words, which no packet and nobody but the link's own process can reach; each is done
-//! by a copy of it, so that it stays where it is.
+//! Other network namespaces can be entered by a single-threaded process only, and the link's
+//! process has several threads. A caller that has given up the privileges for opening can still
+//! send requests here. A request is a line of words on a socket that only the link's own process
+//! can reach; each is executed by a copy of the opener, so that the opener itself stays in its
+//! namespace.
 
 use super::spaces::{self, Addresses, Space};
 use crate::backend::packet::open::{claimed, take_over};
@@ -31,13 +32,13 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::Command;
 use std::sync::Arc;
 
-/// Seconds that the process may take for a port; one that takes longer is asked no more.
+/// Timeout in seconds for opening a port; after one, the opener is not used any more.
 const PATIENCE: i64 = 5;
 
-/// Signals that are for the link's process.
+/// Signals that are meant for the link's process.
 const IGNORED: [i32; 3] = [nix::libc::SIGINT, nix::libc::SIGTERM, nix::libc::SIGHUP];
 
-/// So long is a line at most: names of interfaces and namespaces are short.
+/// Maximum length of a line: names of interfaces and namespaces are short.
 const LINE: usize = 512;
 
 type Failure = (SetupStep, Errno);
@@ -49,21 +50,22 @@ pub struct Opener {
     process: Cloned,
 }
 
-/// An interface that was opened; any thread may open it for the link's.
+/// An opened interface; any thread may open it for the link's.
 pub struct OpenedInterface {
     /// Its packet socket.
     pub socket: Arc<PacketSocket>,
     /// A port at it.
     pub port: PacketPort,
-    /// What tells of changes there.
+    /// The monitor of its changes.
     pub monitor: Monitor,
 }
 
 impl OpenedInterface {
-    /// Takes over what another process has opened: packet socket, monitor and claim.
+    /// Takes over the descriptors that another process has opened: packet socket, monitor and
+    /// claim.
     ///
     /// # Errors
-    /// The interface is gone, or these are others.
+    /// The interface is gone, or these are other descriptors.
     pub fn adopt(place: &InterfaceName, opened: Vec<OwnedFd>) -> Result<OpenedInterface, Error> {
         let failed = |(step, errno)| Error::new(step, None, errno);
         let (socket, monitor) = take_over(opened, &place.interface, true).map_err(failed)?;
@@ -79,50 +81,49 @@ impl OpenedInterface {
 /// A port at the TAP of this adapter, which another process has opened, and its Ethernet address.
 ///
 /// # Errors
-/// It is no TAP.
+/// The descriptor is not a TAP's.
 pub fn adopt_tap(tap: OwnedFd, name: &str) -> Result<(TapPort, [u8; 6]), Error> {
     let tap = Tap::adopt(tap);
-    // One that stayed has what it had.
+    // A TAP that stayed keeps its address.
     let mac = tap.mac().map_err(|errno| Error::new(SetupStep::CreateTap, None, errno))?;
     Ok((TapPort::new(format!("interface of {name}"), tap), mac))
 }
 
-/// A TAP that is to be in a namespace.
+/// A TAP to be created in a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapWanted {
-    /// Where.
+    /// The namespace.
     pub space: Space,
-    /// In which subnet.
+    /// The subnet.
     pub at: Addresses,
-    /// Its mtu.
+    /// Its MTU.
     pub mtu: u16,
-    /// Whether it stays when the link's process ends, without a carrier. Then one that is there is
-    /// taken.
+    /// It stays when the link's process ends, without a carrier. Then an existing one is reused.
     pub stays: bool,
 }
 
 impl Drop for Opener {
     fn drop(&mut self) {
-        // Nobody can ask any more.
+        // No further requests are possible.
         let _ =
             nix::sys::socket::shutdown(self.socket.as_raw_fd(), nix::sys::socket::Shutdown::Both);
-        // A stopped one never would.
+        // A stopped process would never end by itself.
         let _ = kill(Pid::from_raw(self.process.pid), Signal::SIGKILL);
         wait(&self.process);
     }
 }
 
 impl Opener {
-    /// Makes the process. The caller must have one thread, and what it holds is held there too
-    /// until this returns.
+    /// Starts the opener. The caller must be single-threaded, and its descriptors stay open in the
+    /// opener until this returns.
     ///
     /// # Errors
-    /// There can be no other process now.
+    /// No other process can be created now.
     pub fn start() -> Result<Opener, Error> {
         Opener::start_for(Vec::new())
     }
 
-    /// The same, and it can start this command, the program first, when it is asked to.
+    /// The same, for an opener that can also start this command, the program first.
     ///
     /// # Errors
     /// As [`Opener::start`].
@@ -133,8 +134,8 @@ impl Opener {
             .map_err(failed(SetupStep::Sockets))?;
         let process = process::clone_process(CloneFlags::empty(), || {
             process::close_all_but(&mut [theirs.as_raw_fd()]);
-            // It ends with the link's process, and not before: a terminal's or a service manager's
-            // signal is for that one.
+            // It ends with the link's process, and not before: signals of a terminal or a service
+            // manager are for that process.
             for signal in IGNORED {
                 process::ignore_if_default(signal);
             }
@@ -144,23 +145,23 @@ impl Opener {
         Ok(Opener { socket: ours, process: process.map_err(failed(SetupStep::Namespaces))? })
     }
 
-    /// Opens a packet socket at an interface, with a port, and what tells of changes there.
+    /// Opens a packet socket at an interface, with a port, and the monitor of its changes.
     ///
     /// # Errors
-    /// Says which step failed, why, and what to try.
+    /// The step that failed, its cause, and a remedy.
     pub fn interface(&self, place: &InterfaceName) -> Result<OpenedInterface, Error> {
         OpenedInterface::adopt(place, self.ask(&format!("packet {place}"))?)
     }
 
-    /// Makes a TAP in a namespace that is there, or takes the one that stayed there: that, and its
-    /// Ethernet address.
+    /// Creates a TAP in an existing namespace, or reuses the one that stayed there; also returns
+    /// its Ethernet address.
     ///
     /// # Errors
-    /// As above.
+    /// As for [`interface`](Opener::interface).
     pub fn tap(&self, wanted: &TapWanted, name: &str) -> Result<(TapPort, [u8; 6]), Error> {
         let TapWanted { space, at, mtu, stays } = wanted;
         let namespace = space.namespace.as_deref().unwrap_or_default();
-        // Nobody else's place is 0.
+        // Place 0 is not used otherwise.
         let (place, number) = (space.place.unwrap_or(0), at.number());
         let mac = u64::from_be_bytes(std::array::from_fn(|n| {
             n.checked_sub(2).map_or(0, |n| space.mac[n])
@@ -174,10 +175,10 @@ impl Opener {
         )
     }
 
-    /// The Ethernet address of the TAP that is in a namespace since earlier, if one stayed there.
+    /// The Ethernet address of a TAP that stayed in a namespace, if there is one.
     ///
     /// # Errors
-    /// There is no such namespace, or it is not ours to enter.
+    /// There is no such namespace, or entering it is not allowed.
     pub fn stayed(&self, namespace: &str) -> Result<Option<[u8; 6]>, Error> {
         let socket = self.ask(&format!("socket {namespace}"))?.pop();
         let failed = |errno| Error::new(SetupStep::HandOver, None, errno);
@@ -189,10 +190,10 @@ impl Opener {
         }
     }
 
-    /// Starts the command that it was made for. It is nobody's child here.
+    /// Starts the command given at the start. It is no child of this process.
     ///
     /// # Errors
-    /// It cannot be started, or there is none.
+    /// It cannot be started, or no command was given.
     pub fn start_command(&self) -> Result<(), Error> {
         self.ask("start").map(drop)
     }
@@ -206,7 +207,7 @@ impl Opener {
         let mut opened = Vec::new();
         loop {
             match control::receive(&self.socket, true).map_err(failed)? {
-                // What it still says belongs to a question that nobody has any more.
+                // A later answer would belong to this request, which has been given up.
                 SideReply::Nothing => {
                     let fd = self.socket.as_raw_fd();
                     let _ = nix::sys::socket::shutdown(fd, nix::sys::socket::Shutdown::Both);
@@ -223,7 +224,7 @@ impl Opener {
     }
 }
 
-/// Does what is asked for until nobody can ask.
+/// Executes requests until the other side has closed the socket.
 fn open_for(socket: &OwnedFd, command: &[OsString]) {
     let mut line = [0; LINE];
     loop {
@@ -247,7 +248,7 @@ fn open_for(socket: &OwnedFd, command: &[OsString]) {
                 }
                 Err((step, errno)) => SideMessage::Failed(step, errno as i32),
             };
-            // If not even this can be said, nobody is there to hear it.
+            // If the answer cannot be sent, the caller is gone.
             let _ = control::send(socket, last, None);
         });
         if let Err(Error { step, errno, .. }) = done {
@@ -289,7 +290,7 @@ fn open(line: &str) -> Result<Vec<OwnedFd>, Failure> {
             let attachment = spaces::attachment(&space, &[uplink(at), space.clone()], at, mtu);
             Ok(vec![tap_in_place(&attachment, stays == "true")?.into()])
         }
-        // Asked there, wherever it is used, about interfaces of the namespace that it was made in.
+        // A socket created there can be used anywhere to query interfaces of that namespace.
         ["socket", namespace] => {
             go(namespace)?;
             let made =

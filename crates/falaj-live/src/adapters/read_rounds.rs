@@ -1,29 +1,29 @@
-//! Whose turn it is to be read: deficit round robin in time of the processor.
+//! The order in which adapters are read: deficit round robin in processor time.
 //!
-//! Each adapter that has something to be read gets a quantum in its turn, in proportion to its
-//! weight, and is read while that lasts. It is charged what its units took, from the reading to the
-//! end of their queueing: one with a storm of tiny packets, or of units that are dear for another
-//! reason, takes no more of the processor than its part while others want theirs. What it has not
-//! read stays in the kernel, at the adapter's own cost.
+//! Each adapter with readable units gets a quantum in its turn, in proportion to its weight, and is
+//! read while that lasts. It is charged the processing time of its units, from reading to the end
+//! of queueing: an adapter with a storm of tiny packets, or of units that are expensive for another
+//! reason, uses no more of the processor than its share while others want theirs. Its unread units
+//! stay in the kernel, at the adapter's own cost.
 
 use falaj_sched::mechanisms::deficit::Surplus;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What a turn of weight 1 takes of the processor, in nanoseconds.
+/// Processor time of a turn at weight 1, in nanoseconds.
 const QUANTUM: i64 = 10_000;
 
-/// Processor time that one adapter may still take.
+/// The credit of one adapter in processor time.
 #[derive(Clone, Copy, Debug)]
 struct ReadCredit {
     weight: u32,
-    /// Nanoseconds that it may take before the next one's turn; what it took beyond is a debt.
+    /// Nanoseconds that it may use before the next adapter's turn; time used beyond that is a debt.
     credit: Surplus,
-    /// Was it charged since its last quantum?
+    /// It was charged since its last quantum.
     served: bool,
-    /// It stands in the order.
+    /// It is in the list of the order.
     listed: bool,
-    /// How often its quantum was used up while it had more.
+    /// Number of times that its quantum was used up while it had more units.
     ended: u64,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct ReadRounds {
 }
 
 impl ReadRounds {
-    /// One more of this number: the next one, or that of one that is gone.
+    /// Adds an adapter of this number: the next number, or that of a removed adapter.
     pub(super) fn add(&mut self, n: u16) {
         let turn = ReadCredit {
             weight: 1,
@@ -59,12 +59,12 @@ impl ReadRounds {
         }
     }
 
-    /// Is it known of nobody that there is something to be read?
+    /// Returns true if no adapter is known to be readable.
     pub(super) fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 
-    /// These have something to be read; some may stand in the order already.
+    /// Marks these adapters as readable; some may be listed already.
     pub(super) fn ready(&mut self, these: impl Iterator<Item = u16>) {
         for n in these {
             if let Some(turn) = self.of.get_mut(usize::from(n))
@@ -75,7 +75,8 @@ impl ReadRounds {
         }
     }
 
-    /// Who is to be read now; stays so until its quantum is used up, or it has nothing more.
+    /// The adapter to be read now; it stays the same until its quantum is used up, or it has no
+    /// more units.
     pub(super) fn next(&mut self) -> Option<u16> {
         // A debt is that of one unit, so that this ends after a few rounds.
         loop {
@@ -92,7 +93,7 @@ impl ReadRounds {
         }
     }
 
-    /// That was its cost.
+    /// Charges an adapter for this cost.
     pub(super) fn charge(&mut self, n: u16, cost: Duration) {
         if let Some(turn) = self.of.get_mut(usize::from(n)) {
             turn.credit.pay(i64::try_from(cost.as_nanos()).unwrap_or(i64::MAX));
@@ -100,7 +101,7 @@ impl ReadRounds {
         }
     }
 
-    /// It has nothing more: a credit is none of a later turn's, a debt is.
+    /// An adapter has no more units: its credit expires, a debt stays.
     pub(super) fn is_done(&mut self, n: u16) {
         if let Some(turn) = self.of.get_mut(usize::from(n)) {
             turn.credit.forfeit();
@@ -111,7 +112,7 @@ impl ReadRounds {
         }
     }
 
-    /// How often its turn was over while it, and another one, had more.
+    /// Number of times that its turn ended while it, and another one, had more units.
     pub(super) fn ended(&self, n: u16) -> u64 {
         self.of.get(usize::from(n)).map_or(0, |turn| turn.ended)
     }
@@ -121,8 +122,8 @@ impl ReadRounds {
 mod tests {
     use super::*;
 
-    /// Reads those that always have something, at these costs, until so much time is spent: what
-    /// each took, and how many units.
+    /// Reads adapters that always have units, at these costs, until `until` nanoseconds are spent;
+    /// returns the time and the number of units of each.
     fn run(costs: &[u64], weights: &[u32], until: u64) -> Vec<(u64, u64)> {
         let mut turns = ReadRounds::default();
         for (n, weight) in weights.iter().enumerate() {
@@ -143,7 +144,7 @@ mod tests {
 
     #[test]
     fn time_is_divided_by_weight_whatever_units_cost() {
-        // A storm of units that cost half a microsecond, units of 40, and some of 3.
+        // A storm of units that cost half a microsecond, units of 40 us, and some of 3 us.
         let of = run(&[500, 40_000, 3_000], &[1, 1, 1], 30_000_000);
         for (spent, _) in &of {
             assert!(spent.abs_diff(10_000_000) <= 60_000, "{of:?}");

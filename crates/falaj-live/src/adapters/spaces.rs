@@ -1,4 +1,4 @@
-//! Namespaces for adapters: made for them, or found; in each a TAP.
+//! Namespaces for adapters, created or existing, each with a TAP.
 
 use crate::error::Error;
 use crate::link_end::{End, Subnet};
@@ -8,34 +8,34 @@ use crate::sandbox::{Hosts, Join, SandboxSide, UserNamespace};
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A namespace in which there shall be an adapter, or the uplink.
+/// A namespace for an adapter, or for the uplink.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// One that is there, by its name or a process in it; `None`: one is made.
+    /// An existing one, by its name or a process in it; `None`: one is created.
     pub namespace: Option<String>,
     /// Its Ethernet address.
     pub mac: [u8; 6],
-    /// Its place in the subnet, from 1 to 254, with the addresses there and the way to the uplink,
-    /// whose place is 1. `None`: what it is called is its user's affair.
+    /// Its place in the subnet, from 1 to 254, which determines its addresses and its route to the
+    /// uplink, whose place is 1. `None`: its user configures addresses.
     pub place: Option<u8>,
 }
 
 impl Space {
-    /// One at a place of the subnet; its Ethernet address follows from that.
+    /// A namespace at a place of the subnet, from which its Ethernet address follows.
     pub fn placed(namespace: Option<String>, at: Addresses, place: u8) -> Space {
         Space { namespace, mac: at.mac(place), place: Some(place) }
     }
 
-    /// One without addresses. Its Ethernet address is drawn: behind the uplink may be other hosts
-    /// that have such interfaces.
+    /// A namespace without IP addresses. Its Ethernet address is drawn at random: behind the uplink
+    /// there may be other hosts with such interfaces.
     pub fn bare(namespace: Option<String>) -> Space {
-        // Keys are the kernel's random numbers.
+        // The hash keys are the kernel's random numbers.
         let [a, b, c, d, e, ..] = RandomState::new().hash_one(()).to_be_bytes();
         Space { namespace, mac: [0x02, a, b, c, d, e], place: None }
     }
 }
 
-/// What is in the subnet of a link between namespaces.
+/// The addresses in the subnet of a link between namespaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Addresses(Subnet);
 
@@ -81,13 +81,13 @@ impl Addresses {
         (at.mac(place) == mac && place > 0).then_some((at, place))
     }
 
-    /// The place whose Ethernet address this is, if it is one's that is not the uplink.
+    /// The place with this Ethernet address, if it is not that of the uplink.
     pub fn place(self, mac: [u8; 6]) -> Option<u8> {
         (Addresses::UPLINK + 1..=Addresses::LAST).find(|&place| self.mac(place) == mac)
     }
 }
 
-/// Makes them, each with its interface, whose mtu is this. Their number is that of the side.
+/// Creates the namespaces, each with its interface of this MTU. Their index is that of the side.
 ///
 /// # Errors
 /// As [`Sandbox::start`](crate::sandbox::Sandbox::start).
@@ -132,7 +132,8 @@ pub(super) fn attachment(space: &Space, all: &[Space], at: Addresses, mtu: u16) 
     let Some(place) = space.place else { return own };
     let both = |place: u8| [IpAddr::from(at.address(place)), at.address6(place).into()];
     own.addresses = both(place).into_iter().zip([Subnet::PREFIX, Subnet::PREFIX6]).collect();
-    // The uplink knows all of them, and they know it: nothing need be asked for on the link.
+    // The uplink has neighbor entries for all, and they for it: no address resolution is needed on
+    // the link.
     let uplink = |place: u8| place == Addresses::UPLINK;
     let known =
         all.iter().filter_map(|other| other.place).filter(|&other| uplink(other) != uplink(place));
@@ -151,7 +152,7 @@ mod tests {
     #[test]
     fn drawn_addresses_are_nobody_elses() {
         let drawn: Vec<_> = (0..1_000).map(|_| Space::bare(None).mac).collect();
-        // Of one interface, and given by nobody who sells them.
+        // Unicast addresses, locally administered.
         assert!(drawn.iter().all(|mac| mac[0] == 2));
         let different: std::collections::BTreeSet<_> = drawn.iter().collect();
         assert_eq!(different.len(), drawn.len());

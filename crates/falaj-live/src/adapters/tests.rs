@@ -1,4 +1,4 @@
-//! Adapters behind sockets that carry a unit each.
+//! Tests with adapters behind sockets that carry one unit in each datagram.
 
 use super::*;
 use crate::backend::tap::TapPort;
@@ -44,16 +44,16 @@ fn three() -> Three {
     Three { adapters, near, far, outside, uplink }
 }
 
-/// All that a port has, as the adapters that it is of.
+/// Reads all units of a port; returns the names of their adapters.
 fn read(port: &mut dyn Port, names: &[&str]) -> String {
     let mut buffer = vec![0; port.longest()];
     let mut of = String::new();
-    // What is passed over ends a turn now and then.
+    // Skipped units end a turn now and then.
     for _ in 0..10 {
         while let Some(received) = port.receive(&mut buffer).unwrap() {
             let id = port.key(&buffer[..received.length]).adapter.unwrap();
             of += names.iter().find(|name| key::AdapterId::named(name) == id).unwrap();
-            // As if much were done with it: more than a turn's time.
+            // Simulates long processing: longer than a turn.
             std::thread::sleep(Duration::from_micros(50));
         }
     }
@@ -116,7 +116,7 @@ fn who_never_runs_dry_keeps_nobody_from_being_heard() {
     let mut buffer = vec![0; near.longest()];
     let mut next = || {
         let received = near.receive(&mut buffer).unwrap().unwrap();
-        // As if much were done with it: more than a turn's time.
+        // Simulates long processing: longer than a turn.
         std::thread::sleep(Duration::from_micros(50));
         near.key(&buffer[..received.length]).adapter.unwrap()
     };
@@ -126,7 +126,7 @@ fn who_never_runs_dry_keeps_nobody_from_being_heard() {
     }
     for _ in 0..3 {
         three.outside[0].send(&unit(GATEWAY, mac(1))).unwrap();
-        // It is known at the next look, and its turn comes after the one that goes on.
+        // It is found by the next poll, and its turn comes after the current one.
         let within = (0..3).find(|_| next() == a);
         assert!(within.is_some());
     }
@@ -147,7 +147,7 @@ fn what_comes_down_goes_to_whose_address_it_is() {
     assert!(three.outside[0].recv(&mut got).is_err() && three.outside[2].recv(&mut got).is_err());
 }
 
-/// One that only receives would hear nothing after a new start.
+/// An adapter that only receives would get nothing after a restart.
 #[test]
 fn what_is_for_an_unknown_address_is_flooded_within_a_limit() {
     let mut three = three();
@@ -171,7 +171,8 @@ fn what_is_for_an_unknown_address_is_flooded_within_a_limit() {
     assert_eq!(read(&mut *three.far, NAMES), "b");
 }
 
-/// The address that an interface was made with is its own, whoever was faster.
+/// The address that an interface was created with belongs to it, even if another has used it
+/// before.
 #[test]
 fn a_made_address_is_taken_back() {
     let mut three = three();
@@ -208,7 +209,7 @@ fn an_address_is_its_first_users() {
     assert_eq!(three.adapters.counts()[2].1.foreign, 1);
     three.uplink.send(&unit(mac(1), GATEWAY)).unwrap();
     assert_eq!(read(&mut *three.far, NAMES), "a");
-    // When it is gone the address is free.
+    // The address is free when its owner is removed.
     three.adapters.remove("a");
     three.outside[2].send(&unit(GATEWAY, mac(1))).unwrap();
     assert_eq!(read(&mut *three.near, NAMES), "c");
@@ -228,7 +229,7 @@ fn an_address_is_its_owners_over_a_restart() {
     assert_eq!(read(&mut *first.near, NAMES), "a");
     assert_eq!(reported(&told), [AddressChange::Learned("a".into(), mac(1))]);
     drop(first);
-    // The stranger is faster this time.
+    // The other adapter is faster this time.
     let mut second = three();
     second.adapters.recall("a", [mac(1), ALL]);
     second.adapters.recall("c", [mac(1)]);
@@ -243,7 +244,7 @@ fn an_address_is_its_owners_over_a_restart() {
     second.outside[0].send(&unit(GATEWAY, mac(1))).unwrap();
     assert_eq!(read(&mut *second.near, NAMES), "a");
     assert_eq!(reported(&told), []);
-    // An interface that is made with it takes it; an adapter that goes frees its own.
+    // An interface created with it takes it over; a removed adapter frees its own.
     let (port, _outside) = port();
     second.adapters.add("d", port, Some(mac(1))).unwrap();
     assert_eq!(reported(&told), [AddressChange::Forgotten("a".into(), mac(1))]);
@@ -251,7 +252,7 @@ fn an_address_is_its_owners_over_a_restart() {
     assert_eq!(reported(&told), [AddressChange::Gone("a".into())]);
 }
 
-/// Addresses of before that are used no more give way to new ones, and those in use do not.
+/// Recalled addresses that are not used any more are replaced by new ones; those in use are not.
 #[test]
 fn recalled_addresses_make_room() {
     let of = |n: u32| {
@@ -309,7 +310,7 @@ fn whatever_an_adapter_writes_is_read_past() {
     assert_eq!(three.adapters.counts()[0].1.malformed, (Tap::VNET_HEADER + ETHERNET) as u64 + 1);
 }
 
-/// A packet of three that one sent, and one that came for another.
+/// A unit of three packets sent by one adapter, and one packet for another.
 #[test]
 fn what_finds_no_memory_is_its_adapters() {
     let mut three = three();
@@ -318,7 +319,7 @@ fn what_finds_no_memory_is_its_adapters() {
     three.near.found_no_memory(&noted, 3);
     note(&mut noted, 1);
     three.far.found_no_memory(&noted, 1);
-    // Of nobody's, nothing is known.
+    // A unit without an adapter is not counted.
     noted[NOTE].fill(0);
     three.near.found_no_memory(&noted, 1);
     let lost: Vec<LostBothWays> =
@@ -329,7 +330,7 @@ fn what_finds_no_memory_is_its_adapters() {
     );
 }
 
-/// A unit in which no adapter of here is noted goes nowhere.
+/// A unit without a note of an existing adapter is dropped.
 #[test]
 fn a_note_of_nobody_is_not_taken() {
     let mut three = three();
@@ -340,12 +341,12 @@ fn a_note_of_nobody_is_not_taken() {
     }
 }
 
-/// As long as a service runs, with one after the other.
+/// Adapters come and go over the long run of a service.
 #[test]
 fn numbers_of_those_that_are_gone_are_used_again() {
     let mut three = three();
     let numbers = |three: &Three| three.adapters.shared.borrow().adapters.len();
-    // A great many at once: none has the number of one that has just left.
+    // Many at once: none gets the number of one that was just removed.
     for _ in 0..RESTING + 10 {
         three.adapters.add("d", port().0, None).unwrap();
         three.adapters.remove("d");
@@ -362,7 +363,7 @@ fn numbers_of_those_that_are_gone_are_used_again() {
             assert_eq!(read(&mut *three.near, &["d"]), "d");
         }
         three.adapters.remove("d");
-        // What is on its way to it is nobody's.
+        // Units in transit to it are dropped.
         let mut noted = unit(mac(9), GATEWAY);
         note(&mut noted, 3 + (n % most) as u16);
         assert!(!three.near.transmit(&noted).unwrap());

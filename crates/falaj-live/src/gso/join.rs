@@ -1,27 +1,27 @@
-//! Datagrams that leave together, made one unit: the reverse of cutting.
+//! Joining datagrams that leave together into one unit: the reverse of cutting.
 //!
-//! A system call for each is most of what a packet costs. What is alike but for its payload, and of
-//! a checksum that is still to be made, goes in one piece; the kernel makes datagrams of it again,
-//! with the same payloads. Nothing waits for that: it is done with what is due at one instant
-//! anyhow.
+//! Most of the cost of a packet is its system call. Datagrams that are equal except for their
+//! payloads, and whose checksums are unfinished, are sent in one unit; the kernel splits it again
+//! into datagrams with the same payloads. Nothing waits for this: it is done with packets that are
+//! due at one instant anyhow.
 //!
-//! Of the headers one thing may come out otherwise: where fragmentation is forbidden and all
-//! identifications are one, they count up, as segmentation has it. Nobody may look at them there
-//! (RFC 6864, section 4.1).
+//! One field of the headers may change: if fragmentation is forbidden and all identifications are
+//! equal, they count up, as in segmentation. Receivers must ignore them in that case (RFC 6864,
+//! section 4.1).
 
 use super::{
     ETHERNET, HeaderOffsets, IPV6, IpVersion, Transport, UDP, VNET_HEADER, add,
     ones_complement_sum, put, tags, virtio, word, word_le,
 };
 
-/// As many as a socket may send in one piece (`UDP_MAX_SEGMENTS` of Linux).
+/// The largest number of datagrams in a unit of a socket (`UDP_MAX_SEGMENTS` of Linux).
 const MOST: usize = 64;
-/// Of the IPv4 header: fragmentation is forbidden.
+/// Flag of the IPv4 header: fragmentation is forbidden.
 const DF: u16 = 0x4000;
-/// UDP's number.
+/// Protocol number of UDP.
 const PROTOCOL: u8 = 17;
 
-/// The headers of one datagram; `None` for all that is never one of several.
+/// The headers of one datagram; `None` for a unit that cannot be joined.
 fn datagram(unit: &[u8]) -> Option<HeaderOffsets> {
     if unit.get(..virtio::CHECKSUM_START)? != [virtio::NEEDS_CHECKSUM, 0, 0, 0, 0, 0] {
         return None;
@@ -50,8 +50,8 @@ fn datagram(unit: &[u8]) -> Option<HeaderOffsets> {
     right.then_some(HeaderOffsets { network, transport: Transport::Udp, ip, segment })
 }
 
-/// Are the headers of two datagrams, which are at the same places, the same, but for lengths,
-/// identification and what follows from these?
+/// Returns true if the headers of two datagrams, which are at the same offsets, are equal except
+/// for lengths, identification and the fields that depend on these.
 fn are_alike(at: HeaderOffsets, a: &[u8], b: &[u8]) -> bool {
     let HeaderOffsets { network, ip, segment, .. } = at;
     let same = |from: usize, to: usize| a[from..to] == b[from..to];
@@ -68,21 +68,21 @@ fn are_alike(at: HeaderOffsets, a: &[u8], b: &[u8]) -> bool {
         && add(add(a_sum, !a_length), b_length) == b_sum
 }
 
-/// Datagrams that become one unit.
+/// Datagrams that are joined into one unit.
 #[derive(Default)]
 pub(crate) struct TrainJoin {
     bytes: Vec<u8>,
-    /// Of the first.
+    /// Headers of the first datagram.
     headers: Option<HeaderOffsets>,
-    /// Of each payload but the last.
+    /// Length of each payload but the last.
     size: usize,
     packets: usize,
-    /// Do identifications of IPv4 count up, or are they all the same? Known once there are two.
+    /// Whether identifications of IPv4 count up or are all equal; known once there are two.
     counts: Option<bool>,
 }
 
 impl TrainJoin {
-    /// Begins with this unit; whether others may join it.
+    /// Begins with this unit; returns true if others may join it.
     pub(crate) fn begin(&mut self, unit: &[u8]) -> bool {
         self.headers = datagram(unit);
         let Some(HeaderOffsets { segment, .. }) = self.headers else { return false };
@@ -92,14 +92,14 @@ impl TrainJoin {
         true
     }
 
-    /// Adds a unit behind the others, if it may join them.
+    /// Appends a unit, if it may join the others; returns true if it did.
     pub(crate) fn add(&mut self, unit: &[u8]) -> bool {
         let Some(at) = self.headers.filter(|headers| datagram(unit) == Some(*headers)) else {
             return false;
         };
         let payload = at.segment + UDP;
         let length = self.bytes.len() + unit.len() - payload;
-        // The last one alone may be shorter.
+        // Only the last one may be shorter.
         let are_full = self.bytes.len() == payload + self.packets * self.size;
         let fits = unit.len() - payload <= self.size
             && self.packets < MOST
@@ -112,7 +112,8 @@ impl TrainJoin {
         true
     }
 
-    /// Is its identification one that segmentation would give it, or one that nobody may look at?
+    /// Returns true if its identification is the one that segmentation would assign, or one that
+    /// receivers must ignore.
     fn counts_on(&mut self, at: HeaderOffsets, unit: &[u8]) -> bool {
         if at.network == IpVersion::Ip6 {
             return true;
@@ -124,7 +125,7 @@ impl TrainJoin {
         (counts || is_free) && *self.counts.get_or_insert(counts) == counts
     }
 
-    /// All of them as one unit.
+    /// The joined unit.
     pub(crate) fn unit(&mut self) -> &[u8] {
         if let Some(headers) = self.headers
             && self.packets > 1
@@ -147,7 +148,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The datagrams that a unit stands for.
+    /// The datagrams of a unit.
     fn apart(unit: &[u8]) -> Vec<Vec<u8>> {
         let Some(train) = Train::of(unit) else { return vec![unit.to_vec()] };
         let one = |n| {
@@ -158,7 +159,7 @@ mod tests {
         (0..train.packets()).map(one).collect()
     }
 
-    /// Joined as far as they may be.
+    /// Joins the packets where possible.
     fn together(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
         let (mut join, mut units, mut rest) = (TrainJoin::default(), Vec::new(), packets);
         while let Some((first, behind)) = rest.split_first() {
@@ -176,7 +177,8 @@ mod tests {
     }
 
     proptest! {
-        /// What was cut is joined again, and cutting that gives the same packets, bit for bit.
+        /// A unit that was cut is joined again, and cutting that gives the same packets, bit for
+        /// bit.
         #[test]
         fn joining_is_the_reverse_of_cutting(mut r in recipe(), udp in prop::bool::weighted(0.9)) {
             (r.udp, r.extension) = (udp, r.extension && !udp);
@@ -201,8 +203,8 @@ mod tests {
             prop_assert_eq!(again, packets);
         }
 
-        /// With bytes changed, some joined and some not, what comes out are the same packets in the
-        /// same order.
+        /// With changed bytes, some packets are joined and some are not; the result is the same
+        /// packets in the same order.
         #[test]
         fn only_what_is_alike_is_joined(
             mut r in recipe(),
@@ -239,7 +241,7 @@ mod tests {
         assert_eq!(units.len(), 1);
         let counted: Vec<_> = (7..10).map(|n| datagram_of(100, n, |_| ())).collect();
         assert_eq!(apart(&units[0]), counted);
-        // All are the same, or all count.
+        // All identifications are equal, or all count up.
         for wrong in [[7, 7, 9], [7, 8, 8], [7, 9, 10]] {
             let packets: Vec<_> = wrong.iter().map(|&n| datagram_of(100, n, |_| ())).collect();
             assert_eq!(together(&packets).len(), 2, "{wrong:?}");
@@ -275,8 +277,8 @@ mod tests {
     fn what_differs_is_not_joined() {
         let first = datagram_of(100, 1, |_| ());
         let mut join = TrainJoin::default();
-        // Class, time to live, addresses and ports, each by a bit; the first has checksums that
-        // fit.
+        // Class, time to live, addresses and ports, each changed by a bit; the IPv4 header checksum
+        // is correct.
         let ip = VNET_HEADER + ETHERNET;
         for at in [VNET_HEADER + 5, ip + 1, ip + 8, ip + 15, ip + 19, ip + 21, ip + 23] {
             let mut other = datagram_of(100, 2, |_| ());
@@ -287,7 +289,7 @@ mod tests {
             assert!(join.begin(&first) && !join.add(&other), "{at}");
         }
         assert!(join.begin(&first) && join.add(&datagram_of(100, 2, |_| ())));
-        // A checksum that is made already may be a wrong one.
+        // A complete checksum may be wrong.
         let mut made = first.clone();
         made[0] = 0;
         assert!(!join.begin(&made));

@@ -1,11 +1,10 @@
-//! Units of many packets, as segmentation offload makes them (GSO): one set of
-//! headers, then the payload of all. The virtio-net header says where to cut.
+//! Units of many packets, as segmentation offload makes them (GSO): one set of headers, then the
+//! payload of all. The virtio-net header states where to cut.
 //!
-//! The queue, the discipline and the rate deal with the packets that such a
-//! unit stands for, a *train*; the bytes stay in one piece. What leaves together
-//! is cut out as a smaller unit, with headers as the kernel's own segmentation
-//! would make them: length, IPv4 identification and checksum, TCP sequence
-//! number and flags, and the note of what is left to do about the checksum.
+//! The queue, the discipline and the rate apply to the packets of such a unit, a *train*; the bytes
+//! stay in one piece. Packets that leave together are cut out as a smaller unit, with headers as
+//! the kernel's own segmentation would make them: length, IPv4 identification and checksum, TCP
+//! sequence number and flags, and the note of the unfinished checksum.
 
 pub(crate) mod join;
 
@@ -25,7 +24,7 @@ mod virtio {
     pub(super) const TCP6: u8 = 4;
     /// UDP, each packet a datagram of its own.
     pub(super) const UDP_L4: u8 = 5;
-    /// The first packet tells that the window was reduced, and no other may.
+    /// The first packet reports that the window was reduced, and no other may.
     pub(super) const ECN: u8 = 0x80;
 }
 
@@ -55,20 +54,20 @@ enum IpVersion {
     Ip6,
 }
 
-/// Where the headers of a unit are. Offsets count from the virtio-net header.
+/// Offsets of the headers of a unit, from the start of the virtio-net header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct HeaderOffsets {
     network: IpVersion,
     transport: Transport,
-    /// Where the IP header begins.
+    /// Start of the IP header.
     ip: usize,
-    /// Where the TCP or UDP header begins.
+    /// Start of the TCP or UDP header.
     segment: usize,
 }
 
 impl HeaderOffsets {
-    /// Writes how long a unit is now to wherever its headers say so. The part behind the IP header
-    /// had `before` bytes.
+    /// Writes the current length of a unit to all headers that have it. The part behind the IP
+    /// header had `before` bytes.
     fn set_length(&self, unit: &mut [u8], before: usize) {
         let HeaderOffsets { network, transport, ip, segment } = *self;
         let length = unit.len();
@@ -89,21 +88,22 @@ impl HeaderOffsets {
                 segment + 6
             }
         };
-        // The checksum field holds the sum of the pseudo-header, the transport's length among it.
+        // The checksum field holds the sum of the pseudo-header, which includes the transport's
+        // length.
         let sum = word(unit, checksum).unwrap_or(0);
         put(unit, checksum, add(add(sum, !before), after));
     }
 }
 
-/// The packets that a unit stands for. Offsets count from the virtio-net header.
+/// The packets of a unit. Offsets are from the start of the virtio-net header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Train {
     headers: HeaderOffsets,
-    /// Where the payload begins.
+    /// Start of the payload.
     payload: usize,
-    /// Of each packet but the last.
+    /// Payload of each packet but the last.
     size: usize,
-    /// Of the unit.
+    /// Length of the unit.
     length: usize,
 }
 
@@ -120,8 +120,8 @@ fn put(unit: &mut [u8], at: usize, value: u16) {
 }
 
 impl Train {
-    /// Reads the headers of a unit; `None` if it is one packet, or not what its
-    /// virtio-net header says.
+    /// Parses the headers of a unit; `None` if it is a single packet, or inconsistent with its
+    /// virtio-net header.
     pub fn of(unit: &[u8]) -> Option<Train> {
         let kind = *unit.get(virtio::GSO_TYPE)? & !virtio::ECN;
         if kind == 0 || unit[0] & virtio::NEEDS_CHECKSUM == 0 {
@@ -148,7 +148,7 @@ impl Train {
         let payload = segment + header;
         let right = match (network, transport) {
             (IpVersion::Ip4, _) => shortest >= 20 && segment == ip + shortest,
-            // Extension headers may stand between.
+            // There may be extension headers in between.
             (IpVersion::Ip6, _) => segment >= ip + shortest,
         } && (transport == Transport::Udp || header >= 20);
         let length = unit.len();
@@ -162,17 +162,17 @@ impl Train {
         })
     }
 
-    /// How many packets.
+    /// Number of packets.
     pub fn packets(&self) -> usize {
         (self.length - self.payload).div_ceil(self.size)
     }
 
-    /// Length of the IP packet that each is, but for the last.
+    /// Length of each IP packet but the last.
     pub fn each(&self) -> usize {
         self.payload - self.headers.ip + self.size
     }
 
-    /// Length of the IP packet that the last one is.
+    /// Length of the last IP packet.
     pub fn last(&self) -> usize {
         self.payload - self.headers.ip
             + (self.length - self.payload - (self.packets() - 1) * self.size)
@@ -215,13 +215,13 @@ impl Train {
     }
 }
 
-/// Is this a unit of several datagrams?
+/// Returns true if this is a unit of several datagrams.
 pub(crate) fn is_of_datagrams(unit: &[u8]) -> bool {
     Train::of(unit).is_some_and(|train| train.headers.transport == Transport::Udp)
 }
 
-/// Each packet of a unit by itself, for whoever takes no units of many; whether all of them were
-/// taken. `part` is where they are made.
+/// Passes each packet of a unit to `each` by itself, for a port that accepts single packets only;
+/// returns true if all were taken. `part` is a buffer for them.
 pub(crate) fn singly(
     unit: &[u8],
     part: &mut Vec<u8>,
@@ -229,7 +229,7 @@ pub(crate) fn singly(
 ) -> io::Result<bool> {
     let Some(train) = Train::of(unit) else {
         if unit.get(virtio::GSO_TYPE).is_some_and(|&kind| kind != 0) {
-            // What it is nobody knows.
+            // A unit of unknown kind.
             return Err(Errno::EINVAL.into());
         }
         part.clear();
@@ -244,7 +244,7 @@ pub(crate) fn singly(
     Ok(all)
 }
 
-/// Bytes of VLAN tags, at most two of them.
+/// Bytes of VLAN tags, of which there are at most two.
 fn tags(unit: &[u8]) -> Option<usize> {
     let kind = VNET_HEADER + ETHERNET - 2;
     let mut bytes = 0;
@@ -254,7 +254,7 @@ fn tags(unit: &[u8]) -> Option<usize> {
     Some(bytes)
 }
 
-/// In ones' complement.
+/// Addition in ones' complement.
 fn add(a: u16, b: u16) -> u16 {
     let (sum, carry) = a.overflowing_add(b);
     sum + u16::from(carry)
@@ -270,7 +270,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What a train is made from.
+    /// Parameters of a train.
     #[derive(Clone, Debug, Default)]
     pub(super) struct Recipe {
         pub(super) tags: usize,
@@ -306,7 +306,7 @@ mod tests {
         })
     }
 
-    /// A unit as the kernel hands it over: checksum partial.
+    /// A unit as the kernel passes it on, with an unfinished checksum.
     pub(super) fn unit(r: &Recipe) -> Vec<u8> {
         let transport = if r.udp { 8 } else { 20 + 4 * r.options };
         let length = transport + r.payload;
@@ -373,7 +373,8 @@ mod tests {
         unit
     }
 
-    /// The checksum that a receiver would find, after the device has finished it.
+    /// Returns true if a receiver would find the checksum correct, after the device has finished
+    /// it.
     pub(super) fn finished_is_right(unit: &[u8], r: &Recipe) -> bool {
         let segment = VNET_HEADER + word_le(unit, virtio::CHECKSUM_START).unwrap();
         let length = unit.len() - segment;
@@ -455,7 +456,8 @@ mod tests {
                     }
                     _ => panic!("neither TCP nor UDP"),
                 }
-                // A part of several is a train again, of the same packets; one packet is none.
+                // A part of several packets is again a train, of the same packets; a part of one
+                // packet is none.
                 let again = Train::of(&part).map(|t| (t.packets(), t.each()));
                 prop_assert_eq!(again, (w[1] - w[0] > 1).then_some((w[1] - w[0], train.each())));
                 payload.extend_from_slice(&part[train.payload..]);
@@ -463,7 +465,7 @@ mod tests {
             prop_assert_eq!(&payload[..], &unit[train.payload..]);
         }
 
-        /// Cut twice is cut once.
+        /// Cutting twice is the same as cutting once.
         #[test]
         fn a_part_of_a_part(
             r in recipe(),
@@ -482,7 +484,7 @@ mod tests {
             prop_assert_eq!(once, twice);
         }
 
-        /// Whatever comes, nothing panics, and what is taken for a train can be cut.
+        /// For any bytes nothing panics, and a unit parsed as a train can be cut.
         #[test]
         fn bytes_of_any_kind(
             r in recipe(),

@@ -1,4 +1,4 @@
-//! The scenario's sources as real datagrams, and what arrives of them.
+//! A scenario's sources as real datagrams, and measurements of their arrival.
 //!
 //! A sender and a receiver are processes of their own, one at each end of the
 //! link. Both read CLOCK_MONOTONIC, so a datagram's delay is the difference of
@@ -28,90 +28,91 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-/// Bytes of a datagram that are ours: magic, source, number, instant of sending.
+/// Bytes of our header in a datagram: magic, source, number, instant of sending.
 pub const HEADER: usize = 24;
 const MAGIC: u32 = u32::from_le_bytes(*b"flj1");
 
-/// What one end of the link sends and receives.
+/// The plan for one end of the link: datagrams to send and to receive.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct EndPlan {
-    /// The instant, of CLOCK_MONOTONIC, at which the scenario begins.
+    /// The instant, in nanoseconds of CLOCK_MONOTONIC, at which the scenario begins.
     pub zero: u64,
-    /// How long it lasts, in nanoseconds.
+    /// Duration of the scenario, in nanoseconds.
     pub duration: u64,
-    /// How long to wait for the last datagrams after that, in nanoseconds.
+    /// Time to wait for the last datagrams after that, in nanoseconds.
     pub grace: u64,
     /// Seed of the sources.
     pub seed: u64,
-    /// What is sent from here.
+    /// The sources that are sent from here.
     pub sends: Vec<Sending>,
-    /// What is received here.
+    /// The sources that are received here.
     pub receives: Vec<Receiving>,
-    /// What is received is counted in windows of so many nanoseconds too; 0: it is not.
+    /// Length in nanoseconds of the windows in which received bytes are also counted; 0: no
+    /// windows.
     pub window: u64,
-    /// Whether the report has the delay of each datagram too.
+    /// The report includes the delay of each datagram.
     pub each: bool,
-    /// Whether a sender may have megabytes in the kernel's own queues; else it waits as soon as it
-    /// has some hundred kilobytes there.
+    /// A sender may have megabytes in the kernel's own queues; otherwise it waits as soon as it has
+    /// some hundred kilobytes there.
     pub floods: bool,
 }
 
-/// A source as datagrams.
+/// A source that is sent as datagrams.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Sending {
     /// The source's number in the scenario.
     pub source: u32,
     /// The flow that it feeds.
     pub flow: FlowKey,
-    /// So many bytes of a packet's length are not the datagram's payload.
+    /// Bytes of a packet's length that are not the datagram's payload.
     pub headers: i32,
-    /// Sent from here.
+    /// Address to send from.
     pub from: SocketAddr,
-    /// Sent to there.
+    /// Address to send to.
     pub to: SocketAddr,
-    /// What it sends, lengths as the link accounts them.
+    /// Its traffic, with lengths as the link accounts them.
     pub traffic: Traffic,
     /// The type of service of its datagrams: DSCP and ECN.
     pub tos: u8,
 }
 
-/// [`SourceSpec`] as it goes between processes.
+/// A [`SourceSpec`] in serializable form.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Traffic {
-    /// Bits per second.
+    /// Rate in bits per second.
     pub rate: u64,
-    /// Bytes.
+    /// Sizes in bytes.
     pub sizes: Sizes,
-    /// A token bucket that they pass.
+    /// A token bucket that the datagrams pass.
     pub limit: Option<Limit>,
-    /// Nanoseconds.
+    /// Start, in nanoseconds.
     pub start: u64,
-    /// Nanoseconds.
+    /// Stop, in nanoseconds.
     pub stop: u64,
-    /// What kind of source.
+    /// The kind of source.
     pub model: TrafficModel,
 }
 
-/// [`Model`] as it goes between processes.
+/// A [`Model`] in serializable form.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum TrafficModel {
     /// Exponential gaps.
     Poisson,
     /// Equal gaps.
     Cbr,
-    /// Mean times on and off, in nanoseconds, and the shape where they are Pareto's.
+    /// Mean times on and off, in nanoseconds, and the shape if they have a Pareto distribution.
     OnOff(u64, u64, Option<f64>),
-    /// As a chain says.
+    /// A Markov chain.
     Markovian(Chain),
-    /// Frames of video.
+    /// Video frames.
     Video(Frames),
-    /// As much as an envelope allows.
+    /// The most that an envelope allows.
     Greedy(Envelope),
-    /// As was recorded.
+    /// A recording.
     Recorded(Recording),
 }
 
-/// Why a source is no train of datagrams.
+/// The error for a source that cannot be sent as datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClosedLoopSource;
 
@@ -159,7 +160,7 @@ impl From<Traffic> for SourceSpec {
     }
 }
 
-/// A flow of a pipe, as it goes between processes.
+/// A flow of a pipe, in serializable form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FlowKey {
     /// The pipe.
@@ -168,31 +169,31 @@ pub struct FlowKey {
     pub flow: u32,
 }
 
-/// The datagrams of a source, to be received.
+/// A source whose datagrams are received.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Receiving {
     /// The source's number in the scenario.
     pub source: u32,
     /// The flow that it feeds.
     pub flow: FlowKey,
-    /// Received here.
+    /// Address to receive at.
     pub at: SocketAddr,
 }
 
-/// What one end has seen.
+/// The report of one end.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct EndReport {
-    /// What was sent from here, by source.
+    /// Datagrams sent from here, by source.
     pub sent: Vec<SentReport>,
-    /// What was received here, by flow.
+    /// Datagrams received here, by flow.
     pub received: Vec<ReceivedReport>,
-    /// Datagrams that came here and were lost because the receiver did not read
-    /// them in time: no fault of the link's.
+    /// Datagrams that arrived here and were lost because the receiver did not read them in time;
+    /// the link did not lose them.
     pub overflowed: u64,
-    /// Bytes of payload that were received in each window since the beginning, in the order of the
-    /// plan's [`receives`](EndPlan::receives).
+    /// Bytes of payload received in each window since the beginning, in the order of the plan's
+    /// [`receives`](EndPlan::receives).
     pub windows: Vec<Vec<u64>>,
-    /// Each datagram that was received, if the plan asks for [`each`](EndPlan::each).
+    /// Each datagram received, if the plan asks for [`each`](EndPlan::each).
     pub each: Vec<ReceivedDatagram>,
 }
 
@@ -205,50 +206,50 @@ pub struct ReceivedDatagram {
     pub source: u32,
     /// Its number among those of its source, from 0 on.
     pub number: u64,
-    /// Its payload in bytes.
+    /// Length of its payload in bytes.
     pub length: u32,
-    /// From `send` to `recv`, in nanoseconds.
+    /// Delay from `send` to `recv`, in nanoseconds.
     pub delay: u64,
 }
 
-/// What was sent of a source.
+/// Counters of a source's sender.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SentReport {
     /// The flow that it feeds.
     pub flow: FlowKey,
-    /// Datagrams that the kernel took.
+    /// Datagrams that the kernel accepted.
     pub datagrams: u64,
-    /// Datagrams that it did not take.
+    /// Datagrams that the kernel refused.
     pub refused: u64,
-    /// Datagrams for which there was no time until the end.
+    /// Datagrams that could not be sent before the end.
     pub unsent: u64,
-    /// How late 99 of 100 were sent at most, in nanoseconds.
+    /// 99th percentile of the lateness of sending, in nanoseconds.
     pub late_p99: Option<u64>,
 }
 
-/// What was received of a flow. Delays from `send` to `recv`, in nanoseconds.
+/// Measurements of a received flow. Delays are from `send` to `recv`, in nanoseconds.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ReceivedReport {
     /// The flow.
     pub flow: FlowKey,
-    /// Datagrams.
+    /// Number of datagrams.
     pub datagrams: u64,
     /// Mean delay.
     pub mean: Option<f64>,
     /// Median delay.
     pub p50: Option<u64>,
-    /// The delay that 99 of 100 do not exceed.
+    /// 99th percentile of the delay.
     pub p99: Option<u64>,
     /// Longest delay.
     pub max: Option<u64>,
-    /// Time from the first datagram to the last.
+    /// Time from the first datagram to the last, in nanoseconds.
     pub between: Option<u64>,
 }
 
-/// Sends and receives what `plan` says; returns when it is over.
+/// Sends and receives by `plan`; returns when it is over.
 pub fn run_end(plan: &EndPlan) -> io::Result<EndReport> {
     let receivers = bind(plan.receives.iter().map(|r| r.at))?;
-    // An address may send and receive.
+    // An address may be used for both sending and receiving.
     let (both, apart): (Vec<_>, Vec<_>) =
         plan.sends.iter().map(|s| s.from).partition(|at| receivers.contains_key(at));
     let mut senders = bind(apart.into_iter())?;
@@ -264,7 +265,7 @@ pub fn run_end(plan: &EndPlan) -> io::Result<EndReport> {
     })
 }
 
-/// One socket for each address, however many sources share it.
+/// Binds one socket for each address, however many sources share it.
 fn bind(
     addresses: impl Iterator<Item = SocketAddr>,
 ) -> io::Result<BTreeMap<SocketAddr, UdpSocket>> {
@@ -276,8 +277,8 @@ fn bind(
     addresses.into_iter().map(bound).collect()
 }
 
-/// Sends each datagram at its instant, or a little later where the machine is;
-/// nothing after the end.
+/// Sends each datagram at its instant, or a little later if the machine is late; nothing after the
+/// end.
 fn send(plan: &EndPlan, sockets: &BTreeMap<SocketAddr, UdpSocket>) -> io::Result<Vec<SentReport>> {
     priority::be_punctual(Rank::Sender);
     let clock = Clock::from_zero(plan.zero);
@@ -290,7 +291,7 @@ fn send(plan: &EndPlan, sockets: &BTreeMap<SocketAddr, UdpSocket>) -> io::Result
         .map(|s| Source::new(s.traffic.clone().into(), plan.seed, s.source.into()))
         .collect();
     let mut instants = Calendar::new(sources.len());
-    // The lengths of the packets that come next.
+    // The length of each source's next packet.
     let mut sizes = vec![0; sources.len()];
     for i in 0..sources.len() {
         advance(&mut sources[i], &mut sizes[i], i, &mut instants);
@@ -299,9 +300,9 @@ fn send(plan: &EndPlan, sockets: &BTreeMap<SocketAddr, UdpSocket>) -> io::Result
     if plan.floods {
         sockets.values().for_each(socket_buffer::enlarge_for_sending);
     }
-    // What each socket sends its datagrams with; sources may share one.
+    // The current type of service of each socket; sources may share one.
     let mut bits: BTreeMap<SocketAddr, u8> = BTreeMap::new();
-    // As long as any datagram may be.
+    // The largest length of a datagram.
     let mut payload = vec![0; 65_536];
     payload[..4].copy_from_slice(&MAGIC.to_le_bytes());
     let mut before = None;
@@ -318,7 +319,7 @@ fn send(plan: &EndPlan, sockets: &BTreeMap<SocketAddr, UdpSocket>) -> io::Result
         let now = clock.now();
         before = Some(now);
         if now >= end {
-            // Who cannot keep up stops in time; the rest is counted.
+            // A sender that cannot keep up stops in time; the remaining datagrams are counted.
             reports[i].unsent += 1;
             continue;
         }
@@ -352,14 +353,14 @@ fn send(plan: &EndPlan, sockets: &BTreeMap<SocketAddr, UdpSocket>) -> io::Result
     Ok(reports)
 }
 
-/// The source's next packet.
+/// Fetches the source's next packet.
 fn advance(source: &mut Source, size: &mut u32, number: usize, instants: &mut Calendar) {
     let next = source.next();
     *size = next.map_or(0, |packet| packet.bytes);
     instants.set(number, next.map_or(Time::NEVER, |packet| packet.at));
 }
 
-/// From now on datagrams of this socket have this type of service.
+/// Sets the type of service of this socket's datagrams.
 fn set_tos(socket: &UdpSocket, sending: &Sending) -> io::Result<()> {
     let bits = i32::from(sending.tos);
     let set = match sending.from {
@@ -378,11 +379,11 @@ fn sleep_until(clock: &Clock, at: Time) {
     use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
     let instant = clock.monotonic_of(at);
     let then = TimeSpec::new((instant / 1_000_000_000) as i64, (instant % 1_000_000_000) as i64);
-    // A signal that wakes us early makes the datagram early by as much; none is expected.
+    // A signal that interrupts the sleep makes the datagram early by the rest; none is expected.
     let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &then);
 }
 
-/// Source, number and instant of sending of a datagram of ours.
+/// Parses source, number and instant of sending of one of our datagrams.
 fn stamp(datagram: &[u8]) -> Option<(u32, u64, u64)> {
     let (magic, rest) = datagram.split_first_chunk()?;
     let (source, rest) = rest.split_first_chunk()?;
@@ -393,7 +394,7 @@ fn stamp(datagram: &[u8]) -> Option<(u32, u64, u64)> {
     })
 }
 
-/// What arrived of a source.
+/// Measurements of a source's arrived datagrams.
 #[derive(Default)]
 struct ArrivedDatagrams {
     delay: Meter,
@@ -402,7 +403,7 @@ struct ArrivedDatagrams {
 }
 
 impl ArrivedDatagrams {
-    /// All that `other` counted too.
+    /// Adds all measurements of `other`.
     fn add(&mut self, other: &ArrivedDatagrams) {
         self.delay.add(&other.delay);
         self.first = self.first.into_iter().chain(other.first).min();
@@ -410,11 +411,11 @@ impl ArrivedDatagrams {
     }
 }
 
-/// What each window brought.
+/// Bytes received in each window.
 struct Windows {
     zero: u64,
     length: u64,
-    /// Where each source stands in a window.
+    /// The index of each source in a window.
     places: BTreeMap<u32, usize>,
     bytes: Vec<Vec<u64>>,
 }
@@ -437,7 +438,7 @@ impl Windows {
     }
 }
 
-/// Receives until the scenario and the grace after it are over.
+/// Receives until the scenario and its grace period are over.
 fn receive(plan: &EndPlan, sockets: &BTreeMap<SocketAddr, UdpSocket>) -> io::Result<EndReport> {
     priority::be_punctual(Rank::Receiver);
     let clock = Clock::from_zero(plan.zero);
@@ -463,7 +464,7 @@ fn receive(plan: &EndPlan, sockets: &BTreeMap<SocketAddr, UdpSocket>) -> io::Res
         for (_, socket) in
             sockets.values().enumerate().filter(|&(i, _)| last || watch.is_readable(i))
         {
-            // All shall have their turn, and a flood shall not outlast the end.
+            // A limit for each socket, so that all get a turn, and a flood does not extend the run.
             for _ in 0..64 {
                 let length = match socket.recv(&mut buffer) {
                     Ok(length) => length,

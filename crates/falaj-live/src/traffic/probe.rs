@@ -1,5 +1,5 @@
-//! From socket to socket, by a program that never sleeps while a datagram is on its way: what a
-//! link takes, without what it takes to wake whoever waits for it.
+//! Delay from socket to socket, measured by a program that never sleeps while a datagram is in
+//! transit: the latency of a link without that of waking a receiver.
 
 use std::io;
 use std::net::{IpAddr, UdpSocket};
@@ -15,11 +15,11 @@ use crate::clock::monotonic;
 use crate::error::{Error, SetupStep};
 use crate::netns::made_in;
 
-/// When a datagram is given up.
+/// The time after which a datagram counts as lost.
 const LOST: Span = Span::from_secs(1);
 
-/// A socket at this address, and any port, in the network namespace of a process. It is entered by
-/// a copy of this process, which must have one thread only.
+/// A socket at this address, and any port, in the network namespace of a process. The namespace is
+/// entered by a copy of this process, which must be single-threaded.
 ///
 /// # Errors
 /// The namespace cannot be entered, or has no such address.
@@ -39,11 +39,11 @@ pub fn socket(process: i32, address: IpAddr) -> Result<UdpSocket, Error> {
     ))
 }
 
-/// Sends so many datagrams from one socket to the other, each when the one before has come and so
-/// much time is over, until it is to stop. Says how long each took, and how many never came.
+/// Sends `datagrams` datagrams from one socket to the other, each when the one before has arrived
+/// and `pause` is over, until `stop` is set. Returns their delays, and how many were lost.
 ///
 /// # Errors
-/// What the kernel says, of either socket.
+/// The kernel's error, of either socket.
 pub fn probe(
     from: &UdpSocket,
     to: &UdpSocket,
@@ -69,7 +69,7 @@ pub fn probe(
                     delays.record(took);
                     break;
                 }
-                // One that was given up.
+                // A datagram that was given up.
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::hint::spin_loop(),
                 Err(error) => return Err(error),
