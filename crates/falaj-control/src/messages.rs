@@ -43,7 +43,7 @@ pub(crate) enum Query {
         from: u64,
         sum: Box<Counters>,
     },
-    /// Requests which flow occupied the links when.
+    /// Requests the link occupancy.
     Turns,
     /// Pauses an adapter, or resumes it.
     Pause {

@@ -397,7 +397,7 @@ pub struct FlowReport {
     pub sent: u64,
     /// Bytes of packets whose last bit left.
     pub sent_bytes: u64,
-    /// Of these, packets that the link lost.
+    /// Packets among these that the link lost.
     pub lost: u64,
     /// Their bytes.
     pub lost_bytes: u64,

@@ -64,8 +64,9 @@ impl NamedDirection<'_> {
     pub(crate) fn holds<'a>(&self, flow: usize, standing: &'a Standing) -> Option<Holds<'a>> {
         let is_many = self.direction.pipe.masks.flows.get(flow).is_some_and(Option::is_some);
         let pipe = &self.direction.pipe;
-        // If packets cost more than is accounted, or are lost on the link, the bytes that left are
-        // too few; the queue's bytes are not counted for such a check.
+        // If packets cost more than is accounted, or are lost on the link, the bytes that left
+        // understate the service. Nor is a rate checked that depends on the length of the queue, as
+        // the queued bytes are not counted.
         let is_counted = pipe.framing.is_none() && pipe.impairments.loss.is_none();
         let is_counted = is_counted && !standing.needs_queue;
         let airtime = pipe.setup.largest_airtime();

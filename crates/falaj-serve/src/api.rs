@@ -395,7 +395,7 @@ struct Meant {
     drop: bool,
 }
 
-/// How much to return.
+/// The extent of the answer.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 struct Newest {
@@ -519,7 +519,7 @@ async fn pause(
     Ok(Json(paused))
 }
 
-/// Which flow occupied the link when, in each direction: the last turns since flows changed last.
+/// Link occupancy: the last turns of flows in each direction, since flows changed last.
 #[utoipa::path(get, path = "/v1/turns", params(Newest),
     responses((status = 200, body = Vec<Turns>), (status = 400, body = Problem),
         (status = 409, body = Problem)))]

@@ -1,7 +1,7 @@
 //! The log of a running service: events with a level and values, one line each on standard error.
 //!
 //! A journal adds its own time and program name, so its lines begin with the level instead, in the
-//! format of `sd-daemon(3)`; a terminal gets the same prefixes as with every other command.
+//! format of `sd-daemon(3)`; elsewhere they have the same prefixes as those of every other command.
 
 use clap::ValueEnum;
 use falaj_terminal::output::{Log, log_to};

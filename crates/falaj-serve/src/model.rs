@@ -297,7 +297,7 @@ impl Disciplines {
     }
 }
 
-/// Which flow occupied a link when, in one direction.
+/// The occupancy of a link in one direction: the last turns of its flows.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(super) struct Turns {
     pub(super) link: String,

@@ -31,7 +31,7 @@ impl fmt::Display for Measure {
     }
 }
 
-/// How narrow the 95 % interval of a measure has to be: `delay.mean ±1%`, `voice.delay.p99 ±2%`.
+/// The required width of the 95 % interval of a measure: `delay.mean ±1%`, `voice.delay.p99 ±2%`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Until {
     /// The flow; `None`: each flow.

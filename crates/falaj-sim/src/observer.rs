@@ -23,8 +23,8 @@ pub trait Observer {
 pub struct Loss {
     /// The pipe, the flow, and the reason.
     pub dropped: Dropped,
-    /// When it was lost, or the time of the next arrival after that. For a loss after the run it is
-    /// the run's end.
+    /// Time of the loss, or of the next arrival after it. For a loss after the run it is the run's
+    /// end.
     pub told: Time,
 }
 

@@ -36,11 +36,11 @@ pub const PILOTS: usize = 4;
 pub struct Warmed {
     /// The time that was not counted.
     pub cut: Span,
-    /// How it was determined.
+    /// The method that determined it.
     pub how: WarmUpMethod,
 }
 
-/// How the warm-up was determined.
+/// The method that determined the warm-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WarmUpMethod {
     /// It was given, or given as none.
@@ -61,7 +61,7 @@ pub enum WarmUpMethod {
     },
 }
 
-/// How to simulate.
+/// The parameters of a simulation.
 #[derive(Clone, Debug)]
 pub struct ReplicationPlan {
     /// Seed of replication 0.

@@ -109,7 +109,7 @@ fn a_flow_whose_packets_keep_coming_keeps_its_turn() {
 }
 
 /// On an idle link it makes no difference what paces it: delays end when the last bit leaves, and
-/// not when packets are handed over.
+/// not when packets are handed to the device.
 #[test]
 fn who_is_alone_waits_for_nobody() {
     let text = "[link.l]\nrate = \"100mbit\"\nPACE\n[traffic.t]\nmodel = \"cbr\"\nrate = \"10mbit\"\nsize = \"1000B\"";
@@ -119,7 +119,7 @@ fn who_is_alone_waits_for_nobody() {
 }
 
 /// A link behind a device-paced one receives packets when they leave the device, and not when they
-/// are handed over.
+/// are handed to it.
 #[test]
 fn what_follows_gets_packets_when_they_have_left() {
     let text = "[link.l]\nrate = \"10mbit\"\npace = \"device\"\nbacklog = \"40p\"\n[link.m]\nrate = \"1gbit\"\n\

@@ -67,7 +67,7 @@ fn coverage(experiment: &Experiment, studies: u64, known: &[(Measure, f64)]) -> 
     held.into_iter().map(|held| f64::from(held) / studies as f64).collect()
 }
 
-/// Of 300 intervals 285 should contain it; the standard error is 1.3 %, and four of them are
+/// 285 of 300 intervals should contain it; the standard error is 1.3 %, and four of them are
 /// tolerated.
 fn is_95_percent(coverage: f64) -> bool {
     (0.90..=1.0).contains(&coverage)

@@ -246,7 +246,7 @@ fn bbr_alone_keeps_the_link_busy_and_the_queue_short() {
     assert!(goodput(&run, 0) > 0.95 * ALL, "{}", goodput(&run, 0));
     assert!(delay(&run) < 15.0, "{}", delay(&run));
     let least = told(&run, 0).round_trip.min().unwrap();
-    // 40 ms and 1.2 ms on the wire.
+    // A round trip of 40 ms, and a transmission time of 1.2 ms.
     assert!((Span::from_micros(41_200)..Span::from_millis(42)).contains(&least), "{least}");
 }
 
@@ -259,7 +259,7 @@ fn over_two_links_there_is_one_round_trip() {
         + &source("x", "reno", "window = \"15kB\"\nacknowledge = \"each\"");
     let run = run(&text, 12, 1);
     let least = told(&run, 0).round_trip.min().unwrap();
-    // 40 ms there, 10 ms back, 1.2 and 2.4 ms on the wires.
+    // 40 ms there, 10 ms back, and transmission times of 1.2 and 2.4 ms.
     assert!((Span::from_micros(53_600)..Span::from_micros(54_200)).contains(&least), "{least}");
     // Its window is ten segments: 14,600 B each round trip.
     let expected = 14_600.0 * 8.0 / 1e6 / 0.0554;

@@ -28,7 +28,7 @@ pub struct Wanted {
     pub scenario: String,
     /// Queued packets that no longer fit may be dropped.
     pub drop: bool,
-    /// Places of pipes at which new links may begin.
+    /// Vacant places in the engine, at which new links begin.
     pub vacant: Vec<u32>,
 }
 

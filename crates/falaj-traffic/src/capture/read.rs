@@ -23,7 +23,8 @@ pub struct Capture {
     pub changes: Vec<Change>,
     /// Reports of the ports that pace the link, in order.
     pub rooms: Vec<Room>,
-    /// Where the file breaks off, if it does, for example because its writer was killed.
+    /// The point at which the file breaks off, if it does, for example because its writer was
+    /// killed.
     pub broken: Option<Broken>,
 }
 

@@ -10,7 +10,7 @@ use super::reno::Reno;
 
 /// Units of the marked fraction.
 const PARTS: u32 = 1024;
-/// 1/g of the RFC: a round trip has this weight in the smoothed fraction.
+/// 1/g of the RFC: a round trip has the weight g = 1/16 in the smoothed fraction.
 const SMOOTHED: u32 = 16;
 
 /// The window of DCTCP.

@@ -34,8 +34,8 @@ struct Sent {
     segment: u64,
     at: Time,
     state: SenderState,
-    /// When it was sent: the number of segments that had arrived, the time of the last arrival, and
-    /// the time at which that one had been sent.
+    /// State at its transmission: the number of segments that had arrived, the time of the last
+    /// arrival, and the time at which that one had been sent.
     arrived: u64,
     arrived_at: Time,
     sent_at: Time,
@@ -134,13 +134,13 @@ pub struct Sender {
     retransmits: bool,
     /// Time after which a transmission that was overtaken by a later one counts as lost.
     patience: Span,
-    /// When the first such transmission is lost: RACK's reordering timer.
+    /// RACK's reordering timer: the time at which the first such transmission counts as lost.
     reordering: Time,
-    /// When a tail loss probe is due.
+    /// Time at which a tail loss probe is due.
     probe: Time,
     /// A probe is due now: it goes whatever the window.
     probes: bool,
-    /// Retransmission timer: when everything in flight is taken for lost.
+    /// Retransmission timer: the time at which everything in flight is taken for lost.
     gives_up: Time,
     /// Earliest time of the next paced transmission.
     paced: Time,

@@ -104,7 +104,7 @@ pub(super) struct SamePackets {
 
 impl SamePackets {
     fn of(kernel: &[ReceivedDatagram], live: &[ReceivedDatagram]) -> SamePackets {
-        // Of several copies the first one counts.
+        // The first of several copies counts.
         let first = |all: &[ReceivedDatagram]| {
             let mut first = BTreeMap::new();
             for one in all {

@@ -320,7 +320,7 @@ mod tests {
                     run.pipes.iter().flatten().map(|flow| flow.counters.dropped()).sum();
                 let what =
                     format!("{} with {flows} flows: {offered} offered, {lost} lost", case.name);
-                // Of 20,000 Poisson arrivals, on each link: five standard deviations.
+                // Five standard deviations of 20,000 Poisson arrivals on each link.
                 assert!(offered.abs_diff(20_000 * u64::from(case.links)) < 8_000, "{what}");
                 assert!(lost * 4 < offered, "{what}");
             }

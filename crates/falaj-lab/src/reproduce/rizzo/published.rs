@@ -25,8 +25,8 @@ const fn all(of: [f64; 12]) -> [Option<f64>; 12] {
     out
 }
 
-/// Values without the last one: there the program grows an array by sixteen entries at a time, and
-/// measures mainly that.
+/// Values without that for the most flows: there dummynet's WF2Q+ grows an array by sixteen entries
+/// at a time, and its time is mainly that of doing so.
 const fn but_last(of: [f64; 11]) -> [Option<f64>; 12] {
     let mut out = [None; 12];
     let mut n = 0;

@@ -18,9 +18,11 @@ pub(super) struct Thoroughness {
     pub(super) second: Span,
     /// The same for experiments in which the period of 50 ms does not matter.
     pub(super) short: Span,
+    /// Number of runs on real packets of experiments that the paper repeated; others are run once.
     pub(super) live: u64,
+    /// Number of simulated runs of these experiments.
     pub(super) simulated: u64,
-    /// True for repetitions of experiments that the paper repeated; others are run once.
+    /// True for experiments of full length; otherwise some are shorter.
     pub(super) long: bool,
     /// Factor by which all rates are lower than the paper's; reported rates are multiplied by it.
     pub(super) slower: u32,
