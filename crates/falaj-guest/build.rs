@@ -1,5 +1,5 @@
-//! Compiles `shim/shim.rs` as a shared library of its own, which the program carries inside itself.
-//! On targets other than x86-64 Linux it is empty, as there is no guest there.
+//! Compiles `shim/shim.rs` as a separate shared library, which the program embeds. On targets other
+//! than x86-64 Linux it is empty, as there is no guest there.
 
 use std::env;
 use std::path::PathBuf;

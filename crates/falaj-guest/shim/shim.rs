@@ -1,11 +1,12 @@
-//! What stands between the guest kernel and the C library: two functions, by LD_PRELOAD.
+//! Two functions between the guest kernel and the C library, loaded by LD_PRELOAD.
 //!
-//! `ptrace`: kernels up to 6.13 hand over 2,696 bytes of a process's vector registers, and a
-//! processor that has more of them (AMX) makes the host refuse that. What is missing is filled up
-//! with zeros; the header says which registers the bytes hold, and these are not among them.
+//! `ptrace`: kernels up to 6.13 pass 2,696 bytes of a process's vector registers, and on a
+//! processor that has more of them (AMX) the host refuses that. The missing bytes are filled with
+//! zeros; the header states which registers the bytes hold, and the missing ones are not among
+//! them.
 //!
-//! `getrandom`: the guest kernel would mix the host's randomness into its own, and no two runs
-//! would be alike. It is told that there is none; it has what its init gives it.
+//! `getrandom`: the guest kernel would mix the host's randomness into its own, so that no two runs
+//! would be equal. It gets the error that there is none; its init supplies its randomness.
 #![no_std]
 
 use core::arch::asm;
@@ -20,7 +21,7 @@ const PEEKS: core::ops::RangeInclusive<usize> = 1..=3;
 const SYS_PTRACE: isize = 101;
 const NOT_IMPLEMENTED: i32 = 38;
 
-/// More than any processor's registers take.
+/// Larger than the registers of any processor, in bytes.
 const MOST: usize = 65_536;
 /// The guest kernel has one thread.
 static mut REGISTERS: [u8; MOST] = [0; MOST];
@@ -41,17 +42,17 @@ fn fail(errno: i32) -> isize {
     -1
 }
 
-/// ptrace(2), as the C library has it.
+/// ptrace(2), with the interface of the C library.
 ///
 /// # Safety
-/// As of ptrace(2).
+/// See ptrace(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ptrace(request: usize, pid: usize, address: usize, data: usize) -> isize {
     let mut whole = Memory { base: &raw mut REGISTERS as *mut u8, length: MOST };
     let mut word: usize = 0;
     let data = if request == SET_REGISTERS && address == VECTOR_REGISTERS {
         // SAFETY: the caller passes a description of its memory, and the buffer is ours; no other
-        // thread is there to use it.
+        // thread exists that could use it.
         unsafe {
             let given = &*(data as *const Memory);
             ptr::copy_nonoverlapping(given.base, whole.base, given.length.min(MOST));
@@ -75,7 +76,7 @@ pub unsafe extern "C" fn ptrace(request: usize, pid: usize, address: usize, data
     }
 }
 
-/// getrandom(2), of which the guest is told that there is none.
+/// getrandom(2), which reports to the guest that it is not implemented.
 #[unsafe(no_mangle)]
 pub extern "C" fn getrandom(_to: *mut u8, _length: usize, _flags: u32) -> isize {
     fail(NOT_IMPLEMENTED)

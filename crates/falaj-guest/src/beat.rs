@@ -1,17 +1,17 @@
-//! How much virtual time has passed, as the guest writes it down for the host.
+//! Beats: reports of the elapsed virtual time from the guest to the host.
 
 use std::time::Duration;
 
-/// What the guest's init writes now and then, and when it has heard something.
+/// A report that the guest's init writes periodically, and after each message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Beat {
     /// Virtual time since the guest began.
     pub(crate) elapsed: Duration,
-    /// Messages of the host that were heard.
+    /// Number of messages of the host that were received.
     pub(crate) heard: u64,
 }
 
-/// Bytes of a beat.
+/// Length of a beat in bytes.
 pub(crate) const LENGTH: usize = 16;
 
 impl Beat {
@@ -29,9 +29,9 @@ impl Beat {
     }
 }
 
-/// How long after this much virtual time the next beat comes. A busy guest passes 250 ms in far
-/// less than the watchdog's patience; a guest that sleeps for days is seldom woken. One that is
-/// busy after hours is asked by the watchdog, should ten seconds of its take too long.
+/// Interval to the next beat after this much virtual time. A busy guest passes 250 ms in far less
+/// than the watchdog's patience; a guest that sleeps for days is seldom woken. If ten seconds of a
+/// busy guest take too long after hours, the watchdog asks it.
 pub(crate) fn interval(elapsed: Duration) -> Duration {
     match elapsed.as_secs() {
         0..600 => Duration::from_millis(250),

@@ -1,4 +1,4 @@
-//! Boots the guest: the kernel's command line, its environment and its descriptors.
+//! Boots the guest: the kernel's command line, environment and descriptors.
 
 use crate::epoch::Epoch;
 use crate::error::{During, Error};
@@ -13,26 +13,26 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
 
-/// The word by which this program knows that it is the guest's init.
+/// The argument by which this program recognizes that it is the guest's init.
 pub const INIT: &str = "guest-init";
 /// Least memory of a guest, in bytes.
 pub const LEAST_MEMORY: u64 = 96 << 20;
 
-/// What stands between the kernel and the C library: `shim/shim.rs`.
+/// The library between the kernel and the C library: `shim/shim.rs`.
 const SHIM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/shim.so"));
 
-/// What time computing takes.
+/// The virtual time that computing takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CpuTime {
-    /// None: time passes only while everything waits. Results are exact and the same each time.
+    /// None: time passes only while everything waits. Results are exact and the same in each run.
     #[default]
     Free,
-    /// What it takes on the host. Only waiting is skipped, and no two runs are alike.
+    /// The time that it takes on the host. Only waiting is skipped, and no two runs are equal.
     Counted,
 }
 
 impl CpuTime {
-    /// Their names.
+    /// Names of the modes.
     pub const NAMES: [&'static str; 2] = ["free", "counted"];
 }
 
@@ -53,27 +53,27 @@ impl FromStr for CpuTime {
     }
 }
 
-/// How the guest is made.
+/// Configuration of a guest.
 #[derive(Clone, Debug)]
 pub struct GuestConfig {
     /// The kernel that it boots.
     pub kernel: Kernel,
-    /// What time computing takes.
+    /// The virtual time that computing takes.
     pub cpu: CpuTime,
-    /// When its clock starts.
+    /// The start of its clock.
     pub epoch: Epoch,
     /// Its memory, in bytes.
     pub memory: u64,
-    /// Where all chance in it begins.
+    /// Seed of all its random numbers.
     pub seed: u64,
     /// Real time without virtual time passing after which it is ended.
     pub stuck: std::time::Duration,
 }
 
-/// The kernel's command line. It is one of the things from which the kernel makes its first random
-/// numbers, so nothing in it may differ from run to run.
+/// The kernel's command line. The kernel derives its first random numbers from it among others, so
+/// it must be the same in each run.
 fn command_line(config: &GuestConfig, init: &Path) -> Vec<OsString> {
-    // The kernel's command line is divided at spaces that no quotes enclose.
+    // The kernel splits its command line at spaces outside of quotes.
     let quote = if init.as_os_str().to_string_lossy().contains(' ') { "\"" } else { "" };
     let mode = match config.cpu {
         CpuTime::Free => "inf-cpu",
@@ -82,7 +82,7 @@ fn command_line(config: &GuestConfig, init: &Path) -> Vec<OsString> {
     let mut words: Vec<OsString> = [
         format!("mem={}M", config.memory >> 20),
         "root=/dev/root rootfstype=hostfs rootflags=/ rw quiet".into(),
-        // The log is the console. The second one is the line from the host.
+        // The log is the console. The second console is the line from the host.
         format!("con=null con0=fd:0,fd:1 con1=fd:{},fd:1 ssl=null", sys::LINE),
         if mode.is_empty() { "time-travel".into() } else { format!("time-travel={mode}") },
         format!("time-travel-start={}", config.epoch.nanos()),
@@ -102,7 +102,7 @@ fn command_line(config: &GuestConfig, init: &Path) -> Vec<OsString> {
     words
 }
 
-/// Starts the guest's kernel, with `line` as what it hears the host by.
+/// Starts the guest's kernel, with `line` as its line from the host.
 pub(crate) fn start(config: &GuestConfig, spool: &Spool, line: &OwnedFd) -> Result<Child, Error> {
     if config.memory < LEAST_MEMORY {
         return Err(Error::TooLittle(LEAST_MEMORY));
@@ -111,7 +111,7 @@ pub(crate) fn start(config: &GuestConfig, spool: &Spool, line: &OwnedFd) -> Resu
     let log = File::create(spool.file(names::LOG)).during("write to the guest's spool")?;
     let mut command = Command::new(&config.kernel.path);
     command.args(command_line(config, &init));
-    // The init finds the spool as its kernel's directory.
+    // The init finds the spool as the working directory of its kernel.
     command
         .current_dir(spool.path())
         .env_clear()
@@ -127,14 +127,14 @@ pub(crate) fn start(config: &GuestConfig, spool: &Spool, line: &OwnedFd) -> Resu
     command.spawn().during("start the guest's kernel")
 }
 
-/// Why a guest ended that told no exit, by what its kernel wrote.
+/// The error of a guest that ended without an exit, from the log of its kernel.
 pub(crate) fn why_it_died(spool: &Spool) -> Error {
-    /// Lines that are shown.
+    /// Number of lines that are shown.
     const SHOWN: usize = 12;
     let log = std::fs::read(spool.file(names::LOG)).unwrap_or_default();
     let log = String::from_utf8_lossy(&log);
     let told = |line: &&str| {
-        // Consoles that nobody asked for.
+        // Messages about consoles that are not used.
         !line.starts_with("Using a channel type")
             && !line.starts_with("setup_one_line failed")
             && !line.starts_with("epollctl add err")
@@ -145,15 +145,15 @@ pub(crate) fn why_it_died(spool: &Spool) -> Error {
     if let Some(line) = lines.iter().find(|line| refused.iter().any(|word| line.contains(word))) {
         return Error::Ptrace((*line).to_owned());
     }
-    // What went wrong stands before the stack that is printed with it.
+    // The cause precedes the stack that is printed with it.
     let end = lines.iter().position(|line| line.starts_with("CPU: ")).unwrap_or(lines.len());
     Error::Died(lines[end.saturating_sub(SHOWN)..end].join("\n"))
 }
 
-/// Looks whether the system's settings forbid ptrace outright.
+/// Checks that the system's settings do not forbid ptrace outright.
 ///
 /// # Errors
-/// They do; a container may forbid it in other ways, which a guest meets when it starts.
+/// They forbid it. A container may forbid it in other ways, which fail when the guest starts.
 pub fn check_ptrace() -> Result<(), Error> {
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
     match scope.trim() {

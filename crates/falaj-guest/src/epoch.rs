@@ -1,4 +1,4 @@
-//! When the guest's clock starts.
+//! The start of the guest's clock.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ pub struct Epoch(u64);
 
 /// 2026-01-01T00:00:00Z.
 const DEFAULT: u64 = 1_767_225_600;
-/// Behind 2200 clocks of 64 bits in nanoseconds come to their end.
+/// After 2200, clocks of 64 bits in nanoseconds overflow.
 const LAST_YEAR: u64 = 2200;
 
 impl Epoch {
@@ -48,7 +48,7 @@ impl fmt::Display for Epoch {
 impl FromStr for Epoch {
     type Err = String;
 
-    /// Reads `2026-01-01`, `2026-01-01T12:00:00Z`, or `now`.
+    /// Parses `2026-01-01`, `2026-01-01T12:00:00Z`, or `now`.
     fn from_str(text: &str) -> Result<Epoch, String> {
         if text == "now" {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
@@ -84,7 +84,7 @@ fn read(text: &str) -> Option<u64> {
     Some(((days * 24 + hour) * 60 + minute) * 60 + second)
 }
 
-/// Three numbers with that many digits, and this between them.
+/// Parses three numbers with these lengths in digits and this separator.
 fn three(text: &str, between: char, digits: [usize; 3]) -> Option<[u64; 3]> {
     let mut parts = text.split(between);
     let mut numbers = [0; 3];

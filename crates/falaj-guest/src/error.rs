@@ -1,61 +1,61 @@
-//! Why there is no virtual time here: one message for each reason, with its cure.
+//! Errors of virtual time, each with a message and a cure.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// How to get a kernel, as several messages say it.
+/// How to get a kernel, as in several messages.
 const CURE: &str =
     "build one with `make kernel`, or name one with --kernel; docs/how-to/virtual-time.md";
 
-/// Why a command cannot run in virtual time, or why its run ended without a result.
+/// The error of a command that cannot run in virtual time, or whose run ended without a result.
 #[derive(Debug)]
 pub enum Error {
     /// The machine or its system is not x86-64 Linux.
     Machine,
     /// No kernel was named, and none is at these places.
     NoKernel(Vec<PathBuf>),
-    /// The kernel that was named cannot be used, for this reason.
+    /// The given kernel cannot be used, for this reason.
     Kernel(PathBuf, KernelFault),
-    /// ptrace(2) is forbidden; how that was seen.
+    /// ptrace(2) is forbidden; with the evidence.
     Ptrace(String),
-    /// No directory has that many bytes free for the guest's memory; the one with the most, and
-    /// what it has.
+    /// No directory has this many free bytes for the guest's memory; with the one that has most,
+    /// and its free bytes.
     Memory {
         /// Bytes that are needed.
         needed: u64,
-        /// The most that a directory has.
+        /// The largest number of free bytes in a directory.
         free: u64,
         /// That directory.
         place: PathBuf,
     },
     /// Less memory than a guest needs, in bytes.
     TooLittle(u64),
-    /// A system call failed; what it was for.
+    /// A system call failed; with its purpose.
     System(&'static str, io::Error),
-    /// The guest ended by itself; the last lines that its kernel wrote.
+    /// The guest ended by itself; with the last lines that its kernel wrote.
     Died(String),
-    /// Virtual time stood still for this many seconds of real time; the programs that computed
-    /// meanwhile.
+    /// Virtual time stood still for this number of seconds of real time; with the programs that
+    /// computed meanwhile.
     Stuck(u64, Vec<String>),
     /// More virtual time than this has passed, in seconds.
     Endless(u64),
-    /// The command did not end at a signal, and the guest was ended: the signal's number.
+    /// The command did not end at a signal of this number, so the guest was ended.
     Signal(i32),
-    /// The reader of standard output or standard error went away.
+    /// The reader of standard output or standard error is gone.
     ReaderGone,
 }
 
-/// What is wrong with a kernel.
+/// A fault of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelFault {
     /// The file cannot be read.
     Unreadable,
-    /// It is no program for x86-64.
+    /// It is not a program for x86-64.
     NotX86,
     /// It may not be executed by this user.
     NotExecutable,
-    /// It is no user-mode Linux with CONFIG_UML_TIME_TRAVEL_SUPPORT.
+    /// It is not user-mode Linux with CONFIG_UML_TIME_TRAVEL_SUPPORT.
     NoTimeTravel,
     /// It lacks the driver for TUN and TAP, or the file system of the host.
     Incomplete,
@@ -150,9 +150,9 @@ impl std::error::Error for Error {
     }
 }
 
-/// The same for `?`: what a system call was for.
+/// Adds the purpose of a system call to its error.
 pub(crate) trait During<T> {
-    /// Says what the call was for.
+    /// Adds the purpose.
     fn during(self, what: &'static str) -> Result<T, Error>;
 }
 

@@ -1,20 +1,20 @@
-//! How a command ended, as the guest's init writes it down.
+//! The end of a command, as the guest's init records it.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-/// How the command ended.
+/// The way in which the command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// By itself, with this status.
+    /// It exited with this status.
     Code(u8),
-    /// By this signal.
+    /// It was ended by this signal.
     Signal(u8),
 }
 
 impl Exit {
-    /// As a shell says it: the status, or 128 and the signal.
+    /// The status as in a shell: the exit status, or 128 plus the signal.
     pub fn shell_code(self) -> u8 {
         match self {
             Exit::Code(code) => code,
@@ -33,7 +33,7 @@ impl From<ExitStatus> for Exit {
     }
 }
 
-/// The exit, and the virtual time from the command's start to its end.
+/// Formats the exit, and the virtual time from the command's start to its end.
 pub(crate) fn to_text(exit: Exit, lasted: Duration) -> String {
     let (word, number) = match exit {
         Exit::Code(code) => ("code", code),
@@ -42,7 +42,7 @@ pub(crate) fn to_text(exit: Exit, lasted: Duration) -> String {
     format!("{word} {number} {}\n", lasted.as_nanos())
 }
 
-/// None where it is not such a text, or not all of it.
+/// Parses such a text; `None` if it is another text, or incomplete.
 pub(crate) fn from_text(text: &str) -> Option<(Exit, Duration)> {
     let mut words = text.strip_suffix('\n')?.split(' ');
     let (word, number, lasted) = (words.next()?, words.next()?, words.next()?);

@@ -1,5 +1,5 @@
-//! The guest's first process: makes the guest a place where programs run, runs the command, tells
-//! how it ended, and turns the guest off.
+//! The guest's first process: sets up the guest, runs the command, reports its end, and turns the
+//! guest off.
 
 use crate::beat::{self, Beat};
 use crate::exit::{self, Exit};
@@ -23,30 +23,30 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Where the guest sees the spool.
+/// The path of the spool in the guest.
 const SPOOL: &str = "/run/falaj-guest";
-/// Where it is at the host: the directory of this kernel's process there.
+/// Its path at the host: the working directory of this kernel's process there.
 const AT_HOST: &str = "/proc/self/cwd/.";
-/// Where a kernel has the name of its host.
+/// The file of a kernel's hostname.
 pub(crate) const HOSTNAME: &str = "/proc/sys/kernel/hostname";
-/// What programs have in the place of the host's XDG_RUNTIME_DIR.
+/// The guest's directory in the place of the host's XDG_RUNTIME_DIR.
 const RUNTIME: &str = "/run/falaj-runtime";
-/// Most processes and threads at once, the kernel's own included. Each process is one of the host's
-/// too.
+/// The largest number of processes and threads at once, the kernel's own included. Each process is
+/// also a process of the host.
 const PROCESSES: u32 = 4000;
-/// Statuses of shells for a command that cannot be executed, and for one that is not there.
+/// Exit statuses of shells for a command that cannot be executed, and for one that is not found.
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
-/// The whole life of the init: never returns.
+/// The main function of the init; never returns.
 pub fn main() -> ! {
     if let Err(error) = live() {
-        // This is the log, which the host reads where no exit was told.
+        // This is the log, which the host reads if there was no exit report.
         let _ = writeln!(io::stderr(), "falaj's init: {error}");
     }
     sync();
     sys::power_off();
-    // Without the right to turn off, the kernel ends when its init does.
+    // If turning off is not allowed, the kernel ends with its init.
     std::process::exit(1)
 }
 
@@ -91,7 +91,7 @@ fn live() -> io::Result<()> {
     written_through(&at(names::EXIT))?.write_all(exit::to_text(exit, lasted).as_bytes())
 }
 
-/// Mounts what programs expect.
+/// Mounts the file systems that programs expect.
 fn prepare() -> io::Result<()> {
     let make = |path: &str, mode: u32| match DirBuilder::new().mode(mode).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
@@ -129,7 +129,8 @@ fn prepare() -> io::Result<()> {
         .map_err(|errno| io::Error::other(format!("cannot mount the spool: {}", errno.desc())))
 }
 
-/// Sets what the order says of the guest as a whole. What this kernel lacks stays as it is.
+/// Applies the order's settings of the guest as a whole. A setting that this kernel lacks stays as
+/// it is.
 fn settle(order: &Order) {
     if let Ok(random) = File::options().read(true).write(true).open("/dev/random") {
         let _ = sys::add_entropy(&random, seed(order.seed));
@@ -146,7 +147,7 @@ fn settle(order: &Order) {
     }
 }
 
-/// Sixty-four bytes from a number, all of them different for each (SplitMix64).
+/// Expands a number to sixty-four bytes, different for each number (SplitMix64).
 fn seed(mut number: u64) -> [u8; sys::SEED] {
     let mut seed = [0; sys::SEED];
     for bytes in seed.chunks_mut(8) {
@@ -159,7 +160,7 @@ fn seed(mut number: u64) -> [u8; sys::SEED] {
     seed
 }
 
-/// A file of the spool: what is written is the host's when the call returns.
+/// Opens a file of the spool: written data are in the host's file when the call returns.
 fn written_through(path: &Path) -> io::Result<File> {
     File::options().write(true).create(true).custom_flags(nix::libc::O_DSYNC).open(path)
 }
@@ -180,31 +181,31 @@ fn start(order: &Order, streams: Streams) -> (Pump, io::Result<Pid>) {
     let terminal = ends.connect(&mut command);
     sys::as_session(&mut command, terminal);
     let started = command.spawn();
-    // The ends of the command are its own alone.
+    // Only the command itself keeps its ends open.
     drop(command);
     (pump, started.map(|child| Pid::from_raw(child.id() as i32)))
 }
 
-/// The init while the command runs.
+/// State of the init while the command runs.
 struct Life {
     clock: File,
     began: Duration,
     beat: Beat,
-    /// Of what the host says, what is no whole message yet.
+    /// Bytes of the host's line that are not a whole message yet.
     line: Vec<u8>,
     job: Option<Pid>,
-    /// Of standard input, what was read and the command may not have taken yet.
+    /// Pieces of standard input that were read and that the command may not have taken yet.
     pieces: Vec<PathBuf>,
 }
 
 impl Life {
-    /// Writes down the time.
+    /// Writes a beat.
     fn beat(&mut self) -> io::Result<()> {
         self.beat.elapsed = now();
         self.clock.write_all_at(&self.beat.to_bytes(), 0)
     }
 
-    /// Until the command has ended and its output is passed on.
+    /// Runs until the command has ended and its output is passed on.
     fn last(&mut self, mut pump: Pump, children: &SignalFd, line: &File) -> io::Result<Exit> {
         let mut next = now() + beat::interval(Duration::ZERO);
         loop {
@@ -217,7 +218,7 @@ impl Life {
             }
             pump.pass_on()?;
             if pump.has_room() {
-                // That they are gone tells the host that there is room for another.
+                // Their removal tells the host that there is room for another piece.
                 self.pieces.drain(..).try_for_each(fs::remove_file)?;
             }
             if woken.by_line {
@@ -227,7 +228,7 @@ impl Life {
                 while let Ok(Some(_)) = children.read_signal() {}
                 if let Some(exit) = self.reap() {
                     pump.pass_on()?;
-                    // Processes that the command left behind.
+                    // Ends the processes that the command left behind.
                     let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
                     pump.pass_on()?;
                     return Ok(exit);
@@ -236,7 +237,7 @@ impl Life {
         }
     }
 
-    /// Waits for all that has ended; how the command did, if it was among that.
+    /// Reaps all ended processes; returns the command's exit, if it was among them.
     fn reap(&mut self) -> Option<Exit> {
         let mut ended = None;
         loop {
@@ -244,7 +245,7 @@ impl Life {
                 Ok(WaitStatus::Exited(pid, code)) => (pid, Exit::Code((code & 0xff) as u8)),
                 Ok(WaitStatus::Signaled(pid, signal, _)) => (pid, Exit::Signal(signal as u8)),
                 Err(Errno::EINTR) => continue,
-                // A real-time signal, which has no name here: the child is gone all the same.
+                // A real-time signal, which nix does not represent: the child is gone all the same.
                 Err(Errno::EINVAL) => continue,
                 _ => return ended,
             };
@@ -254,7 +255,7 @@ impl Life {
         }
     }
 
-    /// Does what the host says.
+    /// Handles the host's messages.
     fn hear(&mut self, mut line: &File, pump: &mut Pump) -> io::Result<()> {
         let mut bytes = [0; 4096];
         match line.read(&mut bytes) {
@@ -286,18 +287,18 @@ impl Life {
     }
 }
 
-/// Returns true if this process runs in a guest of this crate's making.
+/// Returns true if this process runs in a guest started by this crate.
 pub fn is_inside() -> bool {
     fs::read_to_string("/proc/cmdline")
         .is_ok_and(|line| line.split_whitespace().any(|word| word == "falaj.guest"))
 }
 
-/// A path of the spool, as the guest sees it.
+/// The guest's path of a file in the spool.
 pub(crate) fn in_spool(spool: &Path, name: &str) -> PathBuf {
     spool.join(name)
 }
 
-/// The order's input is a file that is there.
+/// Opens the order's input, if it is a file; else /dev/null.
 pub(crate) fn input_of(order: &Order, spool: &Path) -> io::Result<File> {
     match order.streams[0] {
         Stream::File => File::open(in_spool(spool, names::INPUT)),

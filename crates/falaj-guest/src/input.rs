@@ -1,4 +1,4 @@
-//! The host's standard input: all of it beforehand where that is possible, else as it comes.
+//! The host's standard input: read completely beforehand if possible, else piece by piece.
 
 use crate::error::{During, Error};
 use crate::job::Stream;
@@ -10,22 +10,22 @@ use std::io::{self, IsTerminal, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// How long a pipe may take to come to its end so that all of it is there before the command is.
+/// How long to wait for the end of a pipe, so that all input is there before the command.
 const WAIT: Duration = Duration::from_millis(200);
 
 /// Standard input.
 #[derive(Debug)]
 pub(crate) struct Input {
-    /// Where it leads to in the guest.
+    /// The stream of the guest that it becomes.
     pub(crate) stream: Stream,
-    /// What was read already of one that is passed on as it comes.
+    /// The part that was already read of an input that is passed on piece by piece.
     pub(crate) begun: Vec<u8>,
-    /// Where more comes from.
+    /// The source of the rest.
     pub(crate) rest: Option<File>,
 }
 
 impl Input {
-    /// Reads what can be read before the guest starts.
+    /// Reads as much as possible before the guest starts.
     pub(crate) fn open(spool: &Spool) -> Result<Input, Error> {
         let stdin = io::stdin();
         let Ok(fd) = stdin.as_fd().try_clone_to_owned() else { return Ok(Input::nothing()) };
@@ -74,7 +74,7 @@ impl Input {
     }
 }
 
-/// Waits until there is something to read, this long at most.
+/// Waits until there is data to read, for this long at most.
 fn is_readable(file: &File, wait: Duration) -> bool {
     let mut fds = [PollFd::new(file.as_fd(), PollFlags::POLLIN)];
     let wait = PollTimeout::try_from(wait).unwrap_or(PollTimeout::ZERO);

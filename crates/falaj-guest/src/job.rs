@@ -1,4 +1,4 @@
-//! What the guest runs, and how it is handed over: a file of texts, each ended by a zero byte.
+//! The guest's job, and its file format: texts, each ended by a zero byte.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -26,19 +26,19 @@ impl Job {
     }
 }
 
-/// Where a stream of the command leads to.
+/// The destination or source of a stream of the command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Stream {
-    /// Nothing: /dev/null.
+    /// None: /dev/null.
     #[default]
     Nothing,
-    /// Standard input alone: all of it is in a file of the spool.
+    /// For standard input only: all of it is in a file of the spool.
     File,
     /// A pipe between guest and host.
     Pipe,
     /// A terminal of the guest's own.
     Terminal,
-    /// Standard error alone: wherever standard output leads to.
+    /// For standard error only: the destination of standard output.
     Output,
 }
 
@@ -63,20 +63,20 @@ pub(crate) struct WindowSize {
     pub(crate) columns: u16,
 }
 
-/// All that the guest's init is told.
+/// All instructions for the guest's init.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Order {
     pub(crate) job: Job,
     /// Standard input, output and error.
     pub(crate) streams: [Stream; 3],
     pub(crate) window: WindowSize,
-    /// The host's terminal turns newlines into what it needs, so the guest's must not.
+    /// The host's terminal converts newlines, so the guest's must not.
     pub(crate) host_processes_output: bool,
-    /// Where all chance begins.
+    /// Seed of all random numbers.
     pub(crate) seed: u64,
     /// Name of the host.
     pub(crate) host: OsString,
-    /// Directories that the command must not see.
+    /// Directories that are hidden from the command.
     pub(crate) hidden: Vec<PathBuf>,
 }
 
@@ -101,7 +101,7 @@ impl Order {
         texts.iter().flat_map(|text| text.as_bytes().iter().copied().chain([0])).collect()
     }
 
-    /// None where the bytes are not those of an order.
+    /// Parses an order; `None` if the bytes are not those of one.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Order> {
         let mut texts = bytes.strip_suffix(&[0])?.split(|byte| *byte == 0);
         let stream = |text: &[u8]| {
@@ -165,7 +165,7 @@ mod tests {
         let bytes = order.to_bytes();
         assert_eq!(Order::from_bytes(&bytes), Some(order));
         for end in 0..bytes.len() {
-            // What was cut off is none, or has fewer variables; it never panics.
+            // A truncated order is invalid, or has fewer variables; parsing never panics.
             let _ = Order::from_bytes(&bytes[..end]);
         }
         assert_eq!(Order::from_bytes(b""), None);

@@ -1,4 +1,4 @@
-//! Which kernel the guest boots, and whether it will do.
+//! The guest's kernel: finding it, and checking it.
 
 use crate::error::{Error, KernelFault};
 use memchr::memmem;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// The environment variable that names a kernel.
 pub const VARIABLE: &str = "FALAJ_KERNEL";
-/// Where a package puts a kernel.
+/// The path of a kernel that a package installs.
 const INSTALLED: &str = "/usr/lib/falaj/linux";
 
 /// A kernel that boots in virtual time.
@@ -17,27 +17,27 @@ const INSTALLED: &str = "/usr/lib/falaj/linux";
 pub struct Kernel {
     /// The program.
     pub path: PathBuf,
-    /// Where its name is from.
+    /// The source of its name.
     pub named_by: NamedBy,
-    /// Its release, as in `6.12.117`; empty if it does not say.
+    /// Its release, as in `6.12.117`; empty if unknown.
     pub release: String,
     /// It uses the C library of this machine, so that its randomness can be fixed.
     pub shares_libraries: bool,
 }
 
-/// Where a kernel's name is from.
+/// The source of a kernel's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamedBy {
     /// `--kernel`.
     Option,
     /// The environment variable [`VARIABLE`].
     Variable,
-    /// It stands at a place where kernels are looked for.
+    /// It was found in one of the [`places`].
     Place,
 }
 
 impl NamedBy {
-    /// In a word: `--kernel`, `FALAJ_KERNEL`, `found`.
+    /// The source in a word: `--kernel`, `FALAJ_KERNEL`, `found`.
     pub fn word(self) -> &'static str {
         match self {
             NamedBy::Option => "--kernel",
@@ -47,7 +47,7 @@ impl NamedBy {
     }
 }
 
-/// The places where a kernel is looked for that nobody named, in this order.
+/// The places that are searched if no kernel is named, in this order.
 pub fn places() -> Vec<PathBuf> {
     let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
     let mut places: Vec<PathBuf> = [
@@ -63,10 +63,10 @@ pub fn places() -> Vec<PathBuf> {
     places
 }
 
-/// The kernel of this name; without a name that of [`VARIABLE`], or the first at [`places`].
+/// The kernel of this name; without a name that of [`VARIABLE`], or the first one in [`places`].
 ///
 /// # Errors
-/// There is none, or the one that was named or found first will not do.
+/// There is none, or the one that was named or found first is not suitable.
 pub fn find(named: Option<&Path>) -> Result<Kernel, Error> {
     if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
         return Err(Error::Machine);
@@ -98,9 +98,10 @@ fn choose(
     Ok(Kernel { path, named_by, release, shares_libraries })
 }
 
-/// The release of a kernel, and whether it uses shared libraries, by the bytes of its program.
+/// Checks the bytes of a kernel's program; returns its release, and whether it uses shared
+/// libraries.
 fn check(program: &[u8]) -> Result<(String, bool), KernelFault> {
-    // A 64-bit ELF file, low byte first, for machine 62.
+    // A 64-bit ELF file, little-endian, for machine 62.
     if program.get(..6) != Some(b"\x7fELF\x02\x01") || program.get(18..20) != Some(&[62, 0]) {
         return Err(KernelFault::NotX86);
     }

@@ -1,11 +1,11 @@
-//! What the host tells a guest that runs: frames on a line into the guest.
+//! Messages of the host to a running guest: frames on a line into the guest.
 
 use crate::job::WindowSize;
 
 /// A frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// A piece of standard input, or what was typed at the terminal, is in the file of this number.
+    /// A piece of standard input, or of terminal input, is in the file of this number.
     Input(u32),
     /// No more input comes.
     EndOfInput,
@@ -13,7 +13,7 @@ pub(crate) enum Message {
     Signal(u8),
     /// The terminal has another size.
     Window(WindowSize),
-    /// Is the guest's init there? A beat answers.
+    /// Asks if the guest's init is alive. A beat answers.
     Ping,
 }
 
@@ -34,8 +34,8 @@ impl Message {
         line.extend(payload);
     }
 
-    /// Takes the first frame off a line; none as long as a part of it is missing. A frame of an
-    /// unknown kind is passed over.
+    /// Takes the first frame off a line; `None` as long as a part of it is missing. A frame of an
+    /// unknown kind is skipped.
     pub(crate) fn read_from(line: &mut Vec<u8>) -> Option<Message> {
         loop {
             let &[kind, low, high, ..] = line.as_slice() else { return None };

@@ -1,5 +1,5 @@
-//! The host's side of a guest that runs: input and signals go in, output comes out, and a watchdog
-//! looks whether virtual time passes.
+//! The host's side of a running guest: passes input and signals in and output out, with a watchdog
+//! that checks if virtual time passes.
 
 use crate::beat::{self, Beat};
 use crate::boot::{self, CpuTime, GuestConfig};
@@ -28,13 +28,13 @@ use std::path::PathBuf;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-/// How often the watchdog looks, if nothing else happens.
+/// Interval of the watchdog's checks, if nothing else happens.
 const STEP: Duration = Duration::from_millis(20);
-/// The guest stands still while more output than this waits for its reader, in bytes, until less
-/// than a quarter of it does.
+/// The guest is stopped while more output than this waits for its reader, in bytes, until it is
+/// less than a quarter.
 const BACKLOG: u64 = 32 << 20;
 
-/// How a command in a guest ended.
+/// The end of a command in a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// Its status.
@@ -45,11 +45,11 @@ pub struct Ended {
     pub real_time: Duration,
 }
 
-/// Runs a command in a guest of its own, with this process's standard streams, and forwards signals
-/// to it. The process must have one thread; signals that the guest takes stay blocked in it.
+/// Runs a command in a guest, with this process's standard streams, and forwards signals to it. The
+/// process must be single-threaded; signals that are forwarded stay blocked in it.
 ///
 /// # Errors
-/// There can be no guest here, or it ended before the command did.
+/// A guest cannot run here, or it ended before the command did.
 pub fn run(config: &GuestConfig, job: Job) -> Result<Ended, Error> {
     let began = Instant::now();
     boot::check_ptrace()?;
@@ -92,7 +92,7 @@ pub fn run(config: &GuestConfig, job: Job) -> Result<Ended, Error> {
     Ok(Ended { exit, virtual_time, real_time: began.elapsed() })
 }
 
-/// From now on these are read instead of ending the program.
+/// From now on these signals are read instead of ending the program.
 fn take_signals() -> Result<SignalFd, Error> {
     let mut set = SigSet::empty();
     for signal in [
@@ -115,7 +115,7 @@ fn order(config: &GuestConfig, job: Job, input: Stream) -> Order {
     let stream = |is_terminal| if is_terminal { Stream::Terminal } else { Stream::Pipe };
     let output = stream(io::stdout().is_terminal());
     let errors = match stream(io::stderr().is_terminal()) {
-        // In the order in which they were written.
+        // One stream keeps the order in which they were written.
         Stream::Pipe if output == Stream::Pipe && are_one() => Stream::Output,
         stream => stream,
     };
@@ -132,7 +132,7 @@ fn order(config: &GuestConfig, job: Job, input: Stream) -> Order {
     }
 }
 
-/// Returns true if standard output and standard error are one file.
+/// Returns true if standard output and standard error are the same file.
 fn are_one() -> bool {
     let (Ok(output), Ok(errors)) = (fstat(io::stdout()), fstat(io::stderr())) else { return false };
     (output.st_dev, output.st_ino) == (errors.st_dev, errors.st_ino)
@@ -156,7 +156,7 @@ fn relays(spool: &Spool, order: &Order) -> Result<Vec<Relay>, Error> {
         } else if io::stderr().is_terminal() {
             own(&io::stderr())
         } else {
-            // What is typed is echoed where it is typed.
+            // Input is echoed at the terminal where it is typed.
             File::options().write(true).open("/dev/tty")
         };
         relays
@@ -165,7 +165,7 @@ fn relays(spool: &Spool, order: &Order) -> Result<Vec<Relay>, Error> {
     Ok(relays)
 }
 
-/// The line to the guest: its end here, which never blocks, and its end there.
+/// Creates the line to the guest: its end here, which never blocks, and its end there.
 fn line() -> Result<(File, OwnedFd), Error> {
     use nix::fcntl::{FcntlArg, OFlag, fcntl};
     let (reader, writer) = io::pipe().during("make a pipe")?;
@@ -173,7 +173,7 @@ fn line() -> Result<(File, OwnedFd), Error> {
     Ok((File::from(OwnedFd::from(writer)), reader.into()))
 }
 
-/// The guest's processes, which end with this.
+/// The guest's processes, which end when this is dropped.
 #[derive(Debug)]
 struct Guest {
     child: Child,
@@ -185,7 +185,7 @@ impl Guest {
         Pid::from_raw(self.child.id() as i32)
     }
 
-    /// Stops its kernel, and with that its time, or lets it go on.
+    /// Stops its kernel, and with that its time, or continues it.
     fn stop(&mut self, stop: bool) {
         if stop != self.is_stopped {
             let signal = if stop { Signal::SIGSTOP } else { Signal::SIGCONT };
@@ -202,19 +202,19 @@ impl Drop for Guest {
     }
 }
 
-/// A guest that runs, seen from the host.
+/// The host's state of a running guest.
 struct Running<'a> {
     config: &'a GuestConfig,
     guest: Guest,
     line: File,
-    /// What the line had no room for.
+    /// Bytes for which the line had no room.
     unsent: Vec<u8>,
-    /// Messages so far.
+    /// Number of messages so far.
     sent: u64,
     relays: Vec<Relay>,
     /// Standard input, until its end.
     input: Option<File>,
-    /// Pieces of it that were passed on.
+    /// Number of its pieces that were passed on.
     pieces: u32,
     signals_heard: u32,
     watchdog: Watchdog,
@@ -222,7 +222,7 @@ struct Running<'a> {
 }
 
 impl Running<'_> {
-    /// Until the guest is gone and all that it wrote has been passed on.
+    /// Runs until the guest is gone and all its output has been passed on.
     fn forward(
         &mut self,
         spool: &Spool,
@@ -267,11 +267,11 @@ impl Running<'_> {
             fds.push(PollFd::new(input.as_fd(), PollFlags::POLLIN));
         }
         let step = PollTimeout::try_from(STEP).unwrap_or(PollTimeout::ZERO);
-        // Whatever happens, what is there is looked at.
+        // In any case, everything that is ready is handled.
         let _ = poll(&mut fds, step);
     }
 
-    /// Passes a signal on. A command that ends at none is ended at the third.
+    /// Forwards a signal. A command that ignores signals is ended at the third.
     fn signal(&mut self, signal: i32) -> Result<(), Error> {
         if signal == Signal::SIGWINCH as i32 {
             if let Some(size) = terminal::size() {
@@ -301,7 +301,7 @@ impl Running<'_> {
         while !self.unsent.is_empty() {
             match self.line.write(&self.unsent) {
                 Ok(length) => drop(self.unsent.drain(..length)),
-                // It is full, or the guest is gone, which is noticed elsewhere.
+                // The line is full, or the guest is gone, which is noticed elsewhere.
                 Err(_) => return,
             }
         }
@@ -313,7 +313,7 @@ impl Running<'_> {
         before.is_none_or(|piece| !spool.file(&names::input_piece(piece)).exists())
     }
 
-    /// Reads input that is there, if the guest has room for it.
+    /// Reads available input, if the guest has room for it.
     fn read_input(&mut self, spool: &Spool) -> Result<(), Error> {
         let takes_input = self.takes_input(spool);
         let Some(input) = self.input.as_mut().filter(|_| takes_input) else { return Ok(()) };
@@ -339,7 +339,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Looks whether time passes.
+    /// Checks that time passes.
     fn watch(&mut self, spool: &Spool) -> Result<(), Error> {
         if self.guest.is_stopped {
             self.watchdog.pause(Instant::now());

@@ -1,4 +1,4 @@
-//! The command's streams on the guest's side: pipes or a terminal, emptied into files of the host.
+//! The command's streams on the guest's side: pipes or a terminal, drained into files of the host.
 
 use crate::init::{in_spool, input_of};
 use crate::job::{Order, Stream, WindowSize};
@@ -18,7 +18,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Opens the line from the host: bytes as they are, and no waiting.
+/// Opens the line from the host: raw, and non-blocking.
 pub(crate) fn open_line(device: &Path) -> io::Result<File> {
     let flags = nix::libc::O_NOCTTY | nix::libc::O_NONBLOCK;
     let line = File::options().read(true).write(true).custom_flags(flags).open(device)?;
@@ -28,7 +28,7 @@ pub(crate) fn open_line(device: &Path) -> io::Result<File> {
     Ok(line)
 }
 
-/// The streams before the command is started: both sides of each.
+/// The streams before the command is started: both ends of each.
 pub(crate) struct Streams {
     pump: Pump,
     ends: CommandEnds,
@@ -41,12 +41,12 @@ pub(crate) struct CommandEnds {
 }
 
 impl CommandEnds {
-    /// Makes them those of a command that is to be started; the number of its terminal.
+    /// Connects them to a command that is to be started; returns the number of its terminal.
     pub(crate) fn connect(self, command: &mut Command) -> Option<RawFd> {
         let [input, output, errors] = self.streams;
         let stdio = |fd: Option<OwnedFd>| fd.map_or_else(Stdio::null, Stdio::from);
         command.stdin(stdio(input)).stdout(stdio(output)).stderr(stdio(errors));
-        // Until the command is executed this stays open, as it closes by itself then.
+        // It stays open until the command is executed, as it closes by itself then.
         self.terminal.map(|terminal| {
             let number = terminal.as_raw_fd();
             std::mem::forget(terminal);
@@ -55,7 +55,7 @@ impl CommandEnds {
     }
 }
 
-/// What comes out of the command, and where to.
+/// A source of the command's output, and its destination.
 struct Outlet {
     from: File,
     to: File,
@@ -63,12 +63,12 @@ struct Outlet {
 }
 
 impl Outlet {
-    /// Passes on what is there.
+    /// Passes on all available output.
     fn pass_on(&mut self) -> io::Result<()> {
         let mut bytes = [0; 16_384];
         while self.is_open {
             match self.from.read(&mut bytes) {
-                // A terminal that no process has open any more fails.
+                // Reading from a terminal that no process has open any more fails.
                 Ok(0) => self.is_open = false,
                 Err(error) if error.raw_os_error() == Some(nix::libc::EIO) => self.is_open = false,
                 Ok(length) => self.to.write_all(&bytes[..length])?,
@@ -81,7 +81,7 @@ impl Outlet {
     }
 }
 
-/// What woke the init.
+/// The causes that woke the init.
 pub(crate) struct Woken {
     pub(crate) by_time: bool,
     pub(crate) by_line: bool,
@@ -93,15 +93,15 @@ pub(crate) struct Pump {
     outlets: Vec<Outlet>,
     /// The command's input, if that comes from the line.
     inlet: Option<File>,
-    /// What the inlet had no room for.
+    /// Bytes for which the inlet had no room.
     unread: Vec<u8>,
-    /// After that, the inlet is closed.
+    /// After these bytes, the inlet is closed.
     is_last: bool,
     terminal: Option<File>,
 }
 
 impl Streams {
-    /// Opens what the order says.
+    /// Opens the streams of the order.
     pub(crate) fn open(order: &Order, spool: &Path) -> io::Result<Streams> {
         let [input, output, errors] = order.streams;
         let mut pump = Pump {
@@ -159,7 +159,7 @@ impl Streams {
         Ok(Streams { pump, ends: CommandEnds { streams: [Some(into), out, err], terminal } })
     }
 
-    /// The init's side and the command's.
+    /// The init's side and the command's side.
     pub(crate) fn split(self) -> (Pump, CommandEnds) {
         (self.pump, self.ends)
     }
@@ -172,7 +172,7 @@ fn without_waiting(fd: OwnedFd) -> io::Result<File> {
 
 impl Pump {
     fn outlet(&mut self, from: OwnedFd, spool: &Path, name: &str) -> io::Result<()> {
-        // Within each call all is written to the host's file.
+        // Data are in the host's file when a write returns.
         let to = File::options()
             .append(true)
             .create(true)
@@ -182,8 +182,8 @@ impl Pump {
         Ok(())
     }
 
-    /// Waits for the command's output, room for its input, the line, or the end of a process; this
-    /// long at most.
+    /// Waits for the command's output, room for its input, the line, or the end of a process, for
+    /// this long at most.
     pub(crate) fn wait(
         &self,
         children: &SignalFd,
@@ -209,7 +209,7 @@ impl Pump {
         Ok(Woken { by_time: ready == 0, by_child: is(0), by_line: is(1) })
     }
 
-    /// Passes on whatever can be.
+    /// Passes on everything possible.
     pub(crate) fn pass_on(&mut self) -> io::Result<()> {
         for outlet in &mut self.outlets {
             outlet.pass_on()?;
@@ -227,7 +227,7 @@ impl Pump {
                 Ok(length) => drop(self.unread.drain(..length)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The command reads no more.
+                // The command does not read any more.
                 Err(_) => {
                     (self.inlet, self.unread) = (None, Vec::new());
                 }
@@ -238,12 +238,12 @@ impl Pump {
         }
     }
 
-    /// Returns true if all input so far has been taken, or none is any more.
+    /// Returns true if all input so far has been taken, or is not read any more.
     pub(crate) fn has_room(&self) -> bool {
         self.unread.is_empty()
     }
 
-    /// More input for the command.
+    /// Adds input for the command.
     pub(crate) fn input(&mut self, bytes: &[u8]) {
         if self.inlet.is_some() {
             self.unread.extend(bytes);
@@ -251,20 +251,20 @@ impl Pump {
         }
     }
 
-    /// No more comes. A terminal tells that by its own sign.
+    /// There is no more input. A terminal reports that by its own character.
     pub(crate) fn end_of_input(&mut self) {
         self.is_last = true;
         self.feed();
     }
 
-    /// The host's terminal has another size.
+    /// Sets the size of the terminal.
     pub(crate) fn window(&self, size: WindowSize) {
         if let Some(terminal) = &self.terminal {
             sys::set_window_size(terminal, size);
         }
     }
 
-    /// Writes a line where the command's errors would go.
+    /// Writes a line to the destination of the command's errors.
     pub(crate) fn complain(mut self, line: &str) {
         if let Some(outlet) = self.outlets.last_mut() {
             let _ = outlet.to.write_all(line.as_bytes());

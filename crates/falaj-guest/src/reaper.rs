@@ -1,5 +1,5 @@
-//! A process beside this one that clears up after it, whatever ends it: also a signal that no
-//! program can catch.
+//! A process beside this one that clears up after it, in whatever way it ends, even by a signal
+//! that no program can catch.
 
 use crate::error::{During, Error};
 use nix::sys::signal::{Signal, killpg};
@@ -10,9 +10,9 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// The word by which this program knows that it is the reaper.
+/// The argument by which this program recognizes that it is the reaper.
 pub(crate) const REAPER: &str = "guest-reaper";
-/// What is said to a reaper that has nothing to do.
+/// The message to a reaper that has nothing to do.
 const DISMISSED: &str = "dismissed";
 
 /// The process.
@@ -23,11 +23,11 @@ pub(crate) struct Reaper {
 }
 
 impl Reaper {
-    /// Starts one, for this directory.
+    /// Starts a reaper for this directory.
     pub(crate) fn start(spool: &Path) -> Result<Reaper, Error> {
         let program = std::env::current_exe().during("find this program's own file")?;
         let (reader, line) = io::pipe().during("make a pipe")?;
-        // In a group of its own, so that no key reaches it.
+        // In a group of its own, so that no key at the terminal reaches it.
         let child = Command::new(program)
             .arg(REAPER)
             .arg(spool)
@@ -41,12 +41,12 @@ impl Reaper {
         Ok(Reaper { child, line })
     }
 
-    /// It ends this group of processes too.
+    /// Makes it end this group of processes too.
     pub(crate) fn watch(&self, group: u32) {
         let _ = writeln!(&self.line, "{group}");
     }
 
-    /// All is cleared up already.
+    /// Dismisses it, as everything is cleared up already.
     pub(crate) fn dismiss(mut self) {
         let _ = writeln!(&self.line, "{DISMISSED}");
         drop(self.line);
@@ -54,7 +54,8 @@ impl Reaper {
     }
 }
 
-/// What the reaper does: waits until the line from the other process ends, and clears up.
+/// The main function of the reaper: waits until the line from the other process ends, and clears
+/// up.
 pub(crate) fn reap(spool: &OsStr) {
     let mut group = None;
     for line in io::stdin().lock().lines().map_while(Result::ok) {

@@ -1,4 +1,4 @@
-//! What the guest wrote, from a file of the spool to a descriptor of the host.
+//! Passes the guest's output from a file of the spool to a descriptor of the host.
 
 use crate::error::{During, Error};
 use nix::fcntl::{FallocateFlags, fallocate};
@@ -11,18 +11,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// How often a thread looks for more while there is none.
+/// Interval at which a thread polls for more output.
 const STEP: Duration = Duration::from_millis(5);
-/// What has been passed on is given back to the file system in pieces of this many bytes.
+/// Output that has been passed on is freed in the file system in pieces of this many bytes.
 const PIECE: u64 = 1 << 20;
 
-/// What monitor and thread share.
+/// State shared by the monitor and the thread.
 #[derive(Debug, Default)]
 struct Shared {
     passed_on: AtomicU64,
-    /// The guest writes no more.
+    /// The guest does not write any more.
     is_over: AtomicBool,
-    /// The reader went away, or cannot be written to.
+    /// The reader is gone, or cannot be written to.
     is_broken: AtomicBool,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    /// Makes the file and passes on whatever is written to it.
+    /// Creates the file and passes on everything that is written to it.
     pub(crate) fn start(path: &Path, to: impl Write + Send + 'static) -> Result<Relay, Error> {
         let open =
             || File::options().read(true).write(true).create(true).truncate(false).open(path);
@@ -54,23 +54,23 @@ impl Relay {
         Ok(Relay { file, shared, thread })
     }
 
-    /// Bytes that wait for the reader.
+    /// Number of bytes that wait for the reader.
     pub(crate) fn backlog(&self) -> u64 {
         let length = self.file.metadata().map_or(0, |is| is.len());
         length.saturating_sub(self.shared.passed_on.load(Ordering::Acquire))
     }
 
-    /// Returns true if the reader went away.
+    /// Returns true if the reader is gone.
     pub(crate) fn is_broken(&self) -> bool {
         self.shared.is_broken.load(Ordering::Acquire)
     }
 
-    /// Returns true if all is passed on that there will be.
+    /// Returns true if all output has been passed on.
     pub(crate) fn is_done(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// The guest writes no more: the thread passes on what is left, and ends.
+    /// The guest does not write any more: the thread passes on the rest, and ends.
     pub(crate) fn is_over(&self) {
         self.shared.is_over.store(true, Ordering::Release);
     }
@@ -80,7 +80,7 @@ fn pass_on(from: &File, mut to: impl Write, shared: &Shared) -> io::Result<()> {
     let mut bytes = vec![0; 65_536];
     let (mut at, mut given_back) = (0, 0);
     loop {
-        // Before reading: what is written until then is read.
+        // Loaded before reading, so that everything written until then is read.
         let is_over = shared.is_over.load(Ordering::Acquire);
         match from.read_at(&mut bytes, at)? {
             0 if is_over => return Ok(()),

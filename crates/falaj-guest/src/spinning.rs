@@ -1,7 +1,7 @@
-//! Which of the guest's programs compute: for the message that says why time stands still.
+//! Finds the guest's programs that compute, for the message that explains why time stands still.
 //!
-//! Each process of the guest is one of the host that the kernel traces. The one that computes is
-//! known by its processor time, and its program by the name that the kernel puts at the top of a
+//! Each process of the guest is a process of the host that the kernel traces. One that computes is
+//! found by its processor time, and its program by the name that the kernel puts at the top of a
 //! process's stack.
 
 use std::collections::BTreeMap;
@@ -11,12 +11,13 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How long it is watched.
+/// Time for which the processes are watched.
 const WATCHED: Duration = Duration::from_millis(300);
-/// More names say no more.
+/// The largest number of names.
 const MOST: usize = 5;
 
-/// The programs that computed just now, of the guest whose kernel has this number and this program.
+/// The programs that compute now, of the guest whose kernel has this process number and this
+/// program.
 pub(crate) fn computing(kernel: u32, image: &Path) -> Vec<String> {
     let before = processor_times(kernel);
     sleep(WATCHED);
@@ -39,7 +40,7 @@ fn processor_times(kernel: u32) -> BTreeMap<u32, u64> {
     let children = fs::read_to_string(children).unwrap_or_default();
     let time = |pid: u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // Behind the name, which may hold anything, begins the third field.
+        // The third field begins behind the name, which may hold anything.
         let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
         let ticks = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
         Some(ticks(14)? + ticks(15)?)
@@ -48,12 +49,12 @@ fn processor_times(kernel: u32) -> BTreeMap<u32, u64> {
     pids.filter_map(|pid| Some((pid, time(pid)?))).collect()
 }
 
-/// The name of a process's program. Above the guest's stack lies the one with which the kernel
+/// The name of a process's program. Above the guest's stack there is the one with which the kernel
 /// started the process, which has the kernel's name.
 fn program(pid: u32, kernel: Option<&Path>) -> Option<String> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
     let memory = File::open(format!("/proc/{pid}/mem")).ok()?;
-    // The stack is the highest of what the guest maps; what lies above it is the kernel's own.
+    // The stack is the highest mapping of the guest; higher ones are the kernel's own.
     maps.lines().rev().find_map(|line| {
         let (range, rest) = line.split_once(' ')?;
         if !rest.starts_with("rw") {
@@ -66,7 +67,7 @@ fn program(pid: u32, kernel: Option<&Path>) -> Option<String> {
     })
 }
 
-/// The kernel ends a stack by the program's name and eight zero bytes.
+/// A stack ends with the program's name and eight zero bytes.
 fn name_at_the_top(page: &[u8]) -> Option<String> {
     let text = page.strip_suffix(&[0; 8])?.strip_suffix(&[0])?;
     let begin = text.iter().rposition(|byte| *byte == 0)? + 1;
@@ -90,8 +91,7 @@ mod tests {
     #[test]
     fn this_programs_stack_has_its_name() {
         let name = program(std::process::id(), None);
-        // The kernel lets a process read its own memory; its name may be told relative to a
-        // directory.
+        // A process can read its own memory; its name may be relative to a directory.
         let file = std::env::current_exe().unwrap();
         let file = file.file_name().unwrap().to_string_lossy().into_owned();
         assert!(name.as_ref().is_some_and(|name| name.ends_with(&file)), "{name:?}");

@@ -1,8 +1,8 @@
 //! The directory through which host and guest exchange files.
 //!
-//! The guest writes its output into files of the host, which is done within the system call: no
-//! virtual time passes meanwhile, and how fast the reader is changes nothing. The same directory's
-//! file system holds the guest's memory.
+//! The guest writes its output into files of the host, which completes within the system call: no
+//! virtual time passes meanwhile, and the speed of the reader makes no difference. The file system
+//! of this directory also holds the guest's memory.
 
 use crate::error::{During, Error};
 use nix::sys::statvfs::{FsFlags, statvfs};
@@ -11,23 +11,23 @@ use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// The files.
+/// Names of the files.
 pub(crate) mod names {
-    /// What the guest is to run: [`Order`](crate::job::Order).
+    /// The guest's instructions: [`Order`](crate::job::Order).
     pub(crate) const ORDER: &str = "order";
-    /// All of standard input.
+    /// The complete standard input.
     pub(crate) const INPUT: &str = "input";
-    /// What the command wrote: standard output, standard error, its terminal.
+    /// The command's output: standard output, standard error, its terminal.
     pub(crate) const OUTPUT: &str = "output";
     pub(crate) const ERRORS: &str = "errors";
     pub(crate) const TERMINAL: &str = "terminal";
-    /// How much virtual time has passed: [`Beat`](crate::beat::Beat).
+    /// The elapsed virtual time: [`Beat`](crate::beat::Beat).
     pub(crate) const CLOCK: &str = "clock";
-    /// How the command ended: [`Exit`](crate::exit::Exit).
+    /// The command's end: [`Exit`](crate::exit::Exit).
     pub(crate) const EXIT: &str = "exit";
-    /// What the guest's kernel wrote.
+    /// The log of the guest's kernel.
     pub(crate) const LOG: &str = "log";
-    /// A piece of standard input that comes while the command runs.
+    /// A piece of standard input that arrives while the command runs.
     pub(crate) fn input_piece(number: u32) -> String {
         format!("input.{number}")
     }
@@ -35,17 +35,18 @@ pub(crate) mod names {
     pub(crate) const SHIM: &str = "shim.so";
 }
 
-/// Room beside the guest's memory, for output that waits for its reader.
+/// Room in addition to the guest's memory, for output that waits for its reader.
 const BESIDE: u64 = 64 << 20;
 
-/// A directory of this user's alone, removed when this is dropped.
+/// A directory accessible to this user only, removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Spool {
     path: PathBuf,
 }
 
 impl Spool {
-    /// Makes one where the guest's memory, in bytes, has room and may hold programs.
+    /// Creates one in a file system that has room for the guest's memory, in bytes, and allows
+    /// execution.
     pub(crate) fn make(memory: u64) -> Result<Spool, Error> {
         let needed = memory + BESIDE;
         let given = env::var_os("TMPDIR").filter(|path| !path.is_empty()).map(PathBuf::from);
@@ -72,7 +73,7 @@ impl Spool {
         &self.path
     }
 
-    /// The directory in which it stands.
+    /// The directory that contains it.
     pub(crate) fn place(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("/"))
     }
@@ -94,7 +95,7 @@ impl Drop for Spool {
     }
 }
 
-/// Bytes that are free in a directory whose mount allows programs and writing.
+/// Free bytes in a directory whose mount allows execution and writing.
 fn free(place: &Path) -> Option<u64> {
     let is = statvfs(place).ok()?;
     if is.flags().intersects(FsFlags::ST_NOEXEC | FsFlags::ST_RDONLY) {

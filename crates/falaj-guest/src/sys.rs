@@ -12,25 +12,25 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// The number by which the guest's kernel has the line from the host: the same in each run, as it
-/// stands on the kernel's command line. Lower ones may be in use.
+/// The descriptor number of the line from the host in the guest's kernel: the same in each run, as
+/// it is on the kernel's command line. Lower numbers may be in use.
 pub(crate) const LINE: RawFd = 200;
 
-/// Starts the guest's kernel in a group of its own and with no signal blocked. It is killed when
-/// this thread ends, has its memory at fixed addresses where that is allowed, leaves no core file,
-/// and inherits this descriptor as [`LINE`].
+/// Prepares to start the guest's kernel in a group of its own and with no signal blocked. It is
+/// killed when this thread ends, has its memory at fixed addresses if that is allowed, leaves no
+/// core file, and inherits this descriptor as [`LINE`].
 pub(crate) fn as_guest(command: &mut Command, line: RawFd) {
     let parent = Pid::this();
     let prepare = move || {
         prctl::set_pdeathsig(Signal::SIGKILL)?;
         if Pid::parent() != parent {
-            // The parent had ended before it could be tied to.
+            // The parent had ended before the signal was set.
             return Err(io::Error::from(Errno::ESRCH));
         }
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: the structure outlives the call; the descriptor is open in this process.
         unsafe {
-            // Asked for by a number that is none.
+            // An invalid value queries the current one.
             let persona = libc::personality(0xffff_ffff);
             if persona >= 0 {
                 libc::personality((persona | libc::ADDR_NO_RANDOMIZE) as libc::c_ulong);
@@ -47,8 +47,8 @@ pub(crate) fn as_guest(command: &mut Command, line: RawFd) {
     }
 }
 
-/// Starts a command in a session of its own with no signal blocked; with a terminal, that is the
-/// session's.
+/// Prepares to start a command in a session of its own with no signal blocked; a terminal becomes
+/// the session's.
 pub(crate) fn as_session(command: &mut Command, terminal: Option<RawFd>) {
     let prepare = move || {
         setsid()?;
@@ -73,7 +73,7 @@ pub(crate) fn window_size(terminal: &impl AsFd) -> Option<WindowSize> {
     (done == 0).then_some(WindowSize { rows: size.ws_row, columns: size.ws_col })
 }
 
-/// Gives a terminal a size; what is no terminal stays as it is.
+/// Sets the size of a terminal; without effect on other files.
 pub(crate) fn set_window_size(terminal: &impl AsFd, size: WindowSize) {
     let size =
         libc::winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
@@ -86,7 +86,7 @@ pub(crate) fn set_window_size(terminal: &impl AsFd, size: WindowSize) {
 /// Bytes of a seed.
 pub(crate) const SEED: usize = 64;
 
-/// As the kernel's `struct rand_pool_info`, with this much of a buffer.
+/// The kernel's `struct rand_pool_info`, with a buffer of this length.
 #[repr(C)]
 struct Pool {
     bits: libc::c_int,
@@ -94,7 +94,7 @@ struct Pool {
     seed: [u8; SEED],
 }
 
-/// Adds a seed to the kernel's entropy and says that it is enough.
+/// Adds a seed to the kernel's entropy and credits it in full.
 pub(crate) fn add_entropy(random: &impl AsFd, seed: [u8; SEED]) -> Result<(), Errno> {
     // _IOW('R', 3, int[2])
     const RNDADDENTROPY: libc::c_ulong = 0x4008_5203;
@@ -104,7 +104,7 @@ pub(crate) fn add_entropy(random: &impl AsFd, seed: [u8; SEED]) -> Result<(), Er
     Errno::result(done).map(drop)
 }
 
-/// Brings the loopback interface up; any socket of the Internet protocols will do to ask by.
+/// Brings the loopback interface up; any Internet socket will do for the request.
 pub(crate) fn loopback_up(socket: &impl AsFd) -> Result<(), Errno> {
     let fd = socket.as_fd().as_raw_fd();
     // SAFETY: all of the structure may be zero; it outlives the calls, which read and fill it, and
@@ -120,7 +120,7 @@ pub(crate) fn loopback_up(socket: &impl AsFd) -> Result<(), Errno> {
     }
 }
 
-/// Has this thread run before all others that have no such class; its children do not.
+/// Gives this thread the highest real-time priority; its children do not inherit it.
 pub(crate) fn run_first() -> Result<(), Errno> {
     let param = libc::sched_param { sched_priority: 99 };
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
@@ -128,7 +128,7 @@ pub(crate) fn run_first() -> Result<(), Errno> {
     Errno::result(unsafe { libc::sched_setscheduler(0, policy, &raw const param) }).map(drop)
 }
 
-/// Turns the machine off; returns where that is not allowed.
+/// Turns the machine off; returns if that is not allowed.
 pub(crate) fn power_off() {
     // SAFETY: the call takes a number.
     unsafe {

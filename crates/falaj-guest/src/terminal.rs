@@ -1,4 +1,4 @@
-//! The host's terminal while the guest has it.
+//! The host's terminal while the guest uses it.
 
 use crate::job::WindowSize;
 use crate::sys;
@@ -7,12 +7,13 @@ use nix::unistd::{getpgrp, tcgetpgrp};
 use std::io;
 use std::os::fd::AsFd;
 
-/// The terminal passes each key on at once, and is what it was when this is dropped.
+/// A terminal in raw mode, restored when this is dropped.
 #[derive(Debug)]
 pub(crate) struct RawTerminal(Termios);
 
 impl RawTerminal {
-    /// Of standard input; none where that is no terminal, or another program has it now.
+    /// Takes the terminal of standard input; `None` if that is not a terminal, or another program
+    /// uses it now.
     pub(crate) fn take() -> Option<RawTerminal> {
         let stdin = io::stdin();
         let before = tcgetattr(&stdin).ok()?;
@@ -32,7 +33,7 @@ impl Drop for RawTerminal {
     }
 }
 
-/// The size of the terminal that standard input, output or error is.
+/// The size of the terminal at standard input, output or error.
 pub(crate) fn size() -> Option<WindowSize> {
     let of = |fd: &dyn Fn() -> Option<WindowSize>| fd();
     of(&|| sys::window_size(&io::stdin().as_fd()))

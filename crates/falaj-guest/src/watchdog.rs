@@ -1,35 +1,35 @@
-//! Whether virtual time passes, by the beats of the guest and the clock of the host.
+//! The watchdog, which checks that virtual time passes, by the guest's beats and the host's clock.
 
 use crate::beat::Beat;
 use std::time::{Duration, Instant};
 
-/// Less virtual time than this is what asking for it takes.
+/// Asking takes up to this much virtual time, which does not count as progress.
 const LEAST: Duration = Duration::from_millis(1);
-/// A guest that hears a signal answers within this real time.
+/// A live guest answers a signal within this real time.
 const ANSWER: Duration = Duration::from_secs(5);
-/// More virtual time than this is that of a command that waits for ever.
+/// More virtual time than this means that the command waits for ever.
 const MOST: Duration = Duration::from_secs(3 * 366 * 86_400);
 
-/// What the watchdog has seen.
+/// An alarm of the watchdog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Alarm {
-    /// No beat has come for long: the guest is to be asked.
+    /// There was no beat for long: the guest has to be asked.
     Ask,
     /// Virtual time stands still.
     Stuck,
     /// More virtual time has passed than any command takes; the limit in seconds.
     Endless(u64),
-    /// The guest has not heard this signal.
+    /// The guest has not received this signal.
     Deaf(i32),
 }
 
-/// Looks at beats, and never at a clock.
+/// The watchdog evaluates beats, and never reads a clock.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     patience: Duration,
-    /// Time passes only where all wait; else it always does.
+    /// Time passes only while everything waits; otherwise it always does.
     is_free: bool,
-    /// The last virtual time that was clearly later than the one before, and when it was seen.
+    /// The last virtual time that was clearly later than the one before, and when it was observed.
     passed: Option<(Duration, Instant)>,
     asked: bool,
     /// A signal, the number of its message, and when it was sent.
@@ -41,7 +41,7 @@ impl Watchdog {
         Watchdog { patience, is_free, passed: None, asked: false, awaited: None }
     }
 
-    /// This signal is the message of this number.
+    /// Expects an answer to this signal, which is the message of this number.
     pub(crate) fn expect_answer(&mut self, signal: i32, number: u64) {
         self.awaited.get_or_insert((signal, number, None));
     }
@@ -56,7 +56,7 @@ impl Watchdog {
         }
     }
 
-    /// The last beat, looked at now.
+    /// Evaluates the last beat at `now`.
     pub(crate) fn look(&mut self, now: Instant, beat: Beat) -> Option<Alarm> {
         if let Some((signal, number, since)) = &mut self.awaited {
             let since = *since.get_or_insert(now);
@@ -105,7 +105,7 @@ mod tests {
         let began = Instant::now();
         for second in 0..1000 {
             let now = began + Duration::from_secs(second);
-            // A beat each ten seconds.
+            // A beat every ten seconds.
             assert_eq!(dog.look(now, beat(second / 10 * 250_000_000, 0)), None);
         }
     }
@@ -120,13 +120,13 @@ mod tests {
         assert_eq!(dog.look(at(15), beat(5, 0)), Some(Alarm::Ask));
         assert_eq!(dog.look(at(16), beat(1000, 1)), None, "asking takes a little time");
         assert_eq!(dog.look(at(30), beat(1000, 1)), Some(Alarm::Stuck));
-        // An answer that is later ends it.
+        // A later answer clears the alarm.
         let mut dog = Watchdog::new(PATIENCE, true);
         dog.look(at(0), beat(5, 0));
         assert_eq!(dog.look(at(15), beat(5, 0)), Some(Alarm::Ask));
         assert_eq!(dog.look(at(16), beat(200_000_000, 1)), None);
         assert_eq!(dog.look(at(30), beat(200_000_000, 1)), None);
-        // Where computing takes time, it always passes.
+        // If computing takes time, time always passes.
         let mut dog = Watchdog::new(PATIENCE, false);
         assert_eq!(dog.look(at(0), beat(5, 0)), None);
         assert_eq!(dog.look(at(1000), beat(5, 0)), None);

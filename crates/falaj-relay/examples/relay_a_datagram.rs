@@ -1,4 +1,4 @@
-//! A datagram there and back through a relay that takes 20 ms each way.
+//! Sends a datagram there and back through a relay with 20 ms in each direction.
 //! `cargo run -p falaj-relay --example relay_a_datagram`
 
 use falaj_relay::{Relay, RelaySpec};

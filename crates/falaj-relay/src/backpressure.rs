@@ -1,13 +1,13 @@
-//! Room in a queue, waited for or not: what makes a stream wait and a datagram fall.
+//! Room in queues: a stream waits for room, and a datagram without room is dropped.
 
 use crate::memory::RelayMemory;
 use falaj_sched::queues::queue::Limit;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// How much is in a queue, and who waits to put more in.
+/// The fill level of a queue, and the threads that wait for room in it.
 pub(crate) struct QueueRoom {
     limit: Limit,
-    /// Holds no more than is free there.
+    /// A queue with memory holds no more than is free there.
     memory: Option<Arc<RelayMemory>>,
     used: Mutex<Used>,
     freed: Condvar,
@@ -25,15 +25,15 @@ impl QueueRoom {
         QueueRoom { limit, memory: None, used: Mutex::default(), freed: Condvar::new() }
     }
 
-    /// Room for what is read of a stream and not yet written, which waits for memory too. It is
-    /// woken when something of its own has been written, and needs no other hint: who has nothing
-    /// on its way does not wait.
+    /// Room for data that are read from a stream and not yet written, limited by memory too. A
+    /// waiting stream is woken when its own data have been written, and needs no other
+    /// notification: a stream without data in transit does not wait.
     pub(crate) fn window(limit: Limit, memory: &Arc<RelayMemory>) -> QueueRoom {
         QueueRoom { memory: Some(Arc::clone(memory)), ..QueueRoom::new(limit) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Used> {
-        // Nobody panics while holding it, and the numbers are whole at any instant.
+        // No thread panics while it holds the lock, and the numbers are consistent at any instant.
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -51,7 +51,7 @@ impl QueueRoom {
         used.bytes += u64::from(bytes);
     }
 
-    /// Takes room for a packet if there is some.
+    /// Takes room for a packet; returns false if there is none.
     pub(crate) fn try_take(&self, bytes: u32) -> bool {
         let mut used = self.lock();
         let fits = self.fits(&used, bytes);
@@ -61,8 +61,8 @@ impl QueueRoom {
         fits
     }
 
-    /// Waits for room and takes it; an empty queue has room for anything. `false` if nothing will
-    /// ever be read again.
+    /// Waits for room and takes it; an empty queue has room for anything. Returns false if the room
+    /// was closed.
     pub(crate) fn wait_and_take(&self, bytes: u32) -> bool {
         let full = |used: &mut Used| !used.closed && used.packets > 0 && !self.fits(used, bytes);
         let mut used =
@@ -73,7 +73,7 @@ impl QueueRoom {
         !used.closed
     }
 
-    /// A packet has gone.
+    /// Returns the room of a packet.
     pub(crate) fn give_back(&self, bytes: u32) {
         let mut used = self.lock();
         used.packets -= 1;
@@ -82,7 +82,7 @@ impl QueueRoom {
         self.freed.notify_all();
     }
 
-    /// Nobody needs to wait any more.
+    /// Closes the room: no thread waits any more.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.freed.notify_all();

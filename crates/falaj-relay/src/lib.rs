@@ -1,28 +1,28 @@
-//! falaj between sockets: whoever connects to one address reaches another one through an emulated
+//! falaj between sockets: clients that connect to one address reach another one through an emulated
 //! link.
 //!
-//! Nothing here asks for privilege: sockets and threads of the standard library, and options of
-//! sockets (`socket2`, `nix`). The crate is a stack of layers, told here from the bottom up.
+//! No privilege is needed: it uses sockets and threads of the standard library, and socket options
+//! (`socket2`, `nix`). The crate is a stack of layers, described here from the bottom up.
 //!
 //! # Links
-//! `pipes` has the engine of all links, up and down, the packets on their way through it, and when
-//! each is due. It knows no socket: whatever is relayed is its cargo.
+//! `pipes` has the engine of all links, up and down, the packets in transit, and their due times.
+//! It knows no sockets: relayed data are opaque cargo.
 //!
 //! # Memory and backpressure
-//! `memory` is the ceiling of all that is on its way. `backpressure` has the limits of the queues,
+//! `memory` limits the memory of all data in transit. `backpressure` has the limits of the queues,
 //! shared with the threads that read: a stream waits for room, a datagram without room is lost.
 //!
 //! # Sockets
-//! `udp` relays datagrams: it remembers who sent them, and has a socket for each client;
-//! `local_address` lets the answer come from the address that was asked. `tcp`
-//! relays streams, from one socket to the other, first and last words included. A socket has no
-//! packets and so no headers: each datagram is charged with those that it would have, and a stream
-//! is cut into segments of the link's mtu with theirs. Readers and writers are threads, as the
-//! standard library has no other way to wait for several sockets.
+//! `udp` relays datagrams: it remembers their senders, and has a socket for each client;
+//! `local_address` sends answers from the address that the client has used. `tcp` relays streams,
+//! from one socket to the other, connection setup and end included. Sockets have neither packets
+//! nor headers: each datagram is charged with the headers that it would have, and a stream is cut
+//! into segments of the link's MTU with theirs. Readers and writers are threads, as the standard
+//! library has no other way to wait for several sockets.
 //!
 //! # Relay
-//! [`Relay`] is all of it in the caller's thread, which alone decides and hands over.
-//! [`RelaySpec`] says where it listens and what it takes; [`RelayReport`] says what became of it.
+//! [`Relay`] runs all of it in the caller's thread, which alone makes decisions and delivers.
+//! [`RelaySpec`] is its configuration; [`RelayReport`] is its result.
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 
@@ -60,7 +60,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 use std::{fmt, io};
 
-/// What is relayed.
+/// The protocols that are relayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Carries {
     /// Datagrams.
@@ -69,27 +69,27 @@ pub struct Carries {
     pub tcp: bool,
 }
 
-/// What a relay is to be.
+/// The configuration of a relay.
 #[derive(Clone, Debug)]
 pub struct RelaySpec {
-    /// Where it listens; port 0 lets the system choose.
+    /// Address to listen at; with port 0 the system chooses one.
     pub listen: SocketAddr,
-    /// Where everything goes to.
+    /// Address to which everything is relayed.
     pub to: SocketAddr,
-    /// What it takes.
+    /// The protocols.
     pub carries: Carries,
-    /// So many clients that send datagrams, and so many streams, at most.
+    /// The largest number of clients that send datagrams, and of streams.
     pub clients: usize,
-    /// A client that neither sends nor gets a datagram for so long is forgotten.
+    /// A client that neither sends nor gets a datagram for this time is forgotten.
     pub idle: Duration,
-    /// Bytes for all that is on its way, the records of packets included. Beyond it a datagram is
-    /// lost, and a stream has one segment each way.
+    /// Bytes for all data in transit, the records of packets included. Beyond that a datagram is
+    /// lost, and a stream has one segment in each direction.
     pub memory: u64,
 }
 
 impl RelaySpec {
-    /// Both protocols, 1024 clients, which are forgotten after two minutes (RFC 4787 has none
-    /// forgotten sooner), 256 MiB.
+    /// Both protocols, 1024 clients, which are forgotten after two minutes (RFC 4787 allows no
+    /// shorter time), 256 MiB.
     pub fn new(listen: SocketAddr, to: SocketAddr) -> RelaySpec {
         RelaySpec {
             listen,
@@ -102,18 +102,18 @@ impl RelaySpec {
     }
 }
 
-/// Why a relay cannot start.
+/// The reason why a relay cannot start.
 #[derive(Debug)]
 pub enum Error {
-    /// It cannot listen there.
+    /// It cannot listen at this address.
     Listen(SocketAddr, io::Error),
     /// The link's discipline refuses its setup.
     Refused(ConfigErrors),
-    /// Streams were asked for, and the link does to packets what no stream bears.
+    /// Streams are enabled, but the link has impairments that break streams.
     Breaks,
-    /// Streams were asked for, and rules lead through links one behind the other.
+    /// Streams are enabled, but rules lead through several links in sequence.
     Chain,
-    /// What it is to reach is itself.
+    /// The address to reach is its own.
     Itself(SocketAddr),
 }
 
@@ -141,23 +141,23 @@ impl fmt::Display for Error {
 }
 impl std::error::Error for Error {}
 
-/// What a relay has done.
+/// The results of a relay.
 #[derive(Clone, Debug)]
 pub struct RelayReport {
-    /// Up and down of each link, by flow.
+    /// By link, up and down, and by flow.
     pub flows: Vec<Vec<RelayFlow>>,
-    /// What each rule has taken, and what became of it. A stream is taken once each way, its
-    /// packets are what became of it.
+    /// Counters of the packets that each rule has taken, and their statistics. A stream counts as
+    /// taken once in each direction; the statistics count its packets.
     pub rules: Vec<(RuleCounters, SojournStats)>,
-    /// Clients that sent datagrams.
+    /// Number of clients that sent datagrams.
     pub clients: u64,
-    /// Streams that were accepted.
+    /// Number of streams that were accepted.
     pub streams: u64,
-    /// Up and down of each link, how disciplines of libraries broke their contract.
+    /// By link, up and down, breaches of contract by plugin disciplines.
     pub breaches: Vec<Vec<Breach>>,
-    /// Datagrams and streams that were lost outside the queues: how many, and why.
+    /// Datagrams and streams that were lost outside the queues, with the reasons.
     pub losses: [(u64, &'static str); 7],
-    /// Bytes that were on their way at most, the records of packets included.
+    /// The largest number of bytes in transit, the records of packets included.
     pub most_memory: u64,
 }
 
@@ -171,19 +171,19 @@ struct RelayLosses {
     broken: u64,
 }
 
-/// What the threads tell the one that decides.
+/// Messages to the deciding thread.
 enum RelayMessage {
     Udp(udp::UdpMessage),
     Tcp(tcp::TcpMessage),
 }
 
-/// What is on its way through the link.
+/// Data in transit through the link.
 enum RelayItem {
     Udp(udp::Datagram),
     Tcp(tcp::Segment),
 }
 
-/// What a link does to packets it does to datagrams: a stream comes once, and as it was.
+/// Impairments apply to datagrams only: a stream is neither duplicated nor corrupted.
 impl Cargo for RelayItem {
     fn copy(&self) -> Option<RelayItem> {
         match self {
@@ -199,20 +199,20 @@ impl Cargo for RelayItem {
     }
 }
 
-/// So many packets that were read wait for the deciding thread at most; more wait where the system
-/// keeps them.
+/// The largest number of packets that were read and wait for the deciding thread; further ones stay
+/// in the system's buffers.
 const WAITING: usize = 512;
-/// Waking up takes up to about this long; it is spun for.
+/// Waking up takes up to about this time, for which the thread spins.
 const SPIN: Duration = Duration::from_micros(60);
-/// How soon a wish to stop is seen.
+/// The longest time until a request to stop is noticed.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What a reader or a writer needs of a stack; there may be thousands.
+/// Stack size of a reader or writer; there may be thousands.
 const STACK: usize = 128 << 10;
 
-/// What packets look like, as far as a relay knows.
+/// The headers of packets, as a relay assumes them.
 struct PacketHeaders {
-    /// The least of all links, up and down.
+    /// The smallest MTU of all links, up and down.
     mtu: [u32; 2],
     to: SocketAddr,
 }
@@ -221,7 +221,7 @@ const UDP: Protocol = Protocol::UDP;
 const TCP: Protocol = Protocol::TCP;
 
 impl PacketHeaders {
-    /// What is known of a packet between this client and the far address.
+    /// The assumed key of a packet between this client and the far address.
     fn key(&self, way: usize, protocol: Protocol, client: SocketAddr, length: u32) -> Key {
         let (from, to) = if way == UP { (client, self.to) } else { (self.to, client) };
         Key {
@@ -234,25 +234,25 @@ impl PacketHeaders {
         }
     }
 
-    /// The headers of IP and of the transport.
+    /// Length of the headers of IP and of the transport.
     fn headers(&self, protocol: Protocol) -> u32 {
         let ip = if self.to.ip().to_canonical().is_ipv4() { 20 } else { 40 };
         ip + if protocol == TCP { 20 } else { 8 }
     }
 
-    /// An IP packet with so much payload.
+    /// Length of an IP packet with this payload.
     fn length(&self, protocol: Protocol, payload: usize) -> u32 {
         u32::try_from(payload).unwrap_or(u32::MAX).saturating_add(self.headers(protocol))
     }
 
-    /// The most payload of a segment.
+    /// The largest payload of a segment.
     fn segment(&self, way: usize) -> usize {
         self.mtu[way].saturating_sub(self.headers(TCP)).max(1) as usize
     }
 }
 
-/// What the flows and rules of a scenario ask for that a relay does not know of what it carries, as
-/// it was written, and who asks.
+/// Terms in the flows and rules of a scenario that depend on fields unknown to a relay, as they are
+/// written, each with the flow or rule that has it.
 pub fn unknown(scenario: &Scenario) -> Vec<(String, String)> {
     let of = |asks: String, matches: &[Match]| {
         let terms = matches.iter().flat_map(|one| &one.more).filter(|literal| is_unknown(literal));
@@ -290,7 +290,7 @@ fn is_unknown(literal: &Literal) -> bool {
     }
 }
 
-/// What a packet is charged.
+/// The parameters of a packet's charge.
 #[derive(Clone, Copy)]
 struct Charge {
     account: Account,
@@ -298,27 +298,27 @@ struct Charge {
 }
 
 impl Charge {
-    /// With so much payload.
+    /// The charge for this payload.
     fn of(self, payload: usize) -> u32 {
         let payload = u32::try_from(payload).unwrap_or(u32::MAX);
         self.account.from_ip(payload.saturating_add(self.headers)).max(1)
     }
 }
 
-/// All that the deciding thread has.
+/// State of the deciding thread.
 struct Core {
     pipes: Pipes<RelayItem>,
     headers: PacketHeaders,
     sender: SyncSender<RelayMessage>,
     memory: Arc<RelayMemory>,
     losses: RelayLosses,
-    /// Set when all is over.
+    /// Set when the relay ends.
     stop: Arc<AtomicBool>,
 }
 
 impl Core {
-    /// Where a packet with so much payload goes in, between this client and the far address. Where
-    /// no rule lets it in, or no flow takes it, it goes nowhere.
+    /// The route of a packet with this payload, between this client and the far address; `None` if
+    /// no rule admits it, or no flow matches.
     fn route(
         &mut self,
         way: usize,
@@ -333,18 +333,19 @@ impl Core {
         led.ok()
     }
 
-    /// What a thread that reads a socket needs: where its messages go, and memory for them.
+    /// The resources of a thread that reads a socket: the channel for its messages, and memory for
+    /// them.
     fn reader(&self) -> (SyncSender<RelayMessage>, Arc<RelayMemory>) {
         (self.sender.clone(), Arc::clone(&self.memory))
     }
 
-    /// What packets of a protocol are charged there.
+    /// The charge of packets of a protocol on this route.
     fn charge(&self, entry: &Route, protocol: Protocol) -> Charge {
         Charge { account: self.pipes.account(entry), headers: self.headers.headers(protocol) }
     }
 }
 
-/// Listens for what is asked for. Both protocols share a port, even where the system chooses it.
+/// Listens for the enabled protocols. Both share a port, even if the system chooses it.
 fn listen(
     spec: &RelaySpec,
     scenario: &Scenario,
@@ -356,17 +357,18 @@ fn listen(
         let tcp = tcp.then(|| tcp::Tcp::new(spec.listen, spec, scenario)).transpose()?;
         let at = tcp.as_ref().map_or(spec.listen, tcp::Tcp::address);
         match udp.then(|| udp::Udp::new(at, spec)).transpose() {
-            // The port that is free for streams may be taken for datagrams.
+            // The port that is free for streams may be in use for datagrams.
             Err(e) if e.kind() == io::ErrorKind::AddrInUse && tries > 0 => {}
             udp => return Ok((udp?, tcp)),
         }
     }
 }
 
-/// Returns true if what is sent to an address comes to who listens at the other.
+/// Returns true if data sent to one address reach a listener at the other.
 fn reaches(at: SocketAddr, to: SocketAddr) -> bool {
     let (listens, sent) = (at.ip().to_canonical(), to.ip().to_canonical());
-    // Who listens everywhere listens at each address that is of this host, and can be bound.
+    // A listener at all addresses listens at each address of this host, and such an address can be
+    // bound.
     let is_ours = || UdpSocket::bind((sent, 0)).is_ok();
     at.port() == to.port()
         && (listens == sent
@@ -374,7 +376,7 @@ fn reaches(at: SocketAddr, to: SocketAddr) -> bool {
             || sent.is_unspecified() && listens.is_loopback())
 }
 
-/// A relay that listens.
+/// A listening relay.
 pub struct Relay {
     core: Core,
     messages: Receiver<RelayMessage>,
@@ -383,10 +385,10 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Listens; what comes waits for [`Relay::run`].
+    /// Listens; arriving data wait for [`Relay::run`].
     ///
     /// # Errors
-    /// The address is taken or not ours; the links cannot be.
+    /// The address is in use or not ours; or the links are invalid.
     pub fn new(spec: &RelaySpec, scenario: &Scenario) -> Result<Relay, Error> {
         let breaks = |i: &Impairments| i.all().any(Impairment::breaks_streams);
         let pipes = Pipes::new(scenario).map_err(Error::Refused)?;
@@ -422,7 +424,7 @@ impl Relay {
         Ok(relay)
     }
 
-    /// Where it listens.
+    /// The address at which it listens.
     pub fn address(&self) -> Option<SocketAddr> {
         self.tcp.as_ref().map(tcp::Tcp::address).or(self.udp.as_ref().map(udp::Udp::address))
     }
@@ -430,7 +432,7 @@ impl Relay {
     /// Relays until `stop` is set.
     ///
     /// # Errors
-    /// A thread cannot be started, or a socket not be made ready.
+    /// A thread cannot be started, or a socket cannot be set up.
     pub fn run(mut self, stop: &AtomicBool) -> io::Result<RelayReport> {
         if let Some(udp) = &self.udp {
             udp.start(&self.core)?;
@@ -476,14 +478,14 @@ impl Relay {
         })
     }
 
-    /// What was read, or nothing if something is due first.
+    /// The next message of a reader, or `None` if a packet is due first.
     fn next_message(&self) -> Option<RelayMessage> {
         let due = self.core.pipes.next_due();
         let now = self.core.pipes.now();
         let left = if due == Time::NEVER { Span::from_secs(1) } else { due.since(now) };
         let sleep = Duration::from_nanos(left.0).saturating_sub(SPIN).min(LOOK);
-        // The core has a sender itself, so the channel is never disconnected: an error is the end
-        // of the time.
+        // The core has a sender itself, so the channel is never disconnected: an error means that
+        // the time is over.
         if sleep.is_zero() {
             std::hint::spin_loop();
             return self.messages.try_recv().ok();
@@ -510,7 +512,7 @@ impl Relay {
             (PacketOutcome::Lost(RelayItem::Tcp(segment)), _, Some(tcp)) => {
                 tcp.lost(&segment, &mut self.core);
             }
-            // A lost datagram is counted where it was lost.
+            // A lost datagram was counted where it was lost.
             _ => {}
         }
     }

@@ -1,8 +1,8 @@
-//! A socket for datagrams that answers from the address that was asked.
+//! A socket for datagrams that answers from the address that the client has used.
 //!
-//! Who sends to 10.0.0.2 accepts an answer from 10.0.0.2 alone. A socket that is bound to all
-//! addresses of the host (0.0.0.0, ::) answers from whichever the system chooses, unless the
-//! address of the question is given along with the answer (`IP_PKTINFO` in ip(7), RFC 3542,
+//! A client that sends to 10.0.0.2 accepts an answer from 10.0.0.2 only. A socket that is bound to
+//! all addresses of the host (0.0.0.0, ::) answers from an address that the system chooses, unless
+//! the address of the request is given along with the answer (`IP_PKTINFO` in ip(7), RFC 3542,
 //! section 6.1).
 
 use nix::libc;
@@ -14,7 +14,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
 use std::os::fd::AsRawFd;
 
-/// The socket, and whether it is bound to all addresses.
+/// A socket, which may be bound to all addresses.
 pub(crate) struct AnsweringSocket {
     socket: UdpSocket,
     is_wildcard: bool,
@@ -22,11 +22,11 @@ pub(crate) struct AnsweringSocket {
 
 /// A datagram that was read.
 pub(crate) struct Received {
-    /// Bytes of the payload.
+    /// Length of the payload in bytes.
     pub(crate) length: usize,
-    /// Who has sent it.
+    /// Address of the sender.
     pub(crate) from: SocketAddr,
-    /// The address that it was sent to, where that is not the socket's own.
+    /// The address that it was sent to, if that is not the socket's own.
     pub(crate) to: Option<IpAddr>,
 }
 
@@ -49,7 +49,7 @@ impl AnsweringSocket {
     /// Reads a datagram.
     ///
     /// # Errors
-    /// Those of the system; that nothing has come in the socket's time for reading is one.
+    /// The errors of the system, among them that the socket's read timeout has expired.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
         if !self.is_wildcard {
             let (length, from) = self.socket.recv_from(buffer)?;
@@ -80,7 +80,7 @@ impl AnsweringSocket {
     /// Sends a datagram from one of the host's addresses, or from the socket's own.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The errors of the system.
     pub(crate) fn send(
         &self,
         payload: &[u8],

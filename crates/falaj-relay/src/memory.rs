@@ -1,19 +1,19 @@
-//! Memory for what is on its way: one ceiling for all datagrams and streams of a relay.
+//! Memory for data in transit: one limit for all datagrams and streams of a relay.
 //!
 //! A datagram that finds no memory is lost. A stream waits: it may hold as much as is free, so that
-//! many that are not read leave memory for the next one (dynamic thresholds: A. K. Choudhury and
-//! E. L. Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998, with a
-//! factor of one).
+//! many unread streams leave memory for the next one (dynamic thresholds: A. K. Choudhury and E. L.
+//! Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998, with a factor
+//! of one).
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes that a packet on its way takes beside its payload: its records in the engine, the message
-/// of the thread that has read it, and what the allocator keeps for both.
+/// Bytes of a packet in transit in addition to its payload: its records in the engine, the message
+/// of the thread that has read it, and the allocator's overhead of both.
 const RECORD: u64 = 512;
 
-/// How much there is, and how much of it is used.
+/// The limit of memory, and its use.
 pub(crate) struct RelayMemory {
     ceiling: u64,
     used: AtomicU64,
@@ -22,28 +22,29 @@ pub(crate) struct RelayMemory {
 }
 
 impl RelayMemory {
-    /// So many bytes, the records of packets included.
+    /// A limit of `ceiling` bytes, the records of packets included.
     pub(crate) fn new(ceiling: u64) -> Arc<RelayMemory> {
         let none = || AtomicU64::new(0);
         Arc::new(RelayMemory { ceiling, used: none(), most: none(), refused: none() })
     }
 
-    /// Bytes that are free.
+    /// Number of free bytes.
     pub(crate) fn free(&self) -> u64 {
         self.ceiling.saturating_sub(self.used.load(Ordering::Relaxed))
     }
 
-    /// The most that was used so far.
+    /// The largest number of bytes used so far.
     pub(crate) fn most(&self) -> u64 {
         self.most.load(Ordering::Relaxed)
     }
 
-    /// Datagrams for which there was none.
+    /// Number of datagrams that were refused for lack of memory.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Memory for a datagram with this payload, if there is some; else it is counted as refused.
+    /// Memory for a datagram with this payload, if there is some; otherwise it is counted as
+    /// refused.
     pub(crate) fn try_hold(self: &Arc<RelayMemory>, payload: &[u8]) -> Option<Held> {
         let size = size(payload);
         let fits = |used: u64| used.checked_add(size).filter(|sum| *sum <= self.ceiling);
@@ -59,8 +60,8 @@ impl RelayMemory {
         }
     }
 
-    /// Memory for a segment, whose stream has asked for it before, or has no other on its way: then
-    /// it may be beyond the ceiling.
+    /// Memory for a segment whose stream has waited for it before, or has no other segment in
+    /// transit: then it may exceed the limit.
     pub(crate) fn hold(self: &Arc<RelayMemory>, payload: &[u8]) -> Held {
         let size = size(payload);
         let used = self.used.fetch_add(size, Ordering::Relaxed);
@@ -73,7 +74,7 @@ fn size(payload: &[u8]) -> u64 {
     payload.len() as u64 + RECORD
 }
 
-/// A payload and its share of the memory, which is free again when this is dropped.
+/// A payload and its share of the memory, which is freed when this is dropped.
 pub(crate) struct Held {
     payload: Box<[u8]>,
     memory: Arc<RelayMemory>,
@@ -118,7 +119,7 @@ mod tests {
         assert!(memory.try_hold(&[0; 101]).is_none());
         let three = memory.try_hold(&[0; 100]);
         assert!(three.is_some() && memory.free() == 0);
-        // A stream's only segment.
+        // The only segment of a stream.
         let beyond = memory.hold(b"x");
         assert_eq!((memory.free(), memory.refused()), (0, 1));
         drop((one, two, three, beyond));

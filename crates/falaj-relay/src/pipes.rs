@@ -1,4 +1,4 @@
-//! The links: the engine, what is on its way through it, and when that is due.
+//! The links: the engine, the packets in transit, and their due times.
 
 use crate::backpressure::QueueRoom;
 use falaj_engine::account::Account;
@@ -21,49 +21,49 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The pipe from those who connect to whom they connect to.
+/// The pipe from the clients to the far address.
 pub(crate) const UP: usize = 0;
-/// The pipe back.
+/// The pipe from the far address to the clients.
 pub(crate) const DOWN: usize = 1;
 
-/// What was measured of a flow.
+/// Measurements of a flow.
 #[derive(Clone, Debug, Default)]
 pub struct RelayFlow {
     /// Packets: datagrams, and the segments that streams are cut into.
     pub counters: Counters,
-    /// Nominal delay of what was handed over: last bit in to last bit out of the queue.
+    /// Nominal delay of delivered packets: last bit in to last bit out of the queue.
     pub delay: Meter,
-    /// How late it was handed over.
+    /// Lateness of their delivery.
     pub release_error: Meter,
 }
 
-/// What becomes of a packet.
+/// The fate of a packet.
 pub(crate) enum PacketOutcome<T> {
     /// It is at the far end of the link.
     Due(T),
-    /// It is too large, or the discipline threw it away.
+    /// It is too large, or the discipline dropped it.
     Lost(T),
 }
 
-/// A packet on its way.
+/// A packet in transit.
 struct OnItsWay<T> {
     item: T,
-    /// Bytes of room that it takes in this queue.
+    /// Bytes of room that it takes in a queue.
     room: Option<(u32, Arc<QueueRoom>)>,
 }
 
-/// Where something goes in, and by which headers it is known in there.
+/// The route of a packet, and the key by which rules and masks know it.
 #[derive(Clone, Copy)]
 pub(crate) struct IngressRoute {
     pub(crate) entry: Route,
     pub(crate) key: Key,
 }
 
-/// What may be on its way.
+/// Data that may be in transit.
 pub(crate) trait Cargo: Sized {
-    /// The same once more; `None` if it comes once only.
+    /// A copy of the packet; `None` if it cannot be duplicated.
     fn copy(&self) -> Option<Self>;
-    /// Turns a bit of it.
+    /// Flips a bit of it.
     fn corrupt(&mut self, corrupt: &Corrupt);
 }
 
@@ -80,15 +80,14 @@ struct PendingRelease {
 /// Both directions of all links.
 ///
 /// The queues' limits are kept here and not by the engine: a stream waits for room before it is
-/// read, which the engine, that takes or drops what comes, has no way to ask for. Where rules lead
-/// packets through links one behind the other, which no stream passes, the limits stay the
-/// engine's.
+/// read, which the engine, which accepts or drops arriving packets, does not support. If rules lead
+/// packets through links in sequence, which no stream passes, the limits stay with the engine.
 pub(crate) struct Pipes<T> {
     zero: Instant,
     network: Network,
     /// By pipe and flow.
     rooms: Vec<Vec<Arc<QueueRoom>>>,
-    /// How many pipes are links'; what passes no link has two more.
+    /// Number of pipes of links; the bypass has two more.
     links: usize,
     items: Vec<Option<OnItsWay<T>>>,
     free: Vec<u32>,
@@ -97,7 +96,7 @@ pub(crate) struct Pipes<T> {
     releases: BinaryHeap<Reverse<PendingRelease>>,
     sequence: u64,
     flows: Vec<Vec<RelayFlow>>,
-    /// Those who found no room.
+    /// Packets that found no room, by pipe and flow.
     turned_away: Vec<Vec<TurnedAway>>,
 }
 
@@ -107,10 +106,10 @@ struct TurnedAway {
     bytes: u64,
 }
 
-/// What no queue reaches: the rooms are full long before.
+/// A limit that no queue reaches: the rooms are full long before.
 const NONE: Limit = Limit::Bytes(u32::MAX as u64);
 
-/// Takes the limits of all queues away; they come back as rooms, one for each flow that packets
+/// Removes the limits of all queues; they are replaced by rooms, one for each flow that packets
 /// belong to. A FIFO has one queue, and so one room, for all of its flows.
 fn lift(kind: &str, setup: &mut Setup, rooms: &mut Vec<Arc<QueueRoom>>) {
     let shared = (kind == fifo::MANIFEST.kind).then(|| {
@@ -129,7 +128,7 @@ fn lift(kind: &str, setup: &mut Setup, rooms: &mut Vec<Arc<QueueRoom>>) {
     }
 }
 
-/// The flows' limits together; in bytes as soon as one of them is.
+/// The sum of the flows' limits; in bytes as soon as one of them is.
 fn sum(setup: &Setup) -> Limit {
     let bytes = |limit| match limit {
         Limit::Bytes(n) => n,
@@ -158,7 +157,7 @@ impl<T: Cargo> Pipes<T> {
         }
         let links = spec.places.len();
         let network = Network::new(&spec).map_err(|(_, refused)| refused)?;
-        // Those of chains, and of what passes no link.
+        // The rooms of chains, and of the bypass.
         let flows = network.flows();
         let open = |flows: &usize| (0..*flows).map(|_| Arc::new(QueueRoom::new(NONE))).collect();
         rooms.extend(flows[rooms.len()..].iter().map(open));
@@ -178,8 +177,8 @@ impl<T: Cargo> Pipes<T> {
         })
     }
 
-    /// Where a packet of so many bytes goes in that comes up (0) or down (1). It counts as taken by
-    /// its rule.
+    /// The route of a packet of `length` bytes in direction up (0) or down (1). Its rule counts it
+    /// as taken.
     pub(crate) fn route(
         &mut self,
         key: Key,
@@ -190,17 +189,17 @@ impl<T: Cargo> Pipes<T> {
         Ok(IngressRoute { entry: self.network.route(&key, way, length, now)?, key })
     }
 
-    /// The queue where something goes in.
+    /// The room of the queue that a packet enters.
     pub(crate) fn room(&self, entry: &Route) -> &Arc<QueueRoom> {
         &self.rooms[entry.pipe.0 as usize][entry.flow.index()]
     }
 
-    /// What of a packet counts there.
+    /// The accounting layer of the link that a packet enters.
     pub(crate) fn account(&self, entry: &Route) -> Account {
         self.network.account(entry.pipe).unwrap_or(Account::Ip)
     }
 
-    /// Nothing waits for room any more.
+    /// Closes all rooms: nothing waits any more.
     pub(crate) fn close(&self) {
         self.rooms.iter().flatten().for_each(|room| room.close());
     }
@@ -209,7 +208,7 @@ impl<T: Cargo> Pipes<T> {
         Time(u64::try_from(self.zero.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// A datagram, with its headers of so many bytes: it is lost where there is no room for it.
+    /// Offers a datagram, whose length includes its headers: it is lost if there is no room for it.
     pub(crate) fn offer(&mut self, way: &IngressRoute, length: u32, item: T) {
         let entry = &way.entry;
         let bytes = self.network.bytes(entry.pipe, length);
@@ -223,7 +222,7 @@ impl<T: Cargo> Pipes<T> {
         }
     }
 
-    /// Something that has room, or that takes none: the first and the last word of a stream.
+    /// Puts in a packet that has room, or that takes none: the setup and the end of a stream.
     pub(crate) fn input(&mut self, way: &IngressRoute, length: u32, item: T, counted: bool) {
         let IngressRoute { entry, key } = way;
         let room =
@@ -240,7 +239,7 @@ impl<T: Cargo> Pipes<T> {
         self.note();
     }
 
-    /// What has come to its end by now, in order.
+    /// The packets whose fate is decided by now, in order.
     pub(crate) fn poll(&mut self) -> Vec<PacketOutcome<T>> {
         let now = self.now();
         self.network.poll(now, &mut self.out);
@@ -264,12 +263,12 @@ impl<T: Cargo> Pipes<T> {
         std::mem::take(&mut self.fates)
     }
 
-    /// Do queues drop what got in, or what they have room for?
+    /// Returns true if queues may drop packets that are queued, or that have room.
     pub(crate) fn drop_early(&self) -> bool {
         (0..self.links as u32).any(|pipe| self.network.drops_early(PipeId(pipe)))
     }
 
-    /// When `poll` will have something, as far as that is known.
+    /// Lower bound on when `poll` returns packets, if none arrives.
     pub(crate) fn next_due(&self) -> Time {
         let due = self.releases.peek().map_or(Time::NEVER, |r| r.0.due);
         due.min(self.network.next_due())
@@ -290,9 +289,9 @@ impl<T: Cargo> Pipes<T> {
                     let handle = self.hold(OnItsWay { item, room: None });
                     self.release(&e, handle);
                 }
-                // A relay has no IP headers, and tells of no packet that it may be marked.
+                // A relay has no IP headers, and never announces that a packet may be marked.
                 Output::Mark(_) | Output::Early(_) => {}
-                // No link of a relay changes.
+                // The links of a relay never change.
                 Output::Retimed(_) => {}
                 Output::Corrupt(corrupt) => {
                     if let Some(way) = &mut self.items[corrupt.handle as usize] {
@@ -316,7 +315,7 @@ impl<T: Cargo> Pipes<T> {
         }
     }
 
-    /// A handle for something on its way.
+    /// A handle for a packet in transit.
     fn hold(&mut self, item: OnItsWay<T>) -> u32 {
         match self.free.pop() {
             Some(handle) => {
@@ -345,12 +344,12 @@ impl<T: Cargo> Pipes<T> {
         self.releases.push(Reverse(PendingRelease { due, sequence, handle, pipe, flow, nominal }));
     }
 
-    /// Up and down of each link, how disciplines of libraries broke their contract.
+    /// By link, up and down, breaches of contract by plugin disciplines.
     pub(crate) fn breaches(&self) -> Vec<Vec<Breach>> {
         (0..self.links as u32).map(|pipe| self.network.breaches(PipeId(pipe))).collect()
     }
 
-    /// What was measured so far: up and down of each link, by flow.
+    /// Measurements so far, by link, up and down, and by flow.
     pub(crate) fn flows(&self) -> Vec<Vec<RelayFlow>> {
         let mut flows = self.flows[..self.links].to_vec();
         for (p, pipe) in flows.iter_mut().enumerate() {
@@ -365,7 +364,7 @@ impl<T: Cargo> Pipes<T> {
         flows
     }
 
-    /// What each rule has taken, and what became of it.
+    /// Counters of the packets that each rule has taken, and their statistics.
     pub(crate) fn rules(&self) -> Vec<(RuleCounters, SojournStats)> {
         self.network
             .taken()
@@ -375,7 +374,7 @@ impl<T: Cargo> Pipes<T> {
             .collect()
     }
 
-    /// Behind a link no flow of the next one took these.
+    /// Number of packets behind a link that matched no flow of the next one.
     pub(crate) fn unmatched(&self) -> u64 {
         self.network.unmatched()
     }

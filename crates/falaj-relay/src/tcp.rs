@@ -1,10 +1,10 @@
-//! Streams: read from one socket, cut into segments, carried through the link, written to the other
-//! one.
+//! Streams: read from one socket, cut into segments, carried through the link, and written to the
+//! other socket.
 //!
-//! Nothing of a stream is lost. Where a packet would find no room the reader waits, and so, by
-//! TCP's own window, does whoever sends. The words that open, end and break a stream cross the link
-//! like the rest: a connection is made at the far end when its first word is there, and the client
-//! is heard when the answer is back, a round trip later.
+//! No part of a stream is lost. If a packet would find no room the reader waits, and so, by TCP's
+//! own window, does the sender. The messages that open, end and reset a stream cross the link like
+//! its data: a connection is made at the far end when the open message arrives, and the client's
+//! data are read when the answer is back, a round trip later.
 
 use crate::backpressure::QueueRoom;
 use crate::memory::Held;
@@ -23,32 +23,32 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-/// How soon a writer that cannot write sees that it need not.
+/// The longest time until a blocked writer notices that it is not needed any more.
 const LOOK: Duration = Duration::from_millis(200);
-/// How long the far end may take to answer a connection.
+/// The longest time for the far end to accept a connection.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Of a stream so much is on its way at least, and at most, in one direction.
+/// The smallest and the largest window of a stream in one direction, in bytes.
 const WINDOW: (u64, u64) = (1 << 20, 64 << 20);
 
-/// What happens at the sockets.
+/// Events of the sockets.
 pub(crate) enum TcpMessage {
     Accepted(TcpStream, SocketAddr),
     Connected(u64, Option<TcpStream>),
-    /// It has room in the queue where it goes in.
+    /// Data were read, with room in the queue that they enter.
     Read(u64, usize, Queued),
-    /// Whoever sends in this direction has said everything.
+    /// The sender in this direction has ended it.
     Ended(u64, usize),
     /// The socket that feeds this direction is broken.
     Broken(u64, usize),
 }
 
-/// Bytes of a stream, and where they go in.
+/// Bytes of a stream, and their route.
 pub(crate) struct Queued {
     way: IngressRoute,
     bytes: Held,
 }
 
-/// What crosses the link.
+/// A message or data of a stream that cross the link.
 pub(crate) struct Segment {
     stream: u64,
     pipe: usize,
@@ -63,7 +63,7 @@ enum SegmentContent {
     Reset,
 }
 
-/// What a writer is told.
+/// Commands for a writer.
 enum WriterCommand {
     Bytes(Held),
     End,
@@ -72,27 +72,27 @@ enum WriterCommand {
 /// One socket of a stream.
 struct StreamSide {
     socket: Arc<TcpStream>,
-    /// Whether it has been reset.
+    /// It has been reset.
     broken: Arc<AtomicBool>,
-    /// To its writer.
+    /// The channel to its writer.
     writer: Option<Sender<WriterCommand>>,
 }
 
 impl StreamSide {
-    /// Ends it so that its peer learns that the stream is not whole.
+    /// Resets it, so that its peer learns that the stream is incomplete.
     fn reset(&mut self) {
         if self.broken.swap(true, Ordering::Relaxed) {
             return;
         }
-        // With no time to linger the last handle's end is a reset. Readers and writers have
-        // handles: the first wakes up, and the second looks.
+        // With a linger time of zero, closing the last handle sends a reset. Readers and writers
+        // have handles: the former wake up, and the latter notice.
         let _ = SockRef::from(&*self.socket).set_linger(Some(Duration::ZERO));
         let _ = self.socket.shutdown(Shutdown::Read);
         self.writer = None;
     }
 }
 
-/// The last word of a direction; who has said that all was sent may still break.
+/// The last message of a direction; a reset may still follow an end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum LastWord {
     Nothing,
@@ -101,31 +101,31 @@ enum LastWord {
 }
 
 struct RelayStream {
-    /// Up and down: all of it takes the same way, or it would not stay in order.
+    /// Routes up and down: all data of a direction take the same one, to stay in order.
     ways: [IngressRoute; 2],
     /// The client's socket, then the server's.
     sides: [Option<StreamSide>; 2],
-    /// For each direction: what is read and not yet written.
+    /// For each direction: the data that are read and not yet written.
     windows: [Arc<QueueRoom>; 2],
-    /// For each direction: whether it was said that it ends, or that it is broken.
+    /// For each direction: the last message that was sent, if any.
     said: [LastWord; 2],
-    /// For each direction: whether its last word has arrived.
+    /// For each direction: true if its last message has arrived.
     over: [bool; 2],
 }
 
-/// The streams, and where they are accepted.
+/// The streams, and their listener.
 pub(crate) struct Tcp {
     listener: Arc<TcpListener>,
     address: SocketAddr,
     to: SocketAddr,
     limit: usize,
-    /// Of a stream so much is on its way at most, by pipe.
+    /// By pipe, the window of a stream.
     windows: Vec<Limit>,
     streams: BTreeMap<u64, RelayStream>,
     seen: u64,
 }
 
-/// What a stream may have on its way: what the link carries in its delay, within bounds.
+/// The window of a stream: the bandwidth-delay product of the link, within bounds.
 fn window(direction: &Direction) -> Limit {
     let rate = direction.pipe.setup.rate;
     let bytes = u128::from(rate.0) * u128::from(direction.pipe.delay.0) / 8_000_000_000;
@@ -165,7 +165,7 @@ impl Tcp {
         self.seen
     }
 
-    /// What passes no link has none of the links' windows.
+    /// The window of a stream; on the bypass it does not depend on a link.
     fn window(&self, entry: &Route) -> Limit {
         self.windows.get(entry.pipe.0 as usize).copied().unwrap_or(Limit::Bytes(WINDOW.1))
     }
@@ -181,8 +181,8 @@ impl Tcp {
                             return;
                         }
                     }
-                    // Out of descriptors, perhaps, or a client that went away; neither shall keep a
-                    // processor busy.
+                    // Perhaps no descriptors are available, or a client has left; neither may keep
+                    // a processor busy.
                     Err(_) => thread::sleep(LOOK),
                 }
             }
@@ -190,7 +190,7 @@ impl Tcp {
         thread::Builder::new().stack_size(STACK).spawn(body).map(drop)
     }
 
-    /// Resets what is still open, and wakes the thread that accepts.
+    /// Resets all open streams, and wakes the thread that accepts.
     pub(crate) fn end(&mut self) {
         for stream in self.streams.values_mut() {
             stream.windows.iter().for_each(|window| window.close());
@@ -211,8 +211,7 @@ impl Tcp {
         match message {
             TcpMessage::Accepted(socket, client) => self.accept(socket, client, core),
             TcpMessage::Connected(id, server) => self.connected(id, server, core),
-            // What is left of a stream that is no more takes its way too, and is thrown away at the
-            // end.
+            // Data of a stream that is gone cross the link too, and are dropped at the end.
             TcpMessage::Read(id, pipe, Queued { way, bytes }) => {
                 let length = core.headers.length(crate::TCP, bytes.len());
                 let segment = Segment { stream: id, pipe, what: SegmentContent::Bytes(bytes) };
@@ -267,7 +266,7 @@ impl Tcp {
         self.say(id, DOWN, SegmentContent::Opened, core);
     }
 
-    /// A word without bytes; a stream's last word is said once.
+    /// Sends a message without data; a stream's last message is sent once.
     fn say(&mut self, id: u64, pipe: usize, what: SegmentContent, core: &mut Core) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let last = match what {
@@ -318,7 +317,7 @@ impl Tcp {
             SegmentContent::Bytes(bytes) => {
                 let length = bytes.len() as u32;
                 let writer = stream.sides[1 - pipe].as_ref().and_then(|side| side.writer.as_ref());
-                // Whoever has gone takes nothing; that is said in the other direction.
+                // A writer that is gone takes nothing; the other direction reports that.
                 if writer.is_none_or(|writer| writer.send(WriterCommand::Bytes(bytes)).is_err()) {
                     stream.windows[pipe].give_back(length);
                 }
@@ -335,7 +334,7 @@ impl Tcp {
                 if let Some(side) = &mut stream.sides[1 - pipe] {
                     side.reset();
                 }
-                // Who sends to it is told by its own end.
+                // The other direction's sender is told by the end of its own socket.
                 stream.windows[1 - pipe].close();
                 stream.over[1 - pipe] = true;
                 self.ends(id, pipe);
@@ -352,7 +351,7 @@ impl Tcp {
         }
     }
 
-    /// A stream with a hole in it cannot go on.
+    /// A stream with a lost segment cannot continue.
     pub(crate) fn lost(&mut self, segment: &Segment, core: &mut Core) {
         let Some(mut stream) = self.streams.remove(&segment.stream) else { return };
         core.losses.broken += 1;
@@ -368,7 +367,8 @@ impl StreamSide {
         StreamSide { socket: Arc::new(socket), broken: Arc::default(), writer: None }
     }
 
-    /// Reads what feeds `pipe` and writes what the other direction brings, each in a thread.
+    /// Starts two threads: one reads the data for `pipe`, the other writes those of the other
+    /// direction.
     fn start(
         &mut self,
         id: u64,
@@ -425,7 +425,7 @@ impl StreamSide {
     }
 }
 
-/// Writes what it is told to. `Err` says that the socket is broken.
+/// Writes by commands. An error means that the socket is broken.
 fn write(
     socket: &TcpStream,
     orders: &Receiver<WriterCommand>,

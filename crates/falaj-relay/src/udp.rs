@@ -1,4 +1,4 @@
-//! Datagrams: a socket for each client, as a translator of addresses has, so that answers find
+//! Datagrams: each client has a socket, as in a network address translator, so that answers find
 //! their way back.
 
 use crate::local_address::{AnsweringSocket, Received};
@@ -17,17 +17,17 @@ use std::time::{Duration, Instant};
 
 /// The longest datagram.
 const LONGEST: usize = 65_536;
-/// How soon a reader sees that it is not wanted any more.
+/// The longest time until a reader notices that it is not needed any more.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What a reader has read.
+/// A message from a reader.
 pub(crate) enum UdpMessage {
-    /// Who has sent it, and to which of the host's addresses, where there are several.
+    /// The sender, and the address of the host that it has used, if there are several.
     FromClient(SocketAddr, Option<IpAddr>, Held),
     FromServer(SocketAddr, Held),
 }
 
-/// A datagram on its way.
+/// A datagram in transit.
 #[derive(Clone)]
 pub(crate) struct Datagram {
     pipe: usize,
@@ -36,7 +36,7 @@ pub(crate) struct Datagram {
 }
 
 impl Datagram {
-    /// Turns a bit of it.
+    /// Flips a bit of it.
     pub(crate) fn corrupt(&mut self, corrupt: &Corrupt) {
         corrupt.turn(&mut self.bytes);
     }
@@ -44,10 +44,10 @@ impl Datagram {
 
 struct UdpClient {
     socket: Arc<UdpSocket>,
-    /// The address that it sends to, where there are several, and has its answers from.
+    /// The address that it sends to, if there are several; its answers come from there.
     asked: Option<IpAddr>,
     active: Instant,
-    /// It has sent on after an answer: no stranger who sent once, under whatever address.
+    /// It has sent again after an answer, so it is not a forged or one-time sender.
     is_known: bool,
     answered: bool,
     gone: Arc<AtomicBool>,
@@ -59,7 +59,7 @@ impl Drop for UdpClient {
     }
 }
 
-/// The clients, and where they send to.
+/// The clients, and their destination.
 pub(crate) struct Udp {
     socket: Arc<AnsweringSocket>,
     address: SocketAddr,
@@ -70,7 +70,7 @@ pub(crate) struct Udp {
     seen: u64,
 }
 
-/// Reads by `receive` until nobody wants it any more.
+/// Reads by `receive` until `gone` is set.
 fn read(
     gone: Arc<AtomicBool>,
     (sender, memory): (SyncSender<Any>, Arc<RelayMemory>),
@@ -87,7 +87,7 @@ fn read(
                         return;
                     }
                 }
-                // A server that is not there, or not any more, answers with a refusal.
+                // A server that is not there, or no longer, answers with a refusal.
                 Err(e)
                     if matches!(
                         e.kind(),
@@ -98,7 +98,7 @@ fn read(
                         e.kind(),
                         ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
                     ) => {}
-                // Whatever else it is, it shall not keep a processor busy.
+                // No other error may keep a processor busy.
                 Err(_) => thread::sleep(LOOK),
             }
         }
@@ -145,7 +145,7 @@ impl Udp {
             core.losses.full_table += 1;
             return;
         }
-        // What a forgotten client's server still sends has nowhere to go.
+        // An answer for a forgotten client is dropped.
         let Some(known) = self.clients.get_mut(&client) else { return };
         known.active = Instant::now();
         known.asked = asked.or(known.asked);
@@ -156,9 +156,9 @@ impl Udp {
         core.pipes.offer(&way, length, RelayItem::Udp(Datagram { pipe, client, bytes }));
     }
 
-    /// A place and a socket for a new client. Where there is no place, the client that has been
-    /// idle for longest goes, and before all that are known those that have sent but once: a
-    /// thousand strangers lock nobody out.
+    /// Makes a place and a socket for a new client. If there is no place, the client that has been
+    /// idle for longest is removed, and those that have sent just once before all known ones: a
+    /// thousand strangers lock no known client out.
     fn admit(&mut self, client: SocketAddr, core: &mut Core) -> io::Result<()> {
         if self.clients.len() >= self.limit {
             let idle = self.idle;

@@ -1,4 +1,4 @@
-//! What clients and servers do to a relay, as a plain function for any fuzzer; here it runs over
+//! Arbitrary behavior of clients and servers, as a plain function for any fuzzer; here it runs over
 //! random bytes, and libFuzzer's runs are `make fuzz`.
 
 use falaj_relay::{Carries, Relay, RelaySpec};
@@ -12,13 +12,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const ANY: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
-/// Longer than anything here takes on a machine with other things to do.
+/// Longer than any step of these tests takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// What a far end does with a stream, by its first byte.
+/// The behavior of the far end with a stream, by its first byte.
 const ECHOES: u8 = 0;
 
-/// A relay of both protocols, and one that takes datagrams alone and does to them what a link can:
-/// what goes wrong in one input shall be seen in the next one, too.
+/// A relay of both protocols, and one of datagrams alone with impairments. They are shared by all
+/// inputs, so that a failure caused by one input shows in the next one, too.
 static RELAYS: LazyLock<[SocketAddr; 2]> = LazyLock::new(|| {
     let to = far_end();
     let plain = "[link.x]\nrate = \"1gbit\"\ndelay = \"100us\"\nscheduler = { kind = \"fifo\", queue = \"20kB\" }\n";
@@ -41,7 +41,7 @@ static RELAYS: LazyLock<[SocketAddr; 2]> = LazyLock::new(|| {
     })
 });
 
-/// Somebody who answers datagrams, and does with streams what their first byte says.
+/// A far end that answers datagrams, and treats streams by their first byte.
 fn far_end() -> SocketAddr {
     let (listener, socket) = loop {
         let listener = TcpListener::bind(ANY).expect("a port");
@@ -53,7 +53,7 @@ fn far_end() -> SocketAddr {
     thread::spawn(move || {
         let mut datagram = vec![0; 65_536];
         loop {
-            // Who has gone refuses the answer, which the next call here is told.
+            // A client that is gone refuses the answer, which the next call reports.
             let Ok((length, from)) = socket.recv_from(&mut datagram) else { continue };
             for _ in 0..datagram[..length].first().map_or(1, |&first| first % 3) {
                 let _ = socket.send_to(&datagram[..length], from);
@@ -68,7 +68,7 @@ fn far_end() -> SocketAddr {
     address
 }
 
-/// Nothing of it need go well.
+/// Treats a stream; any step may fail.
 fn treat(mut stream: TcpStream) -> Option<()> {
     let (mut how, mut bytes) = ([0], [0; 4096]);
     stream.read_exact(&mut how).ok()?;
@@ -80,7 +80,7 @@ fn treat(mut stream: TcpStream) -> Option<()> {
             }
         },
         1 => reset(&stream),
-        // What was not read is a reset, too.
+        // Closing with unread data is a reset, too.
         2 => thread::sleep(Duration::from_millis(3)),
         3 => {
             stream.shutdown(Shutdown::Write).ok()?;
@@ -96,7 +96,7 @@ fn reset(stream: &TcpStream) {
     let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
 }
 
-/// A client's stream; of one that comes back, what was sent and came back.
+/// A client's stream; for one that echoes, the data that were sent and that came back.
 struct Stream {
     socket: TcpStream,
     echoes: bool,
@@ -108,13 +108,13 @@ struct Stream {
 impl Stream {
     fn new(to: SocketAddr, how: u8) -> Option<Stream> {
         let socket = TcpStream::connect(to).ok()?;
-        // At a port where nobody listens: it has drawn that very port for itself, and is its own
-        // peer.
+        // At a port where nothing listens: the system may have chosen that very port for the
+        // client, which then is its own peer.
         if socket.local_addr().ok()? == to {
             return None;
         }
         socket.set_nonblocking(true).expect("a socket");
-        // Where the table was full it is reset already.
+        // If the table was full it is reset already.
         (&socket).write_all(&[how]).ok()?;
         Some(Stream {
             socket,
@@ -138,7 +138,7 @@ impl Stream {
         let _ = self.socket.shutdown(Shutdown::Write);
     }
 
-    /// Reads what there is; whether that was all.
+    /// Reads all available data; returns true if the stream has ended.
     fn read(&mut self) -> bool {
         let mut bytes = [0; 4096];
         loop {
@@ -146,7 +146,7 @@ impl Stream {
                 Ok(0) => return true,
                 Ok(length) => self.came.extend(&bytes[..length]),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => break,
-                // Where the table was full, which is told at once.
+                // If the table was full, the stream is reset at once.
                 Err(e) => {
                     assert!(
                         !self.echoes || self.came.is_empty(),
@@ -166,7 +166,7 @@ impl Stream {
         false
     }
 
-    /// Ends it; if it was taken at all, everything came back.
+    /// Ends the stream; if it was accepted at all, everything came back.
     fn whole(mut self) -> bool {
         self.end();
         let began = Instant::now();
@@ -190,9 +190,9 @@ impl Stream {
     }
 }
 
-/// Bytes of any kind as what clients do, and have a far end do: send, end, reset, go, read or not.
-/// Whatever that is, what comes back is what was sent, and a good datagram and a good stream pass
-/// behind it.
+/// Interprets bytes as the behavior of clients and of a far end: send, end, reset, leave, read or
+/// not. In every case, the data that come back are those that were sent, and a good datagram and a
+/// good stream pass afterwards.
 pub(crate) fn relay(bytes: &[u8]) {
     const CLIENTS: usize = 3;
     let Some((&which, bytes)) = bytes.split_first() else { return };
@@ -219,7 +219,7 @@ pub(crate) fn relay(bytes: &[u8]) {
             6 => drop(streams[n].as_mut().map(|stream| stream.write(&text))),
             7 => drop(streams[n].as_mut().map(Stream::read)),
             8 => drop(streams[n].as_mut().map(Stream::end)),
-            // Gone, with a last word or without.
+            // Gone, with or without a reset.
             _ => {
                 if size % 2 == 0
                     && let Some(stream) = &streams[n]
@@ -235,7 +235,7 @@ pub(crate) fn relay(bytes: &[u8]) {
     }
     drop(sockets);
 
-    // Tables may be full yet of those who were forgotten, and a link loses.
+    // Tables may still be full of forgotten clients, and a link loses packets.
     let (began, socket) = (Instant::now(), client());
     socket.set_nonblocking(false).expect("a socket");
     socket.set_read_timeout(Some(Duration::from_millis(20))).expect("a time");

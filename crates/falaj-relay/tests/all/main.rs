@@ -1,4 +1,4 @@
-//! The relay's tests: one program, so that they are linked once.
+//! The relay's tests in one program, so that they are linked once.
 
 mod hostile;
 mod relay;

@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 const ANY: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
-/// Longer than anything here takes on a machine with other things to do.
+/// Longer than any step of these tests takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Running {
@@ -49,7 +49,7 @@ fn delay(ms: u64) -> Scenario {
     link(Rate::UNLIMITED, ms, Limit::Packets(1000))
 }
 
-/// Answers datagrams with what they say, twice.
+/// Answers each datagram twice with its contents.
 fn echo() -> SocketAddr {
     let socket = UdpSocket::bind(ANY).unwrap();
     let address = socket.local_addr().unwrap();
@@ -75,7 +75,7 @@ fn stream(to: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Accepts one stream and treats it so.
+/// Accepts one stream and passes it to `treat`.
 fn serve<T: Send + 'static>(
     treat: impl FnOnce(TcpStream) -> T + Send + 'static,
 ) -> (SocketAddr, JoinHandle<T>) {
@@ -115,7 +115,7 @@ fn datagrams_of_many_clients_find_their_way_back() {
 #[test]
 fn a_full_queue_and_the_mtu_cost_datagrams() {
     let sink = UdpSocket::bind(ANY).unwrap();
-    // 10 packets of 1042 B wait and one is on the wire; the link takes a second for each.
+    // 10 packets of 1042 B are queued and one is on the wire; the link takes a second for each.
     let scenario = link(Rate(8_336), 0, Limit::Packets(10));
     let relay = Running::new(sink.local_addr().unwrap(), &scenario);
     let client = client(relay.address);
@@ -139,7 +139,7 @@ fn strangers_lock_nobody_out_where_the_table_is_full() {
         client.send(b"a").unwrap();
         client.recv(&mut [0; 9]).unwrap();
     };
-    // It goes on after an answer, so that the place of one who has sent but once goes first.
+    // It sends again after an answer, so that a client that has sent just once is removed first.
     let known = client(relay.address);
     exchange(&known);
     exchange(&known);
@@ -156,7 +156,7 @@ fn strangers_lock_nobody_out_where_the_table_is_full() {
 #[test]
 fn a_relay_to_itself_is_refused() {
     for [listen, to] in [["127.0.0.1", "127.0.0.1"], ["0.0.0.0", "127.0.0.1"], ["[::]", "[::1]"]] {
-        // A port that is free, or nearly so: who takes it meanwhile is told of as another error.
+        // A port that is free, or nearly so: if it is taken meanwhile, the error is another one.
         let free = UdpSocket::bind(ANY).unwrap().local_addr().unwrap().port();
         let [listen, to] = [listen, to].map(|ip| format!("{ip}:{free}").parse().unwrap());
         let refused = Relay::new(&RelaySpec::new(listen, to), &delay(0)).err().unwrap();
@@ -166,7 +166,7 @@ fn a_relay_to_itself_is_refused() {
     assert!(other.is_ok());
 }
 
-/// A client takes answers from the address alone that it has asked, one of several of this host.
+/// A client accepts answers only from the address that it has used, one of several of this host.
 #[test]
 fn an_answer_comes_from_the_address_that_was_asked() {
     for (listen, asked) in [("0.0.0.0:0", "127.0.0.2"), ("[::]:0", "127.0.0.2"), ("[::]:0", "::1")]
@@ -186,8 +186,8 @@ fn an_answer_comes_from_the_address_that_was_asked() {
     }
 }
 
-/// Far ends that read nothing have memory waiting for them; it is bounded, and the next stream
-/// comes through all the same.
+/// Unread far ends use memory for waiting data; it is bounded, and the next stream passes all the
+/// same.
 #[test]
 fn streams_that_nobody_reads_leave_memory_for_others() {
     let far = TcpListener::bind(ANY).unwrap();
@@ -211,7 +211,7 @@ fn streams_that_nobody_reads_leave_memory_for_others() {
     assert_eq!(came, sent);
     drop(writer.join().unwrap());
     let report = relay.end();
-    // Each direction may have a segment, and what its threads have just asked for, beyond it.
+    // Each direction may have a segment, and the data that its threads have just read, beyond it.
     let beyond = 2 * (unread + 1) * 2 * 2_048;
     assert!(report.most_memory <= memory + beyond, "{}", report.most_memory);
     assert!(report.most_memory > memory / 2, "nobody filled it: {}", report.most_memory);
@@ -223,7 +223,7 @@ fn a_stream_arrives_whole_and_late() {
     let (to, server) = serve(|mut stream| {
         let mut got = Vec::new();
         stream.read_to_end(&mut got).unwrap();
-        // Half of the stream is closed; the other one is open.
+        // Half of the stream is closed; the other half is open.
         stream.write_all(&got[..100_000]).unwrap();
         got
     });
@@ -235,7 +235,7 @@ fn a_stream_arrives_whole_and_late() {
     client.shutdown(Shutdown::Write).unwrap();
     let mut answer = Vec::new();
     client.read_to_end(&mut answer).unwrap();
-    // A round trip opens it, a second one brings the question and the answer.
+    // One round trip opens it, a second one carries the question and the answer.
     assert!(began.elapsed() >= Duration::from_millis(40), "{:?}", began.elapsed());
     assert!(server.join().unwrap() == sent && answer == sent[..100_000]);
     let report = relay.end();
@@ -308,7 +308,7 @@ fn a_reset_crosses_the_link() {
             server.join().unwrap();
             client.read(&mut [0; 5]).map_err(|error| error.kind())
         } else {
-            // A reset overtakes what was not read yet.
+            // A reset overtakes data that were not read yet.
             has_read.recv_timeout(PATIENCE).unwrap();
             reset(&client);
             drop(client);
@@ -359,7 +359,7 @@ fn many_streams_and_datagrams_share_a_link_and_its_flows() {
             thread::spawn(move || std::io::copy(&mut stream.try_clone().unwrap(), &mut stream));
         }
     });
-    // Datagrams go to the same port of nobody's; they are counted up to there.
+    // Datagrams go to the same port, where nothing listens; they are counted up to there.
     let relay = Running::new(to, &scenario);
     let talk = |n: usize| {
         let mut client = stream(relay.address);
@@ -380,7 +380,7 @@ fn many_streams_and_datagrams_share_a_link_and_its_flows() {
     let talks: Vec<_> = (0..12).map(talk).collect();
     let datagrams = client(relay.address);
     for _ in 0..5 {
-        // Refused in between, as nobody is there.
+        // Refused in between, as nothing listens there.
         let _ = datagrams.send(b"x");
     }
     assert!(talks.into_iter().all(|talk| talk.join().unwrap()));
@@ -516,7 +516,7 @@ fn rules_lead_each_datagram_and_each_stream() {
     let taken: Vec<u64> = report.rules.iter().map(|(taken, _)| taken.packets).collect();
     let [long, streams, none, rest, back] = taken[..] else { panic!("{taken:?}") };
     assert_eq!((long, none), (1, 1), "{taken:?}");
-    // A stream asks once each way, and by chance.
+    // A stream consults the rules once in each direction, and randomly.
     assert!(0 < streams && streams < 24, "{taken:?}");
     let slow = report.flows[0][0].counters;
     assert!(slow.sent > 1 && slow.dropped() == 0 && report.flows.len() == 4, "{slow:?}");
