@@ -1,4 +1,4 @@
-//! Markovian arrival processes: a chain some of whose moves are arrivals.
+//! Markovian arrival processes: Markov chains in which some transitions are arrivals.
 
 use crate::linear::Mat;
 use crate::matrix::{check_within, from_rows, kron_sum, row_sums, row_times, stationary};
@@ -6,8 +6,8 @@ use crate::phase::PhaseType;
 use crate::refused::{Refused, positive};
 use std::collections::BTreeMap;
 
-/// A Markovian arrival process: moves without an arrival, and moves with one. A service with memory
-/// is one, too, whose arrivals are departures.
+/// A Markovian arrival process: transitions without an arrival, and transitions with one. A service
+/// process with memory has the same form; its arrivals are departures.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
     pub(crate) silent: Mat,
@@ -17,7 +17,8 @@ pub struct Arrivals {
 const WHAT: &str = "Markovian arrival process";
 
 impl Arrivals {
-    /// From the rates of moves without and with an arrival (`D0` and `D1`).
+    /// Builds the process from the rates of transitions without and with an arrival (`D0` and
+    /// `D1`).
     pub fn new(silent: &[Vec<f64>], heard: &[Vec<f64>]) -> Result<Arrivals, Refused> {
         let (silent, heard) = (from_rows(WHAT, silent)?, from_rows(WHAT, heard)?);
         let refuse = |why: &str| Err(Refused::Shape { what: WHAT, why: why.into() });
@@ -40,7 +41,7 @@ impl Arrivals {
         Ok(arrivals)
     }
 
-    /// Independent intervals.
+    /// A renewal process: independent intervals with this distribution.
     pub fn renewal(interval: &PhaseType) -> Arrivals {
         let exits = interval.exits();
         let n = interval.order();
@@ -48,9 +49,9 @@ impl Arrivals {
         Arrivals { silent: interval.within.clone(), heard }
     }
 
-    /// Arrivals of `count` equal sources together, each with Erlang intervals of `phases` steps of
-    /// this rate. Sources that are alike need not be told apart: how many of them are in each
-    /// phase is enough.
+    /// Superposition of `count` equal sources, each with Erlang intervals of `phases` steps of this
+    /// rate. Equal sources need not be distinguished: the state is the number of sources in each
+    /// phase.
     pub fn erlangs(count: usize, phases: usize, rate: f64) -> Result<Arrivals, Refused> {
         let rate = positive("the rate of a source", rate)?;
         if count == 0 || phases == 0 {
@@ -81,13 +82,13 @@ impl Arrivals {
         Ok(Arrivals { silent, heard })
     }
 
-    /// How many phases [`Arrivals::erlangs`] has: the ways of spreading `count` sources over
+    /// Number of phases of [`Arrivals::erlangs`]: the ways of spreading `count` sources over
     /// `phases`.
     pub fn erlangs_order(count: usize, phases: usize) -> f64 {
         (1..=count).map(|i| (phases - 1 + i) as f64 / i as f64).product::<f64>().round()
     }
 
-    /// Both together; each has its own phase.
+    /// The superposition of both processes; each keeps its own phase.
     pub fn with(&self, other: &Arrivals) -> Arrivals {
         Arrivals {
             silent: kron_sum(&self.silent, &other.silent),
@@ -95,7 +96,7 @@ impl Arrivals {
         }
     }
 
-    /// How many phases.
+    /// Number of phases.
     pub fn order(&self) -> usize {
         self.silent.nrows()
     }
@@ -105,12 +106,12 @@ impl Arrivals {
         stationary(&(&self.silent + &self.heard))
     }
 
-    /// Arrivals for each unit of time.
+    /// Arrivals per unit of time.
     pub fn rate(&self) -> f64 {
         row_times(&self.phases(), &self.heard).iter().sum()
     }
 
-    /// The interval between two arrivals, by itself: what it says nothing of is that intervals
+    /// Distribution of the interval between two arrivals. It does not show how successive intervals
     /// depend on one another.
     pub fn interval(&self) -> PhaseType {
         let rate = self.rate();
@@ -118,7 +119,7 @@ impl Arrivals {
         PhaseType { start, within: self.silent.clone() }
     }
 
-    /// From a random time to the next arrival.
+    /// Distribution of the time from a random moment to the next arrival.
     pub fn residual(&self) -> PhaseType {
         PhaseType { start: self.phases(), within: self.silent.clone() }
     }

@@ -1,34 +1,33 @@
-//! Filling a container: it is opened by a packet, and leaves when it is full or its timeout is
-//! over.
+//! Filling a container: a packet opens it, and it departs when it is full or its timeout expires.
 
 use crate::refused::{Refused, positive};
 
-/// When a container leaves.
+/// The rule by which a container departs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Policy {
     /// Packets in a full container.
     pub size: usize,
-    /// How long after its first packet a container leaves in any case.
+    /// Time from the first packet to the latest departure of the container; `None`: no timeout.
     pub timeout: Option<f64>,
 }
 
-/// What is kept below the delay that is asked for.
+/// The measure of delay that is kept below the target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Measure {
     /// The mean over packets.
     Mean,
-    /// What this part of the packets does not exceed.
+    /// This quantile of the packets' delays.
     Percentile(f64),
 }
 
-/// What packets that come at random find.
+/// Sizes and waits of containers that Poisson packets fill.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fill {
-    /// Packets in a container, on average.
+    /// Mean number of packets in a container.
     pub size: f64,
-    /// How long a packet waits for its container to leave, on average over packets.
+    /// Mean time, over packets, until their container departs.
     pub wait: f64,
-    /// How many of the containers leave full.
+    /// Fraction of the containers that depart full.
     pub full: f64,
 }
 
@@ -48,11 +47,11 @@ impl Policy {
         Ok(Policy { size, timeout })
     }
 
-    /// What Poisson packets of this rate find.
+    /// Mean size, mean wait and fraction of full containers with Poisson packets of this rate.
     ///
-    /// A container has more than `j` packets if the `j` after the first come within the timeout:
-    /// `P(j)`. So there are `1 + P(1) + … + P(k-1)` in it, and they wait `(1 P(1) + … + (k-1)
-    /// P(k-1)) / rate` in all.
+    /// A container has more than `j` packets if the `j` after the first arrive within the timeout:
+    /// with probability `P(j)`. So it has `1 + P(1) + … + P(k-1)` packets on average, which wait
+    /// `(1 P(1) + … + (k-1) P(k-1)) / rate` in all.
     pub fn fill(&self, rate: f64) -> Result<Fill, Refused> {
         let rate = positive("the rate of packets", rate)?;
         let k = self.size as f64;
@@ -61,7 +60,7 @@ impl Policy {
         };
         let steps = (self.size - 1) as f64;
         let mean = rate * timeout;
-        // So late that nobody ever waits for it.
+        // The timeout is so long that containers always fill before it.
         if mean - spread(mean) > steps {
             return Ok(Fill { size: k, wait: steps / (2.0 * rate), full: 1.0 });
         }
@@ -69,7 +68,7 @@ impl Policy {
     }
 }
 
-/// How far from its mean a Poisson number never is: with less than 1e-18.
+/// Distance from the mean that a Poisson number exceeds with a probability below 1e-18.
 fn spread(mean: f64) -> f64 {
     10.0 * mean.sqrt() + 40.0
 }
@@ -78,7 +77,7 @@ fn spread(mean: f64) -> f64 {
 #[derive(Clone, Debug)]
 pub struct Filling {
     rate: f64,
-    /// So many more packets always come within the timeout.
+    /// Number of further packets that always arrive within the timeout.
     always: usize,
     /// `P(always + 1)` and so on.
     within: Vec<f64>,
@@ -120,7 +119,7 @@ impl Filling {
         Ok(Filling { rate, always, within, sizes, waits })
     }
 
-    /// What packets find whose containers have `size` packets at most.
+    /// Mean size, wait and fraction of full containers of at most `size` packets.
     pub fn at(&self, size: usize) -> Fill {
         let last = size.saturating_sub(1);
         let (more, waits, full) = match last.checked_sub(self.always) {

@@ -1,8 +1,8 @@
-//! Which sizes of containers keep a delay, and what that leaves.
+//! The container sizes that keep a delay, and the resulting load and waits.
 //!
-//! Small containers cost too much for each packet, and the server cannot carry them; large ones
-//! take long to fill. In between the delay has a least value, and a delay that is asked for is kept
-//! between two sizes, not below one.
+//! Small containers cost too much per packet, and overload the server; large ones take long to
+//! fill. The delay has a minimum in between, and a target delay is kept in a range of sizes with a
+//! lower and an upper end.
 
 use crate::containers::{Measure, Policy};
 use crate::line::{self, Ask, Line, Service, Shape, Stream};
@@ -10,7 +10,7 @@ use crate::refused::{Refused, not_negative, positive};
 use crate::superposed::{Effort, Superposed};
 use std::collections::BTreeMap;
 
-/// How a delay was found.
+/// The method by which a delay was computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     /// By the matrices, with their error bound.
@@ -19,99 +19,99 @@ pub enum How {
     Simulated,
 }
 
-/// A system whose containers have no size yet. The delay is that of the first stream, one way.
+/// A system whose container size is still open. The delay is that of the first stream, one way.
 #[derive(Clone, Debug, PartialEq)]
 pub struct System {
     /// The streams.
     pub streams: Vec<Stream>,
-    /// What carries containers.
+    /// Service of containers.
     pub service: Service,
-    /// How long after its first packet a container leaves in any case.
+    /// Time from the first packet to the latest departure of the container; `None`: no timeout.
     pub timeout: Option<f64>,
-    /// What counts.
+    /// The measure of delay.
     pub measure: Measure,
 }
 
-/// One size of containers.
+/// Results for one size of containers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// Packets in a full container.
     pub size: usize,
-    /// Work that comes for each unit of work that can be done.
+    /// Offered load: arriving work over the server's capacity.
     pub load: f64,
-    /// Mean wait of packets for their container to leave.
+    /// Mean time until a packet's container departs.
     pub fill: f64,
     /// Mean wait of containers for their service.
     pub wait: f64,
-    /// Mean service.
+    /// Mean service time.
     pub service: f64,
     /// The measure: mean or percentile of a packet's delay.
     pub delay: f64,
-    /// How far off that may be.
+    /// Error bound of the delay.
     pub error: f64,
-    /// How it was found.
+    /// The method by which the delay was computed.
     pub how: How,
-    /// Containers of all streams for each unit of time.
+    /// Containers of all streams per unit of time.
     pub containers: f64,
 }
 
-/// Sizes next to one another that keep the delay.
+/// A range of adjacent sizes that keep the delay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Feasible {
-    /// The smallest.
+    /// The smallest size of the range.
     pub from: Point,
-    /// The largest; the fewest containers.
+    /// The largest size of the range, with the fewest containers.
     pub to: Point,
-    /// Does a larger size than `to` keep it, too, beyond the largest that was looked at?
+    /// True if sizes above `to`, beyond the largest size evaluated, may keep the delay as well.
     pub open: bool,
 }
 
-/// What sizes give.
+/// Results for all sizes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dimensions {
-    /// The smallest size that is stable, and the largest that was looked at.
+    /// The smallest stable size, and the largest size evaluated.
     pub stable: (usize, usize),
-    /// Delay by size, for a picture.
+    /// Delay by size, for plotting.
     pub curve: Vec<Point>,
-    /// The least delay.
+    /// The size with the least delay.
     pub least: Point,
-    /// Where the delay that was asked for is kept; empty if it is nowhere.
+    /// The ranges of sizes that keep the target delay; empty if no size does.
     pub feasible: Vec<Feasible>,
 }
 
 /// A size and a timeout.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pair {
-    /// How long after its first packet a container leaves in any case.
+    /// Time from the first packet to the latest departure of the container.
     pub timeout: f64,
-    /// The size, and what it gives with that.
+    /// The size, and its results with this timeout.
     pub point: Point,
 }
 
 /// Sizes and timeouts for a delay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pairs {
-    /// The one that keeps it with the fewest containers; of those as few, within 1 %, the one with
-    /// the shortest timeout.
+    /// The pair that keeps the delay with the fewest containers. Among pairs within 1 % of the
+    /// fewest, the one with the shortest timeout.
     pub best: Option<Pair>,
-    /// The one with the least delay of all that were looked at.
+    /// The pair with the least delay of all pairs evaluated.
     pub least: Pair,
 }
 
-/// Timeouts that are looked at, in parts of the delay: beyond the last hardly any container leaves
-/// by it.
+/// Timeouts that are evaluated, as multiples of the delay. With the last one hardly any container
+/// departs by its timeout.
 const TIMEOUTS: [f64; 9] = [0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0];
-/// Containers as few as others, though not fewer.
+/// Two container rates count as equal up to this ratio.
 const AS_FEW: f64 = 1.01;
 
-/// Containers of a simulation, and its seed: equal for all sizes, so that their differences are no
-/// accidents.
+/// Length and seed of a simulation: equal for all sizes, so that differences between sizes are not
+/// random.
 const ASK: Ask = Ask { containers: 200_000, seed: 1, percentile: 0.5, longer_than: 0.0 };
-/// Sizes looked at first, between the ends.
+/// Number of sizes evaluated first, between the smallest and the largest.
 const GRID: usize = 24;
 
 impl System {
-    /// One size.
+    /// Computes the results for one size.
     pub fn point(&self, size: usize) -> Result<Point, Refused> {
         let policy = Policy::new(size, self.timeout)?;
         let line = Line::new(&self.streams, policy, self.service)?;
@@ -141,7 +141,7 @@ impl System {
                     point.error = mean.error;
                     return Ok(point);
                 }
-                // More streams than matrices can hold.
+                // The streams need larger matrices than are supported.
                 Err(Refused::Shape { .. }) => {}
                 Err(other) => return Err(other),
             }
@@ -157,12 +157,12 @@ impl System {
         Ok(point)
     }
 
-    /// The load with containers of this size.
+    /// The offered load with containers of this size.
     pub fn load(&self, size: usize) -> Result<f64, Refused> {
         line::load(&self.streams, Policy::new(size, self.timeout)?, self.service)
     }
 
-    /// The smallest stable size up to `largest`: loads fall with the size.
+    /// The smallest stable size up to `largest`. The load falls as the size grows.
     fn smallest(&self, largest: usize) -> Result<usize, Refused> {
         crate::refused::stable(self.load(largest)?)?;
         let (mut low, mut high) = (0, largest);
@@ -173,8 +173,8 @@ impl System {
         Ok(high)
     }
 
-    /// All sizes up to `largest`: which are stable, which is best, and which keep the delay
-    /// `asked`, if one is.
+    /// Evaluates sizes up to `largest`: the stable sizes, the best one, and those that keep the
+    /// delay `asked`, if it is given.
     pub fn dimensions(&self, asked: Option<f64>, largest: usize) -> Result<Dimensions, Refused> {
         if let Some(asked) = asked {
             not_negative("the delay that is asked for", asked)?;
@@ -188,7 +188,7 @@ impl System {
                 allowed: "above 0 and below 1",
             });
         }
-        // What is wrong with the streams and costs is said first.
+        // Errors in the streams and costs are reported first.
         Policy::new(largest, self.timeout)?;
         let smallest = self.smallest(largest)?;
         let mut known = KnownQueue { system: self, points: BTreeMap::new() };
@@ -210,8 +210,8 @@ impl System {
 }
 
 impl System {
-    /// Sizes up to `largest` with timeouts: which keeps the delay `asked` with the fewest
-    /// containers. The system's own timeout does not count.
+    /// Finds the size up to `largest` and the timeout that keep the delay `asked` with the fewest
+    /// containers. The system's own timeout is ignored.
     pub fn pairs(&self, asked: f64, largest: usize) -> Result<Pairs, Refused> {
         let asked = positive("the delay that is asked for", asked)?;
         let (mut kept, mut least) = (Vec::new(), None::<Pair>);
@@ -221,7 +221,7 @@ impl System {
             let system = System { timeout: Some(timeout), ..self.clone() };
             let smallest = match system.smallest(largest) {
                 Ok(smallest) => smallest,
-                // A longer one may fill containers more.
+                // A longer timeout may fill containers more.
                 Err(unstable @ Refused::Unstable { .. }) => {
                     refused = unstable;
                     continue;
@@ -239,7 +239,7 @@ impl System {
                 }
                 Ok(keeps)
             };
-            // More packets than that come within the timeout in no container.
+            // No container receives more packets than this within the timeout.
             let fastest = self.streams.first().map_or(0.0, |stream| stream.rate) * timeout;
             let (mut high, mut size) =
                 (largest + 1, largest.min((2.0 + fastest + 5.0 * fastest.sqrt()) as usize));
@@ -269,7 +269,7 @@ impl System {
     }
 }
 
-/// Sizes that were looked at.
+/// Sizes that were evaluated.
 struct KnownQueue<'a> {
     system: &'a System,
     points: BTreeMap<usize, Point>,
@@ -294,8 +294,8 @@ impl KnownQueue<'_> {
         })
     }
 
-    /// The least delay: the best so far, and halfway to its neighbours, until there are none
-    /// between.
+    /// Finds the least delay: evaluates the sizes halfway between the best one and its neighbors,
+    /// until none is left between.
     fn least(&mut self) -> Result<Point, Refused> {
         loop {
             let best = self.best()?.size;
@@ -316,7 +316,8 @@ impl KnownQueue<'_> {
         }
     }
 
-    /// Where the delay is kept: between the crossings of neighbours that differ.
+    /// Finds the ranges in which the delay is kept: bisects between neighbors of which one keeps it
+    /// and the other does not.
     fn feasible(
         &mut self,
         asked: f64,
@@ -353,8 +354,9 @@ impl KnownQueue<'_> {
     }
 }
 
-/// The largest number for which `system` has a size that keeps the delay, up to `most`, with its
-/// best size; `None` if there is not even one. What fits for some number fits for fewer.
+/// The largest number up to `most` for which `system` has a size that keeps the delay, with its
+/// best size; `None` if there is none even for 1. A number that is feasible makes all smaller
+/// numbers feasible.
 pub fn most_that_fit(
     system: impl Fn(usize) -> System,
     asked: f64,

@@ -1,6 +1,6 @@
-//! The whole way: driver domain, shared memory, a virtual machine that sends everything back,
-//! shared memory again. Packet by packet, with what the model leaves out: timeouts, batches, a
-//! queue that ends, loss and jitter.
+//! Simulates the whole path packet by packet: driver domain, shared memory, a virtual machine that
+//! returns everything, shared memory again. It includes features that the model omits: timeouts,
+//! batches, a finite queue, loss and jitter.
 
 use crate::containers::Policy;
 use crate::line::Service;
@@ -11,42 +11,43 @@ use rand_distr::{Distribution, Exp1};
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// A machine that forwards.
+/// A machine that forwards packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Machine {
-    /// Virtual machines, each with its own containers on both sides.
+    /// Number of virtual machines, each with its own containers on both sides.
     pub guests: usize,
-    /// How containers are filled, on both sides.
+    /// The rule for filling containers, on both sides.
     pub policy: Policy,
-    /// What carries them, both ways.
+    /// Service of containers, in both directions.
     pub service: Service,
-    /// Containers that may wait for their service; what comes to a full queue is lost.
+    /// Number of containers that may wait for their service. A container that arrives at a full
+    /// queue is lost.
     pub room: usize,
-    /// The driver side's containers hold packets of all guests, as the paper has it. Else each has
-    /// its own.
+    /// True if containers of the driver side hold packets of all guests, as in the paper. Otherwise
+    /// each guest has its own.
     pub shared: bool,
 }
 
-/// What became of the packets. Intervals are over batches.
+/// Delay, jitter and loss of the packets. Confidence intervals are over batches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Forwarded {
-    /// From the arrival of a packet to its departure, of those that departed.
+    /// Time from the arrival of a packet to its departure, over packets that departed.
     pub delay: Estimate,
     /// The largest jitter as RFC 3550 (and 1889) smooths it, over all guests.
     pub jitter: f64,
-    /// Part of the packets that were lost.
+    /// Fraction of the packets that were lost.
     pub loss: f64,
-    /// Packets that departed, for each unit of time.
+    /// Packets that departed, per unit of time.
     pub rate: f64,
 }
 
 #[derive(Clone, Copy, PartialEq)]
 enum Event {
-    /// A packet comes for a guest.
+    /// A packet arrives for a guest.
     Packet,
-    /// The timeout of a container: of which aggregator, and the how manieth of it.
+    /// The timeout of a container: its aggregator, and the container's number there.
     Timeout(usize, u64),
-    /// The server is done.
+    /// A service ends.
     Served,
 }
 
@@ -63,14 +64,14 @@ impl PartialOrd for Due {
         Some(self.cmp(other))
     }
 }
-/// The earliest first, and of those at one time the one that was planned first.
+/// Events are ordered by time; events at the same time, by the order in which they were planned.
 impl Ord for Due {
     fn cmp(&self, other: &Due) -> Ordering {
         other.0.total_cmp(&self.0).then(other.1.cmp(&self.1))
     }
 }
 
-/// A packet: when it came, and for which guest.
+/// A packet: its arrival time and its guest.
 type Packet = (f64, u32);
 
 struct Open {
@@ -84,9 +85,9 @@ struct World {
     machine: Machine,
     due: BinaryHeap<Due>,
     planned: u64,
-    /// The driver side's first, then the guests'.
+    /// Open containers: those of the driver side first, then those of the guests.
     open: Vec<Open>,
-    /// Waiting containers; the first is in service. With each, whether it is on its way back.
+    /// Waiting containers; the first is in service. The flag is true on the way back.
     queue: VecDeque<(bool, Vec<Packet>)>,
     services: Chance,
     lost: u64,
@@ -98,7 +99,7 @@ impl World {
         self.due.push(Due(at, self.planned, event));
     }
 
-    /// Puts a packet into an aggregator's container, and sends that when it is full.
+    /// Puts a packet into an aggregator's container, and sends the container when it is full.
     fn put(&mut self, now: f64, aggregator: usize, packet: Packet) {
         let open = &mut self.open[aggregator];
         open.packets.push(packet);
@@ -139,8 +140,8 @@ impl World {
     }
 }
 
-/// Forwards `packets` packets that come at random at `rate` in all; a tenth of them before any is
-/// counted.
+/// Simulates `packets` Poisson packets at a total `rate`. A tenth of that number precedes them
+/// uncounted.
 pub fn forward(
     machine: &Machine,
     rate: f64,

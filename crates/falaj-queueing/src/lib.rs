@@ -1,4 +1,4 @@
-//! Queues solved by matrices, and what packets wait for that travel in containers.
+//! Queues solved by matrices, and waits of packets that travel in containers.
 //!
 //! ```
 //! use falaj_queueing::{Arrivals, PhaseType, Queue};
@@ -11,18 +11,18 @@
 //! # Ok::<(), falaj_queueing::Refused>(())
 //! ```
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | `phase`, `arrivals` | phase-type distributions; Markovian arrivals, their superposition, equal ones lumped |
 //! | `qbd`, `queue` | `G` and `R` by two reductions; waits: mean, tail, as a phase-type distribution |
-//! | `renewal` | the wait of PH/PH/1 by the paper's formulas, put right |
-//! | `superposed`, `printed` | containers of several streams: exactly, and as the paper has it |
+//! | `renewal` | the wait of PH/PH/1 by the paper's formulas, corrected |
+//! | `superposed`, `printed` | containers of several streams: exactly, and by the paper's model |
 //! | `containers`, `line` | filling with a timeout, in closed form; containers before a server, simulated |
-//! | `forward` | the whole way through a machine and back, packet by packet |
-//! | `dimension` | the sizes that keep a delay, and how many machines fit |
-//! | `tune`, `tuner` | size and timeout for a delay at the least processor time; the same while packets come |
+//! | `forward` | the whole path through a machine and back, packet by packet |
+//! | `dimension` | the container sizes that keep a delay, and the number of machines that fit |
+//! | `tune`, `tuner` | size and timeout that keep a delay at the least processor time; the same at run time |
 //!
-//! Without the feature `matrices` there are `containers`, `line`, `forward`, `tune` and `tuner`
+//! Without the feature `matrices` the crate has `containers`, `line`, `forward`, `tune` and `tuner`
 //! alone.
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]

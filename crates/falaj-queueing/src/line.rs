@@ -1,8 +1,7 @@
-//! Containers before a server, simulated: what the model says, without its assumptions on arrivals
-//! and services.
+//! Simulates containers before a server, without the model's assumptions on arrivals and services.
 //!
-//! Each container is an event; its packets are not. Which wait its packets have for it to leave is
-//! drawn for one of them, and counted for all.
+//! Each container is one event; its packets are not simulated one by one. The time until the
+//! container departs is drawn for one of its packets, and counted for all of them.
 
 use crate::containers::{Fill, Policy};
 use crate::refused::{Refused, not_negative, positive, stable};
@@ -10,38 +9,38 @@ use falaj_engine::chance::Chance;
 use falaj_traffic::interval::Estimate;
 use rand_distr::{Beta, Distribution, Exp1, Gamma, Poisson, StandardUniform};
 
-/// Streams of packets that are alike.
+/// A group of equal streams of packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stream {
-    /// How many.
+    /// Number of streams.
     pub count: usize,
-    /// Packets of each of them for each unit of time.
+    /// Packets of each stream per unit of time.
     pub rate: f64,
 }
 
-/// How services vary around their mean.
+/// Distribution of service times around their mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// As the paper has it. Pessimistic where most of a service is its packets' copying.
+    /// Exponential, as in the paper. Pessimistic if most of a service is the copying of packets.
     Exponential,
-    /// The sum of so many exponential steps.
+    /// Erlang: the sum of this number of exponential steps.
     Erlang(usize),
-    /// All alike.
+    /// Constant.
     Deterministic,
 }
 
-/// What it takes to carry a container across.
+/// Time to carry a container across.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Service {
-    /// For each container.
+    /// Time per container.
     pub per_container: f64,
-    /// For each packet in it.
+    /// Time per packet in the container.
     pub per_packet: f64,
-    /// How it varies.
+    /// Distribution around the mean.
     pub shape: Shape,
 }
 
-/// Streams of packets, how they are put into containers, and what carries them.
+/// Streams of packets, the rule for filling containers, and the service of containers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
     streams: Vec<Stream>,
@@ -49,43 +48,43 @@ pub struct Line {
     service: Service,
 }
 
-/// What a simulation found. Intervals are over batches.
+/// Results of a simulation. Confidence intervals are over batches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Simulated {
-    /// How long containers wait for their service.
+    /// Time for which containers wait for their service.
     pub wait: Estimate,
-    /// How long packets of the first stream take, from their arrival to the end of their
-    /// container's service.
+    /// Delay of packets of the first stream, from their arrival to the end of their container's
+    /// service.
     pub delay: Estimate,
-    /// The same, of which this part of them takes no more: [`Line::simulate`]'s `percentile`.
+    /// A quantile of the same delay: [`Ask::percentile`].
     pub at_percentile: Estimate,
-    /// How long packets of the first stream wait for their container to leave.
+    /// Time until a container of the first stream departs, over its packets.
     pub fill: Estimate,
-    /// Packets in a container of the first stream.
+    /// Mean number of packets in a container of the first stream.
     pub size: f64,
-    /// Part of the containers that wait longer than the time that was asked for.
+    /// Fraction of the containers that wait longer than [`Ask::longer_than`].
     pub longer: Estimate,
-    /// Containers that were counted.
+    /// Number of containers counted.
     pub containers: u64,
 }
 
-/// What is to be simulated, and asked.
+/// Settings of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ask {
-    /// Containers to be counted; a tenth of them runs before, uncounted.
+    /// Number of containers to count. A tenth of that number precedes them uncounted.
     pub containers: u64,
-    /// Decides everything.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// Of the packets' delays, between 0 and 1.
+    /// Quantile of the packets' delays to report, between 0 and 1.
     pub percentile: f64,
-    /// For [`Simulated::longer`].
+    /// Threshold for [`Simulated::longer`].
     pub longer_than: f64,
 }
 
 const BATCHES: u64 = 40;
 
 impl Service {
-    /// The mean service of a container with so many packets.
+    /// The mean service time of a container with this number of packets.
     pub fn mean(&self, packets: f64) -> f64 {
         self.per_container + self.per_packet * packets
     }
@@ -105,7 +104,7 @@ impl Service {
 }
 
 impl Line {
-    /// Streams whose containers one server can carry. Loads of one and more are refused.
+    /// Builds a line of streams before one server. Loads of one and more are refused.
     pub fn new(streams: &[Stream], policy: Policy, service: Service) -> Result<Line, Refused> {
         Policy::new(policy.size, policy.timeout)?;
         not_negative("the cost of a container", service.per_container)?;
@@ -127,17 +126,17 @@ impl Line {
         Ok(line)
     }
 
-    /// Work that comes for each unit of work that can be done.
+    /// Offered load: arriving work over the server's capacity.
     pub fn load(&self) -> Result<f64, Refused> {
         load(&self.streams, self.policy, self.service)
     }
 
-    /// What packets of the first stream find, in closed form.
+    /// Sizes and waits of containers of the first stream, in closed form.
     pub fn fill(&self) -> Result<Fill, Refused> {
         self.policy.fill(self.streams[0].rate)
     }
 
-    /// The same, container by container.
+    /// Simulates the line, container by container.
     pub fn simulate(&self, ask: Ask) -> Result<Simulated, Refused> {
         let mut aggregators = Vec::new();
         for (kind, stream) in self.streams.iter().enumerate() {
@@ -202,7 +201,7 @@ impl Line {
     }
 }
 
-/// Work that comes for each unit of work that can be done, whether it can be or not.
+/// Offered load: arriving work over the server's capacity. It may be one or more.
 pub fn load(streams: &[Stream], policy: Policy, service: Service) -> Result<f64, Refused> {
     let mut load = 0.0;
     for stream in streams.iter().filter(|s| s.count > 0) {
@@ -219,12 +218,12 @@ struct Counted {
     waits: f64,
     longer: u64,
     fills: f64,
-    /// Delay of a packet of a container, and for how many packets it stands.
+    /// The delay of one packet of each container, and the number of packets that it represents.
     samples: Vec<(f64, u64)>,
 }
 
 impl Counted {
-    /// Mean delay, delay at a percentile, and mean wait for the container to leave, over packets.
+    /// Mean delay, delay at a percentile, and mean time until the container departs, over packets.
     fn packets(&mut self, percentile: f64) -> Option<(f64, f64, f64)> {
         self.samples.sort_by(|a, b| a.0.total_cmp(&b.0));
         let all: u64 = self.samples.iter().map(|s| s.1).sum();
@@ -240,7 +239,7 @@ impl Counted {
     }
 }
 
-/// The stream whose container leaves next.
+/// The stream whose container departs next.
 fn earliest(aggregators: &[Aggregator]) -> usize {
     let mut first = 0;
     for (i, aggregator) in aggregators.iter().enumerate() {
@@ -251,24 +250,24 @@ fn earliest(aggregators: &[Aggregator]) -> usize {
     first
 }
 
-/// A container that left.
+/// A container that departed.
 struct SentBatch {
     at: f64,
     packets: u64,
-    /// How long one of its packets, drawn from all of them, was in it.
+    /// Time that one of its packets, chosen at random, spent in it.
     since_packet: f64,
 }
 
-/// A stream's open container, whose fate is drawn when it is opened.
+/// A stream's open container. Its departure is drawn when it is opened.
 struct Aggregator {
     policy: Policy,
     rate: f64,
-    /// Of the first kind of streams?
+    /// True for the first group of streams.
     first: bool,
     chance: Chance,
-    /// From the first packet to the last of a full container, in mean gaps.
+    /// Time from the first packet to the last of a full container, in mean gaps.
     rest: Option<Gamma<f64>>,
-    /// Packets within the timeout.
+    /// Number of packets within the timeout.
     within: Option<Poisson<f64>>,
     leaves: f64,
     opened: f64,
@@ -293,21 +292,22 @@ impl Aggregator {
             packets: 0,
         };
         aggregator.open(0.0);
-        // Streams do not begin together: each is somewhere in its first container.
+        // Streams do not start together: each starts at a random point of its first container.
         let phase: f64 = StandardUniform.sample(&mut aggregator.chance);
         aggregator.opened *= phase;
         aggregator.leaves *= phase;
         Ok(aggregator)
     }
 
-    /// The next container, from its first packet on.
+    /// Draws the next container, from its first packet on.
     fn open(&mut self, now: f64) {
         let gap: f64 = Exp1.sample(&mut self.chance);
         self.opened = now + gap / self.rate;
         let rest = self.rest.map_or(0.0, |rest| rest.sample(&mut self.chance)) / self.rate;
         match (self.policy.timeout, self.within) {
             (Some(timeout), Some(within)) if rest > timeout => {
-                // Fewer than a full container came in time; how many is drawn until it is so few.
+                // The container departs before it is full. The number of its packets is drawn again
+                // until it is below the size.
                 let most = self.policy.size as f64 - 2.0;
                 let mut more: f64 = within.sample(&mut self.chance);
                 while more > most {
@@ -327,7 +327,7 @@ impl Aggregator {
     fn leave(&mut self) -> SentBatch {
         let (at, packets, open) = (self.leaves, self.packets, self.leaves - self.opened);
         let uniform: f64 = StandardUniform.sample(&mut self.chance);
-        // Which packet of it; the first opened it.
+        // Index of the sampled packet; the first one opened the container.
         let which = ((uniform * packets as f64) as u64).min(packets - 1);
         let full = packets == self.policy.size as u64;
         let since_packet = if which == 0 {
@@ -335,7 +335,7 @@ impl Aggregator {
         } else if full && which == packets - 1 {
             0.0
         } else if full {
-            // In order between the first and the last.
+            // Order statistic of the arrivals between the first and the last packet.
             let later = (packets - 1 - which) as f64;
             let part =
                 Beta::new(later, which as f64).map_or(0.5, |beta| beta.sample(&mut self.chance));

@@ -87,7 +87,7 @@ impl Mat {
                     subtract_row(&mut lu, i, factor, k, k + 1..end);
                 }
             }
-            // The rows of the upper matrix to the right of the block, then all that is left.
+            // The rows of the upper matrix to the right of the block, then the remaining matrix.
             for i in begin..end {
                 for k in begin..i {
                     let factor = lu[(i, k)];
@@ -279,7 +279,7 @@ mod tests {
             ..ProptestConfig::default()
         })]
 
-        /// Around one, two and three blocks, and far from any.
+        /// Sizes around one, two and three blocks, and far from any multiple of a block.
         #[test]
         fn solutions_solve(
             n in prop_oneof![1usize..6, 46usize..51, 95usize..98, 140usize..150],

@@ -1,4 +1,4 @@
-//! What matrices of chains need beyond the library's operators.
+//! Matrix operations for Markov chains beyond the library's operators.
 
 use crate::Refused;
 use crate::linear::Mat;
@@ -67,17 +67,17 @@ pub(crate) fn solve_row(m: &Mat, b: &[f64]) -> Vec<f64> {
     m.clone().lu().solve_left(&Mat::from_fn(1, b.len(), |_, j| b[j])).entries().collect()
 }
 
-/// The columns of these numbers.
+/// The columns with these indices.
 pub(crate) fn columns(m: &Mat, which: &[usize]) -> Mat {
     Mat::from_fn(m.nrows(), which.len(), |i, j| m[(i, which[j])])
 }
 
-/// The rows of these numbers.
+/// The rows with these indices.
 pub(crate) fn rows(m: &Mat, which: &[usize]) -> Mat {
     Mat::from_fn(which.len(), m.ncols(), |i, j| m[(which[i], j)])
 }
 
-/// Adds `factor * part` to the columns of these numbers.
+/// Adds `factor * part` to the columns with these indices.
 pub(crate) fn add_columns(m: &mut Mat, which: &[usize], part: &Mat, factor: f64) {
     for (j, &to) in which.iter().enumerate() {
         for i in 0..part.nrows() {
@@ -86,7 +86,7 @@ pub(crate) fn add_columns(m: &mut Mat, which: &[usize], part: &Mat, factor: f64)
     }
 }
 
-/// The columns that are not zero throughout.
+/// Indices of the columns that are not all zero.
 pub(crate) fn occupied(m: &Mat) -> Vec<usize> {
     (0..m.ncols()).filter(|&j| m.column(j).any(|v| v != 0.0)).collect()
 }
@@ -94,15 +94,15 @@ pub(crate) fn occupied(m: &Mat) -> Vec<usize> {
 /// The stationary row of a generator, summing to one.
 pub(crate) fn stationary(generator: &Mat) -> Vec<f64> {
     let n = generator.nrows();
-    // One of the equations follows from the others; the sum stands in its place.
+    // One of the equations follows from the others; the normalization takes its place.
     let with_sum = Mat::from_fn(n, n, |i, j| if j == 0 { 1.0 } else { generator[(i, j)] });
     let mut right = vec![0.0; n];
     right[0] = 1.0;
     solve_row(&with_sum, &right)
 }
 
-/// Is this a generator's part within its states: rates off the diagonal not negative, and no row
-/// above zero?
+/// Checks that the matrix is a part of a generator: rates off the diagonal are not negative, and no
+/// row sum is above zero.
 pub(crate) fn check_within(what: &'static str, m: &Mat) -> Result<(), Refused> {
     let most = largest(m);
     for (i, sum) in row_sums(m).into_iter().enumerate() {
@@ -119,7 +119,7 @@ pub(crate) fn check_within(what: &'static str, m: &Mat) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Poisson probabilities of `0, 1, …`, until what is left is below 1e-18.
+/// Poisson probabilities of `0, 1, …`, until the rest is below 1e-18.
 pub(crate) fn poisson(mean: f64) -> Vec<f64> {
     if mean <= 0.0 {
         return vec![1.0];
@@ -134,7 +134,7 @@ pub(crate) fn poisson(mean: f64) -> Vec<f64> {
             logarithm.exp()
         })
         .collect();
-    // What the logarithms rounded on their way.
+    // Removes the rounding error of the logarithms.
     let sum: f64 = weights.iter().sum();
     weights.iter_mut().for_each(|w| *w /= sum);
     weights

@@ -4,8 +4,8 @@ use crate::linear::Mat;
 use crate::matrix::{check_within, dot, from_rows, poisson, row_times, solve_row};
 use crate::refused::{Refused, positive};
 
-/// A phase-type distribution: a chain begins in `start`, moves within `within`, and the time until
-/// it leaves is the variable. What `start` lacks to one is the probability of zero.
+/// A phase-type distribution: the time until a chain that begins in `start` and moves by `within`
+/// is absorbed. The difference of the sum of `start` to one is the probability of zero.
 #[derive(Clone, Debug)]
 pub struct PhaseType {
     pub(crate) start: Vec<f64>,
@@ -15,7 +15,8 @@ pub struct PhaseType {
 const WHAT: &str = "phase-type distribution";
 
 impl PhaseType {
-    /// From the probabilities of beginning in each phase and the rates within the phases.
+    /// Builds a distribution from the probabilities of beginning in each phase and the rates within
+    /// the phases.
     pub fn new(start: Vec<f64>, within: &[Vec<f64>]) -> Result<PhaseType, Refused> {
         let within = from_rows(WHAT, within)?;
         if start.len() != within.nrows() {
@@ -31,7 +32,7 @@ impl PhaseType {
         }
         check_within(WHAT, &within)?;
         let ph = PhaseType { start, within };
-        // Phases that are never left have no time to leave.
+        // If phases are never left, the mean is not finite.
         let mean = ph.mean();
         if !mean.is_finite() || mean < 0.0 {
             return Err(Refused::Shape { what: WHAT, why: "a phase is never left".into() });
@@ -39,7 +40,7 @@ impl PhaseType {
         Ok(ph)
     }
 
-    /// `phases` exponential steps one after another, each of this rate.
+    /// The Erlang distribution: `phases` exponential steps in sequence, each of this rate.
     pub fn erlang(phases: usize, rate: f64) -> Result<PhaseType, Refused> {
         let rate = positive("the rate of an Erlang distribution", rate)?;
         if phases == 0 {
@@ -59,12 +60,12 @@ impl PhaseType {
         Ok(PhaseType { start, within })
     }
 
-    /// One exponential step.
+    /// The exponential distribution of this rate.
     pub fn exponential(rate: f64) -> Result<PhaseType, Refused> {
         PhaseType::erlang(1, rate)
     }
 
-    /// One of several exponential steps: pairs of probability and rate.
+    /// One of several exponential distributions, chosen at random: pairs of probability and rate.
     pub fn hyper_exponential(branches: &[(f64, f64)]) -> Result<PhaseType, Refused> {
         let n = branches.len();
         let row = |i: usize| (0..n).map(|j| if i == j { -branches[i].1 } else { 0.0 }).collect();
@@ -80,12 +81,12 @@ impl PhaseType {
         PhaseType::new(branches.iter().map(|b| b.0).collect(), &rows)
     }
 
-    /// How many phases.
+    /// Number of phases.
     pub fn order(&self) -> usize {
         self.start.len()
     }
 
-    /// The rates of leaving, by phase.
+    /// The rate of absorption from each phase.
     pub fn exits(&self) -> Vec<f64> {
         (0..self.order())
             .map(|i| -(0..self.order()).map(|j| self.within[(i, j)]).sum::<f64>())
@@ -114,8 +115,7 @@ impl PhaseType {
         self.moment(2) / (mean * mean) - 1.0
     }
 
-    /// The probability of more than `y`. Sums and products of what is not negative: nothing
-    /// cancels.
+    /// The probability of more than `y`. All terms are non-negative, so nothing cancels.
     pub fn tail(&self, y: f64) -> f64 {
         let fastest = (0..self.order()).map(|i| -self.within[(i, i)]).fold(0.0, f64::max);
         let n = self.order();
@@ -138,7 +138,7 @@ impl PhaseType {
         at_zero + dot(&solve_row(&shifted, &self.start), &self.exits())
     }
 
-    /// The same, `factor` times as long.
+    /// The distribution of the variable multiplied by `factor`.
     pub fn scaled(&self, factor: f64) -> Result<PhaseType, Refused> {
         let factor = positive("the factor of a distribution", factor)?;
         let n = self.order();
@@ -146,21 +146,21 @@ impl PhaseType {
         Ok(PhaseType { start: self.start.clone(), within })
     }
 
-    /// What is left of it when somebody looks at a random time.
+    /// Distribution of the remaining time at a random moment.
     pub fn residual(&self) -> PhaseType {
         let mean = self.mean();
         let start = solve_row(&-&self.within, &self.start).into_iter().map(|v| v / mean).collect();
         PhaseType { start, within: self.within.clone() }
     }
 
-    /// The least of both, running side by side.
+    /// Distribution of the minimum of two independent variables.
     pub fn least(&self, other: &PhaseType) -> PhaseType {
         let start =
             self.start.iter().flat_map(|a| other.start.iter().map(move |b| a * b)).collect();
         PhaseType { start, within: crate::matrix::kron_sum(&self.within, &other.within) }
     }
 
-    /// One of several, by probability: their phases side by side.
+    /// One of several distributions, chosen by probability: their phases side by side.
     pub fn mixture(parts: &[(f64, PhaseType)]) -> Result<PhaseType, Refused> {
         let sum: f64 = parts.iter().map(|(p, _)| p).sum();
         if parts.iter().any(|(p, _)| *p < 0.0) || (sum - 1.0).abs() > 1e-9 {

@@ -1,7 +1,8 @@
-//! The paper's model as printed: the superposition's interval taken for those of a renewal process.
+//! The paper's model as printed: the superposition is treated as a renewal process with the same
+//! interval distribution.
 //!
-//! With exponential services that is a GI/M/1, which one number solves: the root of `s = A*(mu (1 -
-//! s))` within zero and one, where `A*` is the transform of the interval. The wait is then
+//! With exponential services this is a GI/M/1 queue. One number solves it: the root of `s = A*(mu
+//! (1 - s))` between zero and one, where `A*` is the transform of the interval. The wait is then
 //! exponential with the rate `mu (1 - s)`, with the probability `s`. No matrix is needed, and none
 //! of the `k^(N+1)` states.
 
@@ -11,22 +12,22 @@ use crate::superposed::Superposed;
 /// The wait by the model as printed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Printed {
-    /// Probability of any wait at all.
+    /// Probability that the wait is above zero.
     pub waits: f64,
-    /// The rate of the wait, given that there is one.
+    /// The rate of the wait, given that it is above zero.
     pub decay: f64,
     /// The mean wait.
     pub wait: f64,
 }
 
 impl Printed {
-    /// Probability of waiting longer.
+    /// Probability of a wait above `y`.
     pub fn waits_longer(&self, y: f64) -> f64 {
         self.waits * (-self.decay * y.max(0.0)).exp()
     }
 }
 
-/// Points and weights of Gauss and Legendre on -1 to 1, of eight points; those above zero.
+/// Points and weights of the eight-point Gauss-Legendre rule on -1 to 1; the positive points.
 const GAUSS: [(f64, f64); 4] = [
     (0.183_434_642_495_649_8, 0.362_683_783_378_362),
     (0.525_532_409_916_329, 0.313_706_645_877_887_3),
@@ -37,8 +38,8 @@ const PANELS: usize = 400;
 
 pub(crate) fn solve(system: &Superposed) -> Result<Printed, Refused> {
     let (mu, rate) = (1.0 / system.service(), system.rate());
-    // H(t): nobody sends within t of a random time. The interval A has P[A > t] = -H'(t) / rate, so
-    // A*(s) = 1 - s / rate (1 - s int exp(-s t) H(t) dt).
+    // H(t): the probability that no stream sends within t of a random moment. The interval A has
+    // P[A > t] = -H'(t) / rate, so A*(s) = 1 - s / rate (1 - s int exp(-s t) H(t) dt).
     let slowest = system.streams().iter().map(|s| s.rate).fold(f64::INFINITY, f64::min);
     let size = system.size() as f64;
     let mut end = (size + 12.0 * size.sqrt() + 45.0) / slowest;
@@ -49,7 +50,7 @@ pub(crate) fn solve(system: &Superposed) -> Result<Printed, Refused> {
             .map(|s| residual_tail(system.size(), s.rate * t).powi(s.count as i32))
             .product()
     };
-    // The fastest stream may have sent long before the slowest.
+    // The interval may end long before the slowest stream sends.
     while silent(0.5 * end) < 1e-18 {
         end *= 0.5;
     }
@@ -85,8 +86,8 @@ pub(crate) fn solve(system: &Superposed) -> Result<Printed, Refused> {
     Ok(Printed { waits: root, decay, wait: root / decay })
 }
 
-/// Probability that an Erlang interval of `phases` steps, looked at at a random time, lasts longer
-/// than `steps` mean steps: any phase is as likely, so it is the mean of what is left of all
+/// Probability that the rest of an Erlang interval of `phases` steps, seen at a random moment, is
+/// longer than `steps` mean steps. Each phase is equally likely then, so it is the mean over all
 /// phases.
 fn residual_tail(phases: usize, steps: f64) -> f64 {
     let k = phases as f64;

@@ -1,12 +1,12 @@
-//! Quasi-birth-death processes: a level that moves by one at a time, and a phase.
+//! Quasi-birth-death processes: a level that changes by one at a time, and a phase.
 //!
-//! `G` tells in which phase a level is first left downwards, `R` how often the next level's phases
-//! are seen for each unit of time in this one's: the least solutions of `A2 + A1 G + A0 G^2 = 0`
-//! and `A0 + R A1 + R^2 A2 = 0`. Logarithmic reduction is that of Latouche and Ramaswami (1993),
-//! cyclic reduction that of Bini and Meini (1995).
+//! `G` is the distribution of the phase in which a level is first left downwards. `R` is the
+//! expected time in the next level's phases for each unit of time in this one's. They are the least
+//! solutions of `A2 + A1 G + A0 G^2 = 0` and `A0 + R A1 + R^2 A2 = 0`. Logarithmic reduction is
+//! from Latouche and Ramaswami (1993), cyclic reduction from Bini and Meini (1995).
 //!
-//! Where arrivals come from few phases and services begin in few, most columns of `A0` and `A2` are
-//! zero, and both reductions keep them so: only the others are computed.
+//! If arrivals come from few phases and services begin in few, most columns of `A0` and `A2` are
+//! zero. Both reductions preserve that: only the other columns are computed.
 
 use crate::linear::Mat;
 use crate::matrix::{
@@ -17,29 +17,29 @@ use crate::refused::Refused;
 /// The rates of a quasi-birth-death process away from its boundary.
 #[derive(Clone, Debug)]
 pub struct Qbd {
-    /// To the level above, `A0`.
+    /// Rates to the level above, `A0`.
     up: Mat,
-    /// Within a level, `A1`.
+    /// Rates within a level, `A1`.
     within: Mat,
-    /// To the level below, `A2`.
+    /// Rates to the level below, `A2`.
     down: Mat,
 }
 
-/// How `G` is found.
+/// The algorithm that computes `G`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// Doubles the levels that a path may reach, with each step.
+    /// Each step doubles the number of levels that a path may reach.
     LogarithmicReduction,
-    /// Leaves out every other level, with each step.
+    /// Each step eliminates every other level.
     CyclicReduction,
 }
 
-/// `G` and `R`, and how well they solve their equations.
+/// `G` and `R`, and the residuals of their equations.
 #[derive(Clone, Debug)]
 pub struct Solved {
     pub(crate) g: Mat,
     pub(crate) r: Mat,
-    /// Steps of the reduction.
+    /// Number of steps of the reduction.
     pub steps: usize,
     /// The largest entry of `A2 + A1 G + A0 G^2`, over the fastest rate.
     pub residual_g: f64,
@@ -47,20 +47,21 @@ pub struct Solved {
     pub residual_r: f64,
 }
 
-/// Steps double what is known: at a load of 1 - 1e-12 there are 40.
+/// Maximum number of steps. Convergence is quadratic: at a load of 1 - 1e-12 there are 40.
 const STEPS: usize = 64;
 
 impl Qbd {
-    /// From the rates up, within a level, and down: one row's sum up to zero.
+    /// Builds the process from the rates up, within a level, and down; each row of their sum is
+    /// zero.
     pub(crate) fn new(up: Mat, within: Mat, down: Mat) -> Qbd {
         Qbd { up, within, down }
     }
 
-    /// The same from rows.
+    /// Builds the process from rows.
     ///
     /// # Errors
-    /// They are not square, not of one size, have rates below zero, or rows that do not sum up to
-    /// zero.
+    /// The matrices are not square, differ in size, have negative rates, or rows that do not sum up
+    /// to zero.
     pub fn from_rows(
         up: &[Vec<f64>],
         within: &[Vec<f64>],
@@ -91,7 +92,8 @@ impl Qbd {
         Ok(Qbd::new(up, within, down))
     }
 
-    /// Levels climbed for each unit of time, far from the boundary. Stable below zero.
+    /// Mean change of the level per unit of time, far from the boundary. The process is stable if
+    /// it is below zero.
     pub fn drift(&self) -> f64 {
         let phases = stationary(&(&(&self.up + &self.within) + &self.down));
         let sum = |m| row_times(&phases, m).iter().sum::<f64>();
@@ -103,7 +105,7 @@ impl Qbd {
         self.within.nrows()
     }
 
-    /// `G` and `R`. The process must be stable; who builds it sees to that.
+    /// Computes `G` and `R`. The process must be stable; the caller ensures it.
     pub fn solve(&self, method: Method) -> Result<Solved, Refused> {
         let (from, to) = (occupied(&self.down), occupied(&self.up));
         let part = Occupied { up: &to, down: &from };
@@ -111,7 +113,7 @@ impl Qbd {
             Method::LogarithmicReduction => self.logarithmic(&part)?,
             Method::CyclicReduction => self.cyclic(&part)?,
         };
-        // One step of the plain iteration takes away what the reduction rounded.
+        // One step of the plain iteration removes the rounding error of the reduction.
         let n = self.order();
         let fastest = largest(&self.within);
         let down = columns(&self.down, &from);
@@ -132,7 +134,7 @@ impl Qbd {
         let mut r = Mat::zeros(n, n);
         for (i, &row) in senders.iter().enumerate() {
             for j in 0..n {
-                // Rounding may leave a trace below zero where nothing is.
+                // Rounding may leave a small negative number in place of a zero.
                 r[(row, j)] = some[(i, j)].max(0.0);
             }
         }
@@ -203,7 +205,8 @@ struct Occupied<'a> {
     down: &'a [usize],
 }
 
-/// Was a reduction's last step too small to matter? A step that is no number is refused.
+/// Returns true if the last step of a reduction was too small to matter. A step that is not a
+/// finite number is an error.
 fn ended(change: f64, step: usize) -> Result<bool, Refused> {
     if change.is_finite() {
         Ok(change < 1e-16)
@@ -227,10 +230,9 @@ impl Solved {
         by_rows(&self.r)
     }
 
-    /// The largest eigenvalue of `R`: by which factor a level's probability is below the one
-    /// before, far up.
+    /// The largest eigenvalue of `R`: the ratio of the probabilities of successive levels, far up.
     pub fn decay(&self) -> f64 {
-        // Powers of a matrix that is not negative; the phases that feed the next level are enough.
+        // Power iteration on a non-negative matrix. The phases that feed the next level are enough.
         let mut row = vec![1.0; self.r.nrows()];
         let mut factor = 0.0;
         for _ in 0..100_000 {
@@ -248,7 +250,8 @@ impl Solved {
         factor
     }
 
-    /// How far the rows of `G` are from one: a stable process always comes down.
+    /// Largest distance of a row sum of `G` from one. In a stable process every level is left
+    /// downwards.
     pub fn defect(&self) -> f64 {
         row_sums(&self.g).into_iter().fold(0.0, |worst, sum| f64::max(worst, (sum - 1.0).abs()))
     }

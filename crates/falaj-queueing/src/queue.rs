@@ -1,5 +1,5 @@
-//! One server, first come first served, Markovian arrivals and services: MAP/MAP/1, and so MAP/PH/1
-//! and PH/PH/1.
+//! A server that is first come, first served, with Markovian arrivals and services: MAP/MAP/1, and
+//! so MAP/PH/1 and PH/PH/1.
 
 use crate::arrivals::Arrivals;
 use crate::linear::Mat;
@@ -8,14 +8,14 @@ use crate::phase::PhaseType;
 use crate::qbd::{Method, Qbd, Solved};
 use crate::refused::{Refused, stable};
 
-/// A queue in its steady state.
+/// A queue in steady state.
 #[derive(Clone, Debug)]
 pub struct Queue {
     arrivals: Arrivals,
     service: Arrivals,
-    /// `G` and `R`, and how well they solve their equations.
+    /// `G` and `R`, and the residuals of their equations.
     pub solved: Solved,
-    /// Probabilities of the phases while nobody is there.
+    /// Probabilities of the phases while the queue is empty.
     empty: Vec<f64>,
     /// The same for all levels above, together: `pi_0 R (I - R)^-1`.
     busy: Vec<f64>,
@@ -25,13 +25,13 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Independent services.
+    /// Builds a queue with independent services.
     pub fn new(arrivals: &Arrivals, service: &PhaseType) -> Result<Queue, Refused> {
         Queue::with_method(arrivals, &Arrivals::renewal(service), Method::CyclicReduction)
     }
 
-    /// Services that may depend on one another: each is a departure of `service`, whose phase
-    /// stands still while nobody is there.
+    /// Builds a queue whose services may depend on one another: each is a departure of `service`,
+    /// whose phase is frozen while the queue is empty.
     pub fn with_method(
         arrivals: &Arrivals,
         service: &Arrivals,
@@ -67,7 +67,7 @@ impl Queue {
         let number = dot(&busy, &visits);
         let idle: f64 = empty.iter().sum();
         let off = (idle - (1.0 - load)).abs();
-        // What arrives is served: who is busy how often is known beforehand.
+        // All arrivals are served, so the load determines how often the server is busy.
         if off.is_nan() || off > 1e-8 {
             return Err(Refused::NotConverged { what: "the time without anybody", residual: off });
         }
@@ -83,29 +83,28 @@ impl Queue {
         })
     }
 
-    /// Work that comes for each unit of work that can be done.
+    /// Offered load: arriving work over the server's capacity.
     pub fn load(&self) -> f64 {
         self.load
     }
 
-    /// How many are there on average, who is served included.
+    /// Mean number in the system, the one in service included.
     pub fn mean_number(&self) -> f64 {
         self.number
     }
 
-    /// How long an arrival waits on average, by Little's law.
+    /// Mean wait of an arrival, by Little's law.
     pub fn mean_wait(&self) -> f64 {
         (self.number - self.load) / self.rate
     }
 
-    /// Probability that an arrival finds nobody.
+    /// Probability that an arrival finds the system empty.
     pub fn no_wait(&self) -> f64 {
         let heard = kron(&self.arrivals.heard, &Mat::identity(self.service.order()));
         dot(&self.empty, &row_sums(&heard)) / self.rate
     }
 
-    /// Phases of the service that an arrival finds, by phases before it: `D1 1 (x) I` over the
-    /// rate.
+    /// Phases of the service at an arrival, by the phases before it: `D1 1 (x) I` over the rate.
     fn found(&self) -> Mat {
         let heard = row_sums(&self.arrivals.heard);
         let m = self.service.order();
@@ -116,11 +115,11 @@ impl Queue {
         )
     }
 
-    /// Probabilities of waiting longer than each of these times.
+    /// Probabilities of a wait above each of these times.
     ///
-    /// The service is looked at with its fastest rate; how many are still before the arrival after
-    /// so many looks follows from `R` alone, all levels at once. Everything is a sum of what is
-    /// not negative.
+    /// Uniformization of the service with its fastest rate: the number in front of the arrival
+    /// after a number of events follows from `R` alone, for all levels at once. All terms are
+    /// non-negative.
     pub fn waits_longer(&self, times: &[f64]) -> Vec<f64> {
         let m = self.service.order();
         let fastest = (0..m).map(|i| -self.service.silent[(i, i)]).fold(0.0, f64::max);
@@ -142,12 +141,12 @@ impl Queue {
         sums
     }
 
-    /// The wait as a phase-type distribution, of as many phases as the arrivals have times the
-    /// square of the service's: the chain above, its time turned round.
+    /// The wait as a phase-type distribution, with the arrivals' phases times the square of the
+    /// service's: the chain above, reversed in time.
     pub fn wait(&self) -> PhaseType {
         let (n, m) = (self.busy.len(), self.service.order());
         let found = self.found();
-        // Phases that are never busy are never come by.
+        // Phases that are never busy are never visited.
         let seen: Vec<(usize, usize)> = (0..n)
             .filter(|&i| self.busy[i] > 0.0)
             .flat_map(|i| (0..m).map(move |j| (i, j)))
@@ -155,7 +154,7 @@ impl Queue {
         let start = seen.iter().map(|&(i, j)| self.busy[i] * found[(i, j)]).collect();
         let within = Mat::from_fn(seen.len(), seen.len(), |a, b| {
             let ((here, phase), (next, next_phase)) = (seen[a], seen[b]);
-            // d/dt found = found S0 + R found S1, transposed, and weighted by how often each phase
+            // d/dt found = found S0 + R found S1, transposed, and weighted by the time each phase
             // is busy.
             let silent = if here == next { self.service.silent[(phase, next_phase)] } else { 0.0 };
             let left = self.solved.r[(next, here)] * self.service.heard[(phase, next_phase)];
@@ -165,7 +164,7 @@ impl Queue {
     }
 }
 
-/// The queue as a quasi-birth-death process: the level is how many are there.
+/// The queue as a quasi-birth-death process: the level is the number in the system.
 pub(crate) fn blocks(arrivals: &Arrivals, service: &Arrivals) -> Qbd {
     let (a, s) = (Mat::identity(arrivals.order()), Mat::identity(service.order()));
     Qbd::new(
@@ -175,7 +174,7 @@ pub(crate) fn blocks(arrivals: &Arrivals, service: &Arrivals) -> Qbd {
     )
 }
 
-/// The queue as a quasi-birth-death process, to be solved one way or the other.
+/// The queue as a quasi-birth-death process, to be solved by either method.
 pub fn process(arrivals: &Arrivals, service: &PhaseType) -> Qbd {
     blocks(arrivals, &Arrivals::renewal(service))
 }

@@ -1,14 +1,14 @@
-//! What was found of one quantity lately, of which a few findings may be far off: a machine that
-//! stalls for milliseconds makes some epochs unlike all others.
+//! Recent measurements of one quantity, robust to outliers: a machine that stalls for milliseconds
+//! makes some epochs unlike all others.
 
-/// Findings that are kept.
+/// Number of measurements kept.
 const KEPT: usize = 63;
-/// The standard deviation over the median distance from the median, if these are normal.
+/// Ratio of the standard deviation to the median absolute deviation, for normal values.
 const NORMAL: f64 = 1.4826;
-/// The standard error of a median over that of a mean, likewise.
+/// Ratio of the standard error of a median to that of a mean, for normal values.
 const MEDIAN: f64 = 1.2533;
 
-/// The last of them.
+/// The last [`KEPT`] measurements.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recent {
     found: Vec<f64>,
@@ -21,7 +21,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 impl Recent {
-    /// One more, in the place of the oldest.
+    /// Adds a measurement, and replaces the oldest if there are [`KEPT`].
     pub(crate) fn add(&mut self, value: f64) {
         if self.found.len() < KEPT {
             self.found.push(value);
@@ -31,15 +31,14 @@ impl Recent {
         self.next = (self.next + 1) % KEPT;
     }
 
-    /// The one in the middle; `None` before there is any.
+    /// The median; `None` without measurements.
     pub(crate) fn middle(&self) -> Option<f64> {
         (!self.found.is_empty()).then(|| median(self.found.clone()))
     }
 
-    /// The same, and how far that may be off (one standard error); `None` before there are enough
-    /// to tell.
+    /// The median and its standard error; `None` with fewer than three measurements.
     pub(crate) fn known(&self) -> Option<(f64, f64)> {
-        // Of two nobody knows which one is far off.
+        // Of two measurements either may be the outlier.
         if self.found.len() < 3 {
             return None;
         }
@@ -48,7 +47,7 @@ impl Recent {
         Some((middle, MEDIAN * NORMAL * off / (self.found.len() as f64).sqrt()))
     }
 
-    /// The same, or what it is taken for until then, and how far that may be off.
+    /// The median and its standard error, or `first` with fewer than three measurements.
     pub(crate) fn or(&self, first: (f64, f64)) -> (f64, f64) {
         self.known().unwrap_or(first)
     }
@@ -67,7 +66,7 @@ mod tests {
         }
         let (middle, off) = recent.known().expect("enough");
         assert!((10.0..=12.0).contains(&middle) && off > 0.0 && off < 1.0, "{middle} {off}");
-        // As many of another size as are kept, and none of the others is left.
+        // After [`KEPT`] measurements of another size, no earlier one is left.
         (0..KEPT).for_each(|_| recent.add(3.0));
         assert_eq!(recent.known(), Some((3.0, 0.0)));
     }

@@ -1,37 +1,37 @@
-//! Why there is no answer.
+//! Errors of the solvers.
 
 use std::fmt;
 
-/// Why there is no answer. Nothing is ever answered by a NaN, or by a sum that was cut short in
-/// silence.
+/// The reason why there is no result. No function returns a NaN, or a sum that was truncated
+/// silently.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Refused {
-    /// More work comes than can be done.
+    /// More work arrives than the server can do.
     Unstable {
-        /// Work that comes for each unit of work that can be done: 1 or more.
+        /// Offered load: arriving work over the server's capacity, 1 or more.
         load: f64,
     },
-    /// A value outside what it may be.
+    /// A value outside its range.
     Value {
-        /// Which one.
+        /// Name of the value.
         what: &'static str,
-        /// As it was given.
+        /// The value given.
         value: f64,
-        /// What it may be.
+        /// The values allowed.
         allowed: &'static str,
     },
-    /// Matrices that are not what they are said to be.
+    /// Matrices that violate their definition.
     Shape {
-        /// What they should be.
+        /// The object that they should define.
         what: &'static str,
-        /// What is wrong with them.
+        /// The violation.
         why: String,
     },
-    /// An iteration did not end where it should have.
+    /// An iteration did not converge.
     NotConverged {
-        /// Which one.
+        /// Name of the iteration.
         what: &'static str,
-        /// What was left after its last step.
+        /// The residual after its last step.
         residual: f64,
     },
 }
@@ -76,7 +76,7 @@ pub(crate) fn not_negative(what: &'static str, value: f64) -> Result<f64, Refuse
     }
 }
 
-/// A load that leaves the server time.
+/// Checks that the load is below one.
 pub(crate) fn stable(load: f64) -> Result<f64, Refused> {
     // Written so that a NaN is refused too.
     if load < 1.0 { Ok(load) } else { Err(Refused::Unstable { load }) }

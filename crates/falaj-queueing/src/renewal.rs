@@ -1,5 +1,5 @@
-//! The wait in PH/PH/1, of as many phases as the service has: the paper's formulas (10) to (19),
-//! after Asmussen and Ramaswami, with what is wrong in print put right.
+//! The wait in PH/PH/1, with the service's number of phases: the paper's formulas (10) to (19),
+//! after Asmussen and Ramaswami, with misprints corrected.
 
 use crate::arrivals::Arrivals;
 use crate::linear::Mat;
@@ -9,9 +9,9 @@ use crate::qbd::Method;
 use crate::queue::blocks;
 use crate::refused::{Refused, stable};
 
-/// The wait where intervals and services are independent: start `P[W > 0] theta D / (theta D 1)`
-/// and rates `Delta^-1 (S + R* s alpha)^T Delta`. `R*` is the rate matrix at arrivals, as large as
-/// the service has phases.
+/// The wait with independent intervals and services: start `P[W > 0] theta D / (theta D 1)` and
+/// rates `Delta^-1 (S + R* s alpha)^T Delta`. `R*` is the rate matrix at arrivals, whose size is
+/// the number of phases of the service.
 pub fn renewal_wait(interval: &PhaseType, service: &PhaseType) -> Result<PhaseType, Refused> {
     stable(service.mean() / interval.mean())?;
     let arrivals = Arrivals::renewal(interval);
@@ -28,7 +28,7 @@ pub fn renewal_wait(interval: &PhaseType, service: &PhaseType) -> Result<PhaseTy
     let leaves = interval.exits();
     let leaves = Mat::from_fn(leaves.len(), 1, |i, _| leaves[i]);
     let seen = &kron(&starts, &stay) * &left.lu().solve(&kron(&leaves, &stay));
-    // sigma, the phases of a service at a random time.
+    // sigma: the distribution of the service's phase at a random moment.
     let mean = service.mean();
     let sigma: Vec<f64> =
         solve_row(&-&service.within, &service.start).into_iter().map(|v| v / mean).collect();

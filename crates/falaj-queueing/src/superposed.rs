@@ -1,15 +1,15 @@
 //! Containers of several streams before one server: a superposition of Erlang renewal processes,
-//! which is no renewal process itself.
+//! which is not a renewal process itself.
 //!
-//! Packets of a stream come at random; every `size` of them are a container. A container comes
-//! after as many exponential steps as it has packets, so how many packets lie in each stream's open
-//! container is a Markov chain, and the queue is a MAP/M/1. Streams that are alike are lumped;
-//! still, four streams and containers of 160 have more states than any matrix.
+//! Packets of a stream are Poisson; every `size` of them form a container. The interval between
+//! containers has one exponential step per packet, so the numbers of packets in the streams' open
+//! containers form a Markov chain, and the queue is a MAP/M/1. Equal streams are lumped; still,
+//! four streams and containers of 160 have more states than any matrix can hold.
 //!
-//! So the same stream of containers is solved for small sizes, and the mean is continued to the
-//! true one as a function of one over the size. It is no power series: sources of like rates drift
-//! past one another slowly, which leaves half powers. It is continued with them and without, and
-//! with a size less; by how much these differ is the error.
+//! So the same stream of containers is solved for small sizes, and the mean is extrapolated to the
+//! true size as a function of one over the size. It is not a power series: sources of nearly equal
+//! rates drift past one another slowly, which adds half powers. It is extrapolated with and without
+//! half powers, and with one size fewer; the differences give the error.
 
 use crate::arrivals::Arrivals;
 use crate::line::Stream;
@@ -19,7 +19,7 @@ use crate::printed::{self, Printed};
 use crate::queue::Queue;
 use crate::refused::{Refused, positive, stable};
 
-/// Containers of one size from several streams, served one after another, exponentially.
+/// Containers of one size from several streams, served in sequence with exponential times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Superposed {
     streams: Vec<Stream>,
@@ -27,25 +27,25 @@ pub struct Superposed {
     service: f64,
 }
 
-/// A mean wait and how far off it may be.
+/// A mean wait and its error bound.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mean {
     /// The mean wait.
     pub wait: f64,
-    /// How far the true one may be off.
+    /// Bound on the distance from the true mean.
     pub error: f64,
-    /// The sizes that were solved directly, and their mean waits; one of them if the size itself
+    /// The sizes that were solved directly, and their mean waits; a single entry if the size itself
     /// is small enough.
     pub from: Vec<(usize, f64)>,
 }
 
-/// Sizes that are solved, as far as their matrices are small enough.
+/// Sizes that are solved directly, if their matrices are small enough.
 const SIZES: [usize; 13] = [2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32];
 
-/// What a solution may take.
+/// Limit on the time of a solution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
-    /// Matrices up to 260: some ten milliseconds.
+    /// Matrices up to 260: some tens of milliseconds.
     Quick,
     /// Matrices up to 800: some tenths of a second.
     Full,
@@ -61,7 +61,7 @@ impl Effort {
 }
 
 impl Superposed {
-    /// Containers of `size` packets, each served in `service` on average. Unstable loads are
+    /// Builds containers of `size` packets, each served in `service` on average. Unstable loads are
     /// refused.
     pub fn new(streams: &[Stream], size: usize, service: f64) -> Result<Superposed, Refused> {
         if size == 0 {
@@ -103,22 +103,23 @@ impl Superposed {
         self.service
     }
 
-    /// Containers for each unit of time.
+    /// Containers per unit of time.
     pub fn rate(&self) -> f64 {
         self.streams.iter().map(|s| s.count as f64 * s.rate).sum::<f64>() / self.size as f64
     }
 
-    /// Work that comes for each unit of work that can be done.
+    /// Offered load: arriving work over the server's capacity.
     pub fn load(&self) -> f64 {
         self.rate() * self.service
     }
 
-    /// By which rate the tail of the wait falls in the end: `P[W > y]` is like `exp(-decay y)`.
-    /// Exact for any size and any number of streams: with `x` the factor between levels, `sum
-    /// of rate (x^(-1/size) - 1) = mu (1 - x)`.
+    /// Asymptotic rate at which the tail of the wait falls: `P[W > y]` is like `exp(-decay y)`.
+    /// Exact for any size and any number of streams: with `x` the factor between levels, `sum of
+    /// rate (x^(-1/size) - 1) = mu (1 - x)`.
     pub fn decay(&self) -> f64 {
         let mu = 1.0 / self.service;
-        // In u = -ln x: below zero close to zero, since the load is below one; above zero far out.
+        // In terms of u = -ln x, the function is below zero close to zero, since the load is below
+        // one, and above zero far out.
         let size = self.size as f64;
         let excess = |u: f64| {
             let come: f64 =
@@ -140,17 +141,17 @@ impl Superposed {
         -mu * (-0.5 * (low + high)).exp_m1()
     }
 
-    /// The model as printed: the superposition taken for a renewal process.
+    /// The model as printed: the superposition is treated as a renewal process.
     pub fn as_printed(&self) -> Result<Printed, Refused> {
         printed::solve(self)
     }
 
-    /// How many phases containers of `size` packets need.
+    /// Number of phases that containers of `size` packets need.
     fn order(&self, size: usize) -> f64 {
         self.streams.iter().map(|s| Arrivals::erlangs_order(s.count, size)).product()
     }
 
-    /// The same stream of containers, each of `size` packets: fewer and longer steps, equal rate
+    /// The same stream of containers with `size` packets each: fewer and longer steps, equal rate
     /// and load.
     pub fn arrivals(&self, size: usize) -> Result<Arrivals, Refused> {
         let scale = size as f64 / self.size as f64;
@@ -160,12 +161,12 @@ impl Superposed {
         groups.try_fold(first, |all, group| Ok(all.with(&group?)))
     }
 
-    /// The queue with containers of `size` packets instead, at equal rate and load.
+    /// The queue with containers of `size` packets, at equal rate and load.
     pub fn queue(&self, size: usize) -> Result<Queue, Refused> {
         Queue::new(&self.arrivals(size)?, &PhaseType::exponential(1.0 / self.service)?)
     }
 
-    /// The exact mean wait: solved directly where the size allows, else continued from smaller
+    /// The mean wait: solved directly if the size allows, otherwise extrapolated from smaller
     /// sizes.
     pub fn exact(&self, effort: Effort) -> Result<Mean, Refused> {
         if self.order(self.size) <= effort.largest() {
@@ -175,7 +176,7 @@ impl Superposed {
         let fitting =
             SIZES.into_iter().filter(|&k| k < self.size && self.order(k) <= effort.largest());
         let mut sizes: Vec<usize> = fitting.collect();
-        // The largest say most; more than six terms follow the rounding.
+        // The largest sizes contribute most; more than six terms amplify rounding.
         sizes.drain(..sizes.len().saturating_sub(6));
         if sizes.len() < 3 {
             let count: usize = self.streams.iter().map(|s| s.count).sum();
@@ -193,7 +194,7 @@ impl Superposed {
     }
 }
 
-/// Values at some sizes, continued to another.
+/// Extrapolates values at some sizes to another size.
 fn continued(from: Vec<(usize, f64)>, size: usize) -> Mean {
     let at = |from: &[(usize, f64)], powers: &dyn Fn(usize) -> f64| interpolate(from, size, powers);
     let whole = |n: usize| n as f64;
@@ -201,12 +202,12 @@ fn continued(from: Vec<(usize, f64)>, size: usize) -> Mean {
     let fewer = &from[1..];
     let (series, half) = (at(&from, &whole), at(&from, &halves));
     // Both differences fall as sizes grow, and a little more slowly than the error: twice their sum
-    // has held it.
+    // was never below it.
     let error = 2.0 * ((series - half).abs() + (half - at(fewer, &halves)).abs());
     Mean { wait: half, error, from }
 }
 
-/// The curve through all points that is a sum of powers of one over the size.
+/// The interpolating curve: a sum of powers of one over the size.
 fn interpolate(from: &[(usize, f64)], size: usize, powers: &dyn Fn(usize) -> f64) -> f64 {
     let n = from.len();
     let term = |size: usize, j: usize| (size as f64).powf(-powers(j));

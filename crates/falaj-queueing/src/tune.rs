@@ -1,88 +1,88 @@
-//! Which size and timeout keep a delay at the least processor time: a closed form for each of them,
-//! no matrix and no simulation, so that it can be asked again and again while packets come.
+//! The size and timeout that keep a delay at the least processor time. Each quantity has a closed
+//! form, without matrices and simulation, so that the choice can be repeated at run time.
 //!
-//! A packet waits for its container to leave, for the other side to wake, for the containers before
-//! its own, and for its own. The first of these is that of Poisson packets ([`Filling`]). Packets
-//! that come in bursts count as one each burst; those to several destinations fill as many
-//! containers. The third is Kraemer's and Langenbach-Belz' mean wait of a queue whose arrivals are
-//! the more regular the more packets a container has.
+//! A packet waits for its container to depart, for the other side to wake, for the containers in
+//! front, and for the service of its own. The first wait is that of Poisson packets ([`Filling`]).
+//! Packets of a burst count as one; packets to several destinations fill that number of containers.
+//! The third wait is the mean wait by Kraemer and Langenbach-Belz; its arrivals are the more
+//! regular the more packets a container has.
 
 use crate::containers::{Filling, Measure, Policy};
 use crate::refused::{Refused, not_negative, positive};
 
-/// The delay that is asked for.
+/// The target delay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wanted {
     /// From a packet's arrival until it is carried across.
     pub delay: f64,
-    /// The mean, or a part of the packets of nine in ten or more.
+    /// The mean, or a percentile of 0.9 or above.
     pub measure: Measure,
 }
 
-/// What comes.
+/// The offered traffic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// Packets for each unit of time.
+    /// Packets per unit of time.
     pub rate: f64,
-    /// Packets that come at once: the variance of their number over its mean, 1 if they come at
-    /// random or more evenly.
+    /// Packets that arrive at once: the variance of their number over its mean; 1 if they are
+    /// Poisson or more regular.
     pub burst: f64,
-    /// Containers that are filled side by side.
+    /// Number of containers that are filled in parallel.
     pub streams: f64,
-    /// What packets really wait in a container over what is computed.
+    /// Ratio of the measured wait in a container to the computed one.
     pub stretch: f64,
 }
 
-/// What carrying costs.
+/// Costs of carrying containers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
-    /// Processor time for each container.
+    /// Processor time per container.
     pub per_container: f64,
-    /// And for each packet in it.
+    /// Processor time per packet in a container.
     pub per_packet: f64,
-    /// How long the other side takes to begin, while nothing is before it.
+    /// Mean time until the idle other side begins.
     pub waking: f64,
-    /// The same, that as many packets keep as are asked for.
+    /// The same time, at the percentile of the target delay.
     pub waking_at_most: f64,
 }
 
-/// What may be chosen.
+/// The range of choices.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Packets of the largest container.
+    /// Packets in the largest container.
     pub packets: usize,
     /// The shortest and the longest timeout.
     pub timeouts: (f64, f64),
 }
 
-/// A policy and what is expected of it.
+/// A policy and its predicted results.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choice {
     /// Size and timeout.
     pub policy: Policy,
-    /// Does a container also leave when the other side has nothing to do?
+    /// True if a container also departs when the other side is idle.
     pub when_idle: bool,
-    /// The measure of the delay.
+    /// The predicted delay, in the target's measure.
     pub delay: f64,
-    /// Processor time for each unit of time.
+    /// Processor time per unit of time.
     pub processor: f64,
-    /// Containers for each unit of time.
+    /// Containers per unit of time.
     pub containers: f64,
-    /// The mean wait of containers for those before them.
+    /// The mean wait of containers for those in front.
     pub queued: f64,
 }
 
-/// What was found.
+/// The result of a choice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Tuned {
-    /// The cheapest that keeps the delay.
+    /// The cheapest policy that keeps the delay.
     Kept(Choice),
-    /// Nothing keeps it; this has the least delay.
+    /// No policy keeps the delay; this one has the least.
     Missed(Choice),
 }
 
 impl Tuned {
-    /// The choice, kept or not.
+    /// The choice, whether it keeps the delay or not.
     pub fn choice(&self) -> Choice {
         match self {
             Tuned::Kept(choice) | Tuned::Missed(choice) => *choice,
@@ -90,18 +90,18 @@ impl Tuned {
     }
 }
 
-/// More load than this is not chosen: waits grow faster than they can be foreseen.
+/// The highest load that is chosen. Above it waits grow too fast to be predicted.
 const FULL: f64 = 0.95;
-/// Timeouts that are tried, in parts of what is left of the delay. Two of them hold most containers
-/// of many packets until they are full; four, those of few. With half as many a choice may cost 4 %
-/// more than the best.
+/// Timeouts that are tried, as multiples of the remaining delay. A multiple of two keeps most
+/// containers of many packets open until they are full; four, those of few packets. With half as
+/// many timeouts a choice may cost 4 % more than the best.
 const TIMEOUTS: [f64; 18] =
     [0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.2, 2.4, 2.6, 2.8, 3.0, 3.25, 3.5, 3.75, 4.0];
-/// A shorter timeout is worth so much: it holds when the load falls.
+/// A shorter timeout is preferred up to this ratio of costs: it still holds when the load falls.
 const WORTH: f64 = 1.01;
 
-/// The mean wait for those before, by Kraemer and Langenbach-Belz: intervals as variable as one
-/// over the packets of a container, services all alike.
+/// The mean wait for containers in front, by Kraemer and Langenbach-Belz: the intervals' squared
+/// coefficient of variation is one over the packets of a container, services are constant.
 fn queued(load: f64, service: f64, packets: f64) -> f64 {
     let variable = 1.0 / packets;
     let regular = (-2.0 * (1.0 - load) * (1.0 - variable).powi(2) / (3.0 * load * variable)).exp();
@@ -126,7 +126,7 @@ impl Load {
         self.rate / (self.streams * self.burst)
     }
 
-    /// Packets in a container of at most `size`, and how long they wait in it.
+    /// Mean number of packets in a container of at most `size`, and their mean wait in it.
     fn fill(&self, filling: &Filling, size: usize) -> (f64, f64) {
         let bursts = (size as f64 / self.burst).max(1.0);
         let (below, part) = (filling.at(bursts as usize), bursts.fract());
@@ -140,7 +140,7 @@ impl Load {
     }
 }
 
-/// What is expected of a policy; `None` if the other side cannot carry so much.
+/// Predicts the results of a policy; `None` if the other side cannot carry the load.
 pub fn expect(
     wanted: &Wanted,
     load: &Load,
@@ -152,13 +152,13 @@ pub fn expect(
     if when_idle {
         return Ok(natural(wanted, load, cost, policy));
     }
-    // Whoever never waits has no timeout either.
+    // Without a timeout, twice the mean time to fill a container stands in for it.
     let timeout = policy.timeout.unwrap_or(2.0 * policy.size as f64 / load.bursts());
     let filling = Filling::new(load.bursts(), timeout)?;
     Ok(filled(wanted, load, cost, &filling, Policy { size: policy.size, timeout: Some(timeout) }))
 }
 
-/// Containers that leave full or by their timeout.
+/// Containers that depart full or by their timeout.
 fn filled(
     wanted: &Wanted,
     load: &Load,
@@ -176,7 +176,8 @@ fn filled(
     let queued = queued(processor, service, packets);
     let delay = match wanted.measure {
         Measure::Mean => wait + cost.waking + queued + service,
-        // Nobody waits longer for a container to leave, and hardly fewer do.
+        // No packet waits for a container longer than the timeout, and a high percentile is close
+        // to it.
         Measure::Percentile(part) => {
             let timeout = policy.timeout.filter(|_| policy.size > 1).unwrap_or(0.0);
             let many = (packets + 3.0 * (packets * load.burst).sqrt()).min(policy.size as f64);
@@ -187,11 +188,11 @@ fn filled(
     Some(Choice { policy, when_idle: false, delay, processor, containers, queued })
 }
 
-/// Containers that leave as soon as the other side has nothing to do: as many packets as came
+/// Containers that depart as soon as the other side is idle, with the packets that arrived
 /// meanwhile.
 fn natural(wanted: &Wanted, load: &Load, cost: &Cost, policy: Policy) -> Option<Choice> {
     let left = 1.0 - load.rate * cost.per_packet;
-    // Bursts come whole.
+    // Bursts are not divided.
     let least = cost.per_container + cost.per_packet * load.burst;
     let turn = least.max(cost.per_container / left);
     let containers = (load.rate / load.burst).min(1.0 / turn);
@@ -215,7 +216,7 @@ fn natural(wanted: &Wanted, load: &Load, cost: &Cost, policy: Policy) -> Option<
     })
 }
 
-/// The size and the timeout that keep the delay at the least processor time.
+/// Chooses the size and the timeout that keep the delay at the least processor time.
 pub fn choose(
     wanted: &Wanted,
     load: &Load,
@@ -246,7 +247,7 @@ pub fn choose(
     match wanted.measure {
         Measure::Percentile(_) => {
             let mut timeout = wanted.delay - cost.waking_at_most - cost.per_container;
-            // What a container carries depends on the timeout in turn, but not much.
+            // The number of packets in a container depends on the timeout in turn, but weakly.
             for _ in 0..3 {
                 if timeout < shortest {
                     break;
@@ -272,7 +273,7 @@ pub fn choose(
     found.told()
 }
 
-/// What keeps the delay so far, and what is fastest.
+/// The best choice so far that keeps the delay, and the fastest one.
 struct Found {
     wanted: Wanted,
     kept: Vec<Choice>,
@@ -282,13 +283,13 @@ struct Found {
 }
 
 impl Found {
-    /// Does this keep the delay?
+    /// Considers a choice. Returns true if it keeps the delay.
     fn look(&mut self, choice: Option<Choice>) -> bool {
         let Some(choice) = choice else { return false };
         if self.least.is_none_or(|least| choice.delay < least.delay) {
             self.least = Some(choice);
         }
-        // Rounding is no delay.
+        // Tolerates rounding.
         choice.delay <= self.wanted.delay * (1.0 + 1e-9)
     }
 
@@ -298,8 +299,8 @@ impl Found {
         }
     }
 
-    /// The largest size that keeps the delay with this timeout: below the smallest the other side
-    /// is too busy.
+    /// The largest size that keeps the delay with this timeout. Below the smallest the other side
+    /// is overloaded.
     fn largest(
         &mut self,
         load: &Load,
@@ -338,7 +339,7 @@ impl Found {
         match (as_cheap.min_by(|a, b| timeout(a).total_cmp(&timeout(b))), self.least) {
             (Some(best), _) => Ok(Tuned::Kept(best)),
             (None, Some(least)) => Ok(Tuned::Missed(least)),
-            // Packets alone are more than can be carried.
+            // The packets alone, without the cost of containers, exceed the capacity.
             (None, None) => Err(Refused::Unstable { load: self.busy }),
         }
     }

@@ -1,7 +1,7 @@
-//! The tuner: what was counted in epochs becomes a load and costs, and these a policy. It changes
-//! only what pays by more than what was counted may be wrong, so that a steady load leaves it
-//! alone. An epoch unlike those before it is set aside: the next one says whether the load has
-//! changed or the machine stalled.
+//! The tuner: counters of epochs become a load and costs, and these a policy. It changes the policy
+//! only if the gain exceeds the uncertainty of the measurements, so a steady load leaves the policy
+//! alone. An epoch unlike those before it is set aside: the next one shows if the load has changed
+//! or the machine stalled.
 
 use crate::containers::{Measure, Policy as Size};
 use crate::recent::Recent;
@@ -10,37 +10,37 @@ use falaj_engine::batch::tuning::{EpochStats, PolicyChooser};
 use falaj_engine::batch::{ADDRESS, BatchPolicy, LENGTH};
 use falaj_sched::units::time::Span;
 
-/// How much of what was known is kept from an epoch to the next.
+/// Weight of the sums so far at each new epoch.
 const KEPT: f64 = 15.0 / 16.0;
-/// The same of costs: sizes must have changed for both to be told apart.
+/// The same for costs, which are kept longer: sizes must vary before both costs can be separated.
 const COSTS_KEPT: f64 = 0.98;
-/// How surely the load has changed, in standard deviations of packets that come at random.
+/// Threshold for a change of load, in standard deviations of Poisson packets.
 const SURE: f64 = 4.0;
-/// What is aimed at, in parts of the delay: the rest is between "it is kept" and "it has to
-/// change".
+/// The delay aimed at, as a fraction of the target: the margin lies between "it is kept" and "it
+/// has to change".
 const AIM: f64 = 0.95;
-/// A change has to spare such a part.
+/// Least gain of a change, as a fraction.
 const PAYS: f64 = 0.03;
-/// And more than it may be wrong, in standard errors.
+/// A gain also exceeds this number of standard errors.
 const CERTAIN: f64 = 2.0;
-/// A delay that is perhaps not kept may be left alone for so much, in parts of it.
+/// Maximum excess of the predicted delay over the target that uncertainty excuses, as a fraction of
+/// the target.
 const PATIENCE: f64 = 0.03;
-/// Epochs unlike the load that is known, one after the other, that are another one: alike, and in
-/// any case.
+/// Number of consecutive deviating epochs that mean a new load: if they deviate in the same
+/// direction, and in any case.
 const ALIKE: u32 = 2;
 const UNLIKE: u32 = 4;
-/// What waits are taken for before they are known, in parts of what is computed, and how far that
-/// may be off.
+/// Ratio of measured to computed waits before it is measured, and its standard error.
 const FIRST_STRETCH: (f64, f64) = (1.0, 0.05);
-/// Epochs between two looks for something better, without a reason.
+/// Epochs between two searches for a better policy without a reason.
 const LOOK: u32 = 8;
-/// Costs before any were measured: of a wake-up, and of copying a packet.
+/// Costs before measurements, in seconds: of a wake-up, and of copying a packet.
 const FIRST: Cost =
     Cost { per_container: 5e-6, per_packet: 50e-9, waking: 15e-6, waking_at_most: 40e-6 };
-/// How much what was measured has to say against these.
+/// Weight of these first costs against the measured ones.
 const DOUBT: f64 = 0.01;
 
-/// Keeps a delay at the least processor time. Give it to
+/// Keeps a delay at the least processor time. Pass it to
 /// [`Packer::tuned`](falaj_engine::batch::Packer::tuned).
 #[derive(Clone, Debug)]
 pub struct Tuner {
@@ -50,23 +50,23 @@ pub struct Tuner {
     stretch: Recent,
     costs: Costs,
     waking: Waking,
-    /// Epochs that were set aside, one after the other; of the last of them: above what was
-    /// expected, not below?
+    /// Number of consecutive epochs that were set aside; the direction of the last one, true if
+    /// above; and the number of the last ones in that direction.
     aside: u32,
     above: bool,
     alike: u32,
-    /// Epochs since the last look for something better.
+    /// Epochs since the last search for a better policy.
     since: u32,
     tuned: Option<Tuned>,
     changes: u64,
 }
 
-/// Of the load, older epochs counting less.
+/// Sums of the load, with decaying weights.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     packets: f64,
     span: f64,
-    /// Of containers that left.
+    /// Of containers that departed.
     containers: f64,
     carried: f64,
     open: f64,
@@ -74,7 +74,7 @@ struct Sums {
     bytes: f64,
 }
 
-/// For the least squares of what was spent over containers and packets.
+/// Sums for the least squares of processor time over containers and packets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Costs {
     cc: f64,
@@ -84,7 +84,7 @@ struct Costs {
     ps: f64,
 }
 
-/// How long the other side takes to begin.
+/// Time until the other side begins.
 #[derive(Clone, Debug)]
 struct Waking {
     mean: Recent,
@@ -107,7 +107,8 @@ impl Sums {
         }
     }
 
-    /// Containers side by side: each is open but for the time until its next burst.
+    /// Number of containers filled in parallel: each is open except for the time until its next
+    /// burst.
     fn streams(&self, burst: f64) -> f64 {
         let size = self.carried / self.containers.max(1e-9);
         if size < 1.5 * burst || self.open_span <= 0.0 {
@@ -117,7 +118,7 @@ impl Sums {
     }
 }
 
-/// Packets that came at once, by the variance of those in pieces of an epoch over their mean.
+/// Packets that arrive at once: the variance of the numbers in slots of an epoch over their mean.
 fn bursts(seen: &EpochStats) -> Option<f64> {
     let slots = seen.slots as f64;
     let mean = seen.packets as f64 / slots;
@@ -137,7 +138,7 @@ impl Costs {
         self.ps += packets * spent;
     }
 
-    /// Of a container and of a packet, close to the first ones where nothing says otherwise.
+    /// Costs per container and per packet, close to the first ones unless measurements differ.
     fn found(&self) -> (f64, f64) {
         let (first_c, first_p) = (FIRST.per_container, FIRST.per_packet);
         if self.cc <= 0.0 || self.cs <= 0.0 {
@@ -148,7 +149,7 @@ impl Costs {
         let determinant = cc * pp - self.cp * self.cp;
         let container = (cs * pp - ps * self.cp) / determinant;
         let packet = (ps * cc - cs * self.cp) / determinant;
-        // Neither is a gain.
+        // Neither cost can be negative.
         if container <= 0.0 {
             (1e-9, ps / pp)
         } else if packet < 0.0 {
@@ -160,7 +161,7 @@ impl Costs {
 }
 
 impl Tuner {
-    /// For a delay. Its percentile is 0.9 or above, if it is one.
+    /// Builds a tuner for a delay in seconds. A percentile is 0.9 or above.
     pub fn new(wanted: Wanted) -> Tuner {
         let waking = Waking { mean: Recent::default(), variance: 0.0 };
         let (sums, costs) = (Sums::default(), Costs::default());
@@ -182,31 +183,31 @@ impl Tuner {
         }
     }
 
-    /// The policy before anything is known, of containers of so many bytes: none waits longer than
-    /// the delay's half, and none while the other side is idle.
+    /// The policy before any measurement, with containers of this number of bytes: no packet waits
+    /// longer than half of the delay, and none while the other side is idle.
     pub fn first(&self, bytes: u32) -> BatchPolicy {
         let timeout = span(self.wanted.delay / 2.0).max(Span(1));
         BatchPolicy { packets: u32::MAX, bytes, timeout, when_idle: true }
     }
 
-    /// Pieces of an epoch, and how many there are: as long as the delay, and ten milliseconds in
-    /// all or more.
+    /// Length of a slot and number of slots of an epoch: a slot is as long as the delay, and an
+    /// epoch at least ten milliseconds.
     pub fn epoch(&self) -> (Span, u64) {
         let slot = self.wanted.delay.clamp(10e-6, 10e-3);
         (span(slot), (10e-3 / slot).ceil().max(8.0) as u64)
     }
 
-    /// What was chosen last, and whether it keeps the delay; `None` before anything is known.
+    /// The last choice, and if it keeps the delay; `None` before any measurement.
     pub fn tuned(&self) -> Option<Tuned> {
         self.tuned
     }
 
-    /// How often the policy was changed.
+    /// Number of changes of the policy.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// The load as it is known.
+    /// The estimated load.
     pub fn load(&self) -> Load {
         let burst = self.burst.middle().map_or(1.0, |burst| burst.max(1.0));
         Load {
@@ -217,20 +218,20 @@ impl Tuner {
         }
     }
 
-    /// The costs as they are known.
+    /// The estimated costs.
     pub fn cost(&self) -> Cost {
         let (per_container, per_packet) = self.costs.found();
         let Some((waking, _)) = self.waking.mean.known() else {
             return Cost { per_container, per_packet, ..FIRST };
         };
-        // There are too few to count percentiles of: three deviations for all of them.
+        // There are too few measurements for percentiles: the mean plus three standard deviations
+        // stands in.
         let waking_at_most = waking + 3.0 * self.waking.variance.sqrt();
         Cost { per_container, per_packet, waking, waking_at_most }
     }
 
-    /// How far the delay that is expected of a policy may be off (one standard error). What packets
-    /// wait was measured, whatever load it was computed from; and so was how long the other
-    /// side takes, but for the first times.
+    /// Standard error of the delay that is predicted for a policy. It includes the error of the
+    /// measured ratio of waits, and of the wake-up time once that is measured.
     fn doubt(&self, now: Choice) -> f64 {
         let load = self.load();
         let longer = Load { stretch: load.stretch + self.stretch.or(FIRST_STRETCH).1, ..load };
@@ -241,11 +242,11 @@ impl Tuner {
         filled.hypot(self.waking.mean.known().map_or(0.0, |(_, off)| off))
     }
 
-    /// Takes what was seen into account; says whether the load is another one.
+    /// Adds an epoch's counters to the estimates. Returns true if the load is a new one.
     fn learn(&mut self, seen: &EpochStats, now: BatchPolicy) -> bool {
         let packets = seen.packets as f64;
-        // A few packets after a long silence are few in all that time; many are a load that has
-        // begun.
+        // A few packets after a long silence are few for all that time; many packets are a load
+        // that has begun.
         let idle = if seen.packets < 16 { seconds(seen.idle) } else { 0.0 };
         let long = seconds(seen.span) + idle;
         let known = self.sums.span > 0.0;
@@ -254,7 +255,7 @@ impl Tuner {
                 if self.alike < ALIKE && self.aside < UNLIKE {
                     return false;
                 }
-                // How packets come is more the sender's way than the load's.
+                // The burst size depends on the sender rather than on the load, so it is kept.
                 (self.sums, self.stretch) = (Sums::default(), Recent::default());
                 true
             }
@@ -268,7 +269,7 @@ impl Tuner {
         sums.bytes += seen.bytes as f64;
         bursts(seen).into_iter().for_each(|burst| self.burst.add(burst));
         self.costs.add(seen.containers as f64, seen.carried as f64, seconds(seen.spent));
-        // What left in an epoch of two loads belongs to neither.
+        // Containers that departed in an epoch of two loads belong to neither.
         if !moved {
             sums.containers += seen.containers as f64;
             sums.carried += seen.carried as f64;
@@ -279,8 +280,8 @@ impl Tuner {
         moved
     }
 
-    /// Are so many packets others than were expected, more surely than by chance? Counts how often
-    /// that was so.
+    /// Returns true if the packet count differs significantly from the forecast. Counts consecutive
+    /// ones.
     fn is_unlike(&mut self, packets: f64, expected: f64, burst: f64) -> bool {
         let unlike = (packets - expected).abs() > SURE * (burst * expected).sqrt() + 1.0;
         if unlike {
@@ -291,7 +292,7 @@ impl Tuner {
         unlike
     }
 
-    /// Compares what was expected of the policy with what it did.
+    /// Compares the prediction for the policy with the measurements.
     fn compare(&mut self, seen: &EpochStats, now: BatchPolicy) {
         let load = Load { stretch: 1.0, ..self.load() };
         let cost = self.cost();
@@ -306,7 +307,7 @@ impl Tuner {
                 self.stretch.add(seconds(seen.waited) / seen.carried as f64 / fill);
             }
         }
-        // Where the other side is busy, what is measured are those before.
+        // If the other side is busy, the crossing time measures the containers in front instead.
         if seen.crossings > 0 && expected.processor < 0.8 {
             let count = seen.crossings as f64;
             let crossing = seconds(seen.crossing) / count;
@@ -315,7 +316,8 @@ impl Tuner {
                 (seen.crossing_squares as f64 / count / 1e18 - crossing * crossing).max(0.0);
             let waking = &mut self.waking;
             let part = if waking.mean.known().is_some() { 1.0 / 8.0 } else { 1.0 };
-            // One that was not scheduled for a while is not what every container finds.
+            // A single time at which the other side was not scheduled is not typical of all
+            // containers.
             waking.variance +=
                 part * (spread.min(self.wanted.delay * self.wanted.delay / 64.0) - waking.variance);
             waking.mean.add((crossing - queued - service).max(0.0));
@@ -340,7 +342,7 @@ impl Tuner {
         }
     }
 
-    /// More comes than can be carried: the largest containers carry most of it.
+    /// The choice under overload: the largest containers carry most of it.
     fn overload(&self, load: &Load, cost: &Cost, limits: &Limits) -> Choice {
         let policy = Size { size: limits.packets, timeout: Some(self.wanted.delay) };
         let containers = load.rate / limits.packets as f64;
@@ -379,8 +381,8 @@ impl PolicyChooser for Tuner {
         let choice = tuned.choice();
         self.tuned = Some(tuned);
         let pays = |now: Choice| {
-            // What a container costs less is bought by packets that wait: by as much of that as is
-            // in doubt nobody knows.
+            // A lower cost per container is paid for by packets that wait. A gain that is smaller
+            // than the uncertainty of that wait does not count.
             let pays = PAYS.max(doubt / now.delay);
             match tuned {
                 Tuned::Kept(_) => !kept || choice.processor < (1.0 - pays) * now.processor,

@@ -65,7 +65,7 @@ proptest! {
             other.mean_wait()
         );
         prop_assert!(one.solved.residual_g <= 1e-12 && one.solved.residual_r <= 1e-12);
-        // Little's law and the phase-type wait know nothing of one another.
+        // Little's law and the phase-type wait are independent computations.
         let wait = one.wait();
         prop_assert!(
             close(one.mean_wait(), wait.mean(), 1e-8),
@@ -121,7 +121,7 @@ proptest! {
     }
 }
 
-/// Its mean multiplied.
+/// The distribution with its mean multiplied by `factor`.
 fn scaled(phases: &PhaseType, factor: f64) -> PhaseType {
     phases.scaled(factor).unwrap()
 }
@@ -138,7 +138,7 @@ fn anchors_that_have_a_formula() {
     let parts =
         [(0.3, PhaseType::exponential(0.5).unwrap()), (0.7, PhaseType::exponential(2.0).unwrap())];
     assert!(close(PhaseType::mixture(&parts).unwrap().tail(1.3), branches.tail(1.3), 1e-12));
-    // A process and its intervals: what is Poisson in the end has exponential intervals and
+    // A process and its intervals: two superposed Poisson processes have exponential intervals and
     // residual lives.
     let both = poisson.with(&Arrivals::renewal(&PhaseType::exponential(0.3).unwrap()));
     assert!(

@@ -1,4 +1,4 @@
-//! Containers: closed forms, matrices, and simulation say the same.
+//! Containers: closed forms, matrices and simulation agree.
 
 use falaj_queueing::{Ask, Effort, Line, Policy, Service, Shape, Stream, Superposed};
 use serde_json::Value;
@@ -28,14 +28,14 @@ fn exact_and_printed_are_the_reference() {
         close(printed.waits_longer(5.0), number("renewal_tail"), 1e-2, &what);
         assert!((printed.decay - number("renewal_decay")).abs() < 6e-5, "{what}");
         assert!((system.decay() - number("exact_decay")).abs() < 6e-5, "{what}");
-        // The largest has 2002 phases: it is left to the continuation, whose error must hold.
+        // The largest has 2002 phases: it is extrapolated, and the error must hold.
         let exact = system.exact(Effort::Quick).unwrap();
         let off = (exact.wait - number("exact_wait")).abs();
         assert!(off <= exact.error + 1e-5 * exact.wait, "{what}: {exact:?}");
         if exact.from.len() == 1 {
             let queue = system.queue(size).unwrap();
             close(queue.waits_longer(&[5.0])[0], number("exact_tail"), 1e-3, &what);
-            // R falls as the scalar equation says.
+            // R decays by the root of the scalar equation.
             close(1.0 - queue.solved.decay(), system.decay(), 1e-9, &what);
         }
     }
@@ -63,7 +63,7 @@ fn the_continued_mean_keeps_its_error() {
 
 #[test]
 fn fill_has_its_closed_form() {
-    // Packets a second, and the mean wait in us: 62 packets, 200 us.
+    // Packets per second, and the mean wait in us: 62 packets, 200 us.
     let policy = Policy::new(62, Some(200e-6)).unwrap();
     for (rate, wait) in [
         (10e3, 133.33),
@@ -77,7 +77,7 @@ fn fill_has_its_closed_form() {
     }
     let alone = Policy::new(1, Some(1.0)).unwrap().fill(5.0).unwrap();
     assert_eq!((alone.size, alone.wait, alone.full), (1.0, 0.0, 1.0));
-    // Without a timeout, and with one that never matters.
+    // Without a timeout, and with one that never expires.
     let (never, late) = (Policy::new(160, None).unwrap(), Policy::new(160, Some(2e-3)).unwrap());
     close(late.fill(8e5).unwrap().wait, never.fill(8e5).unwrap().wait, 1e-12, "late");
 }
@@ -111,8 +111,8 @@ fn simulation_and_matrices_agree() {
     }
 }
 
-/// Of 95 % intervals of twenty runs, at least eighteen hold the mean: fewer come once in thirteen
-/// times, for one seed.
+/// At least eighteen of twenty 95 % intervals contain the mean; fewer occur once in thirteen times,
+/// for one seed.
 #[test]
 fn intervals_hold_what_they_say() {
     let streams = [Stream { count: 2, rate: 1.0 }];

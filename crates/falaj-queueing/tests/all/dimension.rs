@@ -1,11 +1,11 @@
-//! Sizes for a delay, and the whole way through a machine.
+//! Sizes for a delay, and the whole path through a machine.
 
 use falaj_queueing::{
     Dimensions, How, Machine, Measure, Policy, Refused, Service, Shape, Stream, System, forward,
     most_that_fit,
 };
 
-/// One guest, 800 Kp/s both ways, 77.9 us for each container whatever it holds.
+/// One guest, 800 Kp/s both ways, 77.9 us per container of any size.
 fn paper(measure: Measure) -> System {
     let service = Service { per_container: 77.9e-6, per_packet: 0.0, shape: Shape::Exponential };
     System { streams: vec![Stream { count: 2, rate: 800e3 }], service, timeout: None, measure }
@@ -30,12 +30,12 @@ fn a_delay_has_two_sizes_and_a_least() {
             && curve.iter().all(|p| p.how == How::Exact)
     );
     near(paper(Measure::Mean).point(160).unwrap().delay * 1e6, 300.0, 3.0);
-    // What cannot be, and by how much.
+    // An infeasible delay, and the least one.
     let never = paper(Measure::Mean).dimensions(Some(200e-6), 500).unwrap();
     assert!(never.feasible.is_empty() && never.least.delay > 250e-6);
 }
 
-/// Beside all sizes with all of many timeouts there is hardly a better pair.
+/// Compared with all sizes and many timeouts, hardly any pair is better.
 #[test]
 fn a_delay_has_a_size_and_a_timeout() {
     let service = Service { per_container: 5e-6, per_packet: 0.5e-6, shape: Shape::Deterministic };
@@ -48,7 +48,7 @@ fn a_delay_has_a_size_and_a_timeout() {
         for timeout in (1..=4).map(|i| 130e-6 * f64::from(i)) {
             let system = System { timeout: Some(timeout), ..system.clone() };
             for size in (8..=72).step_by(8) {
-                // The smallest are too many.
+                // The smallest sizes are unstable.
                 if let Ok(point) = system.point(size)
                     && point.delay <= 200e-6
                 {
@@ -58,7 +58,7 @@ fn a_delay_has_a_size_and_a_timeout() {
         }
         assert!(best.point.containers <= 1.05 * fewest, "{best:?}: {fewest}");
     }
-    // Nothing carries so many.
+    // No size carries this number of streams.
     let system = System {
         streams: vec![Stream { count: 2, rate: 4e6 }],
         service,
@@ -99,8 +99,8 @@ fn a_percentile_is_above_its_mean_and_timeouts_hold_it_down() {
 
 #[test]
 fn guests_fit_until_they_do_not() {
-    // Each guest gets and sends 100 Kp/s; a packet takes half a microsecond: nine are 90 % of the
-    // server.
+    // Each guest receives and sends 100 Kp/s; a packet takes half a microsecond: nine guests are 90
+    // % of the server.
     let system = |guests: usize| {
         let service =
             Service { per_container: 5e-6, per_packet: 0.5e-6, shape: Shape::Exponential };
@@ -113,7 +113,7 @@ fn guests_fit_until_they_do_not() {
     assert!(most_that_fit(system, 1e-6, 400, 100).unwrap().is_none());
 }
 
-/// The two-stage runs of the research, without a fitted number: packets of 64 B, 62 to a container,
+/// The two-stage runs of the research, without a fitted number: packets of 64 B, 62 per container,
 /// 200 us.
 #[test]
 fn the_whole_way_is_as_simulated_elsewhere() {
@@ -123,8 +123,8 @@ fn the_whole_way_is_as_simulated_elsewhere() {
     let machine = Machine { guests: 1, policy, service, room: 1000, shared: true };
     for (rate, delay) in [(100e3, 321.0), (200e3, 346.0), (400e3, 264.0), (600e3, 128.0)] {
         let found = forward(&machine, rate, 1_000_000, 3).unwrap();
-        // Which packet of a container opens the next one drifts slowly: intervals are wide where
-        // most are full.
+        // The index of the packet that opens the next container drifts slowly: intervals are wide
+        // if most containers are full.
         let off = 0.02 * delay + 1e6 * found.delay.half_width.unwrap();
         assert!((found.delay.mean * 1e6 - delay).abs() < off, "{rate}: {found:?}");
         assert!(
@@ -132,7 +132,7 @@ fn the_whole_way_is_as_simulated_elsewhere() {
             "{rate}: {found:?}"
         );
     }
-    // One by one it is full at 80 Kp/s, aggregated at 800.
+    // Packet by packet the server saturates at 80 Kp/s, aggregated at 800.
     for (size, full) in [(1, 80e3), (62, 800e3)] {
         let machine = Machine { policy: Policy { size, timeout: Some(200e-6) }, ..machine };
         let found = forward(&machine, 2.0 * full, 400_000, 3).unwrap();

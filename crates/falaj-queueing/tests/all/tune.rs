@@ -1,6 +1,6 @@
-//! The tuner before a simulated reader: what it keeps, what it costs beside the best that does not
-//! change, how soon it follows. Everything is in whole nanoseconds and from seeds: the same each
-//! time.
+//! The tuner before a simulated reader: the delay that it keeps, its cost beside the best constant
+//! policy, and how soon it follows. All times are whole nanoseconds and drawn from seeds: each run
+//! is the same.
 
 use falaj_engine::batch::tuning::{EpochStats, PolicyChooser};
 use falaj_engine::batch::{Batch, BatchPolicy, Packer, unpack};
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use rand_distr::{Distribution, Exp1, Uniform};
 use std::sync::{Arc, Mutex};
 
-/// What a reader is like: it takes containers one after another.
+/// A reader that takes containers one after another.
 #[derive(Clone, Copy)]
 struct Reader {
     container: u64,
@@ -23,7 +23,8 @@ struct Reader {
 
 const READER: Reader = Reader { container: 4_000, packet: 150, waking: 10_000 };
 
-/// What comes: packets a second by the time, so many at once, to so many destinations in turn.
+/// Traffic: packets per second as a function of time, the packets of a burst, and the destinations
+/// used in turn.
 struct Traffic<'a> {
     rate: &'a dyn Fn(Time) -> f64,
     burst: u64,
@@ -31,14 +32,14 @@ struct Traffic<'a> {
     seed: u64,
 }
 
-/// What a machine with others at work does: it stalls either side, wakes the reader sooner or
+/// Disturbances by other work on the machine: it stalls either side, wakes the reader sooner or
 /// later, and makes its work cheaper or dearer.
 #[derive(Clone, Copy)]
 struct Noise {
-    /// Between two stalls of a side, on average, and how long one is at the most.
+    /// Mean time between two stalls of a side, and the longest stall.
     every: f64,
     longest: f64,
-    /// Parts by which waking and work differ from what they are on average, at the most.
+    /// Largest relative deviations of waking and work from their means.
     waking: f64,
     work: f64,
 }
@@ -46,7 +47,7 @@ struct Noise {
 const QUIET: Noise = Noise { every: f64::INFINITY, longest: 0.0, waking: 0.0, work: 0.0 };
 const BUSY: Noise = Noise { every: 150e6, longest: 6e6, waking: 0.9, work: 0.4 };
 
-/// Stalls of one side, one after the other.
+/// The stalls of one side, in order.
 struct Stalls {
     noise: Noise,
     chance: Chance,
@@ -66,7 +67,7 @@ impl Stalls {
         self.next = (from, from + part(&mut self.chance) * self.noise.longest);
     }
 
-    /// When who would do something now does it.
+    /// The time at which an action planned for now is done: the end of a stall, if one is on.
     fn until(&mut self, now: Time) -> Time {
         while (now.0 as f64) >= self.next.1 && self.noise.every.is_finite() {
             self.step();
@@ -75,21 +76,21 @@ impl Stalls {
     }
 }
 
-/// From none to all.
+/// A random number between 0 and 1.
 fn part(chance: &mut Chance) -> f64 {
     Uniform::new(0.0, 1.0).unwrap().sample(chance)
 }
 
-/// About so much, by a part more or less.
+/// A random number around the mean, within a relative deviation.
 fn about(mean: u64, by: f64, chance: &mut Chance) -> u64 {
     (mean as f64 * (1.0 + by * (2.0 * part(chance) - 1.0))) as u64
 }
 
-/// What became of it, for each tenth of a second.
+/// Results of each tenth of a second.
 #[derive(Clone, Default)]
 struct Window {
     delays: Vec<u64>,
-    /// Of each fiftieth of a second, how many packets came and what they took together.
+    /// For each fiftieth of a second, the number of packets and their total delay.
     pieces: Vec<(u64, u64)>,
     spent: u64,
 }
@@ -99,7 +100,7 @@ impl Window {
         self.delays.iter().sum::<u64>() as f64 / self.delays.len() as f64
     }
 
-    /// The mean of the fiftieth of a second in the middle: a stall spoils some of them.
+    /// The median of the means of fiftieths of a second: stalls disturb some of them.
     fn middle(&self) -> f64 {
         let mut means: Vec<f64> = self
             .pieces
@@ -131,7 +132,7 @@ fn together(windows: &[Window]) -> Window {
     all
 }
 
-/// Runs for so many windows.
+/// Runs for this number of windows.
 fn run(packer: Packer, reader: Reader, traffic: &Traffic<'_>, windows: usize) -> Vec<Window> {
     noisy(packer, reader, traffic, windows, QUIET)
 }
@@ -184,7 +185,7 @@ fn noisy(
             packer.idle(now, &mut out);
         }
         for (left, stamps) in gone.drain(..) {
-            // Who is awake begins at once.
+            // A reader that is awake begins at once.
             let there = left.max(now);
             let begins = if free > there {
                 free
@@ -210,7 +211,7 @@ fn noisy(
     }
 }
 
-/// A tuner that can be asked afterwards, and what it chose.
+/// A tuner that can be examined afterwards, with its choices.
 #[derive(Clone, Debug)]
 struct Watched(Arc<Mutex<(Tuner, Vec<BatchPolicy>)>>);
 
@@ -237,7 +238,7 @@ fn mean(delay: f64) -> Wanted {
     Wanted { delay, measure: Measure::Mean }
 }
 
-/// The least processor time of all sizes with all these timeouts that keep the delay, and that
+/// The least processor time over all sizes with all these timeouts that keep the delay, and that
 /// pair.
 fn best(
     wanted: Wanted,
@@ -266,7 +267,7 @@ fn best(
             };
             (delay <= wanted.delay * 1e9).then_some(all.spent as f64 / all.delays.len() as f64)
         };
-        // The largest that keeps it: from there on containers take too long to fill.
+        // The largest size that keeps it: beyond it containers take too long to fill.
         let (mut low, mut high) = (0, 1024);
         let mut size = high;
         while size > 0 {
@@ -300,7 +301,7 @@ fn steady(rate: f64) -> impl Fn(Time) -> f64 {
     move |_| rate
 }
 
-/// What the tuner did after the first window, and beside it the best that does not change.
+/// Compares the tuner after the first window with the best constant policy.
 fn beside(wanted: Wanted, traffic: &Traffic<'_>, windows: usize) {
     let (packer, watched) = tuned(wanted);
     let all = together(&run(packer, READER, traffic, windows)[1..]);
@@ -318,7 +319,7 @@ fn beside(wanted: Wanted, traffic: &Traffic<'_>, windows: usize) {
     );
     assert!(delay <= wanted.delay * 1e9, "{wanted:?}: {what}");
     assert!(spent <= 1.15 * best.0, "{wanted:?}: {what}");
-    // What it has learned in the first half is enough.
+    // The first half is enough to learn.
     let chosen = &watch.1[watch.1.len() / 2..];
     let changes = chosen.windows(2).filter(|pair| pair[0] != pair[1]).count();
     assert!(changes <= 2, "{wanted:?}: {changes} changes");
@@ -353,8 +354,8 @@ fn it_sees_bursts_and_destinations() {
     }
 }
 
-/// Tenfold up and down: within a tenth of a second it is as it should be, and then it is left
-/// alone.
+/// The load changes tenfold up and down: within a tenth of a second the policy is right, and then
+/// it stays.
 #[test]
 fn it_follows_steps_and_does_not_swing() {
     for delay in [100e-6, 300e-6] {
@@ -368,7 +369,7 @@ fn it_follows_steps_and_does_not_swing() {
             }
         }
         let watch = watched.0.lock().unwrap();
-        // Each choice is of ten milliseconds: half a second after a step there is one policy.
+        // Each choice covers ten milliseconds: half a second after a step the policy is constant.
         for end in watch.1.chunks_exact(watch.1.len() / 3) {
             let settled = &end[end.len() / 2..end.len() - 2];
             assert!(settled.iter().all(|policy| policy == &settled[0]), "{settled:?}");
@@ -377,9 +378,8 @@ fn it_follows_steps_and_does_not_swing() {
     }
 }
 
-/// A machine that stalls for milliseconds, several times a second, and takes now more and now less
-/// for all that it does: the load is steady, and so is the policy, with little more than what the
-/// best costs that does not change.
+/// A machine that stalls for milliseconds several times a second, and whose costs vary: the load is
+/// steady, and so is the policy, at little more than the cost of the best constant one.
 #[test]
 fn noise_does_not_make_it_swing() {
     for (delay, rate) in [(200e-6, 100e3), (200e-6, 400e3), (1e-3, 50e3)] {
@@ -408,7 +408,7 @@ fn noise_does_not_make_it_swing() {
     }
 }
 
-/// The same, and the load is ten times as much for a second.
+/// The same machine, with ten times the load for a second.
 #[test]
 fn it_follows_steps_of_a_noisy_load() {
     for seed in [11, 12, 13] {
@@ -421,7 +421,7 @@ fn it_follows_steps_of_a_noisy_load() {
             30,
             BUSY,
         );
-        // Each of these lasts for a second, of which half is to follow.
+        // Each load lasts for a second; half of that is allowed for following it.
         for (third, windows) in windows.chunks_exact(10).enumerate() {
             let middle = together(&windows[5..]).middle();
             assert!(middle <= 1.1 * 200e3, "{seed}, second {third}: {middle} ns");
@@ -438,7 +438,7 @@ fn it_follows_steps_of_a_noisy_load() {
 #[test]
 fn what_cannot_be_kept_is_told() {
     let traffic = Traffic { rate: &steady(100e3), burst: 1, destinations: 1, seed: 7 };
-    // It takes a container 14 us at the least to be woken for and carried.
+    // Waking for a container and carrying it takes 14 us at least.
     let (packer, watched) = tuned(mean(12e-6));
     run(packer, READER, &traffic, 5);
     let Some(Tuned::Missed(least)) = watched.0.lock().unwrap().0.tuned() else {
@@ -458,8 +458,7 @@ fn what_cannot_be_kept_is_told() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Of all sizes with all timeouts there is none that keeps the delay for less, by the same
-    /// closed form.
+    /// No size with any timeout keeps the delay for less, by the same closed form.
     #[test]
     fn the_choice_is_the_best(
         delay in 20e-6f64..1e-3, rate in 1e3f64..2e6, burst in 1.0f64..5.0, streams in 1.0f64..5.0,
@@ -516,13 +515,13 @@ fn nonsense_is_refused() {
     assert!(told(half, load, cost).contains("0.9 or above"));
 }
 
-/// Containers of any size at once are those of each size by itself.
+/// The values computed for all sizes at once equal those of each size alone.
 #[test]
 fn a_filling_is_of_all_sizes() {
     for (rate, timeout) in [(0.05, 20.0), (1.0, 62.0), (3.0, 400.0)] {
         let filling = Filling::new(rate, timeout).unwrap();
         for size in [1, 2, 7, 62, 900, 5000] {
-            // By the probabilities themselves: of fewer than j in that time.
+            // From the probabilities themselves: of fewer than j arrivals in that time.
             let (mut fewer, mut log, mut sizes, mut waits) = (0.0, -rate * timeout, 1.0, 0.0);
             for j in 1..size {
                 fewer += f64::exp(log);
