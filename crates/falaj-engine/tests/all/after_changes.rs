@@ -1,4 +1,4 @@
-//! What flows get after weights, rates and deadlines have changed while packets wait.
+//! Service of flows after weights, rates and deadlines have changed while packets are queued.
 
 use crate::common::{Dice, become_kind, emits};
 use falaj_engine::message::Unit;
@@ -25,13 +25,13 @@ fn pipe(
     PipeSpec::new(kind, setup, Span::ZERO)
 }
 
-/// Time of so many packets of the largest size at this rate.
+/// Time of `n` packets of the largest size at this rate.
 fn packets(n: u64, spec: &PipeSpec, rate: Rate) -> Span {
     rate.airtime_of_many(n * u64::from(spec.setup.largest))
 }
 
-/// What may come on top of a promise until the link has rested: see decision 8. `ahead`
-/// is the most bytes that the flow may have been ahead at any of its earlier rates.
+/// Allowance on top of a guarantee until the link has rested: see decision 8. `ahead` is the
+/// largest number of bytes that the flow may have been ahead at any of its earlier rates.
 fn settling(spec: &PipeSpec, promise: &Promise, ahead: u64) -> Span {
     let link = packets(spec.setup.flows.len() as u64, spec, spec.setup.rate);
     match spec.kind {
@@ -44,8 +44,8 @@ fn settling(spec: &PipeSpec, promise: &Promise, ahead: u64) -> Span {
     }
 }
 
-/// Weights and deadlines change by any factor, again and again, while all are busy.
-/// From a change on, or from its arrival, no packet waits longer than promised by then.
+/// Weights and deadlines change by any factor, again and again, while all flows are backlogged.
+/// From a change on, or from its arrival, no packet waits longer than its guarantee at that time.
 #[test]
 fn promises_hold_from_a_change_on() {
     for kind in ["scfq", "sfq", "wfq", "wf2q", "spfq", "edf", "qfq", "qfq+", "wf2q+", "ffs"] {
@@ -152,9 +152,9 @@ const BY_SHARES: [&str; 12] = [
     "timer-wheels",
 ];
 
-/// Those that go by turns and slots, with other rates and larger packets too: from a change on, and
-/// after what is on the wire then, no packet waits longer than promised by then. A slot of the old
-/// length that is not used up is not waited for.
+/// Disciplines with turns and slots, with changing rates and larger packets too: from a change on,
+/// and after the packet then on the wire, no packet waits longer than its guarantee at that time.
+/// The unused rest of a slot of the old length is not waited for.
 #[test]
 fn turns_and_slots_begin_after_what_is_on_the_wire() {
     for kind in ["hrr", "drr", "wrr", "rr", "virtual-links"] {
@@ -225,7 +225,7 @@ fn turns_and_slots_begin_after_what_is_on_the_wire() {
     }
 }
 
-/// Two flows of a kind that goes by weights, or by rates.
+/// Two flows of a discipline with weights, or with rates.
 fn two(kind: &'static str, parts: [u64; 2]) -> PipeSpec {
     let by_rate = entry(kind).expect("registered").flow.iter().any(|param| param.name == "rate");
     let value = |part| match by_rate {
@@ -236,7 +236,7 @@ fn two(kind: &'static str, parts: [u64; 2]) -> PipeSpec {
     pipe(kind, 1000, 2_000, parts.into_iter().map(value))
 }
 
-/// Three packets of a thousandth of the link, which becomes all but a thousandth: they
+/// Three packets of a flow with a thousandth of the link, which becomes all but a thousandth: they
 /// wait for 16 ms by the old share, and for 24 us by the new one.
 #[test]
 fn a_larger_share_counts_for_what_is_queued() {
@@ -258,13 +258,13 @@ fn a_larger_share_counts_for_what_is_queued() {
         engine.apply(prepared, change, &mut out).unwrap();
         engine.poll(Time(20_000_000), &mut out);
         let last = emits(&out).iter().filter(|e| e.flow == FlowId(0)).map(|e| e.end).max().unwrap();
-        // What is on the wire, and a packet of the other flow at most.
+        // The packet on the wire, and one packet of the other flow at most.
         assert!(last <= change + Span(5 * 8_000), "{kind}: {last:?}");
     }
 }
 
-/// A change for each packet: of the neighbour's weight, of all, or of one's own. What
-/// the head has waited for already is not lost, and it has its turns.
+/// A change for each packet: of the neighbor's weight, of all weights, or of the flow's own. The
+/// waiting time of the head is not lost, and the flow gets its turns.
 #[test]
 fn changes_without_end_do_not_starve_a_flow() {
     for kind in BY_SHARES {
@@ -285,7 +285,7 @@ fn changes_without_end_do_not_starve_a_flow() {
                 let prepared = engine.prepare(PIPE, &two(kind, parts[change % 2])).unwrap();
                 engine.apply(prepared, Time(8_001 * change as u64), &mut out).unwrap();
             }
-            // Of 1500 packets 14.7 are its share, and 22.1 where its own weight changes.
+            // Its share of 1500 packets is 14.7, and 22.1 if its own weight changes.
             let own = emits(&out).iter().filter(|e| e.flow == FlowId(0)).count();
             assert!((14..=30).contains(&own), "{kind}, {parts:?}: {own}");
         }

@@ -1,5 +1,5 @@
-//! Containers beside a naive model of them, by what they are for (the formula
-//! for Poisson arrivals), and under whatever bytes say.
+//! Batches compared with a naive model, with the formula for Poisson arrivals, and under arbitrary
+//! bytes.
 
 use falaj_engine::batch::tuning::{EpochStats, PolicyChooser};
 use falaj_engine::batch::{
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use rand_core::Rng;
 use std::sync::{Arc, Mutex};
 
-/// A container that left, with what is in it.
+/// A batch that left, with its contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Gone {
     packets: Vec<Vec<u8>>,
@@ -35,8 +35,8 @@ fn gone(container: Batch<'_>, before: usize) -> Gone {
     Gone { packets, opened: container.opened, left: container.left, why: container.why }
 }
 
-/// What the packer does, said as plainly as possible: open containers in the order in which they
-/// were opened.
+/// The behavior of the packer in its plainest form: open batches in the order in which they were
+/// opened.
 struct Naive {
     policy: BatchPolicy,
     before: usize,
@@ -55,7 +55,7 @@ impl Naive {
     }
 
     fn poll(&mut self, now: Time) {
-        // With one timeout for all the oldest is due first.
+        // With one timeout for all, the oldest is due first.
         while self.open.first().is_some_and(|open| open.opened + self.policy.timeout <= now) {
             let due = self.open[0].opened + self.policy.timeout;
             self.leave(0, due, FlushReason::Timeout);
@@ -107,7 +107,7 @@ impl Naive {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// To this destination, of this length, so much later.
+    /// A packet to this destination, of this length, this much later.
     Offer(u8, usize, u64),
     Poll(u64),
     Idle,
@@ -136,7 +136,7 @@ fn policies() -> impl Strategy<Value = BatchPolicy> {
         .prop_filter("it leaves some time", |policy| policy.check().is_ok())
 }
 
-/// One policy after the other, and what was seen.
+/// Applies policies in turn, and records the statistics.
 #[derive(Debug)]
 struct InTurn {
     policies: Vec<BatchPolicy>,
@@ -201,7 +201,8 @@ proptest! {
         }
     }
 
-    /// Whenever it is polled, containers leave at the same instants with the same packets.
+    /// However often the packer is polled, batches leave at the same instants with the same
+    /// packets.
     #[test]
     fn polling_changes_nothing(
         policy in policies(),
@@ -226,7 +227,7 @@ proptest! {
         prop_assert_eq!(run(false), run(true));
     }
 
-    /// A change loses nothing, and what is open keeps to the new policy.
+    /// A change loses nothing, and open batches follow the new policy.
     #[test]
     fn a_change_loses_nothing(
         policies in prop::collection::vec(policies(), 1..6),
@@ -254,9 +255,9 @@ proptest! {
         prop_assert_eq!(came, offered);
     }
 
-    /// The same where the policy is chosen anew after each epoch: whenever it is polled, the epochs
-    /// have seen the same, each packet and each container once, and containers leave at the same
-    /// instants.
+    /// The same if the policy is chosen anew after each epoch: however often the packer is polled,
+    /// the epochs have the same statistics, each packet and each batch is counted once, and batches
+    /// leave at the same instants.
     #[test]
     fn epochs_do_not_depend_on_polling(
         choices in prop::collection::vec(policies(), 1..5),
@@ -281,7 +282,7 @@ proptest! {
                 offered += u64::from(taken.is_ok());
             }
             packer.flush(now, &mut |c| out.push((gone(c, 0), c.waited)));
-            // The last epoch ends, and then there are no more.
+            // The last epoch ends, and none begins.
             packer.poll(now + Span(1000), &mut |_| unreachable!("nothing is left"));
             let seen = seen.lock().unwrap().clone();
             (out, seen, offered)
@@ -298,8 +299,7 @@ proptest! {
         prop_assert_eq!((out, seen, offered), run(true));
     }
 
-    /// Whatever bytes a container has, taking it apart ends, and no packet has bytes from
-    /// elsewhere.
+    /// Whatever bytes a batch has, unpacking ends, and packets contain bytes of the batch only.
     #[test]
     fn a_hostile_container_costs_its_own_packets(
         bytes in prop::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 0..300),
@@ -309,7 +309,7 @@ proptest! {
     }
 }
 
-/// Takes a container apart that says whatever it likes: a plain function, for any fuzzer.
+/// Unpacks an arbitrary batch: a plain function, for any fuzzer.
 pub(crate) fn hostile(bytes: &[u8], before: usize) {
     let Ok(packets) = unpack(bytes) else {
         assert!(bytes.len() < ADDRESS);
@@ -342,7 +342,7 @@ pub(crate) fn hostile(bytes: &[u8], before: usize) {
     assert!(failed || used == bytes.len());
 }
 
-/// Destinations without end: as many containers as are allowed, and the oldest makes room.
+/// An endless number of destinations: as many batches as allowed, and the oldest makes room.
 #[test]
 fn random_destinations_cost_no_memory() {
     let policy =
@@ -371,9 +371,9 @@ fn nonsense_is_refused() {
     assert!(BatchPolicy::one_by_one(100).check().is_ok());
 }
 
-/// Simulated Poisson arrivals fill containers as the formula says: packets wait
-/// sum j P(j) / rate / E[size], with E[size] = 1 + sum P(j) and P(j) the
-/// probability of j or more arrivals within the timeout.
+/// Simulated Poisson arrivals fill batches by the formula: packets wait sum j P(j) / rate /
+/// E[size], with E[size] = 1 + sum P(j) and P(j) the probability of j or more arrivals within the
+/// timeout.
 #[test]
 fn containers_fill_as_the_formula_says() {
     for most in [8u32, 62, 160] {

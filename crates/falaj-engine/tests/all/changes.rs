@@ -1,5 +1,5 @@
-//! Changes while packets are queued: of any parameter, of the rate, of the
-//! number of flows, of the discipline itself.
+//! Changes while packets are queued: of any parameter, of the rate, of the number of flows, of the
+//! discipline.
 
 use crate::common::{Dice, any_pipe, become_kind, bursts, by_device, divide, impair};
 use falaj_engine::impair::Impairments;
@@ -16,9 +16,8 @@ use std::collections::VecDeque;
 
 const PIPE: PipeId = PipeId(0);
 
-/// Nothing is lost but at full queues, packets of a flow keep their order, the
-/// link never carries two at once, and rests only if nobody has anything or the
-/// discipline keeps it free.
+/// Nothing is lost except at full queues, packets of a flow keep their order, the link never
+/// carries two at once, and rests only if all queues are empty or the discipline keeps it free.
 #[test]
 fn no_change_loses_or_reorders_a_packet() {
     for seed in 0..4_000 {
@@ -41,7 +40,7 @@ fn no_change_loses_or_reorders_a_packet() {
                         wire_free = e.end;
                     }
                     Output::Retimed(r) => {
-                        // A duplicate is told of as often; a device's packets are not known.
+                        // A duplicate is reported as often; the packets of a device are unknown.
                         let known = [r.old_end, r.end, Time::ZERO].contains(&wire_free);
                         assert!(known, "seed {seed}: not the one on the wire");
                         wire_free = r.end;
@@ -83,7 +82,7 @@ fn no_change_loses_or_reorders_a_packet() {
                 by_device |= spec.pace != Pace::Falaj;
                 change(&mut dice, &mut spec);
                 if by_device && spec.setup.rate != rate {
-                    // What a device was handed is not told anew.
+                    // Packets that a device was handed are not reported again.
                     engine.poll(a.at, &mut out);
                     check(&mut out, &mut queued, true);
                 }
@@ -114,7 +113,7 @@ fn no_change_loses_or_reorders_a_packet() {
     }
 }
 
-/// The discipline, the link, the flows, a limit or only the parameters become others.
+/// Changes the discipline, the link, the flows, a limit or just the parameters.
 fn change(dice: &mut Dice, spec: &mut PipeSpec) {
     let mut entry = registry::entry(spec.kind).expect("registered");
     match dice.from(0, 7) {
@@ -134,13 +133,13 @@ fn change(dice: &mut Dice, spec: &mut PipeSpec) {
         4 => spec.setup.flows[0].limit = Limit::Packets(dice.from(1, 30) as u32),
         _ => {}
     }
-    // What flows may ask for depends on the rate and on how many they are.
-    // No flow may go, so what was divided becomes as many.
+    // Allowed values of flows depend on the rate and on the number of flows. No flow may be
+    // removed, so a divided flow becomes that number of flows.
     spec.setup.flows = spec.setup.leaves().into_iter().cloned().collect();
     if matches!(entry.kind, "virtual-links" | "dcf") {
         (spec.capacity, spec.impairments.profile) = (Capacity::Serialise, None);
     }
-    // What no device does was asked for.
+    // The combination is impossible on a device-paced link.
     if spec.pace != Pace::Falaj && (entry.kind == "dcf" || spec.refused().is_some()) {
         spec.pace = Pace::Falaj;
     }
@@ -164,7 +163,7 @@ fn flows_do_not_vanish_and_a_bad_setup_changes_nothing() {
         engine.prepare(PIPE, &fewer).err(),
         Some(ChangeError::Fewer { flows: spec.setup.flows.len() })
     );
-    // What waits would be too large; what is on the wire would not mind.
+    // A queued packet would be too large; a packet on the wire would not matter.
     let mut smaller = spec.clone();
     smaller.setup.largest -= 1;
     let prepared = engine.prepare(PIPE, &smaller).unwrap();
@@ -185,8 +184,8 @@ fn flows_do_not_vanish_and_a_bad_setup_changes_nothing() {
     );
 }
 
-/// Flows, larger packets: a change that was prepared before they came would take them out again.
-/// It is refused, and what came goes on; one that has as many is right.
+/// Added flows, or larger packets: a change that was prepared before would remove them. It is
+/// refused, and the later state stays; a change with the current number of flows is accepted.
 #[test]
 fn a_change_prepared_before_another_one_takes_nothing_out() {
     for seed in 0..300 {
@@ -198,7 +197,7 @@ fn a_change_prepared_before_another_one_takes_nothing_out() {
         let stale = [prepare(&engine, &spec), prepare(&engine, &spec)];
         let mut more = spec.clone();
         let flows = spec.setup.leaves().len();
-        // No flow may go, so what was divided becomes as many.
+        // No flow may be removed, so a divided flow becomes that number of flows.
         more.setup.flows = more.setup.leaves().into_iter().cloned().collect();
         more.setup.flows.push(more.setup.flows[0].clone());
         let mut larger = spec.clone();
@@ -220,7 +219,7 @@ fn a_change_prepared_before_another_one_takes_nothing_out() {
         }
         become_kind(&mut dice, with, entry);
         if entry.kind == "fifo" {
-            // One queue for all, in which what the other flow has sent leaves room.
+            // One queue for all flows, in which the packets of the other flow leave room.
             with.setup.scheduler.set("queue", Value::Limit(Limit::Packets(30)));
         }
         let with = with.clone();
@@ -245,8 +244,7 @@ fn a_change_prepared_before_another_one_takes_nothing_out() {
     }
 }
 
-/// A rate that changes does so for the rest of the packet on the wire too, whatever else changes
-/// with it.
+/// A new rate also applies to the rest of the packet on the wire, whatever else changes with it.
 #[test]
 fn the_rest_of_the_packet_on_the_wire_goes_by_the_new_rate() {
     let mut dice = Dice::new(3);
@@ -272,7 +270,7 @@ fn the_rest_of_the_packet_on_the_wire_goes_by_the_new_rate() {
     assert_eq!(retimed(&out), [(0, Time(1_000_000), Time(750_000))]);
 }
 
-/// What was told of packets on the wire at a change: the handle, the old end, the new one.
+/// Reports of retimed packets: the handle, the old end, the new one.
 fn retimed(out: &[Output]) -> Vec<(u32, Time, Time)> {
     let of = |output: &Output| match output {
         Output::Retimed(r) => Some((r.handle, r.old_end, r.end)),
@@ -281,8 +279,8 @@ fn retimed(out: &[Output]) -> Vec<(u32, Time, Time)> {
     out.iter().filter_map(of).collect()
 }
 
-/// A rate that was set by mistake is taken back: the link goes on as if it had not been, but for
-/// the time in which it was.
+/// A rate that was set by mistake is reset: the link continues as if it had not been set, except
+/// for the time in which it was.
 #[test]
 fn a_bit_per_second_blocks_a_link_for_as_long_as_it_is_set() {
     for bucket in [false, true] {
@@ -298,7 +296,7 @@ fn a_bit_per_second_blocks_a_link_for_as_long_as_it_is_set() {
         for handle in 1..4 {
             send(&mut engine, handle, Time(1_000_000), &mut out);
         }
-        // 10 s, in which 10 bits go.
+        // 10 s, in which 10 bits are sent.
         set_rate(&mut engine, &mut spec, Rate::from_mbit(8), Time(10_000_500_000), &mut out);
         engine.poll(Time(11_000_000_000), &mut out);
         let (_, _, end) = *retimed(&out).last().expect("retimed");
@@ -310,8 +308,7 @@ fn a_bit_per_second_blocks_a_link_for_as_long_as_it_is_set() {
     }
 }
 
-/// The same where a device paces the link, which is thought to be busy for hours with what it was
-/// handed at that rate.
+/// The same on a device-paced link, whose device would take hours for its packets at that rate.
 #[test]
 fn a_device_is_not_waited_for_by_a_rate_that_was_taken_back() {
     for kind in ["fifo", "drr", "wf2q+", "virtual-clock"] {
@@ -359,8 +356,9 @@ fn set_rate(engine: &mut Engine, spec: &mut PipeSpec, rate: Rate, at: Time, out:
     engine.apply(prepared, at, out).unwrap();
 }
 
-/// However often the rate changes during one packet, the bits that have left by then are those that
-/// the rates carried, to the nanosecond; and each change says what the one before it had said.
+/// However often the rate changes during one packet, the bits that have left are those that the
+/// rates carried, to the nanosecond; and each change reports the end that the one before it had
+/// reported.
 #[test]
 fn no_bit_is_lost_by_any_number_of_changes() {
     for seed in 0..2_000 {
@@ -401,8 +399,8 @@ fn no_bit_is_lost_by_any_number_of_changes() {
     }
 }
 
-/// Weights of another scale say the same: a head that was a packet ahead by the old
-/// ones does not wait for as many packets of the others as the new ones are larger.
+/// Weights of another scale have the same meaning: a head that was a packet ahead by the old
+/// weights does not wait for more packets of the others by the factor of the new ones.
 #[test]
 fn heads_do_not_starve_when_all_weights_grow() {
     for (kind, first) in [("scfq", 0), ("scfq", 1), ("sfq", 0), ("sfq", 1)] {

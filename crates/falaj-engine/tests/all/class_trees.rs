@@ -1,5 +1,5 @@
-//! Trees of classes that a discipline is handed whole: worked examples, naive models, and what
-//! every node is to have. One byte takes 8 ns.
+//! Trees of classes that a discipline handles as a whole: worked examples, naive models, and the
+//! guarantees of every node. One byte takes 8 ns.
 
 use crate::common::copies::{Copies, nanos_of_a_byte, whole};
 use crate::common::examples::longest_wait_of_a_victim;
@@ -15,10 +15,10 @@ use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::{Span, Time};
 use std::collections::BTreeSet;
 
-/// Levels of classes here.
+/// Largest number of levels of classes in these tests.
 const LEVELS: usize = 4;
 
-/// A class, and those below it.
+/// A class with its subclasses.
 #[derive(Clone, Debug)]
 struct Class {
     values: Values,
@@ -55,7 +55,7 @@ fn tree(kind: &'static str, largest: u32, classes: &[Class]) -> PipeSpec {
     PipeSpec::new(kind, setup(kind, Rate::from_mbit(1000), largest, classes), Span::ZERO)
 }
 
-/// Random classes: some levels, some parts each.
+/// Random classes: several levels with several parts each.
 fn grown(
     dice: &mut Dice,
     levels: u64,
@@ -81,12 +81,12 @@ fn grown(
         .collect()
 }
 
-/// A class of a model: its place, the way to it from the link, and what is below it.
+/// A class of a model: its position, the path to it from the link, and its parts.
 #[derive(Clone)]
 struct Place<T> {
     own: T,
-    /// Leaves are numbered first, then the others as they come: of equals the lower one goes
-    /// first.
+    /// Leaves are numbered first, then the inner classes in order: of equal classes the one with
+    /// the lower number goes first.
     number: usize,
     leaf: Option<usize>,
     parts: Vec<Place<T>>,
@@ -149,13 +149,13 @@ fn leaf_of<T>(places: &[Place<T>], f: usize) -> &T {
 struct Curves {
     real_time: Option<Copies>,
     sharing: Copies,
-    /// Nanoseconds of a byte, and when it may be shared with again.
+    /// Nanoseconds of a byte, and when it may share again.
     limit: Option<u64>,
     limited: u64,
-    /// Bytes sent for the real-time curve, and at all.
+    /// Bytes sent by the real-time curve, and in total.
     kept: u64,
     sent: u64,
-    /// Of those below it.
+    /// Virtual time of its parts.
     v: Fraction,
 }
 
@@ -320,7 +320,7 @@ fn hfsc_goes_by_its_curves_at_every_node() {
     assert!(accepted > 500 && deep > 150 && limits > 100, "{accepted} {deep} {limits}");
 }
 
-/// A bucket as a purse, in nanoseconds of its rate.
+/// A token bucket, in nanoseconds of its rate.
 #[derive(Clone)]
 struct Purse {
     byte: i64,
@@ -345,16 +345,17 @@ struct Purses {
     own: Purse,
     ceil: Purse,
     prio: u64,
-    /// Virtual time of a byte, and the next start: at each priority, on own account and borrowed.
+    /// Virtual time of a byte, and the next start: at each priority, on its own account and
+    /// borrowed.
     byte: u64,
     turns: [[u64; 2]; 8],
-    /// The last start of those that borrow from it.
+    /// The last start of the classes that borrow from it.
     now: [u64; 8],
 }
 
 struct ByPurses {
     classes: Vec<Place<Purses>>,
-    /// Of leaves on their own account; of lenders, by how deep they are; and of who borrows from
+    /// Virtual times of leaves on their own account; of lenders, by depth; and of borrowers from
     /// the link.
     leaves: [u64; 8],
     lenders: [[u64; 8]; LEVELS + 1],
@@ -375,7 +376,7 @@ impl Purses {
 
 type Heads<'a> = &'a [Option<u32>];
 
-/// Whom a class would lend to at a priority: from step to step the one with the earliest turn.
+/// The leaf that a class would lend to at a priority: at each step the part with the earliest turn.
 fn borrower(places: &[Place<Purses>], heads: Heads<'_>, prio: u64) -> Option<usize> {
     let one = |place: &Place<Purses>| {
         let f = match place.leaf {
@@ -388,7 +389,7 @@ fn borrower(places: &[Place<Purses>], heads: Heads<'_>, prio: u64) -> Option<usi
     places.iter().filter_map(one).min().map(|(_, _, f)| f)
 }
 
-/// The leaf of those on own account, or of a lender at this depth, as (turn, number, leaf).
+/// The leaf on its own account, or of a lender at this depth, as (turn, number, leaf).
 fn on_own(
     places: &[Place<Purses>],
     heads: Heads<'_>,
@@ -452,7 +453,7 @@ impl Model for ByPurses {
         }
     }
     fn choose(&self, heads: &[Option<u32>], _: u64) -> Option<usize> {
-        // Who is red sends nothing: most of the time that is all there is to see.
+        // A red leaf sends nothing: most of the time there is no other.
         let may = |f: usize| heads[f].is_some() && !leaf_of(&self.classes, f).is_red();
         let prios: BTreeSet<u64> =
             (0..heads.len()).filter(|&f| may(f)).map(|f| leaf_of(&self.classes, f).prio).collect();
@@ -464,7 +465,7 @@ impl Model for ByPurses {
     }
     fn begin(&mut self, f: usize, bytes: u32, _: u64) {
         let prio = leaf_of(&self.classes, f).prio as usize;
-        // Who lends: the deepest class that is green. The link is above all.
+        // The lender is the deepest green class; the link is above all.
         let mut greens = Vec::new();
         way(&mut self.classes, f, |place| greens.push(place.own.is_green()));
         let lender = greens.iter().rposition(|&green| green);
@@ -534,13 +535,13 @@ fn htb_goes_by_its_purses_at_every_node() {
 /// A class of hClock.
 #[derive(Clone)]
 struct Tags {
-    /// Nanoseconds of a byte: reservation, limit; weight.
+    /// Nanoseconds of a byte for reservation and limit; weight.
     rules: (Option<u64>, Option<u64>, u64),
     /// `R`, `L`, `P`.
     clocks: (u64, u64, Fraction),
-    /// Of those below it.
+    /// Virtual time of its parts.
     v: Fraction,
-    /// Packets in it, the one on the wire included.
+    /// Queued packets, the one on the wire included.
     waiting: u32,
 }
 
@@ -550,7 +551,7 @@ struct ByTags {
     largest: u64,
 }
 
-/// In bits a second: what was set, or what the parts have together.
+/// Reservation in bits per second: the configured one, or the sum of the parts.
 fn reservation(class: &Class) -> u64 {
     let below = || class.parts.iter().map(reservation).sum();
     class.values.rate("reservation").map_or_else(below, |rate| rate.0)
@@ -643,8 +644,8 @@ impl Model for ByTags {
     }
 }
 
-/// Without limits below reservations: what a class loses that nobody below may use is for another
-/// test.
+/// Without limits below reservations: a reservation that no part may use is lost, which another
+/// test covers.
 #[test]
 fn hclock_goes_by_its_clocks_at_every_node() {
     fn plain(class: &Class, reserved: bool) -> bool {
@@ -738,7 +739,7 @@ fn whatever_few_packets_do_the_models_do() {
     small_scope(&spec, 3, |arrivals, n| with(&spec, ByTags::of(&spec, &classes), arrivals, n));
 }
 
-/// Random values that are accepted together often enough.
+/// Random values, which are valid together often enough.
 fn values(kind: &str, dice: &mut Dice, is_leaf: bool) -> Values {
     let part = |dice: &mut Dice| Rate::from_mbit(dice.from(5, 90));
     match kind {
@@ -777,8 +778,8 @@ fn values(kind: &str, dice: &mut Dice, is_leaf: bool) -> Values {
     }
 }
 
-/// Whatever stands above a leaf: its real-time curve, its reservation, its rate. Limits above, and
-/// below others, too.
+/// A leaf's real-time curve, reservation or rate is kept whatever is above it, with limits above it
+/// and below others, too.
 #[test]
 fn no_leaf_of_a_tree_waits_longer_than_promised() {
     for kind in ["hfsc", "htb", "mclock"] {
@@ -805,7 +806,7 @@ fn no_leaf_of_a_tree_waits_longer_than_promised() {
     }
 }
 
-/// Bytes of each leaf between two instants, with all leaves backlogged throughout.
+/// Bytes of each leaf between two instants, if all leaves are backlogged throughout.
 fn backlogged(spec: &PipeSpec, from: u64, to: u64) -> Vec<u64> {
     let leaves = spec.setup.leaves().len() as u32;
     let largest = spec.setup.largest;
@@ -840,7 +841,7 @@ fn backlogged(spec: &PipeSpec, from: u64, to: u64) -> Vec<u64> {
     sent
 }
 
-/// The sums of the leaves below each class, class by class, depth first.
+/// Passes the sum of the leaves below each class to `each`, class by class, depth first.
 fn sums(
     classes: &[Class],
     leaves: &mut impl Iterator<Item = u64>,
@@ -858,8 +859,8 @@ fn sums(
     classes.iter().map(one).sum()
 }
 
-/// With everybody backlogged: every class has its rate, if those below it fit into it, and none
-/// more than its ceiling; and the link rests only where ceilings keep it from being used.
+/// With all leaves backlogged, every class has its rate if those below it fit into it, and none
+/// exceeds its ceiling; and the link rests only where ceilings prevent its use.
 #[test]
 fn htb_keeps_rates_and_ceilings_and_lends_the_rest() {
     const T: u64 = 2_000_000;
@@ -920,8 +921,8 @@ fn htb_keeps_rates_and_ceilings_and_lends_the_rest() {
     assert!(tested > 150 && lent > 150 && full > 10, "{tested} {lent} {full}");
 }
 
-/// A class in the midst of a tree has its reservation, though its parts have weights only, beside
-/// neighbours of great weight; and no more than its limit.
+/// A class in the middle of a tree has its reservation, though its parts have weights only, beside
+/// neighbors of great weight; and no more than its limit.
 #[test]
 fn hclock_reserves_and_limits_for_classes_above_the_leaves() {
     let weight = |values: Values, weight| values.with("weight", Value::Count(weight));
@@ -937,8 +938,8 @@ fn hclock_reserves_and_limits_for_classes_above_the_leaves() {
     }
 }
 
-/// What a class could not use of its reservation, as all below it were at their limits, is lost: it
-/// is no debt that others pay later.
+/// The part of a reservation that a class could not use, as all its parts were at their limits, is
+/// lost: it is no debt that others pay later.
 #[test]
 fn a_reservation_that_nobody_below_may_use_is_lost() {
     let group = inner(
@@ -946,7 +947,7 @@ fn a_reservation_that_nobody_below_may_use_is_lost() {
         vec![leaf(mbit(&[("limit", 10)])), leaf(Values::default())],
     );
     let spec = tree("mclock", 10, &[group, leaf(mbit(&[("reservation", 400)]))]);
-    // Only the limited part for a long time, then all of them.
+    // First only the limited part for a long time, then all of them.
     let every = |f: u32, from: u64| (from..400_000).step_by(160).map(move |at| (at, f));
     let mut arrivals: Vec<(u64, u32)> =
         every(0, 0).chain(every(1, 200_000)).chain(every(2, 0)).collect();
@@ -965,7 +966,8 @@ fn a_reservation_that_nobody_below_may_use_is_lost() {
     assert!(of(2) >= 98, "{} and {}", of(1), of(2));
 }
 
-/// Classes exchange their rates while packets wait: from then on each has the other's.
+/// Two classes exchange their rates while packets are queued: from then on each has the other's
+/// rate.
 #[test]
 fn classes_change_while_packets_wait() {
     for (kind, name) in [("hfsc", "share"), ("htb", "rate"), ("mclock", "reservation")] {
@@ -1011,8 +1013,8 @@ fn classes_change_while_packets_wait() {
     }
 }
 
-/// A victim in one class and its neighbour in another, as they stand below the link in the flat
-/// table.
+/// A victim in one class and its neighbor in another, in the same relation as below the link in the
+/// flat table.
 #[test]
 fn a_victim_in_a_tree_waits_for_a_whole_frame() {
     let (ours, theirs) = (193.6, 833.6);

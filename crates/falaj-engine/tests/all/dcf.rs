@@ -1,5 +1,5 @@
-//! Stations of an 802.11b channel: beside a model that goes from slot to slot, and what they get
-//! when all always have packets, beside Bianchi's fixed point.
+//! Stations of an 802.11b channel: compared with a model that proceeds from slot to slot, and, for
+//! stations that always have packets, with Bianchi's fixed point.
 
 use crate::common::{Arrival, Dice, emits, run};
 use falaj_engine::message::Unit;
@@ -25,7 +25,7 @@ fn channel(scheduler: Values, rates: &[Rate]) -> PipeSpec {
     PipeSpec::new("dcf", Setup { rate: RATES[3], largest: LONG, scheduler, flows }, Span::ZERO)
 }
 
-/// What stations have sent after so long that always have packets.
+/// Counters of stations that always have packets, after this time.
 fn saturated(spec: &PipeSpec, seed: u64, seconds: u64) -> Vec<Counters> {
     let spec = PipeSpec { seed, ..spec.clone() };
     let mut engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
@@ -38,7 +38,7 @@ fn saturated(spec: &PipeSpec, seed: u64, seconds: u64) -> Vec<Counters> {
     while engine.next_event() < Time::ZERO + Span::from_secs(seconds) {
         let now = engine.next_event();
         engine.poll(now, &mut out);
-        // Another packet for each that leaves, one way or the other.
+        // Another packet for each one that leaves or is dropped.
         let left: Vec<FlowId> = out
             .drain(..)
             .filter_map(|output| match output {
@@ -67,8 +67,8 @@ fn expected(spec: &PipeSpec) -> Saturation {
     saturation(&Channel::new(&spec.setup).unwrap(), &stations)
 }
 
-/// The fixed point of the paper of 2000 as it is printed, with its endless attempts: throughput in
-/// packets a second.
+/// The fixed point of the paper of 2000 as printed, with its endless attempts: throughput in
+/// packets per second.
 fn as_printed(n: i32, channel: &Channel) -> f64 {
     let (w, m) = ((channel.cw_min + 1) as f64, 5);
     let (mut low, mut high) = (0.0, 1.0);
@@ -86,8 +86,8 @@ fn as_printed(n: i32, channel: &Channel) -> f64 {
     one / ((1.0 - some) * us(SLOT) + busy) * 1e6
 }
 
-/// One to fifty stations, ten runs of 20 s each. The model stays within half a percent of what is
-/// simulated, and its interval.
+/// One to fifty stations, ten runs of 20 s each. The model is within half a percent of the
+/// simulation, plus its interval.
 #[test]
 fn saturation_is_bianchis() {
     for n in [1, 2, 5, 10, 20, 50] {
@@ -110,8 +110,8 @@ fn saturation_is_bianchis() {
     }
 }
 
-/// Beside the paper's own form: it has no last attempt, and counts a slot for each frame of others.
-/// It stays within a percent.
+/// Compared with the paper's own form, which has no last attempt, and counts a slot for each frame
+/// of others: it is within a percent.
 #[test]
 fn with_endless_attempts_the_paper_is_right_within_a_percent() {
     for n in [1, 5, 20, 50] {
@@ -128,8 +128,8 @@ fn with_endless_attempts_the_paper_is_right_within_a_percent() {
     }
 }
 
-/// One station at 1 Mbit/s beside three at 11: all send as many packets, and the slow one has the
-/// air.
+/// One station at 1 Mbit/s beside three at 11 Mbit/s: all send equally many packets, and the slow
+/// one uses most of the air time.
 #[test]
 fn one_slow_station_pulls_all_down() {
     let spec = channel(Values::default(), &[RATES[3], RATES[3], RATES[3], RATES[0]]);
@@ -171,9 +171,9 @@ fn what_collides_too_often_is_dropped() {
     );
 }
 
-/// A frame that comes to free air goes at once; its length is that of preamble and frame. The next
-/// one waits for the acknowledgement, DIFS and some of 32 slots, all alike often: chi-square with
-/// 31 degrees of freedom, 99.9 % below 61.1.
+/// A frame that finds the air free is sent at once; its time is that of preamble and frame. The
+/// next one waits for the acknowledgement, DIFS and one of 32 equally likely numbers of slots:
+/// chi-square with 31 degrees of freedom, 99.9 % below 61.1.
 #[test]
 fn a_station_alone_counts_its_slots() {
     let spec = channel(Values::default(), &[RATES[3]]);
@@ -194,14 +194,14 @@ fn a_station_alone_counts_its_slots() {
     assert!(chi < 61.1, "{slots:?}");
 }
 
-/// A station of the model: it has a counter.
+/// A station of the model, with its counter.
 #[derive(Default)]
 struct Station {
     draws: Draws,
-    /// What arrived, by number.
+    /// Queued arrivals, by number.
     queue: VecDeque<usize>,
     left: u64,
-    /// It has drawn since the air was taken last.
+    /// It has drawn since the air was last taken.
     drew: bool,
     collisions: u32,
 }
@@ -214,8 +214,8 @@ impl Station {
     }
 }
 
-/// The channel from microsecond to microsecond: of each packet, in their order, when it began to be
-/// sent, or nothing where it was dropped.
+/// The channel from microsecond to microsecond: for each packet, in order, its start of
+/// transmission, or `None` if it was dropped.
 fn model(spec: &PipeSpec, arrivals: &[Arrival]) -> Vec<(usize, Option<u64>)> {
     let channel = Channel::new(&spec.setup).unwrap();
     let us = |span: Span| span.0 / 1_000;
@@ -224,8 +224,8 @@ fn model(spec: &PipeSpec, arrivals: &[Arrival]) -> Vec<(usize, Option<u64>)> {
     let station = |f| Station { draws: draws(f), ..Station::default() };
     let mut stations: Vec<Station> = (0..spec.setup.flows.len()).map(station).collect();
     let (mut log, mut coming) = (Vec::new(), arrivals.iter().enumerate().peekable());
-    // The air is free, and slots are counted, since then; whose frame ends when; whose are dropped
-    // when it is free.
+    // Since when the air is free and slots are counted; the flow and the end of the current frame;
+    // the flows whose packets are dropped when the air is free.
     let (mut free, mut counts) = (0, 0);
     let (mut ends, mut failed): (Option<(usize, u64)>, Vec<usize>) = (None, Vec::new());
     for now in 0.. {
@@ -255,7 +255,7 @@ fn model(spec: &PipeSpec, arrivals: &[Arrival]) -> Vec<(usize, Option<u64>)> {
                     now + longest + us(channel.acknowledged(rate(f))),
                 );
             }
-            // The order in which those who have given up are dropped.
+            // The order in which packets of stations that give up are dropped.
             for &f in who.iter().rev() {
                 stations[f].collisions += 1;
                 if stations[f].collisions == channel.attempts {
@@ -298,8 +298,8 @@ fn model(spec: &PipeSpec, arrivals: &[Arrival]) -> Vec<(usize, Option<u64>)> {
     log
 }
 
-/// Rates of which all lasts whole microseconds; small windows, few attempts, loads from idle to far
-/// too much.
+/// Rates at which all durations are whole microseconds; small windows, few attempts, loads from
+/// idle to overload.
 #[test]
 fn stations_are_those_of_the_model() {
     let (mut sent, mut dropped) = (0, 0);

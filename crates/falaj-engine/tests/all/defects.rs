@@ -1,6 +1,6 @@
-//! Defects of schedulers and emulators before this one, seen in dummynet's sources (or by running
-//! them) and in the history of Linux's sch_qfq: what would break here if we had them. Some tests
-//! stand here; `TESTS` names all.
+//! Defects of earlier schedulers and emulators, found in dummynet's sources (or by running them)
+//! and in the history of Linux's sch_qfq: the tests here fail if we have them. Some tests are in
+//! this file; `TESTS` names all.
 
 use crate::common::emits;
 use falaj_engine::impair::Impairments;
@@ -17,7 +17,7 @@ use falaj_sched::units::capacity::Capacity;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::{Span, Time};
 
-/// The defect, and the test that fails where we have it: of which file, and its name.
+/// The defect, and the test that fails if we have it: its file, and its name.
 const TESTS: &[(&str, &str, &str)] = &[
     (
         "QFQ's time goes by a constant sum of weights",
@@ -139,7 +139,7 @@ fn send(engine: &mut Engine, bytes: u32, at: u64) -> Vec<Output> {
     out
 }
 
-/// A kernel's ticks of a millisecond make nothing of less.
+/// A kernel with ticks of a millisecond cannot represent shorter delays.
 #[test]
 fn a_delay_is_kept_to_the_nanosecond() {
     for delay in [1, 999, 999_999, 1_000_001, 1_500_000] {
@@ -159,7 +159,7 @@ fn a_delay_is_kept_to_the_nanosecond() {
     }
 }
 
-/// 1000 B come each 100 us, and 10 000 at most: both are limits, so the smaller one counts.
+/// 1000 B accrue every 100 us, up to 10 000 B: both are limits, so the smaller one counts.
 #[test]
 fn a_burst_is_what_idle_time_brought_and_at_most_its_size() {
     let spec = PipeSpec { capacity: Capacity::TokenBucket(10_000), ..link("fifo", 50) };
@@ -173,7 +173,7 @@ fn a_burst_is_what_idle_time_brought_and_at_most_its_size() {
     };
     // Full at first; the other five have left at 500 us.
     assert_eq!(at_once(0), 10);
-    // 300 us of idleness; the other twelve have left at 2 ms.
+    // 300 us of idle time; the other twelve have left at 2 ms.
     assert_eq!(at_once(800_000), 3);
     assert_eq!(at_once(1_000_000_000), 10);
 }

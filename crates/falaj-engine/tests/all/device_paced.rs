@@ -1,5 +1,5 @@
-//! Links that their devices pace: handed over ahead of time, never more than there is room for, and
-//! decided as on a link that falaj paces.
+//! Links that their devices pace: packets are handed over ahead of time, never more than there is
+//! room for, and chosen as on a link that falaj paces.
 
 use crate::common::{Arrival, Dice, any_pipe, bursts, by_device, emits};
 use falaj_engine::masks::MaskIds;
@@ -35,7 +35,7 @@ fn put(engine: &mut Engine, handle: u32, bytes: u32, now: u64, out: &mut Vec<Out
     engine.input(PIPE, Unit { flow: FlowId(0), handle, bytes }, Time(now), out);
 }
 
-/// When each was decided, and when its transmission begins.
+/// The instant of each decision, and the start of each transmission.
 fn times(out: &mut Vec<Output>) -> Vec<(u64, u64)> {
     let times = emits(out).iter().map(|e| (e.due.0, e.start.0)).collect();
     out.clear();
@@ -44,8 +44,8 @@ fn times(out: &mut Vec<Output>) -> Vec<(u64, u64)> {
 
 #[test]
 fn a_device_is_filled_and_let_alone_until_half_of_it_has_gone() {
-    // 40 B, of which a packet takes 10: full when it has more than 30 B, asked again at 15 B, which
-    // last 120 ns.
+    // 40 B, of which a packet takes 10: full above 30 B, offered packets again at 15 B, which last
+    // 120 ns.
     let (mut engine, mut out) = (engine(&fifo(10, 40)), Vec::new());
     (0..10).for_each(|handle| put(&mut engine, handle, 10, 0, &mut out));
     assert_eq!(times(&mut out), [(0, 0), (0, 80), (0, 160), (0, 240)]);
@@ -54,7 +54,8 @@ fn a_device_is_filled_and_let_alone_until_half_of_it_has_gone() {
     let sent = [(200, 320), (200, 400), (360, 480), (360, 560), (520, 640), (520, 720)];
     assert_eq!(times(&mut out), sent);
     assert_eq!(engine.next_event(), Time::NEVER);
-    // What comes to a device that has something left begins behind that; it is handed over at once.
+    // A packet that arrives at a device with a backlog begins behind that; it is handed over at
+    // once.
     put(&mut engine, 0, 10, 1_000, &mut out);
     put(&mut engine, 1, 5, 1_030, &mut out);
     assert_eq!(times(&mut out), [(1_000, 1_000), (1_030, 1_080)]);
@@ -78,18 +79,18 @@ fn a_port_that_refuses_is_asked_no_more_until_it_has_room() {
     engine.poll(Time(9_000), &mut out);
     assert_eq!((times(&mut out), engine.next_event()), (vec![], Time::NEVER));
     assert_eq!(engine.counters(PIPE, FlowId(0)).backlog, 5, "nobody is decided on");
-    // Half of it: the other half, 160 ns, is to go first.
+    // Half of the room is reported: the other half, 160 ns, is to go first.
     engine.port_room(PIPE, 20, Time(10_000), &mut out);
     assert_eq!(times(&mut out), [(10_000, 10_160), (10_000, 10_240)]);
-    // Whoever says that it has more room than it can have by the rate is not believed.
+    // A report of more room than is possible by the rate is ignored.
     engine.port_room(PIPE, 40, Time(10_010), &mut out);
     assert_eq!(times(&mut out), []);
     engine.poll(Time(20_000), &mut out);
     assert_eq!(times(&mut out), [(10_200, 10_320), (10_200, 10_400), (10_360, 10_480)]);
 }
 
-/// A device that is full has what was handed over last: the head of its queue waits like those
-/// behind it, and is the first to go where `fq_codel` has too much.
+/// A full device has the packet that was handed over last: the head of its queue waits like those
+/// behind it, and is the first to be dropped if `fq_codel` has too many packets.
 #[test]
 fn where_too_much_waits_behind_a_device_who_waits_longest_goes() {
     let dropped = |limit: u64, packets: &[(u64, u32)]| {
@@ -111,11 +112,11 @@ fn where_too_much_waits_behind_a_device_who_waits_longest_goes() {
         out.iter().filter_map(gone).collect::<Vec<_>>()
     };
     assert_eq!(dropped(3, &[(1, 10); 6]), [2]);
-    // It is alone in its queue, and the fattest there is.
+    // It is alone in its queue, which is the longest.
     assert_eq!(dropped(1, &[(1, 10), (1, 10), (1, 10), (2, 5)]), [2]);
 }
 
-/// Of a link that falaj paces the port may say what it likes.
+/// On a link that falaj paces, reports of the port have no effect.
 #[test]
 fn where_falaj_paces_room_is_not_asked_for() {
     let spec = PipeSpec { pace: Pace::Falaj, ..fifo(10, 40) };
@@ -125,7 +126,7 @@ fn where_falaj_paces_room_is_not_asked_for() {
     assert_eq!(times(&mut out), [(80, 0)]);
 }
 
-/// Whoever hands over need not look before there is something to do, whatever comes.
+/// The driver need not check before there is something to do, whatever arrives.
 #[test]
 fn it_is_said_for_how_long_a_device_has_enough() {
     let (mut engine, mut out) = (engine(&fifo(10, 40)), Vec::new());
@@ -134,8 +135,8 @@ fn it_is_said_for_how_long_a_device_has_enough() {
     assert_eq!((engine.supplied_until(), engine.next_refill()), (Time(200), Time(200)));
     engine.poll(Time(1_000), &mut out);
     assert_eq!(engine.supplied_until(), Time::NEVER);
-    // Of a flow that may run empty what it has last is waited for: half of what a device may hold
-    // is left at 1,480.
+    // The last packet of a flow that may run empty is waited for: half of the device's backlog is
+    // left at 1,480.
     let mut spec = fifo(10, 40);
     spec.kind = "drr";
     spec.setup.flows[0].values.set("quantum", Value::Bytes(10));
@@ -150,14 +151,14 @@ fn it_is_said_for_how_long_a_device_has_enough() {
     assert_eq!(engine.counters(PIPE, FlowId(0)).backlog, 1, "the last one");
 }
 
-/// What a port says, and when.
+/// A report of a port, and its instant.
 #[derive(Clone, Copy)]
 struct Said {
     at: Time,
     room: u32,
 }
 
-/// A port that now and then refuses, and has room again later.
+/// A port that refuses now and then, and has room again later.
 fn port(dice: &mut Dice, backlog: u32) -> Vec<Said> {
     let (mut all, mut at) = (Vec::new(), 0);
     while at < 15_000 {
@@ -169,7 +170,7 @@ fn port(dice: &mut Dice, backlog: u32) -> Vec<Said> {
     all
 }
 
-/// Runs arrivals and what the port says through the engine; `poll` may poll it in between.
+/// Runs arrivals and reports of the port through the engine; `poll` may poll it in between.
 fn run(
     spec: &PipeSpec,
     arrivals: &[Arrival],
@@ -201,9 +202,9 @@ fn run(
     out
 }
 
-/// Whatever the discipline, and whatever the port says: the device is handed packets one behind the
-/// other, as its rate has it, and never holds more than its backlog; nothing is handed to a port
-/// that refuses; extra polls change nothing.
+/// For every discipline, and for any reports of the port: the device is handed packets back to back
+/// at its rate, and never holds more than its backlog; nothing is handed to a port that refuses;
+/// extra polls change nothing.
 #[test]
 fn never_more_than_there_is_room_for() {
     let (mut ahead, mut refused) = (0, 0);
@@ -252,8 +253,9 @@ fn never_more_than_there_is_room_for() {
     assert!(refused < 1_000, "{refused} at the instants at which the port refuses");
 }
 
-/// A device-paced link decides as one that falaj paces, to which packets come when what its device
-/// held by then has left: who does not look at the clock makes no difference between them.
+/// A device-paced link decides as one that falaj paces would, if packets arrived there when the
+/// device's backlog of the time has left: a discipline that ignores the clock makes no difference
+/// between them.
 #[test]
 fn decided_as_if_what_comes_came_when_the_device_is_done() {
     let mut sent = 0;
@@ -268,7 +270,7 @@ fn decided_as_if_what_comes_came_when_the_device_is_done() {
         {
             continue;
         }
-        // A packet that the device has been handed has left its queue, and one on the wire has not.
+        // A packet that the device was handed has left its queue, and one on the wire has not.
         let endless = Limit::Packets(1_000_000);
         spec.setup.flows.iter_mut().for_each(|flow| flow.limit = endless);
         if spec.kind == "fifo" {
@@ -279,7 +281,7 @@ fn decided_as_if_what_comes_came_when_the_device_is_done() {
         for (handle, a) in arrivals.iter().enumerate() {
             device.poll(a.at, &mut out);
             let until = emits(&out).last().map_or(Time::ZERO, |e| e.end);
-            // Who goes next is decided then, or was: nobody.
+            // The next packet is decided on then, or there was none.
             let is_full = device.next_event() <= until;
             let at = if is_full && until > a.at { Time(until.0 - 1) } else { a.at.max(until) };
             shifted.push(Arrival { at, ..*a });
@@ -305,7 +307,7 @@ fn decided_as_if_what_comes_came_when_the_device_is_done() {
     assert!(sent > 50_000, "{sent}");
 }
 
-/// The fewer wake-ups the more the device holds: about one for half of its backlog.
+/// The more the device holds, the fewer the wake-ups: about one for half of its backlog.
 #[test]
 fn those_who_hand_over_wake_up_once_for_half_a_backlog() {
     let wakes = |backlog: u32| {
@@ -328,8 +330,8 @@ fn those_who_hand_over_wake_up_once_for_half_a_backlog() {
     }
 }
 
-/// Whoever paces it from then on: packets of a flow stay in order, no two are on the wire at once,
-/// and none is lost.
+/// The pacing changes: packets of a flow stay in order, no two are on the wire at once, and none is
+/// lost.
 #[test]
 fn the_pace_may_be_changed_at_any_time() {
     let (mut handed, mut ended) = (0, 0);
@@ -371,7 +373,7 @@ fn the_pace_may_be_changed_at_any_time() {
         engine.poll(Time(Time::NEVER.0 - 1), &mut out);
         let (mut free, mut last) = (Time::ZERO, vec![None; spec.setup.leaves().len()]);
         for output in &out {
-            // Where the capacity is another, what is on the wire ends then.
+            // If the capacity changes, the packet on the wire ends at that instant.
             if let Output::Retimed(r) = output {
                 assert!([r.old_end, r.end].contains(&free), "seed {seed}: {r:?}");
                 free = r.end;

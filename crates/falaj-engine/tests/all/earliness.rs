@@ -1,5 +1,5 @@
-//! Regulators of delay-jitter: what a packet carries from link to link, and what becomes of its
-//! jitter.
+//! Regulators of delay-jitter: the earliness that a packet carries from link to link, and the
+//! resulting jitter.
 
 use crate::common::{Dice, emits};
 use falaj_engine::account::Account;
@@ -48,9 +48,9 @@ fn pipe(flows: Vec<FlowSetup>, delay: u64) -> PipeSpec {
     PipeSpec::new("rcsp", setup, Span(delay))
 }
 
-/// The fifth example of the notes, of the second link: the first one promised 4 B of time, A became
-/// eligible there at 0, 3 and 5, and comes at 1, 2 and 6. Here it is 4 B too: A1 is eligible at 4,
-/// A2 at 7, A3 at 9, and each leaves 3 B of time early.
+/// The fifth example of the notes, for the second link: the first one guaranteed 4 B of time, A
+/// became eligible there at 0, 3 and 5, and arrives at 1, 2 and 6. Here the guarantee is 4 B too:
+/// A1 is eligible at 4, A2 at 7, A3 at 9, and each leaves 3 B of time early.
 #[test]
 fn what_was_early_is_held_for_as_long() {
     let spec = pipe(vec![delay_jitter(flow(0, &[("delay-bound", 4 * BYTE)])), flow(1, &[])], 0);
@@ -70,7 +70,7 @@ fn what_was_early_is_held_for_as_long() {
     assert_eq!(out.iter().filter_map(early).collect::<Vec<_>>(), [(1, 3), (2, 3), (3, 3)]);
 }
 
-/// What is said of the first flow's jitter behind a chain that ends here.
+/// The bound on the first flow's jitter behind a chain that ends here.
 fn bound(spec: &PipeSpec) -> Option<Bound> {
     struct Ask;
     impl registry::Visitor for Ask {
@@ -86,7 +86,7 @@ fn key() -> Key {
     Key::of_ordinary(Protocol::UDP, ([10, 77, 0, 1], 1).into(), ([10, 77, 0, 2], 5004).into(), 100)
 }
 
-/// Links one behind the other; what is routed passes all of them as their first flow.
+/// Links in sequence; routed packets pass all of them as their first flow.
 fn chain(links: &[PipeSpec]) -> NetworkSpec {
     let classifier = Classifier::new([&[Match::ANY][..]]);
     let place = |pipe: &PipeSpec| PlacedPipe {
@@ -107,12 +107,12 @@ fn chain(links: &[PipeSpec]) -> NetworkSpec {
     NetworkSpec { places, rules: vec![rule], seed: 1 }
 }
 
-/// A packet: when, where it enters (`None`: by the rule, at the first link), of which flow, how
-/// long.
+/// A packet: its instant, where it enters (`None`: by the rule, at the first link), its flow, its
+/// length.
 type Comes = (u64, Option<PipeId>, u32, u32);
 
-/// From when each routed packet came to the last bit on the last link; polled at other times too
-/// where `dice` are given.
+/// Time of each routed packet from its arrival to its last bit on the last link; polled at other
+/// instants too if `dice` are given.
 fn ways(spec: &NetworkSpec, all: &[Comes], mut dice: Option<&mut Dice>) -> Vec<Span> {
     let mut network = Network::new(spec).unwrap_or_else(|(pipe, why)| panic!("{pipe:?}: {why}"));
     let (mut out, mut now) = (Vec::new(), 0);
@@ -152,9 +152,9 @@ fn jitter(ways: &[Span]) -> Span {
     *most.expect("some came") - *least.expect("some came")
 }
 
-/// A flow that keeps to its gaps passes three links, on each of which a regulated flow and one
-/// without any rule are in its way. Behind regulators of delay-jitter its delays differ by what the
-/// last link is to blame for, and no more; behind those of rate-jitter by more, often.
+/// A flow that keeps its gaps passes three links, on each of which a regulated flow and an
+/// unregulated one compete with it. Behind regulators of delay-jitter its delays differ by the
+/// contribution of the last link only; behind those of rate-jitter often by more.
 #[test]
 fn over_three_links_jitter_is_that_of_one() {
     let (mut beyond, mut nearest, mut packets) = (0, 0.0f64, 0);
@@ -201,7 +201,7 @@ fn over_three_links_jitter_is_that_of_one() {
         assert!(jitter(&found) <= of_one, "seed {seed}: {} > {of_one}: {links:?}", jitter(&found));
         nearest = nearest.max(jitter(&found).0 as f64 / of_one.0 as f64);
         packets += found.len();
-        // What the links before promise is passed in full, and on the last one nothing is held
+        // The guarantees of the earlier links are used in full, and on the last one nothing is held
         // beyond that.
         let latest = |link: &PipeSpec| {
             let mut link = link.clone();
@@ -223,8 +223,8 @@ fn over_three_links_jitter_is_that_of_one() {
     assert!(packets == 300 * 60 && nearest > 0.8 && beyond > 100, "{packets} {nearest} {beyond}");
 }
 
-/// A link in the midst that regulates nothing passes on what it was told; the last one makes good
-/// for the first.
+/// A link in the middle without regulators passes on the earliness; the last link compensates for
+/// the first.
 #[test]
 fn a_link_that_does_not_look_passes_it_on() {
     let main = || delay_jitter(flow(0, &[("min-gap", 100 * BYTE), ("delay-bound", 50 * BYTE)]));
@@ -233,14 +233,14 @@ fn a_link_that_does_not_look_passes_it_on() {
     middle.kind = "fifo";
     let all =
         [(0, None, 0, 10), (160 * BYTE - 1, Some(PipeId(0)), 1, 12), (160 * BYTE, None, 0, 10)];
-    // The second packet waits for another on the first link, and is held for so much less on the
+    // The second packet waits for another on the first link, and is held for that much less on the
     // last one.
     let found = ways(&chain(&[first.clone(), middle, first]), &all, None);
     assert_eq!(jitter(&found), Span::ZERO, "{found:?}");
     assert_eq!(found[0], Span((50 + 10 + 10) * BYTE + 70));
 }
 
-/// Packets that are held when their link becomes another are held for as long as they were to be.
+/// Packets that are held when their link changes are held for the same time.
 #[test]
 fn a_change_forgets_nobodys_earliness() {
     let main = delay_jitter(flow(0, &[("min-gap", 100 * BYTE), ("delay-bound", 900 * BYTE)]));

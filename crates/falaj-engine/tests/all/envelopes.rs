@@ -1,5 +1,5 @@
-//! Flows that keep to an envelope, among flows that keep to nothing: the bounds
-//! that the distances between envelope and service curve give are never exceeded.
+//! Flows that conform to an envelope, among flows that do not: the bounds given by the distances
+//! between envelope and service curve are never exceeded.
 
 use crate::common::{Arrival, Dice, any_pipe, become_kind, bursts, emits, run};
 use falaj_engine::{Engine, PipeId};
@@ -12,7 +12,7 @@ use falaj_sched::units::rate::{BIT_NANOS, Rate};
 use falaj_sched::units::time::Time;
 use falaj_theory::{Curve, exact, float};
 
-/// A token bucket that fills at `rate` up to `burst` bytes, exactly.
+/// An exact token bucket that fills at `rate` up to `burst` bytes.
 #[derive(Clone, Debug)]
 struct Bucket {
     rate: Rate,
@@ -31,7 +31,7 @@ impl Bucket {
         self.level = full.min(self.level + u128::from(self.rate.0) * u128::from(now - self.seen));
         self.seen = now;
     }
-    /// The first instant from `now` on at which `bytes` may pass.
+    /// The first instant from `now` on at which `bytes` bytes conform.
     fn earliest(&mut self, now: u64, bytes: u32) -> u64 {
         self.refill(now);
         let short = u128::from(u64::from(bytes) * BIT_NANOS).saturating_sub(self.level);
@@ -43,7 +43,7 @@ impl Bucket {
     }
 }
 
-/// Packets as early as the buckets let them, with pauses in which they fill.
+/// Packets as early as the buckets allow, with pauses in which they fill.
 fn greedy(dice: &mut Dice, buckets: &mut [Bucket], largest: u32, horizon: u64) -> Vec<Arrival> {
     let sizes = dice.from(0, 2);
     let pauses = dice.from(0, 2);
@@ -67,7 +67,7 @@ fn greedy(dice: &mut Dice, buckets: &mut [Bucket], largest: u32, horizon: u64) -
     all
 }
 
-/// A queue that all share serves them as one: what all send together is bound.
+/// A queue that all flows share serves them as one: their sum is bounded.
 #[test]
 fn a_shared_queue_serves_all_flows_as_one() {
     let mut closest = 0f64;
@@ -116,7 +116,7 @@ fn neither_delay_nor_backlog_exceeds_its_distance() {
             spec.setup.flows.truncate(1);
             spec.setup.scheduler = Default::default();
         }
-        // Its own queue is to hold all of it.
+        // Its own queue has to hold all of it.
         if spec.setup.flows[0].inner.as_ref().is_some_and(|inner| inner.kind == "fifo") {
             spec.setup.flows[0].inner = None;
         }
@@ -155,7 +155,7 @@ fn neither_delay_nor_backlog_exceeds_its_distance() {
         let mut inside = 0u64;
         for a in &own {
             inside += u64::from(a.bytes);
-            // What ends in this instant has left before.
+            // A packet that ends at this instant has left before.
             while sent[gone].end <= a.at {
                 inside -= u64::from(sent[gone].bytes);
                 gone += 1;
@@ -177,7 +177,7 @@ fn neither_delay_nor_backlog_exceeds_its_distance() {
         tight_delay = tight_delay.max(longest as f64 / float(&delay));
         tight_backlog = tight_backlog.max(most as f64 / float(&backlog));
     }
-    // Bounds far above what ever happens would hold too.
+    // Bounds far above the actual values would hold too, so the test prints how close they are.
     println!(
         "{bounded} pipes; the closest: delay {tight_delay:.3}, backlog {tight_backlog:.3} of the bound"
     );
@@ -187,9 +187,9 @@ fn neither_delay_nor_backlog_exceeds_its_distance() {
     );
 }
 
-/// Disciplines that give packets deadlines by a curve: who keeps to an envelope waits no longer
-/// than from there to the curve, and as late as packets are after it, whatever the others send and
-/// whatever it would be promised otherwise.
+/// Disciplines that assign deadlines by a curve: a flow that conforms to an envelope waits no
+/// longer than the distance from there to the curve, plus the lateness of packets after their
+/// deadlines, whatever the other flows send and whatever its other guarantee is.
 #[test]
 fn who_keeps_to_an_envelope_waits_no_longer_than_its_curve_says() {
     struct Ask;

@@ -1,6 +1,6 @@
-//! Every short sequence of packets with every single change at every step, beside
-//! naive models: of a flow's own parameter, of the rate, a flow added, the
-//! discipline swapped. One byte takes 8 ns.
+//! Every short sequence of packets with every single change at every step, compared with naive
+//! models: of a flow's own parameter, of the rate, a flow added, the discipline replaced. One byte
+//! takes 8 ns.
 
 use crate::common::aggregates::Naive;
 use crate::common::emits;
@@ -17,17 +17,17 @@ use std::collections::VecDeque;
 
 const PIPE: PipeId = PipeId(0);
 const LARGEST: u32 = 4;
-/// How long curves are twice as steep at first, or half as steep, in bytes of the link.
+/// Duration of the steeper (or flatter) first slope of curves, in byte times of the link.
 const BURST: u64 = 48;
-/// SCED with curves that are half as steep at first.
+/// SCED with curves whose first slope is half the second.
 const SLOW: &str = "sced, slow at first";
 
-/// What is set, as far as a model must know.
+/// The configuration, as far as a model needs it.
 #[derive(Clone, Debug, PartialEq)]
 struct Set {
     kind: &'static str,
-    /// Weights, quanta, deadlines in bytes of time, or what part of the link a flow has: one of so
-    /// many.
+    /// Weights, quanta, deadlines in bytes of time, or the fraction of the link of a flow as its
+    /// denominator.
     parts: Vec<u64>,
     /// Nanoseconds of a byte.
     byte: u64,
@@ -72,13 +72,13 @@ impl Set {
 /// A discipline by its definition. Instants are nanoseconds.
 trait Model {
     fn came(&mut self, f: usize, bytes: u32, now: u64);
-    /// Whose heads may go on the wire: all that are equally good.
+    /// The flows whose heads may go on the wire: all that are equally valid.
     fn choose(&mut self, now: u64) -> Vec<usize>;
     fn begin(&mut self, f: usize, now: u64, end: u64);
-    /// The packet of `f` has left, whether it was begun here or under another discipline.
+    /// The packet of `f` has left, whether it began here or under another discipline.
     fn left(&mut self, f: usize, now: u64);
     fn change(&mut self, set: &Set, now: u64);
-    /// What is on the wire leaves at another instant, behind a change.
+    /// The packet on the wire leaves at another instant, after a change.
     fn retimed(&mut self, _: u64) {}
 }
 
@@ -90,14 +90,14 @@ enum Step {
     Change,
 }
 
-/// What the engine sends.
+/// The departures of the engine.
 fn ours(sets: &[Set; 2], specs: &[PipeSpec; 2], steps: &[Step]) -> Vec<Emit> {
     let mut engine = Engine::new(std::slice::from_ref(&specs[0])).unwrap();
     let (mut now, mut out, mut last) = (0, Vec::new(), sets[0].parts.len() - 1);
     for step in steps {
         match *step {
             Step::Packet(f, bytes) => {
-                // Once there is a flow more, it gets what was for the last one.
+                // Once a flow was added, it gets the packets for the last one.
                 let flow = FlowId(if f == sets[0].parts.len() - 1 { last } else { f } as u32);
                 engine.input(PIPE, Unit { flow, handle: 0, bytes }, Time(now), &mut out);
             }
@@ -152,8 +152,8 @@ fn beside_the_model(sets: &[Set; 2], specs: &[PipeSpec; 2], steps: &[Step]) {
                 if sets[0].kind == sets[1].kind {
                     model.change(&sets[1], now);
                 } else {
-                    // In order of arrival, the one on the wire before all. Only one queue knows
-                    // more than the instant.
+                    // In order of arrival, the one on the wire before all. Packets of one instant
+                    // are ordered by the single queue, if there is one.
                     let of =
                         |f: usize| queues[f].iter().map(move |&(bytes, at, n)| (at, f, bytes, n));
                     let mut all: Vec<_> = (0..5).flat_map(of).collect();
@@ -170,8 +170,8 @@ fn beside_the_model(sets: &[Set; 2], specs: &[PipeSpec; 2], steps: &[Step]) {
                         model.came(f, bytes, now);
                     }
                 }
-                // The bytes that are left of what is on the wire, at the new rate. Part of a
-                // nanosecond changes nothing, as what follows takes whole ones.
+                // The remaining bytes of the packet on the wire, at the new rate. A fraction of a
+                // nanosecond makes no difference, as later packets take whole ones.
                 if let Some((_, end)) = &mut sending {
                     *end = now + (*end - now) * sets[1].byte / sets[0].byte;
                     model.retimed(*end);
@@ -240,7 +240,7 @@ impl Model for Fifo {
     fn change(&mut self, _: &Set, _: u64) {}
 }
 
-/// Deficit round robin: queues, deficits, and who waits for a visit.
+/// Deficit round robin: queues, deficits, and the flows that wait for a visit.
 struct Drr {
     quanta: Vec<u64>,
     flows: Vec<(VecDeque<u64>, u64)>,
@@ -288,11 +288,11 @@ impl Model for Drr {
     }
 }
 
-/// The move-to-rear list. Parts of the quantum are as large as they must be: the smallest weight's
-/// is a largest packet.
+/// The move-to-rear list. Parts of the quantum are as small as possible: that of the smallest
+/// weight is a largest packet.
 struct MoveToRear {
     parts: Vec<i64>,
-    /// Flows as they stand, with what is left of their parts.
+    /// Flows in the order of the list, with the rest of their parts.
     list: Vec<(usize, i64)>,
     queues: [VecDeque<u32>; 5],
 }
@@ -389,23 +389,23 @@ impl Model for Slices {
         self.flows[f].queue.pop_front();
         self.slice(f, now);
     }
-    /// Slices that have begun go on; a slice pays back all but a byte of the one before.
+    /// Slices that have begun continue; a slice pays back all but a byte of the one before.
     fn change(&mut self, set: &Set, _: u64) {
         self.set = set.clone();
         self.flows.iter_mut().for_each(|flow| flow.left = flow.left.max(1 - i64::from(LARGEST)));
     }
 }
 
-/// WF2Q+ and QFQ, looking at every flow each time. QFQ's weights are powers of two, as its
-/// own numbers are exact then; and from 1 to 8, as no start then becomes a
-/// multiple of `sigma` by which its rounded one might lie below.
+/// WF2Q+ and QFQ, examining every flow each time. QFQ's weights are powers of two, as its own
+/// numbers are exact then; and from 1 to 8, so that no start becomes a multiple of `sigma` below
+/// which its rounded value might lie.
 struct Even {
     rounded: bool,
-    /// The finest rounding: 2^22 of the units that a byte has 2^38 of under QFQ, WF2Q+'s own
-    /// there.
+    /// The finest rounding: 2^22 of the units of which a byte has 2^38 under QFQ; under WF2Q+ its
+    /// own unit.
     finest: Fraction,
     time: Fraction,
-    /// The packet on the wire: bytes that the time has not counted, since when, until when.
+    /// The packet on the wire: bytes that the virtual time has not counted, since when, until when.
     wire: (Fraction, u64, u64),
     flows: Vec<EvenFlow>,
 }
@@ -416,7 +416,7 @@ struct EvenFlow {
     queue: VecDeque<u32>,
     start: Fraction,
     present: bool,
-    /// It has nothing, but counts.
+    /// It is empty, but still counts.
     silent: bool,
 }
 
@@ -461,7 +461,7 @@ impl Even {
             self.rise(self.time.plus(bytes.times(1, sum)));
         }
     }
-    /// Counts what the wire has carried until `now`.
+    /// Counts the bytes that the wire has carried until `now`.
     fn pass(&mut self, now: u64) {
         let (left, from, end) = self.wire;
         if now > from && from < end {
@@ -538,9 +538,10 @@ impl Model for Even {
             self.work(left);
         }
     }
-    /// Who keeps its weight keeps its start. Others keep what they owe, in bytes. Silent flows that
-    /// owe nothing have left after it; of WF2Q+, which looks at nobody whose weight stays, only
-    /// if they are weighed anew or flows are added. Its unit stays while there are packets.
+    /// A flow that keeps its weight keeps its start. Others keep their debt in bytes. Silent flows
+    /// without a debt have left afterwards; in WF2Q+, which does not examine flows that keep their
+    /// weight, only if they are reweighted or flows are added. Its unit stays while there are
+    /// packets.
     fn change(&mut self, set: &Set, now: u64) {
         self.pass(now);
         if self.flows.iter().all(|f| !f.present)
@@ -565,7 +566,7 @@ impl Model for Even {
     }
 }
 
-/// QFQ+ knows no time but the work.
+/// QFQ+ has no time but the work.
 impl Model for Naive {
     fn came(&mut self, f: usize, bytes: u32, _: u64) {
         self.arrive(f, bytes);
@@ -584,15 +585,15 @@ impl Model for Naive {
     }
 }
 
-/// SCED by its definition: a flow's curve is the lowest of those that began with its backlogs, each
-/// the lower of two lines. All lines are kept, as who has sent how much when each of them began. Of
-/// curves that are slow at first, each the higher of two lines, the lowest of all would have many
-/// pieces; it is the higher one of the lowest of either sort that holds then.
+/// SCED by definition: a flow's curve is the minimum of those that began with its backlogs, each
+/// the minimum of two lines. All lines are kept, with the bytes that the flow had sent when each
+/// began. For curves that are slow at first, each the maximum of two lines, the minimum of all
+/// would have many pieces; the maximum of the two minima of either sort is used then.
 struct Curves {
     set: Set,
     queues: [VecDeque<u32>; 5],
     sent: [u64; 5],
-    /// Those of the burst, then the others.
+    /// The lines of the burst, then the others.
     lines: [[Vec<Line>; 5]; 2],
 }
 
@@ -619,8 +620,8 @@ impl Curves {
             _ => Fraction::of(set.byte * set.parts[f]),
         }
     }
-    /// The other line is where the first one is after the burst: the burst's length before, or half
-    /// of it behind.
+    /// The other line meets the first one after the burst: the burst's length before, or half of it
+    /// behind.
     fn before(set: &Set, line: usize) -> Fraction {
         match (line, set.kind) {
             (0, _) => Fraction::ZERO,
@@ -658,8 +659,7 @@ impl Model for Curves {
     fn left(&mut self, f: usize, _: u64) {
         self.queues[f].pop_front();
     }
-    /// What lines are ahead, or behind, stays as many bytes; behind the beginning of time is
-    /// nothing.
+    /// Lines stay the same number of bytes ahead or behind; before time zero there is nothing.
     fn change(&mut self, set: &Set, now: u64) {
         let (now, sent) = (Fraction::of(now), self.sent);
         for (line, flows) in self.lines.iter_mut().enumerate() {
@@ -678,15 +678,15 @@ impl Model for Curves {
     }
 }
 
-/// Self-clocked fair queueing by buckets, looking at every head each time: who finishes in the
-/// first bucket, and who came to it first.
+/// Self-clocked fair queueing by buckets, examining every head each time: the heads that finish in
+/// the first bucket, and of these the one that came to it first.
 struct Buckets {
     weights: Vec<u64>,
     width: Fraction,
     /// The start of a bucket.
     time: Fraction,
     flows: [Bucketed; 5],
-    /// Who is on the wire, or has been alone since: in no bucket.
+    /// The flow on the wire, or that has been alone since: it is in no bucket.
     in_hand: Option<usize>,
     entered: u64,
 }
@@ -695,7 +695,7 @@ struct Bucketed {
     queue: VecDeque<u32>,
     start: Fraction,
     present: bool,
-    /// It has nothing, and others have been there ever since.
+    /// It is empty, and other flows have been present ever since.
     silent: bool,
     entered: u64,
 }
@@ -774,8 +774,8 @@ impl Model for Buckets {
             self.enter(f);
         }
     }
-    /// Heads stay as many bytes ahead of the time or behind it, at most a bucket ahead; they come
-    /// to their buckets in order of flows.
+    /// Heads stay the same number of bytes ahead of the virtual time or behind it, at most a bucket
+    /// ahead; they come to their buckets in the order of flows.
     fn change(&mut self, set: &Set, _: u64) {
         let before = self.time;
         self.width = Buckets::width(&set.parts);
@@ -793,8 +793,8 @@ impl Model for Buckets {
     }
 }
 
-/// Timer wheels without wheels: every head has a number that says when it is due, and all are
-/// looked at.
+/// Timer wheels without wheels: every head has a number that states when it is due, and all are
+/// examined.
 struct Slots {
     weights: Vec<u64>,
     flows: [Slotted; 5],
@@ -807,7 +807,7 @@ struct Slots {
 struct Slotted {
     queue: VecDeque<u32>,
     due: u128,
-    /// The length that it is due for.
+    /// The length for which it is due.
     bytes: u32,
     entered: u64,
     waits: bool,
@@ -823,7 +823,7 @@ impl Slots {
             sending: None,
         }
     }
-    /// At weight 1 a byte takes 2^24, rounded to the nearest at others.
+    /// At weight 1 a byte takes 2^24; at others that is divided by the weight and rounded.
     fn cost(&self, f: usize, bytes: u32) -> u128 {
         let weight = u128::from(self.weights[f]);
         u128::from(bytes) * (((1 << 25) + weight) / (2 * weight))
@@ -833,7 +833,7 @@ impl Slots {
         let flow = &mut self.flows[f];
         (flow.due, flow.bytes, flow.entered, flow.waits) = (due, flow.queue[0], self.entered, true);
     }
-    /// Where the slot of a flow starts and ends, and the least weight that has such slots.
+    /// Start and end of a flow's slot, and the least weight that has such slots.
     fn slot(&self, f: usize) -> (u128, u128, u64) {
         let least = (0..)
             .map(|k| 1u64 << k)
@@ -887,8 +887,8 @@ impl Model for Slots {
             self.enter(f, self.flows[f].due + self.cost(f, bytes));
         }
     }
-    /// Heads keep when they are due, unless that is sooner under the new weight, and come to their
-    /// slots in that order. Who comes to other slots is not due before the time.
+    /// Heads keep their due time, unless that is earlier under the new weight, and come to their
+    /// slots in that order. A head that comes to another slot is not due before the current time.
     fn change(&mut self, set: &Set, _: u64) {
         let time = self.time;
         let width = |slots: &Slots, f: usize| slots.slot(f).2;
@@ -905,7 +905,7 @@ impl Model for Slots {
     }
 }
 
-/// Disciplines that stamp packets: all get their tags when they come.
+/// Disciplines that stamp packets: all get their tags at arrival.
 struct Stamps {
     set: Set,
     waiting: Vec<Stamped>,
@@ -914,7 +914,7 @@ struct Stamps {
     /// Virtual time, as it was at `at`.
     v: Fraction,
     at: u64,
-    /// Nanoseconds of a byte of what is on the wire.
+    /// Nanoseconds of a byte of the packet on the wire.
     byte: u64,
 }
 
@@ -931,7 +931,7 @@ impl Stamps {
         Stamps { set: set.clone(), waiting, lasts, v: Fraction::ZERO, at: 0, byte: set.byte }
     }
 
-    /// Virtual time at `now`; that of the fluid goes from one flow's end to the next.
+    /// Virtual time at `now`; that of the fluid proceeds from one flow's end to the next.
     fn clock(&mut self, now: u64) -> Fraction {
         match self.set.kind {
             "virtual-clock" | "edf" => self.v = Fraction::of(now),
@@ -960,8 +960,8 @@ impl Stamps {
         self.v
     }
 
-    /// Rounded tags may not tell apart what is nearer than that; by weights and deadlines nothing
-    /// is rounded, and equals are served in order of flows.
+    /// Differences below this may not be resolved by rounded tags; with weights and deadlines
+    /// nothing is rounded, and equal tags are served in the order of flows.
     fn near(&self) -> Fraction {
         match self.set.kind {
             "virtual-clock" | "spfq" => Fraction::new(1, 1 << 20),
@@ -969,7 +969,7 @@ impl Stamps {
         }
     }
 
-    /// What a byte of `f` takes.
+    /// Virtual time of a byte of `f`.
     fn slope(set: &Set, f: usize) -> Fraction {
         match set.kind {
             "virtual-clock" | "spfq" => {
@@ -1032,7 +1032,7 @@ impl Model for Stamps {
             self.v = self.lasts.iter().copied().fold(self.v, Fraction::max);
         }
     }
-    /// What is ahead of the time stays as many bytes.
+    /// Tags stay the same number of bytes ahead of the virtual time.
     fn change(&mut self, set: &Set, now: u64) {
         let v = self.clock(now);
         let old = std::mem::replace(&mut self.set, set.clone());
@@ -1069,8 +1069,8 @@ impl Model for Stamps {
     }
 }
 
-/// All sequences of `left` more steps, of which each is one of a flow's packets or a pause;
-/// flows come into play in their order, as they are alike at first.
+/// All sequences of `left` more steps, each of them a packet of a flow or a pause; flows come into
+/// play in their order, as they are equal at first.
 fn sequences(
     steps: &mut Vec<Step>,
     left: usize,
@@ -1094,13 +1094,14 @@ fn sequences(
     }
 }
 
-/// So many steps, three flows, two sizes: of six 19,973 sequences up to renaming, of 117,649.
-/// Between them passes no time, or half of a byte's. With each of the changes at each place.
+/// `length` steps, three flows, two sizes: for six steps 19,973 sequences up to renaming, of
+/// 117,649. Between them no time passes, or half of a byte's. With each of the changes at each
+/// place.
 fn every_change(length: usize, kind: &'static str, part: u64, another: u64, from_fifo: bool) {
     every_change_of(length, kind, [part; 3], another, from_fifo);
 }
 
-/// The same, of flows that may differ: then all sequences.
+/// The same for flows that may differ: then all sequences.
 fn every_change_of(
     length: usize,
     kind: &'static str,
@@ -1177,8 +1178,8 @@ fn qfq() {
     every_change(6, "qfq", 1, 8, true);
 }
 
-/// Aggregates of one flow become one of two, or of flows that had another; a flow that is added
-/// makes its aggregate larger.
+/// Aggregates of one flow become one of two, or of flows that had another; an added flow enlarges
+/// its aggregate.
 #[test]
 fn qfq_plus() {
     every_change_of(6, "qfq+", [1, 2, 4], 2, true);
@@ -1191,7 +1192,7 @@ fn wf2q_plus() {
     every_change(6, "wf2q+", 1, 8, true);
 }
 
-/// Weights that no power of two is a multiple of: equal finishes are equal all the same.
+/// Weights without a power of two as a common multiple: equal finishes are still equal.
 #[test]
 fn wf2q_plus_by_other_weights() {
     every_change(5, "wf2q+", 3, 5, true);
@@ -1243,20 +1244,20 @@ fn arc() {
     every_change(6, "arc", 8, 2, true);
 }
 
-/// The curves of all flows together are below the link's line, bursts too.
+/// The sum of the curves of all flows is below the link's line, bursts too.
 #[test]
 fn sced() {
     every_change(6, "sced", 16, 4, true);
 }
 
-/// Curves that are half as steep at first.
+/// Curves whose first slope is half the second.
 #[test]
 fn sced_slow_at_first() {
     every_change(6, SLOW, 16, 4, true);
 }
 
-/// At the larger weight a byte is an eighth of a bucket as wide as the smaller one has them, so
-/// that buckets blur what comes after.
+/// At the larger weight a byte is an eighth of a bucket of the width for the smaller one, so that
+/// buckets blur the order of later packets.
 #[test]
 fn ffs() {
     every_change(6, "ffs", 4096, 1, true);

@@ -1,5 +1,5 @@
-//! Departures are exact: within any busy period the last bit of each packet leaves when integers
-//! say so.
+//! Departures are exact: within any busy period the last bit of each packet leaves at the instant
+//! given by integer arithmetic.
 
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
@@ -13,12 +13,12 @@ use proptest::prelude::*;
 const PIPE: PipeId = PipeId(0);
 const DELAY: Span = Span::from_micros(123);
 
-/// A packet: how long after the one before it, in tenths of the time that a packet of 1000 B takes;
-/// of which flow; how long.
+/// A packet: time after the one before it, in tenths of the time of a packet of 1000 B; its flow;
+/// its length.
 type Arrival = (u64, u32, u32);
 
 fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
-    // Bursts at one instant, gaps below the nanosecond's worth of rate, and pauses that end busy
+    // Bursts at one instant, gaps of fractions of a packet's time, and pauses that end busy
     // periods.
     let gap = prop_oneof![3 => Just(0u64), 4 => 0u64..12, 1 => 20u64..200];
     prop::collection::vec((gap, 0u32..3, 1u32..=1514), 1..300)
@@ -33,7 +33,7 @@ fn rate() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// What leaves a pipe of three flows with room for all, and when each packet came.
+/// Departures of a pipe of three flows with room for all, and the arrival of each packet.
 fn through(kind: &'static str, rate: u64, arrivals: &[Arrival]) -> (Vec<Emit>, Vec<Time>) {
     let mut values = Values::default();
     match kind {
@@ -75,12 +75,12 @@ proptest! {
     ) {
         let (emits, came) = through(kind, rate, &arrivals);
         prop_assert_eq!(emits.len(), arrivals.len());
-        // When the busy period began, and the bits that it has sent; and how many packets were sent
-        // before.
+        // Start of the busy period, the bits sent in it, and the number of packets sent before.
         let (mut began, mut bits, mut free) = (Time::ZERO, 0u128, Time::ZERO);
         for (sent, emit) in emits.iter().enumerate() {
             if sent == 0 || emit.start > free {
-                // The link rested: nobody waited, and the first who came begins at once.
+                // The link rested: nothing was queued, and the first packet to arrive begins at
+                // once.
                 prop_assert_eq!(
                     emit.start,
                     came[sent],
@@ -92,7 +92,7 @@ proptest! {
             }
             prop_assert!(emit.start >= emit.arrival && emit.start >= free, "one at a time");
             bits += 8 * u128::from(emit.bytes);
-            // Rate times time against bits, in bits and nanoseconds, without a division.
+            // Rate times time compared with bits, in bits and nanoseconds, without a division.
             let served = u128::from((emit.end - began).0) * u128::from(rate);
             prop_assert!(
                 served.abs_diff(bits * 1_000_000_000) <= u128::from(rate),

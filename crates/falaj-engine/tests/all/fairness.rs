@@ -1,5 +1,5 @@
-//! How far flows fall behind the fluid server, by discipline: bounds are kept,
-//! and disciplines without one are told apart.
+//! Lag of flows behind the fluid server, by discipline: bounds are kept, and disciplines without
+//! one are told apart.
 
 use crate::common::{Arrival, Dice, emits, run};
 use falaj_engine::adversary::Subject;
@@ -15,7 +15,7 @@ use falaj_sched::units::time::{Span, Time};
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
 
-/// Shares in proportion to weights, said in each discipline's own words. A byte takes a
+/// Shares in proportion to weights, in the parameters of each discipline. A byte takes a
 /// microsecond.
 fn pipe(kind: &'static str, weights: &[u64], largest: u32) -> PipeSpec {
     let total: u64 = weights.iter().sum();
@@ -37,11 +37,11 @@ fn pipe(kind: &'static str, weights: &[u64], largest: u32) -> PipeSpec {
     PipeSpec::new(kind, setup, Span::ZERO)
 }
 
-/// Weight, packet length, how many.
+/// Weight, packet length, number of flows.
 type FlowSets<'a> = &'a [(u64, u32, usize)];
 
-/// Fills the queues level by level until `high` packets a flow wait and lets them be served
-/// until `low` do, twice: what was sent.
+/// Fills the queues level by level until `high` packets of a flow are queued and serves them until
+/// `low` are, twice; returns the departures.
 fn fill_and_drain(spec: &PipeSpec, lens: &[u32], low: usize, high: usize) -> Vec<Emit> {
     let mut engine = Engine::new(std::slice::from_ref(spec)).expect("valid");
     let (mut out, mut sent, mut now) = (Vec::new(), Vec::new(), Time::ZERO);
@@ -84,7 +84,7 @@ fn fill_and_drain(spec: &PipeSpec, lens: &[u32], low: usize, high: usize) -> Vec
     sent
 }
 
-/// Indices of all flows, and the bounds that go with them.
+/// Indices of all flows, and their bounds.
 fn measured(
     spec: &PipeSpec,
     weights: &[u64],
@@ -96,7 +96,7 @@ fn measured(
     (fairness::measure(spec.setup.rate, weights, sent), known)
 }
 
-/// The largest part of its bound that a flow's index comes to; checks the index in time with it.
+/// The largest ratio of a flow's index to its bound; also checks the index in time against it.
 fn part_of_bound(spec: &PipeSpec, weights: &[u64], sent: &[Emit]) -> f64 {
     let (indices, known) = measured(spec, weights, sent);
     let (bounds, total) = (known.expect("a bound").bytes, weights.iter().sum::<u64>() as f64);
@@ -104,7 +104,8 @@ fn part_of_bound(spec: &PipeSpec, weights: &[u64], sent: &[Emit]) -> f64 {
     for (f, index) in indices.iter().enumerate() {
         let Some(index) = index else { continue };
         worst = worst.max(index.b_wfi.amount / bounds[f]);
-        // A byte takes a microsecond at the whole link's rate; a nanosecond for what is rounded.
+        // A byte takes a microsecond at the whole link's rate; a nanosecond is allowed for
+        // rounding.
         let time = bounds[f] * total / weights[f] as f64 * 1_000.0 + 1.0;
         assert!(index.t_wfi.amount <= time, "{} {f}: {index:?} > {time} ns", spec.kind);
     }
@@ -165,9 +166,9 @@ fn bounds_are_kept_in_every_mix() {
     assert!(nearest > 0.6, "some mix comes near a bound: {nearest}");
 }
 
-/// One heavy flow among as many light ones as it weighs: a turn of DRR is as many packets
-/// long as the flow weighs; priority leaves the light ones nothing, first in first out the heavy
-/// one no more than a light one has. Those that are fair stay within a few packets.
+/// One heavy flow among a number of light ones equal to its weight: a turn of DRR is as many
+/// packets long as the flow's weight; priority leaves the light flows nothing, first in first out
+/// gives the heavy one no more than a light one. Fair disciplines stay within a few packets.
 #[test]
 fn who_is_unfair_and_by_how_much() {
     let of = |kind| worst_bytes(kind, &[(50, 1500, 1), (1, 1500, 50)], 15, 30);
@@ -180,8 +181,8 @@ fn who_is_unfair_and_by_how_much() {
     for kind in ["fifo", "rr"] {
         assert!(of(kind) > 2.0 * turn / 3.0, "{kind}: {}", of(kind));
     }
-    // A light packet that comes with 200 heavy ones of better priority waits for them all: its
-    // share were a third.
+    // A light packet that comes with 200 heavy ones of better priority waits for them all, though
+    // its share is a third.
     let light = |kind| {
         let all: Vec<Arrival> = (0..=200)
             .map(|n| Arrival { at: Time(0), flow: FlowId(n / 200), bytes: 1500 })
@@ -199,7 +200,7 @@ fn who_is_unfair_and_by_how_much() {
 fn random(dice: &mut Dice) -> (Vec<u64>, Vec<Arrival>) {
     let weights: Vec<u64> = (0..dice.from(2, 10)).map(|_| dice.from(1, 20)).collect();
     let mut all = Vec::new();
-    // Half of the time everybody sends about as long as everybody else.
+    // Half of the time all flows send for about the same time.
     let long = dice.from(0, 1) == 0;
     for (f, &w) in weights.iter().enumerate().filter(|_| long) {
         let (at, most) = (Time(dice.from(0, 2) * 125_000), dice.from(1, 20));
@@ -226,7 +227,7 @@ fn random(dice: &mut Dice) -> (Vec<u64>, Vec<Arrival>) {
     (weights, all)
 }
 
-/// Worst of all flows as a part of what WF2Q+ promises, and of what this kind does.
+/// Worst lag of all flows relative to the bound of WF2Q+, and to that of this kind.
 fn on_random_traces(kind: &'static str, seeds: u64) -> (f64, Option<f64>) {
     let (mut yardsticks, mut part) = (0.0f64, None);
     for seed in 0..seeds {
@@ -248,7 +249,7 @@ fn on_random_traces(kind: &'static str, seeds: u64) -> (f64, Option<f64>) {
     (yardsticks, part)
 }
 
-/// The order in which disciplines are fair on arbitrary traffic.
+/// The order of disciplines by fairness on arbitrary traffic.
 #[test]
 fn random_traces_tell_disciplines_apart() {
     let kinds = [
@@ -292,8 +293,8 @@ fn random_traces_tell_disciplines_apart() {
     assert!(lag("fifo") > lag("drr"));
 }
 
-/// Bennett and Zhang's example: half the link to one of eleven. What WFQ gave
-/// it too early it takes back from the packet that comes next.
+/// Bennett and Zhang's example: half the link to one of eleven. The service that WFQ gave it too
+/// early is taken back from the packet that comes next.
 #[test]
 fn a_burst_that_is_early_makes_the_next_packet_late_but_in_wf2q() {
     let mut all: Vec<Arrival> =
@@ -316,8 +317,8 @@ fn a_burst_that_is_early_makes_the_next_packet_late_but_in_wf2q() {
     }
 }
 
-/// A short search for the worst that can come: no bound that is promised is exceeded, and the
-/// search gets somewhere. The same seed finds the same.
+/// A short search for the worst case: no guaranteed bound is exceeded, and the search finds
+/// something. The same seed finds the same.
 #[test]
 fn an_adversary_exceeds_no_bound() {
     let never = AtomicBool::new(false);
@@ -346,17 +347,17 @@ fn an_adversary_exceeds_no_bound() {
             }
         }
         assert_eq!(find("qfq", 1), find("qfq", 1));
-        // Against WF2Q+'s bound: who has none is found out, and WF2Q where the fluid
-        // server had run out of a flow's packets in between.
+        // Against WF2Q+'s bound: disciplines without one are found out, and so is WF2Q where the
+        // fluid server had run out of a flow's packets in between.
         for kind in ["wf2q", "drr", "fifo", "priority", "virtual-clock"] {
             assert!(find(kind, 0).lag.ratio > 1.2, "{kind}: {:?}", find(kind, 0).lag);
         }
     }
 }
 
-/// WF2Q's bound as it was proved: intervals begin anew where a packet comes of a flow
-/// of which the fluid server has nothing left, although the link has. Without that the
-/// same arrivals go far beyond it.
+/// WF2Q's bound as it was proved: intervals begin anew at the arrival of a packet of a flow of
+/// which the fluid server has nothing left, although the link has. Without that the same arrivals
+/// go far beyond it.
 #[test]
 fn wf2q_keeps_its_bound_where_the_fluid_has_packets_too() {
     let (weights, lens) = ([4, 1, 1, 1], [60, 60, 60, 60]);
@@ -383,7 +384,7 @@ fn wf2q_keeps_its_bound_where_the_fluid_has_packets_too() {
             fluid.arrive(FlowId(step.flow), step.bytes, now);
             came[f] += u64::from(step.bytes);
         }
-        // Bytes of the link, parts of a packet included, at 1000 ns each.
+        // Bytes sent by the link, partial packets included, at 1000 ns each.
         let link = |at: Time| {
             let part = |e: &Emit| (at.0.clamp(e.start.0, e.end.0) - e.start.0) as f64 / 1_000.0;
             sent.iter().map(part).sum::<f64>()
@@ -394,7 +395,8 @@ fn wf2q_keeps_its_bound_where_the_fluid_has_packets_too() {
             let done =
                 |at: Time| own().filter(|e| e.end <= at).map(|e| f64::from(e.bytes)).sum::<f64>();
             let lag = |at: Time| phi * link(at) - done(at);
-            // What it may begin with: anew, or an own departure since then.
+            // Events at which an interval may begin: a new beginning, or an own departure since
+            // then.
             let mut events: Vec<(Time, bool)> = own().map(|e| (e.end, false)).collect();
             events.extend(fresh.iter().filter(|(_, g)| *g == f).map(|&(at, _)| (at, true)));
             events.sort();

@@ -1,5 +1,5 @@
-//! fq_codel beside a naive model, written from RFC 8290 and RFC 8289: two lists of queues, and the
-//! pseudo-code of CoDel.
+//! fq_codel compared with a naive model, written from RFC 8290 and RFC 8289: two lists of queues,
+//! and the pseudo-code of CoDel.
 
 use crate::common::{Dice, bursts};
 use falaj_engine::masks::MaskIds;
@@ -36,7 +36,7 @@ struct Queue {
     dropping: bool,
 }
 
-/// RFC 8290.
+/// The model of RFC 8290.
 struct FqModel {
     target: u64,
     interval: u64,
@@ -47,7 +47,7 @@ struct FqModel {
     new: VecDeque<usize>,
     old: VecDeque<usize>,
     dropped: Vec<u32>,
-    /// Of these, so many by CoDel.
+    /// The number of drops by CoDel among these.
     by_codel: usize,
 }
 
@@ -198,13 +198,13 @@ fn fq_codel_is_as_the_rfcs_say() {
         let mut dice = Dice::new(seed ^ 0xfc0d);
         let spec = spec(&mut dice);
         let arrivals = bursts(&mut dice, &spec, 15_000);
-        // Which queue a connection has is the hash's matter.
+        // The queue of a connection is determined by the hash.
         let mut hash = FqCodel::new(&spec.setup).expect("valid");
         hash.seed(mix(spec.seed));
         let mut engine = Engine::new(std::slice::from_ref(&spec)).expect("valid");
         let (mut model, mut out) = (FqModel::of(&spec), Vec::new());
         let mut theirs = Vec::new();
-        // What begins until then; ends come before arrivals.
+        // Sends the packets that begin until then; ends come before arrivals.
         let mut send = |model: &mut FqModel, until: u64, wire: &mut Option<u64>| {
             while let Some(end) = wire.filter(|&end| end <= until) {
                 *wire = model.dequeue(end).map(|packet| {

@@ -1,6 +1,6 @@
-//! The scheduler's interface under whatever bytes say: arrivals, polls, changes of all
-//! kinds, questions. [`scheduler`] is a plain function, for any fuzzer; here it runs
-//! over bytes that repeat themselves and over random ones.
+//! The scheduler's interface driven by arbitrary bytes: arrivals, polls, changes of all kinds,
+//! queries. [`scheduler`] is a plain function, for any fuzzer; here it runs over repetitive bytes
+//! and over random ones.
 
 use super::common::Dice;
 use falaj_engine::message::Unit;
@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 const PIPE: PipeId = PipeId(0);
 const MOST_FLOWS: usize = 8;
 
-/// Bytes as choices; zeros when they are used up.
+/// Bytes as choices; zeros after their end.
 struct Bytes<'a>(std::slice::Iter<'a, u8>);
 
 impl Bytes<'_> {
@@ -33,7 +33,7 @@ impl Bytes<'_> {
             n => Limit::Packets(n as u32 * 4 - 4),
         }
     }
-    /// Often what is allowed, at its ends too; sometimes what is not.
+    /// Often a valid value, at the ends of the range too; sometimes an invalid one.
     fn value(&mut self, param: &Param, setup: &Setup) -> Value {
         let airtime = setup.largest_airtime();
         match param.kind {
@@ -58,7 +58,7 @@ impl Bytes<'_> {
             Kind::Probability => Value::Probability(Probability::of(self.below(4), 4)),
         }
     }
-    /// Values for some of these; the others have their defaults, or are missing.
+    /// Values for some of these parameters; the others have their defaults, or are missing.
     fn values(&mut self, params: &[Param], setup: &Setup) -> Values {
         let mut values = Values::default();
         for param in params {
@@ -98,13 +98,13 @@ impl Bytes<'_> {
     }
 }
 
-/// What must hold whatever happens.
+/// Invariants that must always hold.
 #[derive(Default)]
 struct Watch {
-    /// Arrivals of what is queued, and the handles.
+    /// Arrivals and handles of the queued packets.
     queued: Vec<VecDeque<(Time, u32)>>,
     free: Time,
-    /// The discipline rests only when there is nothing, since then.
+    /// Since then the discipline rests only when nothing is queued.
     busy_since: Option<Time>,
     offered: Vec<u64>,
     ends: u64,
@@ -144,14 +144,14 @@ impl Watch {
                         Some(d.handle)
                     );
                 }
-                // Whoever waits longest, but not who is on the wire.
+                // The packet that waits longest, but not the one on the wire.
                 Output::Drop(d) if d.why == DropReason::Policy => {
                     assert_eq!(
                         self.queued[d.flow.index()].pop_front().map(|p| p.1),
                         Some(d.handle)
                     );
                 }
-                // It did not get in.
+                // The packet did not get in.
                 Output::Drop(d) => {
                     assert_eq!(self.queued[d.flow.index()].pop_back().map(|p| p.1), Some(d.handle));
                 }
@@ -168,9 +168,9 @@ impl Watch {
     }
 }
 
-/// Any bytes: nothing panics, no packet is lost or passes another of its flow, the link sends
-/// one at a time and rests only where its discipline may, and counters add up. How many packets
-/// were sent, and changes made.
+/// For any bytes: nothing panics, no packet is lost or passes another of its flow, the link sends
+/// one at a time and rests only where its discipline may, and counters add up. Returns the number
+/// of packets sent, and of changes made.
 pub(crate) fn scheduler(bytes: &[u8]) -> (u64, u64) {
     let mut bytes = Bytes(bytes.iter());
     let flows =
@@ -218,7 +218,7 @@ pub(crate) fn scheduler(bytes: &[u8]) -> (u64, u64) {
                 let mut other = spec.clone();
                 bytes.change(&mut other);
                 let Ok(prepared) = engine.prepare(PIPE, &other) else { continue };
-                // Made at once, or kept for later; then what was kept is made, if it still fits.
+                // Made at once, or kept for later; then the kept one is made, if it still fits.
                 let now_or_later = if bytes.below(4) > 0 {
                     Some((prepared, other))
                 } else {
@@ -230,7 +230,7 @@ pub(crate) fn scheduler(bytes: &[u8]) -> (u64, u64) {
                 let fits = (other.setup.flows.len(), other.setup.largest);
                 let before = (spec.setup.flows.len(), spec.setup.largest);
                 let applied = engine.apply(prepared, now, &mut out);
-                // A smaller largest packet fits as long as none that waits is larger.
+                // A smaller largest packet fits as long as no queued one is larger.
                 match applied {
                     Ok(()) => assert!(fits.0 >= before.0),
                     Err(_) => assert!(fits.0 < before.0 || fits.1 < before.1),
@@ -275,7 +275,7 @@ pub(crate) fn scheduler(bytes: &[u8]) -> (u64, u64) {
     (sent, changes)
 }
 
-/// The bytes are told if they mean trouble.
+/// Prints the bytes if they cause a failure.
 fn all_is_well(bytes: &[u8]) -> (u64, u64) {
     std::panic::catch_unwind(|| scheduler(bytes)).unwrap_or_else(|panic| {
         eprintln!("{bytes:?}");
@@ -283,7 +283,7 @@ fn all_is_well(bytes: &[u8]) -> (u64, u64) {
     })
 }
 
-/// The same over and over, from every beginning: of one byte, and in steps of every size.
+/// Repetitive sequences, from every first byte: of one byte, and in steps of every size.
 #[test]
 fn bytes_that_repeat_themselves() {
     assert_eq!(scheduler(&[]), (0, 0));

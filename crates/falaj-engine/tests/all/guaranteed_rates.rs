@@ -1,5 +1,5 @@
-//! Guaranteed rate clocks beside every discipline: no change at any instant makes one say that a
-//! promise was broken, and a server that gives less than it promised is found.
+//! Guaranteed rate clocks with every discipline: no change at any instant makes a clock report a
+//! broken guarantee, and a server that gives less than its guarantee is detected.
 
 use crate::common::{Dice, any_pipe, become_kind, emits};
 use falaj_engine::guaranteed_rate::GuaranteedRateClock;
@@ -16,7 +16,7 @@ use falaj_sched::units::time::{Span, Time};
 
 const PIPE: PipeId = PipeId(0);
 
-/// What a discipline says of its rates as a whole.
+/// The conditions of a discipline's rates as a whole.
 struct Conditions;
 impl registry::Visitor for Conditions {
     type Output = (Settling, Option<RateCondition>);
@@ -25,7 +25,7 @@ impl registry::Visitor for Conditions {
     }
 }
 
-/// Each flow's rate, latency, and what may come on top of it until the link has rested.
+/// Each flow's rate, latency, and allowance until the link has rested.
 fn promises(engine: &Engine, setup: &Setup, kind: &str) -> Vec<Option<(Rate, Span, Option<Span>)>> {
     let (settling, condition) = registry::build(kind, setup, Conditions).expect("it was built");
     let of = |f: usize| {
@@ -36,7 +36,7 @@ fn promises(engine: &Engine, setup: &Setup, kind: &str) -> Vec<Option<(Rate, Spa
     (0..setup.flows.len()).map(of).collect()
 }
 
-/// A pipe of this kind, its flows undivided.
+/// A pipe of this kind, with undivided flows.
 fn pipe(dice: &mut Dice, kind: &'static str) -> PipeSpec {
     let mut spec = any_pipe(dice);
     for flow in &mut spec.setup.flows {
@@ -47,7 +47,7 @@ fn pipe(dice: &mut Dice, kind: &'static str) -> PipeSpec {
     spec
 }
 
-/// Values, the rate, the largest packet, the number of flows, or the discipline itself.
+/// Changes values, the rate, the largest packet, the number of flows, or the discipline itself.
 fn change(dice: &mut Dice, spec: &mut PipeSpec) {
     let mut entry = registry::entry(spec.kind).expect("registered");
     match dice.from(0, 5) {
@@ -63,7 +63,7 @@ fn change(dice: &mut Dice, spec: &mut PipeSpec) {
     become_kind(dice, spec, entry);
 }
 
-/// What is judged, and how it went.
+/// The flows that are checked, and the results.
 #[derive(Default)]
 struct Judged {
     clocks: Vec<Option<GuaranteedRateClock>>,
@@ -85,7 +85,7 @@ fn changes_at_any_instant_prove_nothing_broken() {
                 of.map(|(rate, latency, _)| GuaranteedRateClock::new(rate, latency, Time::ZERO))
             };
             judged.clocks = promised.iter().map(begin).collect();
-            // On the wire at the last change, until the link has rested.
+            // Remaining time on the wire at the last change, until the link has rested.
             let mut settling = None::<Span>;
             let (mut out, mut now, mut wire_until) = (Vec::new(), Time::ZERO, Time::ZERO);
             let calm = dice.from(1, 150) * u64::from(spec.setup.largest);
@@ -116,7 +116,7 @@ fn changes_at_any_instant_prove_nothing_broken() {
                     settling = None;
                 }
                 if dice.from(0, 29) == 0 {
-                    // What is on the wire ends by its own time, or by that of the new rate.
+                    // The packet on the wire ends at its own time, or by the new rate.
                     let wire = wire_until.since(now);
                     change(&mut dice, &mut spec);
                     let prepared = engine.prepare(PIPE, &spec).expect("accepted");
@@ -130,7 +130,7 @@ fn changes_at_any_instant_prove_nothing_broken() {
                     {
                         *clock = promise.and_then(|(rate, latency, settling)| match before {
                             Some(before) => Some(before.changed(rate, latency, now)),
-                            // What a regulator still holds against the flow, nobody knows.
+                            // The debt that a regulator still holds against the flow is unknown.
                             None if settling.is_none() => None,
                             None => Some(GuaranteedRateClock::new(rate, latency, now)),
                         });
@@ -154,7 +154,7 @@ fn changes_at_any_instant_prove_nothing_broken() {
     assert!(unjudged.len() * 2 < ENTRIES.len(), "hardly anything was judged: {unjudged:?}");
 }
 
-/// Under a flood, a flow that gets three quarters of what it was promised.
+/// During a flood, a flow that gets three quarters of its guarantee.
 #[test]
 fn a_wrong_weight_is_found() {
     let mut faults = 0;
@@ -182,7 +182,7 @@ fn a_wrong_weight_is_found() {
             let key = if kind == "drr" { "quantum" } else { "weight" };
             let mut wrong = spec.clone();
             let values = &mut wrong.setup.flows[0].values;
-            // A half of its own weight is less than three quarters of its share.
+            // Half of its own weight is less than three quarters of its share.
             let half = match kind {
                 "drr" => Value::Bytes(values.bytes(key).expect("set") * 2 / 3),
                 _ => Value::Count(1),

@@ -1,5 +1,5 @@
-//! Heads that become others: a packet that goes another way than by being taken
-//! leaves no stale place behind, whatever the discipline.
+//! Changing heads: a packet that leaves its queue without being sent leaves no stale entry behind,
+//! in any discipline.
 
 use crate::common::{Dice, any_pipe, become_kind, virtual_links};
 use falaj_engine::pipe::PipeSpec;
@@ -18,13 +18,13 @@ struct Life<'a>(&'a Setup, &'a mut Dice, &'a str);
 impl Visitor for Life<'_> {
     type Output = ();
 
-    /// Arrivals and transmissions; every so often the head of some queue is thrown
-    /// away while it waits. Whoever is asked to be served has a packet, the
-    /// discipline is idle only if nobody has, and its next instant comes.
+    /// Arrivals and transmissions; every so often the head of some queue is dropped while it waits.
+    /// A queue that is chosen has a packet, the discipline is idle only if all queues are empty,
+    /// and its next instant comes.
     fn visit<D: CompleteDiscipline>(self, discipline: D) {
         let Life(setup, dice, name) = self;
         let (shared, own) = (discipline.shared_queue().is_some(), discipline.own_queues());
-        // Who attempts to send in vain gives up.
+        // A station that attempts to send in vain gives up.
         let drops = discipline.manages_queues() || discipline.air(FlowId(0)).is_some();
         let mut station = SchedulerInstance::new(setup, discipline);
         let mut wire = Wire::new(setup.rate);
@@ -54,7 +54,7 @@ impl Visitor for Life<'_> {
                     station.throw_away(queue, now);
                     queued -= 1;
                 }
-                // It makes no difference whether it is asked in between.
+                // An additional question in between makes no difference.
                 if dice.from(0, 1) == 0 {
                     station.next(now, &wire);
                 }

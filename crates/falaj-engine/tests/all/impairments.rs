@@ -1,4 +1,4 @@
-//! What a link does to packets: how often, by how much, and that it depends on nothing else.
+//! Impairments of a link: frequency, size, and independence from everything else.
 
 use crate::common::{Dice, any_pipe, bursts, emits, impair, run};
 use falaj_engine::framing::{Cells, Framing};
@@ -42,7 +42,7 @@ fn link(impairments: Impairments, seed: u64) -> PipeSpec {
     PipeSpec { impairments, seed, ..PipeSpec::new("drr", setup, DELAY) }
 }
 
-/// `n` packets of flow 0 through the link, one every `gap`; handles are their numbers.
+/// Sends `n` packets of flow 0 through the link, one every `gap`; handles are their numbers.
 fn through(spec: &PipeSpec, n: u32, gap: Span) -> (Vec<Output>, Counters) {
     let mut engine = Engine::new(std::slice::from_ref(spec)).expect("a valid pipe");
     let mut out = Vec::new();
@@ -54,7 +54,7 @@ fn through(spec: &PipeSpec, n: u32, gap: Span) -> (Vec<Output>, Counters) {
     (out, engine.counters(PIPE, FLOW))
 }
 
-/// Which of `n` packets were lost.
+/// For each of `n` packets, true if it was lost.
 fn lost(loss: Loss, seed: u64, n: u32) -> Vec<bool> {
     let (out, counters) = through(
         &link(Impairments { loss: Some(loss), ..Impairments::default() }, seed),
@@ -77,14 +77,14 @@ fn share(lost: &[bool]) -> f64 {
     lost.iter().filter(|l| **l).count() as f64 / lost.len() as f64
 }
 
-/// Correlation of neighbours.
+/// Correlation of neighbors.
 fn correlation(lost: &[bool]) -> f64 {
     let p = share(lost);
     let both = lost.windows(2).filter(|w| w[0] && w[1]).count() as f64 / (lost.len() - 1) as f64;
     (both - p * p) / (p * (1.0 - p))
 }
 
-/// Of 1000 normal numbers one is further away than so many deviations.
+/// In deviations: one of 1000 normal samples is further away.
 const FAR: f64 = 3.29;
 
 #[test]
@@ -97,7 +97,7 @@ fn independent_loss_is_as_often_as_asked_for() {
             let far = FAR * (p * (1.0 - p) / f64::from(N)).sqrt();
             assert!((share(&lost) - p).abs() <= far, "seed {seed}: {} for {p}", share(&lost));
             if far > 0.0 {
-                // Of independent ones the correlation is normal around 0.
+                // For independent ones the correlation is normal around 0.
                 assert!(
                     correlation(&lost).abs() < FAR / f64::from(N).sqrt(),
                     "seed {seed}: {}",
@@ -116,7 +116,7 @@ fn correlated_loss_keeps_its_mean() {
             let event = RandomEvent { probability: percent(p), correlation: percent(c) };
             let lost = lost(Loss::Random(event), seed, N);
             let (p, c) = (p as f64 / 100.0, c as f64 / 100.0);
-            // Correlated ones count as fewer.
+            // Correlated samples count as fewer.
             let far = FAR * (p * (1.0 - p) / f64::from(N) * (1.0 + c) / (1.0 - c)).sqrt();
             assert!((share(&lost) - p).abs() <= far, "seed {seed}: {} for {p}", share(&lost));
             assert!(
@@ -148,12 +148,12 @@ fn bursts_of_loss_are_those_of_their_chain() {
             (gilbert(2, 30, 80, 0), 2.0 / 32.0 * 0.8),
             // Without single losses and arrivals in bursts it is the chain of two states.
             (four(5, 20, 0, 100, 0), 0.2),
-            // By the balance of its states, in numbers: 1 : 0.25 : 0.25 * 0.3 / 0.6 : 0.01.
+            // By the balance of its states: 1 : 0.25 : 0.25 * 0.3 / 0.6 : 0.01.
             (four(5, 20, 30, 60, 1), (0.25 + 0.01) / (1.0 + 0.25 + 0.125 + 0.01)),
         ] {
             assert!((loss.mean() - mean).abs() < 1e-9, "{loss:?}: {}", loss.mean());
             let lost = lost(loss.clone(), seed, N);
-            // The longest memory among these is that of a chain that changes by 0.25 a packet.
+            // The longest memory among these is that of a chain that changes by 0.25 per packet.
             let far = FAR * (mean * (1.0 - mean) / f64::from(N) * 1.75 / 0.25).sqrt();
             assert!(
                 (share(&lost) - mean).abs() < far,
@@ -161,7 +161,7 @@ fn bursts_of_loss_are_those_of_their_chain() {
                 share(&lost)
             );
         }
-        // A burst lasts 1 / 0.2 packets in the mean.
+        // The mean length of a burst is 1 / 0.2 packets.
         let lost = lost(gilbert(5, 20, 100, 0), seed, N);
         let bursts = lost.windows(2).filter(|w| !w[0] && w[1]).count() as f64;
         let mean = lost.iter().filter(|l| **l).count() as f64 / bursts;
@@ -180,7 +180,7 @@ fn losses_by_number() {
     );
 }
 
-/// The delays of `n` packets that nothing makes wait.
+/// The delays of `n` packets that do not wait for each other.
 fn delays(jitter: Jitter, seed: u64, n: u32) -> Vec<f64> {
     let spec = link(Impairments { jitter: Some(jitter), ..Impairments::default() }, seed);
     let (out, counters) = through(&spec, n, Span::from_secs(10));
@@ -193,7 +193,7 @@ fn mean_and_deviation(of: &[f64]) -> (f64, f64) {
     (mean, (of.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / of.len() as f64).sqrt())
 }
 
-/// A table with a long tail, as somebody might have measured it.
+/// A table with a long tail, as in a measurement.
 fn measured() -> Distribution {
     let samples: Vec<i32> = (0..500).map(|i| 3 * i + i * i * i / 4000).collect();
     Distribution::Table(DelayTable::new(&samples).expect("they differ"))
@@ -222,9 +222,9 @@ fn mean_and_deviation_are_those_asked_for() {
                     correlation: percent(c),
                     keeps_order: true,
                 };
-                // Pareto's fourth moment is so large that it takes as many samples to know the
-                // deviation to 2 %; and twice as many where each other one is the
-                // one before it.
+                // Pareto's fourth moment is so large that this many samples are needed for the
+                // deviation to 2 %; and twice that number if every second one equals the one
+                // before.
                 let tail =
                     matches!(distribution, Distribution::Pareto | Distribution::ParetoNormal);
                 let n = if tail { 10 * N * (1 + c as u32 / 50) } else { N };
@@ -251,13 +251,13 @@ fn mean_and_deviation_are_those_asked_for() {
     }
 }
 
-/// Packets that follow each other closely keep their order, and each has the distribution asked
-/// for: neither the largest of many delays nor less deviation.
+/// Packets that follow each other closely keep their order, and each delay has the configured
+/// distribution: neither the maximum of many delays nor less deviation.
 #[test]
 fn delays_that_keep_order_are_those_asked_for() {
     const N: u32 = 200_000;
     const AMOUNT: Span = Span::from_millis(10);
-    // At both ends more than between.
+    // More at both ends than in between.
     let ends: Vec<i32> =
         [(0..150).collect::<Vec<i32>>(), (0..100).map(|i| 150 + 10 * i).collect(), vec![1150; 100]]
             .concat();
@@ -290,8 +290,8 @@ fn delays_that_keep_order_are_those_asked_for() {
                 let mut close: Vec<f64> = emits.iter().map(|e| (e.due - e.end).0 as f64).collect();
                 let (mean, measured) = mean_and_deviation(&close);
                 let asked = deviation * AMOUNT.0 as f64;
-                // A delay goes on for some deviations, so this is as many draws as there are
-                // packets in a third of them.
+                // A delay persists for some deviations, so this is a number of draws equal to a
+                // third of the packets.
                 assert!(
                     (mean - DELAY.0 as f64).abs() < 0.03 * asked,
                     "seed {seed}: {mean}, {jitter:?}"
@@ -300,7 +300,7 @@ fn delays_that_keep_order_are_those_asked_for() {
                     (measured / asked - 1.0).abs() < 0.02,
                     "seed {seed}: {measured}, {jitter:?}"
                 );
-                // As those of packets that are far from each other.
+                // The same distribution as for packets that are far apart.
                 let mut apart = delays(
                     Jitter { correlation: Probability::NEVER, ..jitter.clone() },
                     seed,
@@ -318,8 +318,8 @@ fn delays_that_keep_order_are_those_asked_for() {
     }
 }
 
-/// Tables of any shape: of two values, with most of it in the middle, at both ends, far to one
-/// side; as netem's files hold them, 16 bits, cut off where these end.
+/// Tables of any shape: of two values, with most of the mass in the middle, at both ends, far to
+/// one side; in the form of netem's files, 16 bits, truncated at their ends.
 #[test]
 fn every_table_has_the_deviation_asked_for() {
     const N: u32 = 200_000;
@@ -359,7 +359,7 @@ fn every_table_has_the_deviation_asked_for() {
     }
 }
 
-/// The distance of Kolmogorov and Smirnov between delays and a distribution function.
+/// The Kolmogorov-Smirnov distance between delays and a distribution function.
 fn distance(mut delays: Vec<f64>, below: impl Fn(f64) -> f64) -> f64 {
     delays.sort_by(f64::total_cmp);
     let n = delays.len() as f64;
@@ -374,7 +374,7 @@ fn distance(mut delays: Vec<f64>, below: impl Fn(f64) -> f64) -> f64 {
 fn delays_are_distributed_as_asked_for() {
     const N: u32 = 100_000;
     let (mean, amount) = (DELAY.0 as f64, 5e6);
-    // Of 1000 samples one is further away; a nanosecond is nothing beside.
+    // One of 1000 sample sets is further away; a nanosecond is negligible.
     let far = 1.95 / f64::from(N).sqrt();
     let jitter = |distribution| Jitter {
         amount: Span(amount as u64),
@@ -396,8 +396,8 @@ fn delays_are_distributed_as_asked_for() {
         let y = (x - mean) / amount * 0.75f64.sqrt() + 1.5;
         if y < 1.0 { 0.0 } else { 1.0 - y.powi(-3) }
     };
-    // A quarter of the one and three quarters of the other at the same probability; what they have
-    // in common makes the deviation.
+    // A quarter of the one and three quarters of the other at the same probability; their
+    // covariance determines the deviation.
     let of_pareto = |above: f64| (above.powf(-1.0 / 3.0) - 1.5) / 0.75f64.sqrt();
     let middle = |i: usize| f64::midpoint(above(i), above(i + 1));
     let common: f64 =
@@ -417,11 +417,11 @@ fn delays_are_distributed_as_asked_for() {
         let of = |distribution| delays(jitter(distribution), seed, N);
         for (distribution, function) in &all {
             let delays = of(distribution.clone());
-            // The function is known at steps of so much.
+            // The function is known at steps of this size.
             let slack = if *distribution == Distribution::Uniform { 0.0 } else { 0.0005 };
             let apart = distance(delays.clone(), function);
             assert!(apart < far + slack, "seed {seed}: {apart}, {distribution:?}");
-            // At a quantile as many are below as are to be, out to one of a thousand.
+            // The fraction below a quantile is correct, out to one in a thousand.
             for p in [0.001, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999] {
                 let (mut low, mut high) = (0.0, mean + 100.0 * amount);
                 while high - low > 1.0 {
@@ -429,9 +429,9 @@ fn delays_are_distributed_as_asked_for() {
                     if function(middle) < p { low = middle } else { high = middle }
                 }
                 let share = delays.iter().filter(|d| **d <= high).count() as f64 / f64::from(N);
-                // The lines of a table have the mean and the deviation, and a tail without an end
-                // is one line: so they are beside the function by up to a 500th of
-                // the deviation, which is much at Pareto's steep beginning.
+                // The interpolated table has the correct mean and deviation, and an infinite tail
+                // is one line: so it differs from the function by up to a 500th of the deviation,
+                // which is much at Pareto's steep beginning.
                 let (least, most) =
                     (function(high - amount / 500.0), function(high + amount / 500.0));
                 let far = FAR * (p * (1.0 - p) / f64::from(N)).sqrt();
@@ -563,7 +563,7 @@ fn slots_deliver_together() {
         Slots { least: Span::from_millis(10), most: Span::from_millis(30), packets: 8, bytes: 650 };
     for seed in SEEDS {
         let spec = link(Impairments { slots: Some(slots), ..Impairments::default() }, seed);
-        // 100 B a millisecond: on the average more than a slot takes are there, at times fewer.
+        // 100 B per millisecond: on average more than a slot takes, at times less.
         for (gap, n) in
             [(Span::from_millis(1), 2000), (Span::from_millis(7), 2000), (Span::from_secs(3), 50)]
         {
@@ -592,8 +592,8 @@ fn slots_deliver_together() {
     }
 }
 
-/// Where slots are full packets wait in the queue: as many as it holds, the others are dropped.
-/// What is delivered is as if they waited behind it.
+/// If slots are full, packets wait in the queue up to its limit, and further ones are dropped.
+/// Delivery is the same as if they waited behind it.
 #[test]
 fn what_waits_for_slots_is_in_the_queue() {
     let slots = Slots {
@@ -615,14 +615,14 @@ fn what_waits_for_slots_is_in_the_queue() {
         assert!(spec.no_promise().is_some());
         let mut engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
         let mut out = Vec::new();
-        // A thousand a second, of which the slots take twenty.
+        // A thousand per second, of which the slots take twenty.
         for handle in 0..10_000 {
             let now = Time::ZERO + Span::from_millis(1) * u64::from(handle);
             engine.input(PIPE, Unit { flow: FLOW, handle, bytes: 100 }, now, &mut out);
             let held = emits(&out).iter().filter(|e| e.due > now).count();
             let counters = engine.counters(PIPE, FLOW);
             assert!(held <= 6 && counters.backlog <= u64::from(limit), "{held} {counters:?}");
-            // What was delivered needs not be kept.
+            // Delivered packets need not be kept.
             out.retain(
                 |o| matches!(o, Output::Emit(e) if e.due > now || e.due + Span::from_secs(2) > now),
             );
@@ -645,15 +645,15 @@ fn what_waits_for_slots_is_in_the_queue() {
             );
         }
     }
-    // Where no slot can be full nothing waits.
+    // If no slot can be full nothing waits.
     let open = Slots { packets: u64::MAX, ..slots };
     assert!(
         link(Impairments { slots: Some(open), ..Impairments::default() }, 1).no_promise().is_none()
     );
 }
 
-/// Which packets are lost depends neither on other flows nor on when they come
-/// or how fast the link is; independent delays do not either.
+/// The loss of a packet depends neither on other flows nor on the time of arrivals or the rate of
+/// the link; nor do independent delays.
 #[test]
 fn a_decision_depends_on_nothing_but_the_packet() {
     let what = Impairments {
@@ -710,7 +710,7 @@ fn a_decision_depends_on_nothing_but_the_packet() {
     ] {
         assert_eq!(fates(rate, other, gap, 2000), plain, "{rate}");
     }
-    // Those that find no room take no number from the others.
+    // Packets without room take no number from the others.
     let few = fates(Rate::from_mbit(1), 0, 100_000, 5);
     assert!(few.iter().filter(|f| f.is_none()).count() > 100);
     for (few, plain) in few.iter().zip(&plain).filter(|(few, _)| few.is_some()) {
@@ -718,7 +718,7 @@ fn a_decision_depends_on_nothing_but_the_packet() {
     }
 }
 
-/// Whoever sleeps until the next unit may be due misses none.
+/// A driver that sleeps until the next unit may be due misses none.
 #[test]
 fn nothing_is_due_before_it_may_be() {
     for seed in 0..1_000 {
@@ -729,7 +729,7 @@ fn nothing_is_due_before_it_may_be() {
         let mut announced = Time::ZERO;
         let mut seen = 0;
         run(&spec, &arrivals, |engine, until, out| {
-            // What was decided since the last arrival; the arrival itself may send at once.
+            // Units decided since the last arrival; the arrival itself may send at once.
             while engine.next_event() < until {
                 announced = engine.next_due();
                 seen = out.len();
@@ -783,14 +783,14 @@ fn a_profile_takes_the_air_and_loses_what_fails() {
             };
             if occupies {
                 let total: f64 = emits.last().unwrap().end.0 as f64;
-                // All of it, of the lost ones too: 1 ms, 3 ms and 7 ms in the mean.
+                // The time of all packets, lost ones included: 1 ms, 3 ms and 7 ms on average.
                 assert!(
                     (total / f64::from(N) / (11.0 / 3.0 * 1e6) - 1.0).abs() < 0.02,
                     "seed {seed}: {total}"
                 );
                 assert!(emits.windows(2).all(|w| w[1].start >= w[0].end));
             }
-            // Of those that arrive: below 2 ms, up to 4 ms, up to 7 ms, where the lost ones begin.
+            // For those that arrive: below 2 ms, up to 4 ms, up to 7 ms, where the lost ones begin.
             let below = |x: f64| match x / 1e6 {
                 x if x < 1.0 - 1e-5 => 0.0,
                 x if x < 2.0 - 1e-5 => 0.4,
@@ -810,8 +810,8 @@ fn a_profile_takes_the_air_and_loses_what_fails() {
     assert!(Profile::new(points[..4].to_vec(), third(3), true).is_none(), "a gap at the end");
 }
 
-/// Cells make a packet as long as whole ones, for the link, the queue and the counters; what is too
-/// large is so before.
+/// Cells make a packet as long as whole cells, for the link, the queue and the counters; the limit
+/// on packets applies before.
 #[test]
 fn packets_cost_what_their_framing_says() {
     let mut spec = link(Impairments::default(), 1);

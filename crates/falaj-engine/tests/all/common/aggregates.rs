@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 /// The largest packet.
 pub const LARGEST: u32 = 4;
 
-/// Looks at every aggregate each time, in fractions; weights and numbers of
-/// flows in an aggregate are powers of two.
+/// Examines every aggregate each time, in fractions; weights and numbers of flows in an aggregate
+/// are powers of two.
 #[derive(Clone)]
 pub struct Naive {
     now: Fraction,
@@ -24,11 +24,11 @@ struct Aggregate {
     sigma: Fraction,
     start: Fraction,
     budget: u32,
-    /// Turns of its flows; has the first one got its quantum?
+    /// Turns of its flows; `visited`: the first one has got its quantum.
     turns: VecDeque<usize>,
     visited: bool,
     present: bool,
-    /// Has nothing, but the fluid system still serves it.
+    /// It is empty, but the fluid system still serves it.
     silent: bool,
 }
 
@@ -126,7 +126,7 @@ impl Naive {
         None
     }
 
-    /// The flows of which one may be served; all are equally good.
+    /// The flows of which one may be served; all are equally valid.
     pub fn choose(&mut self) -> Vec<usize> {
         loop {
             if let Some(a) = self.in_hand {
@@ -162,17 +162,18 @@ impl Naive {
             let first = started.iter().map(|&a| finish(a)).min().expect("the soonest has started");
             let best: Vec<usize> = started.into_iter().filter(|&a| finish(a) == first).collect();
             self.rise(now);
-            // Only who is chosen begins a visit.
+            // Only the aggregate that is chosen begins a visit.
             let heads: Vec<Option<usize>> = best.iter().map(|&a| self.clone().head(a)).collect();
             match heads.iter().position(|head| head.is_none()) {
-                // What its flows had went at a change; it is in hand until that is seen.
+                // A change has removed the packets of its flows; it stays in hand until that is
+                // noticed.
                 Some(n) => self.in_hand = Some(best[n]),
                 None => return heads.into_iter().flatten().collect(),
             }
         }
     }
 
-    /// A packet of `f` goes on the wire: its length.
+    /// A packet of `f` goes on the wire; returns its length.
     pub fn begin(&mut self, f: usize) -> u32 {
         let (a, bytes) = (self.of(f), self.queues[f][0]);
         assert_eq!(self.head(a), Some(f), "it was offered");
@@ -195,10 +196,10 @@ impl Naive {
         self.queues[f].pop_front();
     }
 
-    /// Other weights, or flows more. An aggregate of the same flows goes on from the same start;
-    /// another one owes what the furthest of those did from which its flows come, up to two
-    /// roundings, and is owed nothing. Flows keep their turns and deficits, a visit goes on
-    /// where its flow is the first, and nobody is in hand.
+    /// Changes the weights, or adds flows. An aggregate of the same flows continues from the same
+    /// start. Another one has the largest debt of the aggregates from which its flows come, up to
+    /// two roundings, and no credit. Flows keep their turns and deficits, a visit continues if its
+    /// flow is the first, and no aggregate is in hand.
     pub fn change(&mut self, weights: &[u64]) {
         let (before, now) =
             (std::mem::replace(&mut self.aggregates, Naive::divide(weights)), self.now);

@@ -1,10 +1,11 @@
-//! Curves of two slopes by their definition: the least of all their copies.
+//! Curves of two slopes by definition: the minimum of all their copies.
 
 use super::fraction::Fraction;
 use falaj_sched::contract::params::Values;
 
-/// A curve's first slope, how long, second slope; and all the points at which it began anew, in
-/// (time, bytes): the curve is the least of all copies from these points. In nanoseconds of a byte.
+/// A curve's first slope, its duration, and the second slope; and all the points at which it began
+/// anew, in (time, bytes): the curve is the minimum of all copies from these points. Slopes are in
+/// nanoseconds per byte.
 #[derive(Clone)]
 pub struct Copies {
     pub slopes: (u64, u64, u64),
@@ -21,7 +22,7 @@ impl Copies {
         );
         Some(Copies { slopes, begins: Vec::new() })
     }
-    /// When it reaches so many bytes.
+    /// When it reaches `bytes` bytes.
     pub fn reaches(&self, bytes: u64) -> Fraction {
         let (first, time, second) = self.slopes;
         let one = |&(from, at): &(Fraction, u64)| {

@@ -1,12 +1,12 @@
-//! Worked examples as they are written down: instants in bytes of time, of 8 ns; flows
-//! by letters, departures as `A1@2` (flow, number, end).
+//! Worked examples in written form: instants in byte times of 8 ns; flows by letters, departures as
+//! `A1@2` (flow, number, end).
 
 use super::{Arrival, emits, run};
 use falaj_engine::pipe::PipeSpec;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::Time;
 
-/// Arrivals in order of time, of (when, flow, bytes).
+/// Arrivals in order of time, as (instant, flow, bytes).
 pub fn arrivals(all: &[(u64, char, u32)]) -> Vec<Arrival> {
     let flow = |name: char| FlowId(name as u32 - 'A' as u32);
     let arrival =
@@ -16,7 +16,7 @@ pub fn arrivals(all: &[(u64, char, u32)]) -> Vec<Arrival> {
     all
 }
 
-/// Departures of (flow, end).
+/// Formats departures of (flow, end).
 pub fn written(departures: impl IntoIterator<Item = (usize, Time)>) -> String {
     let mut number = [0; 26];
     let name = |(f, end): (usize, Time)| {
@@ -26,15 +26,15 @@ pub fn written(departures: impl IntoIterator<Item = (usize, Time)>) -> String {
     departures.into_iter().map(name).collect::<Vec<_>>().join(" ")
 }
 
-/// What a pipe makes of these arrivals.
+/// The departures of a pipe for these arrivals.
 pub fn order(spec: &PipeSpec, all: &[(u64, char, u32)]) -> String {
     written(emits(&run(spec, &arrivals(all), |_, _, _| {})).iter().map(|e| (e.flow.index(), e.end)))
 }
 
-/// The longest that the first flow, a victim of 242 B at 97.31 packets a second, waits for its last
-/// bit on a link of 10 Mbit/s, beside the second with 1999.3 packets of 1042 B: in microseconds.
-/// Linux 6.12 in simulated time, where a packet on a link that serialises is done at its first bit,
-/// was seen to have maxima on whole frames.
+/// The longest waiting time, until its last bit, of the first flow, a victim of 242 B at 97.31
+/// packets per second, on a link of 10 Mbit/s, beside the second with 1999.3 packets of 1042 B: in
+/// microseconds. In Linux 6.12 in simulated time, where a packet on a serializing link is done at
+/// its first bit, maxima of whole frames were observed.
 pub fn longest_wait_of_a_victim(spec: &PipeSpec) -> f64 {
     let every = |hundredths: u64, flow, bytes| {
         let at = move |n: u64| Time(n * 100_000_000_000 / hundredths);

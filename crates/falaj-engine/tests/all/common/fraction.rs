@@ -27,14 +27,14 @@ impl Fraction {
     pub fn minus(self, o: Fraction) -> Fraction {
         self.plus(Fraction(-o.0, o.1))
     }
-    /// `n/d` of it.
+    /// The product with `n/d`.
     pub fn times(self, n: impl Into<i128>, d: impl Into<i128>) -> Fraction {
         Fraction::new(self.0 * n.into(), self.1 * d.into())
     }
     pub fn by(self, o: Fraction) -> Fraction {
         self.times(o.0, o.1)
     }
-    /// Divided by what is above 0.
+    /// The quotient by a positive fraction.
     pub fn over(self, o: Fraction) -> Fraction {
         self.times(o.1, o.0)
     }

@@ -35,7 +35,7 @@ use falaj_sched::units::time::{Span, Time};
 use rand_core::Rng;
 use std::sync::{Arc, LazyLock};
 
-/// One packet: when, whose, how long.
+/// One packet: its instant, flow and length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     pub at: Time,
@@ -43,7 +43,7 @@ pub struct Arrival {
     pub bytes: u32,
 }
 
-/// Random choices, one after the other.
+/// A sequence of random choices.
 pub struct Dice(Chance);
 
 impl Dice {
@@ -59,8 +59,8 @@ impl Dice {
     }
 }
 
-/// Virtual links at 1 Gbit/s (8 ns a byte): tiny packets, so that a model may
-/// go from nanosecond to nanosecond.
+/// Virtual links at 1 Gbit/s (8 ns per byte): tiny packets, so that a model may step through every
+/// nanosecond.
 pub fn virtual_links(dice: &mut Dice, serve: &'static str, preset: &'static str) -> PipeSpec {
     let largest = dice.from(2, 12) as u32;
     let n = dice.from(1, 5);
@@ -119,11 +119,11 @@ pub fn any_pipe(dice: &mut Dice) -> PipeSpec {
     spec
 }
 
-/// Measured by nobody.
+/// An invented table.
 static TABLE: LazyLock<DelayTable> =
     LazyLock::new(|| DelayTable::new(&[-300, -10, 0, 20, 400]).expect("they differ"));
 
-/// Lets the link do some of all that it can do to packets.
+/// Sets some of the impairments of the link.
 pub fn impair(dice: &mut Dice, spec: &mut PipeSpec) {
     let event = |dice: &mut Dice| RandomEvent {
         probability: Probability::of(dice.from(0, 10), 20),
@@ -216,7 +216,7 @@ pub fn impair(dice: &mut Dice, spec: &mut PipeSpec) {
     accepted(spec);
 }
 
-/// On a link whose time is divided, a packet's time is known.
+/// On a link whose time is divided, a packet's time must be known.
 pub fn accepted(spec: &mut PipeSpec) {
     if spec.refused().is_some() {
         (spec.capacity, spec.impairments.profile, spec.impairments.slots) =
@@ -224,7 +224,7 @@ pub fn accepted(spec: &mut PipeSpec) {
     }
 }
 
-/// Has the device pace the link, if that can be; says whether it does.
+/// Makes the device pace the link, if that is possible; returns true if it does.
 pub fn by_device(dice: &mut Dice, spec: &mut PipeSpec) -> bool {
     let largest = spec.setup.largest;
     let backlog =
@@ -237,8 +237,8 @@ pub fn by_device(dice: &mut Dice, spec: &mut PipeSpec) -> bool {
     accepted
 }
 
-/// Gives some of the flows disciplines of their own, if the one above lets them. Who takes trees
-/// whole gets some.
+/// Gives some of the flows disciplines of their own, if the one above allows that. Disciplines that
+/// handle trees as a whole get trees.
 pub fn divide(dice: &mut Dice, spec: &mut PipeSpec) {
     let undivided = spec.clone();
     let levels = dice.one_of(&[1, 1, 2, 3]);
@@ -268,7 +268,7 @@ fn divide_to(dice: &mut Dice, spec: &mut PipeSpec, levels: u64) {
             divide_to(dice, &mut below, levels - 1);
         }
         if own {
-            // Keys that only flows without parts may have.
+            // Without keys that only undivided flows may have.
             let only = entry.draw.leaves_only;
             let kept = spec.setup.flows[f].values.iter().filter(|(name, _)| !only.contains(name));
             spec.setup.flows[f].values =
@@ -278,8 +278,8 @@ fn divide_to(dice: &mut Dice, spec: &mut PipeSpec, levels: u64) {
     }
 }
 
-/// Turns the pipe into one of this kind, with random values for each of its
-/// parameters that the discipline accepts together.
+/// Turns the pipe into one of this kind, with random values for each of its parameters that are
+/// valid together.
 pub fn become_kind(dice: &mut Dice, spec: &mut PipeSpec, entry: &'static Manifest) {
     for _ in 0..1_000 {
         draw_values(dice, spec, entry);
@@ -296,7 +296,7 @@ fn draw_values(dice: &mut Dice, spec: &mut PipeSpec, entry: &'static Manifest) {
     let setup = &spec.setup;
     let (rate, largest, n) = (setup.rate, u64::from(setup.largest), setup.flows.len() as u64);
     let mut value = |param: &Param| {
-        // What a default or another parameter says already.
+        // A default or another parameter may determine the value.
         if param.default.is_some() && dice.from(0, 2) == 0 {
             return None;
         }
@@ -335,7 +335,7 @@ fn limit(dice: &mut Dice, largest: u32, bytes_too: bool) -> Limit {
     }
 }
 
-/// Dense bursts and pauses for each flow: the arrivals that bounds must stand.
+/// Dense bursts and pauses of each flow: arrivals under which bounds must hold.
 pub fn bursts(dice: &mut Dice, spec: &PipeSpec, horizon: u64) -> Vec<Arrival> {
     let largest = spec.setup.largest;
     let sizes = dice.from(0, 2);

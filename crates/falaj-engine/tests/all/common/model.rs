@@ -1,5 +1,5 @@
-//! The virtual-link servers word by word, from nanosecond to nanosecond:
-//! slow, plain, and sharing no code with the disciplines.
+//! The virtual-link servers by definition, from nanosecond to nanosecond: slow, plain, and sharing
+//! no code with the disciplines.
 
 use super::Arrival;
 use falaj_engine::pipe::PipeSpec;
@@ -45,7 +45,7 @@ impl Line<'_> {
     fn next_at(&self) -> Option<u64> {
         self.arrivals.get(self.next).map(|a| a.at.0)
     }
-    /// Lets the next packet in if there is room; returns its flow.
+    /// Admits the next packet if there is room; returns its flow.
     fn admit(&mut self, left: impl Fn(usize) -> Option<u64>) -> usize {
         let a = self.arrivals[self.next];
         let f = a.flow.index();
@@ -70,7 +70,7 @@ impl Line<'_> {
     fn nobody(&self) -> bool {
         self.queues.iter().all(VecDeque::is_empty)
     }
-    /// Sends the head of `f` from `t` on; packets that come meanwhile find it in the queue.
+    /// Sends the head of `f` from `t` on; packets that arrive meanwhile find it in the queue.
     fn send(&mut self, f: usize, t: u64, left: impl Fn(usize) -> Option<u64>) -> u64 {
         let end = t + self.tx(f).unwrap();
         while self.next_at().is_some_and(|at| at < end) {
@@ -143,7 +143,7 @@ pub fn phase_wise(spec: &PipeSpec, arrivals: &[Arrival]) -> Vec<Departure> {
             empty_phases = if end > t && line.nobody() { empty_phases + 1 } else { 0 };
             i = (i + 1) % n;
             if empty_phases > n {
-                // All of type B and nothing to send: on to the next packet.
+                // All are of type B and have nothing to send: continue with the next packet.
                 t = line.next_at().unwrap();
                 line.admit(|_| None);
                 empty_phases = 0;
@@ -153,7 +153,7 @@ pub fn phase_wise(spec: &PipeSpec, arrivals: &[Arrival]) -> Vec<Departure> {
     }
 }
 
-/// What a packet-wise model may do differently.
+/// Variants of the packet-wise model.
 #[derive(Clone, Copy)]
 pub struct Variant {
     pub paper: bool,
@@ -240,7 +240,7 @@ pub fn packet_wise(
             let mut payers: Vec<usize> = (0..n).filter(|&i| any_a && alive[i] && pays(i)).collect();
             let mut turn = 0;
             'idle: loop {
-                // Somebody who is done for this cycle may send in this time.
+                // A link that is done for this cycle may send in this time.
                 let free =
                     (0..n).any(|i| lends(spec, i)) && (0..n).all(|i| !alive[i] || lends(spec, i));
                 let borrower = free.then(|| {
@@ -264,8 +264,8 @@ pub fn packet_wise(
                                 alive[payer] = false;
                                 payers.retain(|&i| i != payer);
                                 turn = 0;
-                                // Without a link of type A the cycle is over, whatever others have
-                                // left.
+                                // Without a link of type A the cycle is over, whatever time other
+                                // links have left.
                                 if !payers.iter().any(|&i| is_a(spec, i)) {
                                     payers.clear();
                                 }
@@ -305,7 +305,7 @@ pub fn packet_wise(
             }
         }
         if line.nobody() && began.last() == Some(&t) {
-            // A cycle of no length: on to the next packet, with a cycle of its own.
+            // A cycle of no length: continue with the next packet, with a cycle of its own.
             let Some(at) = line.next_at() else { return (line.departures, began) };
             t = at;
             rotating = (rotating + n - 1) % n;

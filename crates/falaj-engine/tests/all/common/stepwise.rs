@@ -1,4 +1,5 @@
-//! Disciplines beside naive models that are looked at in every nanosecond. One byte takes 8 ns.
+//! Disciplines compared with naive models that are examined in every nanosecond. One byte takes 8
+//! ns.
 
 use super::{Arrival, Dice, become_kind, bursts, emits, run, virtual_links};
 use falaj_engine::pipe::PipeSpec;
@@ -8,18 +9,18 @@ use falaj_sched::registry::entry;
 use falaj_sched::units::rate::Rate;
 use std::collections::VecDeque;
 
-/// At which a byte takes whole nanoseconds here.
+/// Keys of rates at which a byte takes whole nanoseconds in these tests.
 const RATES: [&str; 2] = ["rate", "idle-slope"];
 
-/// A discipline as its definition says, looked at in every nanosecond.
+/// A discipline by its definition, examined in every nanosecond.
 pub trait Model {
     fn came(&mut self, f: usize, bytes: u32, first: bool, now: u64);
-    /// Before each decision, and each nanosecond. `waits`: the flows that have a packet, the one on
-    /// the wire included.
+    /// Called before each decision, and in each nanosecond. `waits`: the flows that have a packet,
+    /// the one on the wire included.
     fn passes(&mut self, waits: &[bool], sending: Option<usize>, now: u64);
     fn choose(&self, heads: &[Option<u32>], now: u64) -> Option<usize>;
     fn begin(&mut self, f: usize, bytes: u32, now: u64);
-    /// Its packet has left, and the next one is of so many bytes.
+    /// Its packet has left, and the next one has this length.
     fn left(&mut self, f: usize, head: Option<u32>, now: u64);
 }
 
