@@ -1,5 +1,5 @@
-//! Nothing is allocated on the packet path once a pipe is warm: as many
-//! packets queued as ever before, and an output list as long as it gets.
+//! Nothing is allocated on the packet path once a pipe is warm: with the largest number of queued
+//! packets so far, and an output list of full length.
 
 #[path = "all/common/mod.rs"]
 mod common;
@@ -21,12 +21,12 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::net::Ipv4Addr;
 
-/// The system's allocator, counting what this thread asks of it.
+/// The system's allocator, counting the requests of this thread.
 struct Counting;
 
 thread_local! {
     static ASKED: Cell<u64> = const { Cell::new(0) };
-    /// The most bytes that were asked for at once.
+    /// The largest number of bytes requested at once.
     static LARGEST: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -35,20 +35,21 @@ fn count(size: usize) {
     LARGEST.with(|largest| largest.set(largest.get().max(size)));
 }
 
-// Safety: all is the system's own; the counter is a thread's cell that needs no memory.
+// Safety: everything is forwarded to the system; the counter is a thread's cell that needs no
+// memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
-        // SAFETY: what the caller vouches for is what the system asks for.
+        // SAFETY: the caller's guarantees are the system's requirements.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        // SAFETY: what the caller vouches for is what the system asks for.
+        // SAFETY: the caller's guarantees are the system's requirements.
         unsafe { System.dealloc(place, layout) }
     }
     unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(size);
-        // SAFETY: what the caller vouches for is what the system asks for.
+        // SAFETY: the caller's guarantees are the system's requirements.
         unsafe { System.realloc(place, layout, size) }
     }
 }
@@ -56,7 +57,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// A pipe to which the same packets come again and again.
+/// A pipe to which the same packets arrive again and again.
 struct Repeated {
     engine: Engine,
     out: Vec<Output>,
@@ -70,8 +71,8 @@ impl Repeated {
         Repeated { engine, out: Vec::with_capacity(10_000), began: Time::ZERO, packets: 0 }
     }
 
-    /// Runs the arrivals so many times, each time after the last packet of the
-    /// time before has left; returns how often memory was asked for.
+    /// Runs the arrivals `times` times, each time after the last packet of the time before has
+    /// left; returns the number of memory requests.
     fn run(&mut self, arrivals: &[Arrival], times: usize) -> u64 {
         let before = ASKED.get();
         for _ in 0..times {
@@ -117,7 +118,7 @@ fn a_warm_pipe_asks_for_no_memory() {
             let spec = pipe(&mut dice, entry);
             let arrivals = bursts(&mut dice, &spec, 20_000);
             let mut repeated = Repeated::new(&spec);
-            // As many as ever fit; but a contract is not to be broken by that.
+            // The largest number that fits; but the flood would break the contract of `drr+`.
             if entry.kind != "drr+" {
                 repeated.run(&flood(&spec), 1);
             }
@@ -130,8 +131,8 @@ fn a_warm_pipe_asks_for_no_memory() {
     }
 }
 
-/// A new id asks for little memory, however many there are: the records of the others are neither
-/// copied nor hashed anew for it.
+/// A new id requests little memory, however many there are: the records of the others are neither
+/// copied nor rehashed for it.
 #[test]
 fn an_id_that_comes_asks_for_little_however_many_there_are() {
     const IDS: u32 = 1_000_000;
@@ -158,7 +159,7 @@ fn an_id_that_comes_asks_for_little_however_many_there_are() {
     assert!(LARGEST.get() <= 256 << 10, "{} bytes at once", LARGEST.get());
 }
 
-/// The counter does see what is asked for.
+/// The counter does count requests.
 #[test]
 fn a_cold_pipe_asks_for_the_memory_of_its_packets() {
     for entry in ENTRIES {
@@ -169,9 +170,9 @@ fn a_cold_pipe_asks_for_the_memory_of_its_packets() {
     }
 }
 
-/// Defect of an emulator before this one: the heaps of its WF2Q+ grew by sixteen places at a time,
-/// copied each time, while flows began to send. Here there is room for all flows from the
-/// beginning: a pipe that has held as many packets before, all of one flow, asks for nothing when
+/// Defect of an earlier emulator: the heaps of its WF2Q+ grew by sixteen places at a time, copied
+/// each time, while flows began to send. Here there is room for all flows from the beginning: a
+/// pipe that has held the same number of packets before, all of one flow, requests nothing when
 /// each of its flows has one.
 #[test]
 fn heaps_have_room_for_every_flow_from_the_beginning() {

@@ -1,5 +1,5 @@
-//! The memory of packets on their way stays below its ceiling, as the kernel counts it, whatever
-//! packets are like and wherever they wait. A program of its own, so that nothing else is in it.
+//! The memory of packets in transit stays below its limit, as the kernel counts it, for all kinds
+//! of packets and wherever they wait. A separate program, so that its memory contains nothing else.
 
 use falaj_engine::account::Account;
 use falaj_engine::classifier::{Classifier, Match};
@@ -23,7 +23,7 @@ use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::Command;
 
-/// A port that has the same unit again and again, from another address each time.
+/// A port that reads the same unit again and again, from another address each time.
 struct Endless {
     unit: Vec<u8>,
     flow: Option<FlowId>,
@@ -58,7 +58,7 @@ impl Port for Endless {
         }
         buffer[..length].copy_from_slice(&self.unit);
         let train = Train::of(&self.unit);
-        // Each segment is its headers and a byte.
+        // Each segment consists of its headers and a byte.
         let bytes = if train.is_some() { 41 } else { length as u32 };
         Ok(Some(Received { length, flow: self.flow, bytes, last: bytes, train }))
     }
@@ -90,7 +90,7 @@ fn pipe(rate: Rate, delay: Span) -> PipeSpec {
     PipeSpec::new("fifo", setup, delay)
 }
 
-/// The most memory that the process had resident since the last call.
+/// The largest resident memory of the process since the last call.
 fn most() -> usize {
     let status = fs::read_to_string("/proc/self/status").expect("Linux has it");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("it is there");
@@ -98,13 +98,13 @@ fn most() -> usize {
     line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") << 10
 }
 
-/// Memory that packets may take, in bytes.
+/// Memory for packets, in bytes.
 const CEILING: usize = 128 << 20;
-/// One port may take eight ninths of it, and one part in a hundred is for buffers.
+/// One port may use eight ninths of it, and one hundredth is allowed for buffers.
 const ALLOWED: usize = CEILING / 9 * 8 + CEILING / 100;
 
-/// Fills a link's memory with units like this one. Returns the bytes that this took, and the number
-/// of packets.
+/// Fills a link's memory with units like this one. Returns the bytes used, and the number of
+/// packets.
 fn fill(unit: Vec<u8>, (rate, delay): (Rate, Span)) -> io::Result<(usize, u64)> {
     most();
     let before = most();
@@ -125,11 +125,11 @@ fn fill(unit: Vec<u8>, (rate, delay): (Rate, Span)) -> io::Result<(usize, u64)> 
     Ok((most() - before, forwarder.counters(PipeId(0), FlowId(0)).offered))
 }
 
-/// Names the case that a process of its own is to measure: memory that another case has given back
-/// to the allocator would hide what it takes.
+/// Names the case that a separate process measures: memory that another case has returned to the
+/// allocator would hide the use of this one.
 const CASE: &str = "FALAJ_MEMORY_CASE";
 
-/// Measures a case of this test in a process of its own; `measure` returns what is to be said.
+/// Measures a case of this test in a separate process; `measure` returns its output.
 fn in_its_own_process(
     test: &str,
     case: &str,
@@ -153,7 +153,7 @@ fn in_its_own_process(
 
 #[test]
 fn packets_take_no_more_than_they_may() -> io::Result<()> {
-    // On the long link each segment leaves by itself: that takes most.
+    // On the long link each segment leaves by itself, which takes most memory.
     let queue = (Rate::from_bits(1_000), Span::ZERO);
     let long = (Rate::from_bits(1_000_000_000), Span(1 << 50));
     let units = [
@@ -175,13 +175,13 @@ fn packets_take_no_more_than_they_may() -> io::Result<()> {
     Ok(())
 }
 
-/// No flood takes as long, however busy the machine is.
+/// Longer than any flood takes, however busy the machine is.
 const PATIENCE: Span = Span::from_secs(120);
 
-/// Sends from other addresses all the time through a link with these masks, until ids have to
-/// share as memory is short, and then as long again. The process may have `may` bytes beside those
-/// that it has when the link is built. Returns the memory that it may have, and had most, and the
-/// number of ids that have a queue or link of their own.
+/// Sends from changing addresses through a link with these masks, until ids have to share as memory
+/// is short, and then for the same time again. The process may use `may` bytes in addition to its
+/// memory when the link is built. Returns its limit and its largest memory, and the number of ids
+/// with a queue or link of their own.
 fn address_flood(spec: PipeSpec, may: usize) -> io::Result<(usize, usize, u64)> {
     let clock = Clock::from_zero(monotonic());
     let classifier = Classifier::new([[Match::default()].as_slice()]);
@@ -215,11 +215,11 @@ fn address_flood(spec: PipeSpec, may: usize) -> io::Result<(usize, usize, u64)> 
     Ok((resident, most(), ids.active))
 }
 
-/// However many addresses come, and whatever each of them is given.
+/// For any number of addresses, and whatever each of them is given.
 #[test]
 fn masks_take_no_more_than_they_may() -> io::Result<()> {
-    /// Bytes that a process may have beside those that it has when the link is built; queues are
-    /// built then, and more of them take less.
+    /// Bytes that a process may use in addition to its memory when the link is built; queues are
+    /// built then, and further ones take less.
     const MAY: [usize; 3] = [256 << 20, 256 << 20, 128 << 20];
     let each = Each {
         mask: Mask { src: Some(Lengths::WHOLE), ..Mask::default() },

@@ -1,8 +1,8 @@
 //! Sandboxes in real namespaces.
 //!
-//! A sandbox starts in a process with one thread, which the usual test harness is not. So this
-//! program is its own harness: it runs each case in a process of its own (`--case`), and is also
-//! the command that the cases run inside of their sandboxes (`--probe`).
+//! A sandbox has to be started in a single-threaded process, which the usual test harness is not.
+//! So this program is its own harness: it runs each case in a separate process (`--case`), and is
+//! also the command that the cases run inside of their sandboxes (`--probe`).
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -171,7 +171,8 @@ fn harness(words: &[&str]) -> ExitCode {
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs a case in its own process, for 60 s at most: its exit code if it has one, and what it said.
+/// Runs a case in a separate process, for 60 s at most; returns its exit code if it has one, and
+/// its output.
 fn run_case(name: &str, mode: &str) -> (Option<i32>, String) {
     let (mut reader, writer) = io::pipe().unwrap();
     let mut child = Command::new(myself())
@@ -222,7 +223,7 @@ fn sh(script: &str) -> SandboxSide {
     SandboxSide::command(["sh", "-c", script])
 }
 
-/// A sandbox as specified; the case is ignored where this user may not open /dev/net/tun.
+/// A sandbox as specified; the case is ignored if this user may not open /dev/net/tun.
 fn start(spec: SandboxSpec) -> Sandbox {
     match Sandbox::start(spec) {
         Ok(sandbox) => sandbox,
@@ -252,7 +253,7 @@ fn rest(mut reader: impl Read) -> String {
     text
 }
 
-/// What crossed the link while the commands ran.
+/// The frames that crossed the link while the commands ran.
 #[derive(Default)]
 struct Crossed {
     exits: BTreeMap<End, Exit>,
@@ -263,7 +264,7 @@ struct Crossed {
     destinations: Vec<IpAddr>,
 }
 
-/// Where the caller finds the units of one side.
+/// The descriptor by which the caller reads the units of one side.
 fn link_fd(sandbox: &Sandbox, end: End) -> Option<BorrowedFd<'_>> {
     sandbox.packet(end).map(AsFd::as_fd).or(sandbox.tap(end).map(AsFd::as_fd))
 }
@@ -287,8 +288,8 @@ fn write(sandbox: &Sandbox, end: End, unit: &[u8]) -> bool {
     }
 }
 
-/// Copies units between the sides, each way through `change`, until the commands of `ends` have
-/// ended.
+/// Copies units between the sides, in each direction through `change`, until the commands of `ends`
+/// have ended.
 fn forward(sandbox: &mut Sandbox, ends: &[End], change: impl Fn(&mut [u8])) -> Crossed {
     let mut crossed = Crossed::default();
     let mut unit = vec![0; Tap::MAX_UNIT];
@@ -331,7 +332,7 @@ fn forward(sandbox: &mut Sandbox, ends: &[End], change: impl Fn(&mut [u8])) -> C
     crossed
 }
 
-/// What an Ethernet frame is, in a word, and where it goes.
+/// The kind of an Ethernet frame in a word, and its destination.
 fn kind(frame: &[u8]) -> (String, Option<IpAddr>) {
     let ip = &frame[14..];
     match u16::from_be_bytes([frame[12], frame[13]]) {
@@ -434,7 +435,7 @@ fn exits(users: UserNamespace) {
     assert_eq!(Exit::Signal(9).shell_code(), 137);
     drop(sandbox);
 
-    // A caller that ignores the death of its children learns of the command's all the same.
+    // A caller that ignores the death of its children still learns of the command's.
     // SAFETY: ignoring a signal has no preconditions.
     unsafe { signal(Signal::SIGCHLD, SigHandler::SigIgn) }.unwrap();
     let mut sandbox = start(SandboxSpec { near: sh("true; exit 3"), ..spec(users) });
@@ -454,8 +455,8 @@ fn exits(users: UserNamespace) {
 
 fn signals(users: UserNamespace) {
     let script = "trap 'exit 5' TERM; trap 'echo usr1' USR1; trap 'echo hup' HUP; echo ready; while :; do sleep 0.02; done";
-    // Who runs the tests may ignore some of them, as `nohup` does: a shell cannot trap these any
-    // more.
+    // The test process may run with some of them ignored, as under `nohup`: a shell cannot trap
+    // such a signal.
     let shell = SandboxSide::command(["env", "--default-signal=HUP,TERM,USR1", "sh", "-c", script]);
     let (near, mut said) = captured(shell);
     let mut sandbox = start(SandboxSpec { near, ..spec(users) });
@@ -464,7 +465,7 @@ fn signals(users: UserNamespace) {
     assert_eq!(line(&mut said), "ready");
     sandbox.signal(End::Near, libc::SIGUSR1).unwrap();
     assert_eq!(line(&mut said), "usr1");
-    // Process 1 passes on what somebody outside sends it, and survives what is not passed on.
+    // Process 1 forwards signals from outside, and survives those that it does not forward.
     let init = Pid::from_raw(sandbox.pid(End::Near));
     kill(init, Signal::SIGHUP).unwrap();
     assert_eq!(line(&mut said), "hup");
@@ -530,7 +531,8 @@ fn not_found(users: UserNamespace) {
 }
 
 fn leaks(users: UserNamespace) {
-    // Descriptors that the caller itself inherited without CLOEXEC must not pass either.
+    // Descriptors that the caller itself has inherited without CLOEXEC must not be inherited
+    // either.
     let file = File::open("/dev/null").unwrap();
     // SAFETY: dup has no preconditions.
     let leaky: Vec<i32> = (0..3).map(|_| unsafe { libc::dup(file.as_raw_fd()) }).collect();
@@ -565,7 +567,7 @@ fn user(users: UserNamespace) {
     if !Uid::effective().is_root() {
         assert_eq!(capabilities, network);
     }
-    // A user namespace made by the sandbox knows one group.
+    // A user namespace created by the sandbox has one group.
     let map: Vec<u64> = said[5].split_whitespace().map(|number| number.parse().unwrap()).collect();
     assert!(
         users == UserNamespace::Auto || map == [Gid::effective().as_raw().into(), map[1], 1],
@@ -610,7 +612,7 @@ fn datagrams(users: UserNamespace) {
     }
 }
 
-/// How many frames of a kind there were, 0 if none.
+/// Number of frames of a kind.
 trait Count {
     fn of(&self, kind: &str) -> usize;
 }
@@ -681,11 +683,11 @@ fn tcp_packets(users: UserNamespace) {
     tcp(users, false, Join::Packet, "4", true);
 }
 
-/// The side's TAP as the forwarder has it, but that checksums are finished, so that the receiving
-/// kernel verifies them.
+/// The side's TAP as the forwarder uses it, except that checksums are completed, so that the
+/// receiving kernel verifies them.
 struct Finishing {
     port: TapPort,
-    /// Units that were handed over.
+    /// Number of units that were sent.
     units: Rc<Cell<u64>>,
 }
 
@@ -721,9 +723,10 @@ impl Port for Finishing {
 
 impl PortHandover for Finishing {}
 
-/// Runs the forwarder until both commands have ended well; what it counted of the way up, and the
-/// units that it wrote. The hybrid timer rests on a crowded machine, and holds packets for longer
-/// than the slack then: one that does not is to be named.
+/// Runs the forwarder until both commands have ended successfully; returns the counters of the
+/// direction up, and the number of units written. On a busy machine the hybrid timer stops
+/// spinning, and then holds packets for longer than the slack: a test of the slack has to name
+/// another timer.
 fn forwarded(sandbox: &mut Sandbox, rate: Rate, timer: Timer, slack: Span) -> (LiveFlow, u64) {
     let scenario = Scenario::simple(rate, Span::ZERO, Limit::Packets(5000), 1500);
     let network =
@@ -788,8 +791,8 @@ fn trains(users: UserNamespace) {
                 "{c:?}"
             );
             assert!(flow.held.max().unwrap() <= slack, "{:?}", flow.held.max());
-            // A packet takes 121 us at 100 Mbit/s, if it is not the short last one of its unit, 6
-            // us at 2 Gbit/s.
+            // A packet takes 121 us at 100 Mbit/s, if it is not the short last one of its unit, and
+            // 6 us at 2 Gbit/s.
             let expected = match (mbit, slack) {
                 (_, Span::ZERO) => c.sent..=c.sent,
                 (100, _) => c.sent * 9 / 10..=c.sent,
@@ -819,13 +822,13 @@ fn datagram_trains(users: UserNamespace) {
 }
 
 fn datagrams_joined(users: UserNamespace) {
-    // As many as a socket has room for whose reader finds no processor meanwhile.
+    // The number of datagrams that fit into a socket while its reader finds no processor.
     const SENT: &str = "60";
     for (address, socket) in
         [("10.77.0.2", "connected"), ("10.77.0.2", "unconnected"), ("fd77::2", "connected")]
     {
-        // Sleeping, all that are due within a millisecond leave together, in tens, as each tenth is
-        // shorter.
+        // While sleeping, all packets due within a millisecond leave together, in tens, as each
+        // tenth is shorter.
         for (slack, together) in [(Span::from_millis(1), true), (Span::ZERO, false)] {
             let (far, mut server) = captured(probe(&["udp-collect", address, SENT]));
             let near = probe(&["udp-single", address, socket, SENT]);
@@ -851,7 +854,7 @@ fn datagrams_joined(users: UserNamespace) {
 }
 
 fn bursts(users: UserNamespace) {
-    // 5000 datagrams before anybody reads.
+    // 5000 datagrams before any is read.
     let mut sandbox = start(SandboxSpec { near: probe(&["udp-burst", "5000"]), ..spec(users) });
     sandbox.go(End::Near).unwrap();
     std::thread::sleep(Duration::from_millis(500));
@@ -878,9 +881,9 @@ fn missed(users: UserNamespace) {
         let (read, unread) =
             (crossed.kinds.of("ipv4/17"), sandbox.unread().expect("a number") as usize);
         assert!(read >= 8000 && unread > 0, "{read} read, {unread} not");
-        // Multicast reports of the kernel's own may have been among them.
+        // Multicast reports of the kernel itself may have been among them.
         assert!((SENT..SENT + 10).contains(&(read + unread)), "{read} read, {unread} not");
-        // It is told as often as one asks.
+        // Each query returns the number.
         assert_eq!(sandbox.unread().expect("a number") as usize, unread);
     }
 }
@@ -934,7 +937,7 @@ fn bridge(users: UserNamespace) {
     by_kernel(users, Join::Bridge);
 }
 
-/// Sides that the kernel joins: nothing passes through here.
+/// Sides that the kernel joins: no packet passes this process.
 fn by_kernel(users: UserNamespace, join: Join) {
     tcp(users, true, join, "16", false);
     for address in ["10.77.0.2", "fd77::2"] {
@@ -950,7 +953,8 @@ fn by_kernel(users: UserNamespace, join: Join) {
     }
 }
 
-/// What a user without any privilege can do, tried as one where the caller is root.
+/// The operations that are available without any privilege, tested as such a user if the caller is
+/// root.
 fn unprivileged(_: UserNamespace) {
     if Uid::effective().is_root() {
         let (uid, gid) = (Uid::from_raw(65534), Gid::from_raw(65534));
@@ -962,8 +966,8 @@ fn unprivileged(_: UserNamespace) {
                 "the caller is root in name only and cannot become another user: {errno}"
             ));
         }
-        // A process that changes its user loses the right to its own files in /proc; a login would
-        // not.
+        // A process that changes its user loses access to its own files in /proc; after a login it
+        // would not.
         prctl::set_dumpable(true).unwrap();
     }
     let (near, said) = captured(sh("id -u; id -g; grep CapEff /proc/self/status | cut -f2"));
@@ -1036,7 +1040,7 @@ fn kill_9(users: UserNamespace) {
     assert_gone(&token);
 }
 
-/// Holds a sandbox in which both commands leave a daemon that does not want to die.
+/// Holds a sandbox in which each command leaves a daemon that ignores signals.
 fn holder(mode: &str, token: &str) -> ExitCode {
     let user_namespace = if mode == "always" { UserNamespace::Always } else { UserNamespace::Auto };
     let near = probe(&["daemonise", token]);
@@ -1099,7 +1103,7 @@ fn dropping(users: UserNamespace) {
     assert!(before - descriptors() >= 6, "two TAPs, sockets and pidfds are closed");
     // Not even a zombie is left.
     assert!(nix::sys::wait::waitpid(None, Some(nix::sys::wait::WaitPidFlag::WNOHANG)).is_err());
-    // And again, many times over, without anything piling up.
+    // Repeated many times, without accumulation.
     let before = descriptors();
     for _ in 0..10 {
         drop(start(spec(users)));
@@ -1131,7 +1135,7 @@ fn ctrl_c(users: UserNamespace) {
     let mut screen = BufReader::new(File::from(pty.master));
     let mut seen = Vec::new();
     let mut text = String::new();
-    // Reading a terminal that nobody has open any more ends in EIO.
+    // Reading a terminal that no process has open any more returns EIO.
     while screen.read_line(&mut text).is_ok_and(|length| length > 0) {
         let word = text.trim().trim_start_matches("^C").to_string();
         if word == "press" {
@@ -1152,10 +1156,10 @@ fn ctrl_c(users: UserNamespace) {
     assert!(seen.iter().any(|word| word == "exited Code(9)"), "{seen:?}");
 }
 
-/// Part of `ctrl_c` that has the terminal.
+/// The part of `ctrl_c` that owns the terminal.
 fn at_terminal(mode: &str) -> ExitCode {
     let user_namespace = if mode == "always" { UserNamespace::Always } else { UserNamespace::Auto };
-    // Who runs the tests may ignore it, as `nohup` does: a shell cannot trap it any more.
+    // The test process may run with it ignored, as under `nohup`: a shell cannot trap it then.
     let near = "trap 'exit 9' INT; echo press; while :; do sleep 0.02; done";
     let near = SandboxSide::command(["env", "--default-signal=INT", "sh", "-c", near]);
     // Takes the foreground as an interactive shell does, and does not give it back.
@@ -1198,7 +1202,7 @@ fn errors(_: UserNamespace) {
     if !Uid::effective().is_root() {
         return;
     }
-    // In a user namespace of which nobody may make more.
+    // In a user namespace that does not allow further ones.
     let script = "echo 0 > /proc/sys/user/max_user_namespaces; exec \"$0\" --probe available";
     let (mut near, said) = captured(sh(script));
     near.command.as_mut().unwrap().push(myself());
@@ -1239,12 +1243,12 @@ fn start_up(users: UserNamespace) {
         "start() to both commands running: min {:.1} median {:.1} max {:.1} ms; start() alone: median {:.1} ms",
         times[0], times[10], times[19], starts[10]
     );
-    // A busy machine makes the start late, but not dearer: the cheapest of twenty.
+    // A busy machine delays the start, but does not increase its cost: the minimum of twenty.
     let least = spent.iter().min().expect("twenty of them");
     assert!(*least < 60_000, "{spent:?} us of a processor");
 }
 
-/// Processor time of this process and of those that it has waited for.
+/// Processor time of this process and of the children that it has waited for.
 fn processor_time() -> TimeVal {
     let of = |who| {
         let usage = getrusage(who).expect("the kernel counts it");
@@ -1270,8 +1274,8 @@ fn probes(name: &str, words: &[&str]) -> ExitCode {
                 .collect();
             open.sort_unstable();
             let blocked = nix::sys::signal::SigSet::thread_get_mask().unwrap().iter().count();
-            // Rust's own start-up ignores SIGPIPE; what counts is what exec brought, which a child
-            // of sh shows.
+            // Rust's own start-up ignores SIGPIPE; the relevant state is the one at exec, which a
+            // child of sh shows.
             let status = Command::new("sh")
                 .args(["-c", "grep SigIgn /proc/self/status"])
                 .output()
@@ -1307,7 +1311,7 @@ fn probes(name: &str, words: &[&str]) -> ExitCode {
             let length = socket.recv(&mut datagram).unwrap();
             assert_eq!(&datagram[..length], message);
         }
-        // Each system call hands the kernel ten datagrams in one piece, the last one shorter.
+        // Each system call passes ten datagrams to the kernel in one unit, the last one shorter.
         ("udp-train", [address, count]) => {
             const UDP_SEGMENT: i32 = 103;
             let address: IpAddr = address.parse().unwrap();
@@ -1331,7 +1335,7 @@ fn probes(name: &str, words: &[&str]) -> ExitCode {
                 assert_eq!(socket.send_to(&train, SocketAddr::new(address, 7)).unwrap(), 9500);
             }
         }
-        // The same, but each datagram by itself.
+        // The same with each datagram by itself.
         ("udp-single", [address, socket, count]) => {
             let to = SocketAddr::new(address.parse().unwrap(), 7);
             let from = UdpSocket::bind(if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }).unwrap();
@@ -1451,7 +1455,7 @@ fn probes(name: &str, words: &[&str]) -> ExitCode {
             // SAFETY: this process has one thread; nothing here depends on what fork leaves behind.
             unsafe {
                 if libc::fork() > 0 {
-                    // The command itself ends later than its daemon begins.
+                    // The command itself ends after its daemon has begun.
                     std::thread::sleep(Duration::from_millis(100));
                     return ExitCode::SUCCESS;
                 }

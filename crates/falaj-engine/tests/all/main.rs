@@ -1,5 +1,5 @@
-//! The engine's integration tests: one program, so that they are linked once. Tests that need a
-//! program of their own (an allocator that counts) stand beside this folder.
+//! The engine's integration tests in one program, so that they are linked once. Tests that need a
+//! program of their own (an allocator that counts) are beside this folder.
 
 mod common;
 

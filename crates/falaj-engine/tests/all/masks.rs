@@ -1,4 +1,4 @@
-//! Masks: what they make is as good as if it had been there all along.
+//! Masks: the queues and links that they create serve as if they had always existed.
 
 use crate::common::{Arrival, Dice, any_pipe, bursts, emits, impair};
 use falaj_engine::key::Key;
@@ -20,7 +20,7 @@ fn each(most: u32, expire: u64) -> Each {
     Each { mask, most, expire: Span(expire) }
 }
 
-/// What a packet from this address is to masks that look at the source.
+/// The ids of a packet from this address under masks of the source.
 fn from(address: u32) -> MaskIds {
     let key = Key { src: Some(std::net::Ipv4Addr::from_bits(address).into()), ..Key::default() };
     let id = each(1, 1).mask.id(&key);
@@ -60,7 +60,7 @@ fn undivided(dice: &mut Dice) -> PipeSpec {
     }
 }
 
-/// A pipe with masks that make few of each, which soon go.
+/// A pipe with masks of few ids, which soon expire.
 fn masked(dice: &mut Dice) -> PipeSpec {
     let mut spec = undivided(dice);
     let any = |dice: &mut Dice| each(dice.from(1, 6) as u32, dice.from(1, 5_000));
@@ -68,7 +68,7 @@ fn masked(dice: &mut Dice) -> PipeSpec {
     spec.masks.flows =
         spec.setup.flows.iter().map(|_| (dice.from(0, 1) == 0).then(|| any(dice))).collect();
     if Engine::new(std::slice::from_ref(&spec)).is_err() {
-        // Shares that fit do not fit many times over, and one queue has no parts.
+        // Shares that fit once do not fit many times, and a single queue has no parts.
         spec = plain;
     }
     if dice.from(0, 2) == 0 || spec.masks.is_none() {
@@ -93,7 +93,7 @@ fn reports(engine: &Engine, spec: &PipeSpec) -> Vec<(Option<FlowId>, MaskStats)>
         .collect()
 }
 
-/// What is told in parts is what is told at once, of queues and of links.
+/// Statistics computed in parts equal those computed at once, of queues and of links.
 #[test]
 fn parts_are_the_whole() {
     let (mut parts, mut ids) = (0, 0);
@@ -122,7 +122,7 @@ fn parts_are_the_whole() {
     assert!(parts > 600 && ids > 600, "{parts} parts, {ids} ids");
 }
 
-/// Nothing is lost or mixed up, and polls change nothing, whatever comes and goes.
+/// No packet is lost or mixed up, and polls change nothing, whatever ids come and go.
 #[test]
 fn packets_are_conserved_in_order_and_however_polled() {
     let (mut gone, mut beyond, mut links) = (0, 0, 0);
@@ -136,7 +136,7 @@ fn packets_are_conserved_in_order_and_however_polled() {
             while now < until {
                 now = Time(now.0 + dice.from(0, 300)).min(until);
                 engine.poll(now, out);
-                // Looking changes nothing either.
+                // Queries change nothing either.
                 assert!(engine.next_due() >= engine.next_event());
                 reports(engine, &spec);
             }
@@ -176,7 +176,7 @@ fn packets_are_conserved_in_order_and_however_polled() {
                 (sent, dropped),
                 "seed {seed}: {report:?}"
             );
-            // Of a flow, so many in each link.
+            // For a flow, this number in each link.
             let pipes = spec
                 .masks
                 .link
@@ -192,7 +192,7 @@ fn packets_are_conserved_in_order_and_however_polled() {
     assert!(gone > 1_000 && beyond > 1_000 && links > 100, "{gone} {beyond} {links}");
 }
 
-/// Below `max-flows` each id is served as a flow of its own would be.
+/// Below `max-flows` each id is served as a separate flow would be.
 #[test]
 fn ids_are_flows_of_their_own() {
     for seed in 0..1_000 {
@@ -207,7 +207,7 @@ fn ids_are_flows_of_their_own() {
             continue;
         }
         let arrivals = bursts(&mut dice, &plain, 10_000);
-        // Ids in the order of their places: as they first come.
+        // Ids in the order of their places, which is that of their first packets.
         let mut order: Vec<u32> = Vec::new();
         let mut placed: Vec<Arrival> = Vec::new();
         let mut addressed = Vec::new();
@@ -228,26 +228,28 @@ fn ids_are_flows_of_their_own() {
     }
 }
 
-/// One id alone, on a link that comes and goes, is served as on one that stays: it went only
-/// when that made no difference, with a bucket not full and a flow ahead of its rate as well.
+/// A single id, on a link that is removed and created again, is served as on a permanent one: the
+/// link is removed only when that makes no difference, considering a bucket that is not full and a
+/// flow ahead of its rate as well.
 #[test]
 fn a_link_that_went_forgot_nothing() {
     let mut gone = 0;
     for seed in 0..1_500 {
         let mut dice = Dice::new(seed);
         let mut spec = undivided(&mut dice);
-        // Others round by a time that goes on while nobody is there, and decide ties otherwise.
+        // Others round by a virtual time that continues while they are idle, and decide ties
+        // differently.
         if !["fifo", "drr", "wrr", "virtual-clock"].contains(&spec.kind) {
             continue;
         }
         impair(&mut dice, &mut spec);
-        // What is drawn for a packet is drawn for its number, which begins anew.
+        // Random draws use a packet's number, which begins anew.
         spec.impairments = Default::default();
         let arrivals: Vec<_> =
             bursts(&mut dice, &spec, 60_000).into_iter().map(|a| (a, 1)).collect();
         let link = Some(each(3, dice.from(1, 300)));
         let many = PipeSpec { masks: Masks { link, flows: Vec::new() }, ..spec.clone() };
-        // Opportunities and steps are those of the clock; so it is with masks.
+        // Opportunities and steps depend on the clock, with masks as well.
         let plain = run(&spec, &arrivals, |_, _, _| {});
         let masked = run(&many, &arrivals, |_, _, _| {});
         assert_eq!(plain.out, masked.out, "seed {seed}: {spec:?}");
@@ -270,10 +272,10 @@ fn send(engine: &mut Engine, address: u32, at: u64) -> Vec<Output> {
     out
 }
 
-/// Who used more than its share stays known until it has paid.
+/// An id that used more than its share stays known until its debt is paid.
 #[test]
 fn debts_outlast_idleness() {
-    // 8 Mbit/s for each: a packet is worth a millisecond, and sent in 100 us.
+    // 8 Mbit/s for each id: a packet uses a millisecond of it, and is sent in 100 us.
     let own = Values::default().with("rate", Value::Rate(Rate::from_mbit(8)));
     let masks = Masks { link: None, flows: vec![Some(each(8, 1_000_000))] };
     let mut engine = Engine::new(&[link("virtual-clock", own, masks)]).expect("nine flows fit");
@@ -285,11 +287,11 @@ fn debts_outlast_idleness() {
     };
     assert!(known(10_000_000), "idle for 8 ms, and ahead by 10");
     assert!(known(19_900_000));
-    // Looked at again a millisecond later at the latest.
+    // It is checked again a millisecond later at the latest.
     assert!(!known(21_100_000));
 }
 
-/// A bucket that its owner has emptied is not full again because he was away.
+/// A bucket that its id has emptied is not full again after an absence.
 #[test]
 fn buckets_are_not_filled_by_leaving() {
     let masks = Masks { link: Some(each(8, 1_000)), flows: Vec::new() };
@@ -300,13 +302,13 @@ fn buckets_are_not_filled_by_leaving() {
     let mut engine = Engine::new(&[spec]).expect("a valid pipe");
     (0..10).for_each(|_| drop(send(&mut engine, 1, 0)));
     assert_eq!(emits(&send(&mut engine, 2, 100_000)).len(), 1);
-    // A packet's worth of tokens came in 100 us, and no more.
+    // Tokens for one packet came in 100 us, and no more.
     let again = [200_000, 200_000, 200_000]
         .map(|at| emits(&send(&mut engine, 1, at)).first().map(|e| e.end.0));
     assert_eq!(again, [Some(200_000), Some(200_000), Some(300_000)]);
 }
 
-/// Whoever makes up ids by the thousand gets the shared queues, and harms nobody who has one.
+/// A sender that invents thousands of ids gets the shared queues, and harms no id with its own.
 #[test]
 fn made_up_ids_share() {
     let masks = |most| Masks { link: None, flows: vec![Some(each(most, 1_000_000_000))] };
@@ -315,7 +317,7 @@ fn made_up_ids_share() {
     send(&mut engine, 7, 0);
     let mut delays = Vec::new();
     for n in 0..20_000 {
-        // Ten times what the link carries, each packet from another address; and one of ours in
+        // Ten times the capacity of the link, each packet from another address; and one of ours in
         // 200.
         let mut out = send(&mut engine, 1_000_000 + n, u64::from(n) * 10_000);
         if n % 200 == 0 {
@@ -331,8 +333,8 @@ fn made_up_ids_share() {
     assert_eq!((report.active, report.beyond), (640, 20_000 - 639));
     assert!(report.of_shared.dropped + report.of_shared.packets() + 10 * 50 >= report.beyond);
     assert!(report.of_shared.dropped > 10_000, "{report:?}");
-    // What came in the round of the 639, who had a packet each, takes long; then it is a round of
-    // those that share and ours.
+    // Packets of ours in the round with the 639 ids, which had a packet each, take long; later
+    // rounds consist of the shared queues and ours.
     assert!(
         delays.len() > 80
             && delays[delays.len() * 4 / 5..].iter().all(|d| *d <= Span::from_micros(1_300)),
@@ -340,7 +342,7 @@ fn made_up_ids_share() {
     );
 }
 
-/// A change keeps what masks made, and other masks are refused.
+/// A change keeps the queues that masks have created, and other masks are refused.
 #[test]
 fn changes_keep_what_masks_made() {
     for kind in ["drr", "qfq", "wfq"] {
@@ -370,8 +372,8 @@ fn changes_keep_what_masks_made() {
     }
 }
 
-/// Ids keep what waits for them where there are more of them, or fewer; where the mask is another
-/// one, all wait together.
+/// Ids keep their queued packets if their maximum changes; if the mask changes, all packets join
+/// one queue.
 #[test]
 fn other_masks_take_over_what_waits() {
     let of = |mask: Mask, most| {
@@ -407,8 +409,8 @@ fn other_masks_take_over_what_waits() {
     assert_eq!((emits(&out).len(), counted.sent, counted.backlog), (40, 40, 0));
 }
 
-/// Links for each that come while packets wait, and go: what waits leaves by the link that it is
-/// in, what is new by another.
+/// A link mask is added and removed while packets are queued: queued packets leave by their old
+/// link, new ones by another.
 #[test]
 fn what_waits_leaves_by_its_link_beside_the_new_ones() {
     let each = Each {
@@ -435,13 +437,13 @@ fn what_waits_leaves_by_its_link_beside_the_new_ones() {
     engine.poll(Time(1 << 40), &mut out);
     let counted = engine.counters(PIPE, FlowId(0));
     assert_eq!((emits(&out).len(), counted.sent, counted.backlog), (39, 39, 0));
-    // Whoever is empty is gone with the next change, and what it counted stays.
+    // Empty links are removed by the next change, and their counters stay.
     let prepared = engine.prepare(PIPE, &plain).expect("it fits");
     engine.apply(prepared, Time(1 << 41), &mut out).expect("nothing came between");
     assert_eq!(engine.counters(PIPE, FlowId(0)).sent, 39);
 }
 
-/// What cannot be many says so.
+/// Combinations with masks that are impossible return an error.
 #[test]
 fn impossible_masks_are_refused() {
     let masks = Masks { link: None, flows: vec![Some(each(100, 1))] };

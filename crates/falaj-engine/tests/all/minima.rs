@@ -1,5 +1,5 @@
-//! Disciplines that guarantee a minimum and a cap: naive models, and what the
-//! kernel's disciplines were seen to do to a victim. One byte takes 8 ns.
+//! Disciplines that guarantee a minimum and a cap: naive models, and the effects of the kernel's
+//! disciplines on a victim, as observed. One byte takes 8 ns.
 
 use crate::common::copies::{Copies, nanos_of_a_byte, whole};
 use crate::common::examples::{longest_wait_of_a_victim, order};
@@ -34,9 +34,9 @@ fn weight(values: Values, weight: u64) -> Values {
     values.with("weight", Value::Count(weight))
 }
 
-/// mClock by its definition, looking at every flow each time.
+/// mClock by definition, examining every flow each time.
 struct ByClocks {
-    /// Nanoseconds of a byte: reservation, limit; weight.
+    /// Nanoseconds of a byte for reservation and limit; weight.
     rules: Vec<(Option<u64>, Option<u64>, u64)>,
     /// `R`, `L`, `P`.
     clocks: Vec<(u64, u64, Fraction)>,
@@ -70,7 +70,7 @@ impl Model for ByClocks {
     }
     fn begin(&mut self, f: usize, bytes: u32, now: u64) {
         let (reserved, limited, weight) = self.rules[f];
-        // Nobody else had an earlier `R`, or it would have been chosen.
+        // No other flow had an earlier `R`, or it would have been chosen.
         let by_reservation = reserved.is_some() && self.clocks[f].0 <= now;
         let (r, l, p) = &mut self.clocks[f];
         match by_reservation {
@@ -132,8 +132,8 @@ fn mclock_goes_by_its_clocks() {
     assert!(accepted > 300, "{accepted}");
 }
 
-/// A flow with a limit starts no more in any time than the limit brings, three packets, and one for
-/// each flow that may keep a reservation waiting.
+/// A flow with a limit starts in any time no more than the limit allows, plus three packets, plus
+/// one for each flow that may keep a reservation waiting.
 #[test]
 fn no_limit_is_exceeded() {
     let (mut nearest, mut packets) = (0.0f64, 0);
@@ -171,11 +171,11 @@ fn no_limit_is_exceeded() {
     assert!(packets > 20_000 && nearest > 0.8, "{packets} {nearest}");
 }
 
-/// H-FSC by its definition: curves that rise fast first, or straight ones.
+/// H-FSC by definition: curves that rise fast first, or straight ones.
 struct ByCurves {
     real_time: Vec<Option<Copies>>,
     sharing: Vec<Copies>,
-    /// Bytes sent for the real-time curve, and at all.
+    /// Bytes sent by the real-time curve, and in total.
     kept: Vec<u64>,
     sent: Vec<u64>,
     v: Fraction,
@@ -286,8 +286,8 @@ fn victim(kind: &'static str, [victim, neighbour]: [Values; 2], capacity: Capaci
     longest_wait_of_a_victim(&PipeSpec { capacity, ..PipeSpec::new(kind, setup, Span::ZERO) })
 }
 
-/// Its own frame, and so many of the neighbour's: never more, and less by no more than the grid of
-/// arrivals makes.
+/// The waiting time is that of its own frame and `frames` of the neighbor's: never more, and less
+/// only by the grid of arrivals.
 fn sits_on_whole_frames(kind: &'static str, values: [Values; 2], capacity: Capacity, frames: u32) {
     let most = 193.6 + 833.6 * f64::from(frames);
     let longest = victim(kind, values, capacity.clone());
@@ -308,7 +308,7 @@ fn a_victims_longest_wait_sits_on_whole_frames_as_in_the_kernel() {
     for (kind, values, frames) in [
         // hfsc ls 1/9: 833.0 and the victim's own frame.
         ("hfsc", [rates(&[("share", 1)]), rates(&[("share", 9)])], 1),
-        // hfsc rt: the same where a link serialises; by tokens it was 0.
+        // hfsc rt: the same on a link that serializes; with tokens it was 0.
         ("hfsc", [rates(&[("rate", 1)]), rates(&[("share", 9)])], 1),
         ("mclock", [rates(&[("reservation", 1)]), Values::default()], 1),
         ("htb", [rates(&[("rate", 1)]), rates(&[("rate", 9)])], 1),
@@ -323,9 +323,9 @@ fn a_victims_longest_wait_sits_on_whole_frames_as_in_the_kernel() {
     }
 }
 
-/// The kernel's `tbf` looks at who is next without taking it where the discipline below can:
-/// whoever comes while a frame waits for its tokens goes first. `prio` can, `drr`, `ets` and `qfq`
-/// give the frame away.
+/// The kernel's `tbf` peeks at the next frame without taking it if the discipline below supports
+/// that: then a frame that arrives while another waits for its tokens goes first. `prio` supports
+/// it; `drr`, `ets` and `qfq` give the frame away.
 #[test]
 fn behind_tokens_a_victim_waits_for_its_own_alone_where_the_kernels_does() {
     let quantum = || of("quantum", 1514);
@@ -340,19 +340,19 @@ fn behind_tokens_a_victim_waits_for_its_own_alone_where_the_kernels_does() {
     }
 }
 
-/// A frame that is longer than the bucket goes when the bucket is full and the rest would have
-/// come; one that comes before that may pass it.
+/// A frame longer than the bucket is sent when the bucket is full and the rest would have accrued;
+/// a frame that arrives before that may pass it.
 #[test]
 fn a_frame_longer_than_the_bucket_is_passed_until_the_bucket_is_full() {
     let mut spec = pipe("priority", vec![of("priority", 0), of("priority", 1)]);
     spec.capacity = Capacity::TokenBucket(2);
-    // A byte takes 8 ns. B1 has what the bucket held after 16 ns; B2 would begin when that is full
-    // again, at 32 ns, and A1 is there before.
+    // A byte takes 8 ns. B1 has the bucket's tokens after 16 ns; B2 would begin when it is full
+    // again, at 32 ns, and A1 arrives before.
     assert_eq!(order(&spec, &[(0, 'B', 4), (0, 'B', 4), (2, 'A', 1)]), "B1@2 A1@3 B2@7");
 }
 
-/// Weights change while packets wait: a flow's reservation begins when it is given, and what it was
-/// ahead by its weight stays as many bytes.
+/// Weights change while packets are queued: a flow's reservation begins when it is set, and its
+/// advance by weight stays as many bytes.
 #[test]
 fn minima_and_limits_change_while_packets_wait() {
     let set = |reservation: u64| {
@@ -366,7 +366,7 @@ fn minima_and_limits_change_while_packets_wait() {
             engine.input(falaj_engine::PipeId(0), unit, Time(0), &mut out);
         }
     }
-    // A tenth, and a tenth of what is left: two packets of eleven or so. From then on half.
+    // A tenth, and a tenth of the rest: about two packets of eleven. From then on half.
     let change = engine.prepare(falaj_engine::PipeId(0), &set(500)).unwrap();
     engine.apply(change, Time(16 * 32), &mut out).unwrap();
     engine.poll(Time(1 << 40), &mut out);
@@ -376,13 +376,13 @@ fn minima_and_limits_change_while_packets_wait() {
     assert!(after[..6].matches('A').count() == 3, "{flows}");
 }
 
-/// The round robin of Xen's virtual adapters by its definition: a list of turns, and who is below a
+/// The round robin of Xen's virtual adapters by definition: a list of turns, with flows below their
 /// minimum first.
 struct ByTurns {
     delay: u64,
     /// Nanoseconds of a byte at the minimum; weight.
     rules: Vec<(Option<u64>, u64)>,
-    /// Whose turns come, in order; the first may have begun.
+    /// Flows in the order of their turns; the first turn may have begun.
     turns: VecDeque<usize>,
     begun: bool,
     left: Vec<u64>,
@@ -399,7 +399,7 @@ impl ByTurns {
         };
         (0..heads.len()).filter_map(until).min().map(|(_, f)| f)
     }
-    /// The turns as they are once one is found that sends.
+    /// The turns up to the first flow that sends.
     fn pass(&self, waits: impl Fn(usize) -> bool) -> (VecDeque<usize>, Vec<u64>) {
         let (mut turns, mut left) = (self.turns.clone(), self.left.clone());
         while let Some(&f) = turns.front() {
@@ -447,7 +447,7 @@ impl Model for ByTurns {
             .enumerate()
             .map(|(g, &n)| (n > 0).then_some(if g == f { bytes } else { 0 }))
             .collect();
-        // Of the others' heads it is known that they are later.
+        // The others' heads are known to be later.
         let raised = self.rules[f].0.is_some() && self.due[f] <= now;
         if !raised {
             (self.turns, self.left) = self.pass(|f| heads[f].is_some());

@@ -1,4 +1,4 @@
-//! Several pipes and rules: what leaves when, and what is counted.
+//! Several pipes and rules: departures, and counters.
 
 use falaj_engine::account::Account;
 use falaj_engine::change::PipeChange;
@@ -30,7 +30,7 @@ use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::{Span, Time};
 use std::sync::Arc;
 
-/// 1000 B of IP in 1 ms, and so much delay, both ways.
+/// Links with 1 ms for 1000 B of IP, and this delay, in both directions.
 fn link(delay_ms: u64, impairments: Impairments) -> [PlacedPipe; 2] {
     let flow = FlowSetup::new(Values::default(), Limit::Packets(50));
     let setup = Setup {
@@ -66,7 +66,7 @@ fn key(dport: u16) -> Key {
     )
 }
 
-/// Sends packets of 1000 B with these ports at these milliseconds; what became of them, by their
+/// The result of sending packets of 1000 B with these ports at these milliseconds, by their
 /// numbers.
 struct Ran {
     network: Network,
@@ -117,7 +117,7 @@ fn run(spec: &NetworkSpec, packets: &[(u64, u16)], polls: bool) -> Ran {
     ran
 }
 
-/// Milliseconds at which each is due, in the order of their numbers.
+/// The due time of each packet in milliseconds, in the order of their numbers.
 fn due(ran: &Ran) -> Vec<(u32, u64)> {
     let mut all: Vec<(u32, u64)> =
         ran.left.iter().map(|e| (e.handle, e.due.0 / 1_000_000)).collect();
@@ -129,7 +129,7 @@ fn links(links: &[u32]) -> RuleAction {
     RuleAction::Links(links.to_vec())
 }
 
-/// A mark goes with its packet: to rules behind, through a link to those behind that, to flows and
+/// A mark goes with its packet: to later rules, through a link to the rules behind it, to flows and
 /// to masks.
 #[test]
 fn marks_go_with_packets() {
@@ -147,7 +147,7 @@ fn marks_go_with_packets() {
         notes(1, 7),
         notes(2, 0x1_0007),
         of_mark(7, links(&[1])),
-        // On through the first link, and marked on the way into it.
+        // Through the first link, marked on the way into it.
         RouteRule { mark: Some(9), on: true, ..of_mark(0x1_0007, links(&[0])) },
         of_mark(9, links(&[2])),
         rule(links(&[0])),
@@ -155,7 +155,7 @@ fn marks_go_with_packets() {
     let places = || [10, 20, 40].map(|delay| link(delay, plain())).to_vec();
     let ran = run(&spec(places(), rules.clone()), &[(0, 1), (100, 2), (200, 3)], true);
     assert_eq!(due(&ran), [(0, 21), (1, 100 + 11 + 41), (2, 211)]);
-    // The third link takes what is marked alone, and then what is not.
+    // The third link accepts only marked packets, and then only others.
     for (mark, takes) in [(9, true), (7, false), (0, false)] {
         let mut places = places();
         places[2][0].classifier = Classifier::new([&[marked(mark)][..]]);
@@ -163,7 +163,7 @@ fn marks_go_with_packets() {
         assert_eq!(ran.left.len(), usize::from(takes), "mark {mark}");
         assert_eq!(ran.dropped, if takes { vec![] } else { vec![(0, DropReason::Unmatched)] });
     }
-    // A link for each mark: none waits for another's.
+    // A link for each mark: packets of different marks do not wait for each other.
     let mut one = vec![link(10, plain())];
     let mask = Mask { mark: true, ..Mask::default() };
     one[0][0].pipe.masks.link = Some(Each { mask, most: 10, expire: Each::EXPIRE });
@@ -186,12 +186,12 @@ fn chance_and_two_delays_reorder() {
         assert!(took == 11 || took == 51, "{n}: {took}");
     }
     let slow = arrival.iter().filter(|(n, at)| at - 10 * u64::from(*n) == 51).count() as u64;
-    // 99.99 % of a binomial of 1000 and 0.3.
+    // 99.99 % of a binomial distribution with 1000 and 0.3.
     assert!((244..=356).contains(&slow), "{slow}");
     let taken = |packets| RuleCounters { packets, bytes: 1000 * packets };
     assert_eq!(ran.network.taken(), [taken(slow), taken(1000 - slow)]);
     assert!(arrival.windows(2).any(|pair| pair[1].1 < pair[0].1), "some overtake");
-    // Polling changes nothing, nor does it when it is done again.
+    // Polling changes nothing, and a repetition has the same result.
     let again = run(&spec, &packets, true);
     assert_eq!(due(&again), arrival);
 }
@@ -203,7 +203,7 @@ fn links_follow_each_other_at_the_instant() {
         vec![link(5, plain()), link(0, plain()), link(1, plain())],
         vec![rule(links(&[0, 2, 1]))],
     );
-    // 1 ms in each link and its delay; the second one waits for the first in each.
+    // 1 ms in each link and its delay; the second packet waits for the first in each.
     let ran = run(&spec, &[(0, 1), (0, 1)], false);
     assert_eq!(due(&ran), [(0, 9), (1, 10)]);
     assert_eq!(ran.passed.iter().map(|e| e.pipe.0).collect::<Vec<_>>(), [0, 0, 4, 4]);
@@ -234,7 +234,7 @@ fn who_goes_on_comes_to_the_rules_behind() {
         &[(0, 1), (10, 2), (20, 3), (30, 4), (40, 5)],
         true,
     );
-    // Dropped behind the link; on to the second one; out, as no rule takes it any more.
+    // Dropped behind the link; led to the second one; or out, as no rule matches any more.
     assert_eq!(ran.dropped, [(0, DropReason::Rule)]);
     assert_eq!(due(&ran), [(1, 21), (2, 21), (3, 41), (4, 41)]);
     assert_eq!(ran.network.taken().iter().map(|t| t.packets).collect::<Vec<_>>(), [5, 1, 1, 1, 2]);
@@ -262,7 +262,7 @@ fn tables_lead_and_rules_drop_and_pass() {
     assert_eq!(ran.network.taken()[1].packets, 3);
 }
 
-/// What a link doubles or loses, the next one sees so.
+/// The next link sees packets as a link has duplicated or lost them.
 #[test]
 fn copies_go_on_and_every_packet_ends_once() {
     let often =
@@ -286,7 +286,7 @@ fn copies_go_on_and_every_packet_ends_once() {
         (ran.left.len() + ran.copies.len()) as u64,
         counters(4).sent + counters(4).duplicated
     );
-    // Each handle comes out once and for all, and its copies before that.
+    // Each handle comes out finally once, and its copies before that.
     let mut ended = vec![0; packets.len()];
     ran.left
         .iter()
@@ -298,7 +298,7 @@ fn copies_go_on_and_every_packet_ends_once() {
 }
 
 /// Sends packets of 1000 B with these ports at these milliseconds, all with these ECN bits; `None`
-/// where one is refused.
+/// if one is refused.
 fn labelled(
     network: &mut Network,
     packets: impl IntoIterator<Item = (u64, u16)>,
@@ -314,7 +314,7 @@ fn labelled(
     Some(())
 }
 
-/// A mask of the second link looks at what the packet was when it entered the first one.
+/// A mask of the second link uses the packet's key at its entrance into the first one.
 #[test]
 fn masks_and_labels_are_those_of_the_packet_in_every_link() {
     let plain = Impairments::default;
@@ -327,8 +327,8 @@ fn masks_and_labels_are_those_of_the_packet_in_every_link() {
     assert_eq!((report.made, report.total.packets()), (3, 4));
     assert!(ran.network.mask_stats(PipeId(0), None, 9).is_none());
 
-    // The first link is too fast for a queue; the second one's marks who may be marked, and drops
-    // the others.
+    // The first link is too fast for a queue; the queue management of the second one marks packets
+    // that support it, and drops others.
     let mut managed = chain();
     managed.places[0].pipe.setup.rate = Rate::from_mbit(1000);
     let values = Values::default()
@@ -355,7 +355,7 @@ fn masks_and_labels_are_those_of_the_packet_in_every_link() {
     }
 }
 
-/// What is between two links when the second one changes goes where its flow goes.
+/// A packet between two links when the second one changes stays with its flow.
 #[test]
 fn a_change_finds_packets_between_links() {
     let plain = Impairments::default;
@@ -371,7 +371,7 @@ fn a_change_finds_packets_between_links() {
     let classifier = Classifier::new([&[nine][..], &[Match::ANY][..]]);
     let sorted =
         vec![IngressChange { pipe, classifier, account: Account::Ip, masks: Masks::default() }];
-    // It left the first link at 1 ms, and comes to the second one at 6 ms.
+    // It left the first link at 1 ms, and reaches the second one at 6 ms.
     let at = |ms| Time::ZERO + Span::from_millis(ms);
     let around = NetworkChange { flows: &[(pipe, &fates)], sorted, rules: None };
     network
@@ -383,8 +383,8 @@ fn a_change_finds_packets_between_links() {
     assert_eq!((sent(0), sent(1)), (1, 2));
 }
 
-/// Each packet is copied by the first link, and the second one marks some: those, and no others,
-/// come out marked, though a packet and its copy have the same bytes.
+/// Each packet is duplicated by the first link, and the second one marks some: exactly those come
+/// out marked, though a packet and its copy share bytes.
 #[test]
 fn a_copy_is_marked_without_the_other() {
     let twice = Impairments {
@@ -406,7 +406,7 @@ fn a_copy_is_marked_without_the_other() {
     labelled(&mut network, (0..300).map(|n| (n * 19 / 10, 1)), Ecn::Ect0, &mut out)
         .expect("all enter");
     network.poll(Time(Time::NEVER.0 - 1), &mut out);
-    // As a driver does it: what leaves has the bits that its bytes have then.
+    // As a driver does it: a packet leaves with the current bits of its bytes.
     let (mut bytes, mut left) = (vec![Ecn::Ect0; 300], [0, 0]);
     for output in &out {
         match output {
@@ -422,8 +422,8 @@ fn a_copy_is_marked_without_the_other() {
     assert!(c.marked > 3, "{c:?}");
 }
 
-/// Nobody looked at labels when packets came, and then the second link does: it learns what those
-/// are that are within.
+/// No pipe reads labels when packets arrive, and then the second link does: it gets the labels of
+/// the packets in the network.
 #[test]
 fn labels_are_learned_when_somebody_looks_at_them() {
     let plain = Impairments::default;

@@ -1,5 +1,5 @@
-//! Links and rules that come and go while packets pass: each packet leaves or is lost once, and all
-//! is counted.
+//! Links and rules that are added and removed while packets pass: each packet leaves or is lost
+//! once, and all are counted.
 
 use crate::common::Dice;
 use falaj_engine::account::Account;
@@ -54,7 +54,7 @@ fn through(links: &[u32]) -> RouteRule {
     RouteRule { to: RuleAction::Links(links.to_vec()), ..RouteRule::all_to(0) }
 }
 
-/// Packets of 1000 B that enter a network, and what becomes of each.
+/// Packets of 1000 B that enter a network, and their fates.
 struct Sent {
     network: Network,
     out: Vec<Output>,
@@ -62,7 +62,7 @@ struct Sent {
     ends: Vec<u32>,
     left: Vec<Emit>,
     dropped: Vec<(u32, DropReason)>,
-    /// Packets that rules did not let in.
+    /// Packets that rules did not admit.
     refused: u64,
 }
 
@@ -170,8 +170,8 @@ fn sorting(place: u32) -> [IngressChange; 2] {
     })
 }
 
-/// Of a link that goes, what waits is sent as it would have been, and its place is free when that
-/// is done.
+/// A removed link sends its queued packets as it would have otherwise, and its place is vacant
+/// afterwards.
 #[test]
 fn a_link_that_goes_sends_what_waits() {
     let mut sent = Sent::new(network(&[5, 0], vec![through(&[0])]));
@@ -179,7 +179,7 @@ fn a_link_that_goes_sends_what_waits() {
     let rules = RuleChange::new(vec![through(&[1])], 1, vec![Some(0)], 0);
     sent.change(at(1), ending(nothing(), 0), vec![], Some(rules)).expect("it fits");
     sent.send(at(1), 1);
-    // The place is not free as long as packets wait.
+    // The place is not vacant as long as packets are queued.
     assert!(sent.network.places().vacant.is_empty());
     let begins = beginning(nothing(), 0, &pipe(Span::ZERO, 1));
     assert_eq!(sent.change(at(2), begins, vec![], None), Err(ChangeError::Occupied));
@@ -196,7 +196,7 @@ fn a_link_that_goes_sends_what_waits() {
     let counted = |pipe| sent.network.counters(PipeId(pipe), FlowId(0)).sent;
     assert_eq!((counted(0), counted(2), sent.network.ended_pipe_counters().sent), (1, 1, 3));
     assert_eq!(sent.network.taken()[0].packets, 5, "the rule's count goes on");
-    // What has ended is changed no more.
+    // An ended pipe is not changed any more.
     sent.change(at(20), ending(nothing(), 0), vec![], None).expect("it fits");
     for again in [
         ending(nothing(), 0),
@@ -206,7 +206,7 @@ fn a_link_that_goes_sends_what_waits() {
     }
 }
 
-/// What is on the wire of a link whose rate changes comes to the next one when its last bit does.
+/// The packet on the wire of a link whose rate changes reaches the next one with its last bit.
 #[test]
 fn a_retimed_packet_comes_to_the_next_link_then() {
     let mut sent = Sent::new(network(&[5, 0], vec![through(&[0, 1])]));
@@ -218,7 +218,7 @@ fn a_retimed_packet_comes_to_the_next_link_then() {
     };
     sent.change(at(0), set_rate(Rate(1), 5), vec![], None).expect("it fits");
     (0..2).for_each(|_| sent.send(at(1), 1));
-    // A millisecond for a packet; those on the wire keep the delay that they had.
+    // A millisecond for a packet; those on the wire keep their delay.
     sent.change(at(2), set_rate(Rate::from_mbit(8), 9), vec![], None).expect("it fits");
     sent.network.poll(at(100), &mut sent.out);
     sent.note();
@@ -228,8 +228,8 @@ fn a_retimed_packet_comes_to_the_next_link_then() {
     sent.end();
 }
 
-/// A network without rules gets some: what is under way leaves behind its link, under the handles
-/// that it has.
+/// A network without rules gets some: packets in transit leave behind their link, under their own
+/// handles.
 #[test]
 fn the_first_rules_come_while_packets_wait() {
     let mut sent = Sent::new(network(&[5], vec![]));
@@ -247,22 +247,22 @@ fn the_first_rules_come_while_packets_wait() {
     assert_eq!(sent.network.taken().iter().map(|taken| taken.packets).collect::<Vec<_>>(), [1, 1]);
 }
 
-/// Behind the link that they are in, packets go on with the rules as they are then.
+/// Behind the link that they are in, packets continue with the current rules.
 #[test]
 fn packets_go_on_with_other_rules() {
     let on = RouteRule { on: true, ..through(&[0]) };
     let before =
         || vec![on.clone(), RouteRule { matches: to_port(7), ..through(&[1]) }, through(&[2])];
     let cases = [
-        // As it was.
+        // Unchanged rules.
         (before(), vec![Some(0), Some(1), Some(2)], 15),
-        // Another one between, for it.
+        // The rule between them is replaced.
         (
             vec![on.clone(), RouteRule { to: RuleAction::Drop, ..through(&[]) }, through(&[2])],
             vec![Some(0), None, Some(2)],
             0,
         ),
-        // Its rule is gone, and others behind it are there still; or none.
+        // Its rule is removed, and later ones are kept; or none.
         (
             vec![RouteRule { matches: to_port(3), ..through(&[0]) }, through(&[2])],
             vec![None, None, Some(1)],
@@ -282,7 +282,7 @@ fn packets_go_on_with_other_rules() {
         sent.send(at(0), 7);
         let leading = RuleChange::new(rules, 1, become_others, 0);
         sent.change(Time(1), nothing(), vec![], Some(leading)).expect("it fits");
-        // The first one went on the wire before, and what comes behind was decided then.
+        // The first one went on the wire before, and its further route was decided then.
         sent.end();
         let second =
             sent.left.iter().find(|emit| emit.handle == 1).map_or(0, |emit| emit.due.0 / 1_000_000);
@@ -296,7 +296,7 @@ fn packets_go_on_with_other_rules() {
     }
 }
 
-/// What the test knows of the network.
+/// The state of the network as the test expects it.
 struct Scene {
     /// By link: its place.
     places: Vec<u32>,
@@ -352,7 +352,7 @@ fn any_rule(dice: &mut Dice, places: &[u32]) -> RouteRule {
     RouteRule { matches, way: None, probability, mark, to, on }
 }
 
-/// All that was counted in links, be they there or gone.
+/// Counters over all links, removed ones included.
 fn sum(network: &Network, scene: &Scene) -> Counters {
     let mut all = network.ended_pipe_counters();
     let flows = network.flows();
@@ -377,7 +377,7 @@ fn links_masks_and_rules_change_a_thousand_times_under_load() {
     for seed in 0..25 {
         let mut dice = Dice::new(seed ^ 0x6c_6976);
         let first = any_spec(&mut dice, false);
-        // Half of them begin without rules.
+        // Half of the networks begin without rules.
         let rules = if seed % 2 == 0 { vec![] } else { vec![RouteRule::all_to(0)] };
         let spec =
             NetworkSpec { places: vec![place(first.clone()); 2], rules: rules.clone(), seed };
@@ -446,7 +446,7 @@ fn links_masks_and_rules_change_a_thousand_times_under_load() {
                 begin.push(place);
                 then.push(place);
             }
-            // Some stay, others come, in any order.
+            // Some rules stay, others are added, in any order.
             let mut rules: Vec<(Option<u32>, RouteRule)> = Vec::new();
             for (n, rule) in scene.rules.iter().enumerate() {
                 let leads = |to: &u32| then.contains(to);
@@ -505,7 +505,7 @@ fn links_masks_and_rules_change_a_thousand_times_under_load() {
                 (after.0.offered, after.0.offered_bytes),
                 "seed {seed} {step}"
             );
-            // What goes on the wire with the change is asked for at once by the rules behind.
+            // A packet that goes on the wire with the change consults the rules behind at once.
             assert!(before.1 <= after.1, "seed {seed} {step}: rules forget nothing");
             made += 1;
         }
@@ -527,7 +527,7 @@ fn links_masks_and_rules_change_a_thousand_times_under_load() {
             "seed {seed}"
         );
         assert_eq!(sent.ends.len() as u64 + sent.refused, 2_000);
-        // No place is left that could not be another's.
+        // All places are in use or vacant.
         let places = sent.network.places();
         let used = scene.places.len() + usize::from(scene.bypass.is_some());
         assert_eq!(places.vacant.len() + used, places.number as usize, "seed {seed}");

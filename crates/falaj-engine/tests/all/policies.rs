@@ -1,4 +1,4 @@
-//! Queues with policies, before every discipline: whatever they drop, the rest of the contract
+//! Queues with policies, under every discipline: whatever they drop, the rest of the contract
 //! holds.
 
 use crate::common::{Dice, any_pipe, become_kind, bursts, divide, emits, impair};
@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 const PIPE: PipeId = PipeId(0);
 
-/// A policy of the times and lengths of these tiny pipes.
+/// A policy for the times and lengths of these tiny pipes.
 fn policy(dice: &mut Dice, limit: Limit) -> Option<Policy> {
     let mut values = Values::default();
     let (target, interval) = (dice.from(1, 200), dice.from(201, 2_000));
@@ -46,7 +46,7 @@ fn policy(dice: &mut Dice, limit: Limit) -> Option<Policy> {
     Policy::new(dice.one_of(NAMES), &values, limit).unwrap_or(None)
 }
 
-/// Gives queues policies, as far as their discipline has queues that take them.
+/// Gives policies to queues, where their discipline has queues that support them.
 fn manage(dice: &mut Dice, spec: &mut PipeSpec) {
     let alone = spec.clone();
     let one = policy(dice, Limit::Packets(20));
@@ -68,7 +68,7 @@ fn managed(dice: &mut Dice) -> PipeSpec {
     spec
 }
 
-/// A label for each packet, of some connections, by its number.
+/// A label for each packet, of one of a few connections, by its number.
 fn label(seed: u64, handle: usize) -> Label {
     let draw = Chance::new(seed, 5, 5).draw(handle as u64);
     Label { ecn: Ecn::from_bits(draw as u8), connection: (draw >> 8) % 7, ..Label::default() }
@@ -98,8 +98,8 @@ fn run(
     (out, counters)
 }
 
-/// Polls change nothing, nothing is lost untold, marks are of packets that bear them, and who
-/// leaves leaves in time.
+/// Polls change nothing, every loss is reported, only packets that support ECN are marked, and
+/// packets that leave do so in time.
 #[test]
 fn polls_change_nothing_counters_add_up_and_delays_are_kept() {
     let (mut dropped, mut marked, mut kept) = (0, 0, 0);
@@ -168,8 +168,8 @@ fn polls_change_nothing_counters_add_up_and_delays_are_kept() {
     );
 }
 
-/// A flow that always wants more keeps the rate that it is promised, whatever its policy and those
-/// of the others drop. Where the promise needs two packets queued it has them, and no policy of its
+/// A flow that is always backlogged keeps its guaranteed rate, whatever its policy and those of the
+/// others drop. If the guarantee needs two queued packets the flow has them, and no policy of its
 /// own.
 #[test]
 fn rates_are_kept_with_and_beside_policies() {
@@ -239,7 +239,7 @@ fn rates_are_kept_with_and_beside_policies() {
             });
         };
         (0..4 * largest).for_each(|_| send(from));
-        // Sooner than a byte is sent.
+        // Faster than bytes are sent.
         (from..horizon).step_by(6).for_each(&mut send);
         arrivals.sort_by_key(|a| (a.at, a.flow));
         let (out, _) = run(&spec, seed, &arrivals, |_, _, _| {});
@@ -259,7 +259,7 @@ fn rates_are_kept_with_and_beside_policies() {
     assert!(by("head") > 8 && by("codel") > 8 && by("tail") > 15, "{seen:?} means little");
 }
 
-/// Policies and disciplines come, go and change with packets queued.
+/// Policies and disciplines are added, removed and changed with packets queued.
 #[test]
 fn a_change_loses_nothing_untold() {
     let mut marked = 0;
@@ -303,7 +303,7 @@ fn a_change_loses_nothing_untold() {
                 let kind = if dice.from(0, 1) == 0 { spec.kind } else { dice.one_of(ENTRIES).kind };
                 become_kind(&mut dice, &mut spec, registry::entry(kind).expect("known"));
                 if dice.from(0, 2) == 0 {
-                    // As many leaves as before, or it is not made.
+                    // With the same number of leaves, or it is not made.
                     divide(&mut dice, &mut spec);
                 }
                 manage(&mut dice, &mut spec);
@@ -339,7 +339,7 @@ fn fifo(policy: &str, values: Values, limit: Limit) -> PipeSpec {
     PipeSpec::new("fifo", setup, Span::ZERO)
 }
 
-/// Packets of 1000 B, 1 ms on the link, so many in each millisecond.
+/// Packets of 1000 B, 1 ms on the link, `each` of them in each millisecond.
 fn overload(spec: &PipeSpec, of: std::ops::Range<u64>, ecn: Ecn, each: u32) -> Vec<Output> {
     let mut engine = Engine::new(std::slice::from_ref(spec)).unwrap();
     let (mut out, mut handle) = (Vec::new(), 0);
@@ -372,7 +372,7 @@ fn head_drop_loses_who_waits_longest_and_not_who_is_on_the_wire() {
         .collect();
     let sent: Vec<u32> = emits(&out).iter().map(|e| e.handle).collect();
     assert_eq!((dropped, sent), (vec![1, 2], vec![0, 3, 4]));
-    // Nobody can go where the only place is on the wire.
+    // No packet can be dropped if the only place is on the wire.
     let out = overload(&fifo("head", Values::default(), Limit::Packets(1)), 0..1, Ecn::Not, 2);
     assert!(
         matches!(out[1], Output::Drop(d) if d.handle == 1 && d.why == DropReason::QueueFull),
@@ -380,9 +380,9 @@ fn head_drop_loses_who_waits_longest_and_not_who_is_on_the_wire() {
     );
 }
 
-/// Two packets a millisecond where one leaves: the packet that goes at n ms came at n/2, so the
-/// head is 5 ms old from 9 ms on, and the first drop is an interval later; the next by the control
-/// law.
+/// Two packets per millisecond where one leaves: the packet that leaves at n ms arrived at n/2, so
+/// the head is 5 ms old from 9 ms on, and the first drop is an interval later; the next by the
+/// control law.
 #[test]
 fn codel_drops_at_the_instants_of_its_law() {
     let spec = fifo("codel", Values::default(), Limit::Packets(10_000));
@@ -416,7 +416,7 @@ fn a_mark_is_told_before_the_packet_goes() {
     }
 }
 
-/// The seed decides, and nothing else.
+/// The drops depend on the seed, and on nothing else.
 #[test]
 fn the_same_seed_drops_the_same() {
     let pie = fifo("pie", Values::default(), Limit::Packets(1000));
@@ -437,8 +437,8 @@ fn of_its_own(kind: &'static str, scheduler: Values) -> PipeSpec {
     )
 }
 
-/// A connection that fills the queues and one that sends little: the former loses all that is lost,
-/// from the front of its queue, and the latter waits for two packets at most.
+/// A connection that fills the queues and one that sends little: all losses are of the former, from
+/// the front of its queue, and the latter waits for two packets at most.
 #[test]
 fn fq_codel_takes_it_from_the_fattest() {
     let spec = of_its_own("fq_codel", Values::default().with("limit", Value::Count(20)));
@@ -480,8 +480,8 @@ fn fq_codel_takes_it_from_the_fattest() {
     assert!(c.dropped_by_policy > 700 && c.dropped_full == 0, "{c:?}");
 }
 
-/// What is scalable goes before what is not, is marked and never dropped; and no more is marked
-/// than must be where nothing waits.
+/// Scalable packets go before classic ones, are marked and never dropped; and no more are marked
+/// than necessary on an otherwise idle link.
 #[test]
 fn dualpi2_keeps_the_scalable_queue_short() {
     // A classic packet never waits that long, so scalable ones wait for one of them at most.
@@ -523,8 +523,8 @@ fn dualpi2_keeps_the_scalable_queue_short() {
     assert_eq!(count(&|o| matches!(o, Output::Drop(d) if d.handle == 1)), 0);
 }
 
-/// What a hundred packets of 1000 B do that came to a `fifo` at once, and after 50 ms find another
-/// discipline in its place.
+/// The outputs for a hundred packets of 1000 B that arrive at a `fifo` at once, which is replaced
+/// by another discipline after 50 ms.
 fn changed_to(
     kind: &'static str,
     scheduler: Values,
@@ -552,14 +552,13 @@ fn changed_to(
     out
 }
 
-/// The milliseconds at which marks were told: with the packet that goes next.
+/// The milliseconds at which marks were reported: with the packet that goes next.
 fn marked_at(out: &[Output]) -> Vec<u64> {
     let next = |i: usize| emits(&out[i..]).first().map(|e| e.start.0 / 1_000_000);
     (0..out.len()).filter(|&i| matches!(out[i], Output::Mark(_))).filter_map(next).collect()
 }
 
-/// Packets keep what they are, and how long they have waited, when another discipline takes them
-/// over.
+/// Packets keep their labels and their waiting times when another discipline takes them over.
 #[test]
 fn after_a_change_packets_are_judged_by_what_they_are_and_by_when_they_came() {
     let capable = |ecn| move |_: u32| Label { ecn, ..Label::default() };
@@ -567,26 +566,26 @@ fn after_a_change_packets_are_judged_by_what_they_are_and_by_when_they_came() {
         .with("ecn", Value::Choice("yes"))
         .with("target", Value::Span(Span::from_millis(40)))
         .with("interval", Value::Span(Span::from_millis(60)));
-    // The first one that it sees has waited for 51 ms, and the interval goes from there.
+    // The first packet that it sees has waited for 51 ms, and the interval begins then.
     let first = |scheduler: Values, policy| {
         marked_at(&changed_to("fq_codel", scheduler, policy, capable(Ecn::Ect0)))
     };
     let short = codel.clone().with("interval", Value::Span(Span::from_millis(45)));
     assert_eq!(first(short, None).first(), Some(&96));
     assert!(first(codel.clone(), None).is_empty(), "it is over before the interval is");
-    // Whose ends do not look at marks loses packets.
+    // Packets whose endpoints do not support marks are dropped.
     let short = codel.clone().with("interval", Value::Span(Span::from_millis(45)));
     let out = changed_to("fq_codel", short.clone(), None, capable(Ecn::Not));
     assert!(
         marked_at(&out).is_empty()
             && out.iter().any(|o| matches!(o, Output::Drop(d) if d.why == DropReason::Policy))
     );
-    // The same for a policy before a queue.
+    // The same for a policy of a queue.
     let policy = Policy::new("codel", &short, Limit::Packets(500)).expect("a policy");
     let out = changed_to("drr", Values::default(), policy, capable(Ecn::Ect0));
     assert_eq!((marked_at(&out).first(), emits(&out).len()), (Some(&96), 100));
-    // Scalable ones have waited beyond the ramp: all are marked but the one on the wire, and one
-    // that the distance of marks begins with.
+    // Scalable packets have waited beyond the ramp: all are marked except the one on the wire, and
+    // the one with which the distance of marks begins.
     let out = changed_to("dualpi2", Values::default(), None, capable(Ecn::Ect1));
     assert_eq!(marked_at(&out).len(), 48);
     // A connection of one packet, the last but one, goes before a long queue of another.
@@ -597,8 +596,8 @@ fn after_a_change_packets_are_judged_by_what_they_are_and_by_when_they_came() {
     assert!((51..=53).contains(&place), "{place}");
 }
 
-/// What flow 0 and the other one get of a link that both always want more of, where flow 0 has this
-/// policy; and whether both are promised something.
+/// Bytes that two always backlogged flows get of a link, if flow 0 has this policy; and whether
+/// both have a guarantee.
 fn shares(kind: &'static str, seed: u64, name: &str) -> Option<(bool, [u64; 2])> {
     let mut dice = Dice::new(seed ^ 0x4ead);
     let mut spec = any_pipe(&mut dice);
@@ -621,7 +620,7 @@ fn shares(kind: &'static str, seed: u64, name: &str) -> Option<(bool, [u64; 2])>
     spec.setup.flows[1].limit = Limit::Packets(8);
     let engine = Engine::new(std::slice::from_ref(&spec)).ok()?;
     let promised = [0, 1].iter().all(|f| engine.promise(PIPE, FlowId(*f)).is_ok());
-    // Packets of one size: then a policy changes which ones leave, and not how many bytes.
+    // With packets of one size a policy changes which ones leave, and not how many bytes.
     let horizon = 400 * 8 * largest;
     let step = 3 * largest;
     let arrivals = (0..horizon).step_by(step as usize).flat_map(|at| {
@@ -642,17 +641,17 @@ fn shares(kind: &'static str, seed: u64, name: &str) -> Option<(bool, [u64; 2])>
     Some((promised, [got(0), got(1)]))
 }
 
-/// A packet that is thrown out of the front of a queue costs its flow nothing, and others neither:
-/// with head drop both get what they get with tail drop, under every discipline whose queues take
-/// it and that shares the link. Those that go by when a packet came or is due alone promise no
-/// share, or none where rates do not fit; and where a fluid server goes on counting what was thrown
-/// out (`DropImpact::All`) nothing is promised any more.
+/// A packet that is dropped from the front of a queue costs neither its flow nor others any
+/// service: with head drop both get what they get with tail drop, under every discipline whose
+/// queues support it and that shares the link. Disciplines that use only a packet's arrival or due
+/// time guarantee no share, or none if rates do not fit; and if a fluid server continues to count
+/// dropped packets (`DropImpact::All`) there is no guarantee any more.
 #[test]
 fn head_drop_takes_nothing_from_anybody_s_share() {
     let mut seen = BTreeMap::new();
     let mut broken = Vec::new();
-    // Those have one queue for all, or queues of their own; or promise delays and no rates; or, as
-    // long as bursts last, are first in first out, where who has a longer queue gets more.
+    // These have one queue for all, or queues of their own; or guarantee delays and no rates; or,
+    // during bursts, are first in first out, so that a flow with a longer queue gets more.
     let others = ["fifo", "fq_codel", "dualpi2", "edf", "mgfq", "ats", "wfq", "wf2q"];
     let kinds = ENTRIES.iter().filter(|entry| !others.contains(&entry.kind));
     for entry in kinds.clone() {
@@ -667,7 +666,7 @@ fn head_drop_takes_nothing_from_anybody_s_share() {
             }
             *seen.entry(entry.kind).or_insert(0) += 1;
             for f in [0, 1] {
-                // A packet or two may be on their way at the end.
+                // A packet or two may be in transit at the end.
                 if head[f] * 100 < (tail[f] * 95).saturating_sub(300) {
                     broken.push((entry.kind, seed, f, tail[f], head[f]));
                 }

@@ -1,4 +1,4 @@
-//! When and how often the engine is polled changes nothing.
+//! The instants and the number of polls make no difference.
 
 use crate::common::{Dice, any_pipe, bursts, by_device, impair, run};
 use falaj_sched::units::time::Time;
@@ -20,7 +20,7 @@ fn extra_spurious_and_late_polls_change_no_decision() {
             while now < until {
                 now = Time(now.0 + dice.from(0, 300)).min(until);
                 if dice.from(0, 3) == 0 {
-                    // At the very instants of its own events too.
+                    // Also at the exact instants of its own events.
                     now = now.max(engine.next_event().min(until));
                 }
                 for _ in 0..dice.from(1, 3) {

@@ -1,4 +1,4 @@
-//! Every discipline against its own promises, under adversarial arrivals.
+//! Every discipline against its own guarantees, under adversarial arrivals.
 
 use crate::common::{Arrival, Dice, any_pipe, become_kind, bursts, by_device, emits, run};
 use falaj_engine::message::Unit;
@@ -13,8 +13,8 @@ use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::{Span, Time};
 use falaj_theory::{Curve, exact, float};
 
-/// (1'), (1'') and (3) for every packet that got in, with packets of any size,
-/// queues in packets and in bytes.
+/// (1'), (1'') and (3) for every packet that is queued, with packets of any size, and queue limits
+/// in packets and in bytes.
 #[test]
 fn no_packet_stays_longer_than_promised() {
     for seed in 0..6_000 {
@@ -44,8 +44,8 @@ fn no_packet_stays_longer_than_promised() {
     }
 }
 
-/// (2), DRR's share and all others: a flow that is backlogged from some instant on
-/// has got its service curve at every instant, counted in whole packets.
+/// (2), DRR's share and all others: a flow that is backlogged from some instant on has received its
+/// service curve at every instant, counted in whole packets.
 #[test]
 fn backlogged_flows_get_their_service_curve() {
     for seed in 0..4_000 {
@@ -103,9 +103,10 @@ impl registry::Visitor for Condition {
     }
 }
 
-/// The same for one backlog after another: from the beginning of each, unless that needs a flow
-/// that owes nothing. Of all it holds in the other form too: by any instant a flow has got what it
-/// had sent by some instant before, and its rate from a latency behind that on.
+/// The same for one backlog after another: from the beginning of each, unless that requires a flow
+/// without a deficit. For all disciplines it holds in the other form too: by any instant a flow has
+/// got the bytes that it had sent by some earlier instant, plus its rate from a latency after that
+/// on.
 #[test]
 fn later_backlogs_get_their_service_curve_too() {
     let (mut seen, mut later) = (0, 0);
@@ -149,7 +150,7 @@ fn later_backlogs_get_their_service_curve_too() {
             let waited = (until.0 - from.0).saturating_sub(promise.latency.0 + 1) as f64 - 1e-6;
             promise.rate.0 as f64 / 8e9 * waited.max(0.0)
         };
-        // Bytes before each packet; those of a backlog's first one, and when it came.
+        // Bytes before each packet; the bytes before a backlog's first packet, and its arrival.
         let (mut before, mut starts, mut begun) = (0u64, Vec::new(), (0, Time::ZERO));
         for (n, (a, e)) in own.iter().zip(&sent).enumerate() {
             if n == 0 || sent[n - 1].end <= a.at {
@@ -173,8 +174,8 @@ fn later_backlogs_get_their_service_curve_too() {
     assert!(seen > 200_000 && later > 20_000, "{seen} packets, {later} later backlogs");
 }
 
-/// What serves strictly keeps its rate over any interval of backlog: from any
-/// departure on, not only from the start of the backlog. Trees lean on that.
+/// A strict server keeps its rate over any interval of backlog: from any departure on, not only
+/// from the start of the backlog. Trees depend on that.
 #[test]
 fn strict_disciplines_keep_their_rate_over_any_interval() {
     struct Strict;
@@ -215,11 +216,11 @@ fn strict_disciplines_keep_their_rate_over_any_interval() {
             .filter(|e| e.flow.0 == 0)
             .collect();
         let own: Vec<_> = own.into_iter().take_while(|e| e.end.0 < horizon).collect();
-        // Just before packet j leaves, i + 1 ..= j - 1 have since packet i left.
+        // Just before packet j leaves, i + 1 ..= j - 1 have left since packet i.
         for i in 0..own.len() {
             let mut done = 0;
             for e in &own[i + 1..] {
-                // Ends are told in nanoseconds begun.
+                // Ends are rounded up to a nanosecond.
                 let waited =
                     (e.end.0 - own[i].end.0).saturating_sub(promise.latency.0 + 1) as f64 - 1e-6;
                 let due = promise.rate.0 as f64 / 8e9 * waited.max(0.0);
@@ -235,9 +236,9 @@ fn strict_disciplines_keep_their_rate_over_any_interval() {
     assert!(seen > 500, "{seen}");
 }
 
-/// Deficit round robin's turns: over any interval of backlog a flow gets the curve that is not
-/// convex, which is nowhere below its rate and latency. One flow's quantum is many times a packet,
-/// so that they are apart.
+/// Deficit round robin's turns: over any interval of backlog a flow gets the staircase curve, which
+/// is nowhere below its rate and latency. One flow's quantum is many times a packet, so that the
+/// two differ.
 #[test]
 fn turns_are_served_as_said() {
     struct Ask;
@@ -270,7 +271,7 @@ fn turns_are_served_as_said() {
             (Curve::in_turns(&turns, 12), Curve::rate_latency(promise.rate, promise.latency));
         for t in 0..80u64 {
             let t = exact(t * promise.latency.0 / 16);
-            // A nanosecond for ends that are told late, and one for what is rounded.
+            // A nanosecond for ends that are rounded up, and one for other rounding.
             assert!(curve.at(&(&t + exact(2))) >= line.at(&t), "seed {seed}: {t}");
             gained = gained.max(float(&(curve.at(&t) - line.at(&t))) / turns.turn as f64);
         }
@@ -280,7 +281,7 @@ fn turns_are_served_as_said() {
         let mut arrivals = Vec::new();
         for f in 0..spec.setup.flows.len() as u64 {
             // The others begin with a byte, and then save all but a byte for the next visit; so
-            // that they have most of a packet beside their quanta when ours comes.
+            // they have most of a packet in addition to their quanta when ours arrives.
             let quantum =
                 u64::from(spec.setup.flows[f as usize].values.bytes("quantum").unwrap() as u32);
             let (mut at, end) = if f == 0 { (from, from + 1) } else { (dice.from(0, 50), horizon) };
@@ -321,8 +322,8 @@ fn turns_are_served_as_said() {
     assert!(nearest > 0.9 && gained > 0.3, "{nearest} {gained}");
 }
 
-/// At rates where a byte is no whole number of nanoseconds a neighbour may
-/// choose its sizes so that each of our packets ends in a nanosecond begun.
+/// At rates where a byte is no whole number of nanoseconds a neighbor may choose its sizes so that
+/// the end of each of our packets is rounded up.
 #[test]
 fn a_neighbour_cannot_round_our_rate_away() {
     for (mbit, phase, tail) in [
@@ -350,7 +351,7 @@ fn a_neighbour_cannot_round_our_rate_away() {
         let promise = engine.promise(PipeId(0), FlowId(0)).unwrap();
         let horizon = 300 * phase;
         let unit = |f, bytes| Unit { flow: FlowId(f), handle: 0, bytes };
-        // What a packet leaves behind of a nanosecond, in 1/mbit of it.
+        // The fraction of a nanosecond that a packet leaves behind, in units of 1/mbit.
         let rest = |bytes: u32| u64::from(bytes) * 8000 % mbit;
         let worst_after =
             |r: u64| (60..400).find(|&s| (r + rest(s)) % mbit + rest(64) >= mbit).unwrap();
@@ -388,7 +389,7 @@ fn a_neighbour_cannot_round_our_rate_away() {
     }
 }
 
-/// Delay bounds far from the ordinary: many links, slow and fast rates.
+/// Delay bounds in extreme cases: many links, slow and fast rates.
 #[test]
 fn delay_bounds_hold_for_many_links_and_any_rate() {
     for seed in 0..800 {
@@ -410,7 +411,7 @@ fn delay_bounds_hold_for_many_links_and_any_rate() {
             let phase = dice.from(airtime, longest * airtime);
             let bytes = Limit::Bytes(dice.from(largest.into(), 30 * u64::from(largest)));
             let packets = Limit::Packets(dice.from(1, 30) as u32);
-            // Who has a priority has no quantum.
+            // A flow with a priority has no quantum.
             let values = if spec.kind == "ets" {
                 Values::default()
             } else {
@@ -439,7 +440,7 @@ fn delay_bounds_hold_for_many_links_and_any_rate() {
         (spec.setup.rate, spec.setup.largest) = (rate, largest);
         let cycle: u64 = spec.setup.flows.iter().map(|f| f.values.span("phase").unwrap().0).sum();
         if !matches!(spec.kind, "virtual-links" | "drr") {
-            // What fits on the link depends on the rate and on how many flows there are.
+            // Valid values depend on the rate and on the number of flows.
             let entry = registry::entry(spec.kind).unwrap();
             become_kind(&mut dice, &mut spec, entry);
         }

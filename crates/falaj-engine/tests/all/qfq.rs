@@ -1,4 +1,4 @@
-//! WF2Q+ and QFQ against naive models, and how evenly they serve.
+//! WF2Q+ and QFQ against naive models, and the evenness of their service.
 
 use crate::common::fraction::Fraction;
 use crate::common::units::units_of_a_byte;
@@ -32,14 +32,14 @@ fn setup(weights: &[u64], largest: u32) -> Setup {
     }
 }
 
-/// A station of any kind, on a wire.
+/// A scheduler of any kind, on a wire.
 trait Driven {
     fn arrive(&mut self, f: usize, bytes: u32);
-    /// The transmission begins of whom the discipline chooses.
+    /// The transmission of the discipline's choice begins.
     fn begin(&mut self) -> Option<(usize, u32)>;
-    /// Half of it has passed.
+    /// Half of the transmission has passed.
     fn halfway(&mut self);
-    /// It has passed; the discipline is asked at once.
+    /// The transmission has ended; the discipline is asked at once.
     fn end(&mut self);
     fn is_reusable(&mut self, f: usize) -> bool;
 }
@@ -99,8 +99,8 @@ fn drive(kind: &str, setup: &Setup) -> Box<dyn Driven> {
     registry::build(kind, setup, Make(setup)).expect("valid")
 }
 
-/// Worst lag behind the share `w/sum w`, by definition: the largest rise of
-/// `phi W - W_k` within a backlog, to a departure of the flow itself.
+/// Worst lag behind the share `w/sum w`, by definition: the largest rise of `phi W - W_k` within a
+/// backlog, up to a departure of the flow itself.
 struct Lag {
     weights: Vec<u64>,
     sum: i128,
@@ -109,11 +109,11 @@ struct Lag {
     queued: Vec<u32>,
     lowest: Vec<i128>,
     worst: Vec<i128>,
-    /// The same to just before those departures.
+    /// The same up to just before those departures.
     before: Vec<i128>,
 }
 
-/// Flows may be ahead by what they owe of their old share: three more packets under QFQ, one under
+/// Flows may be ahead by their debt from the old share: three more packets under QFQ, one under
 /// WF2Q+ (and a part of the one on the wire).
 fn nobody_lags_after_changes(lag: &Lag, kind: &str, largest: u32, of: &str) {
     for (f, &worst) in lag.worst.iter().enumerate() {
@@ -142,7 +142,7 @@ impl Lag {
             before,
         }
     }
-    /// Times the sum of the weights.
+    /// The lag, multiplied by the sum of the weights.
     fn lag(&self, f: usize) -> i128 {
         i128::from(self.weights[f]) * self.served - self.sum * self.own[f]
     }
@@ -165,8 +165,8 @@ impl Lag {
     fn of_all(&self, worst: &[i128]) -> i128 {
         (2 * worst.iter().max().expect("flows") + self.sum) / (2 * self.sum)
     }
-    /// QFQ's bound for a flow, times the sum of the weights: `3 phi sigma + 2 phi L`,
-    /// `sigma` in bytes at weight 1, and what a packet may be longer than the next.
+    /// QFQ's bound for a flow, multiplied by the sum of the weights: `3 phi sigma + 2 phi L`, with
+    /// `sigma` in bytes at weight 1, plus the amount by which a packet may be longer than the next.
     fn qfq_bound(&self, f: usize, largest: u32, spread: u32) -> i128 {
         let (w, largest) = (self.weights[f], u64::from(largest));
         // The power of two from L/w on, in 1/2^32 of a byte.
@@ -174,17 +174,17 @@ impl Lag {
         let rounded = (i128::from(w) * self.sum * 3 * i128::from(sigma)) >> 32;
         rounded + i128::from(2 * w * largest) + i128::from(spread) * self.sum
     }
-    /// WF2Q+'s: `L_k + (L - L_k) phi`, here with flows of one size of their own.
+    /// WF2Q+'s bound: `L_k + (L - L_k) phi`, here with flows of one size each.
     fn wf2q_bound(&self, f: usize, own: u32, largest: u32) -> i128 {
         i128::from(own) * self.sum + i128::from(largest - own) * i128::from(self.weights[f])
     }
 }
 
-/// Sets of flows alike: weight, packet length, how many.
+/// Sets of equal flows: weight, packet length, number.
 type FlowSets<'a> = &'a [(u64, u32, usize)];
 
-/// Fills the queues evenly until `high` packets a flow wait, then lets them be
-/// served until `low` do, and so on: the lag of each flow, and who was served first.
+/// Fills the queues evenly until `high` packets of each flow are queued, then serves them until
+/// `low` are, and so on: returns the lag of each flow, and the order of service at first.
 fn fill_and_drain(
     kind: &str,
     sets: FlowSets<'_>,
@@ -198,7 +198,7 @@ fn fill_and_drain(
     let largest = flows.iter().map(|f| f.1).max().expect("some");
     let mut station = drive(kind, &setup(&weights, largest));
     let mut lag = Lag::new(&weights);
-    // Who has so many packets, in the order in which they came to that number.
+    // Flows by their number of queued packets, in the order in which they reached that number.
     let mut with: Vec<VecDeque<usize>> = vec![VecDeque::new(); high + 1];
     with[0].extend(0..flows.len());
     let (mut waiting, mut order) = (0, Vec::new());
@@ -206,7 +206,7 @@ fn fill_and_drain(
         while waiting < high * flows.len() {
             let level = with.iter().position(|w| !w.is_empty()).expect("a flow");
             let f = with[level].pop_front().expect("not empty");
-            // Beyond the number that all may have, nobody is put off the list.
+            // At the maximum number of packets flows stay in the list.
             with[(level + 1).min(high)].push_back(f);
             station.arrive(f, flows[f].1);
             lag.arrive(f);
@@ -226,8 +226,8 @@ fn fill_and_drain(
     (lag, order)
 }
 
-/// The nine mixes of flows in which dummynet's QFQ was measured: how much it
-/// lagged, how much with the true sum of weights, and how much ours does.
+/// The nine mixes of flows in which dummynet's QFQ was measured: its lag, its lag with the true sum
+/// of weights, and our lag.
 const MIXES: &[(FlowSets<'static>, usize, usize, [i128; 3])] = &[
     (&[(1, 1500, 10)], 0, 30, [5400, 5400, 5400]),
     (&[(1, 1500, 64)], 0, 20, [5906, 5906, 5906]),
@@ -268,7 +268,7 @@ fn lags_are_those_of_the_true_sum_in_every_mix() {
     }
 }
 
-/// One of weight 10 (H) and ten of weight 1.
+/// One flow of weight 10 (H) and ten of weight 1.
 #[test]
 fn a_heavy_flow_is_served_evenly_but_by_drr() {
     for (kind, expected) in [
@@ -289,14 +289,13 @@ fn a_heavy_flow_is_served_evenly_but_by_drr() {
     assert!(drr > 10 * qfq && qfq > wf2q, "{drr} {qfq} {wf2q}");
 }
 
-/// WF2Q+ and QFQ by their definitions, in fractions, looking at every flow each
-/// time; no groups, no heaps. Weights of QFQ are powers of two, as its own
-/// numbers are exact then.
+/// WF2Q+ and QFQ by definition, in fractions, examining every flow each time; no groups, no heaps.
+/// Weights of QFQ are powers of two, as its own numbers are exact then.
 struct Naive {
     rounded: bool,
     now: Fraction,
-    /// What of the packet on the wire the time has not counted, and of this what has
-    /// been sent. It is looked at when a packet comes, and at the end.
+    /// The part of the packet on the wire that the virtual time has not counted, and the part of
+    /// this that has been sent. It is updated when a packet arrives, and at the end.
     left: Fraction,
     sent: Fraction,
     flows: Vec<NaiveFlow>,
@@ -304,12 +303,12 @@ struct Naive {
 
 struct NaiveFlow {
     weight: i128,
-    /// What starts and finishes are rounded to.
+    /// The unit to which starts and finishes are rounded.
     sigma: Fraction,
     queue: VecDeque<u32>,
     start: Fraction,
     present: bool,
-    /// Has nothing, but the fluid system still serves it.
+    /// It is empty, but the fluid system still serves it.
     silent: bool,
 }
 
@@ -366,7 +365,7 @@ impl Naive {
         }
     }
 
-    /// Who may be served: all that are equally good.
+    /// The flows that may be served: all that are equally valid.
     fn choose(&mut self) -> Vec<usize> {
         let present = || (0..self.flows.len()).filter(|&f| self.flows[f].present);
         let rounded = self.rounded;
@@ -424,20 +423,20 @@ impl Naive {
     }
 }
 
-/// Flow to which a packet comes, or the next half of a transmission.
+/// A packet arrives at a flow, or the next half of a transmission passes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Step {
     Arrive(usize),
     Go,
 }
 
-/// Goes through the steps, then until nothing is queued, with the model beside it.
+/// Runs the steps, then continues until nothing is queued, in parallel with the model.
 fn beside_the_model(kind: &str, weights: &[u64], steps: &[Step]) {
     const SIZES: [u32; 5] = [4, 2, 4, 1, 3];
     let largest = 4;
     let mut station = drive(kind, &setup(weights, largest));
     let mut model = Naive::new(kind, weights, largest);
-    // Who is on the wire, and whether half of it is through.
+    // The flow on the wire, and whether half of its packet has been sent.
     let mut wire: Option<(usize, bool)> = None;
     let mut come = 0;
     let mut go = |station: &mut Box<dyn Driven>, model: &mut Naive| {
@@ -518,7 +517,8 @@ fn every_short_sequence_is_served_by_definition() {
             assert!(count > 18_000, "{count}");
         }
     }
-    // Those that no power of two is a multiple of: equals are told by their numbers all the same.
+    // Weights without a power of two as a common multiple: ties are still decided by the flow's
+    // number.
     for weights in [[3, 5, 7, 2], [10, 1, 3, 6], [1, 3, 9, 27], [60_060, 1, 6, 65_000]] {
         all_sequences(&mut Vec::new(), 8, 4, 0, &mut |steps| {
             beside_the_model("wf2q+", &weights, steps);
@@ -526,7 +526,7 @@ fn every_short_sequence_is_served_by_definition() {
     }
 }
 
-/// Longer ones, drawn at random, with more flows.
+/// Longer sequences, drawn at random, with more flows.
 #[test]
 fn long_sequences_are_served_by_definition() {
     for seed in 0..6_000 {
@@ -542,7 +542,7 @@ fn long_sequences_are_served_by_definition() {
         for kind in ["qfq", "wf2q+"] {
             beside_the_model(kind, &weights, &steps);
         }
-        // So few and small that the model's fractions stay short.
+        // Few and small weights, so that the model's fractions stay short.
         let others: Vec<u64> = (0..n.min(5)).map(|_| dice.from(1, 6)).collect();
         let among = |&step: &Step| match step {
             Step::Arrive(f) => Step::Arrive(f % others.len()),
@@ -553,8 +553,8 @@ fn long_sequences_are_served_by_definition() {
 }
 
 /// Weights, and packet lengths in proportion to them, so that all finish at the same virtual times:
-/// the flow's number decides, for a quarter of a million packets; and between those who were always
-/// there and one who comes at such an instant too.
+/// the flow's number decides, for a quarter of a million packets; also between flows that were
+/// always present and one that arrives at such an instant.
 #[test]
 fn equal_finishes_are_equal_however_long_it_goes_on() {
     for weights in
@@ -566,7 +566,7 @@ fn equal_finishes_are_equal_however_long_it_goes_on() {
         let last = weights.len() - 1;
         (0..last).for_each(|f| (0..2).for_each(|_| station.arrive(f, bytes(f))));
         for round in 0..250_000 / weights.len() {
-            // The last one is away every other time for a while.
+            // The last flow is absent every other time for a while.
             if round % 1000 < 500 || round % 2 == 0 {
                 station.arrive(last, bytes(last));
             }
@@ -582,7 +582,7 @@ fn equal_finishes_are_equal_however_long_it_goes_on() {
     }
 }
 
-/// Buckets: never later than self-clocked fair queueing, and by a bucket.
+/// Buckets: never later than self-clocked fair queueing by more than a bucket.
 #[test]
 fn buckets_lag_by_a_packet_of_each_other_flow_and_no_more() {
     for seed in 0..200 {
@@ -606,8 +606,8 @@ fn buckets_lag_by_a_packet_of_each_other_flow_and_no_more() {
         }
         let least = *weights.iter().min().expect("flows");
         for (f, &w) in weights.iter().enumerate() {
-            // Two buckets of at most 1/2046 of the longest packet's time, a packet of each and
-            // one's own.
+            // Two buckets of at most 1/2046 of the longest packet's time, a packet of each flow and
+            // the flow's own.
             let buckets =
                 i128::from(w) * lag.sum * i128::from(largest) * 2 / 2046 / i128::from(least)
                     + lag.sum;
@@ -626,8 +626,8 @@ fn any_weight(dice: &mut Dice) -> u64 {
     }
 }
 
-/// Flows that come and go, with packets of any size: nobody ever lags by more than
-/// the bounds say, in any part of any backlog.
+/// Flows that come and go, with packets of any size: no flow ever lags by more than its bound, in
+/// any part of any backlog.
 #[test]
 fn nobody_lags_more_than_the_bound_whatever_comes() {
     for seed in 0..600 {
@@ -635,7 +635,7 @@ fn nobody_lags_more_than_the_bound_whatever_comes() {
         let n = dice.one_of(&[2, 3, 5, 17, 60]);
         let weights: Vec<u64> = (0..n).map(|_| any_weight(&mut dice)).collect();
         let largest = dice.one_of(&[64, 1500, 9000]);
-        // Each flow has its own sizes, from here to the largest.
+        // Each flow has its own sizes, from this one to the largest.
         let smallest: Vec<u32> = (0..n).map(|_| dice.one_of(&[1, largest / 2, largest])).collect();
         for kind in ["qfq", "wf2q+"] {
             let mut station = drive(kind, &setup(&weights, largest));
@@ -658,7 +658,7 @@ fn nobody_lags_more_than_the_bound_whatever_comes() {
             for (f, &smallest) in smallest.iter().enumerate() {
                 let bound = match kind {
                     "qfq" => lag.qfq_bound(f, largest, largest - smallest),
-                    // A byte for what is rounded.
+                    // A byte for rounding.
                     _ => lag.wf2q_bound(f, largest, largest) + lag.sum,
                 };
                 let (worst, bound) =
@@ -672,8 +672,8 @@ fn nobody_lags_more_than_the_bound_whatever_comes() {
     }
 }
 
-/// Whoever is configured and says nothing does not change who is served when
-/// (dummynet divides by a constant sum, Linux by that of all classes).
+/// A configured flow that is silent does not change the service of others (dummynet divides by a
+/// constant sum, Linux by that of all classes).
 #[test]
 fn silent_neighbours_change_nothing() {
     let active = [10, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1];
@@ -706,7 +706,7 @@ fn any_sum_of_weights_is_served() {
             }
         }
     }
-    // The largest packet that the numbers hold, at the least and the most weight.
+    // The largest packet that the numbers allow, at the least and the largest weight.
     let (lag, _) = fill_and_drain("qfq", &[(1, 1 << 18, 2), (65_536, 1 << 18, 2)], 0, 40, 2);
     assert!((0..4).all(|f| lag.worst[f] <= lag.qfq_bound(f, 1 << 18, 0)));
     let refused =
@@ -716,8 +716,8 @@ fn any_sum_of_weights_is_served() {
     assert!(refused(&setup(&[65_537], 1500)).to_string().contains("out of range"));
 }
 
-/// A slot of the heaviest flow's shortest packet is the finest there is, and no less than a unit; a
-/// slot shift below zero was a class of defects in Linux.
+/// A slot of the heaviest flow's shortest packet is the finest there is, and no less than a unit;
+/// slot shifts below zero were a class of defects in Linux.
 #[test]
 fn the_shortest_packets_of_the_heaviest_flows_are_told_apart() {
     for sets in
@@ -734,9 +734,9 @@ fn the_shortest_packets_of_the_heaviest_flows_are_told_apart() {
     }
 }
 
-/// Packets become longer than any before while others wait and one is on the wire: groups change,
-/// as roundings follow the largest packet. In Linux such a change took a group's index out of its
-/// array.
+/// Packets become longer than any before while others are queued and one is on the wire: groups
+/// change, as roundings follow the largest packet. In Linux such a change moved a group's index out
+/// of its array.
 #[test]
 fn the_largest_packet_grows_while_packets_wait() {
     for seed in 0..200 {
@@ -748,7 +748,7 @@ fn the_largest_packet_grows_while_packets_wait() {
             let mut engine = Engine::new(&[pipe(kind, setup(&weights, largest))]).expect("valid");
             let (mut out, mut now) = (Vec::new(), Time::ZERO);
             while largest < 1 << 17 {
-                // Nobody runs empty within the time.
+                // No flow runs empty within the time.
                 let packets = dice.from(1, 60);
                 for f in (0..n as u32).map(FlowId) {
                     for _ in 0..packets {
@@ -791,8 +791,8 @@ fn the_largest_packet_grows_while_packets_wait() {
     }
 }
 
-/// A flow that is silent after each packet keeps its debt: it gets no more than
-/// its share, and may not be forgotten before (dummynet forgets).
+/// A flow that is silent after each packet keeps its debt: it gets no more than its share, and may
+/// not be forgotten earlier (dummynet forgets it).
 #[test]
 fn leaving_does_not_cancel_a_debt() {
     for kind in ["qfq", "wf2q+"] {
@@ -826,8 +826,8 @@ fn pipe(kind: &'static str, setup: Setup) -> PipeSpec {
     PipeSpec::new(kind, setup, Span::ZERO)
 }
 
-/// Weights change while everything is queued and a packet is on the wire, by any
-/// factor: nothing is lost, and from that instant on the bounds hold for the new ones.
+/// Weights change by any factor while everything is queued and a packet is on the wire: nothing is
+/// lost, and from that instant on the bounds hold for the new weights.
 #[test]
 fn weights_change_while_packets_wait() {
     for seed in 0..300 {
@@ -837,7 +837,7 @@ fn weights_change_while_packets_wait() {
         let draw = |dice: &mut Dice| (0..n).map(|_| any_weight(dice)).collect::<Vec<u64>>();
         for kind in ["qfq", "wf2q+"] {
             let mut weights = draw(&mut dice);
-            // The first one's weight stays: over all changes it lags no more than without any.
+            // The first flow's weight stays: over all changes it lags no more than without any.
             let (kept, mut fluid) = (weights[0], 0.0);
             let mut engine = Engine::new(&[pipe(kind, setup(&weights, largest))]).expect("valid");
             let (mut out, mut now) = (Vec::new(), Time::ZERO);

@@ -1,4 +1,4 @@
-//! QFQ+ by its definition. One byte takes 8 ns.
+//! QFQ+ by definition. One byte takes 8 ns.
 
 use crate::common::aggregates::Naive;
 use crate::common::{Arrival, Dice, emits, run};
@@ -64,7 +64,7 @@ fn beside_the_model(weights: &[u64], arrivals: &[(u64, usize, u32)]) {
 
 const SIZES: [u32; 7] = [4, 2, 4, 1, 3, 4, 4];
 
-/// All sequences of so many steps: a packet comes to a flow, or some time passes.
+/// All sequences of this number of steps: a packet arrives at a flow, or some time passes.
 #[test]
 fn every_short_sequence_is_served_by_definition() {
     let steps = 7u32;
@@ -82,7 +82,7 @@ fn every_short_sequence_is_served_by_definition() {
     }
 }
 
-/// Longer ones, with aggregates of eight and one, and more that are alike.
+/// Longer ones, with aggregates of eight and one, and more of the same weight.
 #[test]
 fn long_sequences_are_served_by_definition() {
     for seed in 0..3_000 {
@@ -107,7 +107,7 @@ fn long_sequences_are_served_by_definition() {
     }
 }
 
-/// The numbers hold at their ends, and an aggregate is as large as they allow.
+/// The numbers suffice at their limits, and an aggregate is as large as they allow.
 #[test]
 fn the_largest_packets_and_weights_are_served() {
     for (weight, largest) in

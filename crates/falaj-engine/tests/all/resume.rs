@@ -1,4 +1,4 @@
-//! A pipe goes on in another process: nothing is lost, nothing overtakes, and the link is never
+//! A pipe resumes in another process: no packet is lost, none overtakes, and the link is never
 //! given two packets at once.
 
 use crate::common::{Dice, any_pipe, bursts, emits, impair};
@@ -11,7 +11,7 @@ use falaj_sched::units::time::Time;
 
 const PIPE: PipeId = PipeId(0);
 
-/// As it comes out of a file.
+/// The state after writing it to a file and reading it back.
 fn through_a_file(state: &PipeState) -> PipeState {
     serde_json::from_str(&serde_json::to_string(state).unwrap()).unwrap()
 }
@@ -90,7 +90,7 @@ fn is_dropped(output: &Output) -> bool {
     matches!(output, Output::Drop(dropped) if dropped.why == falaj_engine::DropReason::QueueFull)
 }
 
-/// How many packets were sent or dropped, each by its handle.
+/// Number of packets that were sent or dropped, by their handles.
 fn decided(all: &[Output]) -> usize {
     let mut handles: Vec<u32> = all
         .iter()
@@ -107,7 +107,7 @@ fn decided(all: &[Output]) -> usize {
     number
 }
 
-/// The state of another pipe is refused, and nothing has changed.
+/// The state of another pipe is refused, and nothing changes.
 #[test]
 fn a_state_of_another_pipe_is_refused() {
     let mut dice = Dice::new(1);

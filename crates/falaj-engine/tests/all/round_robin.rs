@@ -1,4 +1,4 @@
-//! The round robins: every sequence of a few steps against plain models. One byte takes 8 ns.
+//! The round robins: every sequence of a few steps against naive models. One byte takes 8 ns.
 
 use crate::common::{Arrival, Dice, any_pipe, become_kind, bursts, emits, run};
 use falaj_engine::message::Unit;
@@ -32,8 +32,8 @@ fn count(name: &'static str, n: u64) -> Values {
     none().with(name, Value::Count(n))
 }
 
-/// dummynet's PRIO has 64 levels, crashes from level 32 on, and lets the flows of
-/// a level stand in the queue of one of them.
+/// dummynet's PRIO has 64 levels, crashes from level 32 on, and puts the flows of a level into the
+/// queue of one of them.
 #[test]
 fn there_is_a_queue_for_each_flow_and_no_last_level() {
     let priorities = [65_535, 64, 63, 33, 32, 31, 1_000, 32];
@@ -79,7 +79,8 @@ fn form(form: &'static str) -> Values {
 
 // --- Bounds that hold under a condition.
 
-/// The packets of flow 0 that keep the contract of `r T` bytes in any window `(t - T, t]`.
+/// Keeps those packets of flow 0 that conform to the contract of `r T` bytes in any window `(t - T,
+/// t]`.
 fn keep_contract(spec: &PipeSpec, arrivals: &mut Vec<Arrival>) {
     let values = &spec.setup.flows[0].values;
     let (Some(rate), Some(window)) = (values.rate("rate"), values.span("window")) else { return };
@@ -124,7 +125,7 @@ fn bounds_under_a_condition_hold_where_it_does() {
         let sent: Vec<Emit> = emits(&run(&spec, &arrivals, |_, _, _| {}));
         let own: Vec<&Emit> = sent.iter().filter(|e| e.flow == FlowId(0)).collect();
         for (n, e) in own.iter().enumerate() {
-            // What was queued when it came, with itself.
+            // The queue at its arrival, including itself.
             let queued = own[..=n]
                 .iter()
                 .filter(|before| before.end > e.arrival)
@@ -160,15 +161,15 @@ fn bounds_under_a_condition_hold_where_it_does() {
 
 // --- Every sequence of a few steps, beside a plain model.
 
-/// A discipline as its paper has it, in lists and loops.
+/// A discipline as in its paper, in lists and loops.
 trait Model {
-    /// A packet came for `f`; `first`: it had none, nor one on the wire.
+    /// A packet arrived for `f`; `first`: the flow had none, nor one on the wire.
     fn came(&mut self, f: usize, bytes: u32, first: bool, at: u64);
     /// The packet of `f` has left.
     fn left(&mut self, f: usize, bytes: u32, queues: &[VecDeque<u32>]);
-    /// Asked once for each packet; it goes on the wire.
+    /// Called once for each packet, which then goes on the wire.
     fn choose(&mut self, queues: &[VecDeque<u32>]) -> Option<usize>;
-    /// The other setup from now on; `sending` is on the wire.
+    /// Changes to the other setup; `sending` is on the wire.
     fn change(&mut self, sending: Option<usize>);
 }
 
@@ -179,7 +180,7 @@ enum Step {
     Change,
 }
 
-/// In order of arrival: what follows when another discipline gives all away.
+/// In order of arrival: the model when another discipline hands all packets over.
 struct OneQueue(VecDeque<usize>);
 
 impl Model for OneQueue {
@@ -195,16 +196,16 @@ impl Model for OneQueue {
     fn change(&mut self, _: Option<usize>) {}
 }
 
-/// What a model is to know of a change within its discipline.
+/// The kind of a change within a discipline.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Change {
     Setup,
-    /// All flows that were there are as before.
+    /// All existing flows stay the same.
     Flows,
 }
 
 impl Change {
-    /// What is set afterwards.
+    /// The setup afterwards.
     fn of<T>(self, now: T, other: T) -> T {
         match self {
             Change::Setup => other,
@@ -213,7 +214,7 @@ impl Change {
     }
 }
 
-/// What a change is.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Becomes {
     /// The same discipline of another setup.
@@ -221,10 +222,10 @@ enum Becomes {
     OneQueue,
 }
 
-/// What the model sends, as (flow, end in bytes).
+/// The departures of the model, as (flow, end in bytes).
 fn plain(mut model: Box<dyn Model>, becomes: Becomes, steps: &[Step]) -> Vec<(usize, u64)> {
     let mut queues = vec![VecDeque::new(); 3];
-    // When each packet came that is queued.
+    // Arrival of each queued packet.
     let mut since: Vec<VecDeque<u64>> = vec![VecDeque::new(); 3];
     let (mut now, mut sending, mut sent) = (0, None::<(usize, u64)>, Vec::new());
     for step in steps.iter().chain([&Step::Pass(1_000)]) {
@@ -238,7 +239,7 @@ fn plain(mut model: Box<dyn Model>, becomes: Becomes, steps: &[Step]) -> Vec<(us
                 let came = |f: usize| since[f].iter().map(move |&at| (at, f));
                 let mut all: Vec<(u64, usize)> = (0..3).flat_map(came).collect();
                 all.sort_unstable();
-                // What is on the wire stays there.
+                // The packet on the wire stays there.
                 if let Some(first) = sending.and_then(|(f, _)| all.iter().position(|p| p.1 == f)) {
                     all[..=first].rotate_right(1);
                 }
@@ -266,7 +267,7 @@ fn plain(mut model: Box<dyn Model>, becomes: Becomes, steps: &[Step]) -> Vec<(us
     sent
 }
 
-/// What the engine sends.
+/// The departures of the engine.
 fn ours(specs: [&PipeSpec; 2], steps: &[Step]) -> Vec<(usize, u64)> {
     let mut engine = Engine::new(std::slice::from_ref(specs[0])).unwrap();
     let (mut now, mut out) = (0, Vec::new());
@@ -290,10 +291,10 @@ fn ours(specs: [&PipeSpec; 2], steps: &[Step]) -> Vec<(usize, u64)> {
     emits(&out).iter().map(|e| (e.flow.index(), e.end.0 / 8)).collect()
 }
 
-/// All sequences of six steps of which each is a packet (three flows, two
-/// sizes), followed by a byte's time, or a longer pause; and a change of the setup after each step,
-/// or of the discipline, or of its flows: the last one is added, and where the model says so is
-/// from then on as it were if it had had nothing before.
+/// All sequences of six steps, each of them a packet (three flows, two sizes) followed by a byte's
+/// time, or a longer pause; and after each step a change of the setup, or of the discipline, or of
+/// its flows: the last flow is added, and if the model supports that, it then behaves as if the
+/// flow had existed without packets.
 fn every_sequence(
     specs: [&PipeSpec; 2],
     sizes: [u32; 2],
@@ -339,7 +340,7 @@ fn every_sequence(
     assert!(some_differ && swaps_differ, "the changes mean something");
 }
 
-/// Flows in the order in which they wait.
+/// Flows in the order of their service.
 struct ByPriority {
     now: [u64; 3],
     other: [u64; 3],
@@ -424,11 +425,11 @@ fn weighted_round_robin_is_that_of_a_plain_model() {
     every_sequence([&spec(weights), &spec(other)], [1, 3], model);
 }
 
-/// Who is visited with a deficit, and what comes before or between.
+/// The additional service besides visits with a deficit.
 #[derive(Clone, Copy, PartialEq)]
 enum Beside {
     Nothing,
-    /// DRR++: a visit of each sort in turn.
+    /// DRR++: visits of both sorts alternate.
     OtherVisits,
     /// DRR++ of 2000: packets with credit before all visits.
     Credit,
@@ -443,17 +444,17 @@ struct Visits {
     quanta: [u32; 3],
     other: [u32; 3],
     deficits: [u32; 3],
-    /// 1 for those that are not in the round of the others.
+    /// 1 for flows that are not in the round of the others.
     sort: [usize; 3],
     other_sort: [usize; 3],
     waiting: [Vec<usize>; 2],
     turn: usize,
     visited: bool,
-    /// Of the flow with credit; visits that the cycle still has.
+    /// Credit of the flow; remaining visits of the cycle.
     credit: u32,
     cycle: Option<usize>,
     log: Vec<(u64, u32)>,
-    /// So many are set up; where quanta stay, the change is the last flow.
+    /// Number of flows that are set up; if quanta stay, the change adds the last flow.
     flows: usize,
 }
 
@@ -626,7 +627,7 @@ fn drr_plus_is_that_of_a_plain_model() {
 fn drr_plus_plus_is_that_of_a_plain_model() {
     let low = none().with("latency", Value::Choice("low"));
     visits("drr++", form("mw00"), low.clone(), Beside::Credit, [1, 0, 0]);
-    // A and C change places.
+    // A and C are exchanged.
     let [a, b, c] = quanta(QUANTA, none());
     let [d, e, f] = quanta(OTHER_QUANTA, none());
     let low = |flow: Values| flow.with("latency", Value::Choice("low"));
@@ -722,7 +723,7 @@ fn carry_over_round_robin_is_that_of_a_plain_model() {
     });
 }
 
-/// The slots of a frame for each level, and how far each has come.
+/// The slots of a frame for each level, and the position in each.
 #[derive(Clone)]
 struct Frames {
     frame: usize,
@@ -734,7 +735,7 @@ impl Frames {
     fn new(frame: usize, owners: Vec<Vec<usize>>) -> Frames {
         Frames { frame, pointers: vec![0; owners.len()], owners }
     }
-    /// Whose the next slot is.
+    /// The owner of the next slot.
     fn next(&mut self) -> Option<usize> {
         for (pointer, owners) in self.pointers.iter_mut().zip(&self.owners) {
             let place = *pointer;
@@ -747,16 +748,16 @@ impl Frames {
     }
 }
 
-/// What follows a change.
+/// The setup after a change.
 #[derive(Clone)]
 enum Then {
-    /// Other frames, counted from time zero; with best effort or without.
+    /// Other frames, counted from time zero; with or without best effort.
     Frames(Frames, bool),
     OneQueue,
 }
 
-/// What frames and a best effort of the third flow send, slot after slot of 2 B, as (flow, end in
-/// bytes).
+/// Departures with frames and a best effort of the third flow, slot after slot of 2 B, as (flow,
+/// end in bytes).
 fn by_slots(mut frames: Frames, then: &Then, steps: &[Step]) -> Vec<(usize, u64)> {
     let (mut events, mut now) = (VecDeque::new(), 0);
     for step in steps {
@@ -774,12 +775,12 @@ fn by_slots(mut frames: Frames, then: &Then, steps: &[Step]) -> Vec<(usize, u64)
     };
     for slot in 0..60 {
         let begins = 2 * slot;
-        // Both sets of frames go on with each slot.
+        // Both sets of frames advance with each slot.
         let owner = frames.next();
         let mut others = other.as_mut().map(|(frames, _)| frames.next());
         let mut owner = owner;
         loop {
-            // Who comes at the very instant finds the slot taken, or takes it at once.
+            // A packet that arrives at the very instant finds the slot taken, or takes it at once.
             let event = events.front().filter(|&&(at, _)| at < begins).copied();
             let event = event.or_else(|| {
                 let taken = owner.filter(|&f: &usize| !queues[f].is_empty());
@@ -797,7 +798,7 @@ fn by_slots(mut frames: Frames, then: &Then, steps: &[Step]) -> Vec<(usize, u64)
                 Step::Packet(f, bytes) => queues[f].push_back((at, bytes)),
                 _ => match (others.take(), &other) {
                     (Some(of_others), Some((after, with))) => {
-                        // They stand where they would had they been there from the beginning.
+                        // Their position is as if they had been used from the beginning.
                         (frames, best_effort, owner) = (after.clone(), *with, of_others);
                         other = None;
                     }
@@ -812,7 +813,7 @@ fn by_slots(mut frames: Frames, then: &Then, steps: &[Step]) -> Vec<(usize, u64)
     sent
 }
 
-/// From `at` on in order of arrival, after what is on the wire.
+/// From `at` on in order of arrival, after the packet on the wire.
 fn one_queue(
     at: u64,
     queues: &[VecDeque<(u64, u32)>],
@@ -834,12 +835,13 @@ fn one_queue(
     }
 }
 
-/// Beside a pointer for each level; and with a change of the frames, a flow added, or one queue for
-/// all, after each step in turn.
+/// Compared with a pointer for each level; and with a change of the frames, a flow added, or one
+/// queue for all, after each step in turn.
 #[test]
 fn hierarchical_round_robin_is_that_of_a_plain_model() {
-    // A and best effort; B has two of three slots of the two that are handed. Then both are on
-    // the first level, of five slots. Or C, which was not there, has a slot of the first level.
+    // A and best effort; B has two of the three slots of the two slots that are passed down. Then
+    // both are on the first level, of five slots. Or C, which is added, has a slot of the first
+    // level.
     let spec = hrr(3, 2, &[(1, 1), (2, 2), (1, 0)]);
     let frames = Frames::new(3, vec![vec![0], vec![1, 1]]);
     let changed = hrr(5, 2, &[(1, 2), (1, 1), (1, 0)]);

@@ -1,4 +1,4 @@
-//! The first of many rules that takes a packet, against a look at one after the other.
+//! The first of many rules that matches a packet, compared with a linear search.
 
 use falaj_engine::chance::Chance;
 use falaj_engine::classifier::Match;
@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Numbers that repeat themselves.
+/// A random choice from few values, which repeat.
 struct Dice(Chance, u64);
 
 impl Dice {
@@ -27,7 +27,7 @@ impl Dice {
         all[self.below(all.len() as u64) as usize].clone()
     }
 
-    /// Of few, so that rules often meet packets and each other.
+    /// One of few addresses, so that rules often match packets and overlap.
     fn address(&mut self) -> IpAddr {
         let low = self.below(16) as u8;
         match self.below(4) {
@@ -143,7 +143,7 @@ fn the_first_rule_is_found_as_one_by_one() {
     let mut found = 0;
     for seed in 0..300 {
         let mut dice = Dice::new(seed);
-        // Few, in few shapes, and in many.
+        // Few rules, in few shapes, and in many.
         let many = [3, 12, 60, 400][seed as usize % 4];
         let rules: Rules = (0..many)
             .map(|_| {
@@ -171,7 +171,8 @@ fn the_first_rule_is_found_as_one_by_one() {
     assert!(found > 10_000, "packets and rules meet: {found}");
 }
 
-/// All rules of one source and one destination prefix of a small world, and all packets in it.
+/// All rules of one source and one destination prefix of a small address space, and all packets in
+/// it.
 #[test]
 fn a_small_world_is_sorted_as_one_by_one() {
     let address = |n: u32| IpAddr::V4(n.into());
@@ -208,7 +209,7 @@ fn frames_that_fuzzers_begin_with() {
     }
 }
 
-/// Whatever a frame holds, it has a key, and rules sort it as one by one. A plain function, for any
+/// Every frame has a key, and rules classify it as a linear search does. A plain function, for any
 /// fuzzer: the first byte chooses the rules, the rest is the frame.
 pub(crate) fn packet(bytes: &[u8]) {
     let Some((seed, frame)) = bytes.split_first() else { return };
@@ -228,7 +229,7 @@ fn any_frame_is_sorted() {
     for _ in 0..3000 {
         let length = dice.below(100);
         let mut bytes: Vec<u8> = (0..=length).map(|_| dice.below(256) as u8).collect();
-        // Often a type that is looked into, behind a tag or not, and small numbers.
+        // Often a type that is parsed, with or without a tag, and small numbers.
         if let Some(head) = bytes.get_mut(13..17) {
             head.copy_from_slice(&dice.one_of(&[
                 [8, 0, 0x45, 0],
@@ -251,7 +252,7 @@ fn any_frame_is_sorted() {
     }
 }
 
-/// Nanoseconds for a look, among so many rules of exact and of prefix matches.
+/// Nanoseconds for a lookup among this number of rules of exact and of prefix matches.
 fn cost(rules: u32) -> f64 {
     let mut dice = Dice::new(7);
     let all: Rules = (0..rules)
@@ -277,7 +278,7 @@ fn cost(rules: u32) -> f64 {
     best.min().unwrap_or(0) as f64 / keys.len() as f64
 }
 
-/// One by one, it would be a thousand times as much; the limit leaves room for a busy machine.
+/// A linear search would cost a thousand times as much; the limit leaves room for a busy machine.
 #[test]
 fn ten_thousand_rules_cost_about_what_ten_do() {
     let (few, many) = (cost(10), cost(10_000));

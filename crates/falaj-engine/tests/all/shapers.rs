@@ -1,5 +1,5 @@
-//! Disciplines that hold packets on purpose, each beside a naive model that goes from nanosecond to
-//! nanosecond. One byte takes 8 ns.
+//! Disciplines that hold packets deliberately, each compared with a naive model that proceeds from
+//! nanosecond to nanosecond. One byte takes 8 ns.
 
 use crate::common::fraction::Fraction;
 use crate::common::stepwise::{Model, beside, many};
@@ -11,11 +11,11 @@ use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
 use std::collections::VecDeque;
 
-/// The queues of the paper: what is behind a gate is moved when it opens.
+/// The queues of the paper: packets behind a gate are moved when it opens.
 struct Gated {
     period: u64,
     deadlines: Vec<u64>,
-    /// Flows in their order; the first is the queue that is sent.
+    /// Flows in order; the first group is the queue that is sent.
     groups: Vec<VecDeque<usize>>,
     releases: bool,
 }
@@ -63,23 +63,23 @@ fn mgfq_is_its_queues_and_gates() {
     });
 }
 
-/// Bytes that a rate of the spec brings in a nanosecond.
+/// Bytes that a rate of the spec yields in a nanosecond.
 fn rate(spec: &PipeSpec, f: usize, name: &str) -> Option<Fraction> {
     Some(Fraction::new(spec.setup.flows[f].values.rate(name)?.0 / 1_000_000, 8_000u64))
 }
 
-/// Tokens, of which each nanosecond brings some and a burst is the most.
+/// Tokens, of which each nanosecond adds some up to a burst.
 struct Tokens {
     each: Fraction,
     burst: Fraction,
     there: Fraction,
-    /// Packets that have become eligible, and all that wait for tokens.
+    /// Packets that have become eligible, and packets that wait for tokens.
     eligible: VecDeque<u64>,
     waiting: VecDeque<u32>,
 }
 
-/// Shaper and ATS are the same to a model that sees all packets: each is released when the tokens
-/// are there.
+/// Shaper and ATS are the same to a model that sees all packets: each is released when there are
+/// enough tokens.
 struct Released {
     flows: Vec<Tokens>,
     classes: Vec<u64>,
@@ -127,7 +127,7 @@ fn ats_releases_packets_as_their_tokens_come() {
     many("ats", |spec, dice, seed| {
         let mut spec = spec.clone();
         for f in &mut spec.setup.flows {
-            // A token more each so many whole nanoseconds: eligibility times that are not rounded.
+            // One token per whole number of nanoseconds: eligibility times that are not rounded.
             f.values.set("rate", Value::Rate(Rate::from_mbit(dice.one_of(&[125, 250, 500, 1000]))));
             f.values.set("class", Value::Count(dice.from(0, 2)));
         }
@@ -152,7 +152,7 @@ fn ats_releases_packets_as_their_tokens_come() {
 
 struct Credits {
     slopes: Vec<Option<Fraction>>,
-    /// What is there, and what is owed: one of them is zero.
+    /// Credit and debt: one of them is zero.
     credit: Vec<(Fraction, Fraction)>,
     waits: Vec<bool>,
 }
@@ -174,7 +174,7 @@ impl Model for Credits {
         for (f, credit) in self.credit.iter_mut().enumerate() {
             let Some(slope) = self.slopes[f] else { continue };
             if sending == Some(f) {
-                // The send slope: what the idle slope lacks of the link's rate.
+                // The send slope: the idle slope minus the link's rate.
                 let owed = byte.minus(slope);
                 *credit = match credit.0 >= owed {
                     true => (credit.0.minus(owed), credit.1),
@@ -214,7 +214,7 @@ fn cbs_goes_up_and_down_its_slopes() {
 
 struct Gates {
     cycle: u64,
-    /// Is it open in this nanosecond of the cycle?
+    /// Whether it is open in this nanosecond of the cycle.
     open: Vec<Vec<bool>>,
 }
 
@@ -247,8 +247,8 @@ fn tas_sends_while_gates_are_open() {
     });
 }
 
-/// The shaper's rule, word for word: in any time `t` no more than `burst + rate t` becomes
-/// eligible, heads leave in that order, and the link rests only while all heads are held.
+/// The shaper's rule by definition: in any time `t` no more than `burst + rate t` becomes eligible,
+/// heads leave in that order, and the link rests only while all heads are held.
 #[test]
 fn a_shaper_never_lets_more_through_than_its_bucket() {
     let (mut packets, mut nearest) = (0, 0.0f64);
@@ -256,7 +256,7 @@ fn a_shaper_never_lets_more_through_than_its_bucket() {
         let mut dice = Dice::new(seed ^ 0x0b0c);
         let mut spec = virtual_links(&mut dice, "packet-wise", "clean");
         become_kind(&mut dice, &mut spec, entry("shaper").expect("registered"));
-        // Alone, a packet leaves when it is eligible.
+        // A single flow's packet leaves when it is eligible.
         spec.setup.flows.truncate(1);
         let values = &spec.setup.flows[0].values;
         let rate = values.rate("rate").unwrap().0 as f64 / 8e9;

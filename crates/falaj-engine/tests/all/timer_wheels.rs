@@ -1,4 +1,4 @@
-//! Timer wheels: a plain model without wheels, shares.
+//! Timer wheels: a naive model without wheels, and shares.
 
 use crate::common::emits;
 use falaj_engine::message::Unit;
@@ -30,8 +30,8 @@ fn pipe(weights: &[u64], queue: u32) -> PipeSpec {
     PipeSpec::new("timer-wheels", setup, Span::ZERO)
 }
 
-/// The same rules without wheels: every head has a number that says when it
-/// is due, and all are looked at.
+/// The same rules without wheels: every head has a number that states when it is due, and all are
+/// examined.
 struct Model {
     weights: Vec<u64>,
     queues: Vec<VecDeque<u32>>,
@@ -66,7 +66,7 @@ impl Model {
         self.came[f] = self.count;
     }
 
-    /// The slot of a flow: when it starts and ends, and the least weight that has such slots.
+    /// Start and end of a flow's slot, and the least weight that has such slots.
     fn slot(&self, f: usize) -> (u128, u128, u64) {
         let least = (0..).map(|k| 1u64 << k).take_while(|&w| w <= self.weights[f]).last().unwrap();
         let packet = (u128::from(LARGEST) << 24) / u128::from(least);
@@ -142,7 +142,7 @@ fn wheels_do_what_looking_at_all_heads_does() {
     }
 }
 
-/// Bytes served of flows that are always backlogged, over `packets` packets each.
+/// Bytes served of flows that are always backlogged, over `packets` packets.
 fn served(engine: &mut Engine, from: Time, flows: u32, packets: usize) -> (Vec<u64>, Time) {
     let (mut bytes, mut now, mut out) = (vec![0; flows as usize], from, Vec::new());
     for _ in 0..packets {

@@ -1,4 +1,4 @@
-//! Disciplines that stamp packets: a plain model in exact fractions, and the fluid that they
+//! Disciplines that stamp packets: a naive model in exact fractions, and the fluid server that they
 //! imitate. One byte takes 8 ns.
 
 use crate::common::examples::arrivals;
@@ -38,9 +38,9 @@ fn rates(largest: u32, mbit: &[u64]) -> Setup {
     setup(largest, mbit.iter().map(rate).collect())
 }
 
-/// Drives a discipline as most papers have it: whatever comes at an
-/// instant is there when the decision of that instant is made. A pipe decides
-/// at the end of a transmission before it looks who comes with its last bit.
+/// Drives a discipline as in most papers: packets that arrive at an instant are queued when the
+/// decision of that instant is made. A pipe decides at the end of a transmission before it handles
+/// packets that arrive with its last bit.
 struct Together<'a> {
     setup: &'a Setup,
     arrivals: &'a [Arrival],
@@ -76,7 +76,7 @@ impl Visitor for Together<'_> {
                     let (packet, sent) = station.take(f, now, &mut wire);
                     admit(&mut station, &mut next, Time(sent.end.0 - 1));
                     station.finish(f, sent.end);
-                    // That it ended is concluded before anything else comes.
+                    // The end is processed before any later arrival.
                     let _ = station.next(sent.end, &wire);
                     let handle = packet.handle as usize;
                     served.push(Served { flow: f.index(), handle, start: now.0, end: sent.end.0 });
@@ -94,7 +94,7 @@ fn together(kind: &str, setup: &Setup, arrivals: &[Arrival]) -> Vec<Served> {
     registry::build(kind, setup, Together { setup, arrivals }).unwrap()
 }
 
-// A plain model: packets in a list, tags in fractions, given to all at arrival.
+// A naive model: packets in a list, tags in fractions, assigned to all at arrival.
 
 #[derive(Clone, Copy)]
 struct Waiting {
@@ -105,8 +105,8 @@ struct Waiting {
     finish: Fraction,
 }
 
-/// A discipline of the kind, in bytes of time; arrivals at an instant come before
-/// its decision. For `edf` the weights are deadlines.
+/// A discipline of this kind, in bytes of time; arrivals at an instant come before its decision.
+/// For `edf` the weights are deadlines.
 struct Model<'a> {
     kind: &'a str,
     weights: &'a [u64],
@@ -121,7 +121,7 @@ struct Model<'a> {
 }
 
 impl Model<'_> {
-    /// Virtual time at `now`; that of the fluid goes from one flow's end to the next.
+    /// Virtual time at `now`; that of the fluid proceeds from one flow's end to the next.
     fn clock(&mut self, now: Fraction) -> Fraction {
         match self.kind {
             "virtual-clock" | "edf" => now,
@@ -189,7 +189,7 @@ impl Model<'_> {
                 assert!(self.waiting.is_empty(), "rests though packets wait");
                 let Some(&(at, ..)) = self.all.get(self.next) else { return served };
                 now = at;
-                // Everything starts anew.
+                // Everything begins anew.
                 self.lasts.fill(Fraction::of(0));
                 (self.v, self.at) = (Fraction::of(0), Fraction::of(now));
                 continue;
@@ -212,8 +212,8 @@ impl Model<'_> {
     }
 }
 
-/// All sequences of six packets of three flows and two sizes, at two rhythms:
-/// the plain model tags every packet when it comes, in exact fractions.
+/// All sequences of six packets of three flows and two sizes, at two rhythms: the naive model tags
+/// every packet at arrival, in exact fractions.
 #[test]
 fn every_short_sequence_is_served_as_by_the_plain_model() {
     for (kind, wanted) in [
@@ -257,13 +257,13 @@ fn every_short_sequence_is_served_as_by_the_plain_model() {
     }
 }
 
-/// SCED by its definition, where bursts come first: whenever a backlog begins a flow's curve
-/// becomes the lower of what it was and of the flow's own from there. All are kept, and a packet's
-/// deadline is when the last of them reaches its end.
+/// SCED by definition, for curves with bursts first: whenever a backlog begins, a flow's curve
+/// becomes the minimum of the previous one and of the flow's own from there. All are kept, and a
+/// packet's deadline is when the last of them reaches its end.
 struct Curves {
     /// In bytes of time: slope before, until when, slope after.
     of: [(Fraction, Fraction, Fraction); 3],
-    /// When backlogs began, and the bytes sent before.
+    /// The beginnings of backlogs, and the bytes sent before each.
     begun: [Vec<(u64, u64)>; 3],
     sent: [u64; 3],
     queues: [VecDeque<(usize, u64)>; 3],
@@ -353,7 +353,7 @@ fn every_short_sequence_is_served_by_the_lowest_of_all_curves() {
     }
 }
 
-// Against the fluid.
+// Compared with the fluid server.
 
 /// Random flows and arrivals; queues that never fill.
 fn random_shares(dice: &mut Dice, kind: &'static str, rate: Rate) -> (PipeSpec, Vec<Arrival>) {
@@ -372,7 +372,7 @@ fn random_shares(dice: &mut Dice, kind: &'static str, rate: Rate) -> (PipeSpec, 
     (spec, arrivals)
 }
 
-/// The fluid after all that came has been served, and the discipline's departures.
+/// The fluid server after all arrivals have been served, and the discipline's departures.
 fn beside_the_fluid(spec: &PipeSpec, arrivals: &[Arrival]) -> (Fluid, Vec<Emit>) {
     let mut fluid = Fluid::new(&spec.setup).unwrap();
     for a in arrivals {
@@ -383,11 +383,11 @@ fn beside_the_fluid(spec: &PipeSpec, arrivals: &[Arrival]) -> (Fluid, Vec<Emit>)
     (fluid, departures)
 }
 
-/// Ends are rounded to a nanosecond, and so is the fluid's time.
+/// Ends are rounded to a nanosecond, and so is the fluid server's time.
 const ROUNDING: u64 = 2;
 
-/// At a rate where a byte is a whole number of nanoseconds: else one that a flow
-/// has alone, or not, is many of its own when others are there.
+/// At a rate where a byte is a whole number of nanoseconds: otherwise one nanosecond of rounding
+/// corresponds to many for a flow whose share varies with the presence of others.
 #[test]
 fn wfq_and_wf2q_leave_a_packet_after_the_fluid_at_most() {
     for (kind, enough) in [("wfq", 0.95), ("wf2q", 0.95)] {
@@ -418,8 +418,8 @@ fn wfq_and_wf2q_leave_a_packet_after_the_fluid_at_most() {
     }
 }
 
-/// Arrivals of flow 0 that never exceed `burst + rate t`, as dense as that allows
-/// or not; the others do as they like.
+/// Arrivals of flow 0 that never exceed `burst + rate t`, as dense as that allows or not; the
+/// others are arbitrary.
 fn conforming(
     dice: &mut Dice,
     spec: &PipeSpec,
@@ -444,8 +444,8 @@ fn conforming(
     all
 }
 
-/// Whoever keeps to his rate is served in time, whatever the others do: also where
-/// nothing is promised to those who don't.
+/// A flow that conforms to its rate is served in time, whatever the others do: also where
+/// nonconforming flows have no guarantee.
 #[test]
 fn a_flow_that_keeps_to_its_rate_has_its_delay() {
     for kind in ["virtual-clock", "sced", "arc", "wfq", "wf2q", "spfq"] {
@@ -462,7 +462,7 @@ fn a_flow_that_keeps_to_its_rate_has_its_delay() {
             let time = |bytes: u64, rate: Rate| rate.airtime_of_many(bytes).0;
             let (rate, bound) = match kind {
                 "sced" => {
-                    // Its burst at once, or at its rate only after a while.
+                    // Its burst at once, or its rate only after a while.
                     for f in &mut spec.setup.flows[1..] {
                         f.values.set("rate", Value::Rate(Rate(link.0 / n)));
                     }
@@ -518,8 +518,8 @@ fn a_flow_that_keeps_to_its_rate_has_its_delay() {
     }
 }
 
-/// Weights without a common multiple, and a link that never rests: nothing adds up
-/// over a quarter of a million packets, and who comes last is as well off as the first.
+/// Weights without a common multiple, and a link that never rests: no error accumulates over a
+/// quarter of a million packets, and later packets are served as well as the first.
 #[test]
 fn tags_do_not_drift() {
     let setup = weights(40, &[65_521, 65_519, 40_009, 3]);
@@ -550,7 +550,7 @@ fn tags_do_not_drift() {
     }
 }
 
-/// The clock of the machine does not matter, more than a year after its start.
+/// The time of the machine makes no difference, more than a year after its start.
 #[test]
 fn order_does_not_depend_on_when() {
     for kind in ["scfq", "sfq", "wfq", "wf2q", "spfq"] {
@@ -588,10 +588,10 @@ fn as_emits(served: &[Served], all: &[Arrival]) -> Vec<Emit> {
     served.iter().map(emit).collect()
 }
 
-/// One flow of half the link among ten: its ten packets first, and an eleventh
-/// that comes at 10. What WFQ gave it too early it takes back: over `(10, 21]` the
-/// flow has one packet of eleven, 5.5 - 1 behind, and its last one leaves 11 after it
-/// came instead of 2. In start order it is behind over `(1, 12]`.
+/// One flow of half the link among ten: its ten packets first, and an eleventh that arrives at 10.
+/// WFQ takes back the service that it gave too early: over `(10, 21]` the flow has one packet of
+/// eleven, 5.5 - 1 behind, and its last one leaves 11 after its arrival instead of 2. In start
+/// order it is behind over `(1, 12]`.
 #[test]
 fn the_fairness_indices_of_a_small_example() {
     let shares = [10, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1];
@@ -612,13 +612,12 @@ fn the_fairness_indices_of_a_small_example() {
     // A backlog that begins at 10, as the packet before has just left.
     assert_eq!(of("wfq").b_wfi, worst(4.5, 10, 21));
     assert_eq!(of("sfq").b_wfi, worst(4.5, 1, 12));
-    // A packet of its own in every two, and each a byte before it is due.
+    // A packet of its own in every two, each a byte before it is due.
     assert_eq!((of("wf2q").b_wfi.amount, of("wf2q").t_wfi.amount), (0.0, -8.0));
 }
 
-/// Random traffic without gaps: only WF2Q keeps every flow within a packet of its
-/// share at all times, `L_i + (L - L_i) r_i/C`; the others' delays are as good, and
-/// their shares are not.
+/// Random traffic without gaps: only WF2Q keeps every flow within a packet of its share at all
+/// times, `L_i + (L - L_i) r_i/C`; the others have equally good delays, but not shares.
 #[test]
 fn only_wf2q_is_worst_case_fair() {
     let worst = |kind: &'static str| {
@@ -641,7 +640,7 @@ fn only_wf2q_is_worst_case_fair() {
             for (f, &w) in shares.iter().enumerate() {
                 let begin = dice.from(0, 2) * 1_000;
                 let packet = |dice: &mut Dice| dice.from(largest[f].div_ceil(2), largest[f]) as u32;
-                // About as long as everybody else.
+                // For about as long as every other flow.
                 for _ in 0..4 * w {
                     all.push(Arrival {
                         at: Time(begin),
@@ -670,7 +669,7 @@ fn only_wf2q_is_worst_case_fair() {
     }
 }
 
-// What is refused, and what is not.
+// Setups that are refused, and setups that are not.
 
 #[test]
 fn a_setup_that_cannot_be_kept_is_refused_by_the_key() {
@@ -714,8 +713,8 @@ fn a_setup_that_cannot_be_kept_is_refused_by_the_key() {
     assert!(registry::build("mtr-ls", &short, Together { setup: &short, arrivals: &[] }).is_ok());
 }
 
-/// The ends of every range, together: whatever is accepted promises something or
-/// says why not, and serves.
+/// Values at the ends of every range in combination: every accepted setup has a guarantee or states
+/// why not, and serves.
 #[test]
 fn no_setup_panics() {
     for seed in 0..4_000 {
@@ -773,8 +772,9 @@ fn no_setup_panics() {
     }
 }
 
-/// A policy throws the head of `a` away, whose next one finishes before the time. That does not go
-/// back to it: `g`, which comes then, starts where it was and waits for `h`, which waits already.
+/// A policy drops the head of `a`, whose next packet finishes before the virtual time. The time
+/// does not go back to it: `g`, which arrives then, starts at the current time and waits for `h`,
+/// which is queued already.
 #[test]
 fn the_time_of_scfq_does_not_go_back_where_a_head_is_thrown_away() {
     let mut setup = weights(1500, &[1, 1, 1]);
@@ -790,8 +790,8 @@ fn the_time_of_scfq_does_not_go_back_where_a_head_is_thrown_away() {
         of(100, a, 64),
         of(100, g, 1000),
         of(100, h, 1200),
-        // g is on the wire until 8,800 ns: a's first packet goes for this one, and its next one
-        // finishes at 164.
+        // g is on the wire until 8,800 ns: a's first packet is dropped for this one, and its next
+        // one finishes at 164.
         of(1_000, a, 64),
         // While that is on the wire.
         of(9_000, g, 1000),

@@ -1,5 +1,5 @@
-//! Several pipes changed at one instant, all of them or none: everything that a pipe is, flows that
-//! come, go and change places, packets that may be dropped. Every packet is accounted for.
+//! Several pipes changed at one instant, all of them or none: every property of a pipe, flows that
+//! are added, removed and exchanged, packets that may be dropped. Every packet is accounted for.
 
 use crate::common::{Dice, any_pipe, become_kind, divide, impair};
 use falaj_engine::change::PipeChange;
@@ -21,14 +21,14 @@ fn pipe(p: usize) -> PipeId {
     PipeId(p as u32)
 }
 
-/// Anything of a pipe becomes otherwise; says what becomes of its flows.
+/// Changes any property of a pipe; returns the mapping of its flows.
 fn change(dice: &mut Dice, spec: &mut PipeSpec) -> Vec<FlowMapping> {
     let flows = spec.setup.leaves().len();
     let mut fates = Vec::new();
     spec.setup.flows = spec.setup.leaves().into_iter().cloned().collect();
     match dice.from(0, 3) {
         0 => {
-            // Some go, the others change places, and there may be new ones.
+            // Some flows are removed, the others are exchanged, and there may be new ones.
             let number = dice.from(1, 6) as usize;
             let mut places: Vec<usize> = (0..number).collect();
             for _ in 0..flows {
@@ -65,7 +65,7 @@ fn change(dice: &mut Dice, spec: &mut PipeSpec) -> Vec<FlowMapping> {
         (spec.capacity, spec.impairments.profile) = (Capacity::Serialise, None);
     }
     spec.framing = None;
-    // A limit in bytes may be too little for packets that have become larger.
+    // A limit in bytes may be too small for packets that have become larger.
     for flow in &mut spec.setup.flows {
         flow.limit = Limit::Packets(dice.from(2, 12) as u32);
     }
@@ -76,7 +76,7 @@ fn change(dice: &mut Dice, spec: &mut PipeSpec) -> Vec<FlowMapping> {
     fates
 }
 
-/// What became of a packet.
+/// The fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
     Waits,
@@ -86,7 +86,7 @@ enum End {
     Dropped,
 }
 
-/// All counters of a pipe, of those flows that are gone too.
+/// Counters over all flows of a pipe, removed ones included.
 fn all(engine: &Engine, p: usize, spec: &PipeSpec) -> Counters {
     let mut sum = engine.removed_flow_counters(pipe(p));
     (0..spec.setup.leaves().len() as u32)
@@ -210,8 +210,8 @@ fn everything_changes_a_thousand_times_under_load() {
     );
 }
 
-/// Takes note of what came out: each packet once, wires never carry two, drops by a change only
-/// where they may be.
+/// Checks the outputs: each packet comes out once, wires never carry two, and a change drops only
+/// where that is allowed.
 fn settle(
     out: &mut Vec<Output>,
     ends: &mut [(u32, End)],
@@ -240,7 +240,7 @@ fn settle(
             Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) | Output::Early(_) => continue,
             Output::Retimed(r) => {
                 let free = &mut free[r.pipe.0 as usize];
-                // A duplicate is told of as often.
+                // A duplicate is reported as often.
                 assert!([r.old_end, r.end].contains(free), "not the one on the wire");
                 *free = r.end;
                 continue;
@@ -269,7 +269,7 @@ fn filled(limit: u32, flows: usize, packets: u32) -> (Engine, Vec<Output>) {
     (engine, out)
 }
 
-/// One of two pipes does not fit: the other one stays as it was as well.
+/// One of two pipes does not fit: the other one stays unchanged as well.
 #[test]
 fn a_change_is_made_of_all_pipes_or_of_none() {
     let (mut engine, mut out) = filled(10, 1, 5);
@@ -299,8 +299,8 @@ fn a_change_is_made_of_all_pipes_or_of_none() {
     );
 }
 
-/// What has left its queue is due when it was to be, whatever the delay is now; what is on the wire
-/// ends when it was to end, even if its flow is gone or it is larger than what may follow.
+/// A packet that has left its queue keeps its due time, whatever the delay is now; the packet on
+/// the wire keeps its end, even if its flow is removed or it is larger than the new limit.
 #[test]
 fn what_has_left_is_due_when_it_was_to_be() {
     let (mut engine, mut out) = filled(10, 2, 4);
@@ -336,7 +336,8 @@ fn what_has_left_is_due_when_it_was_to_be() {
     assert_eq!((stays.offered_bytes, stays.sent_bytes), (3_500, 1_500));
 }
 
-/// A limit that shrinks keeps what waits, or cuts it at the new length where that may be.
+/// A smaller limit keeps the queued packets, or cuts the queue to the new length if drops are
+/// allowed.
 #[test]
 fn a_shorter_queue_keeps_what_waits_unless_it_may_be_dropped() {
     for drop in [false, true] {
@@ -349,7 +350,7 @@ fn a_shorter_queue_keeps_what_waits_unless_it_may_be_dropped() {
             (counters.backlog, counters.dropped_by_change),
             if drop { (3, 5) } else { (8, 0) }
         );
-        // The last ones to come are the first to go.
+        // The last packets to arrive are the first to be dropped.
         let dropped: Vec<u32> = out
             .iter()
             .filter_map(|o| if let Output::Drop(d) = o { Some(d.handle) } else { None })

@@ -14,7 +14,7 @@ fn below(spec: &mut PipeSpec, f: usize, kind: &'static str, flows: Vec<FlowSetup
     spec.setup.flows[f].inner = Some(Box::new(Inner { kind, setup }));
 }
 
-/// A flow divided into one is the flow itself.
+/// A flow divided into one is the same as the flow itself.
 #[test]
 fn a_tree_of_single_flows_departs_as_without_it() {
     for seed in 0..3_000 {
@@ -39,8 +39,8 @@ fn a_tree_of_single_flows_departs_as_without_it() {
     }
 }
 
-/// Whatever happens inside the other children, a child gets what it would get
-/// if they were single flows: divisions do not leak.
+/// Whatever happens inside the other children, a child gets the service that it would get if they
+/// were single flows: divisions do not leak.
 #[test]
 fn leaves_share_what_their_flow_is_promised() {
     for seed in 0..1_500 {
@@ -53,7 +53,7 @@ fn leaves_share_what_their_flow_is_promised() {
         let leaves: Vec<FlowSetup> = (0..dice.from(2, 4)).map(|_| leaf(&mut dice)).collect();
         let quanta: Vec<u64> = leaves.iter().map(|f| f.values.bytes("quantum").unwrap()).collect();
         below(&mut spec, 0, "drr", leaves);
-        // Every leaf of the first link always has packets, the other links bursts.
+        // Every leaf of the first link is always backlogged, the other links have bursts.
         let n = quanta.len() as u32;
         let mut arrivals = bursts(&mut dice, &spec, 60_000);
         arrivals.retain(|a| a.flow.0 >= n);
@@ -69,7 +69,7 @@ fn leaves_share_what_their_flow_is_promised() {
         {
             sent[e.flow.index()] += u64::from(e.bytes);
         }
-        // DRR keeps any two within a quantum and a packet of each other, normalised.
+        // DRR keeps any two within a quantum and a packet of each other, normalized.
         for i in 0..quanta.len() {
             for j in 0..quanta.len() {
                 let lead = sent[i] as f64 / quanta[i] as f64 - sent[j] as f64 / quanta[j] as f64;
@@ -79,7 +79,7 @@ fn leaves_share_what_their_flow_is_promised() {
     }
 }
 
-/// The promise of a tree, attacked: bursts, many levels of load, odd rates.
+/// The guarantee of a tree under attack: bursts, many levels of load, odd rates.
 #[test]
 fn no_leaf_waits_longer_than_promised() {
     let mut promised = 0;
@@ -106,8 +106,8 @@ fn no_leaf_waits_longer_than_promised() {
     assert!(promised > 100_000, "{promised}");
 }
 
-/// Two tenants share a link by phases; the first divides its own by DRR into
-/// voice and bulk. Worked by hand at 8 ns a byte: phases of 10 B, packets of 4 B.
+/// Two tenants share a link by phases; the first divides its own by DRR into voice and bulk. Worked
+/// by hand at 8 ns per byte: phases of 10 B, packets of 4 B.
 #[test]
 fn a_link_within_a_link() {
     let link = |kind: &'static str| {
@@ -134,7 +134,7 @@ fn a_link_within_a_link() {
         .iter()
         .map(|e| (e.flow.0, e.end.0 / 8))
         .collect();
-    // Bulk, tenant 2, voice, tenant 2; both are done with their phases. Then bulk, tenant 2, bulk.
+    // Bulk, tenant 2, voice, tenant 2; both have used their phases. Then bulk, tenant 2, bulk.
     assert_eq!(order, [(0, 4), (2, 8), (1, 12), (2, 16), (0, 20), (2, 24), (0, 28)]);
 }
 

@@ -1,5 +1,4 @@
-//! A change of values takes queues over where they are: what comes out is what comes out where they
-//! are built anew.
+//! A change of values takes queues over in place: the outputs are the same as with new queues.
 
 use crate::common::{Dice, become_kind, bursts, virtual_links};
 use falaj_engine::key::Key;
@@ -15,7 +14,7 @@ use std::ops::Range;
 
 const PIPE: PipeId = PipeId(0);
 
-/// Other values of the same discipline; which queues have another limit then.
+/// Other values of the same discipline, and the queues whose limit changes.
 fn other(
     dice: &mut Dice,
     spec: &PipeSpec,
@@ -25,7 +24,7 @@ fn other(
     become_kind(dice, &mut then, entry);
     let one = dice.from(0, spec.setup.flows.len() as u64 - 1) as usize;
     if dice.from(0, 1) == 0 {
-        // Of one flow alone, if the others leave room for that.
+        // For one flow alone, if the others leave room for that.
         let mut alone = spec.clone();
         alone.setup.flows[one].values = then.setup.flows[one].values.clone();
         if Engine::new(std::slice::from_ref(&alone)).is_ok() {

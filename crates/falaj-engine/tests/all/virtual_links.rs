@@ -1,4 +1,4 @@
-//! Virtual links against a plain model.
+//! Virtual links against a naive model.
 
 use crate::common::model::{self, Departure, Variant};
 use crate::common::{Arrival, Dice, bursts, emits, run, virtual_links};
@@ -77,8 +77,8 @@ fn packet_wise_departures_are_those_of_the_model() {
     }
 }
 
-/// Idle time costs no events: hours of it are made up for in one step, and the
-/// phases stand where the stepwise machine has them.
+/// Idle time costs no events: hours of it are caught up in one step, and the phases are those of
+/// the stepwise model.
 #[test]
 fn an_idle_link_makes_no_events_and_keeps_its_phases() {
     for seed in 0..2_000 {
@@ -112,7 +112,7 @@ fn an_idle_link_makes_no_events_and_keeps_its_phases() {
             };
             assert_same(seed, &spec, &departures(&spec, &arrivals), &plain(&model));
 
-            // A hundred days later, in no time at all.
+            // A hundred days later, without delay.
             let mut engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
             let mut out = Vec::new();
             assert_eq!(engine.next_event(), Time::NEVER);
@@ -135,7 +135,7 @@ fn four_is_kept(spec: &PipeSpec, departures: &[Departure]) -> Result<u32, String
     Ok(hot)
 }
 
-/// (4) holds under its condition, and alone sees that links which are still
+/// (4) holds under its condition, and it is the only test to detect that links which are still
 /// alive must interrupt the wait at a cycle's end.
 #[test]
 fn an_empty_queue_waits_for_one_packet_of_each_at_most() {
@@ -156,8 +156,8 @@ fn an_empty_queue_waits_for_one_packet_of_each_at_most() {
     assert!(trapped > 5, "the trap is there to be seen: {trapped}");
 }
 
-/// Phases of links without packets are no events, and what is due then is due
-/// when its last bit is out; a packet that comes meanwhile finds its link's phase where it is.
+/// Phases of links without packets are no events, and the packet of a phase is due when its last
+/// bit is out; a packet that arrives meanwhile finds its link's phase at its place.
 #[test]
 fn a_wait_ends_when_a_link_can_send() {
     let at = |bytes: u64| Time(bytes * 8);
@@ -177,7 +177,7 @@ fn a_wait_ends_when_a_link_can_send() {
     let mut engine = Engine::new(&[PipeSpec::new("virtual-links", setup, Span::ZERO)]).unwrap();
     let mut out = Vec::new();
     assert_eq!((engine.next_event(), engine.next_due()), (Time::NEVER, Time::NEVER));
-    // In the first link's phase; the last one's begins at 20, behind those of two links of type A.
+    // In the first link's phase; the last one's begins at 20, after those of two links of type A.
     engine.input(PipeId(0), unit(3), at(1), &mut out);
     assert_eq!(engine.next_event(), at(20));
     let due = engine.next_due();

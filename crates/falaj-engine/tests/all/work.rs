@@ -1,4 +1,4 @@
-//! Work conservation: what a link has still to send is what it would have with one queue, at every
+//! Work conservation: the unfinished work of a link is the same as with one queue, at every
 //! instant.
 
 use crate::common::{Dice, any_pipe, become_kind, bursts, emits, run};
@@ -12,7 +12,7 @@ use falaj_sched::units::time::Time;
 /// Random pipes of each kind.
 const SEEDS: u64 = 150;
 
-/// From when until when the link is busy without a pause.
+/// The intervals in which the link is busy without a pause.
 fn busy(sent: &[Emit]) -> Vec<(Time, Time)> {
     let mut all: Vec<(Time, Time)> = Vec::new();
     for e in sent {
@@ -24,9 +24,9 @@ fn busy(sent: &[Emit]) -> Vec<(Time, Time)> {
     all
 }
 
-/// What has come and is not sent differs between two orders only by how long each has used the
-/// link: it is the same at every instant if and only if they use it at the same times. Rates are
-/// odd, and ends within nanoseconds.
+/// The unfinished work under two orders differs only by the time for which each has used the link:
+/// it is equal at every instant if and only if they use it at the same times. Rates are odd, and
+/// ends equal within nanoseconds.
 #[test]
 fn unfinished_work_is_that_of_one_queue_at_every_instant() {
     for entry in ENTRIES {
@@ -54,7 +54,7 @@ fn unfinished_work_is_that_of_one_queue_at_every_instant() {
             }
             let arrivals = bursts(&mut dice, &spec, 15_000);
             let [ours, queue] = [&spec, &one].map(|spec| run(spec, &arrivals, |_, _, _| {}));
-            // Two kinds drop by themselves what has waited long.
+            // Two kinds drop packets by themselves that have waited long.
             if ours.iter().any(|o| matches!(o, Output::Drop(_))) {
                 continue;
             }

@@ -1,5 +1,5 @@
 //! The live loop with a device that paces its link: a socket whose other end is read when the
-//! device sends. Nothing here needs a namespace.
+//! device sends. No namespace is needed.
 
 use falaj_engine::change::Prepared;
 use falaj_engine::pipe::{Pace, PipeSpec};
@@ -21,11 +21,11 @@ use std::{io, thread};
 const SIZE: usize = 1514;
 const FLOW: FlowId = FlowId(0);
 
-/// Units of which the first four bytes are their number.
+/// Units whose first four bytes are their number.
 struct Device {
     socket: UnixDatagram,
     says_room: bool,
-    /// Each unit finds no memory as often before it is taken.
+    /// Number of times that each unit finds no memory before it is taken.
     wants_memory: u32,
     wanted: u32,
 }
@@ -74,7 +74,7 @@ const fn device(packets: u32) -> Pace {
     Pace::Device { backlog: packets * SIZE as u32 }
 }
 
-/// Two ports, and what is behind them.
+/// Two ports, and the sockets behind them.
 fn link(
     pace: Pace,
     says_room: bool,
@@ -100,8 +100,8 @@ fn link(
     Ok((Forwarder::new(clock, engine, ports, Options::default()), behind))
 }
 
-/// Sends so many packets through it, as the link's queue has room; the device at the far end takes
-/// so long for each. Says in which order they came, and what it took the loop.
+/// Sends `packets` packets through the link, as its queue has room; the device at the far end takes
+/// `each` for a packet. Returns the order of arrival, and the activity of the loop.
 fn pass(
     (mut forwarder, [near, far]): (Forwarder, [UnixDatagram; 2]),
     packets: u32,
@@ -139,8 +139,8 @@ fn pass(
     Ok((came, forwarder.awake()))
 }
 
-/// The device takes three times as long for a packet as its rate has it, and ten wait in its
-/// socket.
+/// The device takes three times as long for a packet as its rate implies, and ten packets wait in
+/// its socket.
 #[test]
 fn what_a_slow_device_refuses_is_kept_in_its_order() -> io::Result<()> {
     for backlog in [1, 4, 40] {
@@ -171,10 +171,10 @@ fn a_device_is_handed_many_packets_at_one_wake_up() -> io::Result<()> {
     forwarder.pace()?;
     let (came, awake) = pass((forwarder, ends), 2_000, Duration::ZERO)?;
     assert_eq!(came, (0..2_000).collect::<Vec<_>>());
-    // At least half of what the device holds is handed over at once, which makes 200; what else
-    // ends a sleep is the host's.
+    // At least half of the device's backlog is handed over at once, which makes 200 wake-ups; other
+    // wake-ups depend on the host.
     assert!(awake.by_timer + awake.by_room < 2_000 / 4, "{awake:?}");
-    // The link takes 242 ms, and nobody spins for a refill.
+    // The link takes 242 ms, and a refill is not spun for.
     assert!(awake.spun < Span::from_millis(242 / 2), "{awake:?}");
     Ok(())
 }
@@ -188,7 +188,7 @@ fn a_port_that_does_not_say_when_it_has_room_paces_nothing() -> io::Result<()> {
         error.to_string().starts_with("The device: the interface does not say when it has room"),
         "{error}"
     );
-    // Nor may a change have it so; and one that leaves the pace as it is goes through.
+    // A change may not set the pace either; one that keeps it is accepted.
     let (mut forwarder, _ends) = link(Pace::Falaj, false, 0)?;
     forwarder.pace()?;
     let change = |spec: PipeSpec| {

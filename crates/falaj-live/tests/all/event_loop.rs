@@ -1,6 +1,5 @@
-//! The live loop with ports in memory and on loopback: nothing here needs a
-//! namespace. Nothing depends on how fast the machine is, but for the limits on
-//! CPU time, which are wide.
+//! The live loop with ports in memory and on loopback: no namespace is needed. Nothing depends on
+//! the speed of the machine, except the limits on CPU time, which are wide.
 
 use falaj_engine::handover::FlowMapping;
 use falaj_engine::impair::Impairments;
@@ -35,7 +34,7 @@ use std::rc::Rc;
 const SIZE: usize = 1514;
 const FLOW: FlowId = FlowId(0);
 
-/// What a unit in memory asks for by its first byte.
+/// Requests of a unit in memory, by its first byte.
 mod ask {
     pub(crate) const NOTHING: u8 = 0;
     pub(crate) const NO_FLOW: u8 = 1;
@@ -56,10 +55,10 @@ struct Outside {
 struct Inside {
     waiting: VecDeque<Vec<u8>>,
     bell: PipeWriter,
-    /// What came out, and when.
+    /// Units that were sent, and when.
     out: Vec<(Time, Vec<u8>)>,
     gone: bool,
-    /// Never runs dry: the last unit is there again and again.
+    /// It never runs dry: the last unit is read again and again.
     endless: bool,
 }
 
@@ -82,7 +81,7 @@ impl Outside {
         Ok((outside.clone(), Memory { outside, bell: reader }))
     }
 
-    /// Puts a unit in front of the port and says when.
+    /// Puts a unit in front of the port and returns when.
     fn push(&self, ask: u8, number: u32, length: usize) -> io::Result<Time> {
         let mut unit = vec![0; length.max(5)];
         unit[0] = ask;
@@ -94,7 +93,7 @@ impl Outside {
         Ok(now)
     }
 
-    /// Numbers of the units that came out.
+    /// Numbers of the units that were sent.
     fn numbers(&self) -> Vec<u32> {
         let number = |unit: &[u8]| u32::from_le_bytes(unit[1..5].try_into().expect("four bytes"));
         self.inside.borrow().out.iter().map(|(_, unit)| number(unit)).collect()
@@ -188,10 +187,10 @@ fn between(engine: Engine, options: Options) -> io::Result<(Forwarder, [Outside;
     Ok((Forwarder::new(clock, engine, ports, options), [near, far]))
 }
 
-/// Forwards until nothing is on its way any more.
+/// Forwards until no packet is in transit.
 fn run_dry(forwarder: &mut Forwarder) -> io::Result<()> {
     let clock = forwarder.clock();
-    // A machine may stand still for longer than a look takes, and then nothing was read in it.
+    // A machine may stall for longer than a run takes, and then nothing was read in it.
     let mut dry = 0;
     for _ in 0..10_000 {
         assert_eq!(forwarder.run(clock.now() + Span::from_millis(2), &[])?, Woken::Deadline);
@@ -217,7 +216,7 @@ fn nothing_is_lost_doubled_reordered_or_early() -> io::Result<()> {
                 free[i] = free[i].max(pushed) + rate.airtime(length as u32);
                 earliest[i].push(free[i] + delay);
             }
-            // In bursts, and with the forwarder looking at other times than those that matter.
+            // In bursts, and with the forwarder running at irrelevant instants.
             if number % 37 == 0 {
                 forwarder
                     .run(forwarder.clock().now() + Span::from_micros(u64::from(number)), &[])?;
@@ -232,7 +231,7 @@ fn nothing_is_lost_doubled_reordered_or_early() -> io::Result<()> {
                 "{mbit} Mbit/s, {delay}, from end {i}"
             );
             for ((at, unit), earliest) in out.inside.borrow().out.iter().zip(&earliest[i]) {
-                // Airtimes are rounded to a nanosecond, each way.
+                // Airtimes are rounded to a nanosecond, in each direction.
                 assert!(
                     *at + Span(600) >= *earliest,
                     "{} bytes at {at:?}, not before {earliest:?}",
@@ -294,8 +293,8 @@ fn others_are_heard_idle_and_under_load() -> io::Result<()> {
     Ok(())
 }
 
-/// One port never runs dry, and what it brings is lost: nothing but its turn's end makes room for
-/// the other, whose packets are handed over at once.
+/// One port never runs dry, and its packets are lost: only the end of its turn makes room for the
+/// other port, whose packets are delivered at once.
 #[test]
 fn a_storm_of_tiny_packets_at_one_port_leaves_the_other_its_turns() -> io::Result<()> {
     for timer in [Timer::Spin, Timer::Hybrid, Timer::Sleep] {
@@ -312,7 +311,7 @@ fn a_storm_of_tiny_packets_at_one_port_leaves_the_other_its_turns() -> io::Resul
             pushed.push(far.push(ask::NOTHING, number, 60)?);
             forwarder.run(forwarder.clock().now() + Span::from_millis(2), &[])?;
         }
-        // What comes in at the far port leaves at the near one.
+        // Units read at the far port leave at the near one.
         assert_eq!(near.numbers(), (0..200).collect::<Vec<_>>());
         let mut took: Vec<Span> = near
             .inside
@@ -323,14 +322,14 @@ fn a_storm_of_tiny_packets_at_one_port_leaves_the_other_its_turns() -> io::Resul
             .map(|((out, _), pushed)| out.since(*pushed))
             .collect();
         took.sort_unstable();
-        // Two turns, which are 40 us, where nobody else is on the machine.
+        // Two turns, which are 40 us on an idle machine.
         assert!(
             took[100] < Span::from_millis(2),
             "{timer:?}: {:?}, at most {:?}",
             took[100],
             took[199]
         );
-        // With as much to read at both, each gets its half of the time that reading takes.
+        // With unlimited units at both ports, each gets half of the reading time.
         far.inside.borrow_mut().endless = true;
         far.push(ask::NOTHING, 200, 60)?;
         let read = |forwarder: &Forwarder| [0, 1].map(|i| forwarder.flows()[i][0].counters.offered);
@@ -346,8 +345,7 @@ fn a_storm_of_tiny_packets_at_one_port_leaves_the_other_its_turns() -> io::Resul
     Ok(())
 }
 
-/// Its queue is longer than there is memory: what it has not taken is left for whoever comes in at
-/// the other port.
+/// Its queue is longer than the memory: the rest of the memory is left for units of the other port.
 #[test]
 fn a_storm_into_an_endless_queue_leaves_the_other_port_its_memory() -> io::Result<()> {
     let mut pipes = [pipe(Rate::from_bits(1_000), Span::ZERO), pipe(Rate::UNLIMITED, Span::ZERO)];
@@ -377,7 +375,7 @@ fn a_storm_into_an_endless_queue_leaves_the_other_port_its_memory() -> io::Resul
 
 #[test]
 fn what_finds_no_memory_is_counted_and_the_rest_passes() -> io::Result<()> {
-    // One port alone may take eight of nine parts.
+    // A single port may use eight of nine parts.
     let room_for_8 = 9 * (SIZE + 600);
     let (mut forwarder, [near, far]) = link(Rate::UNLIMITED, Span::from_millis(100), room_for_8)?;
     for round in 1..=2 {
@@ -386,7 +384,7 @@ fn what_finds_no_memory_is_counted_and_the_rest_passes() -> io::Result<()> {
         }
         run_dry(&mut forwarder)?;
         let passed = far.numbers().len() as u64;
-        // A slow machine may have memory again before it has read them all.
+        // On a slow machine memory may be freed before all units are read.
         assert!((8 * round..50 * round).contains(&passed), "{passed}");
         assert_eq!(
             forwarder.losses(),
@@ -436,7 +434,7 @@ fn who_finds_no_room_waits_if_that_was_asked_for() -> io::Result<()> {
         if when_full == WhenFull::Drop {
             assert!(forwarder.counters(PipeId(1), FLOW).dropped() > 0);
         } else {
-            // With none that waits the other way went on meanwhile.
+            // Without waiting, the other direction continued meanwhile.
             assert_eq!(near.numbers(), (0..SENT).collect::<Vec<_>>());
         }
     }
@@ -487,7 +485,7 @@ fn a_port_that_is_gone_ends_the_run_by_name() -> io::Result<()> {
 
 #[test]
 fn waiting_costs_little() -> io::Result<()> {
-    // Idle; with a unit on a long way; and with the wire busy for long.
+    // Idle; with a unit in long transit; and with the wire busy for long.
     for (mbit, delay, units) in [(1000, 0, 0), (1000, 200, 1), (1, 200, 20)] {
         let (mut forwarder, [near, far]) =
             link(Rate::from_bits(mbit * 1_000_000), Span::from_millis(delay), MEMORY)?;
@@ -527,7 +525,7 @@ fn datagrams_pass_over_loopback() -> io::Result<()> {
         for &way in &ways {
             sender.send_to(&[number; 200], way)?;
         }
-        // What a socket holds is little.
+        // A socket holds few units.
         forwarder.run(clock.now() + Span::from_micros(100), &[])?;
     }
     run_dry(&mut forwarder)?;
@@ -546,7 +544,7 @@ fn datagrams_pass_over_loopback() -> io::Result<()> {
     Ok(())
 }
 
-/// The same decisions as in simulated time: which packets are lost, doubled, turned.
+/// The same decisions as in simulated time: packets lost, duplicated, corrupted.
 #[test]
 fn what_a_link_does_to_packets_is_as_simulated() -> io::Result<()> {
     let half = |what: u64| RandomEvent::independent(Probability::of(what, 10));
@@ -564,7 +562,7 @@ fn what_a_link_does_to_packets_is_as_simulated() -> io::Result<()> {
     };
     const N: u32 = 400;
 
-    // Simulated: a packet each 100 us.
+    // Simulated: a packet every 100 us.
     let (mut simulated, mut out) = (engine(), Vec::new());
     for handle in 0..N {
         let unit = Unit { flow: FLOW, handle, bytes: 100 };
@@ -613,8 +611,8 @@ fn what_a_link_does_to_packets_is_as_simulated() -> io::Result<()> {
     Ok(())
 }
 
-/// While the thread is kept from its processor, nothing that is due is counted; and no time passes
-/// for what was counted.
+/// While the thread is kept from its processor, due events are not counted; and counters do not
+/// move in time.
 #[test]
 fn what_was_counted_is_of_one_instant() -> io::Result<()> {
     const PACKET: Span = Span::from_millis(8);
@@ -640,8 +638,8 @@ fn what_was_counted_is_of_one_instant() -> io::Result<()> {
     Ok(())
 }
 
-/// A packet that went on the wire at 1 bit/s is handed over as soon as the rate is what it was, and
-/// what is measured of it follows.
+/// A packet that went on the wire at 1 bit/s is delivered as soon as the rate is reset, and its
+/// measurements are corrected.
 #[test]
 fn a_rate_that_was_taken_back_blocks_nothing() -> io::Result<()> {
     let rate = Rate::from_mbit(100);
@@ -663,8 +661,8 @@ fn a_rate_that_was_taken_back_blocks_nothing() -> io::Result<()> {
     Ok(())
 }
 
-/// What has left its queue keeps its time, and counts for its flow, whichever index that has now;
-/// what flows that are gone have counted stays.
+/// A packet that has left its queue keeps its time, and counts for its flow, whatever index that
+/// has now; the counters of removed flows stay.
 #[test]
 fn a_change_leaves_what_is_on_its_way_alone() -> io::Result<()> {
     let rate = Rate::from_mbit(100);
@@ -697,7 +695,7 @@ fn a_change_leaves_what_is_on_its_way_alone() -> io::Result<()> {
     let first = far.inside.borrow().out.iter().find(|(_, unit)| unit[1] == 1).map(|(at, _)| *at);
     assert!(first >= Some(pushed + Span::from_millis(50)), "{first:?}");
     let snapshot = forwarder.snapshot();
-    // Both flows up, and the one down; what was there before is not any more.
+    // Both flows up, and the one down; earlier contents are replaced.
     let mut measured = vec![falaj_live::event_loop::Sojourns::default(); 2];
     measured[0].delay.record(Span::from_secs(9));
     assert_eq!(forwarder.measured(&mut measured, 0, Span::from_secs(1)), 3);

@@ -1,5 +1,5 @@
-//! A guest and its monitor, as a card sees them: a front-end that shares memory, and a driver that
-//! fills rings.
+//! A guest and its monitor, as a network card sees them: a front-end that shares memory, and a
+//! driver that fills rings.
 
 use std::fs::File;
 use std::io::Write;
@@ -15,11 +15,11 @@ use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 pub(crate) const HEADER: usize = 12;
 pub(crate) const SIZE: u16 = 16;
 pub(crate) const MEMORY: usize = 1 << 20;
-/// Where the monitor has the guest's memory, if one believes it.
+/// The monitor's alleged address of the guest's memory.
 pub(crate) const MONITOR: u64 = 0x7000_0000_0000;
 pub(crate) const TO_GUEST: usize = 0;
 pub(crate) const FROM_GUEST: usize = 1;
-/// What is asked for in any case: virtio 1, and rings that somebody enables.
+/// Features that are always requested: virtio 1, and rings that are enabled by a message.
 pub(crate) const LEAST: u64 = 1 << 32 | 1 << 30;
 pub(crate) const MRG_RXBUF: u64 = 1 << 15;
 pub(crate) const CSUM: u64 = 1 << 1;
@@ -39,17 +39,17 @@ pub(crate) struct Guest {
     pub(crate) made: [u16; 2],
 }
 
-/// Where a ring's parts are: descriptors, available, used.
+/// Addresses of a ring's parts: descriptors, available, used.
 pub(crate) fn parts(ring: usize) -> [u64; 3] {
     let base = 0x1000 + 0x4000 * ring as u64;
     [base, base + 0x1000, base + 0x2000]
 }
 
 impl Guest {
-    /// Not yet running.
+    /// Connects a guest that does not run yet.
     pub(crate) fn connect(path: &Path, features: u64) -> Guest {
         let mut stream = UnixStream::connect(path).expect("somebody listens");
-        // As QEMU does: rings are enabled before there are features, and not again.
+        // As QEMU does: rings are enabled before features are negotiated, and not again.
         let enable = [18, 1, 8, 0, 1].map(u32::to_le_bytes).concat();
         stream.write_all(&enable).expect("it is read");
         let frontend = Frontend::from_stream(stream, 2);
@@ -132,7 +132,7 @@ impl Guest {
         self.set_word(place + 14, next);
     }
 
-    /// Makes a chain of these places available; each goes to a descriptor of its own.
+    /// Makes a chain of these places available; each gets a descriptor.
     pub(crate) fn offer(&mut self, ring: usize, places: &[(u64, u32)]) {
         let flags = if ring == TO_GUEST { WRITE } else { 0 };
         let first = self.made[ring];
@@ -149,7 +149,7 @@ impl Guest {
         let available = parts(ring)[1];
         let index = self.word(available + 2);
         self.set_word(available + 4 + 2 * u64::from(index % SIZE), head);
-        // What is made available is there by then.
+        // The entry must be visible before the index.
         fence(Ordering::SeqCst);
         self.set_word(available + 2, index.wrapping_add(1));
     }
@@ -176,7 +176,7 @@ impl Guest {
         self.word(parts(ring)[2] + 2)
     }
 
-    /// What lies in the chain that was used as the so manieth.
+    /// Length of the used chain of this number.
     pub(crate) fn used_length(&self, ring: usize, number: u16) -> u32 {
         let at = parts(ring)[2] + 4 + 8 * u64::from(number % SIZE) + 4;
         self.memory.read_obj(GuestAddress(at)).expect("within the memory")

@@ -1,4 +1,4 @@
-//! What ports read of anybody, as plain functions for any fuzzer; here they run over random bytes,
+//! Untrusted input of ports, as plain functions for any fuzzer; here they run over random bytes,
 //! and libFuzzer's runs are `make fuzz`.
 
 use falaj_engine::key;
@@ -20,9 +20,8 @@ fn port() -> (Box<dyn Port>, UnixDatagram) {
     (port, socket)
 }
 
-/// Bytes of any kind as a unit behind a virtio-net header (TAP, packet sockets, guests): read,
-/// sorted, cut up, marked, damaged, handed over; and as a frame of AF_XDP, whose checksum may be
-/// left to compute.
+/// Any bytes as a unit behind a virtio-net header (TAP, packet sockets, guests): read, classified,
+/// cut, marked, corrupted, sent; and as a frame of AF_XDP, whose checksum may be unfinished.
 pub(crate) fn unit(bytes: &[u8]) {
     let ((mut port, socket), mut buffer) = (port(), vec![0; Tap::MAX_UNIT]);
     let bytes = &bytes[..bytes.len().min(4_000)];
@@ -45,7 +44,7 @@ pub(crate) fn unit(bytes: &[u8]) {
         }
         train.cut(unit, 0..packets, &mut part);
         assert_eq!(part.len(), unit.len(), "all of it is all of it");
-        // Each has the headers, and its part of what follows them.
+        // Each packet has the headers, and its part of the payload.
         let headers = (length - unit.len()) / (packets - 1).max(1);
         assert_eq!(
             length - packets * headers,
@@ -63,12 +62,12 @@ pub(crate) fn unit(bytes: &[u8]) {
     let _ = port.transmit(unit);
 }
 
-/// Frames of three adapters and of what is behind the uplink, with any addresses, while adapters
-/// pause, go and come: what arrives was sent, nobody gets what goes to another's address, and in
-/// the end a right frame passes both ways.
+/// Frames of three adapters and of the uplink, with any addresses, while adapters are paused,
+/// removed and added: received frames were sent, no adapter gets frames for another's address, and
+/// in the end a correct frame passes in both directions.
 pub(crate) fn adapters(bytes: &[u8]) {
     const NAMES: [&str; 3] = ["a", "b", "c"];
-    /// The first address of each adapter is its own; the others are anybody's.
+    /// The first address of each adapter is its own; the others may be used by any.
     const MACS: [u8; 8] = [1, 2, 3, 4, 5, 0xfe, 0, 0xff];
     let mac = |n: u8| match MACS[usize::from(n) % MACS.len()] {
         0xff => [0xff; 6],
@@ -88,7 +87,7 @@ pub(crate) fn adapters(bytes: &[u8]) {
     };
     let mut buffer = vec![0; Tap::MAX_UNIT];
     let mut pass = |near: &mut Box<dyn Port>, far: &mut Box<dyn Port>| {
-        // What is passed over ends a turn now and then.
+        // Skipped units end a turn now and then.
         for _ in 0..4 {
             while let Some(received) = near.receive(&mut buffer).expect("it is read") {
                 let unit = &buffer[..received.length];
@@ -104,7 +103,7 @@ pub(crate) fn adapters(bytes: &[u8]) {
         }
     };
     let mut got = [0; 2048];
-    // Whose address nobody else can have come by.
+    // Adapters whose address cannot have been taken over.
     let mut always = [true; NAMES.len()];
     for piece in bytes.chunks(5).take(200) {
         let &[what, n, to, from, length] = piece else { break };
@@ -115,7 +114,7 @@ pub(crate) fn adapters(bytes: &[u8]) {
                 let unit = frame(to, from, body);
                 let _ = outside[n].as_ref().map(|socket| socket.send(&unit));
             }
-            // Not even an Ethernet header.
+            // Shorter than an Ethernet header.
             3 => drop(outside[n].as_ref().map(|socket| socket.send(body))),
             4 => drop(uplink.send(&frame(to, from, body))),
             5 => drop(uplink.send(body)),
@@ -129,7 +128,7 @@ pub(crate) fn adapters(bytes: &[u8]) {
         pass(&mut near, &mut far);
         for (n, socket) in outside.iter().enumerate() {
             while let Some(Ok(length)) = socket.as_ref().map(|socket| socket.recv(&mut got)) {
-                // The address of an adapter that was always there is nobody else's.
+                // The address of an adapter that was never removed belongs to no other.
                 let to = got
                     .get(Tap::VNET_HEADER..Tap::VNET_HEADER + 6)
                     .filter(|_| length >= Tap::VNET_HEADER + 6);
@@ -142,7 +141,7 @@ pub(crate) fn adapters(bytes: &[u8]) {
         }
         while uplink.recv(&mut got).is_ok() {}
     }
-    // Who begins anew has his address again, whoever has used it meanwhile.
+    // An adapter that is added again gets its address back, even if another has used it meanwhile.
     NAMES.iter().for_each(|name| drop(all.remove(name)));
     outside = (0..NAMES.len()).map(add).collect();
     pass(&mut near, &mut far);

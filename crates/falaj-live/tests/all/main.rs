@@ -1,6 +1,6 @@
-//! The tests of the live crate that need no namespace: one program, so that they are linked once.
-//! Sandboxes are started by a process with one thread, so their tests are a program beside this
-//! folder.
+//! The tests of the live crate without namespaces in one program, so that they are linked once.
+//! Sandboxes have to be started by a single-threaded process, so their tests are a program beside
+//! this folder.
 
 mod device_paced;
 mod event_loop;

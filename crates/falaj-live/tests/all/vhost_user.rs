@@ -1,5 +1,5 @@
-//! A guest's card with the guest in this process, whose rings are right ones and wrong ones.
-//! [`rings`] and [`monitor`] are plain functions, for any fuzzer; here they run over random bytes.
+//! A guest's card with the guest in this process, with correct and malformed rings. [`rings`] and
+//! [`monitor`] are plain functions, for any fuzzer; here they run over random bytes.
 
 use super::guest::{
     CSUM, EVENT_IDX, FROM_GUEST, Guest, HEADER, LEAST, MEMORY, MONITOR, MRG_RXBUF, NEXT, SIZE,
@@ -25,14 +25,14 @@ use vmm_sys_util::sock_ctrl_msg::ScmSocket;
 
 const INDIRECT: u16 = 4;
 
-/// A name for a socket that nobody else has.
+/// A unique name for a socket.
 fn path() -> PathBuf {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     std::env::temp_dir().join(format!("falaj-test-{}-{number}.sock", std::process::id()))
 }
 
-/// The card as the forwarder has it.
+/// The card as the forwarder uses it.
 struct Card {
     path: PathBuf,
     monitor: Monitor,
@@ -48,7 +48,7 @@ impl Card {
         Card { path, monitor, port: VhostUserPort::new(Rc::clone(&card)), card }
     }
 
-    /// Waits until it is said to be so.
+    /// Waits until the monitor reports this state.
     fn becomes(&self, state: InterfaceState) {
         loop {
             assert!(is_readable(&self.monitor, 10_000), "it never was {state:?}");
@@ -71,7 +71,7 @@ fn is_readable(fd: &impl AsFd, milliseconds: u16) -> bool {
     poll(&mut fds, PollTimeout::from(milliseconds)).expect("it polls") > 0
 }
 
-/// A unit that is one packet, with nothing left to do.
+/// A unit of one packet, without unfinished work.
 fn unit(payload: usize) -> Vec<u8> {
     let mut unit = vec![0; HEADER + 12];
     unit.extend([0x88, 0xb5]);
@@ -79,12 +79,12 @@ fn unit(payload: usize) -> Vec<u8> {
     unit
 }
 
-/// A TCP unit of so many packets of 100 bytes, its checksums unfinished.
+/// A TCP unit of `packets` packets of 100 bytes, with unfinished checksums.
 fn train(packets: usize) -> Vec<u8> {
     let mut unit = vec![0; HEADER + 14 + 20 + 20];
     (unit[0], unit[1], unit[4], unit[6], unit[8]) = (1, 1, 100, 34, 16);
     (unit[24], unit[26], unit[35], unit[58]) = (0x08, 0x45, 6, 0x50);
-    // Of the pseudo-header only the length is more than nothing.
+    // Of the pseudo-header only the length is not zero.
     let segment = (20 + 100 * packets) as u16;
     unit[62..64].copy_from_slice(&segment.to_be_bytes());
     unit.resize(unit.len() + 100 * packets, 7);
@@ -98,7 +98,7 @@ fn units_pass_both_ways() {
         let mut guest = Guest::start(&card.path, features);
         card.becomes(InterfaceState::Up);
         let header = if features & (1 << 32 | MRG_RXBUF) == 0 { HEADER - 2 } else { HEADER };
-        // A driver older than virtio 1 knows no number of buffers.
+        // A driver older than virtio 1 has no field for the number of buffers.
         let as_sent = |unit: &[u8]| [&unit[..header], &unit[HEADER..]].concat();
         assert_eq!(card.receives(), None);
         for round in 0..3 * u64::from(SIZE) {
@@ -173,7 +173,7 @@ fn a_guest_gets_what_it_takes() {
                 assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff, "with the pseudo-header's length");
             }
         }
-        // What it is nobody knows.
+        // A unit of unknown kind.
         let strange = [&[1, 3], &train(3)[2..]].concat();
         assert!(card.port.transmit(&strange).is_err());
     }
@@ -197,7 +197,7 @@ fn a_monitor_goes_and_another_comes() {
     assert!(VhostUser::listen(&path).is_err_and(|e| e.kind() == ErrorKind::AddrInUse));
     drop(card);
     assert!(!path.exists());
-    // One that somebody left behind.
+    // A socket that was left behind.
     drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
     assert!(path.exists());
     drop(VhostUser::listen(&path).expect("nobody listens there"));
@@ -231,11 +231,11 @@ fn a_monitor_that_talks_nonsense_is_left() {
         stream.shutdown(std::net::Shutdown::Write).expect("it is open");
         let _ = stream.read_to_end(&mut Vec::new());
     }
-    // Memory beyond its file would end us when touched.
+    // An access to memory beyond its file would kill this process.
     let guest = Guest::connect(&card.path, LEAST);
     let _ = guest.share(MEMORY as u64 + 0x1000);
     assert!(guest.frontend.get_features().is_err(), "it was hung up on");
-    // One that says half a sentence is waited for, and keeps nobody.
+    // A monitor that sends half a message is waited for, without blocking.
     let mut half = UnixStream::connect(&card.path).expect("somebody listens");
     half.write_all(&[1, 0]).expect("it is read");
     assert_eq!(card.receives(), None);
@@ -247,7 +247,7 @@ fn a_monitor_that_talks_nonsense_is_left() {
     assert_eq!(card.receives(), Some(unit(60)));
 }
 
-/// Memory that its monitor cut off would end us when touched.
+/// An access to memory that its monitor has truncated would kill this process.
 #[test]
 fn memory_that_can_be_sealed_stays_as_long_as_it_is() {
     let mut card = Card::new();
@@ -259,13 +259,12 @@ fn memory_that_can_be_sealed_stays_as_long_as_it_is() {
     card.becomes(InterfaceState::Up);
     guest.file.set_len(0x1000).expect_err("it is sealed");
     assert_eq!(card.receives(), None);
-    // Whoever wants less has other memory.
+    // A monitor that wants less has to share other memory.
     guest.file.set_len(2 * MEMORY as u64).expect("it may become longer");
 }
 
-/// Rings that bytes have written: descriptors that lie outside, follow each other in a circle,
-/// stand in tables; indices that say too much. Units are read and handed over meanwhile; in the end
-/// a right one passes.
+/// Rings written by arbitrary bytes: descriptors outside of the memory, in a loop, or in tables;
+/// indices that are too large. Units are read and sent meanwhile; in the end a correct one passes.
 pub(crate) fn rings(bytes: &[u8]) {
     let features = LEAST
         | bytes
@@ -326,9 +325,9 @@ pub(crate) fn rings(bytes: &[u8]) {
     assert_eq!(card.receives(), Some(unit(60)));
 }
 
-/// What a monitor says, of any kind: right words in the wrong order, words that are wrong in one
-/// place, descriptors that are others than they should be, memory that lies elsewhere. It is
-/// answered or hung up on, and in the end another monitor's guest is served.
+/// Arbitrary messages of a monitor: correct messages in the wrong order, messages with one wrong
+/// field, wrong descriptors, memory at wrong addresses. Each is answered or the connection is
+/// closed, and in the end another monitor's guest is served.
 pub(crate) fn monitor(bytes: &[u8]) {
     const RIGHT: [u8; 11] = [18, 3, 1, 2, 5, 8, 10, 9, 13, 12, 17];
     const STRANGE: [u32; 8] = [0, 1, 2, 7, 0x100, 0x7fff_ffff, 0xffff_fff0, u32::MAX];
@@ -347,7 +346,7 @@ pub(crate) fn monitor(bytes: &[u8]) {
     let mut bytes = bytes.iter().copied();
     while let Some(what) = bytes.next() {
         let mut byte = || bytes.next().unwrap_or(0);
-        // All that a right one says, for one ring, or one word of any kind.
+        // All messages of a correct monitor, for one ring, or one message of any kind.
         let one =
             [if what & 1 == 0 { RIGHT[usize::from(what / 2) % RIGHT.len()] } else { what % 50 }];
         let words = if what >= 0xc0 { &RIGHT[..] } else { &one };
@@ -403,7 +402,7 @@ pub(crate) fn monitor(bytes: &[u8]) {
         let _ = event.write(1);
         let _ = card.port.receive(&mut buffer);
         let _ = card.port.transmit(&train(2));
-        // Whoever is hung up on, or says half a word, comes again.
+        // A monitor that was disconnected, or has sent half a message, connects again.
         if what == 0xbf {
             stream = connect();
         }
