@@ -1,7 +1,7 @@
-//! The part of falaj that knows no clock, no thread and no I/O: disciplines decide, time and
-//! queues are given to them.
+//! The part of falaj without clock, threads and I/O: disciplines decide; time and queues are passed
+//! to them.
 //!
-//! The crate is a stack of layers, told here from the bottom up.
+//! The crate is a stack of layers, described here from the bottom up.
 //!
 //! # Units
 //! [`units`] has integer [time](units::time), [rates](units::rate) and the wire that turns bytes
@@ -14,9 +14,9 @@
 //! tournament tree and a four-ary heap of tags, sets of flows and of priority levels.
 //!
 //! # Contract
-//! [`contract`] is what a new discipline has to know: the trait
-//! [`Discipline`](contract::discipline::Discipline), the [hooks](contract::hooks) that few need,
-//! the [parameters](contract::params) that people set, described once, and the
+//! [`contract`] is the part that a new discipline needs: the trait
+//! [`Discipline`](contract::discipline::Discipline), the [hooks](contract::hooks) that few
+//! implement, the [parameters](contract::params) that users set, described once, and the
 //! [guarantees](contract::guarantee) that follow from them, each with its formula and its
 //! condition. A table there lists the calls. `examples/by_hand.rs` drives a discipline by hand.
 //!
@@ -25,14 +25,15 @@
 //! [active queue management](queues::aqm): CoDel, PIE and RED.
 //!
 //! # Mechanisms
-//! [`mechanisms`] has what several disciplines share: active lists, timestamps, virtual time,
-//! token buckets, the fluid server [GPS](mechanisms::gps), [class trees](mechanisms::classes), and
-//! the rule for rates that [oversubscribe](mechanisms::oversubscription) a link.
+//! [`mechanisms`] has the parts that several disciplines share: active lists, timestamps, virtual
+//! time, token buckets, the fluid server [GPS](mechanisms::gps), [class
+//! trees](mechanisms::classes), and the rule for rates that
+//! [oversubscribe](mechanisms::oversubscription) a link.
 //!
 //! # Disciplines
 //! [`disciplines`] has one file or folder for each discipline: strict priority, round robin in its
 //! many forms, fair queueing by timestamps, deadlines, shapers, hierarchies of minima and caps, and
-//! those that manage queues of their own. The [`registry`] knows them by name.
+//! disciplines that manage their own queues. The [`registry`] finds them by name.
 //!
 //! # Schedulers
 //! [`scheduler`] puts queues and a discipline together: an [instance](scheduler::instance), a
@@ -40,7 +41,7 @@
 //! [active queue management](scheduler::with_aqm), and the guard in front of a
 //! [plug-in](scheduler::guard).
 //!
-//! Nothing here needs `std`, and nothing allocates on the packet path but the pool of packets, when
+//! Nothing here needs `std`. On the packet path nothing allocates except the pool of packets, when
 //! more are queued than ever before.
 #![no_std]
 #![forbid(unsafe_code)]

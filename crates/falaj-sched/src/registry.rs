@@ -1,4 +1,4 @@
-//! The disciplines by name: those of the list in [`disciplines`], and the one from a library.
+//! The disciplines by name: those of the list in [`disciplines`], and the one that loads a library.
 
 pub use crate::contract::visitor::Visitor;
 
@@ -8,22 +8,22 @@ use crate::disciplines;
 use crate::scheduler::guard::Guard;
 use alloc::borrow::Cow;
 
-/// All kinds that are built in.
+/// Manifests of all built-in kinds.
 pub const ENTRIES: &[Manifest] = disciplines::MANIFESTS;
 
-/// The discipline where none is named.
+/// The default discipline.
 pub const DEFAULT: &Manifest = &disciplines::fifo::MANIFEST;
 
-/// The kind whose discipline comes from a library; it is none of the others, since it is nothing
-/// without one.
+/// The kind whose discipline is loaded from a library. It is not among the others, since it needs a
+/// library.
 pub const PLUGIN: &Manifest = &crate::scheduler::guard::MANIFEST;
 
-/// All kinds, [`PLUGIN`] too.
+/// The manifests of all kinds, [`PLUGIN`] included.
 pub fn all() -> impl Iterator<Item = &'static Manifest> + Clone {
     ENTRIES.iter().chain([PLUGIN])
 }
 
-/// What is known of `kind`.
+/// The manifest of `kind`.
 pub fn entry(kind: &str) -> Option<&'static Manifest> {
     all().find(|e| e.kind == kind)
 }
@@ -34,13 +34,13 @@ pub fn takes_trees(kind: &str) -> bool {
     entry(kind).is_some_and(|manifest| manifest.whole_trees)
 }
 
-/// `setup` as a discipline of `kind` serves it: with the leaves of the tree as its flows where it
-/// [takes trees whole](Manifest::whole_trees), unchanged elsewhere.
+/// The setup as a discipline of `kind` serves it: the leaves of the tree are its flows if it [takes
+/// trees whole](Manifest::whole_trees); otherwise `setup` unchanged.
 pub fn joined<'a>(kind: &str, setup: &'a Setup) -> Cow<'a, Setup> {
     if takes_trees(kind) { setup.flattened(kind) } else { Cow::Borrowed(setup) }
 }
 
-/// Builds the discipline `kind` and hands it to `visitor`.
+/// Builds the discipline `kind` and passes it to `visitor`.
 ///
 /// # Panics
 /// If there is no such kind: [`entry`] tells.

@@ -1,18 +1,18 @@
 //! Adaptive rate-controlled scheduling.
 //!
-//! Yau and Lam, "Adaptive rate-controlled scheduling for multimedia
-//! applications" (1996), as summed up in C. Zhang's thesis (section 2.5): a
-//! process has a rate; its rate-controlled value, made from the expected
-//! finishing time, decides who runs; rates are admitted, and adapted to what the
-//! process reports. The thesis leaves open what follows here, for packets:
+//! Yau and Lam, "Adaptive rate-controlled scheduling for multimedia applications" (1996), as
+//! summarized in C. Zhang's thesis (section 2.5): each process has a rate; its rate-controlled
+//! value, derived from its expected finishing time, decides which process runs; rates are admitted,
+//! and adapted to what the process reports. The thesis leaves the following rules open; these are
+//! for packets:
 //! - A flow works in slices of `period` at its `rate`. The slice's expected finishing time, `E =
-//!   max(now, E) + period` when it begins, is the value of all its packets; the smallest goes
-//!   first.
-//! - A slice begins with the packet after the one that used up the last, and with the first packet
-//!   of a backlog when its slice's time is over. A packet is begun while anything is left; what it
-//!   takes beyond is owed to the next.
-//! - To adapt a rate is to change the flow's `rate`: admitted like a first one, it holds from the
-//!   next slice on.
+//!   max(now, E) + period` at its start, is the value of all its packets; the smallest value is
+//!   sent first.
+//! - A slice begins with the packet after the one that used up the previous slice, or with the
+//!   first packet of a backlog if its slice's time is over. A packet may start while anything is
+//!   left of the slice; its excess is charged to the next slice.
+//! - Adapting a rate means changing the flow's `rate`: it is admitted like a first rate, and holds
+//!   from the next slice on.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -30,7 +30,7 @@ use crate::units::time::{Span, Time};
 use alloc::format;
 use alloc::vec::Vec;
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "arc",
     doc: "adaptive rate control: each flow in slices of its rate, the earliest expected finish \
@@ -61,7 +61,7 @@ pub struct Arc {
     values: Tournament<Instant>,
     serving: Option<FlowId>,
     largest: u32,
-    /// How long after its expected finish a packet has left.
+    /// A packet leaves at most this much later than its expected finish.
     late: Span,
 }
 
@@ -69,26 +69,27 @@ pub struct Arc {
 struct Slice {
     rate: Rate,
     bytes: i64,
-    /// How long it lasts.
+    /// Length of a slice.
     period: Span,
-    /// Time that these bytes take at the rate.
+    /// Time that the slice's bytes take at the rate.
     time: Instant,
 }
 
-/// What it keeps for a flow.
+/// State of a flow.
 #[derive(Debug, Clone, Default)]
 pub struct SlicedFlow {
-    /// Expected finishing time of its slice.
+    /// Expected finishing time of its current slice.
     expected: Instant,
     /// Bytes left of the slice.
     left: i64,
 }
 
-/// Of a slice, in bytes: any number of them is still counted in 64 bits.
+/// Maximum size of a slice, in bytes: sums of slices stay within 64 bits.
 const MOST: u128 = 1 << 40;
 
 impl Arc {
-    /// Validates the setup: a slice below a packet could leave a debt beyond the next.
+    /// Validates the setup: a slice smaller than a packet could leave a debt larger than the next
+    /// slice.
     pub fn new(setup: &Setup) -> Result<Arc, ConfigErrors> {
         let mut slices = Vec::with_capacity(setup.flows.len());
         for (flow, (f, rate)) in
@@ -112,7 +113,7 @@ impl Arc {
             }
             slices.push(Slice { rate, bytes: bytes as i64, period, time: bytes * pace(rate) });
         }
-        // A slice of each flow, what it may take beyond, and the packet on the wire.
+        // Bytes in front: a slice of each flow, its possible excess, and the packet on the wire.
         let slice = |slice: &Slice| slice.bytes as u64 + u64::from(setup.largest);
         let before = slices.iter().map(slice).fold(setup.largest.into(), u64::saturating_add);
         let late = setup.rate.airtime_of_many(before) + ROUNDING;
@@ -125,7 +126,7 @@ impl Arc {
         })
     }
 
-    /// What `f` sends next belongs to a slice that is not used up.
+    /// Puts the head of `f` into a slice that is not used up.
     fn offer(&mut self, flows: &mut Flows<SlicedFlow>, f: FlowId, now: Time) {
         if flows.head(f).is_none() {
             return self.values.remove(f);
@@ -146,18 +147,18 @@ impl Discipline for Arc {
 
     fn start(&mut self, _: &mut Flows<SlicedFlow>) {}
 
-    /// The slices that have begun go on; the next ones have the new rates.
+    /// Current slices continue; the next ones use the new rates.
     fn migrate_from(&mut self, old: Arc, flows: &mut Flows<SlicedFlow>, _: Time) {
         (self.values, self.serving) = (old.values, old.serving);
         self.values.grow(self.slices.len());
         for (f, slice) in self.slices.iter().enumerate() {
             let state = flows.state_mut(FlowId(f as u32));
-            // A debt that a smaller slice could not pay at once is let off.
+            // Forgives a debt that is larger than a smaller new slice.
             state.left = state.left.max(1 - slice.bytes);
         }
     }
 
-    /// What is left of a slice whose time is over is lost.
+    /// The rest of a slice whose time is over is lost.
     #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<SlicedFlow>, f: FlowId, now: Time) {
         let state = flows.state_mut(f);
@@ -195,7 +196,7 @@ impl QueueHooks for Arc {}
 impl MediumHooks for Arc {}
 
 impl Guarantees for Arc {
-    /// What a flow used beyond its rate is remembered.
+    /// The use beyond the flow's rate is remembered.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         Err(NoPromise(format!(
             "adaptive rate control promises {} only to a flow that never sends more: whoever used \
@@ -204,12 +205,12 @@ impl Guarantees for Arc {
         )))
     }
 
-    /// Own derivation. Of a flow that owed nothing the packet that ends at byte `y` belongs to one
-    /// of the first `(y + L)/S + 1` slices of `S` bytes, as a packet may be owed from before:
-    /// its value is `(y + L)/r` and a period on at most. Values above it go first no more once
-    /// it is there. Those of any flow with values up to it come to no more than the flow's rate
-    /// from then on, a slice begun before but not used, and a packet beyond; and one is on the
-    /// wire.
+    /// Own derivation. If the flow owed nothing, the packet that ends at byte `y` belongs to one of
+    /// the first `(y + L)/S + 1` slices of `S` bytes, since a packet may be owed from before. Its
+    /// value is at most `(y + L)/r` and a period. Once it is queued, no packet with a larger value
+    /// is sent first. For each flow, the packets with values up to it amount to at most the flow's
+    /// rate from then on, an older slice that was not used, and a packet in excess; and one packet
+    /// is on the wire.
     fn deadlines(&self, f: FlowId) -> Option<Deadlines> {
         let Slice { rate, period, .. } = self.slices[f.index()];
         let value = rate.airtime_of_many(self.largest.into()) + period;
@@ -222,12 +223,13 @@ mod tests {
     use super::*;
     use crate::scheduler::worked_example::{THREE_FLOWS, order_together, rates};
 
-    /// A has half the link, B and C a quarter each, slices of 4 B: A's are expected at 8 and 16,
-    /// B's at 16 and 32, C's at 17 and 33.
+    /// A has half of the link, B and C a quarter each, with slices of 4 B: A's are expected at 8
+    /// and 16, B's at 16 and 32, C's at 17 and 33.
     #[test]
     fn adaptive_rates_go_by_slices() {
         let sent = order_together(&rates(4, &[500, 250, 250]), Arc::new, THREE_FLOWS);
-        // A3 and A4 tie with B1; B's two others are in its second slice, C2 is begun in C's first.
+        // A3 and A4 tie with B1; the two other packets of B are in its second slice, C2 starts in
+        // C's first.
         assert_eq!(sent, "A1@2 A2@4 A3@6 A4@8 B1@12 C1@15 C2@18 B2@19 B3@22");
     }
 }

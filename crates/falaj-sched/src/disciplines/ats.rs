@@ -1,13 +1,14 @@
 //! Asynchronous traffic shaping, IEEE 802.1Qcr (802.1Q-2022, 8.6.11).
 //!
-//! Each flow has a token bucket, by which its packets are judged as when they arrive: an
-//! eligibility time is when the bucket has the packet's length, after all packets of the flow that
-//! were sent before it. From then on it stands in the queue of its traffic class, in
-//! order of eligibility times. Of the classes with eligible packets the highest sends.
+//! Each flow has a token bucket that assigns each packet an eligibility time, as if at its arrival:
+//! the time at which the bucket holds the packet's length, after all packets of the flow that were
+//! sent before it. From then on the packet is in the queue of its traffic class, ordered by
+//! eligibility time. Among the classes with eligible packets the highest sends.
 //!
-//! The standard lets several flows share a queue before the bucket, in which all wait for the first
-//! (its groups), to save queues; here each has its own, so there is nothing to group. A packet that
-//! would wait too long is not thrown away: the queue's limit does that.
+//! In the standard several flows may share a queue in front of the bucket, in which all wait for
+//! the first packet (its groups), to save queues. Here each flow has its own queue, so there are no
+//! groups. A packet that would wait too long is not dropped here; the queue's limit limits the
+//! wait.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -29,7 +30,7 @@ use crate::units::time::Time;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "ats",
     doc: "asynchronous traffic shaping of 802.1Qcr: a token bucket judges packets when they \
@@ -60,9 +61,9 @@ pub const MANIFEST: Manifest = Manifest {
 pub struct Ats {
     buckets: Vec<Bucket>,
     classes: Vec<u64>,
-    /// Heads that are held, by eligibility time.
+    /// Heads that are not eligible yet, by eligibility time.
     held: Tournament<Time>,
-    /// Heads that are eligible, by class and eligibility time.
+    /// Eligible heads, by class and eligibility time.
     eligible: Tournament<(u64, Time)>,
     steads: Steads<Time>,
     serving: Option<FlowId>,
@@ -71,13 +72,12 @@ pub struct Ats {
     full_queues: Vec<u64>,
 }
 
-/// What it keeps for a flow.
+/// State of a flow.
 #[derive(Debug, Clone, Default)]
 pub struct AtsFlow {
-    /// When its bucket will be full.
+    /// Time at which its bucket will be full.
     full: Instant,
-    /// Eligibility time of the last packet that was sent; or when one was thrown out, if that was
-    /// later.
+    /// Eligibility time of the last packet sent, or the time of the last drop if that is later.
     last: Instant,
 }
 
@@ -99,7 +99,7 @@ impl Ats {
         })
     }
 
-    /// Eligibility time of a head of so many bytes.
+    /// Eligibility time of a head of `bytes`.
     #[inline]
     fn eligibility(&self, flows: &Flows<AtsFlow, Time>, f: FlowId, bytes: u32) -> Instant {
         let state = flows.state(f);
@@ -120,13 +120,13 @@ impl Ats {
 
 impl Discipline for Ats {
     type State = AtsFlow;
-    /// When it came.
+    /// Arrival time of the packet.
     type Tag = Time;
     const SEES_ARRIVALS: bool = true;
 
     fn start(&mut self, _: &mut Flows<AtsFlow, Time>) {}
 
-    /// As many tokens are missing as before.
+    /// The number of missing tokens stays the same.
     fn migrate_from(&mut self, old: Ats, flows: &mut Flows<AtsFlow, Time>, now: Time) {
         self.serving = old.serving;
         for f in ids(old.buckets.len()) {
@@ -187,7 +187,8 @@ impl Discipline for Ats {
 }
 
 impl QueueHooks for Ats {
-    /// It costs no tokens, and who stands in for it is not eligible before it was, or before now.
+    /// A dropped packet costs no tokens. Its successor is not eligible before the dropped packet
+    /// was, or before now.
     fn thrown_away(
         &mut self,
         flows: &mut Flows<AtsFlow, Time>,
@@ -213,15 +214,15 @@ impl QueueHooks for Ats {
 impl MediumHooks for Ats {}
 
 impl Guarantees for Ats {
-    /// Who is thrown out has spent nothing.
+    /// A dropped packet has spent no tokens.
     fn harm_of_drops(&self) -> DropImpact {
         DropImpact::Nobody
     }
 
-    /// Eligible packets of a flow keep to its bucket: those of a class wait for the bursts of their
-    /// own and of the higher classes and for one packet, served by what the higher classes'
-    /// rates leave (Specht and Samii 2016). Before, a packet waits until the bucket has
-    /// refilled for the full queue before it.
+    /// Eligible packets of a flow conform to its bucket. Those of a class wait for the bursts of
+    /// their own and of the higher classes and for one packet, served at the rate that the higher
+    /// classes leave (Specht and Samii 2016). Before that, a packet waits until the bucket has
+    /// refilled for the full queue in front of it.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let own = self.classes[f.index()];
         let of = |which: fn(&u64, &u64) -> bool| {
@@ -274,8 +275,8 @@ mod tests {
     use crate::contract::params::Value;
     use crate::scheduler::worked_example::{at_once, order, rate, setup, values};
 
-    /// Judged at arrival: A's packets are eligible at 0, 0, 4 and 8, B's at 0 and 16; C's class is
-    /// higher.
+    /// Eligibility as of arrival: A's packets are eligible at 0, 0, 4 and 8, B's at 0 and 16; C's
+    /// class is higher.
     #[test]
     fn eligibility_times_are_given_at_arrival() {
         let flow = |thousandths, burst, class| {
@@ -285,7 +286,8 @@ mod tests {
         let setup = setup(4, [flow(500, 4, 1), flow(125, 4, 1), flow(500, 8, 0)]);
         let all = [at_once("AAAA", 2), Vec::from([(0, 'B', 4), (0, 'B', 2)])].concat();
         assert_eq!(order(&setup, Ats::new, &all), "A1@2 A2@4 B1@8 A3@10 A4@12 B2@18");
-        // The third of C's is eligible at 13, and A's last two have been since 4 and 8.
+        // The third packet of C is eligible at 13; the last two of A have been eligible since 4 and
+        // 8.
         let with_c = [all, Vec::from([(5, 'C', 4); 3])].concat();
         let sent = order(&setup, Ats::new, &with_c);
         assert_eq!(sent, "A1@2 A2@4 B1@8 C1@12 C2@16 C3@20 A3@22 A4@24 B2@26");

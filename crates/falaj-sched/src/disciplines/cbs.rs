@@ -1,15 +1,15 @@
 //! The credit-based shaper of IEEE 802.1Qav (802.1Q-2022, 8.6.8.2).
 //!
 //! Each flow is a traffic class, the first of the scenario the highest. A class with an
-//! `idle-slope` has credit: it rises by the idle slope while the class has packets or owes, and
-//! falls while the class sends, by the send slope, which the standard fixes: the idle slope less
-//! the link's rate. The head may go when the credit is not negative. Without packets a positive
-//! credit is lost. Classes without a slope send whenever they may. Of the classes that may send the
-//! highest does.
+//! `idle-slope` has credit. It rises by the idle slope while the class has packets or a negative
+//! credit. It falls while the class sends, by the send slope, which the standard defines as the
+//! idle slope minus the link's rate. The head may be sent if the credit is not negative. A positive
+//! credit is lost when the queue is empty. Classes without a slope may always send. Among the
+//! classes that may send, the highest does.
 //!
-//! So a class is held even on a free link, and after it was delayed it catches up by what the
-//! others took, not more. Credit is counted in bits times 10^9: a nanosecond adds
-//! the slope, a byte costs 8 10^9; nothing is rounded.
+//! So a class may wait even on a free link; after a delay it catches up by the time that others
+//! used, and no more. Credit is counted in bits times 10^9: a nanosecond adds the slope, a byte
+//! costs 8 10^9; nothing is rounded.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
@@ -28,7 +28,7 @@ use crate::units::time::{Span, Time};
 use alloc::format;
 use alloc::vec::Vec;
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "cbs",
     doc: "credit-based shaper of 802.1Qav: each flow a traffic class, the first the highest; some earn the right to send",
@@ -60,10 +60,10 @@ pub struct Cbs {
     full_queues: Vec<u64>,
 }
 
-/// What it keeps for a class.
+/// State of a class.
 #[derive(Debug, Clone, Default)]
 pub struct CbsFlow {
-    /// Bits times 10^9, at `since`.
+    /// Credit in bits times 10^9, at `since`.
     credit: i128,
     since: Time,
     waits: bool,
@@ -80,7 +80,7 @@ impl CbsFlow {
         self.since = now;
     }
 
-    /// When its credit is not negative.
+    /// Time from which its credit is not negative.
     fn recovers(&self, slope: Rate) -> Time {
         let missing = u128::try_from(-self.credit).unwrap_or(0).div_ceil(slope.0.into());
         self.since + Span(u64::try_from(missing).unwrap_or(u64::MAX))
@@ -118,7 +118,7 @@ impl Cbs {
         })
     }
 
-    /// Has `f` packets? If not, its credit is gone.
+    /// Updates the credit of `f`, and clears a positive one if the flow has no packets.
     fn follow(&self, flows: &mut Flows<CbsFlow>, f: FlowId, now: Time) {
         let waits = flows.head(f).is_some();
         let state = flows.state_mut(f);
@@ -138,7 +138,7 @@ impl Discipline for Cbs {
 
     fn start(&mut self, _: &mut Flows<CbsFlow>) {}
 
-    /// Credit stays, in bits.
+    /// Credit is kept, in bits.
     fn migrate_from(&mut self, old: Cbs, flows: &mut Flows<CbsFlow>, now: Time) {
         self.serving = old.serving;
         for (f, slopes) in old.slopes.iter().zip(&self.slopes).enumerate() {
@@ -200,12 +200,12 @@ impl QueueHooks for Cbs {}
 impl MediumHooks for Cbs {}
 
 impl Guarantees for Cbs {
-    /// With `S` the slopes of the higher classes: their credits together rise by at most `S` a
-    /// second and fall by `C - S` while one of them sends, and none is below `-(C - s)L/C`. So
-    /// they, and one packet of a lower class, keep this one waiting for at most `(m + L)/(C -
-    /// S)` with `m` the sum of those floors (Zhao and others). Credit is never higher than what
-    /// is earned in that time, nor lower than its own floor; and what is sent while there are
-    /// packets is what is earned, less the change of credit.
+    /// Let `S` be the sum of the higher classes' slopes. The sum of their credits rises by at most
+    /// `S` a second and falls by `C - S` while one of them sends, and no credit is below `-(C -
+    /// s)L/C`. So these classes, and one packet of a lower class, delay this one by at most `(m +
+    /// L)/(C - S)`, where `m` is the sum of those floors (Zhao and others). A credit is never above
+    /// what is earned in that time, nor below its own floor; and the bytes sent while there are
+    /// packets equal the credit earned, minus the change of credit.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let Some(slope) = self.slopes[f.index()] else {
             return Err(NoPromise(
@@ -248,7 +248,7 @@ impl Guarantees for Cbs {
         })
     }
 
-    /// Credit is within its bounds whenever there are packets.
+    /// Credit stays within its bounds whenever there are packets.
     fn serves_strictly(&self) -> bool {
         true
     }
@@ -261,7 +261,7 @@ mod tests {
     use crate::scheduler::worked_example::{at_once, order, rate, setup, values};
 
     /// Slopes of a half and a quarter of the link, and best effort. C has the link from 12 to 16,
-    /// when both others owe.
+    /// when both other credits are negative.
     #[test]
     fn credit_is_earned_while_others_send() {
         let slope = |thousandths| values([("idle-slope", rate(thousandths))]);
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(sent(&all), "A1@4 B1@8 A2@12 C1@16 A3@20 B2@24 C2@25");
         // Alone, A is held: 4 B every 8.
         assert_eq!(sent(&all[..3]), "A1@4 A2@12 A3@20");
-        // A flow saves no credit while it has nothing.
+        // An idle flow saves no credit.
         assert_eq!(sent(&[(0, 'C', 4), (20, 'A', 4), (20, 'A', 4)]), "C1@4 A1@24 A2@32");
     }
 }

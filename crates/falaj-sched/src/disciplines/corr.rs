@@ -1,19 +1,17 @@
-//! Carry-over round robin: quotas of packets a cycle that are no whole numbers.
+//! Carry-over round robin: fractional quotas of packets per cycle.
 //!
-//! Saha, Mukherjee and Tripathi, "Carry-over round robin: a simple cell
-//! scheduling mechanism for ATM networks" (1998). A cycle has room for `T`
-//! packets, and a flow of rate `r_i` a quota of `R_i = T r_i/C` in each. When a
-//! cycle begins, its packets are planned. Each flow that has packets adds `R_i`
-//! to its credit. Major part: it gets as many packets as its credit is whole.
-//! Minor part: those who still have packets and credit, the largest credit
-//! first, get one more each as long as the cycle has room, and owe what they
-//! lack. Then the plan is carried out; a cycle that needs less ends early.
+//! Saha, Mukherjee and Tripathi, "Carry-over round robin: a simple cell scheduling mechanism for
+//! ATM networks" (1998). A cycle has room for `T` packets, and a flow of rate `r_i` has a quota of
+//! `R_i = T r_i/C` in each. Packets are planned at the start of a cycle. Each flow with packets
+//! adds `R_i` to its credit. Major part: it is assigned the whole part of its credit in packets.
+//! Minor part: flows that still have packets and credit, the largest credit first, are assigned one
+//! more packet each while the cycle has room, and owe the missing part. Then the plan is executed;
+//! a cycle that needs less ends early.
 //!
-//! Two rules that stand in no paper: a flow whose queue the plan empties loses its
-//! credit, else credit piles up and is spent at once while others starve; and a
-//! flow that goes idle keeps its debt, so that nobody gets a whole packet for a
-//! part of one again and again, and what a flow sends in any number of cycles is its
-//! quota of them, give or take less than two packets.
+//! Two rules are not in the paper. A flow whose queue the plan empties loses its credit; otherwise
+//! credit accumulates and is spent at once while other flows starve. A flow that becomes idle keeps
+//! its debt, so that no flow gains a whole packet for a fraction again and again; in any number of
+//! cycles a flow sends its quota, within two packets.
 //!
 //! Credits are integers in parts of `1/C` of a packet, so that nothing is rounded.
 
@@ -32,7 +30,7 @@ use crate::units::time::Time;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "corr",
     doc: "carry-over round robin: quotas of packets a cycle, parts of a packet carried over",
@@ -59,28 +57,28 @@ pub const MANIFEST: Manifest = Manifest {
 /// Carry-over round robin.
 #[derive(Debug, Clone)]
 pub struct Corr {
-    /// `T`.
+    /// Packets of a cycle, `T`.
     cycle: u64,
-    /// A packet in credits: the link's rate.
+    /// A packet in units of credit: the link's rate.
     packet: i64,
-    /// `R_i` in credits.
+    /// Quotas `R_i` in units of credit.
     quotas: Vec<i64>,
-    /// Flows that had packets when the cycle began, and those that came since.
+    /// Flows that had packets at the start of the cycle, and those that became backlogged since.
     active: Vec<FlowId>,
-    /// What is left of the cycle: packets of flows, from `at` on.
+    /// The rest of the cycle: numbers of packets of flows, from `at` on.
     plan: Vec<(FlowId, u32)>,
     at: usize,
-    /// Who may get a packet in the minor part.
+    /// Candidates for a packet in the minor part.
     minor: Vec<(i64, FlowId)>,
     largest: u64,
     limits: Vec<Limit>,
     full_queues: Vec<u64>,
 }
 
-/// What carry-over round robin keeps for a flow.
+/// State of a flow.
 #[derive(Debug, Clone, Default)]
 pub struct CorrFlow {
-    /// Between a packet's worth owned and one owed.
+    /// Credit; its absolute value is below a packet.
     credit: i64,
     active: bool,
 }
@@ -139,7 +137,7 @@ impl Corr {
         })
     }
 
-    /// Plans a cycle; false if nobody has a packet.
+    /// Plans a cycle. Returns false if no flow has a packet.
     fn plan(&mut self, flows: &mut Flows<CorrFlow>) -> bool {
         let Corr { active, plan, minor, quotas, packet, .. } = self;
         loop {
@@ -180,7 +178,7 @@ impl Corr {
             if !plan.is_empty() || active.is_empty() {
                 return !plan.is_empty();
             }
-            // All are in debt: cycles without a packet go by until one is not.
+            // All flows are in debt: skips the cycles that send no packet.
             let cycles = |&f: &FlowId| -flows.state(f).credit / quotas[f.index()];
             let cycles = active.iter().map(cycles).min().unwrap_or(0);
             for &f in active.iter() {
@@ -189,7 +187,8 @@ impl Corr {
         }
     }
 
-    /// Credits are multiples of this, and between a packet less this owed and owned.
+    /// The unit of credits of `f`: they are multiples of it, and a packet less it is their largest
+    /// absolute value.
     fn grain(&self, f: FlowId) -> i64 {
         let (mut a, mut b) = (self.packet, self.quotas[f.index()]);
         while b != 0 {
@@ -198,7 +197,7 @@ impl Corr {
         a
     }
 
-    /// How far apart two credits of `f` may be.
+    /// Maximum difference of two credits of `f`.
     fn swing(&self, f: FlowId) -> u128 {
         2 * (self.packet - self.grain(f)) as u128
     }
@@ -210,7 +209,7 @@ impl Discipline for Corr {
 
     fn start(&mut self, _: &mut Flows<CorrFlow>) {}
 
-    /// The cycle under way goes on as planned; parts of packets stay.
+    /// The current cycle continues as planned; fractions of packets are kept.
     fn migrate_from(&mut self, old: Corr, flows: &mut Flows<CorrFlow>, _: Time) {
         (self.active, self.plan, self.at) = (old.active, old.plan, old.at);
         let all = self.quotas.len();
@@ -246,7 +245,7 @@ impl Discipline for Corr {
             if flows.head(f).is_some() {
                 return Decision::Serve(f);
             }
-            // What was planned has gone another way: it pays a debt, and no more.
+            // The planned packet has left in another way: it pays a debt, and no more.
             let state = flows.state_mut(f);
             state.credit = (state.credit + i64::from(packets) * self.packet).min(0);
             self.at += 1;
@@ -270,12 +269,12 @@ impl QueueHooks for Corr {}
 impl MediumHooks for Corr {}
 
 impl Guarantees for Corr {
-    /// In credits, a packet being `C`: a flow's credit is a multiple of `g_i =
-    /// gcd(T r_i, C)` and smaller than a packet both ways, so two credits differ by
-    /// at most `d_i = 2 (C - g_i)`. A packet that is the `k`-th of its queue, and comes while a
-    /// cycle is under way, leaves in the `K`-th after it at the latest, `K =
-    /// floor(((k-1) C + d_i)/T r_i) + 1`; in these `K + 1` cycles flow `j` sends at most
-    /// `floor((d_j + (K+1) T r_j)/C)` packets. Own derivation, tested.
+    /// In units of credit, where a packet is `C`: a flow's credit is a multiple of `g_i = gcd(T
+    /// r_i, C)` and its absolute value is below a packet, so two credits differ by at most `d_i = 2
+    /// (C - g_i)`. A packet that is the `k`-th of its queue, and arrives during a cycle, leaves in
+    /// the `K`-th cycle after it at the latest, `K = floor(((k-1) C + d_i)/T r_i) + 1`; in these `K
+    /// + 1` cycles flow `j` sends at most `floor((d_j + (K+1) T r_j)/C)` packets. Own derivation,
+    /// tested.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let (full, limit) = (self.full_queues[f.index()], self.limits[f.index()]);
         let (packet, own, largest) =
@@ -307,8 +306,8 @@ impl Guarantees for Corr {
                 condition: "if its packets have the largest size",
             });
         }
-        // With S bytes and p <= S packets gone, the next ends before [S + L +
-        // ((p C + d_i)/T r_i + 2) Q L + D L]/C, Q and D the others' quotas and swings.
+        // With S bytes and p <= S packets sent, the next ends before [S + L + ((p C + d_i)/T r_i +
+        // 2) Q L + D L]/C, where Q and D are the others' quotas and swings.
         let (quotas, swings) = others().fold((0, 0), |(q, d), j| (q + quota(j), d + self.swing(j)));
         let carried = (self.swing(f) * quotas).div_ceil(own) + 2 * quotas + swings;
         let latency = u64::try_from(largest + carried.saturating_mul(largest).div_ceil(packet))
@@ -337,7 +336,7 @@ mod tests {
         Setup { scheduler: values([("cycle", Value::Count(4))]), ..rates(1, &thousandths) }
     }
 
-    /// A packet of A makes the others wait, so that the cycle finds them all.
+    /// A packet of A delays the others, so that the cycle sees them all.
     #[test]
     fn parts_of_packets_are_carried_over() {
         let sent = |thousandths| {
@@ -347,18 +346,18 @@ mod tests {
         // Quotas of 2.4, 1 and 0.6.
         let expected = "A1 | A2 A3 B1 C1 | A4 A5 B2 A6 | A7 B3 C2 | B4 C3 | C4";
         assert_eq!(sent([600, 250, 150]), expected.replace("| ", ""));
-        // 1.5, 1.5 and 1.
+        // Quotas of 1.5, 1.5 and 1.
         let expected = "A1 | A2 B1 C1 A3 | A4 B2 B3 C2 | A5 B4 C3 A6 | A7 C4";
         assert_eq!(sent([375, 375, 250]), expected.replace("| ", ""));
     }
 
-    /// A flow that sends a packet at a time owes the rest of it, also when it was idle
-    /// in between; others get theirs first.
+    /// A flow that sends one packet at a time owes its missing part, even after it was idle; other
+    /// flows go first.
     #[test]
     fn idle_flows_keep_their_debt() {
-        // Quotas of 0.4, 1.2 and 2.4. A's first packet costs it 0.6 more than it has;
-        // with a credit of -0.2 at 10 the second waits for the next cycle. Forgiven, it
-        // would be the fourth of this one.
+        // Quotas of 0.4, 1.2 and 2.4. A's first packet costs 0.6 more than its credit; with a
+        // credit of -0.2 at 10 the second waits for the next cycle. If the debt were forgiven, it
+        // would be the fourth of this cycle.
         let mut packets = Vec::from([(0, 'A', 1), (8, 'B', 1), (8, 'B', 1), (9, 'A', 1)]);
         packets.extend([(9, 'B', 1); 4]);
         packets.extend([(9, 'C', 1); 4]);

@@ -1,18 +1,18 @@
-//! Stations of an 802.11b channel: each flow is one, and they contend for the air (DCF, basic
+//! Stations of an 802.11b channel: each flow is a station, and they contend for the air (DCF, basic
 //! access).
 //!
-//! IEEE 802.11-1999 section 9.2 and 802.11b. A station that has a frame waits until the air has
-//! been free for DIFS, and for as many slots more as it has drawn; while others send it does not
-//! count. Who alone has counted down sends: preamble, frame, SIFS, acknowledgement. Those who have
-//! counted down together collide: the air is taken for the longest of their frames, nothing
-//! arrives, and each draws from twice as many slots. A frame that collided so often as `attempts`
-//! says is dropped. After a frame a station counts down again, also without another one; a frame
-//! that comes after that, to free air, goes at once.
+//! IEEE 802.11-1999 section 9.2 and 802.11b. A station with a frame waits until the air has been
+//! free for DIFS, and then counts down a random number of slots; it does not count while others
+//! send. A station that finishes its countdown alone sends: preamble, frame, SIFS, acknowledgement.
+//! Stations that finish together collide: the air is occupied for the longest of their frames,
+//! nothing is received, and each draws from twice the number of slots. A frame that has collided
+//! `attempts` times is dropped. After a frame a station counts down again, even without another
+//! frame; a frame that arrives after that countdown, while the air is free, is sent at once.
 //!
 //! A packet is on the wire for preamble and frame, which is the [air time](MediumHooks::airtime)
-//! that it is given; the rest is time in which nobody may send. Slots are counted over all free
-//! time: a station has the number at which it sends, not a counter, and nothing is done in a slot.
-//! Draws are by (seed, station, number of the draw).
+//! that it is given; in the rest of the time no station may send. Slots are numbered over all free
+//! time: a station holds the number of the slot in which it sends instead of a counter, so slots
+//! cause no work. Draws depend on (seed, station, number of the draw).
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -33,7 +33,7 @@ use crate::units::time::{Span, Time};
 use alloc::format;
 use alloc::vec::Vec;
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "dcf",
     doc: "stations of an 802.11b channel: they wait, count down, collide and try again; air time instead of the link's rate",
@@ -90,7 +90,7 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// Rates that there are, no faster than the link's, and windows that may grow.
+/// Draws standard rates no faster than the link's, and windows in increasing order.
 fn fit(setup: &mut Setup, dice: Dice<'_>) {
     setup.rate = setup.rate.max(RATES[0]);
     let slower: Vec<Rate> = RATES.into_iter().filter(|&other| other <= setup.rate).collect();
@@ -104,9 +104,9 @@ fn fit(setup: &mut Setup, dice: Dice<'_>) {
     }
 }
 
-/// A slot of the countdown (802.11b).
+/// Length of a slot of the countdown (802.11b).
 pub const SLOT: Span = Span::from_micros(20);
-/// Between a frame and its acknowledgement.
+/// Time between a frame and its acknowledgement.
 pub const SIFS: Span = Span::from_micros(10);
 /// Free time before a countdown: SIFS and two slots.
 pub const DIFS: Span = Span::from_micros(50);
@@ -115,25 +115,25 @@ pub const RATES: [Rate; 4] = [Rate(1_000_000), Rate(2_000_000), Rate(5_500_000),
 /// Bytes of an acknowledgement.
 const ACK: u32 = 14;
 
-/// How long things take on the channel; the same for all stations.
+/// Durations on the channel; the same for all stations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Channel {
-    /// Before each frame.
+    /// Duration of the preamble before each frame.
     pub preamble: Span,
     /// Bytes of a frame beyond those that the link counts.
     pub header: u32,
-    /// The fastest acknowledgement.
+    /// The highest rate of acknowledgements.
     pub basic_rate: Rate,
-    /// Slots that a first attempt waits for at most.
+    /// Maximum number of slots before a first attempt.
     pub cw_min: u64,
-    /// Slots that any waits for at most.
+    /// Maximum number of slots before any attempt.
     pub cw_max: u64,
-    /// A frame that has collided so often is dropped.
+    /// A frame is dropped after this number of collisions.
     pub attempts: u32,
 }
 
 impl Channel {
-    /// What a setup says of it.
+    /// Builds the channel from a setup.
     pub fn new(setup: &Setup) -> Result<Channel, ConfigErrors> {
         let values = &setup.scheduler;
         let short = values.choice("preamble") == Some("short");
@@ -174,23 +174,23 @@ impl Channel {
         })
     }
 
-    /// Of a packet of so many bytes: preamble and frame.
+    /// Duration of preamble and frame for a packet of `bytes`.
     pub fn frame(&self, rate: Rate, bytes: u32) -> Span {
         self.preamble + rate.airtime(bytes.saturating_add(self.header))
     }
 
-    /// Between the end of a frame that arrived and that of its acknowledgement.
+    /// Time between the end of a received frame and that of its acknowledgement.
     pub fn acknowledged(&self, rate: Rate) -> Span {
         SIFS + self.preamble + rate.min(self.basic_rate).airtime(ACK)
     }
 
-    /// So long nobody counts after a collision, beyond DIFS (EIFS without it): as if there were an
-    /// acknowledgement at the lowest rate.
+    /// Time after a collision, beyond DIFS, in which no station counts (EIFS without DIFS): that of
+    /// an acknowledgement at the lowest rate.
     pub fn confused(&self) -> Span {
         SIFS + self.preamble + RATES[0].airtime(ACK)
     }
 
-    /// Slots that a frame that has collided so often waits for at most.
+    /// Maximum number of slots for a frame that has collided this number of times.
     pub fn window(&self, collisions: u32) -> u64 {
         let doubled = (u128::from(self.cw_min) + 1) << collisions.min(64);
         doubled.saturating_sub(1).min(self.cw_max.into()) as u64
@@ -226,17 +226,17 @@ pub fn rates(setup: &Setup) -> Result<Vec<Rate>, ConfigErrors> {
 pub struct Dcf {
     channel: Channel,
     stations: Vec<SchedulerInstance>,
-    /// Those that have a frame, by the slot in which they send it.
+    /// Stations that have a frame, by the slot in which they send it.
     contending: Tournament<u64>,
-    /// Those whose frame has collided too often: it is dropped when the air is free.
+    /// Stations whose frame has collided too often: it is dropped when the air is free.
     given_up: Vec<FlowId>,
-    /// Those of a collision, while it is dealt with.
+    /// Stations of a collision that is being handled.
     colliding: Vec<FlowId>,
-    /// Since then slots are counted: the air has been free for DIFS.
+    /// Slots are counted from this time on: the air has been free for DIFS.
     counts: Time,
-    /// Slots that were counted by then.
+    /// Number of slots counted up to that time.
     slots: u64,
-    /// How often the air was taken.
+    /// Number of times the air was taken.
     taken: u64,
     serving: Option<FlowId>,
 }
@@ -245,11 +245,11 @@ pub struct Dcf {
 struct SchedulerInstance {
     rate: Rate,
     draws: Draws,
-    /// It sends in this slot; without a frame it has counted down by then.
+    /// The slot in which it sends; without a frame, the slot at which its countdown ends.
     slot: u64,
-    /// How often the air was taken when that was drawn.
+    /// Value of `taken` when the slot was drawn.
     drawn: u64,
-    /// Of the frame that it sends next.
+    /// Collisions of the frame that it sends next.
     collisions: u32,
     air: Air,
 }
@@ -280,19 +280,19 @@ impl Dcf {
         })
     }
 
-    /// Is the air free?
+    /// Returns true if the air is free.
     fn is_free(&self, now: Time) -> bool {
         now + DIFS >= self.counts
     }
 
-    /// From now on the air is taken, until so much time before slots are counted again.
+    /// Marks the air as taken; slots are counted again from `counts` on.
     fn take_air(&mut self, slot: u64, counts: Time) {
         self.slots = self.slots.max(slot);
         self.counts = counts;
         self.taken += 1;
     }
 
-    /// Counts from the slot at which the air will be free again.
+    /// Draws a slot, counted from the time at which the air is free again.
     fn draw(&mut self, f: FlowId) {
         let (slots, taken) = (self.slots, self.taken);
         let station = &mut self.stations[f.index()];
@@ -301,7 +301,7 @@ impl Dcf {
         station.drawn = taken;
     }
 
-    /// A station whose head is another one, or that has one or none now.
+    /// Updates a station whose head has changed, appeared or gone.
     fn follow(&mut self, flows: &Flows<()>, f: FlowId) {
         match flows.head(f) {
             Some(_) => self.contending.set(f, self.stations[f.index()].slot),
@@ -309,7 +309,7 @@ impl Dcf {
         }
     }
 
-    /// All whose slot is this one send from `now` on, and nothing arrives.
+    /// All stations with this slot send from `now` on, and nothing is received.
     fn collide(&mut self, flows: &Flows<()>, slot: u64, now: Time) {
         let mut longest = Span::ZERO;
         while let Some((_, f)) = self.contending.first().filter(|&(other, _)| other == slot) {
@@ -340,7 +340,7 @@ impl Discipline for Dcf {
 
     fn start(&mut self, _: &mut Flows<()>) {}
 
-    /// Who counts down goes on, and what collided has done so.
+    /// Countdowns and collision counts continue.
     fn migrate_from(&mut self, old: Dcf, flows: &mut Flows<()>, _: Time) {
         (self.counts, self.slots, self.taken) = (old.counts, old.slots, old.taken);
         (self.given_up, self.serving) = (old.given_up, old.serving);
@@ -357,7 +357,7 @@ impl Discipline for Dcf {
     fn ready(&mut self, flows: &mut Flows<()>, f: FlowId, now: Time) {
         let SchedulerInstance { slot, drawn, .. } = self.stations[f.index()];
         if !self.is_free(now) {
-            // Who had counted down by the time the air was taken has to do so once more.
+            // A station whose countdown was over when the air was taken has to count down again.
             if slot < self.slots || slot == self.slots && drawn != self.taken {
                 self.draw(f);
             }
@@ -366,7 +366,7 @@ impl Discipline for Dcf {
         let waited = now.since(self.counts).0;
         let (whole, begun) = (self.slots + waited / SLOT.0, self.slots + waited.div_ceil(SLOT.0));
         if slot <= whole && self.contending.is_empty() {
-            // Nobody else counts: at once, or when DIFS is over.
+            // No other station counts down: it may send at once, or when DIFS is over.
             (self.counts, self.slots) = (self.counts.max(now), whole);
             self.stations[f.index()].slot = whole;
         } else {
@@ -375,8 +375,8 @@ impl Discipline for Dcf {
         self.follow(flows, f);
     }
 
-    /// What goes without having been sent is no reason to send sooner or later, but one to count
-    /// collisions anew.
+    /// A packet that leaves without transmission does not change the slot, but resets the collision
+    /// count.
     fn head_changed(&mut self, flows: &mut Flows<()>, f: FlowId, _: Time) {
         self.stations[f.index()].collisions = 0;
         if let Some(n) = self.given_up.iter().position(|&other| other == f) {
@@ -454,7 +454,7 @@ impl Guarantees for Dcf {
         Err(NoPromise("stations contend at random: what they get can only be expected".into()))
     }
 
-    /// A frame that has collided is the one that is sent again.
+    /// A frame that has collided is sent again, so the head must stay the same packet.
     fn only_over_queues(&self) -> bool {
         true
     }
@@ -477,8 +477,8 @@ mod tests {
         Channel::new(&setup).unwrap()
     }
 
-    /// 1500 B of IP: 1536 B after the preamble, and an acknowledgement at 2 Mbit/s; at 1 Mbit/s one
-    /// of 304 us.
+    /// 1500 B of IP: 1536 B after the preamble, and an acknowledgement at 2 Mbit/s; at 1 Mbit/s an
+    /// acknowledgement of 304 us.
     #[test]
     fn a_frame_lasts_as_long_as_the_standard_says() {
         let channel = channel();
@@ -487,7 +487,7 @@ mod tests {
         assert_eq!(us(channel.frame(RATES[0], 1514)), 192.0 + 12_288.0);
         assert_eq!(us(channel.acknowledged(RATES[3])), 258.0);
         assert_eq!(us(channel.acknowledged(RATES[0])), 314.0);
-        // EIFS is 364 us, DIFS 50 us of it.
+        // EIFS is 364 us, of which DIFS is 50 us.
         assert_eq!(us(channel.confused() + DIFS), 364.0);
     }
 

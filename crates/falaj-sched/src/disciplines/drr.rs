@@ -1,10 +1,10 @@
 //! Deficit round robin.
 //!
-//! Shreedhar and Varghese, "Efficient fair queueing using deficit round
-//! robin" (1995). Each visit gives a flow its quantum; it sends while its
-//! deficit covers the head, keeps the rest for the next visit, and loses it
-//! when it runs empty. Whether it ran empty is seen after the transmission
-//! ended ("lazy reset"): a packet that came meanwhile keeps the flow's turn.
+//! Shreedhar and Varghese, "Efficient fair queueing using deficit round robin" (1995). Each visit
+//! gives a flow its quantum. The flow sends while its deficit covers the head, keeps the rest for
+//! the next visit, and loses it when its queue is empty. The test for an empty queue is made after
+//! the end of the transmission ("lazy reset"): a packet that arrives meanwhile keeps the flow's
+//! turn.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Draw};
@@ -19,7 +19,7 @@ use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::Wire;
 use crate::units::time::Time;
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "drr",
     doc: "deficit round robin: shares in proportion to the quanta, O(1)",
@@ -42,8 +42,8 @@ pub struct Drr {
 }
 
 impl Drr {
-    /// Validates the setup: a quantum below the largest packet makes a
-    /// decision cost more than O(1), and has to be allowed.
+    /// Validates the setup: a quantum below the largest packet makes a decision cost more than
+    /// O(1), and must be allowed explicitly.
     pub fn new(setup: &Setup) -> Result<Drr, ConfigErrors> {
         finite_rate(setup, "deficit round robin")?;
         Ok(Drr { quanta: Quanta::new(setup)?, round: DeficitRound::EMPTY })
@@ -60,8 +60,8 @@ impl Discipline for Drr {
         }
     }
 
-    /// The round and the deficits stay, these as far as they are below what a
-    /// flow may carry over under the new quantum.
+    /// The round and the deficits are kept, a deficit up to the amount that the new quantum allows
+    /// a flow to carry over.
     fn migrate_from(&mut self, old: Drr, flows: &mut Flows<DeficitFlow>, _: Time) {
         self.round = old.round;
         for (f, &quantum) in self.quanta.each.iter().enumerate() {
@@ -136,7 +136,7 @@ pub(crate) mod tests {
         assert_eq!(sent, "A1@2 A2@4 B1@8 C1@11 A3@13 A4@15 B2@16 B3@19 C2@22");
         let sent = order(&quanta(4, &[8, 4, 4]), Drr::new, THREE_FLOWS);
         assert_eq!(sent, "A1@2 A2@4 A3@6 A4@8 B1@12 C1@15 B2@16 B3@19 C2@22");
-        // Quanta below a packet are saved up from visit to visit.
+        // Quanta below a packet accumulate from visit to visit.
         let any = |n: [u64; 3]| {
             let scheduler = values([("quanta", Value::Choice("any"))]);
             order(&Setup { scheduler, ..quanta(4, &n) }, Drr::new, THREE_FLOWS)
@@ -145,21 +145,20 @@ pub(crate) mod tests {
         assert_eq!(any([4, 2, 2]), "A1@2 A2@4 A3@6 A4@8 B1@12 C1@15 B2@16 C2@19 B3@22");
     }
 
-    /// A packet that comes while the flow's last one is on the wire keeps the
-    /// flow's turn and its deficit; a reset at the start of that transmission
-    /// would send B first.
+    /// A packet that arrives while the flow's last one is on the wire keeps the flow's turn and its
+    /// deficit; a reset at the start of that transmission would send B first.
     #[test]
     fn drr_looks_whether_a_flow_is_empty_after_its_last_bit() {
         let setup = quanta(4, &[4, 4]);
         let meanwhile = [(0, 'A', 2), (0, 'B', 4), (0, 'B', 4), (1, 'A', 2)];
         assert_eq!(order(&setup, Drr::new, &meanwhile), "A1@2 A2@4 B1@8 B2@12");
-        // One that comes with the last bit finds the flow gone.
+        // A packet that arrives with the last bit is too late for the turn.
         let too_late = [(0, 'A', 2), (0, 'B', 4), (0, 'B', 4), (2, 'A', 2)];
         assert_eq!(order(&setup, Drr::new, &too_late), "A1@2 B1@6 A2@8 B2@12");
     }
 
-    /// A queue of 30001 B, filled just after each of `n` others has sent a byte in its first visit:
-    /// it cannot send its next 1500 B with the 1499 B that it has left, and carries those over.
+    /// A queue of 30001 B, filled just after each of `n` other flows has sent a byte in its first
+    /// visit: the remaining 1499 B do not cover its next packet of 1500 B, and are carried over.
     /// Returns that instant too.
     pub(crate) fn a_burst_behind_what_others_carried_over(n: u32) -> (Time, Vec<Packet>) {
         let others = (1..=n).flat_map(|flow| {
@@ -171,7 +170,7 @@ pub(crate) mod tests {
         (at, others.chain(burst).collect())
     }
 
-    /// Within a few bytes of it.
+    /// Reached within a few bytes.
     #[test]
     fn the_bound_of_drr_is_reached() {
         for n in [1, 3, 16] {

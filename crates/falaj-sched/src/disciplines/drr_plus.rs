@@ -1,27 +1,26 @@
 //! DRR+: deficit round robin with a fast lane for flows that keep a contract.
 //!
-//! Shreedhar and Varghese name it in "Efficient fair queueing using deficit round
-//! robin" (1996). A flow of low latency has a contract: in no window `(t - T, t]` do
-//! more than `r T` of its bytes come. As long as it keeps it, its packets go
-//! before any visit of the round begins; a visit under way is ended first.
-//! With the first packet that is too much it is demoted, for ever, to an ordinary
-//! flow with a quantum. Packets that its full queue turns away do not count. Flows in the
+//! Shreedhar and Varghese name it in "Efficient fair queueing using deficit round robin" (1996). A
+//! low-latency flow has a contract: in no window `(t - T, t]` do more than `r T` of its bytes
+//! arrive. While it keeps the contract, its packets go before the next visit of the round; a visit
+//! under way ends first. The first packet beyond the contract demotes the flow permanently to an
+//! ordinary flow with a quantum. Packets that its full queue rejects do not count. Flows in the
 //! fast lane take turns, packet by packet.
 //!
 //! # Bounds
 //!
-//! `V = Q' + L - 1` is the longest visit that may be under way, `R` and `S` are the
-//! sums of `r_j` and of `r_j T_j` over the flows of low latency.
+//! `V = Q' + L - 1` is the longest visit that may be under way; `R` and `S` are the sums of `r_j`
+//! and of `r_j T_j` over the low-latency flows.
 //!
-//! While a flow keeps its contract, all that stands in the fast lane is gone after
-//! the shortest `D` with `V + sum of r_j T_j (1 + floor(D/T_j)) <= C D`: `(V + S)/C` if
-//! that is shorter than the windows, `(V + S)/(C - R)` in any case.
+//! While a flow keeps its contract, the packets now in the fast lane have left after the shortest
+//! `D` with `V + sum of r_j T_j (1 + floor(D/T_j)) <= C D`: `(V + S)/C` if that is shorter than the
+//! windows, `(V + S)/(C - R)` in any case.
 //!
-//! An ordinary flow shares with all others by DRR, as if they were demoted, and
-//! besides lets pass what comes by the fast lane: in a time `t` at most `V + S + R t`
-//! bytes. So its bounds are DRR's on a link of `C - R`, with `V + S` once.
+//! An ordinary flow shares with all others by DRR, as if the low-latency flows were demoted, and
+//! also waits for the fast lane: in a time `t` for at most `V + S + R t` bytes. So its bounds are
+//! DRR's on a link of `C - R`, with `V + S` once.
 //!
-//! A flow of low latency, whatever it does: one after the other.
+//! A low-latency flow that may break its contract: one bound after the other.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Dice, Draw};
@@ -44,7 +43,7 @@ use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "drr+",
     doc: "DRR with a fast lane for flows that keep a contract, until they break it",
@@ -74,7 +73,7 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// Only flows of low latency have a contract, and a packet fits in it.
+/// Draws contracts for low-latency flows alone, each with room for a packet.
 fn fit(setup: &mut Setup, dice: Dice<'_>) {
     let (rate, n, largest) = (setup.rate.0, setup.flows.len() as u64, setup.largest);
     for flow in &mut setup.flows {
@@ -94,27 +93,27 @@ fn fit(setup: &mut Setup, dice: Dice<'_>) {
 #[derive(Debug, Clone)]
 pub struct DrrPlus {
     quanta: Quanta,
-    /// What flows of low latency may send, and have sent.
+    /// Contracts of low-latency flows, with their recent arrivals.
     contracts: Vec<Option<Contract>>,
     fast: Levels,
     round: DeficitRound,
 }
 
-/// At most so many bytes in any window.
+/// At most `bytes` in any window of this length.
 #[derive(Debug, Clone)]
 struct Contract {
     rate: Rate,
     window: Span,
     /// `r T`.
     bytes: u64,
-    /// What came in the window that ends now.
+    /// Arrivals in the window that ends now.
     log: VecDeque<(Time, u64)>,
     sum: u64,
     broken: bool,
 }
 
 impl Contract {
-    /// Counts a packet; false if it is too much.
+    /// Counts a packet. Returns false if it exceeds the contract.
     fn admits(&mut self, bytes: u32, now: Time) -> bool {
         while let Some(&(_, old)) =
             self.log.front().filter(|&&(at, _)| now.since(at) >= self.window)
@@ -135,11 +134,11 @@ impl Contract {
     }
 }
 
-/// What DRR+ keeps for a flow.
+/// State of a flow.
 #[derive(Debug, Clone, Default)]
 pub struct DrrPlusFlow {
     drr: DeficitFlow,
-    /// Of low latency, and its contract is kept.
+    /// True if the flow is a low-latency flow that has kept its contract.
     fast: bool,
 }
 
@@ -156,8 +155,8 @@ impl AsMut<DeficitFlow> for DrrPlusFlow {
 }
 
 impl DrrPlus {
-    /// Validates the setup: contracts that a packet fits in, and that leave
-    /// something of the link to the others.
+    /// Validates the setup: each contract holds a packet, and all together leave capacity to the
+    /// others.
     pub fn new(setup: &Setup) -> Result<DrrPlus, ConfigErrors> {
         finite_rate(setup, "DRR+")?;
         room_for_one(setup)?;
@@ -236,7 +235,7 @@ impl DrrPlus {
         }
     }
 
-    /// Rate and burst of all contracts but that of `but`.
+    /// Sum of the rates and of the bursts of all contracts except that of `but`.
     fn reserved(&self, but: Option<FlowId>) -> (u64, u64) {
         let others =
             self.contracts.iter().enumerate().filter(|&(f, _)| Some(f) != but.map(FlowId::index));
@@ -250,13 +249,13 @@ impl DrrPlus {
         quanta.max().map_or(0, |quantum| quantum + self.quanta.largest - 1)
     }
 
-    /// How long a packet of `f` is in the fast lane.
+    /// Maximum time of a packet of `f` in the fast lane.
     fn in_the_fast_lane(&self, f: FlowId) -> Span {
         let (rate, burst) = self.reserved(None);
         let visit = self.longest_visit(Some(f));
         let any_case = Rate(self.quanta.rate.0 - rate).airtime_of_many(visit.saturating_add(burst));
         let mut time = Span::ZERO;
-        // Each step adds a window's bytes; the line is not far above.
+        // Each step adds a window's bytes; the bound by the line is close above.
         for _ in 0..1_000 {
             let of = |c: &Contract| c.bytes.saturating_mul(1 + time.0 / c.window.0);
             let all = self.contracts.iter().flatten().map(of).fold(visit, u64::saturating_add);
@@ -284,8 +283,8 @@ impl Discipline for DrrPlus {
         }
     }
 
-    /// Who broke a contract stays demoted, unless it is given another one. The
-    /// round, its visit and the deficits stay.
+    /// A flow that broke its contract stays demoted, unless it is given another contract. The
+    /// round, its visit and the deficits are kept.
     fn migrate_from(&mut self, mut old: DrrPlus, flows: &mut Flows<DrrPlusFlow>, _: Time) {
         for (new, old) in self.contracts.iter_mut().zip(&mut old.contracts) {
             if let (Some(new), Some(old)) = (new, old.take())
@@ -361,7 +360,7 @@ impl Discipline for DrrPlus {
         }
     }
 
-    /// Not while a packet of its counts against its contract, nor once it is demoted.
+    /// Returns false while a packet counts against the flow's contract, and once it is demoted.
     fn is_reusable(&self, _: &Flows<DrrPlusFlow>, f: FlowId, now: Time) -> bool {
         self.contracts[f.index()].as_ref().is_none_or(|c| {
             !c.broken && c.log.back().is_none_or(|&(at, _)| now.since(at) >= c.window)
@@ -373,7 +372,7 @@ impl QueueHooks for DrrPlus {}
 impl MediumHooks for DrrPlus {}
 
 impl Guarantees for DrrPlus {
-    /// See the module's text.
+    /// See the module's documentation.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let low = self.contracts[f.index()].is_some();
         let (rate, burst) = self.reserved(Some(f));
@@ -410,7 +409,7 @@ impl Guarantees for DrrPlus {
         })
     }
 
-    /// The fast lane is empty before a visit begins, and waits for no more than that visit.
+    /// The fast lane is empty before a visit begins, and waits for that visit at most.
     fn precedence(&self, f: FlowId) -> Precedence {
         match &self.contracts[f.index()] {
             Some(Contract { bytes, window, .. }) => Precedence {
@@ -431,7 +430,7 @@ pub(crate) mod tests {
         departures, longest_delay, order, packets, promise, rate, setup, time, values,
     };
 
-    /// A wants low latency.
+    /// A is the low-latency flow.
     pub(crate) const LOW_LATENCY: &[(u64, char, u32)] = &[
         (0, 'A', 2),
         (0, 'A', 2),
@@ -446,10 +445,10 @@ pub(crate) mod tests {
         (0, 'D', 3),
         (0, 'D', 3),
     ];
-    /// As DRR sends them.
+    /// The order of DRR.
     pub(crate) const IN_TURN: &str =
         "A1@2 B1@5 C1@8 D1@11 A2@13 A3@15 B2@18 C2@21 D2@24 A4@26 B3@29 C3@32";
-    /// With A before all others.
+    /// A before all others.
     pub(crate) const A_FIRST: &str =
         "A1@2 A2@4 A3@6 A4@8 B1@11 C1@14 D1@17 B2@20 C2@23 D2@26 B3@29 C3@32";
 
@@ -461,7 +460,7 @@ pub(crate) mod tests {
         quantum(bytes).with("latency", Value::Choice("low"))
     }
 
-    /// Three others have a quantum of 4 B.
+    /// Three other flows with a quantum of 4 B.
     pub(crate) fn beside_three(first: Values) -> Setup {
         setup(3, [first, quantum(4), quantum(4), quantum(4)])
     }
@@ -476,8 +475,8 @@ pub(crate) mod tests {
         assert_eq!(order(&beside_three(quantum(3)), Drr::new, LOW_LATENCY), IN_TURN);
         let of = |bytes| order(&beside_three(contract(low(3), bytes)), DrrPlus::new, LOW_LATENCY);
         assert_eq!(of(8), A_FIRST);
-        // The second packet is too much already, while the first is on the wire: A is
-        // an ordinary flow from then on, the first in the round, and has paid nothing.
+        // The second packet already exceeds the contract, while the first is on the wire: A is an
+        // ordinary flow from then on, the first in the round, and nothing was charged to it.
         let demoted = "A1@2 A2@4 B1@7 C1@10 D1@13 A3@15 A4@17 B2@20 C2@23 D2@26 B3@29 C3@32";
         assert_eq!(of(3), demoted);
     }
@@ -485,13 +484,13 @@ pub(crate) mod tests {
     #[test]
     fn drr_plus_demotes_for_ever() {
         let setup = beside_three(contract(low(3), 8));
-        // Once, long before, a byte too much came.
+        // One byte too many arrived once, long before.
         let mut later: Vec<_> =
             LOW_LATENCY.iter().map(|&(at, f, bytes)| (at + 1_000, f, bytes)).collect();
         later.extend([(0, 'A', 3), (99, 'A', 3), (99, 'A', 3)]);
         let demoted = order(&setup, DrrPlus::new, &later);
         assert_eq!(demoted, order(&beside_three(quantum(3)), Drr::new, &later));
-        // A hundred bytes' time after the first it counts no more.
+        // After a hundred bytes' time the first packet no longer counts.
         later.truncate(LOW_LATENCY.len());
         later.extend([(0, 'A', 3), (100, 'A', 3), (100, 'A', 3)]);
         let kept = order(&setup, DrrPlus::new, &later);
@@ -515,10 +514,10 @@ pub(crate) mod tests {
         let setup = setup(10, [contract(12_800), contract(19_200), quantum(2_000), quantum(1_700)]);
         let bound = promise(&setup, DrrPlus::new, 0).others.remove(0);
         assert_eq!(bound.condition, "while the flow keeps its contract");
-        // C has a byte left of its first visit.
+        // C has one byte left of its first visit.
         let mut all: Vec<_> = (0..400).map(|i| (0, 'C', if i == 199 { 9 } else { 10 })).collect();
         all.extend([(0, 'D', 10); 400]);
-        // A burst of both just after its second began.
+        // A burst of both flows just after C's second visit began.
         let begins = 1_999 + 1_700;
         all.extend([(begins + 1, 'A', 10); 2]);
         all.extend([(begins + 1, 'B', 10); 3]);

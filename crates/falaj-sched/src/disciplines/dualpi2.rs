@@ -1,11 +1,11 @@
 //! Dual queue coupled AQM with two proportional integral terms: De Schepper and others, RFC 9332.
 //!
-//! Packets of scalable connections, as their ECN bits say (ECT(1) or CE), have a queue of
-//! their own, L, beside that of the classic ones, C. One controller looks at how long C is; the
-//! square of what it says is the probability of a drop or a mark there, and what it says
-//! times `k` that of a mark in L, which has a ramp of its own besides. So both kinds get
-//! about as much, and L stays short. Names and steps are those of the RFC's appendix A;
-//! marks come at even distances (its function `recur`), so that there is no chance in it.
+//! Packets of scalable connections, recognized by their ECN bits (ECT(1) or CE), have a queue of
+//! their own, L, beside that of the classic ones, C. One controller observes the delay of C. The
+//! square of its output is the probability of a drop or a mark there; its output times `k` is that
+//! of a mark in L, which also has a ramp of its own. So both kinds get similar rates, and L stays
+//! short. Names and steps are those of the RFC's appendix A. Marks come at even distances (its
+//! function `recur`), so nothing is random.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Guarantees, Promise, finite_rate};
@@ -24,7 +24,7 @@ use crate::units::rate::Wire;
 use crate::units::time::{Span, Time};
 use alloc::format;
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "dualpi2",
     doc: "two queues, for scalable and for classic connections, coupled so that both get about as \
@@ -80,7 +80,7 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// Certainty.
+/// The probability one.
 const ONE: i128 = 1 << 64;
 /// The queues.
 const L: FlowId = FlowId(0);
@@ -91,7 +91,7 @@ const C: FlowId = FlowId(1);
 struct Parameters {
     target: Span,
     t_update: Span,
-    /// For each nanosecond, so many of 2^64.
+    /// Per nanosecond, in units of 2^-64.
     alpha: i128,
     beta: i128,
     k: i128,
@@ -100,7 +100,7 @@ struct Parameters {
     t_shift: Span,
 }
 
-/// The controller: two terms, the base probability p'.
+/// The controller: proportional and integral terms, and the base probability p'.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Controller {
     p: i128,
@@ -116,7 +116,7 @@ impl Controller {
         self.prevq = curq;
     }
 
-    /// All updates that were due until now, of a queue whose head came then.
+    /// Performs all updates that were due until now, for a queue whose head arrived at `head`.
     fn catch_up(&mut self, of: &Parameters, head: Option<Time>, now: Time) {
         while self.update <= now {
             if head.is_none() && self.p == 0 && self.prevq == Span::ZERO {
@@ -129,20 +129,20 @@ impl Controller {
         }
     }
 
-    /// Coupled: of L; and its square: of C.
+    /// The coupled probability, for L.
     fn p_cl(&self, of: &Parameters) -> i128 {
         (of.k * self.p).min(ONE)
     }
     fn p_c(&self) -> i128 {
         (self.p >> 32) * (self.p >> 32)
     }
-    /// Does even marking all of L not help any more?
+    /// Returns true if even marking all packets of L does not suffice.
     fn is_overloaded(&self, of: &Parameters) -> bool {
         of.k * self.p >= ONE
     }
 }
 
-/// What is marked or dropped at even distances.
+/// Selects packets to mark or drop at even distances.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Recur(i128);
 
@@ -157,7 +157,7 @@ impl Recur {
     }
 }
 
-/// What changes when a packet is settled.
+/// State that changes when a packet's verdict is made final.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Counts {
     l: Recur,
@@ -173,7 +173,7 @@ pub struct DualPi2 {
     controller: Controller,
     counts: Counts,
     label: Label,
-    /// What was said of the head that was chosen last.
+    /// The verdict on the head that was chosen last.
     chosen: (Counts, Verdict),
     marked: bool,
 }
@@ -225,13 +225,13 @@ impl DualPi2 {
         self.controller.catch_up(&self.of, head, now);
     }
 
-    /// The ramp of L's own.
+    /// The ramp of L itself.
     fn laqm(&self, qdelay: Span) -> i128 {
         let beyond = qdelay.0.saturating_sub(self.of.min_th.0);
         (ONE * i128::from(beyond) / i128::from(self.of.range.0)).min(ONE)
     }
 
-    /// What becomes of a head whose turn it is, and the counts then.
+    /// Verdict on a head that is chosen, and the counts after it.
     fn settled(&self, queue: FlowId, qdelay: Span, ecn: Ecn) -> (Counts, Verdict) {
         let mut counts = self.counts;
         let overloaded = self.controller.is_overloaded(&self.of);
@@ -281,7 +281,7 @@ impl Discipline for DualPi2 {
     fn next(&mut self, flows: &mut Flows<(), ArrivalStamp>, now: Time, _: &Wire) -> Decision {
         self.catch_up(flows, now);
         let head = |queue| flows.head(queue).map(|_| flows.head_tag(queue));
-        // Time-shifted: who came first, L as if by so much earlier.
+        // Time-shifted FIFO: the earlier head goes first, with L's arrival shifted earlier.
         let (queue, stamp) = match (head(L), head(C)) {
             (None, None) => return Decision::Idle,
             (Some(l), None) => (L, l),
@@ -395,7 +395,7 @@ mod tests {
         assert_eq!(ramp, [0.0, 0.0, 25.0, 50.0, 100.0, 100.0]);
     }
 
-    /// One in 25 of C, whether it is dropped or marked; two in 5 of L.
+    /// One packet in 25 of C, whether dropped or marked; two in 5 of L.
     #[test]
     fn marks_are_as_many_as_the_probability_says_at_even_distances() {
         let mut dual = dual();
@@ -416,7 +416,7 @@ mod tests {
         assert_eq!(of(C, Ecn::Not), [0, 39]);
         assert_eq!(of(C, Ecn::Ect0), [40, 0]);
         assert_eq!(of(L, Ecn::Ect1), [399, 0]);
-        // Too much for marks: drops, in L too.
+        // Marks no longer suffice: drops, in L too.
         dual.controller.p = ONE / 2;
         dual.counts = Counts { c: Recur(ONE - 1), l_drops: Recur(ONE - 1), ..Counts::default() };
         assert_eq!(dual.settled(C, Span::ZERO, Ecn::Ect0).1, Verdict::Drop);

@@ -1,5 +1,5 @@
-//! Earliest deadline first: a packet's deadline is its arrival and the flow's
-//! `deadline`; the earliest goes first.
+//! Earliest deadline first: a packet's deadline is its arrival plus the flow's `deadline`; the
+//! earliest goes first.
 //!
 //! Liu and Layland, "Scheduling algorithms for multiprogramming in a
 //! hard-real-time environment" (1973); for packets Ferrari and Verma (1990).
@@ -20,7 +20,7 @@ use crate::units::time::{Span, Time};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "edf",
     doc: "earliest deadline first: delays as short as each flow asks, rates for nobody",
@@ -94,7 +94,7 @@ impl Discipline for Edf {
         Time(tag.since(Time::ZERO + old.deadlines[f.index()]).0) + self.deadlines[f.index()]
     }
 
-    /// What is queued has the new deadlines, from its arrival on.
+    /// Queued packets have the new deadlines, counted from their arrival.
     fn migrate_from(&mut self, old: Edf, flows: &mut Flows<(), Time>, _: Time) {
         self.serving = old.serving;
         for f in (0..old.deadlines.len() as u32).map(FlowId) {
@@ -134,16 +134,16 @@ impl QueueHooks for Edf {}
 impl MediumHooks for Edf {}
 
 impl Guarantees for Edf {
-    /// No packet's time depends on those before it.
+    /// A packet's deadline does not depend on those before it.
     fn harm_of_drops(&self) -> DropImpact {
         DropImpact::Nobody
     }
 
-    /// A packet that comes `d_i - min d` after another has a later deadline,
-    /// whosever it is: what is before the other then stands in the queues, which
-    /// hold no more than they hold. With all queues together no longer than the
-    /// shortest deadline, every deadline is therefore kept. A rate is promised
-    /// to nobody: a flow of short deadlines may take the whole link.
+    /// A packet that arrives `d_i - min d` after another has a later deadline, whatever its flow.
+    /// All packets that go before the other are therefore in the queues at that time, and their
+    /// total is limited. If all queues together are no longer than the shortest deadline, every
+    /// deadline is kept. No flow is guaranteed a rate: a flow of short deadlines may take the whole
+    /// link.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let own = self.deadlines[f.index()];
         let shortest = self.deadlines.iter().copied().min().unwrap_or(own);

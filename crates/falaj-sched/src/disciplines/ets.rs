@@ -1,9 +1,9 @@
-//! Enhanced transmission selection (IEEE 802.1Qaz): strict priorities first, and
-//! the others share by deficit round robin what these leave.
+//! Enhanced transmission selection (IEEE 802.1Qaz): strict priorities first; the other flows share
+//! the rest by deficit round robin.
 //!
-//! As Linux's `ets`, but a flow is no band: several flows may have one priority and
-//! take turns then, and each of the others has a quantum of its own. A strict flow
-//! interrupts visits between packets.
+//! As Linux's `ets`, except that a flow is not a band: several flows may have one priority and then
+//! take turns, and each of the others has its own quantum. A strict flow interrupts visits between
+//! packets.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Dice, Draw};
@@ -22,7 +22,7 @@ use crate::units::time::Time;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "ets",
     doc: "strict priorities first; the other flows share the rest by DRR",
@@ -44,7 +44,7 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// A flow has a priority or a quantum; often none has a priority.
+/// Draws a priority or a quantum for each flow; often no flow has a priority.
 fn fit(setup: &mut Setup, dice: Dice<'_>) {
     let largest = u64::from(setup.largest);
     let strict = dice(0, 2);
@@ -66,11 +66,11 @@ pub struct Ets {
     promised: TopLevel,
 }
 
-/// What it keeps for a flow.
+/// State of a flow.
 #[derive(Debug, Clone, Default)]
 pub struct EtsFlow {
     drr: DeficitFlow,
-    /// Of a strict flow.
+    /// Priority level of a strict flow.
     level: Option<u32>,
 }
 
@@ -87,7 +87,7 @@ impl AsMut<DeficitFlow> for EtsFlow {
 }
 
 impl Ets {
-    /// Validates the setup: a flow is strict or has a quantum.
+    /// Validates the setup: a flow has a priority or a quantum.
     pub fn new(setup: &Setup) -> Result<Ets, ConfigErrors> {
         finite_rate(setup, "enhanced transmission selection")?;
         room_for_one(setup)?;
@@ -133,7 +133,7 @@ impl Discipline for Ets {
         }
     }
 
-    /// As with strict priority and with DRR; whoever changes over joins last.
+    /// As with strict priority and with DRR; a flow that changes its kind joins last.
     fn migrate_from(&mut self, mut old: Ets, flows: &mut Flows<EtsFlow>, _: Time) {
         let (strict, sending) = old.strict.dissolve(flows);
         let (shares, visited) = old.round.dissolve(flows);
@@ -203,7 +203,7 @@ impl Guarantees for Ets {
         }
     }
 
-    /// As with strict priority and with DRR, of which it promises either.
+    /// As with strict priority and with DRR, whose guarantees it combines.
     fn serves_strictly(&self) -> bool {
         true
     }

@@ -1,13 +1,12 @@
 //! Fair queueing by buckets.
 //!
-//! Self-clocked fair queueing (Golestani 1994): the head that finishes first in
-//! virtual time is served, and its finish is the time. Here finishes are
-//! rounded down to a bucket, of which there are 4096; in a bucket who came first
-//! goes first, and the first bucket that is not empty is found by two bits
-//! (approximate fair queueing with find-first-set, as in Eiffel, 2019). The price
-//! is the width of a bucket, 1/2046 to 1/4092 of the time of the largest packet
-//! at the least weight; and, as the time follows finishes only, a newcomer waits
-//! for a packet of each other flow, where WF2Q+ and QFQ let it go ahead.
+//! Self-clocked fair queueing (Golestani 1994): the head with the least virtual finish is served,
+//! and its finish becomes the virtual time. Here finishes are rounded down to one of 4096 buckets.
+//! Within a bucket the order is first come, first served, and the first bucket that is not empty is
+//! found with two find-first-set operations (approximate fair queueing with find-first-set, as in
+//! Eiffel, 2019). The price is the width of a bucket, 1/2046 to 1/4092 of the time of the largest
+//! packet at the least weight. Also, the time follows finishes alone, so a newly backlogged flow
+//! waits for a packet of each other flow; WF2Q+ and QFQ let it go ahead.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
@@ -29,7 +28,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "ffs",
     doc: "fair queueing with finishes rounded to buckets: shares by weight, O(1)",
@@ -58,21 +57,21 @@ const BUCKETS: usize = 4096;
 /// Fair queueing by buckets.
 #[derive(Debug, Clone)]
 pub struct Ffs {
-    /// The start of a bucket: all that wait finish in it or later.
+    /// Virtual time: the start of a bucket. All queued heads finish in it or later.
     now: u64,
     laps: u64,
     looks: Looks,
     buckets: Buckets,
-    /// The flow that is served, or alone; in no bucket.
+    /// The flow that is being served, or is the only one; it is in no bucket.
     in_hand: u32,
     weights: Weights,
     full_queues: Vec<u64>,
 }
 
-/// Lists of flows, and which of them are not empty.
+/// Lists of flows, and bits for those that are not empty.
 #[derive(Debug, Clone)]
 struct Buckets {
-    /// A bucket is 2^width wide.
+    /// Width of a bucket, as a power of two.
     width: u32,
     words: u64,
     full: Box<[u64]>,
@@ -106,7 +105,7 @@ impl Buckets {
         *last = f.0;
     }
 
-    /// The first bucket that is not empty, from that of `now` on, all the way around.
+    /// The first bucket that is not empty, from that of `now` on, with wrap-around.
     #[inline]
     fn first(&self, now: u64) -> Option<usize> {
         if self.words == 0 {
@@ -117,20 +116,20 @@ impl Buckets {
         if here != 0 {
             return Some(from / 64 * 64 + here.trailing_zeros() as usize);
         }
-        // The word of `from` comes last: what it has is behind.
+        // The word of `from` is also the last one: its lower bits come at the end.
         let turn = (from / 64 + 1) as u32 % 64;
         let word = (self.words.rotate_right(turn).trailing_zeros() + turn) as usize % 64;
         Some(word * 64 + self.full[word].trailing_zeros() as usize)
     }
 
-    /// Is a finish behind this bucket, counted from `now` on?
+    /// Returns true if a finish lies behind this bucket, counted from `now` on.
     #[inline]
     fn is_behind(&self, bucket: usize, now: u64, finish: u64) -> bool {
         let place = bucket.wrapping_sub(self.index(now)) % BUCKETS;
         ahead(finish, now) >> self.width > place as i64
     }
 
-    /// Takes the first one of the first bucket out.
+    /// Removes the first flow of the first bucket.
     #[inline]
     fn remove_first(&mut self, bucket: usize, share: &Share) {
         if share.next() != NONE {
@@ -150,7 +149,7 @@ impl Ffs {
         finite_rate(setup, "fair queueing")?;
         room_for_one(setup)?;
         let weights = Weights::new(setup)?;
-        // What waits finishes at most the longest packet and two buckets after the time.
+        // Queued heads finish at most the longest packet and two buckets after the time.
         let longest = (0..weights.all.len() as u32)
             .map(|f| weights.of_bytes(FlowId(f), weights.largest.into()));
         let width = (longest.max().unwrap_or(1) as u64)
@@ -174,7 +173,7 @@ impl Ffs {
         self.buckets.append(flows, f, finish);
     }
 
-    /// Is the last finish of a flow without packets still to come?
+    /// Returns true if the last finish of a flow without packets is still to come.
     #[inline]
     fn owes(&self, share: &Share) -> bool {
         share.place() == Place::Silent
@@ -191,8 +190,8 @@ impl Discipline for Ffs {
         self.weights.start(flows);
     }
 
-    /// What heads are ahead of the time or behind it stays as many bytes, but for buckets
-    /// that become narrower. What flows owe is a bucket at most.
+    /// The distance of heads from the virtual time stays the same in bytes, except for buckets that
+    /// become narrower. A flow owes at most a bucket.
     fn migrate_from(&mut self, old: Ffs, flows: &mut Flows<Share>, _: Time) {
         (self.laps, self.looks, self.in_hand) = (old.laps, old.looks, old.in_hand);
         self.now = old.now >> self.buckets.width << self.buckets.width;
@@ -205,7 +204,7 @@ impl Discipline for Ffs {
             }
             let before = i128::from(share.inverse());
             if share.set(self.weights.byte, weight, self.weights.largest) {
-                // As many bytes ahead of the time, or behind it.
+                // The same number of bytes ahead of the time, or behind it.
                 let ahead =
                     if share.place() == Place::Present { ahead(share.start, old.now) } else { 0 };
                 let ahead = i128::from(ahead) * i128::from(share.inverse()) / before;
@@ -272,7 +271,7 @@ impl Discipline for Ffs {
             let Some(bucket) = self.buckets.first(self.now) else { return Decision::Idle };
             let f = FlowId(self.buckets.ends[bucket][0]);
             let Some(bytes) = flows.head(f) else {
-                // Its only packet has gone another way.
+                // Its only packet has left in another way.
                 self.buckets.remove_first(bucket, flows.state(f));
                 self.in_hand = f.0;
                 continue;
@@ -281,7 +280,7 @@ impl Discipline for Ffs {
             if !self.buckets.is_behind(bucket, self.now, finish) {
                 return Decision::Serve(f);
             }
-            // Its head has become a longer one, whose turn is later; a shorter one keeps the place.
+            // The new head is longer, and its turn is later; a shorter one keeps the place.
             self.buckets.remove_first(bucket, flows.state(f));
             self.buckets.append(flows, f, finish);
         }
@@ -297,7 +296,7 @@ impl Discipline for Ffs {
         }
         share.charge(sent.bytes);
         let before = self.now;
-        // A shorter head in the place of a longer one may have finished before the time.
+        // A shorter head in place of a longer one may have finished before the virtual time.
         if ahead(share.start, before) < 0 {
             share.start = before;
         }
@@ -314,10 +313,10 @@ impl QueueHooks for Ffs {}
 impl MediumHooks for Ffs {}
 
 impl Guarantees for Ffs {
-    /// Until a packet's finish has come, another flow is served what lies between
-    /// the time now and the end of that bucket, and a packet whose finish was to come:
-    /// self-clocked fair queueing's `sum of the others' L/C`, and a bucket. While a
-    /// flow has packets, its head starts at most a bucket after the time.
+    /// Until the virtual time reaches a packet's finish, each other flow is served the work between
+    /// the time now and the end of that bucket, and a packet whose finish was to come: self-clocked
+    /// fair queueing's `sum of the others' L/C`, and a bucket. While a flow has packets, its head
+    /// starts at most a bucket after the time.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let Weights { rate, largest, .. } = self.weights;
         let largest = u64::from(largest);
@@ -343,8 +342,7 @@ impl Guarantees for Ffs {
         Settling::OwnPackets(1)
     }
 
-    /// A head in the place of a longer one keeps its place, and what it waits too long there is
-    /// lost.
+    /// A head in place of a longer one keeps its place; the excess wait there is lost.
     fn harm_of_drops(&self) -> DropImpact {
         DropImpact::Own
     }
@@ -355,8 +353,8 @@ mod tests {
     use super::*;
     use crate::scheduler::worked_example::{THREE_FLOWS, order, weights};
 
-    /// All others come while A1 is served, whose finish 1 is the time: B's finishes are 5, 6
-    /// and 9, C's 4 and 7. A4 has 4 too, but C1 was there before it.
+    /// All other packets arrive while A1 is served, whose finish 1 is the time: B's finishes are 5,
+    /// 6 and 9, C's 4 and 7. A4 has 4 too, but C1 was there first.
     #[test]
     fn three_flows_of_different_packets() {
         let sent = order(&weights(4, &[2, 1, 1]), Ffs::new, THREE_FLOWS);

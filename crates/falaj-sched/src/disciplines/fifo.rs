@@ -1,5 +1,5 @@
-//! First in, first out: one queue for all flows. No isolation at all; what
-//! every other discipline is compared with.
+//! First in, first out: one queue for all flows. It isolates no flow from another, and is the
+//! baseline for the other disciplines.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
@@ -16,7 +16,7 @@ use crate::units::rate::{Rate, Wire};
 use crate::units::time::{Span, Time};
 use alloc::vec::Vec;
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "fifo",
     doc: "one queue for all flows, first in first out",
@@ -62,7 +62,7 @@ impl Fifo {
     }
 }
 
-/// The flows' limits together; in bytes as soon as one of them is.
+/// Sum of the flows' limits; in bytes if any of them is in bytes.
 fn sum(setup: &Setup) -> Limit {
     let in_packets = setup.flows.iter().try_fold(0u32, |sum, f| match f.limit {
         Limit::Packets(n) => Some(sum.saturating_add(n)),
@@ -114,8 +114,8 @@ impl QueueHooks for Fifo {
 impl MediumHooks for Fifo {}
 
 impl Guarantees for Fifo {
-    /// The delay is that of a full queue; a rate is promised only to a flow
-    /// that has the link alone.
+    /// The delay is that of a full queue; a rate is guaranteed only to a flow that has the link
+    /// alone.
     fn service(&self, _: FlowId) -> Result<Promise, NoPromise> {
         let alone = self.flows == 1;
         Ok(Promise {

@@ -1,9 +1,9 @@
 //! Fair queueing with controlled delay: Høiland-Jørgensen and others, RFC 8290.
 //!
-//! Connections are spread over queues by a hash; queues take turns as in DRR, those
-//! that were empty before those that were not; CoDel keeps each of them short. Where
-//! all hold too much together, the fattest loses the packet that waits longest. It is
-//! found without a look at all: while there is too much, a tournament holds the queues.
+//! A hash distributes connections over queues. Queues take turns as in DRR, new queues before old
+//! ones; CoDel keeps each of them short. If all queues together exceed the limit, the longest loses
+//! the packet that has waited longest. It is found without a scan: while the limit is exceeded, a
+//! tournament orders the queues.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -30,10 +30,10 @@ use crate::units::time::Time;
 use alloc::format;
 use core::cmp::Reverse;
 
-/// So many queues at most.
+/// Maximum number of queues.
 const MOST_QUEUES: u32 = 65_536;
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "fq_codel",
     doc: "connections spread over queues by a hash, served as by DRR, each kept short by CoDel",
@@ -63,15 +63,15 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// A decision takes this many turns at most before a queue may send.
+/// A decision visits at most this number of queues before one may send.
 const TURNS: u32 = 16;
 
-/// What it keeps for a queue.
+/// State of a queue.
 #[derive(Clone, Debug, Default)]
 pub struct FqFlow {
     place: Place,
     deficit: Surplus,
-    /// Bytes but those on the wire.
+    /// Queued bytes, without those on the wire.
     waiting: u64,
     codel: State,
 }
@@ -92,15 +92,15 @@ pub struct FqCodel {
     queues: u32,
     key: u64,
     label: Label,
-    /// Queues that were empty, and the others.
+    /// Queues that were empty before, and the others.
     new: Round,
     old: Round,
-    /// Packets but the one on the wire.
+    /// Queued packets, without the one on the wire.
     waiting: u64,
-    /// What CoDel said of the head that was chosen last.
+    /// CoDel's verdict on the head that was chosen last.
     chosen: (State, Verdict),
     marked: bool,
-    /// By their bytes, the fattest first; of use while there is too much.
+    /// Queues by their bytes, the longest first; valid while the limit is exceeded.
     fat: Tournament<Reverse<u64>>,
     too_much: bool,
 }
@@ -156,7 +156,7 @@ impl FqCodel {
         })
     }
 
-    /// So many bytes wait in `f` now.
+    /// Records that `bytes` wait in `f` now.
     #[inline]
     fn is_as_fat(&mut self, f: FlowId, bytes: u64) {
         if self.too_much {
@@ -167,7 +167,7 @@ impl FqCodel {
         }
     }
 
-    /// A packet that waited waits no longer.
+    /// Records that a waiting packet has left.
     #[inline]
     fn left(&mut self, flows: &mut Flows<FqFlow, ArrivalStamp>, f: FlowId, bytes: u32) {
         let state = flows.state_mut(f);
@@ -180,7 +180,7 @@ impl FqCodel {
         }
     }
 
-    /// There is not too much any more.
+    /// The limit is no longer exceeded.
     fn forget(&mut self) {
         while let Some((_, f)) = self.fat.first() {
             self.fat.remove(f);
@@ -196,8 +196,7 @@ impl Discipline for FqCodel {
 
     fn start(&mut self, _: &mut Flows<FqFlow, ArrivalStamp>) {}
 
-    /// Queues stay as many as they were: a connection that went on in another one would overtake
-    /// itself.
+    /// The number of queues is kept: a connection that moved to another queue would be reordered.
     fn migrate_from(&mut self, old: FqCodel, flows: &mut Flows<FqFlow, ArrivalStamp>, _: Time) {
         let FqCodel { codel, largest, quantum, limit, .. } = *self;
         *self = FqCodel { codel, largest, quantum, limit, ..old };
@@ -231,7 +230,7 @@ impl Discipline for FqCodel {
         }
     }
 
-    /// What another discipline had on the wire has left.
+    /// The packet that another discipline had on the wire has left.
     fn head_changed(&mut self, flows: &mut Flows<FqFlow, ArrivalStamp>, f: FlowId, _: Time) {
         flows.state_mut(f).waiting = u64::from(flows.bytes(f));
         self.waiting = (0..flows.len() as u32).map(|f| u64::from(flows.packets(FlowId(f)))).sum();
@@ -266,7 +265,7 @@ impl Discipline for FqCodel {
             if !flows.state(f).deficit.is_positive() {
                 flows.state_mut(f).deficit.add(self.quantum);
             } else if !is_new {
-                // It had its turn among the others, empty.
+                // It has had its turn among the old queues, empty.
                 self.old.leave(flows);
                 continue;
             }
@@ -317,8 +316,8 @@ impl QueueHooks for FqCodel {
             }
         }
         let (_, fattest) = self.fat.first()?;
-        // What is on the wire is in its queue and waits no more. It may have left without anybody
-        // having been asked to go since.
+        // The packet on the wire is in its queue but does not wait. It may have left without a
+        // decision since.
         Some((fattest, u64::from(flows.bytes(fattest)) > flows.state(fattest).waiting))
     }
 

@@ -1,16 +1,15 @@
-//! Hierarchical round robin: slots of fixed length, given out by frames.
+//! Hierarchical round robin: slots of fixed length, assigned by frames.
 //!
-//! Kalmanek, Kanakia and Keshav, "Rate controlled servers for very high-speed
-//! networks" (1990). Time is divided into slots, each as long as the largest
-//! packet is on the wire; a smaller one takes a slot too. `N` slots make a
-//! frame. Flows of level 1 own so many slots of each frame as they ask for; the
-//! `B` slots behind them are handed to level 2, whose frame goes on by one slot
-//! for each that it is handed, and so on. A slot whose owner has nothing to send
-//! stays empty, or is used by a flow that asks for none: best effort.
+//! Kalmanek, Kanakia and Keshav, "Rate controlled servers for very high-speed networks" (1990).
+//! Time is divided into slots, each as long as the largest packet is on the wire; a smaller packet
+//! takes a slot too. `N` slots form a frame. Flows of level 1 own the slots of each frame that they
+//! ask for. The `B` slots behind them are handed to level 2, whose frame advances by one slot for
+//! each slot that it is handed, and so on. A slot whose owner has no packet stays empty, or is used
+//! by a flow that asks for no slots: best effort.
 //!
-//! No flow gets more than its slots, whatever the others do: delay and jitter
-//! do not depend on the load. Who owns a slot is a function of its number, so
-//! idle time costs nothing, and nothing has to be remembered.
+//! No flow gets more than its slots, whatever the other flows send: delay and jitter do not depend
+//! on the load. The owner of a slot is a function of its number, so idle time costs no work and
+//! needs no state.
 //!
 //! A level spreads the slots of its flows evenly: the `j`-th of `a` lies
 //! `(j + 1/2)/a` into the level's part of the frame, ties in order of the flows.
@@ -31,7 +30,7 @@ use crate::units::time::{Span, Time};
 use alloc::format;
 use alloc::vec::Vec;
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "hrr",
     doc: "hierarchical round robin: fixed slots, in frames of frames; idle rather than early",
@@ -62,7 +61,7 @@ pub const MANIFEST: Manifest = Manifest {
     ],
     idles: Idling::because("slots stand on their grid, and those of others stay empty"),
     draw: Draw::by(&[
-        // Slots that fit into a frame together, whatever the level.
+        // A frame with room for all flows' slots together, on any level.
         ("frame", |setup, dice| Value::Count(3 * setup.flows.len() as u64 + dice(1, 20))),
         ("slots", |_, dice| Value::Count(dice(0, 3))),
     ]),
@@ -72,31 +71,31 @@ pub const MANIFEST: Manifest = Manifest {
 /// Hierarchical round robin.
 #[derive(Debug, Clone)]
 pub struct Hrr {
-    /// How long a slot is.
+    /// Length of a slot.
     slot: Span,
-    /// `N`.
+    /// Slots of a frame, `N`.
     frame: u64,
     levels: Vec<Level>,
-    /// Level and slots of each flow; no slots: best effort.
+    /// Level and number of slots of each flow; no slots: best effort.
     asked: Vec<(usize, u64)>,
     best_effort: Levels,
-    /// The first instant of the next slot that is not in use.
+    /// Start of the next slot that is not in use.
     free: Time,
-    /// When the last packet ends, which may be before its slot does.
+    /// End of the last packet, which may be before the end of its slot.
     end: Time,
     largest: u64,
     limits: Vec<Limit>,
 }
 
-/// Who owns the slots of a level's frame.
+/// Owners of the slots of a level's frame.
 #[derive(Debug, Clone, Default)]
 struct Level {
     owners: Vec<u32>,
-    /// `B`: slots behind them that are handed to the next level.
+    /// Slots behind them that are handed to the next level, `B`.
     handed: u64,
 }
 
-/// What hierarchical round robin keeps for a flow.
+/// State of a flow.
 #[derive(Debug, Clone, Default)]
 pub struct HrrFlow {
     best_effort: bool,
@@ -110,7 +109,7 @@ impl AsMut<Place> for HrrFlow {
 }
 
 impl Hrr {
-    /// Validates the setup: no level may ask for more than it is handed.
+    /// Validates the setup: no level may ask for more slots than it is handed.
     pub fn new(setup: &Setup) -> Result<Hrr, ConfigErrors> {
         finite_rate(setup, "hierarchical round robin")?;
         room_for_one(setup)?;
@@ -185,7 +184,7 @@ impl Hrr {
         })
     }
 
-    /// Whose slot it is.
+    /// The owner of a slot; `None`: best effort.
     #[inline]
     fn owner(&self, mut slot: u64) -> Option<FlowId> {
         for level in &self.levels {
@@ -199,17 +198,17 @@ impl Hrr {
         None
     }
 
-    /// The most slots from any slot on to the end of the `k`-th that `f` owns.
+    /// The largest number of slots from any slot on to the end of the `k`-th that `f` owns.
     fn until(&self, f: FlowId, k: u64) -> u64 {
         let (level, slots) = self.asked[f.index()];
         let places = self.places(f);
         let (frames, rest) = (k / slots, (k % slots) as usize);
         let place = |j: usize| places[j % places.len()] + (j / places.len()) as u64 * self.frame;
-        // Longest from behind one of its slots on.
+        // Starting just behind a slot of its own.
         let gap = (0..places.len()).map(|j| place(j + rest) - place(j)).max().unwrap_or(0);
         let mut d = frames.saturating_mul(self.frame).saturating_add(gap);
         for above in self.levels[..level].iter().rev() {
-            // Longest from the first slot on that is not handed.
+            // Starting at the first slot that is not handed down.
             let whole = d.saturating_sub(1) / above.handed;
             let kept = self.frame - above.handed;
             d = whole.saturating_mul(kept).saturating_add(kept).saturating_add(d);
@@ -217,7 +216,7 @@ impl Hrr {
         d
     }
 
-    /// Where the slots of `f` lie in its level's frame.
+    /// Positions of the slots of `f` in its level's frame.
     fn places(&self, f: FlowId) -> Vec<u64> {
         let owners = &self.levels[self.asked[f.index()].0].owners;
         owners
@@ -228,7 +227,7 @@ impl Hrr {
             .collect()
     }
 
-    /// Of all slots, those that `f` owns: a fraction.
+    /// Fraction of all slots that `f` owns, as numerator and denominator.
     fn share(&self, f: FlowId) -> (u128, u128) {
         let (level, slots) = self.asked[f.index()];
         let frame = u128::from(self.frame);
@@ -239,7 +238,7 @@ impl Hrr {
     }
 }
 
-/// Latencies are counted in this part of a slot, rounded up.
+/// Latencies are counted in fractions of a slot with this denominator, rounded up.
 const PARTS: u128 = 1 << 16;
 
 impl Discipline for Hrr {
@@ -253,9 +252,9 @@ impl Discipline for Hrr {
         }
     }
 
-    /// Slots are counted from time zero under any setup: the next one begins on
-    /// the new grid, after what is on the wire. The rest of its slot is not waited for: on a
-    /// link that was slow before it may be many of the new ones.
+    /// Slots are counted from time zero under any setup: the next one begins on the new grid, after
+    /// the packet on the wire. The rest of its slot is not waited for: if the link was slow before,
+    /// it may last for many of the new slots.
     fn migrate_from(&mut self, mut old: Hrr, flows: &mut Flows<HrrFlow>, _: Time) {
         let (order, _) = old.best_effort.dissolve(flows);
         self.start(flows);
@@ -311,11 +310,10 @@ impl MediumHooks for Hrr {
 }
 
 impl Guarantees for Hrr {
-    /// A packet waits for the end of the slot in which it comes, then at most
-    /// until the end of the `k`-th slot of its flow, if `k` packets are queued with
-    /// it. With `c` the most by which that is later than `k/s` slots, `s` the
-    /// flow's share of the slots, the service curve of packets has the latency `1 +
-    /// 1/s + c` slots.
+    /// A packet waits for the end of the slot in which it arrives, then at most until the end of
+    /// the `k`-th slot of its flow, where `k` packets are queued, itself included. With `c` the
+    /// largest excess of that time over `k/s` slots, `s` the flow's share of the slots, the service
+    /// curve of packets has the latency `1 + 1/s + c` slots.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let (level, slots) = self.asked[f.index()];
         if slots == 0 {
@@ -344,7 +342,7 @@ impl Guarantees for Hrr {
             });
         }
         let (own, all) = self.share(f);
-        // How much later than at its share's pace a slot of its own may be.
+        // Delay of a slot compared with an even pace at the flow's share.
         let deviation = |(j, &place): (usize, &u64)| {
             i128::from(place * slots) - j as i128 * i128::from(self.frame)
         };
@@ -391,7 +389,7 @@ mod tests {
     use super::*;
     use crate::scheduler::worked_example::{at_once, order, setup, values};
 
-    /// Flows of (level, slots).
+    /// A setup of flows given as (level, slots).
     fn slots(frame: u64, largest: u32, flows: &[(u64, u64)]) -> Setup {
         let flow = |&(level, slots): &(u64, u64)| {
             values([("level", Value::Count(level)), ("slots", Value::Count(slots))])
@@ -403,25 +401,25 @@ mod tests {
     #[test]
     fn frames_of_frames_give_out_slots_and_leave_the_rest_empty() {
         let cells = at_once("AAAAAABBBBCCCC", 1);
-        // A A | B C, A A | B -, and so on: B and C share half of the slots, and leave
-        // one in four of these over.
+        // A A | B C, A A | B -, and so on: B and C share half of the slots, and leave one in four
+        // of these unused.
         let sent = order(&slots(4, 1, &[(1, 2), (2, 2), (2, 1)]), Hrr::new, &cells);
         let expected =
             "A1@1 A2@2 B1@3 C1@4 A3@5 A4@6 B2@7 A5@9 A6@10 B3@11 C2@12 B4@15 C3@20 C4@28";
         assert_eq!(sent, expected);
-        // Best effort gets what is empty, and nothing else.
+        // Best effort gets the unused slots, and nothing else.
         let sent = order(&slots(4, 1, &[(1, 2), (2, 2), (2, 0)]), Hrr::new, &cells);
         let expected = "A1@1 A2@2 B1@3 B2@4 A3@5 A4@6 C1@7 C2@8 A5@9 A6@10 B3@11 B4@12 C3@13 C4@14";
         assert_eq!(sent, expected);
     }
 
-    /// A packet smaller than a slot takes one all the same, and begins with it.
+    /// A packet smaller than a slot takes a whole one, and starts with it.
     #[test]
     fn slots_begin_on_their_grid() {
         let setup = slots(2, 4, &[(1, 1), (1, 1)]);
         let packets = [(0, 'A', 1), (0, 'A', 3), (0, 'B', 4), (1, 'B', 2), (21, 'A', 1)];
         assert_eq!(order(&setup, Hrr::new, &packets), "A1@1 B1@8 A2@11 B2@14 A3@25");
-        // A year later the frame stands where it would have stood.
+        // A year later the frame is at the same position as if it had run all the time.
         let year = 365 * 86_400_000_000;
         let sent = order(&setup, Hrr::new, &[(year + 1, 'A', 1), (year + 1, 'B', 1)]);
         assert_eq!(sent, format!("B1@{} A1@{}", year + 5, year + 9));

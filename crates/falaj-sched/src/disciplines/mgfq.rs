@@ -1,15 +1,15 @@
 //! Multilayer gated frame queueing: packets wait behind gates until their due dates are near.
 //!
-//! Tsou, Chiou and Tsai (2000), as in C. Zhang's thesis. A packet is due at its arrival and the
-//! flow's `deadline`. Every `period` all gates open: what waits behind the first one joins the
-//! queue that is sent, behind what is there, and each other group moves up by one gate. A packet
-//! joins the group whose gate it passes last before it is due, a whole period before that at most;
-//! so a flow's packets become eligible within a period of each other's due dates, which is the
-//! jitter that it leaves. Nothing is sorted by due dates within a group: that is the price of few
+//! Tsou, Chiou and Tsai (2000), as in C. Zhang's thesis. A packet is due at its arrival plus the
+//! flow's `deadline`. All gates open once in a `period`: the group behind the first gate joins the
+//! end of the queue that is sent, and each other group moves up by one gate. A packet joins the
+//! group that passes its last gate just before the packet is due, by a whole period at most. So a
+//! flow's packets become eligible within a period of each other's due dates, which bounds the
+//! remaining jitter. Within a group nothing is sorted by due dates: that is the price of few
 //! queues.
 //!
-//! The gate at which a packet joins the queue and its number among all arrivals say the same as the
-//! queues do, so that nothing is moved at a gate.
+//! The gate at which a packet joins the queue, and its number among all arrivals, give the same
+//! order as the queues would, so nothing is moved at a gate.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -29,7 +29,7 @@ use crate::units::rate::{Rate, Wire};
 use crate::units::time::{Span, Time};
 use alloc::vec::Vec;
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "mgfq",
     doc: "multilayer gated frame queueing: packets pass a gate each period until they are nearly \
@@ -73,8 +73,8 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// When a packet joins the queue that is sent, as a number of gates opened since zero; and its own
-/// number.
+/// Position of a packet: the number of the gate opening, counted from time zero, at which it joins
+/// the queue that is sent; and its own number.
 type Place = (u64, u64);
 
 /// Multilayer gated frame queueing.
@@ -85,7 +85,7 @@ pub struct Mgfq {
     releases: bool,
     deadlines: Vec<Span>,
     heads: Tournament<Place>,
-    /// Packets so far.
+    /// Number of packets so far.
     arrivals: u64,
     serving: Option<FlowId>,
     /// The link's time for a packet of the largest size, and for all queues full.
@@ -143,8 +143,8 @@ impl Discipline for Mgfq {
 
     fn start(&mut self, _: &mut Flows<(), Place>) {}
 
-    /// What is behind a gate stays there: until the first opening of the new gates that is no
-    /// sooner.
+    /// A packet behind a gate stays there until the first opening of the new gates that is no
+    /// earlier.
     fn retag(&self, old: &mut Mgfq, _: FlowId, (gate, number): Place, _: Time) -> Place {
         let opens = u128::from(gate) * u128::from(old.period.0);
         (u64::try_from(opens.div_ceil(self.period.0.into())).unwrap_or(u64::MAX), number)
@@ -159,7 +159,7 @@ impl Discipline for Mgfq {
     fn arrived(&mut self, _: &mut Flows<(), Place>, f: FlowId, _: u32, now: Time) -> Place {
         let opened = now.0 / self.period.0;
         let due = now + self.deadlines[f.index()];
-        // The last one before it is due.
+        // The last opening before the packet is due.
         let last = due.0.div_ceil(self.period.0).saturating_sub(1);
         self.arrivals += 1;
         (last.clamp(opened, opened + self.gates), self.arrivals)
@@ -194,14 +194,14 @@ impl QueueHooks for Mgfq {}
 impl MediumHooks for Mgfq {}
 
 impl Guarantees for Mgfq {
-    /// No packet's time depends on those before it.
+    /// A packet's position does not depend on those before it.
     fn harm_of_drops(&self) -> DropImpact {
         DropImpact::Nobody
     }
 
-    /// A packet is in the queue that is sent by its due date. What comes later stands behind it, so
-    /// that all it still waits for is in the queues then, itself included, and what they hold
-    /// has its end.
+    /// A packet is in the queue that is sent by its due date. Later packets join behind it, so it
+    /// waits for the contents of the queues at that time alone, itself included, and these are
+    /// limited.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let deadline = self.deadlines[f.index()];
         Ok(Promise {
@@ -224,8 +224,8 @@ mod tests {
     use crate::contract::params::Value;
     use crate::scheduler::worked_example::{at_once, order, setup, time, values};
 
-    /// Gates every 4, due 12, 8 and 4 after arrival. C is late, since gates
-    /// open only every 4.
+    /// Gates every 4, due dates 12, 8 and 4 after arrival. C is late, since gates open only every
+    /// 4.
     #[test]
     fn packets_pass_a_gate_each_period() {
         let mut setup = setup(4, [12, 8, 4].map(|due| values([("deadline", time(due))])));
@@ -234,7 +234,7 @@ mod tests {
         let packets = [at_once("AAABB", 1), late].concat();
         let held = "B1@5 B2@6 C1@7 C2@8 A1@9 A2@10 A3@11 C3@12";
         assert_eq!(order(&setup, Mgfq::new, &packets), held);
-        // The first to come to a free link is on it.
+        // The first packet to arrive at a free link is sent at once.
         setup.scheduler.set("idle", Value::Choice("release"));
         let released = "A1@1 B1@2 B2@3 C1@4 C2@5 A2@6 A3@7 C3@8";
         assert_eq!(order(&setup, Mgfq::new, &packets), released);

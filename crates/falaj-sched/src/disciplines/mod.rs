@@ -1,18 +1,18 @@
-//! The disciplines, one file or folder each, in one list: a new discipline is a new file and a line
+//! The disciplines, one file or folder each, in one list. A new discipline is a new file and a line
 //! in `disciplines!`.
 //!
-//! The list declares the modules too. `cargo fmt` does not look for modules in a macro: `rustfmt
+//! The list declares the modules too. `cargo fmt` does not find modules in a macro: `rustfmt
 //! crates/falaj-sched/src/disciplines/NAME.rs` formats one, and `make lint` checks them all.
 
 use crate::contract::manifest::Manifest;
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::visitor::Visitor;
 
-/// `module::Type,` for each discipline, in the order of the reference, where families stand
-/// together; a new one stands behind its family, or last. The module has the
-/// `MANIFEST` and the type a function `new(&Setup)`. A module alone has a function `construct`,
-/// which chooses between several types. Names in brackets are manifests of the module that come
-/// before its `MANIFEST`.
+/// `module::Type,` for each discipline, in the order of the reference, with families together; a
+/// new one comes after its family, or last. The module has the `MANIFEST`, and the type has a
+/// function `new(&Setup)`. A module without a type has a function `construct`, which chooses
+/// between several types. Names in brackets are manifests of the module that precede its
+/// `MANIFEST`.
 macro_rules! disciplines {
     ($($module:ident $(:: $type:ident)? $(($($further:ident),+))?,)+) => {
         $(pub mod $module;)+
@@ -20,7 +20,8 @@ macro_rules! disciplines {
         /// The manifests of all disciplines.
         pub const MANIFESTS: &[Manifest] = &[$($($($module::$further,)+)? $module::MANIFEST,)+];
 
-        /// Builds the discipline `kind` and hands it to `visitor`; `None` if none is called so.
+        /// Builds the discipline `kind` and passes it to `visitor`; `None` if there is no such
+        /// discipline.
         pub(crate) fn build<V: Visitor>(
             kind: &str,
             setup: &Setup,

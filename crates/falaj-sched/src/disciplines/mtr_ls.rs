@@ -1,16 +1,15 @@
 //! Move-to-rear list scheduling, MTR-LS.
 //!
-//! Bruno, Gabber, Ozden and Silberschatz, "Move-to-rear list scheduling: a new
-//! scheduling algorithm for providing QoS guarantees" (1997), as summed up in C.
-//! Zhang's thesis (section 2.5): a virtual time quantum is divided among
-//! processes by their shares; each uses up its part unless it ends or is
-//! preempted. The thesis leaves open what follows here, for packets:
-//! - Flows stand in a list, at first in the scenario's order. The first in it that has a packet
-//!   sends; when its part is used up it moves to the rear with a new one. A flow that runs empty
-//!   keeps its place and the rest of its part.
-//! - A packet on the wire is not preempted: the next decision sees who came.
-//! - A packet is begun as long as anything of the part is left; what it takes beyond is owed to the
-//!   next part. Nothing else is carried over.
+//! Bruno, Gabber, Ozden and Silberschatz, "Move-to-rear list scheduling: a new scheduling algorithm
+//! for providing QoS guarantees" (1997), as summarized in C. Zhang's thesis (section 2.5): a
+//! virtual time quantum is divided among processes by their shares; each uses up its part unless it
+//! ends or is preempted. The thesis leaves the following rules open; these are for packets:
+//! - Flows form a list, at first in the scenario's order. The first flow of the list that has a
+//!   packet sends; when its part is used up it moves to the rear with a new part. A flow that
+//!   becomes empty keeps its place and the rest of its part.
+//! - A packet on the wire is not preempted: the next decision considers new arrivals.
+//! - A packet may start while anything of the part is left; its excess is charged to the next part.
+//!   Nothing else is carried over.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -28,7 +27,7 @@ use crate::units::time::Time;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "mtr-ls",
     doc: "move-to-rear list: the first that has a packet uses up its part of a time quantum, then \
@@ -56,15 +55,15 @@ pub struct MtrLs {
     shares: Shares,
     /// The flows' parts, in bytes.
     parts: Vec<u64>,
-    /// The most bytes that a packet finds before it in its queue.
+    /// Maximum number of bytes before a packet in its queue.
     ahead: Vec<u64>,
-    /// Who has a packet, by the place in the list.
+    /// Backlogged flows, by their place in the list.
     list: Tournament<u64>,
     rear: u64,
     serving: Option<FlowId>,
 }
 
-/// What it keeps for a flow.
+/// State of a flow.
 #[derive(Debug, Clone, Default)]
 pub struct ListedFlow {
     /// Bytes left of its part.
@@ -72,11 +71,12 @@ pub struct ListedFlow {
     place: u64,
 }
 
-/// Of a part, in bytes: any number of them is still counted in 64 bits.
+/// Maximum size of a part, in bytes: sums of parts stay within 64 bits.
 const MOST: u64 = 1 << 40;
 
 impl MtrLs {
-    /// Validates the setup: a part below a packet could leave a debt beyond the next.
+    /// Validates the setup: a part smaller than a packet could leave a debt larger than the next
+    /// part.
     pub fn new(setup: &Setup) -> Result<MtrLs, ConfigErrors> {
         let shares = Shares::new(setup, "move-to-rear list scheduling")?;
         let shortest = shares.slowest_packet();
@@ -110,7 +110,7 @@ impl MtrLs {
         })
     }
 
-    /// The head of `f` has left.
+    /// Updates the place of `f` after its head has left.
     fn follow(&mut self, flows: &mut Flows<ListedFlow>, f: FlowId) {
         let head = flows.head(f);
         let state = flows.state_mut(f);
@@ -136,8 +136,8 @@ impl Discipline for MtrLs {
         }
     }
 
-    /// Everybody keeps his place, and of his part what the new one allows; who
-    /// is new comes last.
+    /// Each flow keeps its place, and the part that it has left up to the size of the new one. New
+    /// flows come last.
     fn migrate_from(&mut self, old: MtrLs, flows: &mut Flows<ListedFlow>, _: Time) {
         (self.list, self.rear, self.serving) = (old.list, old.rear, old.serving);
         self.list.grow(self.parts.len());
@@ -184,11 +184,11 @@ impl QueueHooks for MtrLs {}
 impl MediumHooks for MtrLs {}
 
 impl Guarantees for MtrLs {
-    /// While a flow waits, whoever uses up his part moves behind it: within `m`
-    /// of its own parts each other flow has `m` of his and a packet begun. A
-    /// packet with `A` bytes before it is begun in part `m = ceil(A/Q) + 1`, as the
-    /// first may be almost used up; and one may be on the wire. `Q` is the
-    /// flow's part, `F` the sum of all (own derivation, as for deficit round robin).
+    /// While a flow waits, each flow that uses up its part moves behind it: within `m` of its own
+    /// parts each other flow sends `m` parts and the excess of a packet. A packet with `A` bytes
+    /// before it starts in part `m = ceil(A/Q) + 1`, since the first may be almost used up; and one
+    /// packet may be on the wire. `Q` is the flow's part, `F` the sum of all (own derivation, as
+    /// for deficit round robin).
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let own = self.parts[f.index()];
         let (largest, ahead) = (self.shares.largest(), self.ahead[f.index()]);
@@ -225,18 +225,18 @@ mod tests {
     use super::*;
     use crate::scheduler::worked_example::{THREE_FLOWS, order_together, time, weights};
 
-    /// Parts of 8, 4 and 4 B. B's first packet is its part; C's first leaves it a byte,
-    /// with which it begins its second.
+    /// Parts of 8, 4 and 4 B. B's first packet uses its part; C's first leaves one byte, so that
+    /// its second may start.
     #[test]
     fn the_move_to_rear_list_goes_by_parts() {
         let mut list = weights(4, &[2, 1, 1]);
         let sent = order_together(&list, MtrLs::new, THREE_FLOWS);
         assert_eq!(sent, "A1@2 A2@4 A3@6 A4@8 B1@12 C1@15 C2@18 B2@19 B3@22");
-        // Twice as long: B's three packets are a part.
+        // A period of twice the length: B's three packets are a part.
         list.scheduler.set("period", time(2 * 4 * 4));
         let sent = order_together(&list, MtrLs::new, THREE_FLOWS);
         assert_eq!(sent, "A1@2 A2@4 A3@6 A4@8 B1@12 B2@13 B3@16 C1@19 C2@22");
-        // A flow that comes back keeps its place: A before B, though B waits.
+        // A flow that becomes backlogged again keeps its place: A before B, although B waits.
         let back = [(0, 'A', 1), (0, 'B', 4), (0, 'B', 4), (3, 'A', 4), (3, 'A', 4)];
         let sent = order_together(&weights(4, &[2, 1, 1]), MtrLs::new, &back);
         assert_eq!(sent, "A1@1 B1@5 A2@9 A3@13 B2@17");

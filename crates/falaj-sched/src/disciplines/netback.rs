@@ -1,13 +1,14 @@
-//! Xen's network back end: a credit for each period, and turns.
+//! Xen's network back end: a credit per period, and turns.
 //!
-//! Each virtual adapter may send `credit` bytes in a `period`; who has used them up waits for the
-//! next one. Those that have credit take turns, a packet each. That is the whole scheduler of Xen 4
-//! (Adamczyk and Chydzinski 2011 describe it, and measure what it lacks: it caps, and guarantees
-//! nothing; `xen-wrr` is what they put in its place).
+//! Each virtual adapter may send `credit` bytes in a `period`; an adapter that has used them up
+//! waits for the next one. Adapters with credit take turns, one packet each. That is the whole
+//! scheduler of Xen 4. Adamczyk and Chydzinski (2011) describe it, and measure its limits: it caps
+//! rates, and guarantees nothing; `xen-wrr` is their replacement.
 //!
-//! As in the driver a period begins with the first packet after the last one is over, and what
-//! is left of a credit is lost with it: so twice the credit may go within a short time, at the end
-//! of one period and the start of the next. A packet is judged when it comes to the head.
+//! As in the driver, a period begins with the first packet after the end of the previous one, and
+//! the rest of a credit is lost with its period. So twice the credit may be sent within a short
+//! time, at the end of one period and the start of the next. A packet is checked when it becomes
+//! the head.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -26,7 +27,7 @@ use crate::units::time::{Span, Time};
 use alloc::format;
 use alloc::vec::Vec;
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "netback",
     doc: "Xen's network back end: so many bytes in a period for each flow, and turns by packets",
@@ -60,17 +61,17 @@ pub struct Netback {
     period: Span,
     credits: Vec<Option<u64>>,
     round: Round,
-    /// Whose credit is used up, and when there is new one.
+    /// Adapters whose credit is used up, by the time of their next credit.
     held: Tournament<Time>,
     serving: Option<FlowId>,
 }
 
-/// What it keeps for an adapter.
+/// State of an adapter.
 #[derive(Debug, Clone, Default)]
 pub struct NetbackFlow {
-    /// When its period is over.
+    /// End of its period.
     until: Time,
-    /// What it has left of its credit.
+    /// Bytes left of its credit.
     left: u64,
     place: Place,
 }
@@ -110,7 +111,7 @@ impl Netback {
         })
     }
 
-    /// A packet has come to the head of `f`: it takes a turn, or waits for the next period.
+    /// A packet has become the head of `f`: the flow takes a turn, or waits for the next period.
     fn follow(&mut self, flows: &mut Flows<NetbackFlow>, f: FlowId, now: Time) {
         self.held.remove(f);
         let Some(bytes) = flows.head(f) else { return };
@@ -133,8 +134,8 @@ impl Discipline for Netback {
 
     fn start(&mut self, _: &mut Flows<NetbackFlow>) {}
 
-    /// Turns stay. What was sent in a period under way counts against the new credit, and it ends
-    /// when it was to end.
+    /// Turns are kept. Bytes sent in a period under way count against the new credit, and the
+    /// period ends at its planned time.
     fn migrate_from(&mut self, mut old: Netback, flows: &mut Flows<NetbackFlow>, now: Time) {
         let turns = old.round.dissolve(flows);
         for f in ids(old.credits.len()) {
@@ -176,7 +177,7 @@ impl Discipline for Netback {
             self.follow(flows, f, now);
         }
         while let Some(f) = self.round.first() {
-            // Another head may have come than the one that was judged.
+            // The head may differ from the one that was checked.
             let state = flows.state(f);
             let fits =
                 |bytes: u32| self.credits[f.index()].is_none() || u64::from(bytes) <= state.left;
@@ -235,7 +236,7 @@ mod tests {
         let all = [[(2, 'A', 3); 4].as_slice(), &[(2, 'B', 4); 3]].concat();
         let sent = order(&setup, Netback::new, &all);
         assert_eq!(sent, "A1@5 B1@9 A2@12 B2@16 B3@20 A3@25 A4@28");
-        // The next period begins with the first packet after the last one: at 43.
+        // The next period begins with the first packet after the end of the last one: at 43.
         let later = [all.as_slice(), &[(43, 'A', 4), (44, 'A', 4), (61, 'A', 2)]].concat();
         let sent = order(&setup, Netback::new, &later);
         assert_eq!(sent, "A1@5 B1@9 A2@12 B2@16 B3@20 A3@25 A4@28 A5@47 A6@67 A7@69");

@@ -1,9 +1,9 @@
 //! Strict priority: a flow is served if no flow of a higher priority has a packet.
 //!
-//! Any number of priorities, and each flow has a queue and counters of its
-//! own. Flows of one priority take turns, packet by packet; who had the turn
-//! goes behind the others at the end of its transmission. The highest priority
-//! that has a packet is found in a few steps: 64 of them share a word.
+//! There may be any number of priorities, and each flow has its own queue and counters. Flows of
+//! one priority take turns, packet by packet; a flow moves behind the others at the end of its
+//! transmission. The highest priority with a packet is found in a few steps: 64 of them share a
+//! word.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Guarantees, Precedence, Promise, finite_rate, room_for_one};
@@ -20,7 +20,7 @@ use crate::units::time::Time;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "priority",
     doc: "strict priority: a flow waits while one of a higher priority has a packet",
@@ -42,14 +42,14 @@ pub const MANIFEST: Manifest = Manifest {
 #[derive(Debug, Clone)]
 pub struct Priority {
     levels: Levels,
-    /// Each flow's priority, as written.
+    /// Each flow's priority, as set.
     priorities: Vec<u64>,
-    /// The lowest priority that is in use: the largest number.
+    /// The lowest priority in use: the largest number.
     lowest: Option<u64>,
     promised: TopLevel,
 }
 
-/// What strict priority keeps for a flow.
+/// State of a flow.
 #[derive(Debug, Clone, Default)]
 pub struct PriorityFlow {
     level: u32,
@@ -93,8 +93,8 @@ impl Discipline for Priority {
         }
     }
 
-    /// Flows keep their order within a level, and the one on the wire is still
-    /// the first of its own.
+    /// Flows keep their order within a level, and the flow on the wire is still the first of its
+    /// own.
     fn migrate_from(&mut self, mut old: Priority, flows: &mut Flows<PriorityFlow>, _: Time) {
         let (order, sending) = old.levels.dissolve(flows);
         self.start(flows);
@@ -151,7 +151,7 @@ impl Guarantees for Priority {
         }
     }
 
-    /// A packet of a lower priority that is on the wire is sent to its end.
+    /// A transmission of a lower priority is not interrupted.
     fn precedence(&self, f: FlowId) -> Precedence {
         let own = self.priorities[f.index()];
         let below = self.lowest.is_some_and(|lowest| lowest > own);
@@ -162,8 +162,8 @@ impl Guarantees for Priority {
         }
     }
 
-    /// While a flow of the highest priority has packets, equals send one between two of
-    /// its own, and others none; nothing is promised to these.
+    /// While a flow of the highest priority has packets, each equal flow sends one between two of
+    /// its own, and the others none; those have no guarantee.
     fn serves_strictly(&self) -> bool {
         true
     }
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn the_best_priority_that_is_there_goes_first() {
         let setup = priorities(4, [9, 5, 0]);
-        // A's first packet finds the link free; the example of the books gives B's.
+        // A's first packet finds the link free; the textbook example starts with B's.
         let sent = order(&setup, Priority::new, THREE_FLOWS);
         assert_eq!(sent, "A1@2 C1@5 C2@8 B1@12 B2@13 B3@16 A2@18 A3@20 A4@22");
         let later = THREE_FLOWS.iter().map(|&(at, f, bytes)| (at + u64::from(f == 'A'), f, bytes));
@@ -209,7 +209,7 @@ mod tests {
     fn only_the_first_priority_has_a_guarantee() {
         let mut setup = priorities(1_000, [3, 3, 7]);
         setup.flows.iter_mut().for_each(|flow| flow.limit = Limit::Packets(40));
-        // 40 of our own, 40 of the other, and one of the third flow.
+        // 40 packets of its own, 40 of the equal flow, and one of the third flow.
         let first = promise(&setup, Priority::new, 0);
         assert_eq!(first.delay.delay, Span::from_millis(81));
         let third = Priority::new(&setup).unwrap().service(FlowId(2)).unwrap_err();

@@ -1,13 +1,12 @@
 //! Quick fair queueing.
 //!
-//! Checconi, Rizzo and Valente, "QFQ: efficient packet scheduling with tight
-//! guarantees" (2013). Flows whose largest packet lasts about as long in virtual
-//! time form a group; there starts are rounded down to a power of two `sigma`
-//! between that time and twice of it, and finishes are two of them later. Of
-//! the groups that have started, the one that finishes first is served.
+//! Checconi, Rizzo and Valente, "QFQ: efficient packet scheduling with tight guarantees" (2013).
+//! Flows whose largest packets have similar lengths in virtual time form a group. There starts are
+//! rounded down to a multiple of a power of two, `sigma`, between that length and twice the length;
+//! finishes are two `sigma` later. Among the groups that have started, the one with the first
+//! finish is served.
 //!
-//! The flow in service is in no group. Where it is the only one, it stays out:
-//! nothing is sorted.
+//! The flow in service is in no group. If it is the only flow, it stays out, and nothing is sorted.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
@@ -27,7 +26,7 @@ use crate::units::rate::Wire;
 use crate::units::time::Time;
 use alloc::vec::Vec;
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "qfq",
     doc: "quick fair queueing: shares by weight, even from packet to packet, O(1)",
@@ -42,7 +41,8 @@ pub const MANIFEST: Manifest = Manifest {
         formula: "3 phi sigma + 2 phi L + (L_i - l_i)",
         condition: None,
         bytes: |f| {
-            // sigma: the power of two from L/w on, in 1/2^32 of a byte for a unit of weight.
+            // sigma: the smallest power of two of at least L/w, in 1/2^32 of a byte for a unit of
+            // weight.
             let sigma = (u64::from(f.link) << 32).div_ceil(f.weight).next_power_of_two();
             let roundings = 3.0 * f.weight as f64 * (sigma as f64 / (1u64 << 32) as f64);
             f.spread + 2.0 * f.phi * f64::from(f.link) + ROUNDED + roundings
@@ -56,7 +56,7 @@ pub const MANIFEST: Manifest = Manifest {
 pub struct Qfq {
     time: VirtualTime,
     groups: Groups,
-    /// The flow that is served, or alone; in no group.
+    /// The flow that is being served, or is the only one; it is in no group.
     in_hand: u32,
     weights: Weights,
     full_queues: Vec<u64>,
@@ -86,7 +86,7 @@ impl Discipline for Qfq {
         self.weights.start(flows);
     }
 
-    /// Flows keep what they owe; who keeps its weight keeps what it is owed too.
+    /// Flows keep what they owe; a flow that keeps its weight also keeps what it is owed.
     fn migrate_from(&mut self, old: Qfq, flows: &mut Flows<Share>, _: Time) {
         (self.time, self.in_hand) = (old.time, old.in_hand);
         self.time.reweigh(flows, old.weights.all.len(), &self.weights.all, self.weights.largest);
@@ -156,13 +156,13 @@ impl Discipline for Qfq {
             if flows.head(f).is_some() {
                 return Decision::Serve(f);
             }
-            // Another discipline had sent its only packet.
+            // Another discipline has sent its only packet.
             self.groups.remove_first(flows.state(f));
             self.in_hand = f.0;
         }
     }
 
-    /// The time rises at once by the whole packet.
+    /// Virtual time rises at once by the whole packet.
     #[inline(always)]
     fn on_transmit(&mut self, flows: &mut Flows<Share>, f: FlowId, sent: Sent) {
         let share = flows.state_mut(f);
@@ -183,14 +183,14 @@ impl QueueHooks for Qfq {}
 impl MediumHooks for Qfq {}
 
 impl Guarantees for Qfq {
-    /// Whatever is served before a packet has, but for one that began before it
-    /// might, an earlier finish: the packet ends at most a packet of work after
-    /// the time is its finish `D`, two roundings after its start. From an instant
-    /// when the flow owes nothing, its start is the time then, and what is on the
-    /// wire is in the time already (the second `L`): the latency. While it has
-    /// packets, its head starts at most a rounding and a packet of its own after
-    /// the time: the delay. At its own departures the worst lag behind its share is
-    /// the paper's `3 phi sigma + 2 phi L`, and by what a packet is longer than the next.
+    /// Every packet served before a given one has an earlier finish, except one that started before
+    /// the given one was eligible. So the packet ends at most one packet of work after the time
+    /// reaches its finish `D`, two roundings after its start. If the flow owed nothing at some
+    /// instant, its start is the time then, and the packet on the wire is already counted in the
+    /// time (the second `L`): the latency. While the flow has packets, its head starts at most a
+    /// rounding and a packet of its own after the time: the delay. At its own departures the
+    /// largest lag behind its share is the paper's `3 phi sigma + 2 phi L`, plus the difference
+    /// between a packet's length and the next one's.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let Weights { rate, largest, .. } = self.weights;
         let largest = u64::from(largest);

@@ -1,15 +1,14 @@
 //! Quick fair queueing of aggregates.
 //!
-//! Valente, "Reducing the execution time of fair-queueing packet schedulers"
-//! (2014), as it is in Linux. Up to eight flows of one weight form an aggregate.
-//! Aggregates share the link as flows do in QFQ, with the sum of their flows'
-//! weights; but one that is served goes on until its budget, a packet of the
-//! largest size for each of its flows, leaves no room for the next packet. Inside,
-//! deficit round robin says who sends. So aggregates are sorted once for eight
-//! packets or so, not for each; the price is that all may be later by a budget,
-//! and a flow by its neighbours in the aggregate, who also share what it leaves.
+//! Valente, "Reducing the execution time of fair-queueing packet schedulers" (2014), as in Linux.
+//! Up to eight flows of one weight form an aggregate. Aggregates share the link as flows do in QFQ,
+//! with the sum of their flows' weights. An aggregate in service continues until its budget, one
+//! packet of the largest size for each of its flows, leaves no room for the next packet. Within an
+//! aggregate deficit round robin chooses the flow. So aggregates are sorted once for about eight
+//! packets instead of once a packet. The price: every flow may be later by a budget, and a flow
+//! also by its neighbors in the aggregate, which share its unused capacity too.
 //!
-//! Aggregates are placed by budgets, never by packets: a head may become another.
+//! Aggregates are placed by budgets, never by packets, so a head may change.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
@@ -31,7 +30,7 @@ use crate::units::time::Time;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "qfq+",
     doc: "quick fair queueing of aggregates of up to 8 flows of one weight: sorts once a budget, less even",
@@ -53,7 +52,7 @@ pub struct QfqPlus {
     time: VirtualTime,
     groups: Groups,
     aggregates: Vec<Aggregate>,
-    /// The aggregate that is served, or alone; in no group.
+    /// The aggregate that is being served, or is the only one; it is in no group.
     in_hand: u32,
     /// The aggregate of each flow.
     of: Vec<u32>,
@@ -61,7 +60,7 @@ pub struct QfqPlus {
     full_queues: Vec<u64>,
 }
 
-/// What is kept for a flow.
+/// State of a flow.
 #[derive(Debug, Clone, Default)]
 pub struct Member {
     drr: DeficitFlow,
@@ -84,15 +83,15 @@ impl AsMut<active_list::Place> for Member {
 struct Aggregate {
     share: Share,
     round: DeficitRound,
-    /// What it may send before it is sorted in again.
+    /// Bytes that it may still send before it is sorted again.
     budget: u32,
-    /// That, at first.
+    /// The initial budget.
     full: u32,
     flows: u32,
 }
 
 impl Aggregate {
-    /// Who sends next of its flows, and how much.
+    /// The flow that sends next, and its head's length.
     #[inline]
     fn head(&mut self, flows: &mut Flows<Member>) -> Option<(FlowId, u32)> {
         while self.round.first().is_some() {
@@ -131,8 +130,8 @@ impl QfqPlus {
     }
 }
 
-/// The aggregate of each flow, and the aggregates: as many flows of a weight as
-/// the virtual time has room for, in order.
+/// The aggregate of each flow, and the aggregates: flows of one weight in order, each aggregate
+/// with the number of flows for which the virtual time has room.
 fn divide(weights: &Weights) -> (Vec<u32>, Vec<Aggregate>) {
     let largest = weights.largest.max(1);
     let (mut of, mut sizes, mut open) = (Vec::new(), Vec::new(), BTreeMap::new());
@@ -169,9 +168,9 @@ impl Discipline for QfqPlus {
         }
     }
 
-    /// Flows keep their turns and deficits, up to a quantum each, and an aggregate of the same
-    /// weight and flows what it owes and is owed. Another one owes what the furthest of its
-    /// flows did, two roundings at most, and is owed nothing.
+    /// Flows keep their turns and deficits, up to a quantum each. An aggregate with the same weight
+    /// and flows keeps what it owes and is owed. A new one owes the largest debt of its flows, two
+    /// roundings at most, and is owed nothing.
     fn migrate_from(&mut self, mut old: QfqPlus, flows: &mut Flows<Member>, _: Time) {
         self.time = old.time;
         let now = self.time.now();
@@ -278,13 +277,13 @@ impl Discipline for QfqPlus {
             if let Some((f, _)) = aggregate.head(flows) {
                 return Decision::Serve(f);
             }
-            // Whatever its flows had has gone another way.
+            // All packets of its flows have left in another way.
             self.groups.remove_first(&aggregate.share);
             self.in_hand = a;
         }
     }
 
-    /// The time rises at once by the whole packet.
+    /// Virtual time rises at once by the whole packet.
     #[inline(always)]
     fn on_transmit(&mut self, flows: &mut Flows<Member>, f: FlowId, sent: Sent) {
         let member = flows.state_mut(f);
@@ -308,15 +307,15 @@ impl QueueHooks for QfqPlus {}
 impl MediumHooks for QfqPlus {}
 
 impl Guarantees for QfqPlus {
-    /// Budgets are to aggregates what packets are to the flows of QFQ: one whose
-    /// service begins at `S` has ended at most a budget of another's work after the
-    /// time is `S` and two roundings, and what is on the wire is in the time already
-    /// (`L`). Whenever an aggregate of `n` flows has packets, it has been served at most two
-    /// roundings ahead of the time (one that is of one flow is not when that flow
-    /// owes nothing). Inside, until `X` bytes of a flow have left, each of its
-    /// neighbours sends at most `ceil(X/L) L + L` (see DRR): so much must the aggregate be
-    /// served but for the last packet. With `X` made of what has left and a packet
-    /// that is about to, that is `3 (n - 1) L` and `n` times what has left: the latency.
+    /// Budgets have the role for aggregates that packets have for the flows of QFQ: an aggregate
+    /// whose service begins at `S` has ended at most a budget of other work after the time is `S`
+    /// and two roundings, and the packet on the wire is already counted in the time (`L`). Whenever
+    /// an aggregate of `n` flows has packets, it has been served at most two roundings ahead of the
+    /// time (an aggregate of one flow is not ahead if that flow owes nothing). Within it, until `X`
+    /// bytes of a flow have left, each of its neighbors sends at most `ceil(X/L) L + L` (see DRR):
+    /// the aggregate must be served that amount, except for the last packet. Since `X` consists of
+    /// the bytes that have left and a packet that is about to, this is `3 (n - 1) L` and `n` times
+    /// the bytes that have left: the latency.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let Aggregate { share, flows, .. } = self.aggregate(f);
         let (largest, neighbours) = (u64::from(self.weights.largest), u64::from(flows - 1));
@@ -357,10 +356,10 @@ mod tests {
     use super::*;
     use crate::scheduler::worked_example::{at_once, order, weights};
 
-    /// A and B of weight 1 are one aggregate of weight 2 and budget 8, roundings are of 4; C is
-    /// one of weight 2, roundings are of 2. A comes first: the time is 2 when C does. A and B
-    /// use their budget up and start at 4 then, the time being 3: C goes, and again, as its
-    /// finish is 8 and theirs is 12. At 5, C starts at 6 only.
+    /// A and B of weight 1 form one aggregate of weight 2 and budget 8, with roundings of 4; C is
+    /// an aggregate of weight 2, with roundings of 2. A arrives first: the time is 2 when C
+    /// arrives. A and B use up their budget and start at 4 then, and the time is 3: C is served,
+    /// and again, since its finish is 8 and theirs is 12. At 5, C's start is 6.
     #[test]
     fn a_budget_is_used_up_before_another_aggregate_is_chosen() {
         let sent = order(&weights(4, &[1, 1, 2]), QfqPlus::new, &at_once("AAABBBCCC", 4));

@@ -1,24 +1,25 @@
-//! Rate-controlled static priority: regulators that restore a flow's gaps, then plain priorities.
+//! Rate-controlled static priority: regulators that restore a flow's gaps, then static priorities.
 //!
 //! Zhang and Ferrari, "Rate-controlled static-priority queueing" (1993). A regulator gives each
-//! packet an eligibility time when it arrives. That of rate-jitter keeps a flow to `(Xmin, Xave,
-//! I)`: never two packets within `min-gap`, and no more than `w = interval/mean-gap` within
-//! `interval`: `ET(k) = max(now, ET(k-1) + Xmin, ET(k-w) + I)`. Until then the packet is held, also
+//! packet an eligibility time at its arrival. A rate-jitter regulator shapes a flow to `(Xmin,
+//! Xave, I)`: never two packets within `min-gap`, and no more than `w = interval/mean-gap` within
+//! `interval`: `ET(k) = max(now, ET(k-1) + Xmin, ET(k-w) + I)`. Until then the packet is held, even
 //! on a free link; then it waits in the queue of its priority.
 //!
-//! That of delay-jitter makes a packet as late as it would have been at the worst on the link
-//! before: `ET(j) = ET(j-1) + d(j-1) + pi(j-1)`, `d` what an eligible packet waits for its last bit
-//! there at most, `pi` the time on the way. Nothing but a packet itself can say that on the next
-//! link: what leaves this one by `x = ET + d - end` before the latest carries `x` along, and is
-//! held so much longer where it comes next. On a first link nothing is early, and only the gaps
-//! hold. They are kept here too, so that a flow which breaks its word is held at its first link,
-//! and comes to all others as that one let it go.
+//! A delay-jitter regulator delays each packet to its worst case on the previous link: `ET(j) =
+//! ET(j-1) + d(j-1) + pi(j-1)`, where `d` is the maximum wait of an eligible packet there for its
+//! last bit, and `pi` the propagation time. Only the packet itself can carry that information to
+//! the next link: a packet that leaves this link earlier than the latest time by `x = ET + d - end`
+//! carries `x` along, and the next link holds it that much longer. On a first link no packet is
+//! early, and only the gaps hold. The gaps are enforced on later links too, so a flow that violates
+//! its gaps is held at its first link, and arrives at all others as that one released it.
 //!
-//! With `idle = "release"` nothing is held on a free link: the packet that would be eligible first
-//! goes at once, and later eligibility times are as if it had waited. That is dynamic regulation
-//! and scheduling (Iatrou and Stavrakakis 2000) as far as the thesis and its abstract tell: the
-//! scheduler's state comes back to the regulator, and releases packets before their time. What
-//! leaves so is early by that much more, and a next link's regulator holds it.
+//! With `idle = "release"` nothing is held on a free link: the packet that would become eligible
+//! first is sent at once, and later eligibility times are as if it had waited. That is dynamic
+//! regulation and scheduling (Iatrou and Stavrakakis 2000), to the extent that the thesis and its
+//! abstract describe it: the scheduler's state is fed back to the regulator, which releases packets
+//! before their time. A packet released in this way is early by that much more, and the next link's
+//! regulator holds it.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -44,7 +45,7 @@ use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "rcsp",
     doc: "rate-controlled static priority: regulators give a flow's packets their gaps back, then priorities",
@@ -102,7 +103,7 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// Gaps in their order, an interval of a few of them; some flows are not regulated.
+/// Draws gaps in their order, with an interval of a few of them; some flows are not regulated.
 fn fit(setup: &mut Setup, dice: Dice<'_>) {
     let airtime = setup.largest_airtime().0.max(1);
     let most = 3 * setup.flows.len() as u64;
@@ -119,19 +120,20 @@ fn fit(setup: &mut Setup, dice: Dice<'_>) {
     }
 }
 
-/// The most packets in an interval: so many eligibility times are kept.
+/// Maximum number of packets in an interval, for each of which an eligibility time is kept.
 const MOST: u64 = 4_096;
 
-/// A wait of an hour is none that is worth a promise.
+/// Longest wait for which a guarantee is given: an hour.
 const LONGEST: Span = Span::from_secs(3_600);
 
 /// Rate-controlled static priority.
 #[derive(Debug, Clone)]
 pub struct Rcsp {
     flows: Vec<Regulated>,
-    /// Eligibility times of the packets that each flow sent last, the oldest first.
+    /// Eligibility times of the last packets that each flow sent, the oldest first.
     last: Vec<VecDeque<Time>>,
-    /// When a head of each flow was thrown out last, or was to be eligible, if that was earlier.
+    /// Time of the last drop of each flow's head, or the dropped head's eligibility time if that
+    /// was earlier.
     thrown_out: Vec<Time>,
     steads: Steads<Time>,
     held: Tournament<Time>,
@@ -139,11 +141,11 @@ pub struct Rcsp {
     releases: bool,
     serving: Option<FlowId>,
     label: Label,
-    /// By how much the packet that was taken last leaves before the latest.
+    /// Time by which the packet taken last leaves before the latest time.
     early: Option<Span>,
     link: Rate,
     largest: u32,
-    /// Packets that a full queue may hold.
+    /// Number of packets in a full queue.
     full_queues: Vec<u64>,
 }
 
@@ -151,7 +153,7 @@ pub struct Rcsp {
 struct Regulated {
     priority: u64,
     gaps: Option<Gaps>,
-    /// Of a regulator of delay-jitter: the latest that an eligible packet leaves after.
+    /// For a delay-jitter regulator: the maximum time from eligibility to departure.
     delay_bound: Option<Span>,
 }
 
@@ -159,7 +161,7 @@ struct Regulated {
 struct Gaps {
     least: Span,
     interval: Span,
-    /// Packets in it.
+    /// Packets of that window.
     packets: u64,
 }
 
@@ -198,8 +200,8 @@ impl Rcsp {
         Ok(rcsp)
     }
 
-    /// The latest that an eligible packet of this flow leaves after, where its regulator is one of
-    /// delay-jitter.
+    /// Maximum time from eligibility to departure for this flow, if it has a delay-jitter
+    /// regulator.
     fn latest(&self, flow: usize, f: &FlowSetup) -> Result<Option<Span>, ConfigError> {
         let given = f.values.span("delay-bound");
         let refused = |param, what, help: &str| ConfigError {
@@ -241,7 +243,8 @@ impl Rcsp {
     #[inline]
     fn eligibility(&self, flows: &Flows<(), Time>, f: FlowId) -> Time {
         let Regulated { gaps, delay_bound, .. } = self.flows[f.index()];
-        // Who was early on the link before is held for that, in whosever stead he stands.
+        // A packet that was early on the previous link is held for that time, even if it replaces
+        // another head.
         let own = flows.head_tag(f);
         let came = if delay_bound.is_some() { own } else { self.steads.came(f, own) };
         let eligible = came.max(self.thrown_out[f.index()]);
@@ -252,9 +255,8 @@ impl Rcsp {
         eligible.max(gap).max(first.map_or(Time::ZERO, |&first| first + gaps.interval))
     }
 
-    /// How long an eligible packet of this priority waits at most for its last bit: the least `d`
-    /// in which the link sends one packet that has begun and all that may become eligible
-    /// before it.
+    /// Maximum time of an eligible packet of this priority until its last bit: the least `d` in
+    /// which the link sends one packet that has started and all that may become eligible before it.
     fn waits(&self, priority: u64) -> Result<Span, NoPromise> {
         let packet = u128::from(self.largest) * u128::from(BIT_NANOS);
         let mut first = Vec::new();
@@ -336,7 +338,7 @@ fn regulated((flow, f): (usize, &FlowSetup)) -> Result<Regulated, ConfigError> {
 
 impl Discipline for Rcsp {
     type State = ();
-    /// When it came, and by how much it was early on the link before.
+    /// The arrival time, and the time by which it was early on the previous link.
     type Tag = Time;
     const SEES_ARRIVALS: bool = true;
 
@@ -415,7 +417,8 @@ impl Discipline for Rcsp {
 }
 
 impl QueueHooks for Rcsp {
-    /// Those behind it need no gap from it, and are not eligible before it was, or before now.
+    /// Packets behind the dropped one need no gap from it. They are not eligible before it was, or
+    /// before now.
     fn thrown_away(
         &mut self,
         flows: &mut Flows<(), Time>,
@@ -454,15 +457,15 @@ impl MediumHooks for Rcsp {
 }
 
 impl Guarantees for Rcsp {
-    /// Those behind who is thrown out need no gap from it.
+    /// Packets behind a dropped one need no gap from it.
     fn harm_of_drops(&self) -> DropImpact {
         DropImpact::Nobody
     }
 
-    /// An eligible packet waits for what its own and higher priorities may bring at their least
-    /// gaps (the paper's theorem 1), if that fits on the link. Before, the packets of a full
-    /// queue, each a part of an interval behind the other, and one interval for those that went
-    /// before.
+    /// An eligible packet waits for the packets that its own and higher priorities may send at
+    /// their least gaps (the paper's theorem 1), if these fit on the link. Before that it waits for
+    /// the packets of a full queue, each a fraction of an interval behind the other, and one
+    /// interval for those sent earlier.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         if self.releases {
             let why = "a packet that went before its time makes those behind it wait for longer than their queue says";
@@ -483,7 +486,7 @@ impl Guarantees for Rcsp {
         let rate = Rate(
             (u128::from(BIT_NANOS) * u128::from(gaps.packets) / u128::from(gaps.interval.0)) as u64,
         );
-        // The packet whose last bit leaves does not count before it.
+        // The packet whose last bit leaves is not counted before it.
         Ok(Promise {
             rate,
             latency: regulated(1) + waits,
@@ -502,9 +505,9 @@ impl Guarantees for Rcsp {
         })
     }
 
-    /// What left a link before is eligible here when it was there and a constant later; so its
-    /// delay differs by what it may wait on this link alone (the paper's theorem for
-    /// delay-jitter; Zhang and Ferrari 1994).
+    /// A packet becomes eligible here a constant time after it became eligible on the previous
+    /// link. So delays differ by the wait on this link alone (the paper's theorem for delay-jitter;
+    /// Zhang and Ferrari 1994).
     fn jitter(&self, f: FlowId) -> Option<Bound> {
         let waits = self.waits(self.flows[f.index()].priority).ok()?;
         let bound = self.flows[f.index()].delay_bound?;
@@ -523,7 +526,8 @@ mod tests {
     use crate::contract::params::{Value, Values};
     use crate::scheduler::worked_example::{at_once, order, setup, time, values};
 
-    /// A's gaps are 2, and 9 for every three; B's 4; C is not regulated. From 8 on all is held.
+    /// A's gaps are 2, and 9 for every three packets; B's are 4; C is not regulated. From 8 on all
+    /// packets are held.
     #[test]
     fn regulators_restore_gaps_and_priorities_follow() {
         let regulated = |priority, min, mean, interval| {
@@ -538,7 +542,7 @@ mod tests {
             |scheduler: Values| order(&Setup { scheduler, ..setup.clone() }, Rcsp::new, &packets);
         let held = "A1@1 B1@2 A2@3 C1@6 A3@7 B2@8 A4@10 A5@31";
         assert_eq!(sent(Values::default()), held);
-        // On a free link the one that would be eligible first goes at once.
+        // On a free link the packet that would become eligible first is sent at once.
         let released = "A1@1 B1@2 A2@3 C1@6 A3@7 B2@8 A4@9 A5@31";
         assert_eq!(sent(values([("idle", Value::Choice("release"))])), released);
     }

@@ -1,23 +1,23 @@
 //! Service curve based earliest deadline first.
 //!
-//! Sariowan, Cruz and Polyzos, "SCED: a generalized scheduling policy for
-//! guaranteeing quality-of-service" (1999). A flow has a curve `S`: within `t`
-//! of becoming backlogged it shall get `S(t)`. With `c` bytes served when it
-//! becomes backlogged at `a`, its deadlines are those of `D := min(D, c + S(t - a))`:
-//! a packet that ends at byte `y` has the deadline at which `D` reaches `y`. The
-//! earliest goes first.
+//! Sariowan, Cruz and Polyzos, "SCED: a generalized scheduling policy for guaranteeing
+//! quality-of-service" (1999). A flow has a curve `S`: within `t` of becoming backlogged it shall
+//! be served `S(t)`. If `c` bytes were served when it becomes backlogged at `a`, its deadlines
+//! follow `D := min(D, c + S(t - a))`: a packet that ends at byte `y` has the deadline at which `D`
+//! reaches `y`. The earliest goes first.
 //!
-//! Here `S` has two pieces: `burst-rate` for `burst-time`, then `rate`. Each is
-//! a part of a line, and a line is a clock that a byte advances, as in Virtual
-//! Clock; a flow that becomes backlogged sets clocks that are late to now.
+//! Here `S` has two pieces: `burst-rate` for `burst-time`, then `rate`. Each is a part of a line,
+//! and a line is a clock that each byte advances, as in Virtual Clock; when a flow becomes
+//! backlogged, clocks that are behind are set to now.
 //! - `burst-rate` above `rate`: `S`, and any minimum of such curves, is the lower of two lines. The
 //!   deadline is the later of two readings. Exact.
-//! - below: `S` is the higher of its lines, the deadline the earlier reading. That is exact from
-//!   whenever the flow was not ahead of its curve. A minimum of such curves may have any number of
-//!   pieces; while the flow is ahead its deadlines are therefore no earlier than SCED's, so that
-//!   others keep theirs, and no later than those of the second line alone, on which its delay
-//!   stands.
-//! - equal: both are Virtual Clock's reading, which starts at the packet that found the flow idle.
+//! - below: `S` is the higher of its lines, the deadline the earlier reading. That is exact after
+//!   any instant at which the flow was not ahead of its curve. A minimum of such curves may have
+//!   any number of pieces; so while the flow is ahead, its deadlines are no earlier than SCED's, so
+//!   that other flows keep theirs, and no later than those of the second line alone, on which its
+//!   delay bound relies.
+//! - equal: both are Virtual Clock's reading, which starts at the packet that arrived at the idle
+//!   flow.
 //!
 //! A deadline depends on the start of the backlog alone: packets are tagged when
 //! they become heads.
@@ -39,7 +39,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "sced",
     doc: "service curve earliest deadline first: each flow a curve of two pieces; remembers excess",
@@ -77,7 +77,7 @@ pub struct Sced {
     serving: Option<FlowId>,
 }
 
-/// What it keeps for a flow.
+/// State of a flow.
 #[derive(Debug, Clone, Default)]
 pub struct ScedFlow {
     /// The clocks of the two lines before the head, or after the last packet.
@@ -85,7 +85,7 @@ pub struct ScedFlow {
 }
 
 impl Sced {
-    /// Validates the setup: the curves together fit below the link's.
+    /// Validates the setup: the sum of the curves stays below the link's line.
     pub fn new(setup: &Setup) -> Result<Sced, ConfigErrors> {
         let rates = rates(setup, "service curve earliest deadline first")?;
         let mut pieces = Vec::with_capacity(rates.len());
@@ -122,7 +122,7 @@ impl Sced {
         })
     }
 
-    /// The head of `f`, if there is one, ends further along its curve.
+    /// Gives the head of `f`, if there is one, its deadline on the curve.
     fn follow(&mut self, flows: &mut Flows<ScedFlow>, f: FlowId) {
         let Some(bytes) = flows.head(f) else { return self.heads.remove(f) };
         let curve = &self.curves[f.index()];
@@ -136,7 +136,7 @@ impl Discipline for Sced {
 
     fn start(&mut self, _: &mut Flows<ScedFlow>) {}
 
-    /// What the clocks are ahead of now, or behind, stays as many bytes, at the new curve's rates.
+    /// The distance of the clocks from now stays the same in bytes, at the new curve's rates.
     fn migrate_from(&mut self, old: Sced, flows: &mut Flows<ScedFlow>, now: Time) {
         self.serving = old.serving;
         for f in (0..old.curves.len() as u32).map(FlowId) {
@@ -155,7 +155,7 @@ impl Discipline for Sced {
         self.follow(flows, f);
     }
 
-    /// What left without having been taken is not charged for.
+    /// A packet that left without transmission is not charged.
     fn head_changed(&mut self, flows: &mut Flows<ScedFlow>, f: FlowId, _: Time) {
         self.follow(flows, f);
     }
@@ -184,7 +184,7 @@ impl QueueHooks for Sced {}
 impl MediumHooks for Sced {}
 
 impl Guarantees for Sced {
-    /// Excess is remembered without end.
+    /// Excess service is remembered without limit.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         Err(NoPromise(format!(
             "SCED promises its curve, {} in the long run, only to a flow that never sends more: \
@@ -193,7 +193,7 @@ impl Guarantees for Sced {
         )))
     }
 
-    /// A packet leaves at most `L/C` after its deadline, as all curves together are below the
+    /// A packet leaves at most `L/C` after its deadline, since the sum of all curves is below the
     /// link's line.
     fn deadlines(&self, f: FlowId) -> Option<Deadlines> {
         Some(self.deadlines[f.index()])
@@ -205,8 +205,8 @@ mod tests {
     use super::*;
     use crate::scheduler::worked_example::{order_together, rate, setup, time, values};
 
-    /// A's curve is 1/4 of the link for 4 B of time and 1/2 then; B's 3/4 and 1/2. A
-    /// has the link alone at first, and pays for it when B comes.
+    /// A's curve is 1/4 of the link for 4 B of time and then 1/2; B's 3/4 and then 1/2. A has the
+    /// link alone at first, and is charged for it when B arrives.
     #[test]
     fn sced_makes_a_flow_pay_for_its_excess() {
         let curve = |burst| {

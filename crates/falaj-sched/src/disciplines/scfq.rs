@@ -4,16 +4,14 @@
 //! (1994). Virtual time is the finish tag of the packet in service; a packet's
 //! tag is `F = max(F of the flow's last, v) + L/w`, and the smallest goes first.
 //!
-//! Packets are tagged when they become heads, which gives the tags of their
-//! arrival: while a packet of the flow waits or is in service, `v` is not
-//! beyond its tag, so that its successor starts from that tag alone. Nor need
-//! tags go back to zero when all is sent: the last `v` is then the largest tag
-//! of all, and everybody starts from it.
+//! Packets are tagged when they become heads, which yields the tags of their arrival: while a
+//! packet of the flow waits or is in service, `v` is not beyond its tag, so its successor starts
+//! from that tag alone. Tags need not return to zero when all packets are sent: the last `v` is
+//! then the largest tag of all, and every flow starts from it.
 //!
-//! That is so while all that comes is sent. Where a policy throws a head away, the
-//! next one starts where it did and may finish before `v`. The time does not go back
-//! to it: `v` is the largest tag that was in service, so that nobody who comes is
-//! served for a time that was over.
+//! This holds if every packet is sent. If a policy drops a head, the next one starts at the same
+//! tag and may finish before `v`. Virtual time does not go back to it: `v` is the largest tag that
+//! was in service, so that no newly backlogged flow is served for a time that is over.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -30,7 +28,7 @@ use crate::units::rate::Wire;
 use crate::units::time::Time;
 use alloc::vec::Vec;
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "scfq",
     doc: "self-clocked fair queueing: smallest finish tag first, the clock is the tag in service",
@@ -45,7 +43,7 @@ pub const MANIFEST: Manifest = Manifest {
         formula: "phi sum of the others' L_j",
         condition: None,
         // While virtual time rises by `v`, another flow `j` sends at most `r_j v + L_j`, and the
-        // flow itself, up to an own departure, `r_i v`.
+        // flow itself, up to one of its own departures, `r_i v`.
         bytes: |f| f.phi * (f.all - f.own) + ROUNDED,
     }),
     ..Manifest::PLAIN
@@ -57,16 +55,15 @@ pub struct Scfq {
     shares: Shares,
     /// Finish tags of the heads.
     heads: Tournament<Virtual>,
-    /// The largest finish tag of those that were in service.
+    /// The largest finish tag of the packets that were in service.
     now: Virtual,
-    /// Whose packet is in service or was the last one, until its next head is seen, and that
-    /// packet's tag.
+    /// The flow whose packet is in service or was the last one, until its next head is seen, and
+    /// that packet's tag.
     serving: Option<FlowId>,
     finish: Virtual,
 }
 
-/// What it keeps for a flow: 12 bytes, so that with its queue and first packet it is one cache
-/// line.
+/// State of a flow: 12 bytes, so that with its queue and first packet it fills one cache line.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, packed(4))]
 pub struct ScfqFlow {
@@ -95,7 +92,7 @@ impl Scfq {
         })
     }
 
-    /// The flow's head is another now, which starts at `start`, or there is none.
+    /// The flow's head has changed: the new one starts at `start`, or there is none.
     #[inline(always)]
     fn follow(&mut self, flows: &mut Flows<ScfqFlow>, f: FlowId, start: Virtual) {
         let Some(bytes) = flows.head(f) else { return self.heads.remove(f) };
@@ -115,8 +112,8 @@ impl Discipline for Scfq {
         }
     }
 
-    /// The time goes on, and what a head is ahead of it stays as many bytes: at the old
-    /// weight's length, others might send without end before it.
+    /// Virtual time continues, and a head's distance ahead of it stays the same in bytes: at the
+    /// old weight's length, others might be sent without limit before it.
     fn migrate_from(&mut self, old: Scfq, flows: &mut Flows<ScfqFlow>, _: Time) {
         (self.now, self.serving, self.finish) = (old.now, old.serving, old.finish);
         for f in old.shares.all() {
@@ -137,7 +134,7 @@ impl Discipline for Scfq {
         self.follow(flows, f, self.now);
     }
 
-    /// What left without having been taken is not charged for.
+    /// A packet that left without transmission is not charged.
     fn head_changed(&mut self, flows: &mut Flows<ScfqFlow>, f: FlowId, _: Time) {
         let start = self
             .heads
@@ -166,10 +163,9 @@ impl QueueHooks for Scfq {}
 impl MediumHooks for Scfq {}
 
 impl Guarantees for Scfq {
-    /// A head starts at `v` at the latest, so that a packet that fills its queue
-    /// to `B` has the tag `v + B/w` at most; from there down to `v` each other
-    /// flow has `w_j B/w` and a packet. Golestani's bound for a flow that keeps
-    /// to its rate is the same.
+    /// A head starts at `v` at the latest, so a packet that fills its queue to `B` has the tag `v +
+    /// B/w` at most; between `v` and that tag each other flow has `w_j B/w` and a packet.
+    /// Golestani's bound for a flow that keeps to its rate is the same.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let others = self.shares.link().airtime_of_many(self.shares.one_of_each_other()) + ROUNDING;
         let delay = Bound {
@@ -212,8 +208,8 @@ mod tests {
         assert_eq!(without_instants(&sent), expected);
     }
 
-    /// At its bound: a packet that comes just after the clock has moved on waits
-    /// for two packets of each other flow; in WFQ it would wait for half as many.
+    /// Reaches the bound: a packet that arrives just after the clock has advanced waits for two
+    /// packets of each other flow; in WFQ it would wait for half of them.
     #[test]
     fn scfq_lags_as_far_as_its_bound() {
         let (last, packet_time) = (9, Span::from_micros(4));
@@ -221,7 +217,7 @@ mod tests {
         setup.flows[last as usize].limit = Limit::Packets(1);
         let others = (0..2 * last).map(|k| packet(Time::ZERO, k / 2, 4));
         let packets: Vec<_> = others.chain([packet(Time(1), last, 4)]).collect();
-        // Two packets of each of nine others and its own, less the nanosecond; the bound has two
+        // Two packets of each of nine others and its own, minus the nanosecond; the bound has two
         // nanoseconds for rounding.
         let delay = longest_delay(&departures_together(&setup, Scfq::new, &packets), last);
         assert_eq!(delay, packet_time * 19 - Span(1));

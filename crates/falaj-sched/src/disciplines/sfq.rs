@@ -1,14 +1,13 @@
 //! Start-time fair queueing.
 //!
-//! Goyal, Vin and Cheng, "Start-time fair queueing: a scheduling algorithm for
-//! integrated services packet switching networks" (1996). A packet starts at
-//! `S = max(F of the flow's last, v)` and finishes at `F = S + L/w`; the
-//! smallest start goes first, and virtual time is the start of the packet in
-//! service. When all is sent it becomes the largest finish there was.
+//! Goyal, Vin and Cheng, "Start-time fair queueing: a scheduling algorithm for integrated services
+//! packet switching networks" (1996). A packet starts at `S = max(F of the flow's last, v)` and
+//! finishes at `F = S + L/w`; the smallest start goes first, and virtual time is the start of the
+//! packet in service. When all packets are sent it becomes the largest finish so far.
 //!
-//! Packets are tagged when they become heads, which gives the tags of their
-//! arrival: while a packet of the flow waits or is in service, `v` is not
-//! beyond its start, and its successor starts at its finish.
+//! Packets are tagged when they become heads, which yields the tags of their arrival: while a
+//! packet of the flow waits or is in service, `v` is not beyond its start, and its successor starts
+//! at its finish.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -25,7 +24,7 @@ use crate::units::rate::Wire;
 use crate::units::time::Time;
 use alloc::vec::Vec;
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "sfq",
     doc: "start-time fair queueing: smallest start tag first, for links of any rate",
@@ -40,8 +39,8 @@ pub const MANIFEST: Manifest = Manifest {
         formula: "phi sum of the others' L_j + (1 - phi)(L_i - l_i)",
         condition: None,
         // While virtual time rises by `v`, another flow `j` sends at most `r_j v + L_j`, and the
-        // flow itself, up to an own departure, `r_i v`, less what its last packet before was longer
-        // than the next.
+        // flow itself, up to one of its own departures, `r_i v`, minus the excess of its previous
+        // packet's length over the next one's.
         bytes: |f| f.phi * (f.all - f.own) + (1.0 - f.phi) * f.spread + ROUNDED,
     }),
     ..Manifest::PLAIN
@@ -51,17 +50,17 @@ pub const MANIFEST: Manifest = Manifest {
 #[derive(Debug, Clone)]
 pub struct Sfq {
     shares: Shares,
-    /// The most bytes that a packet finds before it in its queue.
+    /// Maximum number of bytes before a packet in its queue.
     ahead: Vec<u64>,
     /// Start tags of the heads.
     heads: Tournament<Virtual>,
-    /// Start tag of the packet in service; the largest finish when all is sent.
+    /// Start tag of the packet in service; the largest finish when all packets are sent.
     now: Virtual,
     latest: Virtual,
     serving: Option<FlowId>,
 }
 
-/// What it keeps for a flow.
+/// State of a flow.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, packed(8))]
 pub struct SfqFlow {
@@ -109,8 +108,8 @@ impl Discipline for Sfq {
         }
     }
 
-    /// The time goes on, and what a flow is ahead of it stays as many bytes: at the old
-    /// weight's length, others might send without end before it.
+    /// Virtual time continues, and a flow's distance ahead of it stays the same in bytes: at the
+    /// old weight's length, others might be sent without limit before it.
     fn migrate_from(&mut self, old: Sfq, flows: &mut Flows<SfqFlow>, _: Time) {
         (self.now, self.latest, self.serving) = (old.now, old.now, old.serving);
         for f in old.shares.all() {
@@ -131,7 +130,7 @@ impl Discipline for Sfq {
         self.heads.set(f, flows.state(f).finish.max(self.now));
     }
 
-    /// What left without having been taken is not charged for.
+    /// A packet that left without transmission is not charged.
     fn head_changed(&mut self, flows: &mut Flows<SfqFlow>, f: FlowId, _: Time) {
         let state = flows.state_mut(f);
         state.finish = state.finish.max(self.heads.tag(f).unwrap_or(self.now));
@@ -165,10 +164,10 @@ impl QueueHooks for Sfq {}
 impl MediumHooks for Sfq {}
 
 impl Guarantees for Sfq {
-    /// A head starts a packet of its own after `v` at the latest. A packet with
-    /// `A` bytes before it thus starts at `v + (L + A)/w`, and of each other flow
-    /// at most `w_j (L + A)/w` and a packet start no later. For a flow that keeps
-    /// to its rate it is Goyal's bound from the expected arrival time on.
+    /// A head starts at most a packet of its own after `v`. So a packet with `A` bytes before it
+    /// starts at `v + (L + A)/w`, and each other flow has at most `w_j (L + A)/w` and a packet that
+    /// start no later. For a flow that keeps to its rate it is Goyal's bound, counted from the
+    /// expected arrival time.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let others = self.shares.link().airtime_of_many(self.shares.one_of_each_other()) + ROUNDING;
         let delay = Bound {
@@ -216,8 +215,8 @@ mod tests {
         assert_eq!(without_instants(&sent), expected);
     }
 
-    /// A packet that comes when its predecessor has left, and each other flow has two that start
-    /// no later.
+    /// A packet that arrives when its predecessor has left, while each other flow has two packets
+    /// that start no later.
     #[test]
     fn sfq_reaches_its_bound() {
         let (last, packet_time) = (9, Span::from_micros(4));

@@ -1,12 +1,12 @@
 //! A token bucket for each flow: it never sends more than `burst + rate t`.
 //!
-//! Packets are held until their tokens are there, also on a free link, and then go in the
-//! order in which they became eligible. That order is nominal: a head is eligible when its
-//! bucket has its length, and no earlier than the packet before it was; what others do to the flow
-//! meanwhile costs it no tokens. (A bucket that is charged when a packet really leaves
-//! overflows while the packet waits for others, and the flow gets less than its rate.)
+//! Packets are held until their tokens are available, even on a free link, and then go in the order
+//! in which they became eligible. That order is nominal: a head is eligible when its bucket holds
+//! its length, and no earlier than the previous packet was; delays by other flows cost it no
+//! tokens. (A bucket that is charged at the actual departure overflows while the packet waits for
+//! others, and the flow gets less than its rate.)
 //!
-//! The token bucket is Turner's leaky bucket as a meter (1986); the order is that of Linux' `fq`.
+//! The token bucket is Turner's leaky bucket as a meter (1986); the order is that of Linux's `fq`.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -25,7 +25,7 @@ use crate::units::time::Time;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "shaper",
     doc: "a token bucket for each flow: packets are held until their tokens are there, also on a \
@@ -46,7 +46,7 @@ pub const MANIFEST: Manifest = Manifest {
 #[derive(Debug, Clone)]
 pub struct Shaper {
     buckets: Vec<Bucket>,
-    /// When the heads are eligible.
+    /// Eligibility times of the heads.
     heads: Tournament<Instant>,
     serving: Option<FlowId>,
     link: Rate,
@@ -54,12 +54,12 @@ pub struct Shaper {
     full_queues: Vec<u64>,
 }
 
-/// What it keeps for a flow.
+/// State of a flow.
 #[derive(Debug, Clone, Default)]
 pub struct ShaperFlow {
-    /// When its bucket will be full.
+    /// Time at which its bucket will be full.
     full: Instant,
-    /// No packet is eligible before the one before it was.
+    /// A packet is not eligible before the previous one was.
     floor: Instant,
 }
 
@@ -77,7 +77,7 @@ impl Shaper {
         })
     }
 
-    /// The head of `f`, if there is one, waits for its tokens.
+    /// Sets the eligibility time of the head of `f`, if there is one.
     fn follow(&mut self, flows: &Flows<ShaperFlow>, f: FlowId) {
         let Some(bytes) = flows.head(f) else { return self.heads.remove(f) };
         let state = flows.state(f);
@@ -91,7 +91,7 @@ impl Discipline for Shaper {
 
     fn start(&mut self, _: &mut Flows<ShaperFlow>) {}
 
-    /// As many tokens are missing as before.
+    /// The number of missing tokens stays the same.
     fn migrate_from(&mut self, old: Shaper, flows: &mut Flows<ShaperFlow>, now: Time) {
         self.serving = old.serving;
         for f in ids(old.buckets.len()) {
@@ -108,7 +108,7 @@ impl Discipline for Shaper {
         self.follow(flows, f);
     }
 
-    /// What left without having been taken costs no tokens.
+    /// A packet that left without transmission costs no tokens.
     fn head_changed(&mut self, flows: &mut Flows<ShaperFlow>, f: FlowId, _: Time) {
         self.follow(flows, f);
     }
@@ -142,10 +142,9 @@ impl QueueHooks for Shaper {}
 impl MediumHooks for Shaper {}
 
 impl Guarantees for Shaper {
-    /// Nominal releases of a flow keep to its bucket, so while the link is busy all that
-    /// goes before a packet is its flows' bursts and what the link sends meanwhile, and one
-    /// packet that began before it came. It is released when its bucket has refilled for all before
-    /// it.
+    /// Nominal release times of a flow conform to its bucket. So while the link is busy, the work
+    /// before a packet is the flows' bursts, their rates over that time, and one packet that began
+    /// before it arrived. It is released when its bucket has refilled for all packets before it.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let rates = self.buckets.iter().enumerate().map(|(n, bucket)| (n, bucket.rate));
         if let Some(excess) = Excess::of("rate", rates, self.link) {
@@ -183,8 +182,8 @@ mod tests {
         setup(4, buckets.map(|(n, b)| values([("rate", rate(n)), ("burst", Value::Bytes(b))])))
     }
 
-    /// A's bucket of 4 B refills by a byte in two bytes of time: its third packet has its 2 B at 4.
-    /// B, of an eighth of the link, is held from 4 to 16 on a free link.
+    /// A's bucket of 4 B refills by a byte in two bytes of time: the 2 B of its third packet are
+    /// available at 4. B, with an eighth of the link, is held from 4 to 16 on a free link.
     #[test]
     fn a_shaper_holds_packets_on_a_free_link() {
         let setup = buckets_of([(500, 4), (125, 4)]);
@@ -192,8 +191,8 @@ mod tests {
         assert_eq!(sent, "A1@2 A2@4 B1@6 B2@8 A3@10 A4@12 B3@18");
     }
 
-    /// What waits for others has its tokens spent when it became eligible, not when it leaves: A2
-    /// is eligible at 4 though B is on the wire until 8, and so A3 at 8.
+    /// A packet that waits for others spends its tokens when it becomes eligible, not when it
+    /// leaves: A2 is eligible at 4 although B is on the wire until 8, and A3 at 8.
     #[test]
     fn what_others_take_costs_no_tokens() {
         let setup = buckets_of([(500, 4), (1000, 8)]);

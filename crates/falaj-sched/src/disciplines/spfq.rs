@@ -1,16 +1,15 @@
 //! Starting potential-based fair queueing, a rate-proportional server.
 //!
-//! Stiliadis and Varma, "Rate-proportional servers: a design methodology for
-//! fair queueing algorithms" and "Efficient fair queueing algorithms for
-//! packet-switched networks" (1998). The system's potential `P` grows as real
-//! time does, and whenever a packet has left it is raised to the least start
-//! among the heads; `S = max(F of the flow's last, P)` when a packet comes,
-//! `F = S + L/r`, smallest finish first.
+//! Stiliadis and Varma, "Rate-proportional servers: a design methodology for fair queueing
+//! algorithms" and "Efficient fair queueing algorithms for packet-switched networks" (1998). The
+//! system's potential `P` grows with real time, and after each departure it is raised to the least
+//! start among the heads; `S = max(F of the flow's last, P)` at a packet's arrival, `F = S + L/r`,
+//! smallest finish first.
 //!
-//! Packets are stamped as when they come: between two departures `P` may overtake
-//! the finish of a packet that still waits, and its successor then starts at `P`.
-//! When all is sent `P` becomes the largest finish there was, which is the
-//! papers' reset to zero without a walk over all flows.
+//! Packets have the stamps of their arrival: between two departures `P` may overtake the finish of
+//! a packet that still waits, and its successor then starts at `P`. When all packets are sent `P`
+//! becomes the largest finish so far, which equals the papers' reset to zero without a scan of all
+//! flows.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -28,7 +27,7 @@ use crate::units::rate::Wire;
 use crate::units::time::Time;
 use alloc::vec::Vec;
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "spfq",
     doc: "starting potential-based fair queueing: the delay of `wfq` without its fluid clock",
@@ -46,7 +45,7 @@ pub const MANIFEST: Manifest = Manifest {
 #[derive(Debug, Clone)]
 pub struct Spfq {
     shares: Shares,
-    /// Of a byte of each flow.
+    /// Potential per byte of each flow.
     paces: Vec<Instant>,
     /// Finishes of the heads.
     finishes: Tournament<Instant>,
@@ -56,12 +55,12 @@ pub struct Spfq {
     /// The system's potential at `at`.
     potential: Instant,
     at: Time,
-    /// The largest finish there was.
+    /// The largest finish so far.
     latest: Instant,
     serving: Option<FlowId>,
 }
 
-/// What it keeps for a flow.
+/// State of a flow.
 #[derive(Debug, Clone, Default)]
 pub struct SpfqFlow {
     /// Starts and finishes of its packets.
@@ -110,7 +109,7 @@ impl Spfq {
         }
     }
 
-    /// A packet of `f` has left.
+    /// Updates the state after a packet of `f` has left.
     fn left(&mut self, flows: &Flows<SpfqFlow, Instant>, f: FlowId, now: Time) {
         self.offer(flows, f);
         let least = self.starts.first().map_or(self.latest, |(start, _)| start);
@@ -120,7 +119,7 @@ impl Spfq {
 
 impl Discipline for Spfq {
     type State = SpfqFlow;
-    /// The potential when it came.
+    /// The potential at the packet's arrival.
     type Tag = Instant;
     const SEES_ARRIVALS: bool = true;
 
@@ -130,7 +129,7 @@ impl Discipline for Spfq {
         shifted(tag, old.potential(now), old.paces[f.index()], self.paces[f.index()])
     }
 
-    /// The potential goes on; what flows are ahead of it stays as many bytes.
+    /// The potential continues; the distance of flows ahead of it stays the same in bytes.
     fn migrate_from(&mut self, mut old: Spfq, flows: &mut Flows<SpfqFlow, Instant>, now: Time) {
         (self.potential, self.at, self.serving) = (old.potential(now), now, old.serving);
         self.latest = self.potential;
@@ -158,7 +157,7 @@ impl Discipline for Spfq {
         self.offer(flows, f);
     }
 
-    /// Another discipline sent the head.
+    /// Another discipline has sent the head.
     fn head_changed(&mut self, flows: &mut Flows<SpfqFlow, Instant>, f: FlowId, now: Time) {
         if let Some(finish) = self.finishes.tag(f) {
             flows.state_mut(f).stamps.left(finish);
@@ -218,9 +217,9 @@ impl QueueHooks for Spfq {
 impl MediumHooks for Spfq {}
 
 impl Guarantees for Spfq {
-    /// A packet leaves at most `L/C` after its potential's time, `F - P` from its
-    /// arrival on. Whoever was served had the smallest finish, so that `P`
-    /// followed to within the slowest packet of it: so far ahead may the flow be.
+    /// A packet leaves at most `L/C` after its potential's time, `F - P` from its arrival on. Each
+    /// flow served had the smallest finish, so `P` followed within the slowest packet: the flow may
+    /// be ahead by that much.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let queue = self.shares.own_time(self.shares.full_queue(f), f);
         let delay = Bound {
@@ -231,7 +230,7 @@ impl Guarantees for Spfq {
         Ok(self.shares.promise_by_fluid(f, delay))
     }
 
-    /// Who is thrown out is in nobody's stamps.
+    /// A dropped packet is in no other packet's stamps.
     fn harm_of_drops(&self) -> DropImpact {
         DropImpact::Nobody
     }

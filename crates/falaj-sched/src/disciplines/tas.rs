@@ -1,13 +1,13 @@
 //! The time-aware shaper of IEEE 802.1Qbv (802.1Q-2022, 8.6.8.4): gates that open and close by a
 //! clock.
 //!
-//! Each flow is a traffic class, the first of the scenario the highest, with a gate of its own. All
-//! gates follow one cycle, which begins with the clock; a gate is open for one time in it, or for
-//! as many at equal distances. Of the classes whose gates are open the highest with a packet sends,
-//! but only a packet that is over when its gate closes: the gates themselves are the guard, and as
-//! long as a packet is what they guard. A gate that is open all the cycle never closes.
+//! Each flow is a traffic class, the first of the scenario the highest, with its own gate. All
+//! gates follow one cycle, which is aligned with the clock; a gate is open once in it, or several
+//! times at equal distances. Among the classes whose gates are open, the highest with a packet
+//! sends, but only a packet that ends before its gate closes. So the gates themselves act as guard
+//! bands, whose length is that of the packet. A gate that is open for the whole cycle never closes.
 //!
-//! It keeps nothing: what it decides follows from the clock and the heads.
+//! It has no state: its decisions follow from the clock and the heads.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{Dice, Draw};
@@ -29,7 +29,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "tas",
     doc: "time-aware shaper of 802.1Qbv: each flow a traffic class, the first the highest, whose \
@@ -74,7 +74,7 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// Gates that close within the cycle, and through which every packet fits.
+/// Draws gates that close within the cycle, and let every packet through.
 fn fit(setup: &mut Setup, dice: Dice<'_>) {
     let packet = setup.largest_airtime().0.max(1);
     let n = setup.flows.len() as u64;
@@ -107,7 +107,7 @@ pub struct Tas {
     full_queues: Vec<u64>,
 }
 
-/// From the start of each of its rounds.
+/// Times from the start of each of its rounds.
 #[derive(Debug, Clone, Copy)]
 struct Gate {
     every: Span,
@@ -116,8 +116,8 @@ struct Gate {
 }
 
 impl Gate {
-    /// Are both ever open at once? The distances between two openings are all that differ by what
-    /// both rounds are made of.
+    /// Returns true if both gates are ever open together. The distances between two openings take
+    /// all values that are congruent modulo the common divisor of both rounds.
     fn meets(self, other: Gate) -> bool {
         let step = common(self.every.0, other.every.0);
         let behind = (other.opens.0 % step + step - self.opens.0 % step) % step;
@@ -129,7 +129,7 @@ impl Gate {
     }
 }
 
-/// The greatest number that divides both.
+/// The greatest common divisor.
 fn common(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { common(b, a % b) }
 }
@@ -190,7 +190,7 @@ impl Tas {
         })
     }
 
-    /// When the head of `bytes` may go through its gate, from `now` on.
+    /// Time from `now` on at which a head of `bytes` may pass its gate.
     #[inline]
     fn passes(gate: Gate, bytes: u32, now: Time, wire: &Wire) -> Time {
         if gate.is_always_open() {
@@ -240,10 +240,10 @@ impl QueueHooks for Tas {}
 impl MediumHooks for Tas {}
 
 impl Guarantees for Tas {
-    /// A window that no higher class may use is left by at most the last packet that does not fit,
-    /// and entered late by one packet of a lower class, if one may be under way. In the worst
-    /// case a backlog begins just as the rest of the window is too short, and then each round
-    /// brings a window.
+    /// A window that no higher class may use loses the time of the last packet that does not fit,
+    /// and one packet of a lower class at its start, if one may be under way. In the worst case a
+    /// backlog begins when the rest of the window is just too short; from then on each round
+    /// contributes a window.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let own = self.gates[f.index()];
         let meets = |gates: &[Gate]| gates.iter().position(|gate| gate.meets(own));
@@ -260,7 +260,7 @@ impl Guarantees for Tas {
             if meets(&self.gates[f.index() + 1..]).is_some() { packet } else { Span::ZERO };
         let unused = if always { Span::ZERO } else { packet };
         let window = Span(own.closes.0 - own.opens.0);
-        // An always open gate is blocked once, and then never again.
+        // A gate that is always open is blocked once, and then never again.
         let lost = if always { Span::ZERO } else { blocked + unused };
         let used = window.saturating_sub(lost + ROUNDING);
         let rate =
@@ -287,7 +287,7 @@ impl Guarantees for Tas {
         })
     }
 
-    /// Each round brings the same.
+    /// Every round contributes the same.
     fn serves_strictly(&self) -> bool {
         true
     }
@@ -311,15 +311,16 @@ mod tests {
         let all = at_once("AAABBB", 4);
         let sent = order(&tas, Tas::new, &all);
         assert_eq!(sent, "A1@4 A2@8 B1@14 B2@18 A3@24 B3@34");
-        // What has no gate to mind fills the guards, and may be in the way by a packet.
+        // A class with an open gate fills the guard bands, and may delay others by a packet.
         let with_c = [all.clone(), at_once("CCC", 3)].concat();
         let sent = order(&tas, Tas::new, &with_c);
         assert_eq!(sent, "A1@4 A2@8 C1@11 B1@15 B2@19 C2@22 A3@26 C3@29 B3@34");
-        // A's opens twice in a cycle of 40 B, at 0 and 20, and B's once: no gate meets another.
+        // A's gate opens twice in a cycle of 40 B, at 0 and 20, and B's once: no two gates are open
+        // together.
         let twice = cycle(40, Vec::from([gate(0, 10).with("every", time(20)), gate(10, 10)]));
         let sent = order(&twice, Tas::new, &all);
         assert_eq!(sent, "A1@4 A2@8 B1@14 B2@18 A3@24 B3@54");
-        // What is left of 10 B without a packet that does not fit comes twice as often for A.
+        // The usable part of 10 B, without a packet that does not fit, occurs twice as often for A.
         let [a, b] = [0, 1].map(|flow| promise(&twice, Tas::new, flow).rate);
         assert!(a.0.abs_diff(2 * b.0) <= 1, "{a:?} {b:?}");
     }

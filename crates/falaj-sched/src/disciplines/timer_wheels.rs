@@ -1,21 +1,21 @@
-//! Timer wheels, one for each class of weights: the rival in Rizzo's plot.
+//! Timer wheels, one for each class of weights: the competitor in Rizzo's plot.
 //!
-//! The talk measures a scheduler of Karsten's, known as interleaved stratified
-//! timer wheels: flows are divided into strata by their weight, each stratum
-//! keeps its flows in the slots of a wheel, and a decision costs as many steps
-//! as there are strata. No more is known here; his paper was not at hand. The
-//! rest is inferred, and is not claimed to be his:
+//! The talk measures a scheduler by Karsten, known as interleaved stratified timer wheels: flows
+//! are divided into strata by their weight, each stratum keeps its flows in the slots of a wheel,
+//! and a decision costs one step per stratum. Nothing else was available; his paper was not at
+//! hand. The rest is inferred, and not claimed to be his:
 //!
 //! - Stratum `k` has the weights from `2^k` to `2^(k+1) - 1`. A flow's head is due at `F = max(V, F
 //!   of the packet before) + L/w`; virtual time `V` is that of the slot served last, as with
 //!   self-clocked fair queueing.
-//! - A stratum's slot is an eighth to a sixteenth of what a largest packet of its least weight
-//!   takes, so that 32 slots hold whatever a head may be due at.
-//! - Of the strata's earliest slots the one that ends first is served, the stratum of larger
-//!   weights first where two end at once; within a slot in the order in which flows came to it.
+//! - A slot of a stratum is an eighth to a sixteenth of the virtual length of a largest packet of
+//!   its least weight, so that 32 slots cover all due times of heads.
+//! - Among the strata's earliest slots, the one that ends first is served; if two end together,
+//!   that of the larger weights. Within a slot flows are served in the order in which they joined
+//!   it.
 //!
-//! What a slot blurs is less than an eighth of a packet of one's own. A flow
-//! that runs empty is forgotten: it owes less than a slot.
+//! A slot's rounding is less than an eighth of a packet of the flow itself. A flow that becomes
+//! empty is forgotten: it owes less than a slot.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Guarantees, Promise, room_for_one};
@@ -30,7 +30,7 @@ use crate::units::time::Time;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// How they are named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "timer-wheels",
     doc: "shares by weight, from a wheel of slots for each doubling of weights; a rival to measure, no promise",
@@ -51,11 +51,11 @@ pub const MANIFEST: Manifest = Manifest {
 
 /// The largest weight.
 const MOST: u64 = 65_536;
-/// One for each doubling from 1 to the largest weight.
+/// One stratum for each doubling from 1 to the largest weight.
 const STRATA: usize = MOST.ilog2() as usize + 1;
-/// What a byte takes at weight 1. Virtual time is a `u64` that wraps around (at
-/// 400 Gbit/s and weight 1 in 22 s); only differences are compared, and those of
-/// live heads are a few largest packets.
+/// Virtual length of a byte at weight 1. Virtual time is a `u64` that wraps around (at 400 Gbit/s
+/// and weight 1 in 22 s); only differences are compared, and those of live heads are a few largest
+/// packets.
 const BYTE: u64 = 1 << 24;
 const SLOTS: usize = 32;
 const NONE: u32 = u32::MAX;
@@ -67,10 +67,10 @@ struct Slot {
     last: u32,
 }
 
-/// Flows of one stratum by when their heads are due.
+/// Flows of one stratum by the due times of their heads.
 #[derive(Debug, Clone)]
 struct Wheel {
-    /// A slot is `2^shift` of virtual time.
+    /// A slot covers `2^shift` of virtual time.
     shift: u32,
     /// Bit `s`: slot `s` has a flow.
     occupied: u32,
@@ -78,7 +78,7 @@ struct Wheel {
 }
 
 impl Wheel {
-    /// The slot that is served first, from `time` on, and by how much it ends later.
+    /// The slot that is served first, from `time` on, and the distance from `time` to its end.
     #[inline]
     fn first(&self, time: u64) -> (usize, u64) {
         let base = time >> self.shift;
@@ -101,19 +101,19 @@ pub struct TimerWheels {
     sending: Option<FlowId>,
 }
 
-/// What they keep for a flow.
+/// State of a flow.
 #[derive(Debug, Clone, Default)]
 pub struct WheelFlow {
-    /// When its head, or its packet on the wire, is due.
+    /// Due time of its head, or of its packet on the wire.
     due: u64,
-    /// What a byte takes.
+    /// Virtual length of a byte.
     byte: u32,
-    /// The length of the head that it was sorted in for.
+    /// Length of the head with which it was sorted.
     bytes: u32,
     /// The flow after it in its slot.
     next: u32,
     stratum: u8,
-    /// It stands in a slot.
+    /// True if it is in a slot.
     queued: bool,
 }
 
@@ -144,8 +144,8 @@ impl TimerWheels {
         Ok(TimerWheels { weights, wheels, occupied: 0, time: 0, sending: None })
     }
 
-    /// The flow's head is due at `due`. What would be beyond the wheel (a packet
-    /// from the time of another setup) goes to its last slot.
+    /// Enters a flow whose head is due at `due`. A due time beyond the wheel (of a packet from
+    /// another setup) goes to its last slot.
     fn insert(&mut self, flows: &mut Flows<WheelFlow>, f: FlowId, due: u64) {
         let bytes = flows.head(f).unwrap_or(0);
         let state = flows.state_mut(f);
@@ -165,19 +165,19 @@ impl TimerWheels {
         self.occupied |= 1 << stratum;
     }
 
-    /// What a head takes at its flow's weight.
+    /// Virtual length of a head at its flow's weight.
     #[inline]
     fn cost(flows: &Flows<WheelFlow>, f: FlowId, bytes: u32) -> u64 {
         u64::from(bytes) * u64::from(flows.state(f).byte)
     }
 
-    /// Stratum and slot that are served next.
+    /// The stratum and slot that are served next.
     #[inline]
     fn choose(&self) -> Option<(usize, usize)> {
         let mut best = None;
         let mut rest = self.occupied;
         while rest != 0 {
-            // Larger weights first: another has to end earlier.
+            // Larger weights first: another stratum must end earlier to replace them.
             let stratum = rest.ilog2() as usize;
             rest &= !(1 << stratum);
             let (slot, end) = self.wheels[stratum].first(self.time);
@@ -188,7 +188,7 @@ impl TimerWheels {
         best.map(|(place, _)| place)
     }
 
-    /// Takes the first flow of a slot out.
+    /// Removes the first flow of a slot.
     #[inline]
     fn take_out(&mut self, flows: &mut Flows<WheelFlow>, (stratum, slot): (usize, usize)) {
         let wheel = &mut self.wheels[stratum];
@@ -203,7 +203,7 @@ impl TimerWheels {
         }
     }
 
-    /// The flow whose packet has left goes on with its next one.
+    /// Enters the flow whose packet has left with its next head.
     #[inline]
     fn settle(&mut self, flows: &mut Flows<WheelFlow>) {
         let Some(f) = self.sending.take() else { return };
@@ -230,8 +230,8 @@ impl Discipline for TimerWheels {
         }
     }
 
-    /// Heads keep when they are due, unless that is sooner under the new weight;
-    /// they are entered in that order.
+    /// Heads keep their due times, unless that is earlier under the new weight; they are entered in
+    /// that order.
     fn migrate_from(&mut self, old: TimerWheels, flows: &mut Flows<WheelFlow>, _: Time) {
         (self.time, self.sending) = (old.time, old.sending);
         let mut heads = Vec::new();
@@ -240,7 +240,7 @@ impl Discipline for TimerWheels {
             let stratum = flows.state(id).stratum;
             self.set(flows.state_mut(id), f);
             if let (true, Some(bytes)) = (flows.state(id).queued, flows.head(id)) {
-                // It may be due, and its slot not over yet.
+                // It may be due already, while its slot is not over.
                 let left = flows.state(id).due.wrapping_sub(self.time) as i64;
                 let left = if stratum == flows.state(id).stratum { left } else { left.max(0) };
                 heads.push((left.min(Self::cost(flows, id, bytes) as i64), id));
@@ -255,8 +255,8 @@ impl Discipline for TimerWheels {
 
     #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<WheelFlow>, f: FlowId, _: Time) {
-        // One whose last packet has just left goes on from there; one that lost
-        // its head still has its place.
+        // A flow whose last packet has just left continues from there; one that lost its head still
+        // has its place.
         if self.sending == Some(f) || flows.state(f).queued {
             return;
         }
@@ -272,7 +272,7 @@ impl Discipline for TimerWheels {
             let f = FlowId(self.wheels[place.0].slots[place.1].first);
             let WheelFlow { due, bytes: before, .. } = *flows.state(f);
             match flows.head(f) {
-                // A head that became a shorter one keeps the place, and pays for it.
+                // A shorter head in place of a longer one keeps the place, and is charged for it.
                 Some(bytes) if bytes <= before => return Decision::Serve(f),
                 Some(bytes) => {
                     self.take_out(flows, place);
@@ -315,18 +315,18 @@ mod tests {
     use super::*;
     use crate::scheduler::worked_example::{THREE_FLOWS, at_once, order, weights};
 
-    /// A slot is half a byte here: heads that are due at different bytes are told apart.
+    /// A slot is half a byte here: heads that are due at different bytes are in different slots.
     #[test]
     fn equal_flows_go_by_when_their_heads_are_due() {
-        // Due: A 2 4 6 8; B, which finds V = 2, 6 7 10; C 5 8. The first to come to a slot goes
-        // first.
+        // Due times: A 2 4 6 8; B, which arrives at V = 2, 6 7 10; C 5 8. Within a slot: first
+        // come, first served.
         let sent = order(&weights(4, &[1, 1, 1]), TimerWheels::new, THREE_FLOWS);
         assert_eq!(sent, "A1@2 A2@4 C1@7 B1@11 A3@13 B2@14 C2@17 A4@19 B3@22");
     }
 
     #[test]
     fn the_narrower_slot_of_larger_weights_ends_first() {
-        // Due: A 2 4 6, B 6 10. A's slot ends at 6.25, B's at 6.5.
+        // Due times: A 2 4 6, B 6 10. A's slot ends at 6.25, B's at 6.5.
         let sent = order(&weights(4, &[2, 1]), TimerWheels::new, &at_once("AAABB", 4));
         assert_eq!(sent, "A1@4 A2@8 A3@12 B1@16 B2@20");
     }

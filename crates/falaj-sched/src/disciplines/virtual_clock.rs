@@ -1,13 +1,11 @@
 //! Virtual Clock.
 //!
-//! Zhang, "VirtualClock: a new traffic control algorithm for packet switching
-//! networks" (1990). Each flow has a clock that a packet advances by its time at
-//! the flow's rate, `aux = max(now, aux) + L/r`, when it comes; the smallest
-//! reading goes first.
+//! Zhang, "VirtualClock: a new traffic control algorithm for packet switching networks" (1990).
+//! Each flow has a clock that a packet advances at its arrival by its time at the flow's rate, `aux
+//! = max(now, aux) + L/r`; the smallest reading goes first.
 //!
-//! Packets are stamped as when they come: a packet that waits longer than its
-//! reading says has a successor that starts at its own arrival, not there. Who is thrown out costs
-//! nothing.
+//! Packets have the stamps of their arrival: if a packet waits beyond its reading, its successor
+//! starts at its own arrival, not at that reading. A dropped packet is not charged.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -26,7 +24,7 @@ use crate::units::time::{Span, Time};
 use alloc::format;
 use alloc::vec::Vec;
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "virtual-clock",
     doc: "virtual clock: each flow's packets at the times that its rate gives them; remembers \
@@ -40,7 +38,7 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// What the clock shows, as a reading.
+/// The clock's time as a reading.
 #[inline]
 fn clock(now: Time) -> Instant {
     ORIGIN + instant(now)
@@ -51,7 +49,7 @@ fn clock(now: Time) -> Instant {
 pub struct VirtualClock {
     rates: Vec<Rate>,
     paces: Vec<Instant>,
-    /// How long after its reading a packet has left.
+    /// A packet leaves at most this much later than its reading.
     late: Span,
     /// Readings of the heads.
     heads: Tournament<Instant>,
@@ -59,7 +57,7 @@ pub struct VirtualClock {
     serving: Option<FlowId>,
 }
 
-/// What it keeps for a flow.
+/// State of a flow.
 #[derive(Debug, Clone, Default)]
 pub struct ClockedFlow {
     /// The flow's clock, `aux`.
@@ -81,7 +79,7 @@ impl VirtualClock {
         })
     }
 
-    /// Time of so many bytes at the flow's rate.
+    /// Time of `bytes` at the flow's rate.
     #[inline]
     fn length(&self, f: FlowId, bytes: u32) -> Instant {
         Instant::from(bytes) * self.paces[f.index()]
@@ -101,7 +99,7 @@ impl VirtualClock {
 
 impl Discipline for VirtualClock {
     type State = ClockedFlow;
-    /// When it came.
+    /// The packet's arrival time.
     type Tag = Instant;
     const SEES_ARRIVALS: bool = true;
 
@@ -111,7 +109,7 @@ impl Discipline for VirtualClock {
         shifted(tag, clock(now), old.paces[f.index()], self.paces[f.index()])
     }
 
-    /// What clocks are ahead stays as many bytes.
+    /// The distance of clocks ahead of now stays the same in bytes.
     fn migrate_from(
         &mut self,
         mut old: VirtualClock,
@@ -142,7 +140,7 @@ impl Discipline for VirtualClock {
         self.follow(flows, f);
     }
 
-    /// Another discipline sent the head.
+    /// Another discipline has sent the head.
     fn head_changed(&mut self, flows: &mut Flows<ClockedFlow, Instant>, f: FlowId, _: Time) {
         if let Some(reading) = self.heads.tag(f) {
             flows.state_mut(f).clock.left(reading);
@@ -201,12 +199,12 @@ impl QueueHooks for VirtualClock {
 impl MediumHooks for VirtualClock {}
 
 impl Guarantees for VirtualClock {
-    /// Who is thrown out has not advanced the clock.
+    /// A dropped packet has not advanced the clock.
     fn harm_of_drops(&self) -> DropImpact {
         DropImpact::Nobody
     }
 
-    /// A reading may be any time ahead of a flow that sent more than its rate.
+    /// The reading of a flow that exceeded its rate may be any time ahead.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         Err(NoPromise(format!(
             "virtual clock promises {} only to a flow that never sends more: whoever used what \
@@ -215,9 +213,9 @@ impl Guarantees for VirtualClock {
         )))
     }
 
-    /// A packet leaves at most `L/C` after its reading (Figueira and Pasquale 1995), and that is
-    /// when all that the flow sent since its clock was set to real time has had its time at the
-    /// flow's rate.
+    /// A packet leaves at most `L/C` after its reading (Figueira and Pasquale 1995). The reading is
+    /// the time at which all packets that the flow sent since its clock was set to real time have
+    /// had their time at the flow's rate.
     fn deadlines(&self, f: FlowId) -> Option<Deadlines> {
         let rate = self.rates[f.index()];
         Some(Deadlines::new((rate, Span::ZERO, rate), self.late))
@@ -252,10 +250,10 @@ mod tests {
         assert_eq!(without_instants(&sent), expected);
     }
 
-    /// Zhang's thesis, section 2.3.3, with as many packets of B as its statement needs. A and B
-    /// have half the link each. A sends 900 packets alone at the full rate, then at half of it, and
-    /// B has 460 packets at 900. Virtual Clock serves 450 of them before it goes on with A; fair
-    /// disciplines let A go on at once.
+    /// Zhang's thesis, section 2.3.3, with the number of packets of B that its statement needs. A
+    /// and B have half of the link each. A sends 900 packets alone at the full rate, then at half
+    /// of it, and B has 460 packets at 900. Virtual Clock serves 450 of them before it continues
+    /// with A; fair disciplines serve A at once.
     #[test]
     fn virtual_clock_remembers_450_packets_of_excess() {
         let (shares, rates) = (weights(1, &[1, 1]), rates(1, &[500, 500]));
@@ -282,7 +280,7 @@ mod tests {
                 assert_eq!(departure, ((n + 1) % 2, 901 + u64::from(n)), "{name}");
             }
         }
-        // While B too sends at its rate, all agree.
+        // While B also sends at its rate, all disciplines agree.
         let mut all: Vec<_> = alone.collect();
         all.extend((0..100).flat_map(|n| [(901 + 2 * n, 'A', 1), (900 + 2 * n, 'B', 1)]));
         let all = packets(&all);
@@ -294,9 +292,9 @@ mod tests {
         assert_eq!(departures_together(&shares, Wfq::new, &all), clocks);
     }
 
-    /// A packet that waits beyond its reading has a successor that starts when it
-    /// came. A1 reads 1 + 4 = 5 and waits until 10; A2 reads 9 + 4 = 13, after C1's
-    /// 2 + 10 = 12. Tagged as a head it would follow A1's reading, with 9.
+    /// If a packet waits beyond its reading, its successor starts at its own arrival. A1 reads 1 +
+    /// 4 = 5 and waits until 10; A2 reads 9 + 4 = 13, after C1's 2 + 10 = 12. Tagged as a head it
+    /// would follow A1's reading, with 9.
     #[test]
     fn virtual_clock_must_tag_at_arrival() {
         let packets = [(0, 'B', 10), (1, 'A', 1), (2, 'C', 4), (9, 'A', 1)];

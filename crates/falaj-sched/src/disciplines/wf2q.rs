@@ -1,9 +1,8 @@
 //! Worst-case fair weighted fair queueing, WF2Q.
 //!
-//! Bennett and Zhang, "WF2Q: worst-case fair weighted fair queueing" (1996).
-//! The order is that of weighted fair queueing, but only among packets that the
-//! fluid server has started (`S <= V`): no flow gets ahead of the fluid
-//! by more than a part of a packet.
+//! Bennett and Zhang, "WF2Q: worst-case fair weighted fair queueing" (1996). The order is that of
+//! weighted fair queueing, but only among packets that the fluid server has started (`S <= V`): no
+//! flow gets ahead of the fluid server by more than a part of a packet.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -22,7 +21,7 @@ use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::Wire;
 use crate::units::time::Time;
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "wf2q",
     doc: "worst-case fair WFQ: as `wfq`, among the packets that fluid sharing has started",
@@ -46,7 +45,7 @@ pub const MANIFEST: Manifest = Manifest {
 pub struct Wf2q {
     shares: Shares,
     fluid: ReferenceFluid,
-    /// Heads that the fluid has started, by finish.
+    /// Heads that the fluid server has started, by finish.
     started: Tournament<Virtual>,
     /// The other heads, by start.
     early: Tournament<Virtual>,
@@ -54,7 +53,7 @@ pub struct Wf2q {
     serving: Option<FlowId>,
 }
 
-/// What it keeps for a flow.
+/// State of a flow.
 #[derive(Debug, Clone, Default)]
 pub struct Wf2qFlow {
     /// Starts and finishes of its packets.
@@ -108,7 +107,7 @@ impl Wf2q {
 
 impl Discipline for Wf2q {
     type State = Wf2qFlow;
-    /// Virtual time when it came.
+    /// Virtual time at the packet's arrival.
     type Tag = Virtual;
     const SEES_ARRIVALS: bool = true;
 
@@ -118,7 +117,8 @@ impl Discipline for Wf2q {
         self.fluid.retag(&mut old.fluid, f, tag, now)
     }
 
-    /// The fluid goes on with the new weights, and what is queued has the tags that it has there.
+    /// The fluid server continues with the new weights, and queued packets get the tags that they
+    /// have there.
     fn migrate_from(&mut self, mut old: Wf2q, flows: &mut Flows<Wf2qFlow, Virtual>, now: Time) {
         for f in old.shares.all() {
             flows.state_mut(f).stamps.map(|stamp| self.fluid.retag(&mut old.fluid, f, stamp, now));
@@ -151,7 +151,7 @@ impl Discipline for Wf2q {
         self.follow(flows, f, now);
     }
 
-    /// Another discipline sent the head.
+    /// Another discipline has sent the head.
     fn head_changed(&mut self, flows: &mut Flows<Wf2qFlow, Virtual>, f: FlowId, now: Time) {
         let finish = self.finish(flows, f);
         let state = flows.state_mut(f);
@@ -160,9 +160,9 @@ impl Discipline for Wf2q {
         self.follow(flows, f, now);
     }
 
-    /// The fluid has always started a packet that the link still has, as it has
-    /// served no more. After a change of weights it may be a rounding short of that: then
-    /// the one that it starts first is next.
+    /// The fluid server has always started a packet that is still queued on the link, since it has
+    /// served no more. After a change of weights it may be a rounding short of that: then the head
+    /// that it starts first is next.
     #[inline(always)]
     fn next(&mut self, flows: &mut Flows<Wf2qFlow, Virtual>, now: Time, _: &Wire) -> Decision {
         if let Some(f) = self.serving.take() {
@@ -231,8 +231,8 @@ impl MediumHooks for Wf2q {
 }
 
 impl Guarantees for Wf2q {
-    /// A packet leaves at most `L/C` after the fluid finishes it, and when a
-    /// packet has left the fluid has at most `(1 - r/C) L` of it still to serve.
+    /// A packet leaves at most `L/C` after the fluid server finishes it, and when a packet has left
+    /// the fluid server has at most `(1 - r/C) L` of it still to serve.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let queue = self.shares.full_queue(f);
         let delay = Bound {
@@ -251,8 +251,8 @@ impl Guarantees for Wf2q {
         Some(RateCondition::Queued)
     }
 
-    /// What is dropped is still in the fluid, or is served there at once: its time is no longer
-    /// that of the link.
+    /// A dropped packet remains in the fluid server, or is served there at once: its time no longer
+    /// matches the link's.
     fn harm_of_drops(&self) -> DropImpact {
         DropImpact::All
     }

@@ -1,15 +1,14 @@
 //! Worst-case fair weighted fair queueing, the practical form.
 //!
-//! Bennett and Zhang, "Hierarchical packet fair queueing algorithms" (1997).
-//! Of the flows whose head has started in virtual time the one whose head
-//! finishes first is served. The time goes on while a packet is on the wire,
-//! and leaps to the first start where nobody has started.
+//! Bennett and Zhang, "Hierarchical packet fair queueing algorithms" (1997). Among the flows whose
+//! head has started in virtual time, the one whose head finishes first is served. Virtual time
+//! advances while a packet is on the wire, and jumps to the first start if no flow has started.
 //!
-//! The order is that of the definition, ties included, which the flow's number decides: numbers are
-//! exact where they can be, see `virtual_time::exact_byte`.
+//! The order is that of the definition, including ties, which the flow's number decides. Numbers
+//! are exact where they can be, see `virtual_time::exact_byte`.
 //!
-//! A dequeue costs O(log N) in the mean; as many starts as the time passes in one packet are looked
-//! at in one dequeue, see `starts.rs`.
+//! A dequeue costs O(log N) on average; it may examine all starts that the time passes in one
+//! packet, see `starts.rs`.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
@@ -29,7 +28,7 @@ use crate::units::rate::Wire;
 use crate::units::time::{Span, Time};
 use alloc::vec::Vec;
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "wf2q+",
     doc: "worst-case fair weighted fair queueing: shares by weight, as even as packets allow, \
@@ -49,8 +48,9 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// Who starts so many units later has started: the time is rounded to one, and by less than one
-/// more until 64 MB were sent without a rest by flows whose weights add up to no divisor of a byte.
+/// A head that starts at most this many units later counts as started: the time is rounded to one
+/// unit, and by less than one more until 64 MB were sent without a pause by flows whose weights add
+/// up to no divisor of a byte.
 const NEAR: i64 = 2;
 
 /// Worst-case fair weighted fair queueing, the practical form.
@@ -58,9 +58,10 @@ const NEAR: i64 = 2;
 pub struct Wf2qPlus {
     time: VirtualTime,
     starts: Starts,
-    /// The flow that is served, or alone; not among the starts.
+    /// The flow that is being served, or is the only one; it is not among the starts.
     in_hand: u32,
-    /// The packet on the wire, in parts of a byte, and how many of them are in the time already.
+    /// Length of the packet on the wire, in parts of a byte, and the number of parts already
+    /// counted in the time.
     whole: u64,
     counted: u64,
     from: Time,
@@ -88,7 +89,7 @@ impl Wf2qPlus {
         })
     }
 
-    /// The time goes on until `now`.
+    /// Advances virtual time to `now`.
     #[inline]
     fn pass(&mut self, flows: &Flows<Share>, now: Time) {
         if self.counted == self.whole {
@@ -96,8 +97,7 @@ impl Wf2qPlus {
         }
         let mut sent = self.whole;
         if now < self.end {
-            // From its start, so that an instant's part is the same whether the time was looked at
-            // before or not.
+            // Counted from the packet's start, so that the result does not depend on earlier calls.
             let (gone, whole) = (now.since(self.from).0, (self.end - self.from).0);
             sent = (u128::from(sent) * u128::from(gone) / u128::from(whole)) as u64;
         }
@@ -128,7 +128,7 @@ impl Discipline for Wf2qPlus {
         self.weights.start(flows);
     }
 
-    /// Flows keep what they owe; who keeps its weight keeps what it is owed too.
+    /// Flows keep what they owe; a flow that keeps its weight also keeps what it is owed.
     fn migrate_from(&mut self, mut old: Wf2qPlus, flows: &mut Flows<Share>, now: Time) {
         old.pass(flows, now);
         if old.time.rests() && self.weights.byte != old.weights.byte {
@@ -141,7 +141,7 @@ impl Discipline for Wf2qPlus {
         if self.weights.all.len() == old.weights.all.len()
             && self.weights.largest == old.weights.largest
         {
-            // Of a hundred thousand flows mostly a few change.
+            // Of a hundred thousand flows usually few change.
             self.starts = old.starts;
             let weights = self.weights.all.iter().zip(&old.weights.all).enumerate();
             let others =
@@ -186,7 +186,7 @@ impl Discipline for Wf2qPlus {
         }
     }
 
-    /// Another discipline sent the head.
+    /// Another discipline has sent the head.
     fn head_changed(&mut self, flows: &mut Flows<Share>, f: FlowId, _: Time) {
         if self.starts.remove(f.0) {
             match flows.head(f) {
@@ -217,7 +217,7 @@ impl Discipline for Wf2qPlus {
             self.in_hand = NONE;
         }
         loop {
-            // Up to `NEAR` after the time.
+            // Starts of up to `NEAR` after the time count as passed.
             let passed = self.time.now().wrapping_add(NEAR as u64 + 1);
             self.starts.pass(passed, |f| {
                 flows.state(FlowId(f)).finish(flows.head(FlowId(f)).unwrap_or(0))
@@ -248,7 +248,7 @@ impl Discipline for Wf2qPlus {
 
 impl QueueHooks for Wf2qPlus {}
 impl MediumHooks for Wf2qPlus {
-    /// The part that is left by now is spread over the time that is left.
+    /// The remaining part is spread over the remaining time.
     fn retimed(&mut self, _: &mut Flows<Share>, _: FlowId, end: Time, now: Time) {
         if self.end > now {
             (self.whole, self.counted) = (self.whole - self.counted, 0);
@@ -258,11 +258,10 @@ impl MediumHooks for Wf2qPlus {
 }
 
 impl Guarantees for Wf2qPlus {
-    /// A packet ends at most a packet of work after the time is its finish (the
-    /// latency-rate server of Stiliadis and Varma 1998: `L/r + L/C`, from an instant
-    /// when the flow owes nothing). While it has packets its head starts at most a
-    /// packet of its own after the time. Two bytes and two nanoseconds are for the
-    /// rounded time in mid-packet.
+    /// A packet ends at most a packet of work after the time reaches its finish (the latency-rate
+    /// server of Stiliadis and Varma 1998: `L/r + L/C`, from an instant at which the flow owes
+    /// nothing). While it has packets its head starts at most a packet of its own after the time.
+    /// Two bytes and two nanoseconds are for the rounded time within a packet.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let Weights { rate, largest, .. } = self.weights;
         let largest = u64::from(largest);
@@ -299,15 +298,15 @@ mod tests {
     use alloc::format;
     use alloc::string::String;
 
-    /// A's finishes are 1 2 3 4, B's 4 5 8. C comes in the middle of A1, at 1/3: 10/3 and 19/3.
+    /// A's finishes are 1 2 3 4, B's 4 5 8. C arrives in the middle of A1, at 1/3: 10/3 and 19/3.
     #[test]
     fn three_flows_of_different_packets() {
         let sent = order(&weights(4, &[2, 1, 1]), Wf2qPlus::new, THREE_FLOWS);
         assert_eq!(sent, "A1@2 C1@5 A2@7 B1@11 A3@13 A4@15 C2@18 B2@19 B3@22");
     }
 
-    /// Like the example of Bennett and Zhang 1996: one flow has half the link, sixteen others share
-    /// the rest.
+    /// Like the example of Bennett and Zhang 1996: one flow has half of the link, sixteen others
+    /// share the rest.
     #[test]
     fn a_flow_of_half_the_link_takes_turns_with_all_others() {
         let mut all = [1; 17];

@@ -1,10 +1,9 @@
 //! Weighted fair queueing, also called PGPS: packets in the order in which the
 //! fluid server would finish them.
 //!
-//! Demers, Keshav and Shenker, "Analysis and simulation of a fair queueing
-//! algorithm" (1989); Parekh and Gallager (1993). Packets are stamped as when they
-//! come: the finish depends on the fluid's virtual time then. The clock is the
-//! exact one of [`gps`](crate::mechanisms::gps).
+//! Demers, Keshav and Shenker, "Analysis and simulation of a fair queueing algorithm" (1989);
+//! Parekh and Gallager (1993). Packets have the stamps of their arrival: the finish depends on the
+//! fluid server's virtual time then. The clock is the exact one of [`gps`](crate::mechanisms::gps).
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -22,7 +21,7 @@ use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::Wire;
 use crate::units::time::Time;
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "wfq",
     doc: "weighted fair queueing (PGPS): in the order in which fluid sharing would finish",
@@ -47,7 +46,7 @@ pub struct Wfq {
     serving: Option<FlowId>,
 }
 
-/// What it keeps for a flow.
+/// State of a flow.
 #[derive(Debug, Clone, Default)]
 pub struct WfqFlow {
     /// Starts and finishes of its packets.
@@ -89,7 +88,7 @@ impl Wfq {
 
 impl Discipline for Wfq {
     type State = WfqFlow;
-    /// Virtual time when it came.
+    /// Virtual time at the packet's arrival.
     type Tag = Virtual;
     const SEES_ARRIVALS: bool = true;
 
@@ -99,7 +98,8 @@ impl Discipline for Wfq {
         self.fluid.retag(&mut old.fluid, f, tag, now)
     }
 
-    /// The fluid goes on with the new weights, and what is queued has the tags that it has there.
+    /// The fluid server continues with the new weights, and queued packets get the tags that they
+    /// have there.
     fn migrate_from(&mut self, mut old: Wfq, flows: &mut Flows<WfqFlow, Virtual>, now: Time) {
         for f in old.shares.all() {
             flows.state_mut(f).stamps.map(|stamp| self.fluid.retag(&mut old.fluid, f, stamp, now));
@@ -132,7 +132,7 @@ impl Discipline for Wfq {
         self.follow(flows, f);
     }
 
-    /// Another discipline sent the head.
+    /// Another discipline has sent the head.
     fn head_changed(&mut self, flows: &mut Flows<WfqFlow, Virtual>, f: FlowId, _: Time) {
         let state = flows.state_mut(f);
         self.fluid.gone(f, state.head);
@@ -198,10 +198,10 @@ impl MediumHooks for Wfq {
 }
 
 impl Guarantees for Wfq {
-    /// A packet leaves at most `L/C` after the fluid finishes it (Parekh and
-    /// Gallager). The fluid may still have bytes of the flow that the link has
-    /// already sent, as many as others are behind: a packet each. So much longer
-    /// than its queue's time may a packet take that comes after them.
+    /// A packet leaves at most `L/C` after the fluid server finishes it (Parekh and Gallager). The
+    /// fluid server may still have bytes of the flow that the link has already sent; their number
+    /// is what the other flows are behind, a packet each. A packet that arrives after them may take
+    /// that much longer than its queue's time.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let queue = self.shares.full_queue(f);
         let delay = Bound {
@@ -221,8 +221,8 @@ impl Guarantees for Wfq {
         Some(RateCondition::Queued)
     }
 
-    /// What is dropped is still in the fluid, or is served there at once: its time is no longer
-    /// that of the link.
+    /// A dropped packet remains in the fluid server, or is served there at once: its time no longer
+    /// matches the link's.
     fn harm_of_drops(&self) -> DropImpact {
         DropImpact::All
     }
@@ -253,8 +253,8 @@ mod tests {
         assert_eq!(without_instants(&sent), expected);
     }
 
-    /// What WF2Q does not do: the first ten of the eleven packets of one flow among ten are sent at
-    /// once.
+    /// A behavior that WF2Q avoids: the first ten of the eleven packets of one flow among ten are
+    /// sent at once.
     #[test]
     fn wfq_gets_ahead_of_the_fluid() {
         let setup = weights(1, &[10, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]);

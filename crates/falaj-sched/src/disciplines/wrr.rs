@@ -1,17 +1,16 @@
 //! Round robin by packets, plain and weighted.
 //!
-//! A visit sends up to `weight` packets of a flow, those that come meanwhile
-//! included; who has no packet is not visited. Shares are of packets, not of
-//! bytes: who sends larger packets gets more.
+//! A visit sends up to `weight` packets of a flow, including those that arrive meanwhile; a flow
+//! without packets is not visited. Shares are in packets, not in bytes: a flow of larger packets
+//! gets more bytes.
 //!
-//! The bounds, with `F` the sum of the weights, `X = (F - w) L` what others send
-//! at most between two visits of ours, and `k` the packets of a full queue
-//! (`b`, or one for each byte): the last of them leaves in visit `m = ceil(k/w)`
-//! at the latest, and other flows are visited at most `m` times until then. When
-//! `S` bytes are gone in at least as few packets as bytes, the next packet ends
-//! before `[S + L + (S/w + 1) X]/C`: a service curve of rate `C w/(w + X)` and
-//! latency `(L + X)/C`. In cells of one length `L` the rate is `C w/F` (Stiliadis
-//! and Varma 1998).
+//! Notation of the bounds: `F` is the sum of the weights, `X = (F - w) L` the maximum that others
+//! send between two visits of our flow, and `k` the packets of a full queue (`b`, or one for each
+//! byte). The last of them leaves in visit `m = ceil(k/w)` at the latest, and other flows are
+//! visited at most `m` times until then. When `S` bytes have left, in at most as many packets as
+//! bytes, the next packet ends before `[S + L + (S/w + 1) X]/C`: a service curve of rate `C w/(w +
+//! X)` and latency `(L + X)/C`. In cells of one length `L` the rate is `C w/F` (Stiliadis and Varma
+//! 1998).
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
@@ -28,7 +27,7 @@ use crate::units::rate::{Rate, Wire};
 use crate::units::time::Time;
 use alloc::vec::Vec;
 
-/// How plain round robin is named and set.
+/// Name, parameters and guarantee of plain round robin.
 pub const RR: Manifest = Manifest {
     kind: "rr",
     doc: "round robin: a packet of each flow in turn",
@@ -39,7 +38,7 @@ pub const RR: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// How weighted round robin is named and set.
+/// Name, parameters and guarantee of weighted round robin.
 pub const MANIFEST: Manifest = Manifest {
     kind: "wrr",
     doc: "weighted round robin: so many packets of each flow in turn",
@@ -63,7 +62,7 @@ pub const MANIFEST: Manifest = Manifest {
 pub struct Wrr {
     weights: Vec<u32>,
     round: Round,
-    /// Packets that the visit under way has sent.
+    /// Packets sent in the current visit.
     sent: u32,
     rate: Rate,
     largest: u64,
@@ -73,7 +72,7 @@ pub struct Wrr {
     full_queues: Vec<u64>,
 }
 
-/// What round robin keeps for a flow.
+/// State of a flow.
 #[derive(Debug, Clone, Default)]
 pub struct WrrFlow {
     weight: u32,
@@ -128,7 +127,7 @@ impl Discipline for Wrr {
         }
     }
 
-    /// The round goes on; what the visit under way has sent counts against the new weight.
+    /// The round continues; packets sent in the current visit count against the new weight.
     fn migrate_from(&mut self, old: Wrr, flows: &mut Flows<WrrFlow>, _: Time) {
         (self.round, self.sent) = (old.round, old.sent);
         for (f, &weight) in self.weights.iter().enumerate() {
@@ -204,8 +203,8 @@ impl Guarantees for Wrr {
         Settling::OwnPackets(0)
     }
 
-    /// Wherever in a visit an interval of backlog begins, `m` visits more are preceded by
-    /// at most `m` of each other flow.
+    /// For any start of a backlogged interval within a visit, the next `m` visits are preceded by
+    /// at most `m` visits of each other flow.
     fn serves_strictly(&self) -> bool {
         true
     }
@@ -224,7 +223,7 @@ mod tests {
     };
     use crate::units::time::Span;
 
-    /// Weights 2 and 1. The first visit sends the packet that came at 0 and the one that came
+    /// Weights 2 and 1. The first visit sends the packet that arrived at 0 and the one that arrived
     /// meanwhile, at 50 us; the one of 150 us waits for the next visit.
     #[test]
     fn a_visit_sends_as_many_packets_as_the_weight_says() {
@@ -254,7 +253,7 @@ mod tests {
         assert_eq!(order(&setup, Wrr::new, &too_late), "A1@2 B1@6 A2@8 B2@12");
     }
 
-    /// The largest packets of all others just before ours: the bound of the frame.
+    /// The largest packets of all others just before our flow's: the bound of the frame.
     #[test]
     fn the_bounds_of_weighted_round_robin_are_reached() {
         let mut setup = weights(4, &[2, 3, 4]);
@@ -263,7 +262,7 @@ mod tests {
         all.extend([(1, 'A', 4); 5]);
         let delay = |setup: &Setup| longest_delay(&departures(setup, Wrr::new, &packets(&all)), 0);
         let bound = |setup: &Setup| promise(setup, Wrr::new, 0).delay.delay;
-        // Five of ours, and three times seven of theirs.
+        // Five packets of our flow, and three times seven of the others.
         assert_eq!(bound(&setup), Span::from_micros((5 + 3 * 7) * 4));
         assert_eq!(delay(&setup), bound(&setup) - Span::from_micros(1));
         setup.flows[0].values.set("weight", Value::Count(3));

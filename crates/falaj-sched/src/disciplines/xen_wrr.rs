@@ -1,24 +1,25 @@
-//! Weighted round robin over virtual adapters, with a minimum rate for those that have one.
+//! Weighted round robin over virtual adapters, with an optional minimum rate.
 //!
-//! Adamczyk and Chydzinski 2011 put it in the place of Xen's own scheduler
-//! ([`netback`](crate::disciplines::netback) is that one): adapters take turns, of as many packets
-//! as their priority is, and the link is shared in proportion by those that are active. Priorities
-//! are changed while it runs, and what a turn under way has sent counts against the new one.
-//! Nothing that was chosen is dropped before it has left: in falaj a packet stands in its queue
-//! until its last bit is out.
+//! Adamczyk and Chydzinski (2011) replaced Xen's own scheduler
+//! ([`netback`](crate::disciplines::netback)) with it. Adapters take turns; the number of packets
+//! in a turn is the adapter's priority, and active adapters share the link in proportion.
+//! Priorities may change at run time, and packets sent in the current turn count against the new
+//! one. A packet that was chosen is not dropped before it has left: in falaj a packet stays in its
+//! queue until its last bit is sent.
 //!
-//! Whoever runs empty stays active for `delay`. The paper leaves open what that means to a turn;
-//! here, an adapter that comes back by then goes on with what is left of its turn, and is next;
-//! later it stands behind all others, with a whole turn. Either way it sends no more than a turn
-//! between two turns of another.
+//! An adapter that becomes empty stays active for `delay`. The paper does not define the effect on
+//! a turn. Here an adapter that becomes backlogged again within that time continues the rest of its
+//! turn, and is next; later it joins behind all others, with a whole turn. In either case it sends
+//! no more than a turn between two turns of another.
 //!
-//! A minimum rate raises the priority of an adapter that is below it, as they propose: such a one
-//! goes before all turns, and those are in the order of the instants by which the minimum would
-//! have their packets sent. What it sends that way counts for its turn too. An adapter is below its
-//! minimum from an instant on that each packet moves on by its time at that rate; one that was sent
-//! in a turn moves it to its own start and that time, if that is later, so that nobody waits later
-//! for what its turns have brought. Instants and ends are those of earliest-deadline-first
-//! with a use of at most the whole link, so a packet is late by one of another's at most.
+//! A minimum rate raises the priority of an adapter that is below it, as the paper proposes: such
+//! an adapter goes before all turns. Among several, the order is that of the instants by which the
+//! minimum rate would have sent their packets. These packets count for the adapter's turn too. An
+//! adapter is below its minimum from an instant on that each packet advances by its time at that
+//! rate. A packet sent in a turn sets it to its own start plus that time, if that is later, so that
+//! service in a turn makes no adapter wait longer. These instants are release times and deadlines
+//! of earliest-deadline-first with a utilization of at most the whole link, so a packet is late by
+//! one packet of another adapter at most.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -40,7 +41,7 @@ use crate::units::time::{Span, Time};
 use alloc::format;
 use alloc::vec::Vec;
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "xen-wrr",
     doc: "turns by packets in proportion to priorities, kept over a pause; who is below a minimum \
@@ -92,12 +93,13 @@ pub struct XenWrr {
     weights: Vec<u32>,
     minima: Vec<Option<Minimum>>,
     round: Round,
-    /// Whose turn it is; it does not stand in the round.
+    /// The adapter whose turn it is; it is not in the round.
     turn: Option<FlowId>,
     serving: Option<FlowId>,
-    /// Who is not below its minimum yet, and from when on it is.
+    /// Adapters that are not below their minimum, by the time from which they are.
     above: Tournament<Instant>,
-    /// Who is below, and until when its packet would be sent at the minimum.
+    /// Adapters below their minimum, by the time at which the minimum rate would have sent their
+    /// packet.
     below: Tournament<Instant>,
     rate: Rate,
     largest: u64,
@@ -105,14 +107,14 @@ pub struct XenWrr {
     full_queues: Vec<u64>,
 }
 
-/// What it keeps for an adapter.
+/// State of an adapter.
 #[derive(Debug, Clone, Default)]
 pub struct XenFlow {
-    /// From then on it is below its minimum.
+    /// From this instant on it is below its minimum.
     due: Instant,
-    /// When it ran empty.
+    /// The time at which it became empty.
     emptied: Time,
-    /// Packets that are left of its turn.
+    /// Packets left of its turn.
     left: u32,
     place: Place,
 }
@@ -169,8 +171,7 @@ impl XenWrr {
         })
     }
 
-    /// A packet has come to the head of `f`, or none: is it below its minimum, and until when would
-    /// it be sent?
+    /// Updates `f` for a new head, or for none: its place above or below its minimum.
     fn follow(&mut self, flows: &Flows<XenFlow>, f: FlowId, now: Time) {
         let Some(minimum) = self.minima[f.index()] else { return };
         self.above.remove(f);
@@ -185,7 +186,7 @@ impl XenWrr {
         }
     }
 
-    /// The packet of `f` has left: it may have been the last.
+    /// Updates `f` after its packet has left, which may have been the last.
     fn settle(&mut self, flows: &mut Flows<XenFlow>, f: FlowId, now: Time) {
         if flows.head(f).is_none() {
             flows.state_mut(f).emptied = now;
@@ -201,7 +202,7 @@ impl XenWrr {
             Limit::Packets(packets) => u64::from(packets),
             Limit::Bytes(bytes) => bytes,
         };
-        // What is left of a turn is a packet at least.
+        // The rest of a turn is at least one packet.
         let turns = 1 + packets.saturating_sub(1).div_ceil(weight);
         let delay = self.rate.airtime_of_many(turns.saturating_mul(between).saturating_add(full));
         let share = u128::from(self.rate.0) * u128::from(weight) / u128::from(weight + between);
@@ -236,7 +237,7 @@ impl XenWrr {
         }
     }
 
-    /// Has a flow other than `f` a minimum?
+    /// Returns true if a flow other than `f` has a minimum.
     fn others_go_first(&self, f: FlowId) -> bool {
         self.minima
             .iter()
@@ -251,8 +252,9 @@ impl Discipline for XenWrr {
 
     fn start(&mut self, _: &mut Flows<XenFlow>) {}
 
-    /// Turns go on; what one has sent counts against the new weight. Who had its minimum has it;
-    /// what moved it on stays as many bytes.
+    /// Turns continue; packets sent in the current one count against the new weight. An adapter
+    /// that had a minimum keeps its state; the distance of its instant from now stays the same in
+    /// bytes.
     fn migrate_from(&mut self, old: XenWrr, flows: &mut Flows<XenFlow>, now: Time) {
         (self.round, self.turn, self.serving) = (old.round, old.turn, old.serving);
         for f in ids(old.weights.len()) {
@@ -339,7 +341,7 @@ impl Discipline for XenWrr {
         self.serving = Some(f);
     }
 
-    /// What is left of a turn is soon forgotten; what moved its minimum on is owed.
+    /// The rest of a turn is soon forgotten; the advance of the minimum's instant is owed.
     fn is_reusable(&self, flows: &Flows<XenFlow>, f: FlowId, now: Time) -> bool {
         let state = flows.state(f);
         let pauses = state.left > 0 && now.since(state.emptied) < self.delay;
@@ -367,7 +369,7 @@ impl Guarantees for XenWrr {
         true
     }
 
-    /// Turns are of work alone; minimum rates are of the clock.
+    /// Turns depend on work alone; minimum rates depend on the clock.
     fn service_behind(&self, f: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
         if self.minima.iter().any(Option::is_some) {
             return Err(NoPromise(
@@ -383,13 +385,13 @@ mod tests {
     use super::*;
     use crate::scheduler::worked_example::{at_once, order, rate, time, values, weights};
 
-    /// Weights 3 and 1, and a pause of A's: within the delay it goes on with its turn, of which two
+    /// Weights 3 and 1, and a pause of A: within the delay it continues its turn, of which two
     /// packets are left; later it has a whole turn.
     #[test]
     fn an_adapter_that_comes_back_soon_goes_on_with_its_turn() {
         let sent = |delay| {
             let scheduler = values([("delay", time(delay))]);
-            // A1 is alone; B's come while it is sent, A's others at byte 6.
+            // A1 is alone; B's packets arrive while it is sent, A's others at byte 6.
             let packets = [[(0, 'A', 4)].as_slice(), &[(1, 'B', 4); 3], &[(6, 'A', 4); 3]].concat();
             order(&Setup { scheduler, ..weights(4, &[3, 1]) }, XenWrr::new, &packets)
         };
@@ -397,7 +399,7 @@ mod tests {
         assert_eq!(sent(0), "A1@4 B1@8 A2@12 A3@16 A4@20 B2@24 B3@28");
     }
 
-    /// B has a quarter of the link at least, though its turn is one of six.
+    /// B has a quarter of the link at least, although its turn is one packet of six.
     #[test]
     fn an_adapter_below_its_minimum_goes_first() {
         let mut setup = weights(4, &[5, 1]);

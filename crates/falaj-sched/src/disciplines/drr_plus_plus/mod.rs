@@ -46,7 +46,7 @@ use crate::units::time::Time;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "drr++",
     doc: "DRR with flows of low latency, which wait for a visit instead of a round",

@@ -49,7 +49,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use class::{Class, Clocks, Pieces, Shared, Timed, clocks, curve};
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "hfsc",
     doc: "fair service curves: a real-time, a link-sharing and an upper limit curve of two pieces for each flow, O(log N)",
@@ -173,7 +173,7 @@ struct Node {
     own: Shared,
 }
 
-/// What it keeps for a leaf.
+/// State of a leaf.
 #[derive(Debug, Clone, Default)]
 pub struct HfscFlow {
     real_time: Clocks,

@@ -47,7 +47,7 @@ use order::{Book, Colour};
 use rule::Rule;
 use turns::{PRIORITIES, Turns, each};
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "htb",
     doc: "token buckets: each class a rate of its own, and a ceiling up to which it borrows from \

@@ -46,7 +46,7 @@ use crate::units::time::{Span, Time};
 use alloc::format;
 use alloc::vec::Vec;
 
-/// How it is named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "mclock",
     doc: "a minimum, a cap and a weight for each flow: reservations first, the rest by weight up to the limits, O(log N)",
@@ -179,7 +179,7 @@ impl Rule {
     }
 }
 
-/// What it keeps for a flow.
+/// State of a flow.
 #[derive(Debug, Clone, Default)]
 pub struct MClockFlow {
     reserved: Instant,

@@ -30,7 +30,7 @@ use crate::units::time::Span;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// How they are named and set.
+/// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "virtual-links",
     doc: "a phase for each flow in each cycle: partial isolation, bounded delay",
