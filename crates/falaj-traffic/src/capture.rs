@@ -21,8 +21,11 @@
 //! The section names the program that wrote it: `falaj` alone in the first version of this format,
 //! which had no changes, and had `ip` only with rules; `falaj, journal 2` in the second, which had
 //! no reports of the ports that pace a link ([`Room`]); `falaj, journal 3` since.
+//!
+//! Packets of other links than Ethernet get the header of a frame; gzip is unpacked.
 
 mod change;
+mod link_type;
 mod read;
 mod room;
 mod taken;
@@ -160,8 +163,49 @@ mod tests {
         assert_eq!(capture.scenario, None);
         let of = |p: &Packet| (p.at, p.length, capture.frame(p));
         assert_eq!(of(&capture.packets[2]), (10_000_002_000, 1500, &[2; 4][..]));
+        file[20] = 230;
+        let kind = DataLink::IEEE802_15_4_NOFCS;
+        assert!(matches!(read(&file[..]), Err(Unreadable::UnknownLink(k)) if k == kind));
         file[20] = 101;
-        assert!(matches!(read(&file[..]), Err(Unreadable::NotEthernet(DataLink::RAW))));
+        let raw = read(&file[..]).expect("packets of IP");
+        assert_eq!((raw.packets[2].length, raw.frame(&raw.packets[2]).len()), (1514, 18));
+    }
+
+    /// A packet of which more was captured than it has, or more than the file says that it keeps.
+    #[test]
+    fn lengths_that_others_write() {
+        let mut file = vec![
+            0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0,
+        ];
+        // At most 4 bytes of each: of 1000 bytes, 4; 6 of 6; and 6 of 2.
+        for (kept, length) in [(4_u8, 1000_u16), (6, 6), (6, 2)] {
+            file.extend([1, 0, 0, 0, 0, 0, 0, 0, kept, 0, 0, 0]);
+            file.extend(u32::from(length).to_le_bytes());
+            file.extend(vec![7; usize::from(kept)]);
+        }
+        let capture = read(&file[..]).expect("a pcap");
+        let lengths: Vec<u32> = capture.packets.iter().map(|p| p.length).collect();
+        assert_eq!((lengths, capture.broken), (vec![1000, 6, 6], None));
+    }
+
+    #[test]
+    fn what_was_packed_is_unpacked() {
+        use std::io::Write;
+        let good = written("[link.l]\n", &taken());
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        packed.write_all(&good).expect("memory");
+        let packed = packed.finish().expect("memory");
+        assert_eq!(read(&packed[..]).expect("a capture"), read(&good[..]).expect("a capture"));
+        let cut = read(&packed[..packed.len() - 9]).expect("its beginning is good");
+        assert!(cut.broken.is_some() && cut.packets.len() <= taken().len(), "{:?}", cut.broken);
+        let mut bad = packed.clone();
+        bad[2] = 99;
+        assert!(matches!(read(&bad[..]), Err(Unreadable::Malformed(_) | Unreadable::CutOff(_))));
+        for magic in [&[0x28, 0xb5, 0x2f, 0xfd][..], b"BZh91AY", &[0xfd, b'7', b'z', b'X', b'Z', 0]]
+        {
+            let said = read(magic).expect_err("packed by another").to_string();
+            assert!(said.contains("unpack it before"), "{said}");
+        }
     }
 
     #[test]

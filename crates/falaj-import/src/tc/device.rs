@@ -288,6 +288,13 @@ impl Devices {
         if made.to == Target::Nothing {
             return Ok(());
         }
+        let others = if place.ingress() { &device.incoming } else { &device.filters };
+        let mut same = others.iter().filter(|f| f.parent == made.parent && f.prio == made.prio);
+        if made.prio > 0 && same.any(|f| f.table != made.table) {
+            let what = "tc refuses this line, as filters of one `prio` have one protocol and one \
+                        kind; here it holds";
+            notes.push(Problem::warning(all.clone(), what).help("give it a `prio` of its own"));
+        }
         let unnumbered = place.prio.is_none_or(|prio| prio == 0);
         if place.ingress() {
             if let (Target::Device(to), Some(first)) = (&made.to, device.redirected())

@@ -16,6 +16,8 @@ pub(super) struct Filter {
     /// In the grammar of a scenario's `match`.
     pub(super) rule: String,
     pub(super) to: Target,
+    /// The protocol and the kind of filter, which all filters of one preference have in common.
+    pub(super) table: (String, String),
     pub(super) at: Range<usize>,
 }
 
@@ -143,7 +145,9 @@ pub(super) fn read(
         return Err(Problem::error(at, format!("this comes to {}: {}", quoted(&rule), error.what))
             .help(error.help));
     }
-    Ok(Filter { parent: place.parent, prio: place.prio.unwrap_or(0), rule, to, at })
+    let protocol = place.protocol.map_or("all", |word| &word.text).to_ascii_lowercase();
+    let table = (protocol, kind.text.clone());
+    Ok(Filter { parent: place.parent, prio: place.prio.unwrap_or(0), rule, to, table, at })
 }
 
 /// What a filter's `protocol` says of packets: a name or a number of Ethernet's types.

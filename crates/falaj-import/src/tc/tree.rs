@@ -94,6 +94,7 @@ impl Tree {
         }
         tree.tops_borrow_nothing(device);
         tree.quanta(node, device);
+        tree.held_by_ceil(device);
         if at_link {
             tree.lift(device)?;
         }
@@ -134,7 +135,8 @@ impl Tree {
                 self.kind = "ets";
             }
             Qdisc::Drr => self.kind = "drr",
-            Qdisc::Qfq => self.kind = "qfq",
+            // The kernel's has been QFQ+ since Linux 3.8.
+            Qdisc::Qfq => self.kind = "qfq+",
             Qdisc::Htb { rest, .. } => (self.kind, self.rest) = ("htb", *rest),
             Qdisc::Hfsc(rest) => (self.kind, self.rest) = ("hfsc", *rest),
             _ => {
@@ -187,7 +189,7 @@ impl Tree {
                 (Class::Drr { quantum }, "drr") => {
                     quantum.map(|q| ("quantum", quote(&size(q)))).into_iter().collect()
                 }
-                (Class::Qfq { weight }, "qfq") => vec![("weight", weight.to_string())],
+                (Class::Qfq { weight }, "qfq+") => vec![("weight", weight.to_string())],
                 (Class::Htb(htb), "htb") => {
                     let costs = (htb.overhead.clone(), htb.atm);
                     let is_first = self.bands.is_empty();
@@ -238,6 +240,21 @@ impl Tree {
                 band.own = Htb { ceil: htb.rate, ..htb.clone() }.keys();
             }
         }
+    }
+
+    /// Notes that classes below their parent's `ceil` share the rest otherwise in tc.
+    fn held_by_ceil(&mut self, device: &Device) {
+        let class = |minor: u16| htb(device, self.major, minor);
+        let mut held = self.bands.iter().filter(|band| {
+            let alone = self.bands.iter().filter(|other| other.parent == band.parent).count() == 1;
+            let of = class(band.minor).zip(class(band.parent));
+            !alone && of.is_some_and(|(own, parent)| own.rate < own.ceil && own.ceil < parent.ceil)
+        });
+        let Some(first) = held.next() else { return };
+        let what = "a class that its `ceil` holds leaves tc's round at each packet and comes \
+                    back behind the others: there classes beside it share what is left \
+                    otherwise than by their rates or quanta";
+        self.notes.push(Problem::warning(first.at.clone(), what));
     }
 
     /// The quanta of htb's leaves, where they are not in proportion to the rates.
@@ -340,7 +357,11 @@ impl Tree {
             self.bands.iter().filter(|b| self.is_leaf(b.minor) && !order.contains(&b.minor));
         let unused = unused.map(|band| {
             let what = format!("no filter sends to {major:x}:{:x}: it is left out", band.minor);
-            Problem::warning(band.at.clone(), what)
+            let problem = Problem::warning(band.at.clone(), what);
+            match self.kind {
+                "qfq+" => problem.help("in tc its weight is shared by the classes of this weight"),
+                _ => problem,
+            }
         });
         self.notes.extend(unused.collect::<Vec<_>>());
         if order.is_empty() {

@@ -635,6 +635,7 @@ fn trees_of_classes() {
     becomes(
         COMPANIES,
         expect![[r##"
+            # note: 5: a class that its `ceil` holds leaves tc's round at each packet and comes back behind the others: there classes beside it share what is left otherwise than by their rates or quanta
             # what eth0 sends goes up
             [link.eth0]
             rate = "unlimited"
@@ -811,6 +812,7 @@ fn trees_of_classes() {
          tc filter add dev eth0 parent 1:a prio 3 u32 match ip src 10.7.0.0/16 flowid 1:a2\n\
          tc filter add dev eth0 parent 1: prio 4 matchall flowid 1:99",
         expect![[r##"
+            # note: 5: a class that its `ceil` holds leaves tc's round at each packet and comes back behind the others: there classes beside it share what is left otherwise than by their rates or quanta
             # note: 8: no filter sends to 1:a12: it is left out
             # note: 9: no filter sends to 1:a111: it is left out
             # note: 10: no filter sends to 1:a112: it is left out
@@ -857,6 +859,7 @@ fn trees_of_classes() {
         "tc filter add dev eth0 parent 1: prio 1 u32 match ip dport 80 0xffff flowid 1:a2\n\
          tc filter add dev eth0 parent 1:a1 prio 2 u32 match ip dport 22 0xffff flowid 1:a12",
         expect![[r##"
+            # note: 5: a class that its `ceil` holds leaves tc's round at each packet and comes back behind the others: there classes beside it share what is left otherwise than by their rates or quanta
             # note: 8: no filter sends to 1:a12: it is left out
             # note: 9: no filter sends to 1:a111: it is left out
             # note: 10: no filter sends to 1:a112: it is left out

@@ -58,7 +58,7 @@ pub(crate) fn recording(
         Err(error) => {
             return refuse(
                 format!("{} cannot be read: {error}", quoted(name)),
-                "a pcap or pcapng file of Ethernet frames".into(),
+                "a pcap or pcapng file, packed by gzip or not".into(),
             );
         }
     };
@@ -76,12 +76,15 @@ pub(crate) fn recording(
             }
         }
     });
-    if let Err(why) = read {
-        return refuse(
-            format!("{}: {why}", quoted(name)),
-            "a pcap or pcapng file of Ethernet frames".into(),
-        );
-    }
+    let broken = match read {
+        Ok(broken) => broken,
+        Err(why) => {
+            return refuse(
+                format!("{}: {why}", quoted(name)),
+                "a pcap or pcapng file, packed by gzip or not".into(),
+            );
+        }
+    };
     if selected > PACKETS_MAX {
         let help = format!("at most {PACKETS_MAX}: `select` fewer, or cut the file");
         return refuse(format!("{} has {selected} packets", quoted(name)), help);
@@ -94,6 +97,11 @@ pub(crate) fn recording(
             "another file, or another `select`".into(),
         );
     };
+    if let Some(broken) = broken {
+        let why = format!("`capture`: {} breaks off: {broken}", quoted(name));
+        let help = "the source sends the packets before";
+        problems.push(Problem::warning(field.at.clone(), why).help(help));
+    }
     let packet = |&(at, _, length): &(u64, u64, u32)| {
         let at = (at - first) as f64 / speed;
         let length = f64::from(length.saturating_sub(ETHERNET).max(1)) * scale;

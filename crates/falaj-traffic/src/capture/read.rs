@@ -1,14 +1,15 @@
 //! Reads captures of falaj and of other programs.
 
+use super::link_type::LinkType;
 use super::{Change, FIRST, OURS, Room, Taken, VERSION};
 use pcap_file::pcap::PcapParser;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;
 use pcap_file::pcapng::blocks::section_header::SectionHeaderOption;
 use pcap_file::pcapng::{Block, PcapNgParser};
-use pcap_file::{DataLink, Endianness, PcapError};
+use pcap_file::{DataLink, Endianness, PcapError, TsResolution};
 use std::fmt;
-use std::io::Read;
+use std::io::{Cursor, Read};
 
 /// A capture that was read.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -81,8 +82,10 @@ impl Capture {
 pub enum Unreadable {
     /// It is neither pcap nor pcapng.
     Malformed(PcapError),
-    /// Its packets are not Ethernet frames.
-    NotEthernet(DataLink),
+    /// Its packets are of a link without a reader here.
+    UnknownLink(DataLink),
+    /// It is packed by this program, and not by gzip.
+    Packed(&'static str),
     /// It is cut off before anything can be read of it.
     CutOff(usize),
     /// It is larger than [`LARGEST`].
@@ -98,11 +101,14 @@ impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Unreadable::Malformed(why) => write!(f, "this is neither pcap nor pcapng: {why}"),
-            Unreadable::NotEthernet(kind) => {
+            Unreadable::UnknownLink(kind) => {
                 write!(
                     f,
-                    "its packets are of link type {kind:?}; what can be read are Ethernet frames"
+                    "its packets are of link type {kind:?}; Ethernet, IP alone, loopback, Linux's cooked headers, PPP and 802.11 can be read"
                 )
+            }
+            Unreadable::Packed(by) => {
+                write!(f, "it is packed: unpack it before, as by `{by} -d FILE`; gzip can be read")
             }
             Unreadable::CutOff(length) => {
                 write!(
@@ -130,7 +136,7 @@ impl std::error::Error for Unreadable {}
 /// as much memory as the file has bytes, and half of that for each packet that falaj wrote.
 ///
 /// # Errors
-/// It is not a capture of Ethernet frames.
+/// It is not a capture, or its packets are of a link that is not known here.
 pub fn read(from: impl Read) -> Result<Capture, Unreadable> {
     of_at_most(from, LARGEST)
 }
@@ -167,7 +173,7 @@ pub(super) fn of_at_most(from: impl Read, largest: u64) -> Result<Capture, Unrea
 /// one block of the file in memory at a time. Returns where the file breaks off, if it does.
 ///
 /// # Errors
-/// It is not a capture of Ethernet frames.
+/// It is not a capture, or its packets are of a link that is not known here.
 pub fn arrivals(
     from: impl Read,
     mut visit: impl FnMut(&CapturedPacket<'_>),
@@ -218,15 +224,26 @@ struct Pieces<R> {
     read: u64,
     largest: u64,
     ended: bool,
+    /// It is unpacked, which may fail in the middle.
+    packed: bool,
+    failed: Option<String>,
 }
 
 impl<R: Read> Pieces<R> {
     /// Minimum number of bytes read at once.
     const PIECE: usize = 256 << 10;
 
-    fn new(from: R, largest: u64) -> Result<Pieces<R>, Unreadable> {
-        let mut pieces =
-            Pieces { from, buffer: Vec::new(), parsed: 0, read: 0, largest, ended: false };
+    fn new(from: R, largest: u64, packed: bool) -> Result<Pieces<R>, Unreadable> {
+        let mut pieces = Pieces {
+            from,
+            buffer: Vec::new(),
+            parsed: 0,
+            read: 0,
+            largest,
+            ended: false,
+            packed,
+            failed: None,
+        };
         pieces.more()?;
         Ok(pieces)
     }
@@ -251,10 +268,15 @@ impl<R: Read> Pieces<R> {
         self.buffer.drain(..self.parsed);
         self.parsed = 0;
         let wanted = (self.buffer.len().max(Self::PIECE) as u64).min(self.largest + 1 - self.read);
-        let read = self.from.by_ref().take(wanted).read_to_end(&mut self.buffer);
-        let read = read.map_err(|e| Unreadable::Malformed(PcapError::IoError(e)))? as u64;
+        let before = self.buffer.len();
+        match self.from.by_ref().take(wanted).read_to_end(&mut self.buffer) {
+            Ok(_) => {}
+            Err(error) if self.packed => self.failed = Some(error.to_string()),
+            Err(error) => return Err(Unreadable::Malformed(PcapError::IoError(error))),
+        }
+        let read = (self.buffer.len() - before) as u64;
         self.read += read;
-        self.ended = read < wanted;
+        self.ended = read < wanted || self.failed.is_some();
         if self.read > self.largest { Err(Unreadable::TooLarge) } else { Ok(()) }
     }
 
@@ -265,6 +287,14 @@ impl<R: Read> Pieces<R> {
             self.more()?;
         }
         Ok(self.read as usize)
+    }
+
+    /// The end of the file, between two packets.
+    fn end(&mut self) -> Result<Option<Broken>, Unreadable> {
+        match self.failed.clone() {
+            Some(why) => self.breaks_off(Some(format!("it cannot be unpacked: {why}"))),
+            None => Ok(None),
+        }
     }
 
     /// Reports that nothing more can be read, for the reason `why`; `None`: the file is cut off.
@@ -304,13 +334,57 @@ impl<R: Read> Pieces<R> {
 }
 
 fn scan(
-    from: impl Read,
+    mut from: impl Read,
     largest: u64,
     visit: &mut dyn FnMut(CaptureItem<'_>),
 ) -> Result<Option<Broken>, Unreadable> {
-    let mut pieces = Pieces::new(from, largest)?;
+    const MAGIC: u64 = 6;
+    let mut first = Vec::new();
+    let read = from.by_ref().take(MAGIC).read_to_end(&mut first);
+    read.map_err(|error| Unreadable::Malformed(PcapError::IoError(error)))?;
+    if let Some(by) = packed_by(&first) {
+        return Err(Unreadable::Packed(by));
+    }
+    let packed = first.starts_with(&[0x1f, 0x8b]);
+    let all = Cursor::new(first).chain(from);
+    if packed {
+        contents(Pieces::new(flate2::read::MultiGzDecoder::new(all), largest, true)?, visit)
+    } else {
+        contents(Pieces::new(all, largest, false)?, visit)
+    }
+}
+
+/// The program that packed a file, other than gzip.
+fn packed_by(first: &[u8]) -> Option<&'static str> {
+    const MAGIC: [(&[u8], &str); 3] = [
+        (&[0x28, 0xb5, 0x2f, 0xfd], "zstd"),
+        (b"BZh", "bzip2"),
+        (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz"),
+    ];
+    MAGIC.iter().find(|(magic, _)| first.starts_with(magic)).map(|(_, by)| *by)
+}
+
+fn contents<R: Read>(
+    mut pieces: Pieces<R>,
+    visit: &mut dyn FnMut(CaptureItem<'_>),
+) -> Result<Option<Broken>, Unreadable> {
     let read = if pieces.rest().starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]) { pcapng } else { pcap };
     read(&mut pieces, visit)
+}
+
+/// Tells of a packet as a frame of Ethernet. Its length is that of the packet, however few bytes of
+/// it were kept, and no less than these.
+fn packet(
+    visit: &mut dyn FnMut(CaptureItem<'_>),
+    kind: LinkType,
+    scratch: &mut Vec<u8>,
+    packet: CapturedPacket<'_>,
+) {
+    let length = packet.length.max(packet.frame.len() as u32);
+    let framed = kind.frame(packet.frame, length, scratch);
+    let frame = if framed.is_some() { &scratch[..] } else { packet.frame };
+    let length = framed.unwrap_or(length);
+    visit(CaptureItem::Packet(CapturedPacket { length, frame, ..packet }));
 }
 
 /// The error for a file whose header could not be read.
@@ -361,12 +435,14 @@ fn pcapng<R: Read>(
     if !scenario.is_empty() && version.is_some() {
         visit(CaptureItem::Scenario(scenario));
     }
-    // For each interface, the power of ten of its clock.
-    let mut clocks: Vec<u8> = Vec::new();
+    // For each interface, the power of ten of its clock, its link and the bytes kept of a packet.
+    let mut interfaces: Vec<(u8, LinkType, u32)> = Vec::new();
+    let mut scratch = Vec::new();
+    let mut last = 0;
     loop {
         if pieces.rest().is_empty() {
             if pieces.ended {
-                return Ok(None);
+                return pieces.end();
             }
             pieces.more()?;
             continue;
@@ -380,36 +456,54 @@ fn pcapng<R: Read>(
             },
         };
         match block {
-            Block::SectionHeader(_) => clocks.clear(),
+            Block::SectionHeader(_) => interfaces.clear(),
             Block::InterfaceDescription(interface) => {
-                if interface.linktype != DataLink::ETHERNET {
-                    return Err(Unreadable::NotEthernet(interface.linktype));
-                }
+                let kind = LinkType::of(interface.linktype)
+                    .ok_or(Unreadable::UnknownLink(interface.linktype))?;
                 let resolution = |option: &InterfaceDescriptionOption| match option {
                     InterfaceDescriptionOption::IfTsResol(power) => Some(*power),
                     _ => None,
                 };
-                clocks.push(interface.options.iter().find_map(resolution).unwrap_or(6));
-                if clocks.len() > INTERFACES {
+                let clock = interface.options.iter().find_map(resolution).unwrap_or(6);
+                interfaces.push((clock, kind, interface.snaplen));
+                if interfaces.len() > INTERFACES {
                     let why = format!("its section has more than {INTERFACES} interfaces");
                     return pieces.breaks_off(Some(why));
                 }
             }
-            Block::EnhancedPacket(packet) => {
+            Block::EnhancedPacket(block) => {
                 // The library assumes that every clock counts nanoseconds.
-                let ticks = packet.timestamp.as_nanos() as u64;
-                let clock = clocks.get(packet.interface_id as usize).copied().unwrap_or(9);
-                let comment = packet.options.iter().find_map(|option| match option {
+                let ticks = block.timestamp.as_nanos() as u64;
+                let of = interfaces.get(block.interface_id as usize);
+                let (clock, kind, _) = of.copied().unwrap_or((9, LinkType::Ethernet, 0));
+                last = nanos(ticks, clock);
+                let comment = block.options.iter().find_map(|option| match option {
                     EnhancedPacketOption::Comment(text) => Some(&**text),
                     _ => None,
                 });
-                visit(CaptureItem::Packet(CapturedPacket {
-                    way: packet.interface_id,
-                    at: nanos(ticks, clock),
-                    length: packet.original_len,
-                    frame: &packet.data,
+                let captured = CapturedPacket {
+                    way: block.interface_id,
+                    at: last,
+                    length: block.original_len,
+                    frame: &block.data,
                     comment,
-                }));
+                };
+                packet(visit, kind, &mut scratch, captured);
+            }
+            // It has no instant of its own.
+            Block::SimplePacket(block) => {
+                let of = interfaces.first();
+                let (_, kind, most) = of.copied().unwrap_or((9, LinkType::Ethernet, 0));
+                let most =
+                    if most == 0 { block.original_len } else { most.min(block.original_len) };
+                let captured = CapturedPacket {
+                    way: 0,
+                    at: last,
+                    length: block.original_len,
+                    frame: &block.data[..block.data.len().min(most as usize)],
+                    comment: None,
+                };
+                packet(visit, kind, &mut scratch, captured);
             }
             Block::SystemdJournalExport(entry) if version.is_some() => {
                 visit(CaptureItem::Entry(&entry.journal_entry));
@@ -464,31 +558,35 @@ fn pcap<R: Read>(
         Err(error) => return Err(beginning(error, pieces.length()?)),
     };
     pieces.parsed_up_to(left);
-    if file.header().datalink != DataLink::ETHERNET {
-        return Err(Unreadable::NotEthernet(file.header().datalink));
-    }
+    let header = file.header();
+    let kind = LinkType::of(header.datalink).ok_or(Unreadable::UnknownLink(header.datalink))?;
+    let tick = if header.ts_resolution == TsResolution::NanoSecond { 1 } else { 1_000 };
+    let mut scratch = Vec::new();
     loop {
         if pieces.rest().is_empty() {
             if pieces.ended {
-                return Ok(None);
+                return pieces.end();
             }
             pieces.more()?;
             continue;
         }
-        let (left, packet) = match file.next_packet(pieces.rest()) {
-            Ok((rest, packet)) => (rest.len(), packet),
-            Err(error) => match pieces.unparsed(&error, (8, 16), file.header().endianness)? {
+        // Whether its lengths fit together is not asked, as writers differ.
+        let (left, raw) = match file.next_raw_packet(pieces.rest()) {
+            Ok((rest, raw)) => (rest.len(), raw),
+            Err(error) => match pieces.unparsed(&error, (8, 16), header.endianness)? {
                 Some(broken) => return Ok(Some(broken)),
                 None => continue,
             },
         };
-        visit(CaptureItem::Packet(CapturedPacket {
+        let seconds = u64::from(raw.ts_sec) * 1_000_000_000;
+        let captured = CapturedPacket {
             way: 0,
-            at: u64::try_from(packet.timestamp.as_nanos()).unwrap_or(u64::MAX),
-            length: packet.orig_len,
-            frame: &packet.data,
+            at: seconds + u64::from(raw.ts_frac) * tick,
+            length: raw.orig_len,
+            frame: &raw.data,
             comment: None,
-        }));
+        };
+        packet(visit, kind, &mut scratch, captured);
         pieces.parsed_up_to(left);
     }
 }

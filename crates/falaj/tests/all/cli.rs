@@ -927,6 +927,52 @@ fn no_file() {
     assert_eq!(falaj(&["run", "no-such.toml", "--", "true"]).status, Some(2));
 }
 
+/// Captures as other programs write them: of IP without frames, and of many interfaces.
+#[test]
+fn captures_of_other_programs() {
+    let tenants = file("other.toml", "[link.l]\nrate = \"8mbit\"\naccount = \"ip\"\n");
+    let mut raw = b"\xd4\xc3\xb2\xa1\x02\0\x04\0\0\0\0\0\0\0\0\0\x14\0\0\0\x65\0\0\0".to_vec();
+    for second in 1_u8..4 {
+        raw.extend([second, 0, 0, 0, 0, 0, 0, 0, 20, 0, 0, 0, 0xe8, 3, 0, 0, 0x45]);
+        raw.extend([0; 19]);
+    }
+    // A section, three interfaces of Ethernet, and a packet of each.
+    let mut many: Vec<u8> = [0x0a0d_0d0a_u32, 28, 0x1a2b_3c4d, 1 << 16, u32::MAX, u32::MAX, 28]
+        .map(u32::to_be_bytes)
+        .concat();
+    for _ in 0..3 {
+        many.extend([1_u32, 20, 1 << 16, 0, 20].map(u32::to_be_bytes).concat());
+    }
+    for interface in 0..3 {
+        let packet = [6_u32, 48, interface, 0, 1000, 14, 1014, 0, 0, 0, 0, 48];
+        many.extend(packet.map(u32::to_be_bytes).concat());
+    }
+    let directory = crate::common::directory();
+    std::fs::write(directory.join("ip.pcap"), &raw).expect("written");
+    std::fs::write(directory.join("many.pcapng"), &many).expect("written");
+    let sim = |words: &[&str]| falaj(&[&["sim", &tenants][..], words].concat());
+    let ran = sim(&["--replay", "ip.pcap", "--json"]);
+    assert_eq!(ran.status, Some(0), "{}", ran.err);
+    // 1000 bytes at 8 Mbit/s, of which 20 were kept.
+    assert!(ran.out.contains("\"delay_p50_ns\": 1000"), "{}", ran.out);
+    let ran = sim(&["--replay", "many.pcapng"]);
+    assert!(ran.err.contains("1 packets are of a third interface"), "{}", ran.err);
+    assert!(ran.out.contains("replayed: 3 packets"), "{}", ran.out);
+    let ran = sim(&["--replay", "many.pcapng", "--interface", "up=0,down=2"]);
+    assert!(ran.err.contains("1 packets are of interfaces that `--interface` does not name"));
+    assert!(ran.out.contains("replayed: 2 packets"), "{}", ran.out);
+    assert!(ran.out.contains("down"), "{}", ran.out);
+    // Cut off in its last packet.
+    std::fs::write(directory.join("cut.pcap"), &raw[..raw.len() - 5]).expect("written");
+    let ran = sim(&["--replay", "cut.pcap"]);
+    assert_eq!(ran.status, Some(1), "{}", ran.err);
+    assert!(ran.err.contains("breaks off: it was cut off"), "{}", ran.err);
+    for words in ["up=0,up=0", "side=1", "0"] {
+        let ran = sim(&["--replay", "many.pcapng", "--interface", words]);
+        assert_eq!(ran.status, Some(2), "{words}: {}", ran.err);
+    }
+}
+
 #[test]
 fn captures_that_are_none() {
     let tenants = file("replay.toml", TENANTS);
@@ -935,8 +981,8 @@ fn captures_that_are_none() {
         ("text.pcap", b"no capture at all, but a line of text", "this is neither pcap nor pcapng"),
         (
             "raw.pcap",
-            b"\xd4\xc3\xb2\xa1\x02\0\x04\0\0\0\0\0\0\0\0\0\xff\xff\0\0\x65\0\0\0",
-            "what can be read are Ethernet frames",
+            b"\xd4\xc3\xb2\xa1\x02\0\x04\0\0\0\0\0\0\0\0\0\xff\xff\0\0\xe6\0\0\0",
+            "its packets are of link type IEEE802_15_4_NOFCS",
         ),
         (
             "foreign.pcap",

@@ -62,6 +62,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "CAPTURE", conflicts_with_all = ["duration", "replications", "seed",
         "until", "warm_up"])]
     replay: Option<PathBuf>,
+    /// With --replay of another program's capture: the interfaces whose packets go up, and down;
+    /// packets of others are left out. Otherwise 1 is down and all others are up.
+    #[arg(long, value_name = "up=N,down=N", requires = "replay",
+        value_parser = replay::Interfaces::parse)]
+    interface: Option<replay::Interfaces>,
     /// Simulated time of a replication; else the scenario's.
     #[arg(long, value_parser = arguments::parse_duration)]
     duration: Option<Span>,
@@ -119,7 +124,8 @@ struct Json {
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if let Some(capture) = &args.replay {
-        return crate::commands::sim::replay::main(capture, args.file.as_deref(), args.json);
+        let ends = args.interface.as_ref();
+        return crate::commands::sim::replay::main(capture, args.file.as_deref(), ends, args.json);
     }
     let path = args.file.as_deref().context("a scenario is needed")?;
     args.exports.check()?;

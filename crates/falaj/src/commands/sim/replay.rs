@@ -32,7 +32,12 @@ const DIFFERS: u8 = 1;
 const ETHERNET: u32 = 14;
 
 /// Replays `path` through the link of `scenario`, or of the capture's own if none is given.
-pub(crate) fn main(path: &Path, scenario: Option<&Path>, as_json: bool) -> Result<ExitCode> {
+pub(crate) fn main(
+    path: &Path,
+    scenario: Option<&Path>,
+    ends: Option<&Interfaces>,
+    as_json: bool,
+) -> Result<ExitCode> {
     let name = path.display();
     let from = File::open(path).with_context(|| format!("cannot read the capture {name}"))?;
     let capture = capture::read(from).map_err(|why| anyhow!("{name}: {why}"))?;
@@ -82,8 +87,11 @@ pub(crate) fn main(path: &Path, scenario: Option<&Path>, as_json: bool) -> Resul
         own_arrivals(&capture)
     } else {
         led_to(&scenario)?;
-        foreign(&capture)
+        foreign(&capture, ends)
     };
+    if let (true, Some(_)) = (ours && own, ends) {
+        note!("`--interface` is left out: the capture says itself which way its packets go");
+    }
     ensure!(
         arrivals.windows(2).all(|w| w[0].at <= w[1].at),
         "{name}: packets that arrived before those that came first"
@@ -233,14 +241,67 @@ fn own_arrivals(capture: &Capture) -> Vec<Arrival> {
     capture.packets.iter().filter_map(|p| Some(of(p.taken.as_ref()?, capture.frame(p)))).collect()
 }
 
+/// The interfaces of a capture at the ends of a link: packets of `up` go up, those of `down` down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Interfaces {
+    up: Vec<u32>,
+    down: Vec<u32>,
+}
+
+impl Interfaces {
+    /// Reads `up=0,down=2`.
+    pub(crate) fn parse(text: &str) -> Result<Interfaces, String> {
+        let mut made = Interfaces { up: Vec::new(), down: Vec::new() };
+        for part in text.split(',') {
+            let wrong = || format!("`{part}` is neither `up=N` nor `down=N`, as in `up=0,down=2`");
+            let (way, number) = part.split_once('=').ok_or_else(wrong)?;
+            let number: u32 = number.parse().map_err(|_| wrong())?;
+            if made.up.contains(&number) || made.down.contains(&number) {
+                return Err(format!("interface {number} is named twice"));
+            }
+            match way {
+                "up" => made.up.push(number),
+                "down" => made.down.push(number),
+                _ => return Err(wrong()),
+            }
+        }
+        Ok(made)
+    }
+
+    /// The way of packets of an interface; `None`: they are left out.
+    fn way(&self, interface: u32) -> Option<u32> {
+        match (self.up.contains(&interface), self.down.contains(&interface)) {
+            (true, _) => Some(0),
+            (_, true) => Some(1),
+            _ => None,
+        }
+    }
+}
+
 /// Arrivals alone: instants from the first one on, links and flows by the scenario's rules.
-/// Interface 1 is the far end, all others the near one.
-fn foreign(capture: &Capture) -> Vec<Arrival> {
-    let mut packets: Vec<_> = capture.packets.iter().collect();
-    packets.sort_by_key(|p| p.at);
-    let first = packets.first().map_or(0, |p| p.at);
-    let arrival = |packet: &capture::Packet| Arrival {
-        way: u32::from(packet.way == 1),
+/// Unless it is said otherwise, interface 1 is the far end and all others the near one.
+fn foreign(capture: &Capture, ends: Option<&Interfaces>) -> Vec<Arrival> {
+    let way = |packet: &capture::Packet| match ends {
+        Some(ends) => ends.way(packet.way),
+        None => Some(u32::from(packet.way == 1)),
+    };
+    let others = capture.packets.iter().filter(|p| p.way > 1).count();
+    if others > 0 && ends.is_none() {
+        note!(
+            "warning: {others} packets are of a third interface or one behind, and go up: `--interface up=0,down=1` leaves them out"
+        );
+    }
+    let mut packets: Vec<_> = capture.packets.iter().filter_map(|p| Some((way(p)?, p))).collect();
+    let left_out = capture.packets.len() - packets.len();
+    if left_out > 0 {
+        note!(
+            "{left_out} packets are of interfaces that `--interface` does not name, and left out"
+        );
+    }
+    packets.sort_by_key(|(_, p)| p.at);
+    let first = packets.first().map_or(0, |(_, p)| p.at);
+    let arrival = |(way, packet): (u32, &capture::Packet)| Arrival {
+        way,
         flow: None,
         key: Key::of_ethernet(capture.frame(packet)),
         length: packet.length.saturating_sub(ETHERNET).max(1),
