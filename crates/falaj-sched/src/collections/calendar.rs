@@ -1,30 +1,30 @@
-//! A calendar: for each of a fixed number of things the instant at which it is
-//! due, and which comes first; at equal instants the thing of lower index. The
-//! engine has one for its pipes, the simulator one for its sources, and a discipline
-//! for flows that move at almost every packet.
+//! A calendar: stores for each of a fixed number of entries the instant at which it is due, and
+//! finds the earliest; at equal instants the entry of lower index. The engine has one for its
+//! pipes, the simulator one for its sources, and a discipline for flows that move at almost every
+//! packet.
 //!
-//! It is a tournament: each inner node holds the earlier of the two below it.
-//! A move replays the games from its leaf to the root, as many as the tree is
-//! deep and without a branch that depends on who wins: random instants would
-//! mispredict one at every step of a heap. Which nodes a move looks at is known
-//! beforehand, so that of many things several are read at once.
+//! It is a tournament tree: each inner node holds the earlier of the two below it. A change replays
+//! the games from its leaf to the root. The number of games is the depth of the tree, and no branch
+//! depends on the winner: random instants would cause a misprediction at every step of a heap. The
+//! nodes on the path are known beforehand, so with many entries several nodes are read in parallel.
 
 use crate::units::time::{Span, Time};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::hint::select_unpredictable;
 
-/// Later than anything is due, and not the latest: a comparison that adds one to it stays right.
+/// Later than any due time, but not the latest value: a comparison that adds one to it does not
+/// overflow.
 const LATEST: Time = Time(u64::MAX - 1);
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    /// [`LATEST`] at most, which is never.
+    /// At most [`LATEST`], which stands for never.
     due: Time,
     thing: u64,
 }
 
-/// When each of `n` things is due.
+/// The due times of `n` entries.
 #[derive(Debug, Clone)]
 pub struct Calendar {
     /// Node `i` has the nodes `2 i` and `2 i + 1` below it; the second half are leaves.
@@ -32,7 +32,7 @@ pub struct Calendar {
 }
 
 impl Calendar {
-    /// `n` things, none of them due.
+    /// A calendar of `n` entries, none of them due.
     pub fn new(n: usize) -> Calendar {
         let leaves = n.next_power_of_two();
         let mut nodes = vec![Entry { due: LATEST, thing: 0 }; 2 * leaves];
@@ -42,15 +42,15 @@ impl Calendar {
         Calendar { nodes }
     }
 
-    /// What comes first, and when; `None` if nothing ever does.
+    /// The earliest entry and its due time; `None` if no entry is ever due.
     #[inline]
     pub fn first(&self) -> Option<(usize, Time)> {
         let first = self.nodes[1];
         (first.due < LATEST).then_some((first.thing as usize, first.due))
     }
 
-    /// Room for `n` things; those that are more are not due. By doubling: adding one
-    /// after the other takes little time each.
+    /// Makes room for `n` entries; new ones are not due. The size doubles, so adding entries one by
+    /// one takes constant time each on average.
     pub fn grow(&mut self, n: usize) {
         let leaves = self.nodes.len() / 2;
         if n <= leaves {
@@ -61,9 +61,9 @@ impl Calendar {
         *self = more;
     }
 
-    /// The least `value` of all things, where that of each is later than it is due by
-    /// `floor` or more. Only those are asked that may have the least: few, where the
-    /// values are about as far behind.
+    /// The least `value` of all entries, where each entry's value is later than its due time by
+    /// `floor` or more. It evaluates only entries that may have the least value; these are few if
+    /// the values are similarly far behind the due times.
     pub fn least(&self, floor: Span, value: impl Fn(usize) -> Time) -> Time {
         self.least_below(1, floor, Time::NEVER, &value)
     }
@@ -82,25 +82,25 @@ impl Calendar {
         if node >= self.nodes.len() / 2 {
             return best.min(value(thing as usize));
         }
-        // The earlier one first: it makes the other one needless most of the time.
+        // The earlier child first: it usually makes the other one unnecessary.
         let first = 2 * node + usize::from(self.nodes[2 * node].due > self.nodes[2 * node + 1].due);
         let best = self.least_below(first, floor, best, value);
         self.least_below(first ^ 1, floor, best, value)
     }
 
-    /// When thing `i` is due.
+    /// The due time of entry `i`.
     pub fn due(&self, i: usize) -> Time {
         let due = self.nodes[self.nodes.len() / 2 + i].due;
         if due < LATEST { due } else { Time::NEVER }
     }
 
-    /// Thing `i` is not due any more.
+    /// Entry `i` is no longer due.
     #[inline]
     pub fn clear(&mut self, i: usize) {
         self.set(i, Time::NEVER);
     }
 
-    /// Thing `i` is due at `due` now.
+    /// Sets the due time of entry `i`.
     #[inline]
     pub fn set(&mut self, i: usize, due: Time) {
         let mut node = self.nodes.len() / 2 + i;
@@ -110,11 +110,11 @@ impl Calendar {
         }
         let mut winner = Entry { due, thing: i as u64 };
         self.nodes[node] = winner;
-        // The winner so far stays in registers: what was just written is not read again.
+        // The winner so far stays in registers, so that values just written are not read again.
         while node > 1 {
             let other = self.nodes[node ^ 1];
-            // Of equals it is the left one. In 64 bits: a wider comparison becomes a branch. It
-            // does not overflow.
+            // At equal instants the left entry wins. In 64 bits, since a wider comparison becomes a
+            // branch. It does not overflow.
             let wins = other.due.0 < winner.due.0.wrapping_add((node & 1) as u64);
             winner.due = select_unpredictable(wins, other.due, winner.due);
             winner.thing = select_unpredictable(wins, other.thing, winner.thing);
@@ -147,7 +147,7 @@ mod tests {
                 plain[i] = due;
                 let least = (0..9).min_by_key(|&i| (plain[i], i)).map(|i| (i, plain[i]));
                 assert_eq!(calendar.first(), least.filter(|l| l.1 != Time::NEVER));
-                // Each has its value 5 later or more, those of even index 9.
+                // Each entry's value is 5 later or more, that of even indices 9.
                 let value = |i: usize| Time(plain[i].0.saturating_add(5 + 4 * (i as u64 % 2)));
                 let least = (0..9)
                     .filter(|&i| plain[i] != Time::NEVER)

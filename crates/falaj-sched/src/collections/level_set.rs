@@ -1,5 +1,5 @@
-//! A set of levels whose first member is found in a few steps, however many
-//! there are: 64 of them to a word, and 64 words to a word of the tier above.
+//! A set of levels whose first member is found in a few steps, for any number of levels: 64 of them
+//! share a word, and 64 words share a word of the tier above.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 /// A set of numbers below a fixed one.
 #[derive(Debug, Clone)]
 pub(crate) struct LevelSet {
-    /// The highest tier; the only one, where 64 levels are enough.
+    /// The highest tier; the only one if there are at most 64 levels.
     top: u64,
-    /// Those below, the levels themselves first.
+    /// The lower tiers, the levels themselves first.
     tiers: Vec<Vec<u64>>,
 }
 
@@ -73,7 +73,7 @@ mod tests {
                     .wrapping_mul(6_364_136_223_846_793_005)
                     .wrapping_add(1_442_695_040_888_963_407);
                 let n = (x >> 33) as usize % levels;
-                // At times only the last words are in use.
+                // In some rounds only the last words are in use.
                 let n = if x & (1 << 20) == 0 { n } else { levels - 1 - n % levels.min(3) };
                 if x & (3 << 30) == 0 {
                     ours.insert(n);

@@ -1,5 +1,5 @@
-//! Data structures keyed by flow: which of many is due first, which has the smallest tag, which
-//! belong to a set.
+//! Data structures keyed by flow: they find the earliest due time or the smallest tag, and hold
+//! sets of flows.
 
 pub mod calendar;
 pub(crate) mod flow_set;

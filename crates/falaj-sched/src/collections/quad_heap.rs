@@ -1,9 +1,9 @@
-//! A heap of flows, lowest key first, of equal ones the lowest flow. Four
-//! children to a parent: half as deep as a binary one, and the four lie together.
+//! A heap of flows, ordered by key and then by flow, lowest first. A parent has four children: it
+//! is half as deep as a binary heap, and the four are adjacent in memory.
 
 use alloc::vec::Vec;
 
-/// Key and flow in one number, so that to compare takes no branch.
+/// Key and flow in one number, so that a comparison takes no branch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry(u128);
 
@@ -23,7 +23,7 @@ impl Entry {
         self.0 as u32
     }
 
-    /// By the sign of the difference, as virtual times are compared.
+    /// Compares by the sign of the difference, as virtual times are compared.
     #[inline]
     pub(crate) fn before(self, other: Entry) -> bool {
         (self.0.wrapping_sub(other.0) as i128) < 0
@@ -34,7 +34,7 @@ impl Entry {
 pub(crate) struct Heap(Vec<Entry>);
 
 impl Heap {
-    /// With room for so many, so that none is made later.
+    /// A heap with room for this number of flows, so that none is allocated later.
     pub(crate) fn new(flows: usize) -> Heap {
         Heap(Vec::with_capacity(flows))
     }
@@ -67,18 +67,19 @@ impl Heap {
         Some((first.key(), first.flow()))
     }
 
-    /// Is the first one before `limit`, and are the four below it?
+    /// Returns true if the first entry and the four below it are before `limit`.
     #[inline]
     pub(crate) fn has_five_before(&self, limit: u64) -> bool {
         let limit = Entry::new(limit, 0);
         self.0.first_chunk::<5>().is_some_and(|five| five.iter().all(|entry| entry.before(limit)))
     }
 
-    /// Are more than a sixteenth of all before `limit`? Looks at no more than those.
+    /// Returns true if more than a sixteenth of all entries are before `limit`. Examines no more
+    /// than those.
     #[cold]
     pub(crate) fn has_many_before(&self, limit: u64) -> bool {
         let limit = Entry::new(limit, 0);
-        // Of each level the unseen of a group of four, down to 2^32 flows.
+        // For each level the siblings not yet examined of a group of four, down to 2^32 flows.
         let mut unseen = [const { 0..0 }; 18];
         unseen[0] = 0..self.0.len().min(1);
         let (mut level, mut found) = (0, 0);
@@ -99,7 +100,7 @@ impl Heap {
         }
     }
 
-    /// Takes all out that are before `limit`, in no order, and looks at all.
+    /// Removes all entries before `limit`, in no order; examines all entries.
     pub(crate) fn drain_before(&mut self, limit: u64, mut each: impl FnMut(u32)) {
         let limit = Entry::new(limit, 0);
         self.0.retain(|entry| {
@@ -109,13 +110,13 @@ impl Heap {
             }
             !before
         });
-        // The last parent first: what is below each is a heap by then.
+        // Last parent first: the entries below each parent form a heap by then.
         for at in (0..self.0.len().saturating_sub(1).div_ceil(4)).rev() {
             self.sink(at, self.0[at]);
         }
     }
 
-    /// The first one gets another key, no lower than the one it has.
+    /// Gives the first entry another key, no lower than its present one.
     #[inline]
     pub(crate) fn postpone_first(&mut self, key: u64) {
         if let Some(first) = self.0.first() {
@@ -123,7 +124,7 @@ impl Heap {
         }
     }
 
-    /// Puts `entry` at this place, or where what is before it below leaves it one.
+    /// Puts `entry` at this place, or further down if entries below the place come before it.
     #[inline]
     fn sink(&mut self, mut at: usize, entry: Entry) {
         let entries = &mut self.0[..];
@@ -137,7 +138,7 @@ impl Heap {
         entries[at] = entry;
     }
 
-    /// Takes `flow` out, wherever it is; looks at all.
+    /// Removes `flow` from any position; examines all entries.
     pub(crate) fn remove(&mut self, flow: u32) -> bool {
         let at = self.0.iter().position(|e| e.flow() == flow);
         if let Some(at) = at {
@@ -152,7 +153,7 @@ impl Heap {
         if at == self.0.len() {
             return;
         }
-        // What was last belongs near the end: down to it without asking, then up again.
+        // The last entry belongs near the end: it sinks without comparisons, then rises again.
         let entries = &mut self.0[..];
         while let Some((best, n)) = best_below(entries, at) {
             entries[at] = best;
@@ -177,12 +178,12 @@ impl Heap {
     }
 }
 
-/// The first of those below a place, and where it is. Which of four that is takes no branch.
+/// The first of the children of a place, and its position. The choice among four takes no branch.
 #[inline(always)]
 fn best_below(entries: &[Entry], at: usize) -> Option<(Entry, usize)> {
     let child = 4 * at + 1;
     let Some(&[a, b, c, d]) = entries.get(child..child + 4) else {
-        // The last parent may have fewer.
+        // The last parent may have fewer than four.
         let few = entries.get(child..)?.iter().zip(child..).map(|(&entry, n)| (entry, n));
         return few.reduce(|best, some| if some.0.before(best.0) { some } else { best });
     };

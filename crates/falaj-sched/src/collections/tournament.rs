@@ -1,16 +1,16 @@
-//! Flows in the order of their tags. Equal tags: the lowest flow first. O(log N) for each change,
-//! nothing is allocated on the way.
+//! Flows ordered by their tags. Equal tags: the lowest flow first. O(log N) for each change,
+//! without allocation.
 //!
-//! It is a tournament: flows stand at places, two to a game, two winners to the next one. A change
-//! replays the games from its place up, without a branch that depends on who wins, where a heap
-//! mispredicts one at each level; and which rivals it meets is known beforehand. It is as deep as
-//! places are in use, not as there may be flows: until one is left places are taken from the lowest
-//! on, then the one that was left last; and from the lowest on again when all have left. Who is
-//! alone at the first meets nobody.
+//! It is a tournament tree: flows are at places, two places play a game, two winners the next one.
+//! A change replays the games from its place up. No branch depends on the winner, while a heap
+//! mispredicts one at each level; and the opponents on the path are known beforehand. The depth
+//! follows the places in use, not the possible number of flows. New places are taken from the
+//! lowest on until a flow leaves; then the place that was left last is taken. When all flows have
+//! left, places start from the lowest again. A flow alone at the first place has no opponent.
 //!
 //! WF2Q+ has a [heap](crate::collections::quad_heap): its flows change sides at each packet, and
-//! hardly any but the first is taken out. A [calendar](crate::collections::calendar) has a place
-//! for each flow, and keeps no more than 64 bits of it.
+//! hardly any except the first is removed. A [calendar](crate::collections::calendar) has a place
+//! for each flow, and holds 64 bits for it.
 
 use crate::queues::queue::FlowId;
 use crate::units::time::Time;
@@ -19,16 +19,16 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::hint::select_unpredictable;
 
-/// What flows are ordered by.
+/// The ordering key of flows.
 pub(crate) trait Tag: Ord + Copy {
     /// No tag comes after it.
     const LAST: Self;
 
-    /// Itself, or the last one where it is beyond that.
+    /// The tag itself, limited to the last one.
     fn in_range(self) -> Self;
 
-    /// Comes it before the other? Of equals, where `tie` is set. To add one takes no branch, and
-    /// there is always room for it.
+    /// Returns true if this tag comes before the other; at equality, if `tie` is set. Implemented
+    /// by an addition, without a branch and without overflow.
     fn is_before(self, other: Self, tie: bool) -> bool;
 }
 
@@ -104,13 +104,13 @@ impl<A: Tag, B: Tag> Tag for (A, B) {
 
 /// In no place.
 const OUT: u32 = u32::MAX;
-/// Set where nobody stands; the rest is the place that was left before.
+/// Flag of a free place; the rest is the place that was left before it.
 const FREE: u32 = 1 << 31;
-/// None was left.
+/// No earlier place was left.
 const END: u32 = FREE - 1;
 
-/// A flow with its tag, or a free place with the last one. Without a gap: of many, more are in a
-/// cache.
+/// A flow with its tag, or a free place with the last tag. Packed without padding: with many flows
+/// more of them fit in a cache.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, packed(4))]
 struct Seat<K> {
@@ -121,26 +121,25 @@ struct Seat<K> {
 /// Flows, each with a tag of type `K`, the smallest first.
 #[derive(Debug, Clone)]
 pub(crate) struct Tournament<K: Copy> {
-    /// Who stands at each place, and behind them one where nobody ever does.
+    /// The occupant of each place, and behind them a place that is always free.
     seats: Vec<Seat<K>>,
     /// The place that won each game. Game `i` is between the winners of `2 i` and `2 i + 1`, or
-    /// between two places where that is `games` or more; places 0 and 1 are at the end, as if
-    /// they had won a game before.
+    /// between two places if that is `games` or more; places 0 and 1 are at the end, as if they had
+    /// won a game before.
     winners: Vec<u32>,
     games: usize,
-    /// The last game, between those places that are in use; `games` where that is the first place
-    /// alone.
+    /// The last game, between the places in use; `games` if only the first place is in use.
     last: usize,
-    /// Where each flow stands, or `OUT`.
+    /// The place of each flow, or `OUT`.
     places: Vec<u32>,
     number: u32,
-    /// The place that was left last, and the first that nobody has had yet.
+    /// The place that was left last, and the first place that was never taken.
     left: u32,
     unused: u32,
 }
 
 impl<K: Tag> Tournament<K> {
-    /// Nobody in it, and room for so many flows.
+    /// An empty tournament with room for this number of flows.
     pub(crate) fn new(flows: usize) -> Tournament<K> {
         let games = flows.next_power_of_two();
         Tournament {
@@ -155,8 +154,8 @@ impl<K: Tag> Tournament<K> {
         }
     }
 
-    /// Room for so many flows, if that is more. By doubling: adding one after the other takes
-    /// little time each.
+    /// Makes room for this number of flows, if that is more. The size doubles, so adding flows one
+    /// by one takes constant time each on average.
     pub(crate) fn grow(&mut self, flows: usize) {
         if flows <= self.places.len() {
             return;
@@ -174,7 +173,7 @@ impl<K: Tag> Tournament<K> {
         self.number == 0
     }
 
-    /// Who won the last game.
+    /// The winner of the last game.
     #[inline]
     fn winner(&self) -> u32 {
         self.winners[self.last]
@@ -187,7 +186,7 @@ impl<K: Tag> Tournament<K> {
         (flow < FREE).then_some((tag, FlowId(flow)))
     }
 
-    /// Have several flows the smallest tag?
+    /// Returns true if several flows have the smallest tag.
     pub(crate) fn is_tied(&self) -> bool {
         let Some((tag, _)) = self.first() else { return false };
         let place = self.winner() as usize;
@@ -203,7 +202,7 @@ impl<K: Tag> Tournament<K> {
         false
     }
 
-    /// The tag of `f`, if it is in.
+    /// The tag of `f`, if it is present.
     #[inline]
     pub(crate) fn tag(&self, f: FlowId) -> Option<K> {
         match self.places[f.index()] {
@@ -212,7 +211,7 @@ impl<K: Tag> Tournament<K> {
         }
     }
 
-    /// Gives `f` this tag, whether it was in or not.
+    /// Sets the tag of `f`, and inserts `f` if it is absent.
     #[inline]
     pub(crate) fn set(&mut self, f: FlowId, tag: K) {
         let mut place = self.places[f.index()];
@@ -223,7 +222,7 @@ impl<K: Tag> Tournament<K> {
         self.play(place, Seat { tag: tag.in_range(), flow: f.0 });
     }
 
-    /// Takes `f` out, if it is in.
+    /// Removes `f`, if it is present.
     #[inline]
     pub(crate) fn remove(&mut self, f: FlowId) {
         let place = core::mem::replace(&mut self.places[f.index()], OUT);
@@ -232,14 +231,14 @@ impl<K: Tag> Tournament<K> {
         }
         self.number -= 1;
         if self.number == 0 {
-            // Games that places won where nobody stands change nothing for who comes.
+            // Games that a free place has won need no update: they do not affect later flows.
             self.seats[place as usize] = Seat { tag: K::LAST, flow: FREE };
             (self.left, self.unused, self.last) = (END, 0, self.games);
             return;
         }
         self.play(place, Seat { tag: K::LAST, flow: self.left | FREE });
         self.left = place;
-        // A last game that only one side came to is none.
+        // A last game with only one side in use is dropped.
         while self.last < self.games
             && self.seats[self.winners[2 * self.last + 1] as usize].flow >= FREE
         {
@@ -247,7 +246,7 @@ impl<K: Tag> Tournament<K> {
         }
     }
 
-    /// A place that is free, and in the tournament.
+    /// Takes a free place, and includes it in the tournament.
     #[inline]
     fn enter(&mut self) -> u32 {
         let mut place = self.left;
@@ -266,7 +265,7 @@ impl<K: Tag> Tournament<K> {
         place
     }
 
-    /// Somebody else stands at a place, or nobody, or with another tag.
+    /// Replays the games of a place whose occupant or tag has changed.
     #[inline]
     fn play(&mut self, place: u32, seat: Seat<K>) {
         let was_first = self.winner() == place;
@@ -281,7 +280,7 @@ impl<K: Tag> Tournament<K> {
             best.flow = select_unpredictable(wins, other.flow, best.flow);
             let before = core::mem::replace(&mut self.winners[game], winner);
             if !was_first && before == winner && winner != place {
-                // Another one won as before, and nothing changes in the games that he goes on to.
+                // The winner is another place, as before, so its later games do not change.
                 break;
             }
             rival = self.winners[game ^ 1];
@@ -295,7 +294,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// Against an ordered set, through random changes: few flows and many in turn.
+    /// Compared with an ordered set, through random changes: few flows and many in turn.
     #[test]
     fn the_first_is_the_smallest_tag_of_the_lowest_flow() {
         for flows in [1, 2, 5, 20, 33] {

@@ -1,27 +1,27 @@
-//! Breaches of the contract by the discipline of a library, as reports name them.
+//! Breaches of the contract by the discipline of a library, in the form that reports show.
 
 use crate::units::time::Time;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// How a library's discipline broke the contract, and what was done instead.
+/// A breach of the contract by a library's discipline, and the replacement that served instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Breach {
-    /// As the scenario names it.
+    /// The library's name in the scenario.
     pub library: String,
-    /// What it did.
+    /// Description of the breach.
     pub what: String,
-    /// When, the first time.
+    /// Time of the first breach.
     pub at: Time,
-    /// How many instances did so.
+    /// Number of instances that broke the contract.
     pub times: u64,
-    /// Packets that were sent by turns since then.
+    /// Packets sent since then by the replacement, in which flows take turns.
     pub instead: u64,
 }
 
 impl Breach {
-    /// Puts it among others: those that are alike are one.
+    /// Adds it to a list; equal breaches are merged.
     pub fn join(self, all: &mut Vec<Breach>) {
         match all
             .iter_mut()

@@ -1,11 +1,11 @@
-//! A discipline with all that the contract asks of it.
+//! A discipline that implements the whole contract.
 
 use crate::contract::discipline::Discipline;
 use crate::contract::guarantee::Guarantees;
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 
-/// A discipline with its hooks and guarantees, from which a scheduler can be built. It is never
-/// implemented by hand: each type with the four traits has it.
+/// A discipline with its hooks and guarantees, from which a scheduler can be built. It is
+/// implemented for each type with the four traits, never by hand.
 #[diagnostic::on_unimplemented(
     note = "a discipline has `Discipline`, `Guarantees`, `QueueHooks` and `MediumHooks`; where it \
             needs none of the hooks: `impl QueueHooks for {Self} {{}}`"

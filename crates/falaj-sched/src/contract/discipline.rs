@@ -1,57 +1,55 @@
 //! The contract between a discipline and the pipe around it.
 //!
-//! A discipline says which head goes on the link next, or that none may go
-//! before an instant. Time is an argument; it never reads a clock. The pipe
-//! keeps these moments:
+//! A discipline decides which head goes on the link next, or that no packet may be sent before an
+//! instant. Time is an argument; it never reads a clock. The pipe guarantees these moments:
 //!
-//! - It asks [`Discipline::next`] when the link is free: at the nominal end of a transmission, at
+//! - It calls [`Discipline::next`] when the link is free: at the nominal end of a transmission, at
 //!   the instant of an earlier [`Decision::NotBefore`], and when a packet arrives at a free link.
 //!   Never while a packet is on the wire.
 //! - At equal times transmission ends come first, then timers, then arrivals.
-//! - The packet in service stays at the head of its queue until its end, and counts there. Whether
-//!   a flow has run empty is therefore concluded in the `next` after that end, not in `on_transmit`
-//!   (a reset at the start of the last transmission breaks the bound of DRR).
-//! - On a free link `next` may be asked any number of times: before the instant that it named, long
-//!   after it, or twice. Only packets that arrive, packets that are sent and the discipline's own
-//!   instants change its decision. Random numbers are drawn
-//!   [elsewhere](crate::contract::hooks::MediumHooks::seed).
+//! - The packet in service stays at the head of its queue until its end, and counts there. So the
+//!   conclusion that a flow is empty belongs in the `next` after that end, not in `on_transmit` (a
+//!   reset at the start of the last transmission breaks the bound of DRR).
+//! - On a free link `next` may be called any number of times: before the instant that it named,
+//!   long after it, or twice. Only arrivals, transmissions and the discipline's own instants change
+//!   its decision. Random numbers are drawn [elsewhere](crate::contract::hooks::MediumHooks::seed).
 
 use crate::contract::transmission::Sent;
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::Wire;
 use crate::units::time::Time;
 
-/// What may happen on a free link.
+/// The decision for a free link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Send the head of this flow now.
     Serve(FlowId),
-    /// Throw the head of this flow away and ask again.
+    /// Drop the head of this flow, and ask again.
     Drop(FlowId),
-    /// Nothing may be sent before this instant (later than now); ask again
-    /// then, or when a packet arrives.
+    /// No packet may be sent before this instant, which is later than now; ask again then, or when
+    /// a packet arrives.
     NotBefore(Time),
-    /// Nothing to send until a packet arrives.
+    /// No packet to send until one arrives.
     Idle,
 }
 
 /// Decides which queued packet goes on the link next.
 ///
-/// Beside this, each discipline says what it [guarantees](crate::contract::guarantee::Guarantees),
-/// and has the [hooks](crate::contract::hooks), most of which do nothing.
+/// Each discipline also states its [guarantees](crate::contract::guarantee::Guarantees), and has
+/// the [hooks](crate::contract::hooks), most of which do nothing.
 pub trait Discipline: Send + Sized {
-    /// What it keeps for each flow; together with a tag up to 16 bytes share
-    /// the queue's cache line, and up to 80 its two.
+    /// State of each flow. Together with a tag, up to 16 bytes share the queue's cache line, and up
+    /// to 80 its two.
     type State: Default + Clone + Send + core::fmt::Debug + 'static;
-    /// What a packet carries from its arrival on; `()` for most.
+    /// Data that a packet carries from its arrival on; `()` for most.
     type Tag: Copy + Default + Send + core::fmt::Debug + 'static;
 
-    /// True if it looks at packets when they [arrive](Discipline::arrived), which is not called
+    /// True if it sees packets at their [arrival](Discipline::arrived), which is not called
     /// otherwise.
     ///
-    /// A flow that another discipline divides shows no arrivals, so a discipline that sees them is
-    /// refused above such a flow. No scheduler can be built of one that tags packets and leaves
-    /// this false: that does not compile.
+    /// Above a flow that another discipline divides, arrivals are not visible, so a discipline that
+    /// sees them is refused there. A discipline that tags packets but leaves this false does not
+    /// compile into a scheduler.
     ///
     /// ```compile_fail
     /// # use falaj_sched::contract::discipline::{Decision, Discipline};
@@ -90,36 +88,34 @@ pub trait Discipline: Send + Sized {
     /// ```
     const SEES_ARRIVALS: bool = false;
 
-    /// Puts what was set for each flow in its place. Called once, before
-    /// anything else, with empty queues.
+    /// Initializes the state of each flow from the setup. Called once, before anything else, with
+    /// empty queues.
     fn start(&mut self, flows: &mut Flows<Self::State, Self::Tag>);
 
-    /// Instead of [`start`](Discipline::start): takes over from `old`, a
-    /// discipline of the same kind with another setup, at `now`. The flows are
-    /// as `old` left them, packets queued and perhaps one on the wire, which
-    /// was taken by `old`; flows beyond those that `old` knew are new and
-    /// empty. No packet is lost, and what a flow owes or is owed stays, as far
-    /// as the new setup allows.
+    /// Instead of [`start`](Discipline::start): takes over from `old`, a discipline of the same
+    /// kind with another setup, at `now`. The flows are as `old` left them, with packets queued and
+    /// perhaps one on the wire, which `old` took; flows beyond those of `old` are new and empty. No
+    /// packet is lost, and debts and credits of flows are kept, within the limits of the new setup.
     fn migrate_from(&mut self, old: Self, flows: &mut Flows<Self::State, Self::Tag>, now: Time);
 
-    /// Returns true if it may [migrate from](Discipline::migrate_from) `old`. Else the packets that
-    /// wait come to it as to one of another kind.
+    /// Returns true if it may [migrate from](Discipline::migrate_from) `old`. Otherwise it receives
+    /// the waiting packets as a discipline of another kind does.
     fn can_migrate_from(&self, old: &Self) -> bool {
         let _ = old;
         true
     }
 
-    /// Tag that a packet of `f`, which waits with `tag`, goes on with: called before this
-    /// discipline [migrates from](Discipline::migrate_from) `old`. Never changes the order of a
-    /// flow's packets.
+    /// The new tag of a packet of `f` that waits with `tag`: called before this discipline
+    /// [migrates from](Discipline::migrate_from) `old`. Never changes the order of a flow's
+    /// packets.
     fn retag(&self, old: &mut Self, f: FlowId, tag: Self::Tag, now: Time) -> Self::Tag {
         let _ = (old, f, now);
         tag
     }
 
-    /// A packet of so many bytes is about to join the queue of `f`: the tag
-    /// that it carries from now on. [`ready`](Discipline::ready) follows if it is the head.
-    /// Called only where [`SEES_ARRIVALS`](Discipline::SEES_ARRIVALS) is set.
+    /// A packet of `bytes` is about to join the queue of `f`; returns the tag that it carries from
+    /// now on. [`ready`](Discipline::ready) follows if it is the head. Called only if
+    /// [`SEES_ARRIVALS`](Discipline::SEES_ARRIVALS) is set.
     #[inline]
     fn arrived(
         &mut self,
@@ -132,7 +128,7 @@ pub trait Discipline: Send + Sized {
         Self::Tag::default()
     }
 
-    /// Flow `f` had nothing to send and now has a head.
+    /// Flow `f` had no packet and now has a head.
     fn ready(&mut self, flows: &mut Flows<Self::State, Self::Tag>, f: FlowId, now: Time);
 
     /// The head of `f` was replaced or removed for another reason than `on_transmit`.
@@ -140,10 +136,10 @@ pub trait Discipline: Send + Sized {
         let _ = (flows, f, now);
     }
 
-    /// Decides what may happen now, and charges nothing: asked again in the same state, it answers
-    /// the same. `flows` has the head of each queue and its length in packets and bytes, also where
-    /// another discipline divides the flow; a discipline that compares lengths here need not
-    /// [see arrivals](Discipline::SEES_ARRIVALS). `wire` tells how long a packet would take.
+    /// Decides what may happen now, and charges nothing: called again in the same state, it returns
+    /// the same. `flows` has the head of each queue and its length in packets and bytes, even if
+    /// another discipline divides the flow; a discipline that compares lengths here need not [see
+    /// arrivals](Discipline::SEES_ARRIVALS). `wire` gives the transmission time of a packet.
     fn next(
         &mut self,
         flows: &mut Flows<Self::State, Self::Tag>,
@@ -154,8 +150,8 @@ pub trait Discipline: Send + Sized {
     /// The head of `f` goes on the wire: the moment to charge for it.
     fn on_transmit(&mut self, flows: &mut Flows<Self::State, Self::Tag>, f: FlowId, sent: Sent);
 
-    /// May this empty flow go, and another start afresh in its place? Not
-    /// while it owes or is owed anything.
+    /// Returns true if this empty flow may be removed, and another may start afresh in its place:
+    /// only if it owes nothing and is owed nothing.
     fn is_reusable(&self, flows: &Flows<Self::State, Self::Tag>, f: FlowId, now: Time) -> bool {
         let _ = (flows, f, now);
         true

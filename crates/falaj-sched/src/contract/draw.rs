@@ -1,4 +1,4 @@
-//! Random values that a discipline accepts: tests of all disciplines draw them.
+//! Random values that a discipline accepts, for tests of all disciplines.
 
 use crate::contract::params::{Setup, Value};
 use crate::units::time::Span;
@@ -7,13 +7,14 @@ use core::fmt;
 /// A source of random whole numbers: each call draws one between its arguments, both included.
 pub type Dice<'a> = &'a mut dyn FnMut(u64, u64) -> u64;
 
-/// How the value of one parameter is drawn for this setup.
+/// Draws the value of one parameter for this setup.
 pub type DrawValue = fn(&Setup, Dice<'_>) -> Value;
 
-/// How random values are drawn that the discipline accepts together, at least most of the time.
+/// Rules for drawing random values that the discipline accepts together, at least in most cases.
 #[derive(Clone, Copy)]
 pub struct Draw {
-    /// Parameters for which a value drawn by its type alone hardly ever fits, each with its draw.
+    /// Parameters for which a value drawn by its type alone hardly ever fits, each with its own
+    /// draw.
     pub values: &'static [(&'static str, DrawValue)],
     /// Changes values that were drawn independently of each other so that they fit together.
     pub fit: fn(&mut Setup, Dice<'_>),
@@ -22,10 +23,10 @@ pub struct Draw {
 }
 
 impl Draw {
-    /// Values by their types, each independent of the others.
+    /// Values drawn by their types, each independent of the others.
     pub(crate) const INDEPENDENT: Draw = Draw { values: &[], fit: |_, _| {}, leaves_only: &[] };
 
-    /// Values by their types, but for these parameters.
+    /// Values drawn by their types, except for these parameters.
     pub(crate) const fn by(values: &'static [(&'static str, DrawValue)]) -> Draw {
         Draw { values, ..Draw::INDEPENDENT }
     }
@@ -52,13 +53,13 @@ pub(crate) fn one_of<T: Copy>(values: &[T], dice: Dice<'_>) -> T {
     values[dice(0, values.len() as u64 - 1) as usize]
 }
 
-/// A period in which a packet of the slowest flow fits most of the time.
+/// A period in which a packet of the slowest flow fits in most cases.
 pub(crate) fn period(setup: &Setup, dice: Dice<'_>) -> Value {
     let packets = setup.flows.len() as u64 * dice(10, 60);
     Value::Span(Span(setup.largest_airtime().0 * packets))
 }
 
-/// A quantum of a packet and little more.
+/// A quantum of a packet or little more.
 pub(crate) fn quantum(setup: &Setup, dice: Dice<'_>) -> Value {
     Value::Bytes(u64::from(setup.largest) + dice(0, 20))
 }

@@ -1,5 +1,4 @@
-//! What a discipline guarantees to a flow: by which formula, from where, and
-//! under which condition.
+//! The guarantees that a discipline gives to a flow: formula, source and condition.
 
 use crate::contract::discipline::Discipline;
 use crate::contract::no_guarantee::NoPromise;
@@ -10,91 +9,92 @@ use crate::units::time::Span;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// Whose promise is broken by packets that are thrown out of a queue after they found room.
+/// The flows whose guarantees break if packets are dropped after they were queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropImpact {
-    /// Nobody's.
+    /// No flow's.
     Nobody,
-    /// That of their own flow.
+    /// The guarantee of the packets' own flow.
     Own,
-    /// Those of all flows.
+    /// The guarantees of all flows.
     All,
 }
 
-/// The guarantees of a discipline to each flow, and the conditions under which they hold: plans
-/// and trees of disciplines ask for them.
+/// The guarantees of a discipline to each flow, and their conditions. Plans and trees of
+/// disciplines query them.
 pub trait Guarantees: Discipline {
-    /// What flow `f` of the scenario is promised.
+    /// The guarantee of flow `f` of the scenario.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise>;
 
-    /// How flow `f` is served, more finely than its promise says, where that is known: the
-    /// delays of those that keep to an envelope may be shorter by it.
+    /// The staircase by which flow `f` is served, finer than its service curve, if it is known: it
+    /// may give shorter delays to flows that conform to an envelope.
     fn turns(&self, f: FlowId) -> Option<StaircaseCurve> {
         let _ = f;
         None
     }
 
-    /// The flows whose packets may leave before those of `f`: all of them in any order, unless it
-    /// says otherwise. Bounds from the envelopes of these flows follow.
+    /// The flows whose packets may leave before those of `f`: all of them in any order, unless
+    /// overridden. Bounds from the envelopes of these flows follow.
     fn precedence(&self, f: FlowId) -> Precedence {
         let _ = f;
         Precedence::default()
     }
 
-    /// The curve by which the packets of `f` have deadlines, where it promises more than a rate and
-    /// a latency, or where only those that keep to an envelope are promised anything.
+    /// The curve that defines the deadlines of packets of `f`, if it guarantees more than a rate
+    /// and a latency, or if only flows that conform to an envelope have guarantees.
     fn deadlines(&self, f: FlowId) -> Option<Deadlines> {
         let _ = f;
         None
     }
 
-    /// What must hold, beside a backlog, for the rate that [`service`](Guarantees::service)
-    /// promises.
+    /// The condition, beside a backlog, for the rate that [`service`](Guarantees::service)
+    /// guarantees.
     fn rate_condition(&self) -> Option<RateCondition> {
         None
     }
 
-    /// The flows whose guarantee breaks where a policy of queues drops packets that had found room.
+    /// The flows whose guarantee breaks if queue management drops packets that were already queued.
     fn harm_of_drops(&self) -> DropImpact {
-        // Who looks at packets when they arrive has counted those that are thrown out later.
+        // A discipline that sees arrivals has counted the packets that are dropped later.
         if self.only_over_queues() { DropImpact::Own } else { DropImpact::Nobody }
     }
 
-    /// By how much the delays of two packets of `f` differ at most, from where they first came to a
-    /// chain of such links.
+    /// Largest difference between the delays of two packets of `f`, counted from their first
+    /// arrival at a chain of such links.
     fn jitter(&self, f: FlowId) -> Option<Bound> {
         let _ = f;
         None
     }
 
-    /// Returns true if the rate that [`service`](Guarantees::service) promises is kept over any
-    /// interval in which the flow is backlogged, not only from the start of the
-    /// backlog on. Only such a flow is a server that can promise on (a strict
-    /// service curve).
+    /// Returns true if the rate that [`service`](Guarantees::service) guarantees holds over any
+    /// interval in which the flow is backlogged, not only from the start of the backlog on. Only
+    /// such a flow is a server that can give guarantees in turn (a strict service curve).
     fn serves_strictly(&self) -> bool {
         false
     }
 
-    /// What may come on top of a [promise](Guarantees::service) after a change, until the link has
-    /// rested.
+    /// Additional delay beyond a [promise](Guarantees::service) after a change, until the link has
+    /// been idle.
     fn settling(&self) -> Settling {
         Settling::Unknown
     }
 
-    /// Returns true if its flows must be queues, and may not be divided by other disciplines: so
-    /// where it [sees arrivals](Discipline::SEES_ARRIVALS), which are not seen above a division.
+    /// Returns true if its flows must be queues, and may not be divided by other disciplines. That
+    /// is so if it [sees arrivals](Discipline::SEES_ARRIVALS), which are not visible above a
+    /// division.
     fn only_over_queues(&self) -> bool {
         Self::SEES_ARRIVALS
     }
 
-    /// Why it can divide a link only, and not a flow of another discipline; most can.
+    /// The reason why it can divide a link only, and not a flow of another discipline; `None` for
+    /// most.
     fn only_on_a_link(&self) -> Option<&'static str> {
         None
     }
 
-    /// What flow `f` is promised where no link is served but a flow of another
-    /// discipline, which is promised `server`, strictly; this discipline was built
-    /// for that rate.
+    /// The guarantee of flow `f` if this discipline serves a flow of another discipline instead of
+    /// a link. That flow has the guarantee `server`, strictly; this discipline was built for its
+    /// rate.
     fn service_behind(&self, f: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
         let _ = (f, server);
         Err(NoPromise("no bound is known for this discipline below another".into()))
@@ -104,24 +104,23 @@ pub trait Guarantees: Discipline {
 /// A guarantee to one flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Promise {
-    /// A flow that stays backlogged gets at least this rate once `latency` has
-    /// passed, counted in packets whose last bit has left; under some disciplines on a
-    /// [further condition](crate::contract::guarantee::Guarantees::rate_condition).
+    /// A flow that stays backlogged gets at least this rate after `latency`, counted in packets
+    /// whose last bit has left; under some disciplines on a [further
+    /// condition](crate::contract::guarantee::Guarantees::rate_condition).
     pub rate: Rate,
     /// The latency of the rate-latency service curve.
     pub latency: Span,
     /// Formula and source of the rate.
     pub rate_formula: &'static str,
-    /// No packet that gets in stays longer, from its last bit in to its last
-    /// bit out.
+    /// Bound on the time of a packet from its last bit in to its last bit out, if it is queued.
     pub delay: Bound,
-    /// Further bounds, tighter under a condition or looser and older.
+    /// Further bounds: tighter ones under a condition, or looser and older ones.
     pub others: Vec<Bound>,
 }
 
 impl Promise {
-    /// The same where all of it comes so much later, as on a link that is handed packets ahead of
-    /// time.
+    /// The same guarantee with all of it this much later, as on a link that is handed packets ahead
+    /// of time.
     #[must_use]
     pub fn later(self, by: Span) -> Promise {
         let later = |bound: Bound| Bound { delay: bound.delay + by, ..bound };
@@ -129,10 +128,10 @@ impl Promise {
         Promise { latency: self.latency + by, delay: later(self.delay), others, ..self }
     }
 
-    /// What a discipline promises whose bounds count only the work that a server
-    /// of constant rate does before a packet has left: behind a server that
-    /// does as much with `latency` added, in any interval, all of it comes that
-    /// much later (Le Boudec and Thiran 2001, theorem 1.4.2 for a rate-latency server).
+    /// The guarantee of a discipline whose bounds count only the work that a server of constant
+    /// rate does before a packet has left. Behind a server that does the same work with `latency`
+    /// added, in any interval, all of it is that much later (Le Boudec and Thiran 2001, theorem
+    /// 1.4.2 for a rate-latency server).
     pub(crate) fn after(self, latency: Span) -> Promise {
         let later = |bound: Bound| Bound { delay: bound.delay + latency, ..bound };
         let condition =
@@ -146,19 +145,19 @@ impl Promise {
     }
 }
 
-/// How a flow is served in turns: a finer service curve than a rate and a latency, which it
-/// touches once a turn. Counted like that one, in any time in which the flow stays backlogged.
+/// Service of a flow in turns: a finer service curve than a rate and a latency, which it touches
+/// once a turn. It holds, like that one, in any time in which the flow stays backlogged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StaircaseCurve {
-    /// How fast it is served within a turn.
+    /// Rate of service within a turn.
     pub rate: Rate,
-    /// Nothing until then.
+    /// Time before any service.
     pub latency: Span,
     /// Bytes of the first turn.
     pub first: u64,
     /// Bytes of each later one.
     pub turn: u64,
-    /// Bytes that others send between two turns.
+    /// Bytes that other flows send between two turns.
     pub between: u64,
 }
 
@@ -171,8 +170,8 @@ pub struct Precedence {
     pub rank: u32,
     /// Bytes that flows of higher ranks still send after the link began to serve this rank.
     pub once: u64,
-    /// The flow has this rank as long as it keeps to this limit, and the discipline lets no packet
-    /// beyond it pass at this rank; `None`: whatever it sends.
+    /// The flow has this rank while it keeps to this limit, and the discipline lets no packet
+    /// beyond it pass at this rank; `None`: in any case.
     pub contract: Option<ArrivalWindow>,
 }
 
@@ -185,21 +184,22 @@ pub struct ArrivalWindow {
     pub length: Span,
 }
 
-/// What must hold, beside a backlog, for a rate that is promised.
+/// The condition, beside a backlog, for a guaranteed rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateCondition {
-    /// It counts from an instant at which the flow owes nothing: who ran empty may have been sent a
-    /// packet before its time.
+    /// The rate counts from an instant at which the flow owes nothing: a flow that became empty may
+    /// have been served a packet before its time.
     OwesNothing,
-    /// The same, and more than two of the largest packets are queued all the time. So it is where
-    /// packets are stamped when they arrive and leave at most `L/C` after their stamps say:
-    /// then the next one comes before the stamps have run out (own derivation). With less it
-    /// may come after, and what the flow did not use until then is lost to it.
+    /// As before, and more than two of the largest packets are queued all the time. It applies to
+    /// disciplines that stamp packets at their arrival and send them at most `L/C` after their
+    /// stamps: then the next packet arrives before the stamps have run out (own derivation). With
+    /// fewer packets it may arrive later, and the flow loses the service that it did not use until
+    /// then.
     Queued,
 }
 
 impl RateCondition {
-    /// In words.
+    /// The condition in words.
     pub fn words(self) -> &'static str {
         match self {
             RateCondition::OwesNothing => "from when it owes nothing",
@@ -210,21 +210,21 @@ impl RateCondition {
     }
 }
 
-/// By how much later than promised packets may leave after a change of shares, rates or flows,
-/// until the link has rested; beside what is on the wire at the change. Each line was derived and
+/// Delay of packets beyond their guarantee after a change of shares, rates or flows, until the link
+/// has been idle; in addition to the packet on the wire at the change. Each value was derived and
 /// attacked (`docs/decisions/0008-change-by-succession.md`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settling {
-    /// That is not known: until the link has rested nothing is promised.
+    /// Unknown: until the link has been idle nothing is guaranteed.
     Unknown,
-    /// The time of so many of the largest packets at the flow's own rate: `n L/r`.
+    /// The time of this number of the largest packets at the flow's own rate: `n L/r`.
     OwnPackets(u32),
     /// The time of a largest packet of each flow on the link: `N L/C`.
     PacketOfEach,
 }
 
 impl Settling {
-    /// The time, of a flow with this promise on a link with this setup.
+    /// The additional time, for a flow with this promise on a link with this setup.
     pub fn time(self, setup: &Setup, promise: &Promise) -> Option<Span> {
         let largest = u64::from(setup.largest);
         match self {
@@ -240,25 +240,25 @@ impl Settling {
     }
 }
 
-/// A curve of two pieces by which packets have deadlines: a packet has left `late` after the curve,
-/// begun at some instant before it came, reaches all that its flow has sent since, with the packet
-/// itself. Who keeps to an envelope therefore waits no longer than from the envelope to the curve,
-/// and `late`.
+/// A curve of two pieces that defines deadlines. Take the curve from some instant before the packet
+/// arrived: the packet has left at most `late` after the curve reaches all bytes that its flow has
+/// sent since, the packet included. So a flow that conforms to an envelope waits at most the
+/// horizontal distance from the envelope to the curve, plus `late`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlines {
     /// Slope of the first piece.
     pub first: Rate,
-    /// How long that lasts.
+    /// Length of the first piece.
     pub time: Span,
-    /// Slope from then on.
+    /// Slope of the second piece.
     pub rate: Rate,
-    /// How long after its deadline a packet has left at the latest.
+    /// A packet leaves at most this much later than its deadline.
     pub late: Span,
 }
 
 impl Deadlines {
-    /// Packets leave so long after the deadlines of this curve. Of one that begins slowly only its
-    /// second line is looked at: its deadlines are later by what it is behind.
+    /// Packets leave at most `late` after the deadlines of this curve. If the curve begins slowly,
+    /// only its second line is used: its deadlines are later by the distance that it is behind.
     pub(crate) fn new((first, time, rate): (Rate, Span, Rate), late: Span) -> Deadlines {
         match first > rate && time > Span::ZERO {
             true => Deadlines { first, time, rate, late },
@@ -272,7 +272,7 @@ impl Deadlines {
     }
 }
 
-/// By how much a curve that begins slowly is behind a line of its second slope.
+/// Distance by which a curve that begins slowly is behind a line of its second slope.
 pub(crate) fn behind(first: Rate, time: Span, rate: Rate) -> Span {
     let missing = u128::from(rate.0.saturating_sub(first.0)) * u128::from(time.0);
     Span(u64::try_from(missing.div_ceil(rate.0.into())).unwrap_or(u64::MAX))
@@ -281,15 +281,15 @@ pub(crate) fn behind(first: Rate, time: Span, rate: Rate) -> Span {
 /// A bound on a packet's delay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// Never exceeded.
+    /// Largest delay; never exceeded.
     pub delay: Span,
     /// The formula, named as in its source.
     pub formula: &'static str,
-    /// What must hold for it.
+    /// The condition under which it holds.
     pub condition: &'static str,
 }
 
-/// The most bytes that a queue with this limit holds.
+/// The largest number of bytes in a queue with this limit.
 pub(crate) fn full_queue(setup: &Setup, limit: Limit) -> u64 {
     match limit {
         Limit::Packets(n) => u64::from(setup.largest) * u64::from(n),
@@ -310,18 +310,18 @@ pub(crate) fn finite_rate(setup: &Setup, what: &'static str) -> Result<(), Confi
     Ok(())
 }
 
-/// Refuses the flows' queues in which not even one packet of the largest size fits.
+/// Refuses flows' queues that have no room for a packet of the largest size.
 pub(crate) fn without_room(setup: &Setup) -> Vec<ConfigError> {
     let flows = setup.flows.iter().enumerate();
     flows.filter_map(|(flow, f)| admits_one(setup, f.limit, Some(flow)).err()).collect()
 }
 
-/// The same, for who looks at nothing else.
+/// The same, for a discipline without other checks.
 pub(crate) fn room_for_one(setup: &Setup) -> Result<(), ConfigErrors> {
     ConfigErrors::of(without_room(setup))
 }
 
-/// The same for one limit, of `flow` or of the scheduler.
+/// The same check for one limit, of `flow` or of the scheduler.
 pub(crate) fn admits_one(
     setup: &Setup,
     limit: Limit,

@@ -1,7 +1,8 @@
-//! Disciplines that come from a library: what it declares, and the calls that its instances answer.
+//! Disciplines that come from a library: the library's declarations, and the calls to its
+//! instances.
 //!
-//! Nothing is known here of how libraries are loaded: that is the affair of the implementation of
-//! [`Library`], which makes an [`Instance`] for each pipe.
+//! Loading is not covered here: it is the task of the implementation of [`Library`], which makes an
+//! [`Instance`] for each pipe.
 
 use crate::contract::params::{ConfigError, Setup};
 use crate::contract::transmission::Sent;
@@ -14,38 +15,38 @@ use alloc::sync::Arc;
 use core::any::Any;
 use core::fmt;
 
-/// What an instance sees of a queue.
+/// The view that an instance has of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Seen {
-    /// What [`Instance::arrived`] said of the packet at the head.
+    /// The tag that [`Instance::arrived`] returned for the packet at the head.
     pub tag: u64,
-    /// Bytes that are queued, the packet in service included.
+    /// Queued bytes, the packet in service included.
     pub bytes: u64,
-    /// Length of the packet at the head; 0 where there is none.
+    /// Length of the packet at the head; 0 if there is none.
     pub head: u32,
-    /// Packets that are queued, the one in service included.
+    /// Queued packets, the one in service included.
     pub packets: u32,
 }
 
-/// What a library said, before anybody has looked at it.
+/// An unchecked answer of a library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Said {
-    /// The head of this flow goes.
+    /// Send the head of this flow.
     Serve(u32),
-    /// The head of this flow is thrown away.
+    /// Drop the head of this flow.
     Drop(u32),
-    /// Nothing before this instant.
+    /// Send nothing before this instant.
     Wait(Time),
-    /// Nothing until a packet comes.
+    /// Send nothing until a packet arrives.
     Idle,
-    /// It cannot go on; [`Instance::why`] knows more.
+    /// It cannot continue; [`Instance::why`] has the reason.
     Failed,
-    /// A number that is no answer.
+    /// A number that is not a valid answer.
     Unknown(u32),
 }
 
-/// What a library declares of a flow, without a proof.
+/// A guarantee that a library declares for a flow, without a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Declared {
     /// See [`Promise::rate`](crate::contract::guarantee::Promise::rate).
@@ -56,7 +57,7 @@ pub struct Declared {
     pub delay: Span,
 }
 
-/// A discipline of a library, at work for one pipe. The moments are those of
+/// A discipline of a library, running for one pipe. The moments of its calls are those of
 /// [`Discipline`](crate::contract::discipline::Discipline).
 pub trait Instance: Send + Any {
     /// See [`Discipline::arrived`](crate::contract::discipline::Discipline::arrived); the tag is
@@ -68,7 +69,7 @@ pub trait Instance: Send + Any {
     fn changed(&mut self, queues: &[Seen], f: FlowId, now: Time);
     /// See [`Discipline::next`](crate::contract::discipline::Discipline::next).
     fn next(&mut self, queues: &[Seen], now: Time) -> Said;
-    /// Why it has just [failed](Said::Failed).
+    /// The reason why it has just [failed](Said::Failed).
     fn why(&self) -> String;
     /// See [`Discipline::on_transmit`](crate::contract::discipline::Discipline::on_transmit).
     fn on_transmit(&mut self, queues: &[Seen], f: FlowId, sent: Sent);
@@ -77,47 +78,47 @@ pub trait Instance: Send + Any {
     fn migrate_from(&mut self, old: Box<dyn Instance>, queues: &[Seen], now: Time);
     /// See [`Discipline::is_reusable`](crate::contract::discipline::Discipline::is_reusable).
     fn is_reusable(&self, f: FlowId, now: Time) -> bool;
-    /// What it declares of a flow.
+    /// The guarantee that it declares for a flow.
     fn promise(&self, f: FlowId) -> Option<Declared>;
 }
 
-/// What is known of a library's discipline before there is an instance.
+/// Properties of a library's discipline, available before there is an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traits {
-    /// It says that it never waits while there is a packet.
+    /// It declares that it never waits while there is a packet.
     pub work_conserving: bool,
-    /// It looks at packets when they arrive.
+    /// It sees packets at their arrival.
     pub sees_arrivals: bool,
-    /// It can take over from another instance of its own.
+    /// It can take over from another instance of its own library.
     pub succeeds: bool,
 }
 
-/// A library that was loaded, and holds one discipline.
+/// A loaded library with one discipline.
 pub trait Library: Send + Sync + fmt::Debug {
-    /// As the scenario names it.
+    /// Its name in the scenario.
     fn name(&self) -> &str;
-    /// Two with the same number are the same code.
+    /// Identifies the code: libraries with the same number share it.
     fn code(&self) -> usize;
-    /// What it says of itself.
+    /// The properties that it declares.
     fn traits(&self) -> Traits;
-    /// An instance for this setup.
+    /// Makes an instance for this setup.
     ///
     /// # Errors
-    /// It refuses a value, of a flow or of its own.
+    /// The library refuses a value, of a flow or of its own.
     fn make(&self, setup: &Setup) -> Result<Box<dyn Instance>, ConfigError>;
 }
 
-/// A library, shared by all that are built from it.
+/// A library, shared by all instances built from it.
 #[derive(Clone, Debug)]
 pub struct Loaded(pub(crate) Arc<dyn Library>);
 
 impl Loaded {
-    /// From whoever has loaded it.
+    /// Wraps a library; called by its loader.
     pub fn new(library: impl Library + 'static) -> Loaded {
         Loaded(Arc::new(library))
     }
 
-    /// As the scenario names it.
+    /// Its name in the scenario.
     pub fn name(&self) -> &str {
         self.0.name()
     }

@@ -1,14 +1,14 @@
-//! All facts about a discipline that others ask for, in one value that stands in its own file.
+//! All facts about a discipline that other parts need, in one value in the discipline's own file.
 
 use crate::contract::draw::Draw;
 use crate::contract::params::Param;
 use crate::contract::wfi::WfiFormula;
 
-/// A discipline as people choose it: its name, its purpose, its parameters, and the facts that the
-/// rest of the program asks for.
+/// A discipline as users choose it: its name, its purpose, its parameters, and the facts that the
+/// rest of the program needs.
 ///
 /// It is written as `Manifest { kind: …, ..Manifest::PLAIN }`: the first six fields and the
-/// parameters are always there, the others where they differ from `Manifest::PLAIN`.
+/// parameters are always given, the others if they differ from `Manifest::PLAIN`.
 #[derive(Debug, Clone, Copy)]
 pub struct Manifest {
     /// Its name in a scenario.
@@ -17,7 +17,7 @@ pub struct Manifest {
     pub doc: &'static str,
     /// The paper or standard that describes it.
     pub source: &'static str,
-    /// Steps of a packet among `N` flows, enqueued and dequeued.
+    /// Cost of a packet among `N` flows, for enqueue and dequeue.
     pub cost: &'static str,
     /// Its guarantee to a flow, in a few words: `rate and delay`. It begins with
     /// `nothing` where [`service`](crate::contract::guarantee::Guarantees::service) never succeeds.
@@ -31,27 +31,27 @@ pub struct Manifest {
     pub flow: &'static [Param],
     /// Why the link may be idle while packets wait; `None`: the discipline is work-conserving.
     pub idles: Option<Idling>,
-    /// The key of the flows' rates, where rates above the link's together are accepted with a
-    /// warning; `None`: there are no such rates, or the discipline refuses them.
+    /// The key of the flows' rates, if a sum of rates above the link's is accepted with a warning;
+    /// `None`: there are no such rates, or the discipline refuses the sum.
     pub oversubscribed_by: Option<&'static str>,
-    /// Takes a tree of classes whole, where its own kind divides the flows, instead of being
-    /// nested below itself.
+    /// True if it takes a tree of classes whole, in which its own kind divides the flows, instead
+    /// of being nested below itself.
     pub whole_trees: bool,
-    /// The key of a flow's weight: `falaj top` and the dashboard show it as such. No promise
+    /// The key of a flow's weight: `falaj top` and the dashboard show it as such. No guarantee
     /// follows from it.
     pub weight_key: Option<&'static str>,
     /// The key of a flow's cap.
     pub cap_key: Option<&'static str>,
     /// Keys of a flow that the dashboard offers for editing, each with its label.
     pub editable: &'static [(&'static str, &'static str)],
-    /// The bound on a flow's worst-case fair index; `None`: none is known that holds whatever the
-    /// other flows do.
+    /// The bound on a flow's worst-case fair index; `None`: no bound is known that holds for any
+    /// behavior of the other flows.
     pub wfi: Option<WfiFormula>,
-    /// How random values are drawn that the discipline accepts.
+    /// Rules for drawing random values that the discipline accepts.
     pub draw: Draw,
 }
 
-/// Why a link may be idle while packets wait.
+/// The reason why a link may be idle while packets wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Idling {
     /// The reason, as the end of a sentence.

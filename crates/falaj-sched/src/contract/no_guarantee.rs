@@ -2,6 +2,6 @@
 
 use alloc::string::String;
 
-/// Why there is no guarantee, and what would bring one.
+/// The reason why there is no guarantee, and a way to get one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoPromise(pub String);

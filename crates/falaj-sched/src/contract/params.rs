@@ -1,5 +1,5 @@
-//! What a person may set, described once: name, unit, range, default, meaning.
-//! The scenario file, its error messages and the reference are made from it.
+//! The parameters that users set, each described once: name, unit, range, default, meaning. The
+//! scenario file, its error messages and the reference are generated from it.
 
 use crate::contract::library::Loaded;
 use crate::queues::aqm::policy::Policy;
@@ -13,20 +13,20 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// One thing that may be set.
+/// One parameter.
 #[derive(Debug, Clone, Copy)]
 pub struct Param {
-    /// The key, as written in a scenario.
+    /// The key in a scenario.
     pub name: &'static str,
-    /// What its value is.
+    /// Type of its value.
     pub kind: Kind,
-    /// As a person would write it; `None`: it must be given.
+    /// The default as a user would write it; `None`: it is required.
     pub default: Option<&'static str>,
-    /// What it means, in one line.
+    /// Its meaning, in one line.
     pub doc: &'static str,
 }
 
-/// What a value is, and thereby its unit and range.
+/// Type of a value, which defines its unit and range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A length of time: `30us`.
@@ -35,7 +35,7 @@ pub enum Kind {
     Rate,
     /// A number of bytes: `1500B`.
     Bytes,
-    /// A bound on a queue: `20p` or `64kB`.
+    /// A limit on a queue: `20p` or `64kB`.
     Limit,
     /// A whole number in this range, ends included.
     Count {
@@ -67,21 +67,21 @@ pub enum Value {
     Probability(Probability),
     /// See [`Kind::Choice`].
     Choice(&'static str),
-    /// What the flow's queue does before it is full; not a parameter of a discipline.
+    /// Management of the flow's queue before it is full; not a parameter of a discipline.
     Policy(Policy),
 }
 
 /// The name of the value that is the policy of a flow's queue.
 pub const POLICY: &str = "policy";
 
-/// What a number in a [`Given`] counts.
+/// The unit of the number in a [`Given`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// Nothing: there is none.
+    /// No number: plain text.
     Text,
-    /// Whatever the plug-in takes it for.
+    /// A number without a unit, which the plug-in interprets.
     Number,
-    /// Bits a second.
+    /// Bits per second.
     Rate,
     /// Nanoseconds.
     Span,
@@ -91,21 +91,21 @@ pub enum Unit {
     Packets,
 }
 
-/// What was set for a plug-in, which alone knows what it means.
+/// A value set for a plug-in, which alone interprets it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Given {
     /// The key.
     pub name: Box<str>,
-    /// The value as it was written.
+    /// The value as written.
     pub text: Box<str>,
-    /// What its number counts.
+    /// The unit of its number.
     pub unit: Unit,
     /// Its number.
     pub number: u64,
 }
 
-/// The values that were set, by name. A copy shares them until it is changed: a hundred thousand
-/// flows may be alike.
+/// The values that were set, by name. Copies share the table until one is changed: a hundred
+/// thousand flows may have equal values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Values(Arc<Table>);
 
@@ -117,7 +117,7 @@ struct Table {
 }
 
 impl Values {
-    /// Sets `name`, whatever it was before.
+    /// Sets `name`, and replaces an earlier value.
     pub fn set(&mut self, name: &'static str, value: Value) {
         let named = &mut Arc::make_mut(&mut self.0).named;
         match named.iter_mut().find(|(n, _)| *n == name) {
@@ -133,11 +133,11 @@ impl Values {
     pub fn library(&self) -> Option<&Loaded> {
         self.0.library.as_ref()
     }
-    /// Sets all that a plug-in is to know.
+    /// Sets all values for a plug-in.
     pub fn give(&mut self, given: Vec<Given>) {
         Arc::make_mut(&mut self.0).given = Some(given.into());
     }
-    /// What a plug-in is to know.
+    /// The values for a plug-in.
     pub fn given(&self) -> &[Given] {
         self.0.given.as_deref().unwrap_or_default()
     }
@@ -206,13 +206,13 @@ impl Values {
             _ => None,
         }
     }
-    /// All of them.
+    /// All values with their names.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, Value)> + '_ {
         self.0.named.iter().copied()
     }
 }
 
-/// What a discipline is built from.
+/// The input from which a discipline is built.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setup {
     /// The link's rate.
@@ -225,25 +225,25 @@ pub struct Setup {
     pub flows: Vec<FlowSetup>,
 }
 
-/// What a discipline knows of a flow.
+/// The setup of one flow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlowSetup {
     /// The flow's values for this discipline.
     pub values: Values,
     /// The limit of its queue.
     pub limit: Limit,
-    /// The discipline that divides this flow's share among flows of its own;
-    /// they have the queues then, and `limit` counts for nothing.
+    /// The discipline that divides this flow's share among its own flows; these have the queues
+    /// then, and `limit` is ignored.
     pub inner: Option<Box<Inner>>,
 }
 
 /// A discipline below a flow of another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inner {
-    /// As the registry names it.
+    /// Its name in the registry.
     pub kind: &'static str,
-    /// What it is built from. Its rate is what the discipline above promises
-    /// the flow, the link's where that promises none.
+    /// The setup from which it is built. Its rate is the one that the discipline above guarantees
+    /// the flow, or the link's if it guarantees none.
     pub setup: Setup,
 }
 
@@ -255,8 +255,8 @@ impl FlowSetup {
 }
 
 impl Setup {
-    /// The flows that have queues, depth first: a flow without an inner
-    /// discipline, or the leaves of the one it has.
+    /// The flows with queues, depth first: this flow if it has no inner discipline, otherwise the
+    /// leaves of the inner one.
     pub fn leaves(&self) -> Vec<&FlowSetup> {
         let mut all = Vec::with_capacity(self.flows.len());
         self.add_leaves(&mut all);
@@ -270,22 +270,23 @@ impl Setup {
             }
         }
     }
-    /// How many these are.
+    /// Number of these leaves.
     pub fn number_of_leaves(&self) -> usize {
         let of = |flow: &FlowSetup| {
             flow.inner.as_ref().map_or(1, |inner| inner.setup.number_of_leaves())
         };
         self.flows.iter().map(of).sum()
     }
-    /// Is this so of one of them? Of a hundred thousand no list is made for it.
+    /// Returns true if `is_so` holds for one of the leaves. It makes no list, since there may be a
+    /// hundred thousand.
     pub fn any_leaf(&self, is_so: &mut impl FnMut(&FlowSetup) -> bool) -> bool {
         self.flows.iter().any(|flow| match &flow.inner {
             Some(inner) => inner.setup.any_leaf(is_so),
             None => is_so(flow),
         })
     }
-    /// With the flows that `kind` divides replaced by those below them. Flows that another kind
-    /// divides stay as they are.
+    /// The setup with the flows that `kind` divides replaced by those below them. Flows that
+    /// another kind divides stay.
     pub(crate) fn flattened(&self, kind: &str) -> Cow<'_, Setup> {
         let own = |f: &FlowSetup| f.inner.as_ref().is_some_and(|inner| inner.kind == kind);
         if !self.flows.iter().any(own) {
@@ -303,11 +304,11 @@ impl Setup {
             flows: flows.iter().flat_map(below).collect(),
         })
     }
-    /// The flow whose leaf, or which itself, the `n`th of the [leaves](Setup::leaves) is.
+    /// The flow that is, or contains, the `n`th of the [leaves](Setup::leaves).
     pub fn flow_of_leaf(&self, n: usize) -> Option<usize> {
         self.way_to_leaf(n).map(|(f, _)| f)
     }
-    /// The same, and which of that flow's leaves it is.
+    /// The same flow, and the index of the leaf within it.
     pub fn way_to_leaf(&self, mut n: usize) -> Option<(usize, usize)> {
         for (f, flow) in self.flows.iter().enumerate() {
             let leaves = flow.inner.as_ref().map_or(1, |inner| inner.setup.number_of_leaves());
@@ -333,17 +334,17 @@ impl Setup {
     }
 }
 
-/// A setup that the discipline can't keep a promise on, and what would do.
+/// The reason why a discipline cannot give its guarantees on a setup, and the cure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
-    /// The flow in question, or `None` where it is the scheduler's own value. In a tree that was
-    /// handed over whole: its place among all classes, depth first.
+    /// The flow in question, or `None` for the scheduler's own value. In a tree that is handed over
+    /// whole: its place among all classes, depth first.
     pub flow: Option<usize>,
-    /// The key whose value is refused.
+    /// The key of the refused value.
     pub param: &'static str,
-    /// What is wrong.
+    /// The fault.
     pub what: String,
-    /// What would do.
+    /// The cure.
     pub help: String,
 }
 
@@ -354,12 +355,12 @@ impl core::fmt::Display for ConfigError {
 }
 impl core::error::Error for ConfigError {}
 
-/// All that a discipline refuses of a setup: at least one thing.
+/// All errors of a setup that a discipline refuses: at least one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigErrors(Vec<ConfigError>);
 
 impl ConfigErrors {
-    /// An error, if anything is refused.
+    /// Returns an error if the list is not empty.
     pub(crate) fn of(refused: Vec<ConfigError>) -> Result<(), ConfigErrors> {
         if refused.is_empty() { Ok(()) } else { Err(ConfigErrors(refused)) }
     }
@@ -385,7 +386,7 @@ impl IntoIterator for ConfigErrors {
 }
 
 impl core::fmt::Display for ConfigErrors {
-    /// One below the other.
+    /// One error per line.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         for (n, refused) in self.0.iter().enumerate() {
             if n > 0 {

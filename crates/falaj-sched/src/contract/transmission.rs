@@ -1,4 +1,4 @@
-//! Transmissions: what is charged for, and what a shared medium costs.
+//! Transmissions: the amount charged, and the cost on a shared medium.
 
 use crate::units::time::{Span, Time};
 
@@ -7,19 +7,20 @@ use crate::units::time::{Span, Time};
 pub struct Sent {
     /// Length as the link accounts it.
     pub bytes: u32,
-    /// First bit out.
+    /// Time of the first bit.
     pub start: Time,
-    /// Last bit out.
+    /// Time of the last bit.
     pub end: Time,
 }
 
-/// What a flow had of a medium that packets occupy for longer than their length lasts, or in vain.
+/// Use of a medium by a flow, where packets occupy it for longer than their length lasts, or
+/// collide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Air {
-    /// Of packets that left, with all that belongs to them.
+    /// Time of packets that left, with their overhead.
     pub used: Span,
-    /// Of those that collided.
+    /// Time of packets that collided.
     pub lost: Span,
-    /// How many did; a packet may again and again.
+    /// Number of collisions; a packet may collide repeatedly.
     pub collisions: u64,
 }

@@ -1,9 +1,8 @@
-//! Handing over a discipline as its own type.
+//! Passing a discipline as its concrete type.
 
 use crate::contract::complete::CompleteDiscipline;
 
-/// Receives a discipline as its own type, so that all that is built around it is compiled for it
-/// alone.
+/// Receives a discipline as its concrete type, so that the code around it is compiled for it.
 pub trait Visitor {
     /// The visitor's result.
     type Output;

@@ -49,5 +49,5 @@ pub struct WfiFlow {
     pub link: u32,
 }
 
-/// Bytes by which tags and nanoseconds round, up to 8 Gbit/s.
+/// Rounding of tags and nanoseconds in bytes, up to 8 Gbit/s.
 pub(crate) const ROUNDED: f64 = 1.0;

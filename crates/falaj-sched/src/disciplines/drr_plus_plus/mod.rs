@@ -1,30 +1,28 @@
-//! DRR++: deficit round robin that visits flows of low latency more often.
+//! DRR++: deficit round robin that visits low-latency flows more often.
 //!
-//! MacGregor and Shi, "Deficits for bursty latency-critical flows: DRR++"
-//! (2000), in the form that Zhang's thesis gives it: a visit of a flow of low
-//! latency, then one of a normal flow, then again one of a flow of low latency. What such
-//! a flow waits for is a visit or two, not a round. If only one of the two
-//! sorts has packets, it is visited alone: the link never rests.
+//! MacGregor and Shi, "Deficits for bursty latency-critical flows: DRR++" (2000), in the form of
+//! Zhang's thesis: a visit of a low-latency flow, then one of a normal flow, then again one of a
+//! low-latency flow. Such a flow waits for one visit or two, not for a round. If only one of the
+//! two sorts has packets, it is visited alone: the discipline is work-conserving.
 //!
-//! The thesis' listings move packets to queues of their own, at no time and
-//! thereby without an end; its text and figures mean what is done here: visits
-//! go on packet by packet, as the link asks. Several flows of low latency take
-//! turns, as the normal ones do. The original form is [`crate::disciplines::drr_plus_plus::mw00`].
+//! The thesis's listings move packets to separate queues, at no defined time and so without an end;
+//! its text and figures describe the form implemented here: visits continue packet by packet, as
+//! the link asks. Several low-latency flows take turns, as the normal ones do. The original form is
+//! [`crate::disciplines::drr_plus_plus::mw00`].
 //!
 //! # Bounds
 //!
-//! The two sorts are treated alike. Let `n` be the flows of our sort, `F` the sum of
-//! their quanta, `n'` the flows of the other sort, and `Q'` their largest quantum.
-//! Until the last of `B` bytes has left, our flow is visited `m = ceil(B/Q)` times at
-//! most. The others of our sort are visited `m` times each; of the other sort there
-//! are at most `m n` visits, one before each of ours. A flow sends in `v` visits at
-//! most `v Q` and what it carried over, less than a packet, so all is over after `B +
-//! m (F - Q + n Q') + (n - 1 + min(m n, n')) (L - 1)` bytes.
+//! The two sorts are treated alike. Let `n` be the flows of our sort, `F` the sum of their quanta,
+//! `n'` the flows of the other sort, and `Q'` their largest quantum. Until the last of `B` bytes
+//! has left, our flow is visited `m = ceil(B/Q)` times at most. The others of our sort are visited
+//! `m` times each. The other sort has at most `m n` visits, one before each of ours. A flow sends
+//! in `v` visits at most `v Q` and its carried deficit, less than a packet, so all is over after `B
+//! + m (F - Q + n Q') + (n - 1 + min(m n, n')) (L - 1)` bytes.
 //!
-//! With one flow of low latency that is `B + m Q' + min(m, n') (L - 1)`, and with `r =
-//! C Q/(Q + Q')` at most `B/r + (Q' + n' L)/C`. The thesis' Lemma 3 and Theorem 2 count
-//! one normal flow for all of them and are exceeded from four on; its mean delay
-//! (Theorem 1) is no prediction.
+//! With one low-latency flow that is `B + m Q' + min(m, n') (L - 1)`, and with `r = C Q/(Q + Q')`
+//! at most `B/r + (Q' + n' L)/C`. The thesis's Lemma 3 and Theorem 2 count one normal flow in place
+//! of all; delays exceed them from four normal flows on. Its mean delay (Theorem 1) is not a valid
+//! prediction.
 
 pub mod mw00;
 
@@ -69,7 +67,7 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// Hands over the discipline in its `form`.
+/// Passes the discipline in its `form` to the visitor.
 pub(super) fn construct<V: Visitor>(setup: &Setup, visitor: V) -> Result<V::Output, ConfigErrors> {
     Ok(match setup.scheduler.choice("form") {
         Some("mw00") => visitor.visit(Mw00::new(setup)?),
@@ -82,9 +80,9 @@ pub(super) fn construct<V: Visitor>(setup: &Setup, visitor: V) -> Result<V::Outp
 pub struct DrrPlusPlus {
     quanta: Quanta,
     low: Vec<bool>,
-    /// The normal flows, and those of low latency.
+    /// The normal flows, and the low-latency flows.
     sorts: [DeficitRound; 2],
-    /// The sort that is visited, or was last.
+    /// The sort of the current visit, or of the last one.
     turn: usize,
 }
 
@@ -113,8 +111,8 @@ impl Discipline for DrrPlusPlus {
         }
     }
 
-    /// The visit under way goes on, even if its flow is of the other sort now;
-    /// the order within a sort and the deficits stay.
+    /// The current visit continues, even if its flow belongs to the other sort now; the order
+    /// within a sort and the deficits are kept.
     fn migrate_from(&mut self, mut old: DrrPlusPlus, flows: &mut Flows<DeficitFlow>, _: Time) {
         for (f, &quantum) in self.quanta.each.iter().enumerate() {
             flows.state_mut(FlowId(f as u32)).set_quantum(quantum);
@@ -160,7 +158,7 @@ impl QueueHooks for DrrPlusPlus {}
 impl MediumHooks for DrrPlusPlus {}
 
 impl Guarantees for DrrPlusPlus {
-    /// See the module's text.
+    /// See the module's documentation.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let low = self.low[f.index()];
         let ours = self.quanta.flows(|j| self.low[j.index()] == low).count() as u64;
@@ -173,7 +171,7 @@ impl Guarantees for DrrPlusPlus {
             .unwrap_or(0);
         let own = self.quanta.visits(f, |j| j != f && self.low[j.index()] == low);
         let carried = self.quanta.largest - 1;
-        // All bounds but that of the curve know how many visits there are.
+        // All bounds except that of the curve use the number of visits.
         let with = |carry: u64| Visits {
             between: own.between + ours * most,
             once: (ours - 1 + carry) * carried,
@@ -225,8 +223,8 @@ impl Guarantees for DrrPlusPlus {
         })
     }
 
-    /// Nobody ever carries more than a packet over, so that visits and what others send
-    /// between them are counted alike from any instant of a backlog on.
+    /// No flow ever carries over more than a packet, so visits and the bytes that others send
+    /// between them are counted in the same way from any instant of a backlog on.
     fn serves_strictly(&self) -> bool {
         true
     }
@@ -253,22 +251,23 @@ mod tests {
         let modified = "A1@2 B1@5 A2@7 A3@9 C1@12 A4@14 D1@17 B2@20 C2@23 D2@26 B3@29 C3@32";
         assert_eq!(order(&beside_three(low(3)), DrrPlusPlus::new, LOW_LATENCY), modified);
         assert_eq!(order(&beside_three(low(3)), Mw00::new, LOW_LATENCY), A_FIRST);
-        // No flow of low latency: DRR.
+        // Without low-latency flows: DRR.
         assert_eq!(order(&beside_three(quantum(3)), DrrPlusPlus::new, LOW_LATENCY), IN_TURN);
         assert_eq!(order(&beside_three(quantum(3)), Mw00::new, LOW_LATENCY), IN_TURN);
-        // The credit of a round of three is 9 B: the fifth packet waits for its end.
+        // The credit of a round of three is 9 B: the fifth packet waits for the end of the round.
         let mut five = LOW_LATENCY.to_vec();
         five.push((6, 'A', 2));
         let waits = "A1@2 A2@4 A3@6 A4@8 B1@11 C1@14 D1@17 A5@19 B2@22 C2@25 D2@28 B3@31 C3@34";
         assert_eq!(order(&beside_three(low(3)), Mw00::new, &five), waits);
     }
 
-    /// Table 3.5 of the thesis, all flows being backlogged: the loops of its two columns, a quantum
-    /// in whole packets, beside what is sent. That of 2000 gives the low-latency flow what it
-    /// has for all visits at once, and it comes first; the modified one before each visit.
+    /// Table 3.5 of the thesis, with all flows backlogged: the loops of its two columns, with a
+    /// quantum in whole packets, and the order sent. The form of 2000 gives the low-latency flow
+    /// its credit for all visits at once, so that it comes first; the modified one gives it before
+    /// each visit.
     #[test]
     fn both_forms_run_through_their_columns_of_the_table() {
-        // Two packets of A, and one of each other.
+        // Two packets of A, and one of each other flow.
         let setup = setup(3, [low(4), quantum(3), quantum(3), quantum(3)]);
         let (n, cycles) = (3, 5);
         let own = at_once(&"A".repeat(2 * n * cycles), 2);
@@ -305,14 +304,14 @@ mod tests {
         assert_eq!((refused.flow, refused.param), (Some(1), "latency"));
     }
 
-    /// Flow 0 wants low latency, `n` others do not; all have a quantum of 1500 B.
+    /// Flow 0 is a low-latency flow, `n` others are not; all have a quantum of 1500 B.
     fn one_of_low_latency(n: usize) -> Setup {
         setup(1_500, [low(1_500)].into_iter().chain(vec![quantum(1_500); n]))
     }
 
-    /// The thesis' Theorem 2 counts one normal flow for all `n`. Each of them sends a
-    /// byte in its first visit, cannot send its next 1500 B with the 1499 B it has left,
-    /// and carries that over into the round in which our burst comes.
+    /// The thesis's Theorem 2 counts one normal flow in place of all `n`. Each of them sends a byte
+    /// in its first visit; the remaining 1499 B do not cover its next 1500 B, and are carried over
+    /// into the round in which our burst arrives.
     #[test]
     fn drr_plus_plus_keeps_our_bound_and_not_that_of_the_thesis() {
         for n in [1, 2, 3, 4, 16, 64] {
@@ -328,8 +327,8 @@ mod tests {
             // sigma/r + (Q + 3 Q')/C
             let thesis = Span(2 * 30_001_000 + 4 * 1_500_000);
             assert_eq!(worst > thesis, n >= 4, "{n}: {worst}, thesis {thesis}");
-            // Lemma 3: the rate is that of half the link from (Q + 3 Q')/C on, counted by last
-            // bits. Just before the end of a packet all those before it have been sent.
+            // Lemma 3: the rate is that of half of the link from (Q + 3 Q')/C on, counted by last
+            // bits. Just before the end of a packet all packets before it have been sent.
             let mut before = 0;
             let latency = own.iter().map(|sent| {
                 let latency = Span((sent.end - at).0.saturating_sub(2_000 * before));
@@ -341,10 +340,11 @@ mod tests {
         }
     }
 
-    /// The thesis' Theorem 1: where all have packets, low latency's mean delay is about
-    /// `Q''/2 / (C - Q'' lambda/nu)`, `Q''` both quanta and `nu` packets of a visit. It goes by
-    /// neither how arrivals are spread nor what waits already: fifty times too much for packets
-    /// that come one by one, a two-hundredth of what they wait behind a burst.
+    /// The thesis's Theorem 1: if all flows have packets, the mean delay of low latency is about
+    /// `Q''/2 / (C - Q'' lambda/nu)`, with `Q''` the sum of both quanta and `nu` packets of a
+    /// visit. It depends neither on the spread of arrivals nor on packets that wait already: it is
+    /// fifty times too long for packets that arrive one by one, and a two-hundredth of the wait
+    /// behind a burst.
     #[test]
     fn the_mean_delay_of_the_thesis_is_none() {
         // A round takes 3 ms.

@@ -1,21 +1,19 @@
 //! DRR++ as MacGregor and Shi published it in 2000.
 //!
-//! One flow of low latency goes before every packet of the `n` normal ones as long as
-//! it has credit for its head. The normal flows are served by deficit round
-//! robin. Whenever a cycle of them is over, the credit grows by `n Q`, or is
-//! set to that if the flow has nothing to send; a system that was idle starts with
-//! that. Without credit it waits for the
-//! end of the cycle. Compared with [`crate::disciplines::drr_plus_plus`] its mean delay is
-//! better, and its worst grows with `n` from the first packet on.
+//! One low-latency flow goes before every packet of the `n` normal ones while it has credit for its
+//! head. The normal flows are served by deficit round robin. At the end of each of their cycles the
+//! credit grows by `n Q`, or is set to that if the low-latency flow is empty; a system that was
+//! idle starts with that. Without credit the flow waits for the end of the cycle. Compared with
+//! [`crate::disciplines::drr_plus_plus`] its mean delay is better, and its worst delay grows with
+//! `n` from the first packet on.
 //!
 //! # Bounds
 //!
-//! `B` bytes of the flow of low latency need at most `c = ceil(B/n Q)` ends of
-//! cycles, before which a normal flow is visited at most `c` times: they are gone
-//! after `B + c F + n (L-1)` bytes, `F` the sum of the normal quanta. A normal flow's
-//! `m = ceil(B/Q_i)` visits see at most `m` ends of cycles, and the credit is never
-//! more than `n Q + L - 1`: others send at most `m (F - Q_i) + (n-1) (L-1)` and `(m+1) n Q
-//! + L-1`.
+//! `B` bytes of the low-latency flow need at most `c = ceil(B/n Q)` ends of cycles, before which a
+//! normal flow is visited at most `c` times: they have left after `B + c F + n (L-1)` bytes, `F`
+//! the sum of the normal quanta. A normal flow's `m = ceil(B/Q_i)` visits see at most `m` ends of
+//! cycles, and the credit is never more than `n Q + L - 1`: others send at most `m (F - Q_i) +
+//! (n-1) (L-1)` and `(m+1) n Q + L-1`.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Bound, Guarantees, Promise, finite_rate, room_for_one};
@@ -34,20 +32,20 @@ use alloc::vec::Vec;
 #[derive(Debug, Clone)]
 pub struct Mw00 {
     quanta: Quanta,
-    /// The flow of low latency.
+    /// The low-latency flow.
     low: Option<FlowId>,
     credit: u64,
-    /// `n Q`, what the end of a cycle brings.
+    /// Increase of the credit at the end of a cycle, `n Q`.
     raise: u64,
     round: DeficitRound,
-    /// Visits until the cycle is over.
+    /// Visits until the end of the cycle.
     left: u32,
-    /// No normal flow was visited since the credit grew last.
+    /// True if no normal flow was visited since the credit last grew.
     fresh: bool,
 }
 
 impl Mw00 {
-    /// Validates the setup: there is one credit, so one flow of low latency.
+    /// Validates the setup: there is one credit, so at most one low-latency flow.
     pub fn new(setup: &Setup) -> Result<Mw00, ConfigErrors> {
         finite_rate(setup, "DRR++")?;
         room_for_one(setup)?;
@@ -92,8 +90,8 @@ impl Discipline for Mw00 {
         }
     }
 
-    /// Round, cycle and deficits stay; the credit as far as the new setup could
-    /// have given it. A flow that was of low latency joins the round last.
+    /// Round, cycle and deficits are kept; the credit too, up to the most that the new setup
+    /// allows. A flow that was the low-latency one joins the round last.
     fn migrate_from(&mut self, mut old: Mw00, flows: &mut Flows<DeficitFlow>, _: Time) {
         for (f, &quantum) in self.quanta.each.iter().enumerate() {
             flows.state_mut(FlowId(f as u32)).set_quantum(quantum);
@@ -140,7 +138,7 @@ impl Discipline for Mw00 {
                 self.left -= 1;
                 continue;
             }
-            // The end of a cycle, if there was one.
+            // Handles the end of a cycle, if there was one.
             if !self.fresh || self.round.first().is_none() {
                 self.credit = if urgent.is_some() { self.credit + self.raise } else { self.raise };
             }
@@ -166,7 +164,7 @@ impl QueueHooks for Mw00 {}
 impl MediumHooks for Mw00 {}
 
 impl Guarantees for Mw00 {
-    /// See the module's text.
+    /// See the module's documentation.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let visits = self.quanta.visits(f, |j| j != f && Some(j) != self.low);
         let normal = self.quanta.flows(|j| Some(j) != self.low).count() as u64;

@@ -1,4 +1,4 @@
-//! A class: its curves as they are set, and where it stands on them.
+//! A class: its configured curves, and its position on them.
 
 use crate::contract::params::{ConfigError, FlowSetup};
 use crate::contract::transmission::Sent;
@@ -11,7 +11,7 @@ use alloc::format;
 
 /// Virtual times are compared in 2^-20 ns.
 const KEY: u32 = 20;
-/// And are never further ahead than this: an hour, so that keys can be told apart.
+/// Virtual times are never further ahead than an hour, so that keys remain distinguishable.
 const FAR: Instant = instant(Time(3_600_000_000_000));
 
 /// A curve as first slope, its time, and second slope.
@@ -43,7 +43,7 @@ pub(super) fn curve(
             "at most 3600s: it is for a burst at the start of a backlog",
         );
     }
-    // A first piece of no length is none.
+    // A first piece of zero length is ignored.
     let lasts = lasts.filter(|&lasts| lasts > Span::ZERO);
     let Some(second) = second else {
         let given = if slope.is_some() {
@@ -64,7 +64,7 @@ pub(super) fn curve(
     Ok(Some((slope.unwrap_or(second), lasts.unwrap_or(Span::ZERO), second)))
 }
 
-/// Each curve is a cache line.
+/// Each curve occupies a cache line.
 #[derive(Debug, Clone)]
 #[repr(align(64))]
 pub(super) struct Class {
@@ -76,16 +76,17 @@ pub(super) struct Class {
 /// The clocks of a curve's two lines.
 pub(super) type Clocks = [Instant; 2];
 
-/// What is known of a class for sharing, and where its entries are.
+/// State of a class for link-sharing, and the places of its entries.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Shared {
     pub(super) sharing: Clocks,
     pub(super) place: Place,
-    /// Its clock for sharing has gone on since its entry among those that share was made.
+    /// True if its clock for sharing has advanced since its entry among the sharing classes was
+    /// made.
     pub(super) moved: bool,
-    /// Of a leaf, for its real-time curve.
+    /// State of a leaf for its real-time curve.
     pub(super) timed: Timed,
-    /// The same of its clocks for that curve, or its head, and its entry there.
+    /// True if its clocks for that curve, or its head, have changed since its entry there was made.
     pub(super) moved_on: bool,
 }
 
@@ -106,7 +107,7 @@ pub(super) enum Place {
 }
 
 impl Class {
-    /// When it is below its limit; clocks are looked for only where there is one.
+    /// Time from which it is below its limit; `clocks` is called only if it has a limit.
     #[inline]
     pub(super) fn limit(&self, clocks: impl FnOnce() -> Clocks) -> Time {
         self.limit.as_ref().map_or(Time::ZERO, |curve| begun(curve.deadline(clocks())))
@@ -117,7 +118,7 @@ impl Class {
         (self.sharing.deadline(shared.sharing) >> KEY) as u64
     }
 
-    /// It sends a packet, shared out by a node whose virtual time is `now` or for a real-time
+    /// Charges a packet, shared out by a node whose virtual time is `now` or sent for a real-time
     /// curve.
     #[inline]
     pub(super) fn send(
@@ -128,7 +129,7 @@ impl Class {
         sent: Sent,
     ) {
         if by_sharing {
-            // What a limit kept it from it does not save.
+            // A class does not accumulate the service that its limit withheld.
             shared.sharing = self.sharing.not_before(shared.sharing, [*now; 2]);
             *now = (*now).max(self.sharing.deadline(shared.sharing));
         }
@@ -137,11 +138,11 @@ impl Class {
         shared.moved = true;
     }
 
-    /// It sends a packet: so much closer to its limit.
+    /// Charges a packet to its limit.
     #[inline]
     pub(super) fn use_limit(&self, clocks: &mut [Clocks], class: u32, largest: u32, sent: Sent) {
         if let Some(curve) = &self.limit {
-            // Who was kept from using its limit makes up for one packet.
+            // A class that other classes kept from using its limit makes up for one packet.
             let packet = curve.after([0; 2], largest);
             let least = packet.map(|packet| instant(sent.start).saturating_sub(packet));
             let clocks = &mut clocks[class as usize];
@@ -149,7 +150,7 @@ impl Class {
         }
     }
 
-    /// As it was under `old`, at an instant of its node.
+    /// Its state, taken over from `old` at an instant of its node.
     pub(super) fn inherit(&self, old: &Class, shared: &Shared, node: Instant) -> Shared {
         Shared {
             sharing: self
@@ -161,7 +162,7 @@ impl Class {
     }
 }
 
-/// The clocks of a curve that became another; one that there was not begins now.
+/// The clocks of a curve that has changed; a new curve begins now.
 pub(super) fn clocks(
     was: &Option<Curve>,
     is: &Option<Curve>,

@@ -1,29 +1,30 @@
-//! Hierarchical fair service curves: delay and rate set apart.
+//! Hierarchical fair service curves: delay and rate are set independently.
 //!
 //! Stoica, Zhang and Ng, "A hierarchical fair service curve algorithm for link-sharing, real-time
 //! and priority services" (1997). A flow has up to three curves of two pieces each, `burst-rate`
 //! for `burst-time`, then `rate`:
-//! - real-time, as in [SCED](crate::disciplines::sced), but only what was sent to keep it counts,
-//!   and a packet is sent for it only when that is needed to keep it later (it is *eligible*). Of
-//!   the eligible the earliest deadline goes first.
-//! - link-sharing, when nobody is eligible: the least virtual time goes first, at which the curve
-//!   reaches all that the flow has sent. So who uses what others leave is not punished later, as it
-//!   is by SCED.
-//! - an upper limit: until it is reached by all that the flow has sent, the link is not shared with
-//!   it. Real-time goes beyond.
+//! - real-time, as in [SCED](crate::disciplines::sced), except that only packets sent to keep it
+//!   count, and a packet is sent for it only if it is needed to keep the curve later (it is
+//!   *eligible*). Among the eligible packets the earliest deadline goes first.
+//! - link-sharing, if no packet is eligible: the class with the least virtual time goes first, the
+//!   time at which the curve reaches all bytes that the class has sent. So a flow that uses excess
+//!   capacity is not penalized later, as it is by SCED.
+//! - an upper limit: the link is not shared with the flow until the curve reaches all bytes that
+//!   the flow has sent. Real-time service may exceed it.
 //!
-//! Each piece is a part of a line, and a line is a clock that a byte advances; `sced.rs` has the
-//! arithmetic, and says where it is exact.
+//! Each piece is a part of a line, and a line is a clock that each byte advances; `sced.rs` has the
+//! arithmetic, and the conditions under which it is exact.
 //!
 //! *Trees.* A class that is divided by H-FSC again has a link-sharing curve and an upper limit;
-//! real-time curves have the leaves, which are compared across the whole tree. What is not needed
-//! for them is shared from the link down: at each node the class with the least virtual
-//! time, of those below their limits with somebody to send. What a leaf sends counts for all
-//! classes above it, for whichever reason it was sent. Virtual times are clocks as well, against a
-//! time of their node's own: that of the last packet that the node shared out. There a leaf
-//! starts that comes back; and whoever is chosen starts no earlier, so that nobody saves. (The
-//! paper takes the middle between the least and the largest one of those present; the least is at
-//! most a packet's virtual time away from that here, and needs no second order.)
+//! only leaves have real-time curves, which are compared across the whole tree. The remaining
+//! capacity is shared from the link down: at each node it goes to the class with the least virtual
+//! time, among those that are below their limits and have a packet. A packet of a leaf counts for
+//! all classes above it, for either reason of sending. Virtual times are clocks as well, compared
+//! with a time of their node: that of the last packet that the node shared out. A leaf that becomes
+//! backlogged again starts there; and a chosen class starts no earlier, so that none accumulates
+//! service. (The paper uses the middle between the least and the largest virtual time of the active
+//! classes; the least is at most a packet's virtual time away from that here, and needs no second
+//! order.)
 
 mod class;
 mod order;
@@ -123,7 +124,7 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// A curve that has a first piece has a second.
+/// A curve with a first piece has a second one.
 fn fit(setup: &mut Setup, _: Dice<'_>) {
     for flow in &mut setup.flows {
         let has = |name: &str| flow.values.get(name).is_some();
@@ -143,11 +144,11 @@ fn fit(setup: &mut Setup, _: Dice<'_>) {
 pub struct Hfsc {
     shape: Shape,
     classes: Vec<Class>,
-    /// The clocks of classes' limits.
+    /// The clocks of the classes' limits.
     limits: Vec<Clocks>,
     /// The leaves' real-time curves, in pieces.
     promised: Vec<Option<Pieces>>,
-    /// By eligible time: leaves that are not yet.
+    /// By eligible time: leaves that are not eligible yet.
     held: Calendar,
     /// By deadline: leaves that are eligible.
     eligible: Calendar,
@@ -155,21 +156,21 @@ pub struct Hfsc {
     nodes: Vec<Node>,
     /// By the time of the upper limit: classes that have reached it.
     limited: Calendar,
-    /// What was decided last is by sharing, not for a real-time curve.
+    /// True if the last decision was made by sharing, not for a real-time curve.
     by_sharing: bool,
     link: Rate,
     largest: u32,
     full_queues: Vec<u64>,
 }
 
-/// What shares among classes.
+/// A node that shares among classes.
 #[derive(Debug, Clone)]
 struct Node {
-    /// By virtual time: those that may be served.
+    /// By virtual time: classes that may be served.
     sharing: Heap,
     /// Virtual time of the last packet that was shared out.
     now: Instant,
-    /// As the class that it is to the node above.
+    /// Its state as a class of the node above.
     own: Shared,
 }
 
@@ -185,7 +186,7 @@ fn late(clocks: Clocks, least: Instant) -> Clocks {
 }
 
 impl Hfsc {
-    /// Validates the setup: the real-time curves together fit below the link's.
+    /// Validates the setup: the sum of the real-time curves stays below the link's.
     pub fn new(setup: &Setup) -> Result<Hfsc, ConfigErrors> {
         let all = Classes::new("hfsc", "fair service curves", setup)?;
         let leaves = all.shape.leaves();
@@ -213,7 +214,7 @@ impl Hfsc {
             let none = if all.shape.is_leaf(class) { Rate::from_mbit(1).0 } else { 0 };
             shares.push(sharing.or(real_time).map_or(none, |(_, _, rate)| rate.0));
         }
-        // Each comes before those below it.
+        // Each class comes before those below it.
         for class in (0..all.shape.len()).rev() {
             if shares[class] == 0 && class >= leaves {
                 let below = all.shape.below(all.shape.node(class as u32));
@@ -259,7 +260,7 @@ impl Hfsc {
         })
     }
 
-    /// How long after its deadline a packet has left.
+    /// A packet leaves at most this much later than its deadline.
     fn late(&self) -> Span {
         self.link.airtime_of_many(u64::from(self.largest)) + ROUNDING + Span(1)
     }
@@ -271,9 +272,9 @@ impl Discipline for Hfsc {
 
     fn start(&mut self, _: &mut Flows<HfscFlow>) {}
 
-    /// What clocks are ahead or behind stays as many bytes; a curve that there was not begins now.
-    /// Classes above the leaves stay what they were where all of them stand where they stood,
-    /// and else begin anew.
+    /// The distance of clocks from now stays the same in bytes; a new curve begins now. Classes
+    /// above the leaves keep their state if the whole tree above the leaves is unchanged, and begin
+    /// anew otherwise.
     fn migrate_from(&mut self, old: Hfsc, flows: &mut Flows<HfscFlow>, now: Time) {
         self.by_sharing = old.by_sharing;
         let (time, keeps) = (instant(now), self.shape.keeps(&old.shape));
@@ -302,7 +303,7 @@ impl Discipline for Hfsc {
             let real_time = clocks(&was.real_time, &is.real_time, state.real_time, time);
             *state = HfscFlow { real_time, shared };
             if flows.head(f).is_some() {
-                // Held in any case: a head that is on the wire has no deadline any more.
+                // Entered as held in any case: a head on the wire no longer has a deadline.
                 self.enter(flows, f, Time::ZERO);
             }
         }
@@ -321,7 +322,8 @@ impl Discipline for Hfsc {
         self.enter(flows, f, now);
     }
 
-    /// Another head may have an earlier deadline, which only who looks inside puts right.
+    /// Another head may have an earlier deadline, which only a search inside the heap would
+    /// correct.
     fn head_changed(&mut self, flows: &mut Flows<HfscFlow>, f: FlowId, now: Time) {
         if flows.state(f).shared.timed == Timed::Eligible {
             self.eligible.clear(f.index());
@@ -344,7 +346,7 @@ impl Discipline for Hfsc {
             self.by_sharing = true;
             return Decision::Serve(f);
         }
-        // Whoever was found to have to wait meanwhile is there now.
+        // A leaf that was found meanwhile to be held is in the calendar now.
         let held = self.first_held(flows);
         match held.into_iter().chain(self.first_limited(flows)).min() {
             Some(then) => Decision::NotBefore(then),
@@ -388,8 +390,8 @@ impl MediumHooks for Hfsc {}
 
 impl Guarantees for Hfsc {
     /// A packet leaves at most `L/C` after its deadline (theorem 2 of the paper). The deadlines of
-    /// a flow that has packets are on its curve, begun at most a packet of the second slope
-    /// after now; of a curve that begins slowly, later by what it is behind.
+    /// a backlogged flow are on its curve, begun at most a packet of the second slope after now; if
+    /// the curve begins slowly, they are later by the distance that it is behind.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let Some((first, time, rate)) = self.promised[f.index()] else {
             return Err(NoPromise(
@@ -414,13 +416,12 @@ impl Guarantees for Hfsc {
         })
     }
 
-    /// What counts for the curve is what was sent to keep it, which is no more than all that the
-    /// flow sent.
+    /// The curve counts the packets sent to keep it, which are at most all that the flow sent.
     fn deadlines(&self, f: FlowId) -> Option<Deadlines> {
         Some(Deadlines::new(self.promised[f.index()]?, self.late()))
     }
 
-    /// Deadlines do not move while there are packets, whatever else the flow is sent.
+    /// Deadlines do not move while there are packets, regardless of other service to the flow.
     fn serves_strictly(&self) -> bool {
         true
     }
@@ -434,9 +435,10 @@ mod tests {
     };
     use std::string::String;
 
-    /// Within its curve of a quarter for 4 B of time and then a half A is sent what link-sharing
-    /// leaves, and is not punished for it when B comes an eighth before 4: B's deadlines are 5 1/3,
-    /// 6 2/3, 8, 10, all less an eighth; the last of them is as much before A's own 10.
+    /// Its curve is a quarter for 4 B of time and then a half. A is sent the excess by
+    /// link-sharing, and is not penalized when B arrives an eighth before 4: B's deadlines are 5
+    /// 1/3, 6 2/3, 8, 10, all minus an eighth; the last of them is earlier than A's own 10 by that
+    /// eighth.
     #[test]
     fn excess_is_not_punished() {
         let curve = |first| {
@@ -469,15 +471,15 @@ mod tests {
         assert_eq!(sent, "A1@4 B1@8 B2@12 B3@16 A2@20 B4@24 B5@28 A3@36 A4@52 A5@68");
     }
 
-    /// A curve that begins slowly does so once: behind its first piece shares and limits go by the
-    /// second slope, however often a packet is sent.
+    /// A curve that begins slowly does so once: after its first piece shares and limits follow the
+    /// second slope, even if a packet is sent often.
     #[test]
     fn a_slow_beginning_is_over_once() {
         let slow = |[line, first, until]: [&'static str; 3], thousandths| {
             values([(line, rate(thousandths)), (first, rate(1)), (until, time(500))])
         };
         // 500 us in virtual time are an eighth of a packet at a thousandth of the link; the first
-        // two packets end at corners, then it is two for one.
+        // two packets end at corners, then two are sent for one.
         let sharing = ["share", "share-burst", "share-time"];
         let shared = setup(4, [slow(sharing, 10), slow(sharing, 20)]);
         let packets = [0, 1].map(|flow| vec![packet(Time::ZERO, flow, 4); 600]).concat();
@@ -485,8 +487,8 @@ mod tests {
         let of_the_first = sent[..900].iter().filter(|(packet, _)| packet.flow.0 == 0).count();
         assert!((298..=302).contains(&of_the_first), "{of_the_first} of 900");
 
-        // A packet at a quarter of the link lasts 16 us; before that there are 500 us at a
-        // thousandth, which bring half a byte.
+        // A packet at a quarter of the link lasts 16 us; before it there are 500 us at a
+        // thousandth, which amount to half a byte.
         let limited = setup(4, [slow(["limit", "limit-burst", "limit-time"], 250)]);
         let sent = departures(&limited, Hfsc::new, &[packet(Time::ZERO, 0, 4); 400]);
         let starts: Vec<Time> = sent.iter().map(|(_, sent)| sent.start).collect();

@@ -1,7 +1,8 @@
-//! Who is next: by deadline of those that are eligible, else by virtual time from node to node.
+//! The order of service: by deadline among eligible leaves, otherwise by virtual time from node to
+//! node.
 //!
-//! Who cannot be served by sharing, at his limit or with nobody below to serve, is in no order of
-//! his node; whatever changes that puts him and those above him back.
+//! A class that cannot be served by sharing, at its limit or without a packet below it, is in no
+//! order of its node; any event that changes this enters it and the classes above it again.
 
 use super::class::{Place, Shared, Timed};
 use super::{Hfsc, HfscFlow};
@@ -11,7 +12,7 @@ use crate::queues::queue::{FlowId, Flows};
 use crate::units::time::Time;
 
 impl Hfsc {
-    /// When the head of `f` has its deadline.
+    /// The deadline of the head of `f`.
     #[inline]
     pub(super) fn deadline(&self, flows: &Flows<HfscFlow>, f: FlowId) -> Time {
         let clocks = flows.state(f).real_time;
@@ -20,7 +21,7 @@ impl Hfsc {
         curve.map_or(Time::NEVER, |curve| begun(curve.deadline(curve.after(clocks, bytes))))
     }
 
-    /// From when on `f` may send for its real-time curve.
+    /// Time from which `f` may send for its real-time curve.
     #[inline]
     pub(super) fn eligible(&self, state: &HfscFlow, f: FlowId) -> Time {
         let curve = self.classes[f.index()].real_time.as_ref();
@@ -48,13 +49,13 @@ impl Hfsc {
         self.shared_mut(flows, class).place = place;
     }
 
-    /// When this class is below its limit.
+    /// Time from which this class is below its limit.
     #[inline]
     pub(super) fn limit(&self, class: u32) -> Time {
         self.classes[class as usize].limit(|| self.limits[class as usize])
     }
 
-    /// Gives a flow that has packets the entries that it lacks, and the classes above it.
+    /// Gives a backlogged flow, and the classes above it, the entries that they lack.
     #[inline]
     pub(super) fn enter(&mut self, flows: &mut Flows<HfscFlow>, f: FlowId, now: Time) {
         let state = flows.state(f);
@@ -68,7 +69,7 @@ impl Hfsc {
         self.enter_sharing(flows, f.0);
     }
 
-    /// It may send for its real-time curve, until its deadline.
+    /// It may send for its real-time curve, in the order of its deadline.
     #[inline]
     fn becomes_eligible(&mut self, flows: &mut Flows<HfscFlow>, f: FlowId) {
         self.eligible.set(f.index(), self.deadline(flows, f));
@@ -76,7 +77,7 @@ impl Hfsc {
         (shared.timed, shared.moved_on) = (Timed::Eligible, false);
     }
 
-    /// It may not before `then`.
+    /// It may not send for its real-time curve before `then`.
     #[inline]
     fn is_held(&mut self, flows: &mut Flows<HfscFlow>, f: FlowId, then: Time) {
         self.held.set(f.index(), then);
@@ -100,8 +101,8 @@ impl Hfsc {
         }
     }
 
-    /// Those whose time has come are eligible from now on. Keys only rise: nobody is looked at
-    /// whose key is still to come.
+    /// Moves leaves whose time has come to the eligible ones. Keys only rise: a leaf whose key is
+    /// still to come is not examined.
     #[inline]
     pub(super) fn wake_held(&mut self, flows: &mut Flows<HfscFlow>, now: Time) {
         while let Some((f, _)) = self.held.first().filter(|&(_, at)| at <= now) {
@@ -122,7 +123,7 @@ impl Hfsc {
         }
     }
 
-    /// When the next one becomes eligible.
+    /// Time at which the next leaf becomes eligible.
     pub(super) fn first_held(&mut self, flows: &mut Flows<HfscFlow>) -> Option<Time> {
         while let Some((f, at)) = self.held.first() {
             let f = FlowId(f as u32);
@@ -139,7 +140,7 @@ impl Hfsc {
         None
     }
 
-    /// Who is eligible and has the earliest deadline.
+    /// The eligible leaf with the earliest deadline.
     #[inline]
     pub(super) fn first_eligible(
         &mut self,
@@ -168,13 +169,14 @@ impl Hfsc {
         None
     }
 
-    /// Has this class nothing to send? Of one that is divided only looking below tells.
+    /// Returns true if this leaf has no packet. For a divided class it returns false: only a search
+    /// below it shows.
     #[inline]
     pub(super) fn is_idle(&self, flows: &Flows<HfscFlow>, class: u32) -> bool {
         self.shape.is_leaf(class) && flows.head(FlowId(class)).is_none()
     }
 
-    /// Those below their limits share from now on.
+    /// Classes below their limits take part in sharing from now on.
     #[inline]
     pub(super) fn wake_limited(&mut self, flows: &mut Flows<HfscFlow>, now: Time) {
         while let Some((class, _)) = self.limited.first().filter(|&(_, at)| at <= now) {
@@ -192,7 +194,7 @@ impl Hfsc {
         }
     }
 
-    /// When the next one is below its limit.
+    /// Time at which the next class is below its limit.
     pub(super) fn first_limited(&mut self, flows: &mut Flows<HfscFlow>) -> Option<Time> {
         while let Some((class, at)) = self.limited.first() {
             let class = class as u32;
@@ -209,8 +211,8 @@ impl Hfsc {
         None
     }
 
-    /// Who may share the link: from node to node the one with the least virtual time that has
-    /// somebody to send.
+    /// The leaf that may share the link: from node to node the class with the least virtual time
+    /// that has a packet.
     #[inline]
     pub(super) fn first_sharing(
         &mut self,
@@ -223,7 +225,8 @@ impl Hfsc {
                 if node == LINK {
                     return None;
                 }
-                // Nobody below: it is the first of the node above, where this came from.
+                // No packet below: the node is the first of the node above, from which the search
+                // came.
                 let class = self.shape.class(node);
                 self.put(flows, class, Place::Nowhere);
                 node = self.shape.above(class);

@@ -1,24 +1,25 @@
-//! Hierarchical token buckets: a rate that is a class's own, and a ceiling up to which it borrows.
+//! Hierarchical token buckets: each class has its own rate, and a ceiling up to which it borrows.
 //!
-//! Devera's HTB (2002), as Linux has it. A class has two buckets. While neither is in debt it is
+//! Devera's HTB (2002), as in Linux. A class has two buckets. While neither is in debt it is
 //! *green*; with debt in that of its `rate` alone it is *yellow*; with debt in that of its `ceil`
 //! it is *red*. A green leaf sends on its own account. A yellow one borrows from the class above,
-//! if that is green, or that from the one above it, and so on; in the end from the link, which
-//! always lends. Who is red sends nothing, and nobody below borrows through it.
+//! if that is green, or from the one above that, and so on; in the end from the link, which always
+//! lends. A red class sends nothing, and no class below borrows through it.
 //!
-//! First go green leaves, then what is borrowed from the deepest classes, last from the link. Among
-//! these the best priority goes first; equals, at each step from the lender down, share in
-//! proportion to their quanta, that is to their rates unless set. A packet is charged to the rates
-//! of the lender and of all above it, and to the ceilings of the leaf and of all above it.
+//! Green leaves go first, then packets borrowed from the deepest classes, last those from the link.
+//! Among these the best priority goes first; equal classes, at each step from the lender down,
+//! share in proportion to their quanta, which follow their rates unless set. A packet is charged to
+//! the rates of the lender and of all classes above it, and to the ceilings of the leaf and of all
+//! above it.
 //!
-//! - A bucket may be overdrawn by the packet that empties it, and by what green leaves send below
-//!   it: they ask nobody, as in Linux. A debt is forgiven beyond a minute, as there.
-//! - Bursts are what the rate is in a millisecond if nothing is set. Smaller ones cost throughput
-//!   on links of many hundred megabits, as whoever comes back late to a full bucket has lost what
-//!   did not fit.
-//! - Equals take turns by virtual starts, where Linux has deficits: the same shares, without its
-//!   turns of many packets. Who is chosen starts no earlier than the last one did, so that nobody
-//!   saves.
+//! - A bucket may be overdrawn by the packet that empties it, and by green leaves below it: these
+//!   send without asking, as in Linux. A debt beyond a minute is forgiven, as there.
+//! - A burst is one millisecond of the rate by default. Smaller bursts cost throughput on links of
+//!   many hundred megabits: a class that returns late to a full bucket has lost the tokens that did
+//!   not fit.
+//! - Equal classes take turns by virtual starts, where Linux has deficits: the same shares, without
+//!   its turns of many packets. A chosen class starts no earlier than the last one did, so that
+//!   none accumulates service.
 
 mod order;
 mod rule;
@@ -116,14 +117,14 @@ pub struct Htb {
     shape: Shape,
     rules: Vec<Rule>,
     books: Vec<Book>,
-    /// Who sends on his own account: leaves, then the deepest divided classes, then those above
-    /// them.
+    /// Classes that send on their own account: leaves, then the deepest divided classes, then those
+    /// above them.
     green: Vec<Turns>,
     /// The link, and each class that is divided.
     nodes: Vec<Node>,
-    /// By when who is not green is it again.
+    /// By the time at which a class that is not green becomes green again.
     greening: Heap,
-    /// By when who is red is it no longer.
+    /// By the time at which a red class is no longer red.
     red: Heap,
     serving: Option<FlowId>,
     link: Rate,
@@ -131,11 +132,11 @@ pub struct Htb {
     full_queues: Vec<u64>,
 }
 
-/// What lends to classes.
+/// A node that lends to classes.
 #[derive(Debug, Clone)]
 struct Node {
     yellow: Turns,
-    /// As a class: virtual starts of its next packet on own account, and borrowed.
+    /// Its state as a class: virtual starts of its next packet on its own account, and borrowed.
     turns: [[Instant; 2]; PRIORITIES],
 }
 
@@ -152,7 +153,7 @@ impl Htb {
             .iter()
             .map(|class| Rule::of(setup, shape, deepest, class))
             .collect::<Result<Vec<_>, _>>()?;
-        // Each comes before those below it.
+        // Each class comes before those below it.
         let mut below = vec![0u8; shape.len()];
         let mut green = vec![[0; PRIORITIES]; deepest + 1];
         let mut yellow = vec![[0; PRIORITIES]; shape.nodes()];
@@ -197,9 +198,9 @@ impl Discipline for Htb {
 
     fn start(&mut self, _: &mut Flows<()>) {}
 
-    /// As many tokens are missing as before, or the whole bucket; turns stay as many bytes ahead.
-    /// Classes above the leaves stay what they were where all of them stand where they stood,
-    /// and else begin anew.
+    /// The number of missing tokens stays the same, up to the whole bucket; turns stay the same
+    /// number of bytes ahead. Classes above the leaves keep their state if the whole tree above the
+    /// leaves is unchanged, and begin anew otherwise.
     fn migrate_from(&mut self, old: Htb, flows: &mut Flows<()>, now: Time) {
         self.serving = old.serving;
         let (now, keeps) = (instant(now), self.shape.keeps(&old.shape));
@@ -259,8 +260,7 @@ impl Discipline for Htb {
         self.place(f.0, self.wants(flows, f.0), instant(now));
     }
 
-    /// What it may do depends on its tokens alone; who has nothing is found out when it is his
-    /// turn.
+    /// Its permission depends on its tokens alone; an empty leaf is discovered at its turn.
     fn head_changed(&mut self, flows: &mut Flows<()>, f: FlowId, now: Time) {
         self.place(f.0, self.wants(flows, f.0), instant(now));
     }
@@ -335,10 +335,10 @@ impl QueueHooks for Htb {}
 impl MediumHooks for Htb {}
 
 impl Guarantees for Htb {
-    /// Green leaves ask nobody, and go before all that is borrowed. They send no more than their
-    /// buckets, an overdraft, and their rates: with all of those of the others first, a green class
-    /// waits for `D = (sum (b + L) + L)/(C - R)`. It loses nothing by that if its own bucket
-    /// holds what its rate is in that time.
+    /// Green leaves send without asking, before all borrowed packets. They send no more than their
+    /// buckets, an overdraft, and their rates: if all of those of the others go first, a green
+    /// class waits for `D = (sum (b + L) + L)/(C - R)`. It loses nothing by that if its own bucket
+    /// holds its rate over that time.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let (own, leaves) = (&self.rules[f.index()], &self.rules[..self.shape.leaves()]);
         let others =
@@ -388,19 +388,19 @@ mod tests {
     use super::*;
     use crate::scheduler::worked_example::{at_once, order, rate, setup, values};
 
-    /// A has half the link for its own and B a quarter. Buckets of 4 B, overdrawn by a packet: each
-    /// is green again when its debt is paid. Equals go in proportion to their rates.
+    /// A's own rate is half of the link and B's a quarter. Buckets of 4 B, overdrawn by a packet:
+    /// each is green again when its debt is paid. Equal classes share in proportion to their rates.
     #[test]
     fn htb_overdraws_by_a_packet_and_shares_by_rate() {
         let class = |own, ceil| {
             let bursts = [("burst", Value::Bytes(4)), ("ceil-burst", Value::Bytes(4))];
             values(bursts).with("rate", rate(own)).with("ceil", rate(ceil))
         };
-        // A has 4 B at 0, 2 at 4, and none at 8, which is no debt: its third packet is its last
+        // A has 4 B at 0, 2 at 4, and none at 8, which is not a debt: its third packet is its last
         // overdraft, of 4 B, paid at 16.
         let alone = setup(4, [class(500, 500), class(250, 250)]);
         assert_eq!(order(&alone, Htb::new, &at_once("AAAA", 4)), "A1@4 A2@8 A3@12 A4@20");
-        // Both are green throughout: two of A's for one of B's, and of equal turns the first
+        // Both are green throughout: two packets of A for one of B; at equal turns the first
         // flow's.
         let both = setup(4, [class(500, 500), class(250, 1000)]);
         let sent = order(&both, Htb::new, &at_once("AAAAABBBBB", 4));

@@ -1,8 +1,8 @@
-//! Who may send, on whose account, and who is next.
+//! The order of service: the classes that may send, the account they use, and the next one.
 //!
-//! Keys only rise. So a class stays in the orders that it has left, and is put out when it has come
-//! to the top; its colour is looked at where a packet was charged to it and when its debt is paid.
-//! A packet touches the tops of a few heaps.
+//! Keys only rise. So a class stays in orders that it has left, and is removed when it reaches the
+//! top; its color is updated when a packet is charged to it and when its debt is paid. A packet
+//! touches the tops of a few heaps.
 
 use super::Htb;
 use super::turns::{each, key};
@@ -13,16 +13,17 @@ use crate::mechanisms::weights::{Instant, instant};
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::time::Time;
 
-/// What is known of a class.
+/// State of a class.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Book {
-    /// When its buckets will be full.
+    /// Times at which its buckets will be full.
     pub(super) own: Instant,
     pub(super) ceil: Instant,
-    /// Of a leaf: virtual starts of its next packet on own account, and borrowed.
+    /// For a leaf: virtual starts of its next packet on its own account, and borrowed.
     pub(super) turns: [Instant; 2],
     pub(super) colour: Colour,
-    /// The priorities at which it is in the order of those on own account, and of its node.
+    /// The priorities at which it is in the order of classes on their own account, and in that of
+    /// its node.
     pub(super) in_green: u8,
     pub(super) in_node: u8,
     pub(super) in_greening: bool,
@@ -37,7 +38,7 @@ pub(super) enum Colour {
     Red,
 }
 
-/// The account on which a class sends, whose order has its turn.
+/// The account on which a class sends; its order takes the turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Account {
     /// Its own, among the classes of this level.
@@ -47,7 +48,7 @@ pub(super) enum Account {
 }
 
 impl Htb {
-    /// When its rate, and when its ceiling, is out of debt.
+    /// Times at which its rate's debt and its ceiling's debt are paid.
     #[inline]
     pub(super) fn paid(&self, class: u32) -> [Instant; 2] {
         let (rule, book) = (&self.rules[class as usize], &self.books[class as usize]);
@@ -63,7 +64,7 @@ impl Htb {
         }
     }
 
-    /// The priorities at which somebody may send in it or below it.
+    /// The priorities at which a leaf in it or below it may have packets.
     #[inline]
     pub(super) fn wants(&self, flows: &Flows<()>, class: u32) -> u8 {
         match self.shape.is_leaf(class) {
@@ -82,8 +83,7 @@ impl Htb {
         }
     }
 
-    /// Puts a class where its colour says, at these priorities; if it is yellow, those above it
-    /// too.
+    /// Enters a class by its color, at these priorities; for a yellow class also those above it.
     #[inline]
     pub(super) fn place(&mut self, mut class: u32, mut prios: u8, now: Instant) {
         loop {
@@ -133,7 +133,7 @@ impl Htb {
         }
     }
 
-    /// Those whose debts are paid get another colour.
+    /// Updates the color of classes whose debts are paid.
     #[inline]
     pub(super) fn wake(&mut self, flows: &Flows<()>, now: Time) {
         while let Some((_, class)) = self.greening.first().filter(|&(at, _)| at <= now.0) {
@@ -158,7 +158,7 @@ impl Htb {
         }
     }
 
-    /// When the next one is paid of those who wait for it: a leaf below a red class may be green
+    /// Time at which the next waiting class is paid: a leaf below a red class may become green
     /// before that is yellow.
     pub(super) fn paid_next(&mut self, flows: &Flows<()>) -> Option<Time> {
         let mut next = None;
@@ -196,7 +196,7 @@ impl Htb {
         start: Account,
         prio: usize,
     ) -> Option<FlowId> {
-        // Whose turns are looked at: those at the start, or of the nodes below that lend.
+        // The account whose turns are examined: the start, or a lending node below it.
         let mut account = start;
         loop {
             let (turns, wanted, which) = match account {
@@ -204,7 +204,8 @@ impl Htb {
                 Account::Lent(node) => (&mut self.nodes[node].yellow, Colour::Yellow, 1),
             };
             let Some((at, class)) = turns.orders[prio].first() else {
-                // Nobody below: back to where this came from, whose first it is.
+                // No packet below: back to the order from which the search came, of which it is the
+                // first.
                 match account {
                     Account::Lent(node) if account != start => {
                         let class = self.shape.class(node);
@@ -238,7 +239,7 @@ impl Htb {
         }
     }
 
-    /// The first of an order goes out of it.
+    /// Removes the first class of an order.
     pub(super) fn leave(&mut self, account: Account, prio: usize, class: u32) {
         let book = &mut self.books[class as usize];
         match account {

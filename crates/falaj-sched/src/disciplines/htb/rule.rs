@@ -1,4 +1,4 @@
-//! What is set for a class: its two buckets, and how it takes turns.
+//! The setup of a class: its two buckets, and the rule of its turns.
 
 use crate::contract::params::{ConfigError, FlowSetup, Setup};
 use crate::mechanisms::bucket::{Bucket, bucket, usual_burst};
@@ -11,16 +11,16 @@ use alloc::format;
 pub(super) struct Rule {
     pub(super) own: Bucket,
     pub(super) ceil: Bucket,
-    /// Virtual time of a byte.
+    /// Virtual time per byte.
     pub(super) pace: Instant,
-    /// Of a leaf.
+    /// Priority of a leaf.
     pub(super) prio: u8,
-    /// Where in `green` its turns are.
+    /// Index of its turns in `green`.
     pub(super) level: u8,
 }
 
 impl Rule {
-    /// What was set for a class, known by its number in refusals, of a tree that is so deep.
+    /// The rule of a class, which errors name by its number, in a tree of this depth.
     pub(super) fn of(
         setup: &Setup,
         shape: &Shape,
@@ -40,7 +40,7 @@ impl Rule {
             return Err(refused("ceil-burst", what, format!("at least `{}B`", setup.largest)));
         }
         let is_leaf = shape.is_leaf(class);
-        // As if nothing were set: 0.
+        // The default priority: 0.
         let prio = f.values.count("prio").unwrap_or(0);
         if !is_leaf && prio > 0 {
             let what = "a class that is divided has no priority: its parts have".into();
@@ -58,7 +58,7 @@ impl Rule {
         Ok(Rule {
             own,
             ceil: Bucket::new(ceil, burst),
-            // A tenth of a second's bytes.
+            // The default quantum: a tenth of a second's bytes.
             pace: pace(quantum.map_or(own.rate, |bytes| Rate(bytes * 80))),
             prio: prio as u8,
             level: if is_leaf { 0 } else { (deepest + 1 - shape.path(class).count()) as u8 },

@@ -1,4 +1,4 @@
-//! Whose turn it is among equals: virtual starts, at each priority.
+//! Turns among equal classes: virtual starts, at each priority.
 
 use crate::collections::quad_heap::Heap;
 use crate::mechanisms::weights::{Instant, instant, rescaled};
@@ -6,17 +6,17 @@ use crate::units::time::Time;
 
 /// Turns are compared in 2^-20 ns.
 const KEY: u32 = 20;
-/// And are never further ahead than this: an hour, so that keys can be told apart.
+/// Turns are never further ahead than an hour, so that keys remain distinguishable.
 const FAR: Instant = instant(Time(3_600_000_000_000));
 pub(super) const PRIORITIES: usize = 8;
 
-/// Who takes turns, at each priority.
+/// Classes that take turns, at each priority.
 #[derive(Debug, Clone)]
 pub(super) struct Turns {
     pub(super) orders: [Heap; PRIORITIES],
     /// The last virtual start.
     pub(super) now: [Instant; PRIORITIES],
-    /// Where there may be somebody.
+    /// The priorities whose order may have entries.
     pub(super) some: u8,
 }
 
@@ -52,7 +52,7 @@ impl Turns {
         }
     }
 
-    /// What `turn` is after so much work.
+    /// Advances `turn` by this work.
     #[inline]
     pub(super) fn go(&mut self, prio: usize, turn: &mut Instant, work: Instant) {
         let now = &mut self.now[prio];
@@ -60,7 +60,7 @@ impl Turns {
         *turn = (*now).saturating_add(work).min(*now + FAR);
     }
 
-    /// Takes over from turns of which this may be another rule's.
+    /// Takes over from turns of which this may have followed another rule.
     pub(super) fn inherit(
         &self,
         turn: Instant,
