@@ -62,11 +62,11 @@ pub struct Endpoint {
     gone: bool,
     /// Number of wake-ups that were sent.
     rung: u64,
-    /// When the string left about whose taking the peer was asked.
+    /// Departure of the string about which the peer was asked.
     asked: Option<u64>,
     /// Processor time of the peer, as it was last reported, and when.
     spent: Took,
-    /// This side's last report: when, and what.
+    /// This side's last report, with its time.
     told: Took,
 }
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
-/// Seals that keep either process from shrinking the memory, which would kill the other at its next
-/// access, and from removing the seals.
+/// Seals that keep either process from changing the length of the memory, as a shorter one would
+/// kill the other at its next access, and from changing the seals.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// A piece of memory shared with another process.

@@ -116,13 +116,13 @@ pub enum Popped {
 /// checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Took {
-    /// When it was done with the string.
+    /// Time at which it was done with the string.
     pub at: u64,
     /// The processor time that the reader has used until then.
     pub spent: u64,
 }
 
-/// What to do before sleeping.
+/// The result of a request to sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rest {
     /// There is still no string: sleep.

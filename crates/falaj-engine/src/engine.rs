@@ -329,7 +329,7 @@ impl Engine {
         self.pipes.iter().map(|pipe| pipe.properties().flows).collect()
     }
 
-    /// When the next event is due; [`Time::NEVER`] if nothing happens without input.
+    /// Time of the next event; [`Time::NEVER`] if nothing happens without input.
     pub fn next_event(&self) -> Time {
         self.calendar.first().map_or(Time::NEVER, |(_, due)| due)
     }

@@ -165,12 +165,12 @@ mod tests {
         assert_eq!(of.departed(Time(20), end, 1_000, Span::ZERO), None);
         let mut of = GuaranteedRateClock::new(Rate::from_mbit(16), Span::ZERO, Time(0));
         assert_eq!(of.departed(Time(0), Time(1), 1_000, Span::ZERO), None);
-        // 1000 bytes in advance, then half the rate: they last 2 ms.
+        // 1000 bytes in advance, then a quarter of the rate: they last 2 ms.
         let mut slow = of.changed(Rate::from_mbit(4), Span::ZERO, Time(0));
         assert_eq!(slow.deadline(Time(0), 0, Span::ZERO), Time(2_000 * MICRO));
         assert_eq!(slow.departed(Time(0), Time(4_000 * MICRO), 1_000, Span::ZERO), None);
         assert!(slow.departed(Time(0), Time(6_000 * MICRO + 1), 1_000, Span::ZERO).is_some());
-        // Eight times the rate: an advance that would last half a millisecond still does.
+        // Four times the rate: an advance that would last half a millisecond still does.
         let fast = of.changed(Rate::from_mbit(64), Span::ZERO, Time(0));
         assert_eq!(fast.deadline(Time(0), 0, Span::ZERO), Time(500 * MICRO));
     }

@@ -28,7 +28,7 @@ impl FlowMapping {
     }
 }
 
-/// How packets move from one pipe to its successor.
+/// The way in which packets move from one pipe to its successor.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Handover {
     pub(crate) flows: Vec<FlowMapping>,

@@ -3,12 +3,12 @@
 //! Every frame has a key. Fields that are cut off or malformed are unknown, and those before them
 //! are known:
 //!
-//! | what is wrong | what is known |
+//! | fault | known fields |
 //! |---|---|
 //! | shorter than an Ethernet header | nothing |
 //! | cut off in a VLAN tag, or in a fourth one | MACs, the outer tag |
-//! | IP whose fixed header is cut off, or of another version than its type says | MACs, tag, Ethernet type |
-//! | cut off, or of no sense, behind the fixed header of IP | also addresses, protocol, TOS, TTL, length as the header says it |
+//! | IP whose fixed header is cut off, or of another version than its Ethernet type | MACs, tag, Ethernet type |
+//! | cut off, or malformed, behind the fixed header of IP | also addresses, protocol, TOS, TTL, length according to the header |
 //! | IPv6 whose further headers are cut off or more than [`MOST_HEADERS`] | the protocol is the first header that was not read |
 //! | a fragment but the first | all but ports and TCP flags |
 //! | TCP or UDP whose first 4 bytes are cut off | all but ports and TCP flags |

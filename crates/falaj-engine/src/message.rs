@@ -37,7 +37,7 @@ pub enum Output {
     /// outputs follow.
     Early(Early),
     /// A unit that was on the wire at a change of the rate leaves at another instant than its
-    /// [`Output::Emit`] or [`Output::Copy`] said. There is one for each of these.
+    /// [`Output::Emit`] or [`Output::Copy`] reported. There is one for each of these.
     Retimed(Retimed),
 }
 

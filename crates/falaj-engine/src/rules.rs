@@ -222,7 +222,7 @@ pub(crate) struct RuleSet {
 pub struct RuleStats {
     /// Counters and sojourn times; a packet is counted in each link.
     pub stats: SojournStats,
-    /// When the rule last took a packet.
+    /// Time at which the rule last took a packet.
     pub last: Option<Time>,
 }
 

@@ -5,13 +5,13 @@ use falaj_sched::units::time::Time;
 /// The transmission of the packet on the wire, as it was reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Transmission {
-    /// When its last bit leaves.
+    /// Departure of its last bit.
     pub(crate) end: Time,
-    /// When the next packet may go.
+    /// Earliest start of the next packet.
     pub(crate) free: Time,
-    /// When it is delivered.
+    /// Time of delivery.
     pub(crate) due: Time,
-    /// How many times it is delivered: not at all if it is lost, twice if it is duplicated.
+    /// Number of deliveries: zero if it is lost, two if it is duplicated.
     pub(crate) deliveries: u8,
     /// The packet was handed to the device behind the link, which sends it.
     pub(crate) handed: bool,

@@ -94,7 +94,7 @@ fn pass_on(from: &File, mut to: impl Write, shared: &Shared) -> io::Result<()> {
                     let hole =
                         FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
                     let length = (at - given_back) / PIECE * PIECE;
-                    // Where the file system cannot do it, the file is longer for a while.
+                    // If the file system does not support that, the file stays longer for a while.
                     let _ = fallocate(from, hole, given_back as i64, length as i64);
                     given_back += length;
                 }

@@ -176,7 +176,7 @@ fn connect(
     paced(Forwarder::new(clock, network, ports, options))
 }
 
-/// A forwarder whose ports are informed which devices pace links.
+/// A forwarder that has informed its ports which devices pace links.
 fn paced(mut forwarder: Forwarder) -> io::Result<Forwarder> {
     forwarder.pace()?;
     Ok(forwarder)

@@ -354,7 +354,7 @@ fn kind(frame: &[u8]) -> (String, Option<IpAddr>) {
     }
 }
 
-/// Finishes the checksum that the virtio-net header says is unfinished, so that the receiving
+/// Completes a checksum that is unfinished by the virtio-net header, so that the receiving
 /// kernel verifies it.
 fn finish_checksum(unit: &mut [u8]) {
     const NEEDS_CHECKSUM: u8 = 1;
@@ -460,7 +460,7 @@ fn signals(users: UserNamespace) {
     let shell = SandboxSide::command(["env", "--default-signal=HUP,TERM,USR1", "sh", "-c", script]);
     let (near, mut said) = captured(shell);
     let mut sandbox = start(SandboxSpec { near, ..spec(users) });
-    sandbox.signal(End::Near, libc::SIGTERM).unwrap(); // before it runs: nobody is there to be hurt
+    sandbox.signal(End::Near, libc::SIGTERM).unwrap(); // before it runs: there is no process yet
     sandbox.go(End::Near).unwrap();
     assert_eq!(line(&mut said), "ready");
     sandbox.signal(End::Near, libc::SIGUSR1).unwrap();
@@ -1452,7 +1452,7 @@ fn probes(name: &str, words: &[&str]) -> ExitCode {
             assert_eq!((reply[0], &reply[8..length]), (0, &b"falaj"[..]));
         }
         ("daemonise", [_token]) => {
-            // SAFETY: this process has one thread; nothing here depends on what fork leaves behind.
+            // SAFETY: this process has one thread; nothing here depends on state that fork loses.
             unsafe {
                 if libc::fork() > 0 {
                     // The command itself ends after its daemon has begun.

@@ -380,7 +380,7 @@ impl Packer {
 
     fn timeouts(&mut self, now: Time, out: &mut impl FnMut(Batch<'_>)) {
         while let Some((first, due)) = self.due.first().filter(|&(_, due)| due <= now) {
-            // Of batches due together the oldest goes first: slots are reused in any order.
+            // The oldest of batches due together goes first: slots are reused in any order.
             let equals =
                 |open: &OpenBatch| open.packets > 0 && open.opened + self.policy.timeout == due;
             let slots = (0..self.open.len()).filter(|&slot| equals(&self.open[slot]));

@@ -80,7 +80,7 @@ impl Tuning {
         }
     }
 
-    /// When the epoch ends.
+    /// End of the epoch.
     #[inline]
     pub(crate) fn ends(&self) -> Time {
         self.ends

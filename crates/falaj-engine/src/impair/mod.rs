@@ -136,7 +136,7 @@ pub(crate) struct Impairer {
     numbers: Vec<VecDeque<u64>>,
     /// Number of packets that left.
     left: u64,
-    /// When the last packet that left is due.
+    /// Due time of the last packet that left.
     last: Time,
     /// The last packet that left.
     sent: Option<Departure>,
@@ -145,7 +145,7 @@ pub(crate) struct Impairer {
 /// A packet that left, and the state on which its delivery depends.
 struct Departure {
     packet: Transit,
-    /// When the packet before it was due.
+    /// Due time of the packet before it.
     last: Time,
 }
 

@@ -94,7 +94,7 @@ impl SlotState {
         Time(slot.saturating_mul(self.period).saturating_add(moved as u64))
     }
 
-    /// When a packet due at `due` is delivered; and the time of an earlier slot that had no room
+    /// Time of delivery of a packet due at `due`; and the time of an earlier slot without room
     /// for it, if there is one.
     fn enter(&mut self, due: Time, bytes: u32, draw: Draw) -> (Time, Option<Time>) {
         // The first slot that is not before `due`; its shift is at most `2 spread`.

@@ -98,7 +98,7 @@ pub trait ImpairmentState: Send {
 pub struct Transit {
     /// Length as the link accounts it.
     pub(super) bytes: u32,
-    /// When it stops occupying the wire.
+    /// End of its occupation of the wire.
     pub(super) end: Time,
     /// It does not arrive.
     pub(super) lost: bool,
@@ -114,9 +114,9 @@ pub struct Transit {
     pub(super) delay: Span,
     /// An addition to that time.
     pub(super) beyond: Span,
-    /// When it is delivered, once determined.
+    /// Time of delivery, once determined.
     pub(super) due: Time,
-    /// When the next packet may go on the wire.
+    /// Earliest time at which the next packet may go on the wire.
     pub(super) free: Time,
     chances: Chances,
     flow: u32,

@@ -1,4 +1,4 @@
-//! A vector that grows without moving what it holds.
+//! A vector that grows without moving its contents.
 
 use std::ops::{Index, IndexMut};
 

@@ -60,7 +60,7 @@ pub(crate) struct IdTable {
     used: u32,
     /// Places that were returned.
     free: Vec<u32>,
-    /// When a place is to be checked: one entry for each place that is taken.
+    /// Times at which places are checked: one entry for each place that is taken.
     checks: BinaryHeap<Reverse<(Time, u32)>>,
     made: u64,
     gone: u64,

@@ -432,7 +432,7 @@ impl Network {
         self.unmatched
     }
 
-    /// When the next event without input is due; [`Time::NEVER`] if there is none.
+    /// Time of the next event without input; [`Time::NEVER`] if there is none.
     pub fn next_event(&self) -> Time {
         self.engine.next_event().min(self.next_hop())
     }

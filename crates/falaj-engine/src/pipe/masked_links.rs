@@ -49,7 +49,7 @@ pub(crate) struct MaskedLinks {
 
 struct MaskedLink {
     pipe: SingleLink,
-    /// When the last of its packets is due.
+    /// Due time of the last of its packets.
     until: Time,
 }
 

@@ -105,7 +105,7 @@ pub(crate) trait PacketPath: Layer {
     }
     /// Lower bound on the due time of units that are not decided yet, if no other unit arrives.
     fn next_due(&self) -> Time;
-    /// When its device needs more packets, if that paces the link.
+    /// Times at which its device needs more packets, if that paces the link.
     fn device_times(&self) -> DeviceTimes {
         self.inner().map_or(DeviceTimes::NONE, |inner| inner.device_times())
     }
@@ -208,10 +208,10 @@ pub(crate) struct PipeProperties {
     pub(crate) drops_early: bool,
 }
 
-/// When a device that paces its link needs attention.
+/// Times at which a device that paces its link needs attention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DeviceTimes {
-    /// When it needs more packets, which needs no precision; [`Time::NEVER`] if it is not full.
+    /// Time at which it needs more packets, without precision; [`Time::NEVER`] if it is not full.
     pub(crate) refill: Time,
     /// It has enough packets until then, whatever arrives; [`Time::NEVER`] if it has nothing to
     /// send, and [`Time::ZERO`] if an arriving packet may have to leave at once.

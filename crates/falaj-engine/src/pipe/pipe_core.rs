@@ -38,7 +38,7 @@ pub(super) enum LinkState {
 }
 
 impl LinkState {
-    /// When the next event without an arrival is due.
+    /// Time of the next event without an arrival.
     #[inline]
     pub(super) fn due(self) -> Time {
         match self {

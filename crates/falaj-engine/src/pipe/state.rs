@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 pub struct PipeState {
     pub(super) waiting: Vec<WaitingPacket>,
     pub(super) stats: PipeStats,
-    /// When the link is free for the next packet, in nanoseconds.
+    /// Time at which the link is free for the next packet, in nanoseconds.
     pub(super) free_from: u64,
     /// The end by the link's rate alone; for a token bucket, when it is full.
     pub(super) wire_end: u64,
@@ -40,7 +40,7 @@ pub(crate) struct ImpairmentProgress {
     pub(crate) numbers: Vec<VecDeque<u64>>,
     /// Number of packets that have left.
     pub(crate) left: u64,
-    /// When the last packet that left is due, in nanoseconds.
+    /// Due time of the last packet that left, in nanoseconds.
     pub(crate) last: u64,
 }
 
@@ -69,7 +69,7 @@ impl PipeState {
         self.waiting.iter().map(|packet| FlowId(packet.flow))
     }
 
-    /// When the link is free for the next packet.
+    /// Time at which the link is free for the next packet.
     pub fn free_from(&self) -> Time {
         Time(self.free_from)
     }

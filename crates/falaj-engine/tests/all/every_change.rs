@@ -22,7 +22,7 @@ const BURST: u64 = 48;
 /// SCED with curves whose first slope is half the second.
 const SLOW: &str = "sced, slow at first";
 
-/// The configuration, as far as a model needs it.
+/// The part of the configuration that a model needs.
 #[derive(Clone, Debug, PartialEq)]
 struct Set {
     kind: &'static str,

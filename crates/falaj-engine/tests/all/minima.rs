@@ -399,7 +399,7 @@ impl ByTurns {
         };
         (0..heads.len()).filter_map(until).min().map(|(_, f)| f)
     }
-    /// The turns up to the first flow that sends.
+    /// The turns and credits once the first turn is that of a flow that sends.
     fn pass(&self, waits: impl Fn(usize) -> bool) -> (VecDeque<usize>, Vec<u64>) {
         let (mut turns, mut left) = (self.turns.clone(), self.left.clone());
         while let Some(&f) = turns.front() {

@@ -174,7 +174,7 @@ impl Model for Credits {
         for (f, credit) in self.credit.iter_mut().enumerate() {
             let Some(slope) = self.slopes[f] else { continue };
             if sending == Some(f) {
-                // The send slope: the idle slope minus the link's rate.
+                // The send slope, as a debt: the link's rate minus the idle slope.
                 let owed = byte.minus(slope);
                 *credit = match credit.0 >= owed {
                     true => (credit.0.minus(owed), credit.1),
@@ -214,7 +214,7 @@ fn cbs_goes_up_and_down_its_slopes() {
 
 struct Gates {
     cycle: u64,
-    /// Whether it is open in this nanosecond of the cycle.
+    /// True for each nanosecond of the cycle in which it is open.
     open: Vec<Vec<bool>>,
 }
 

@@ -36,7 +36,7 @@ struct Model {
     weights: Vec<u64>,
     queues: Vec<VecDeque<u32>>,
     due: Vec<u128>,
-    /// When the head came to its slot.
+    /// Time at which the head came to its slot.
     came: Vec<u64>,
     count: u64,
     time: u128,

@@ -194,7 +194,7 @@ struct AdapterSet {
     /// The adapter whose unit was read last, its number of packets, and when the read ended: the
     /// time until the next read is its cost.
     last: Option<(u16, u32, Instant)>,
-    /// When the adapters were last polled.
+    /// Time of the last poll of the adapters.
     looked: Option<Instant>,
     /// Dropped units from the uplink for unknown addresses.
     unknown: u64,

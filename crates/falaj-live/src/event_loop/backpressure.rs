@@ -18,7 +18,7 @@ pub(super) struct RefusedBursts {
     /// Bursts that were decided before the port reported it; about as many as its device is handed
     /// ahead of time at most.
     kept: VecDeque<u32>,
-    /// When to retry; `None`: when the port becomes writable.
+    /// Time of the next try; `None`: the port becoming writable is awaited.
     again: Option<Time>,
 }
 
@@ -81,7 +81,7 @@ impl Forwarder {
         self.is_full(to) && self.full[to].again.is_none()
     }
 
-    /// When to retry the next port that does not report when it has room.
+    /// Time of the next try at a port that does not report when it has room.
     pub(super) fn next_try(&self) -> Time {
         self.full.iter().filter_map(|full| full.again).min().unwrap_or(Time::NEVER)
     }

@@ -19,7 +19,7 @@ use std::io;
 /// The state of a forwarder, in serializable form. Times are in nanoseconds of its clock.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ForwarderState {
-    /// When the state was taken; no packet passes from then on.
+    /// Time at which the state was taken; no packet passes from then on.
     at: u64,
     /// By pipe. Handles of packets are indices in `waiting`.
     pipes: Vec<PipeState>,

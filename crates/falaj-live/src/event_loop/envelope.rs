@@ -31,7 +31,7 @@ pub(super) enum Conformance {
 #[derive(Clone, Debug)]
 pub(super) struct Envelope {
     buckets: Vec<Bucket>,
-    /// When the last packet came.
+    /// Arrival of the last packet.
     last: Time,
     /// The last observation that showed a stall.
     stood_still: Option<Time>,

@@ -104,7 +104,7 @@ pub struct Violation {
     pub arrival: Time,
     /// Departure of its last bit.
     pub end: Time,
-    /// When it was delivered, if that was late.
+    /// Time of delivery, if that was late.
     pub handed_over: Option<Time>,
 }
 
@@ -329,7 +329,7 @@ impl FlowGuarantee {
     }
 }
 
-/// Whether a pipe has settled since it was changed.
+/// Settling of a pipe since it was changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Settles {
     /// It has rested since.
@@ -345,7 +345,7 @@ enum Settles {
 #[derive(Clone, Copy, Debug, Default)]
 struct PipeState {
     settles: Settles,
-    /// When the last bit has left, or will leave.
+    /// Departure of the last bit, past or future.
     wire_until: Time,
 }
 
@@ -436,7 +436,7 @@ impl Guarantees {
         self.short.push_back(RateViolation { number: self.number, flow, rate, proof });
     }
 
-    /// Checks a pipe all of whose decisions until `now` are made: records the flows whose rate was
+    /// Checks a pipe whose decisions until `now` are all made: records the flows whose rate was
     /// violated, and whether the pipe has rested.
     fn look(&mut self, pipe: PipeId, now: Time, counters: impl Fn(FlowId) -> Counters) {
         let Some(flows) = self.of.get(pipe.0 as usize).map(Vec::len) else { return };

@@ -85,7 +85,7 @@ pub struct Attached {
     pub leaves_at: usize,
 }
 
-/// Whether the first overflow of a queue is to be reported.
+/// State of the report on the first overflow of a queue.
 #[derive(Clone, Copy)]
 enum Overflow {
     No,
@@ -105,9 +105,9 @@ pub struct Forwarder {
     rt_yield: RtYield,
     run_delay: RunDelay,
     adaptive_sleep: AdaptiveSleep,
-    /// When it last ended a sleep in which packets gathered.
+    /// End of the last sleep in which packets gathered.
     woke: Time,
-    /// When the last unit was read, and the time since the one before.
+    /// Time of reading the last unit, and the time since the one before.
     read: Time,
     gap: Span,
     watch: PollSet,

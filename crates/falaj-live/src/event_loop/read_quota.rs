@@ -52,7 +52,7 @@ impl ReadQuotas {
         self.0[port].goes_on
     }
 
-    /// When a turn that begins now is over.
+    /// End of a turn that begins now.
     #[inline]
     pub(super) fn over(&self, port: usize, now: Time) -> Time {
         now + Span(self.0[port].left.max(0) as u64)

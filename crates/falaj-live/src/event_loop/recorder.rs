@@ -39,7 +39,7 @@ pub struct Recorder {
     changed: u64,
     /// Number of reports of ports on their room.
     rooms: u64,
-    /// When the last piece was handed to the file.
+    /// Time at which the last piece was handed to the file.
     handed_over: Time,
 }
 
@@ -129,7 +129,7 @@ impl Recorder {
         let _ = self.writer.room(&room);
     }
 
-    /// When the current piece goes to the file even if it is not full.
+    /// Time at which the current piece goes to the file even if it is not full.
     pub(crate) fn next_flush(&mut self) -> Time {
         if self.writer.sink().is_empty() { Time::NEVER } else { self.handed_over + FLUSH }
     }

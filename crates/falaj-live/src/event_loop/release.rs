@@ -18,7 +18,7 @@ use std::collections::BinaryHeap;
 pub(crate) struct ReleasedPacket {
     /// Its nominal delay: last bit in to last bit out.
     pub(crate) delay: Span,
-    /// When it is due.
+    /// Its due time.
     pub(crate) due: Time,
     /// A delivery by this instant is not late: a device is not done with earlier packets sooner.
     pub(crate) by: Time,
@@ -36,9 +36,9 @@ pub(crate) struct Burst {
     pub(crate) bytes: u32,
     last: u32,
     pub(crate) packets: Vec<ReleasedPacket>,
-    /// When it is to be checked, or handed over.
+    /// Time at which it is to be checked, or handed over.
     pub(crate) at: Time,
-    /// When its port first refused it, if it did.
+    /// Time of its first refusal by its port, if any.
     pub(crate) refused: Option<Time>,
     order: u64,
     /// Number of its valid entry in the heap; 0: none.
@@ -65,7 +65,7 @@ impl Burst {
     }
 }
 
-/// When a burst is to be checked; earlier bursts first.
+/// Time at which a burst is to be checked; earlier bursts first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct BurstEntry {
     at: Time,

@@ -42,7 +42,7 @@ pub enum Woken {
     },
 }
 
-/// What the last poll of the ports and the other descriptors implies for the next one.
+/// State from the last poll of the ports and the other descriptors, for the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LoopState {
     /// The ports had nothing more: the loop may sleep until one has.
@@ -90,7 +90,7 @@ struct LoopRun<'a> {
     /// runs.
     has_masks: bool,
     state: LoopState,
-    /// When the kernel was last asked for ready descriptors.
+    /// Time at which the kernel was last asked for ready descriptors.
     polled: Time,
     /// The ports were read since the last hand-over.
     read_since_release: bool,

@@ -17,7 +17,7 @@ pub struct FlowSnapshot {
     pub counters: Counters,
     /// Packets that left the link, but were not taken by the far end.
     pub not_taken: NotTaken,
-    /// When its last packet arrived; `None`: none did.
+    /// Arrival of its last packet; `None`: none arrived.
     pub active: Option<Time>,
 }
 

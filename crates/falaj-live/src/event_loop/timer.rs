@@ -1,10 +1,10 @@
-//! How the live loop waits for an instant.
+//! The ways in which the live loop waits for an instant.
 
 use falaj_sched::units::time::{Span, Time};
 use std::fmt;
 use std::str::FromStr;
 
-/// How the loop waits for the next due packet.
+/// The way in which the loop waits for the next due packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Timer {
     /// Polls ports and clock all the time: occupies a processor, and no packet is late by a
@@ -48,7 +48,7 @@ fn follow(longest: Span, took: Span, step: Span, one_in: u64) -> Span {
     if took > longest { longest + step } else { Span(longest.0 - step.0 / one_in) }
 }
 
-/// How long before an instant to wake up: as long as waking up takes, except for rare outliers.
+/// The lead of a wake-up before an instant: the time that waking up takes, except for outliers.
 ///
 /// One wake-up in four hundred is late, so that the 99th percentile does not depend on waking.
 #[derive(Clone, Copy, Debug)]

@@ -77,7 +77,7 @@ pub(crate) struct TrainJoin {
     /// Length of each payload but the last.
     size: usize,
     packets: usize,
-    /// Whether identifications of IPv4 count up or are all equal; known once there are two.
+    /// True if identifications of IPv4 count up, false if all are equal; known once there are two.
     counts: Option<bool>,
 }
 

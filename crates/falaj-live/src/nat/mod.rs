@@ -319,7 +319,7 @@ impl Drop for Nat {
     }
 }
 
-/// The far side, as far as a way out needs it.
+/// The properties of the far side that a way out needs.
 struct FarSide {
     pid: i32,
     own_users: bool,

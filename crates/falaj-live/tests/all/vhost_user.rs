@@ -84,7 +84,7 @@ fn train(packets: usize) -> Vec<u8> {
     let mut unit = vec![0; HEADER + 14 + 20 + 20];
     (unit[0], unit[1], unit[4], unit[6], unit[8]) = (1, 1, 100, 34, 16);
     (unit[24], unit[26], unit[35], unit[58]) = (0x08, 0x45, 6, 0x50);
-    // Of the pseudo-header only the length is not zero.
+    // The length is the only part of the pseudo-header that is not zero.
     let segment = (20 + 100 * packets) as u16;
     unit[62..64].copy_from_slice(&segment.to_be_bytes());
     unit.resize(unit.len() + 100 * packets, 7);

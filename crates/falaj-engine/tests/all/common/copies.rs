@@ -22,7 +22,7 @@ impl Copies {
         );
         Some(Copies { slopes, begins: Vec::new() })
     }
-    /// When it reaches `bytes` bytes.
+    /// Time at which it reaches `bytes` bytes.
     pub fn reaches(&self, bytes: u64) -> Fraction {
         let (first, time, second) = self.slopes;
         let one = |&(from, at): &(Fraction, u64)| {
