@@ -158,7 +158,7 @@ fn between(
     connect(spec, clock, options, false, port)
 }
 
-/// The links between two ports, or, if packets `stay`, from each port back to itself.
+/// The links between two ports, or, if it `stays`, each port's link back to that port.
 fn connect(
     spec: &NetworkSpec,
     clock: Clock,

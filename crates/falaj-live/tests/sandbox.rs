@@ -612,7 +612,7 @@ fn datagrams(users: UserNamespace) {
     }
 }
 
-/// Number of frames of a kind.
+/// Number of frames of a kind, 0 if there are none.
 trait Count {
     fn of(&self, kind: &str) -> usize;
 }

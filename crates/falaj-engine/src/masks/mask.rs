@@ -301,7 +301,7 @@ impl Mask {
 }
 
 impl fmt::Display for Mask {
-    /// Writes it as in a scenario.
+    /// Writes it as in a scenario's `each`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
         for (name, lengths) in [("src", self.src), ("dst", self.dst)] {
@@ -340,7 +340,7 @@ pub struct Each {
 }
 
 impl Each {
-    /// Default of the maximum number of ids.
+    /// Default of `max-flows`, the maximum number of ids.
     pub const MOST: u32 = 65_536;
     /// The largest maximum allowed.
     pub const LIMIT: u32 = 1 << 20;
