@@ -158,7 +158,8 @@ fn between(
     connect(spec, clock, options, false, port)
 }
 
-/// The links between two ports, or, if it `stays`, each port's link back to that port.
+/// Connects two ports by links; packets leave at the other port, or, if it `stays`, where they came
+/// in.
 fn connect(
     spec: &NetworkSpec,
     clock: Clock,

@@ -286,7 +286,7 @@ fn victim(kind: &'static str, [victim, neighbour]: [Values; 2], capacity: Capaci
     longest_wait_of_a_victim(&PipeSpec { capacity, ..PipeSpec::new(kind, setup, Span::ZERO) })
 }
 
-/// The waiting time is that of its own frame and `frames` of the neighbor's: never more, and less
+/// The waiting time is that of its own frame and `frames` of the neighbour's: never more, and less
 /// only by the grid of arrivals.
 fn sits_on_whole_frames(kind: &'static str, values: [Values; 2], capacity: Capacity, frames: u32) {
     let most = 193.6 + 833.6 * f64::from(frames);
@@ -308,7 +308,7 @@ fn a_victims_longest_wait_sits_on_whole_frames_as_in_the_kernel() {
     for (kind, values, frames) in [
         // hfsc ls 1/9: 833.0 and the victim's own frame.
         ("hfsc", [rates(&[("share", 1)]), rates(&[("share", 9)])], 1),
-        // hfsc rt: the same on a link that serializes; with tokens it was 0.
+        // hfsc rt: the same on a link that serialises; with tokens it was 0.
         ("hfsc", [rates(&[("rate", 1)]), rates(&[("share", 9)])], 1),
         ("mclock", [rates(&[("reservation", 1)]), Values::default()], 1),
         ("htb", [rates(&[("rate", 1)]), rates(&[("rate", 9)])], 1),
