@@ -3,12 +3,12 @@
 use crate::queues::queue::{FlowId, Flows};
 use alloc::vec::Vec;
 
-/// Nobody comes after it.
+/// End of the list.
 const END: u32 = u32::MAX;
-/// It stands in no round.
+/// Not in any round.
 const OUT: u32 = END - 1;
 
-/// A flow's place in a round: who comes after it.
+/// A flow's place in a round: the flow after it.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     next: u32,
@@ -22,8 +22,8 @@ impl Default for Place {
 
 /// Flows in the order of their turns. A flow stands in one round at a time.
 ///
-/// Whose queue is empty stays until the discipline looks at it again, after the
-/// end of its last transmission: a packet that came meanwhile keeps the turn.
+/// An empty flow stays until the discipline examines it again, after the end of its last
+/// transmission: a packet that arrived meanwhile keeps the turn.
 #[derive(Debug, Clone)]
 pub(crate) struct Round {
     head: u32,
@@ -34,19 +34,19 @@ pub(crate) struct Round {
 impl Round {
     pub(crate) const EMPTY: Round = Round { head: END, tail: END, flows: 0 };
 
-    /// Whose turn it is.
+    /// The flow whose turn it is.
     #[inline]
     pub(crate) fn first(&self) -> Option<FlowId> {
         (self.head != END).then_some(FlowId(self.head))
     }
 
-    /// How many flows there are.
+    /// Number of flows.
     #[inline]
     pub(crate) fn len(&self) -> u32 {
         self.flows
     }
 
-    /// `f` takes its place behind all others, unless it has one.
+    /// Adds `f` behind all others, unless it has a place.
     #[inline]
     pub(crate) fn join<S: AsMut<Place>, T: Copy>(&mut self, flows: &mut Flows<S, T>, f: FlowId) {
         let place = flows.state_mut(f).as_mut();
@@ -62,7 +62,7 @@ impl Round {
         self.tail = f.0;
     }
 
-    /// `f` takes its place before all others, unless it has one.
+    /// Adds `f` before all others, unless it has a place.
     pub(crate) fn lead<S: AsMut<Place>, T: Copy>(&mut self, flows: &mut Flows<S, T>, f: FlowId) {
         let place = flows.state_mut(f).as_mut();
         if place.next != OUT {
@@ -76,7 +76,7 @@ impl Round {
         }
     }
 
-    /// The first goes out of the round.
+    /// Removes the first flow.
     #[inline]
     pub(crate) fn leave<S: AsMut<Place>, T: Copy>(
         &mut self,
@@ -91,7 +91,7 @@ impl Round {
         Some(f)
     }
 
-    /// The first goes behind all others.
+    /// Moves the first flow behind all others.
     #[inline]
     pub(crate) fn rotate<S: AsMut<Place>, T: Copy>(&mut self, flows: &mut Flows<S, T>) {
         if self.head == self.tail {
@@ -103,7 +103,7 @@ impl Round {
         self.tail = f;
     }
 
-    /// All flows go out of the round, in the order of their turns.
+    /// Removes all flows, in the order of their turns.
     pub(crate) fn dissolve<S: AsMut<Place>, T: Copy>(
         &mut self,
         flows: &mut Flows<S, T>,

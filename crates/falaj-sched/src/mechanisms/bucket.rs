@@ -1,8 +1,8 @@
 //! Token buckets, each one number: the instant at which it will be full.
 //!
-//! A bucket of `burst` bytes fills at `rate`. There are `n` tokens from the instant
-//! on at which `n` more than it holds would make it overflow: [`Bucket::has`]. The time of a
-//! byte is rounded up once, so nobody ever gets more than the rate, and nothing drifts.
+//! A bucket of `burst` bytes fills at `rate`. It holds `n` tokens from the instant on at which `n`
+//! more tokens than it has would overflow it: [`Bucket::has`]. The time of a byte is rounded up
+//! once, so no flow ever gets more than the rate, and nothing drifts.
 
 use crate::contract::params::{ConfigError, ConfigErrors, FlowSetup, Kind, Param, Setup};
 use crate::mechanisms::weights::{Instant, instant, pace, rescaled};
@@ -12,7 +12,7 @@ use crate::units::time::Time;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// How fast a flow's bucket fills.
+/// Fill rate of a flow's bucket.
 pub(crate) const RATE: Param = Param {
     name: "rate",
     kind: Kind::Rate,
@@ -20,7 +20,7 @@ pub(crate) const RATE: Param = Param {
     doc: "how fast the flow's bucket fills: what it sends at most in the long run",
 };
 
-/// How much a flow's bucket holds.
+/// Size of a flow's bucket.
 pub(crate) const BURST: Param = Param {
     name: "burst",
     kind: Kind::Bytes,
@@ -42,7 +42,7 @@ pub(crate) struct Bucket {
     /// Bytes.
     pub(crate) burst: u64,
     pace: Instant,
-    /// Time in which it fills.
+    /// Time to fill an empty bucket.
     depth: Instant,
 }
 
@@ -52,19 +52,20 @@ impl Bucket {
         Bucket { rate, burst, pace, depth: pace.saturating_mul(burst.into()) }
     }
 
-    /// Time in which it fills.
+    /// Time to fill an empty bucket.
     #[inline]
     pub(crate) fn depth(&self) -> Instant {
         self.depth
     }
 
-    /// When a bucket that will be `full` then has so many tokens.
+    /// Time at which a bucket that will be full at `full` holds `bytes` tokens.
     #[inline]
     pub(crate) fn has(&self, bytes: u32, full: Instant) -> Instant {
         self.after(full, bytes).saturating_sub(self.depth)
     }
 
-    /// When it will be full after so many bytes were sent at `at`, at which they were there.
+    /// Time at which it will be full after `bytes` were sent at `at`, when their tokens were
+    /// available.
     #[inline]
     pub(crate) fn spend(&self, full: Instant, at: Instant, bytes: u32) -> Instant {
         self.after(full.max(at), bytes)
@@ -74,8 +75,8 @@ impl Bucket {
         full.saturating_add(self.pace.saturating_mul(bytes.into()))
     }
 
-    /// When it will be full if until `since` it was another bucket: as many bytes are missing then,
-    /// or all.
+    /// Time at which it will be full if it was another bucket until `since`: the number of missing
+    /// bytes is kept, up to the whole bucket.
     pub(crate) fn inherit(&self, old: &Bucket, full: Instant, since: Instant) -> Instant {
         match full.checked_sub(since) {
             Some(missing) => {
@@ -86,7 +87,7 @@ impl Bucket {
     }
 }
 
-/// What a rate is in a millisecond, and at least a packet of the largest size.
+/// Default burst: the rate's bytes of a millisecond, and at least a packet of the largest size.
 pub(crate) fn usual_burst(rate: Rate, largest: u32) -> u64 {
     (rate.0 / 8_000).max(largest.into())
 }
@@ -97,7 +98,7 @@ pub(crate) fn buckets(setup: &Setup) -> Result<Vec<Bucket>, ConfigErrors> {
     Ok(all.collect::<Result<_, _>>()?)
 }
 
-/// That of one, which is known by this number.
+/// The bucket of one flow, which errors name by this number.
 pub(crate) fn bucket(setup: &Setup, flow: usize, f: &FlowSetup) -> Result<Bucket, ConfigError> {
     let refused = |param, what, help| ConfigError { flow: Some(flow), param, what, help };
     let rate = match f.values.rate("rate") {
@@ -123,7 +124,7 @@ pub(crate) fn bucket(setup: &Setup, flow: usize, f: &FlowSetup) -> Result<Bucket
     Ok(Bucket::new(rate, burst))
 }
 
-/// Bytes of all these buckets, and their rates together.
+/// Sum of the sizes of these buckets, and sum of their rates.
 pub(crate) fn sums<'a>(buckets: impl Iterator<Item = &'a Bucket>) -> (u64, u128) {
     buckets.fold((0, 0), |(bytes, rates), b| {
         (bytes.saturating_add(b.burst), rates + u128::from(b.rate.0))
@@ -139,8 +140,8 @@ pub(crate) fn ids(flows: usize) -> impl Iterator<Item = FlowId> {
 mod tests {
     use super::*;
 
-    /// 8 ns a byte and ten bytes: the seventh packet of 3 B has waited for what the bucket did not
-    /// hold.
+    /// 8 ns a byte and ten bytes: the seventh packet of 3 B has waited for the bytes that the
+    /// bucket lacked.
     #[test]
     fn a_bucket_lets_its_burst_through_and_then_its_rate() {
         let bucket = Bucket::new(Rate::from_mbit(1000), 10);

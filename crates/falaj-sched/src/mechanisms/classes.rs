@@ -1,22 +1,22 @@
-//! A tree of classes that a discipline is handed whole.
+//! A tree of classes that a discipline receives whole.
 //!
-//! Where flows are divided by the discipline's own kind, those that are divided are classes between
-//! the link and the leaves. A class is known by a number: the leaves come first, in the order of
-//! their queues, then the others, each before those below it. What stands over a class is a *node*:
-//! the link is node 0, the divided classes follow.
+//! If flows are divided by the discipline's own kind, the divided ones are classes between the link
+//! and the leaves. Each class has a number: the leaves come first, in the order of their queues,
+//! then the others, each before those below it. The parent of a class is a *node*: the link is node
+//! 0, the divided classes follow.
 
 use crate::contract::guarantee::{admits_one, finite_rate};
 use crate::contract::params::{ConfigError, FlowSetup, Setup};
 use alloc::format;
 use alloc::vec::Vec;
 
-/// So many levels of classes below a link.
+/// Maximum number of levels of classes below a link.
 pub const DEEPEST: usize = 8;
 
-/// The node that stands for the link.
+/// The node of the link.
 pub(crate) const LINK: usize = 0;
 
-/// What stands where.
+/// The structure of the tree.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Shape {
     leaves: usize,
@@ -29,12 +29,12 @@ impl Shape {
     pub(crate) fn is_leaf(&self, class: u32) -> bool {
         (class as usize) < self.leaves
     }
-    /// The node that a divided class is to those below it.
+    /// The node of a divided class.
     #[inline]
     pub(crate) fn node(&self, class: u32) -> usize {
         class as usize - self.leaves + 1
     }
-    /// The class that a node is to the one above it; not asked of the link.
+    /// The class of a node; not valid for the link.
     #[inline]
     pub(crate) fn class(&self, node: usize) -> u32 {
         (self.leaves + node - 1) as u32
@@ -67,23 +67,23 @@ impl Shape {
     pub(crate) fn below(&self, node: usize) -> impl Iterator<Item = u32> {
         (0..self.len() as u32).filter(move |&class| self.above(class) == node)
     }
-    /// Does every node that there was stand where it stood?
+    /// Returns true if every node of `old` is unchanged.
     pub(crate) fn keeps(&self, old: &Shape) -> bool {
         let own = self.above.get(self.leaves..).and_then(|above| above.get(..old.nodes() - 1));
         own == old.above.get(old.leaves..)
     }
 }
 
-/// A tree's shape, and what was set for each class.
+/// A tree's structure, and the setup of each class.
 pub(crate) struct Classes<'a> {
     pub(crate) shape: Shape,
     pub(crate) setups: Vec<&'a FlowSetup>,
-    /// By which a class is known in a refusal: all of them depth first.
+    /// Number of each class in errors: all classes depth first.
     pub(crate) numbers: Vec<usize>,
 }
 
 impl<'a> Classes<'a> {
-    /// The classes of `setup`, whose flows may be divided by `kind` itself; `what` names it.
+    /// The classes of `setup`, whose flows may be divided by `kind` itself; errors name it `what`.
     pub(crate) fn new(
         kind: &str,
         what: &'static str,
@@ -112,14 +112,14 @@ impl<'a> Classes<'a> {
         Ok(classes)
     }
 
-    /// All of them, with their numbers in refusals.
+    /// All classes, with their numbers in errors.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (u32, usize, &'a FlowSetup)> {
         let numbered = self.numbers.iter().zip(&self.setups);
         numbered.enumerate().map(|(class, (&number, &setup))| (class as u32, number, setup))
     }
 }
 
-/// A class: what was set, the node above it, and its number in refusals.
+/// A class: its setup, the node above it, and its number in errors.
 type Found<'a> = (&'a FlowSetup, usize, usize);
 
 struct Walk<'a, 'k> {

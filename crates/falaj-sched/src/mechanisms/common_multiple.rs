@@ -1,5 +1,5 @@
-//! Common multiples: in units of one of all weights, what a byte takes at each of them is a whole
-//! number.
+//! Common multiples: in units of a common multiple of all weights, the virtual time of a byte is a
+//! whole number at each weight.
 
 /// The least common multiple of `of` and all these values, none of which is 0, if it is at most
 /// `most`.

@@ -6,16 +6,16 @@ use crate::units::rate::Rate;
 use crate::units::time::Span;
 use alloc::format;
 
-/// A curve of two pieces, and how to read it.
+/// A curve of two pieces, in a form for clocks.
 #[derive(Debug, Clone)]
 pub(crate) struct Curve {
     rate: Rate,
-    /// Of a byte on the first and on the second line.
+    /// Time of a byte on the first and on the second line.
     paces: [Instant; 2],
     concave: bool,
-    /// The second line is the first one, and both clocks show the same.
+    /// True if both lines are equal, so that both clocks show the same.
     single: bool,
-    /// By how much the second line is earlier (concave) or later than its clock.
+    /// Distance by which the second line is earlier (concave) or later than its clock.
     shift: Instant,
 }
 
@@ -25,7 +25,7 @@ impl Curve {
         let concave = first >= rate;
         let ahead = u128::from(first.0.abs_diff(rate.0)) * u128::from(time.0);
         let (whole, part) = (ahead / u128::from(rate.0), ahead % u128::from(rate.0));
-        // Up to its end the first piece may say more than 2^64 ns; nobody waits for that.
+        // The end of the first piece may be beyond 2^64 ns; no wait is that long.
         let whole = duration(Span(u64::try_from(whole).unwrap_or(u64::MAX)));
         // Rounded so that deadlines are late rather than early.
         let part = duration(Span(1)) * part;
@@ -39,7 +39,7 @@ impl Curve {
         self.rate
     }
 
-    /// What the clocks show after so many bytes more.
+    /// The clocks after `bytes` more.
     #[inline]
     pub(crate) fn after(&self, [first, second]: [Instant; 2], bytes: u32) -> [Instant; 2] {
         let later = |clock: Instant, pace| clock.saturating_add(Instant::from(bytes) * pace);
@@ -49,7 +49,7 @@ impl Curve {
         [later(first, self.paces[0]), later(second, self.paces[1])]
     }
 
-    /// When the curve reaches what the clocks are at.
+    /// Time at which the curve reaches the clocks.
     #[inline]
     pub(crate) fn deadline(&self, [first, second]: [Instant; 2]) -> Instant {
         if self.single {
@@ -61,16 +61,17 @@ impl Curve {
         }
     }
 
-    /// When who must keep the curve later should begin: at the curve itself if it is the lower of
-    /// its lines; else on the second line, without the wait that the first one allows.
+    /// Time at which service must begin so that the curve can be kept later: the curve itself if it
+    /// is the lower of its lines; otherwise the second line, without the wait that the first one
+    /// allows.
     #[inline]
     pub(crate) fn eligible(&self, clocks: [Instant; 2]) -> Instant {
         if self.concave { self.deadline(clocks) } else { clocks[1] }
     }
 
-    /// The clocks where each line is to be reached no sooner than that, of a curve that has begun
-    /// already: where it begins slowly that wait is over, and the second line stands so much
-    /// behind.
+    /// The clocks moved so that each line is reached no sooner than `not_before`, for a curve that
+    /// has begun already: if it begins slowly that wait is over, and the second line is behind by
+    /// its shift.
     #[inline]
     pub(crate) fn not_before(
         &self,
@@ -81,13 +82,12 @@ impl Curve {
         [first.max(least[0]), second.max(least[1].saturating_sub(waited))]
     }
 
-    /// Do the clocks of both lines show no more than `now`?
+    /// Returns true if the clocks of both lines show no more than `now`.
     pub(crate) fn is_over(clocks: [Instant; 2], now: Instant) -> bool {
         clocks.iter().all(|&clock| clock <= now)
     }
 
-    /// The clocks under a successor of this curve: what they are ahead, or behind, stays as many
-    /// bytes.
+    /// The clocks under a successor of this curve: their distance from now stays the same in bytes.
     pub(crate) fn inherit(&self, old: &Curve, clocks: [Instant; 2], now: Instant) -> [Instant; 2] {
         let clocks =
             [0, 1].map(|line| shifted(clocks[line], now, old.paces[line], self.paces[line]));
@@ -95,11 +95,12 @@ impl Curve {
     }
 }
 
-/// How long a first piece may last.
+/// Maximum length of a first piece: an hour.
 pub(crate) const LONGEST: Span = Span(3_600_000_000_000);
 
-/// The curves are straight between the ends of their first pieces: their sum is
-/// below the link's line everywhere if it is at each of these, and in slope.
+/// Refuses curves whose sum exceeds the link's line. The curves are straight between the ends of
+/// their first pieces: their sum is below the line everywhere if it is at each of these ends, and
+/// in slope.
 pub(crate) fn fits(setup: &Setup, pieces: &[(Rate, Span, Rate)]) -> Result<(), ConfigError> {
     let link = u128::from(setup.rate.0);
     let product = |rate: Rate, time: u64| u128::from(rate.0) * u128::from(time);

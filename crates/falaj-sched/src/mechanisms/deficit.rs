@@ -1,8 +1,8 @@
-//! Deficits: what the flows of a round may send at each visit.
+//! Deficits: the bytes that flows of a round may send at each visit.
 //!
-//! Two rules. In a `DeficitRound` a flow sends while its deficit covers the head, as in DRR. A
-//! [`Surplus`] is spent by whatever is positive, and what goes beyond it is a debt, as in fq_codel:
-//! for that no length of a head has to be known.
+//! Two rules. In a `DeficitRound` a flow sends while its deficit covers the head, as in DRR. With a
+//! [`Surplus`] a flow sends while it is positive, and the excess is a debt, as in fq_codel: the
+//! length of a head need not be known.
 
 use crate::contract::guarantee::{Bound, Promise, StaircaseCurve, full_queue, without_room};
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
@@ -13,7 +13,7 @@ use crate::units::time::Span;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// The parameter of all that visit flows with a deficit.
+/// The parameter of disciplines that visit flows with a deficit.
 pub(crate) const QUANTUM: Param = Param {
     name: "quantum",
     kind: Kind::Bytes,
@@ -21,7 +21,7 @@ pub(crate) const QUANTUM: Param = Param {
     doc: "bytes that a visit adds to the flow's deficit",
 };
 
-/// Whether a visit may bring less than a packet.
+/// The parameter that allows quanta below a packet.
 pub(crate) const QUANTA: Param = Param {
     name: "quanta",
     kind: Kind::Choice(&["packet", "any"]),
@@ -30,7 +30,7 @@ pub(crate) const QUANTA: Param = Param {
           64th of it, at the price of visits that send nothing",
 };
 
-/// What is kept for a flow that is visited with a deficit.
+/// State of a flow that is visited with a deficit.
 #[derive(Debug, Clone, Default)]
 pub struct DeficitFlow {
     quantum: u32,
@@ -51,37 +51,37 @@ impl AsMut<DeficitFlow> for DeficitFlow {
 }
 
 impl DeficitFlow {
-    /// A flow that nobody has visited yet.
+    /// A flow that was never visited.
     pub(crate) fn new(quantum: u32) -> DeficitFlow {
         DeficitFlow { quantum, ..DeficitFlow::default() }
     }
 
-    /// Another quantum, and no more carried over than it allows.
+    /// Sets another quantum, and limits the carried deficit to what it allows.
     pub(crate) fn set_quantum(&mut self, quantum: u32) {
         self.quantum = quantum;
         self.deficit = self.deficit.min(quantum);
     }
 
-    /// Pays for a packet.
+    /// Charges a packet.
     #[inline]
     pub(crate) fn pay(&mut self, bytes: u32) {
         self.deficit -= bytes;
     }
 }
 
-/// The quanta of flows, and what their bounds are made of.
+/// The quanta of flows, and the other values of their bounds.
 #[derive(Debug, Clone)]
 pub(crate) struct Quanta {
     pub(crate) each: Vec<u32>,
     pub(crate) rate: Rate,
     pub(crate) largest: u64,
-    /// All of them together.
+    /// Sum of the quanta.
     total: u64,
     full_queues: Vec<u64>,
 }
 
 impl Quanta {
-    /// Validates the quanta, and the queues beside them.
+    /// Validates the quanta and the queues.
     pub(crate) fn new(setup: &Setup) -> Result<Quanta, ConfigErrors> {
         let mut refused = without_room(setup);
         let mut each = Vec::new();
@@ -127,13 +127,13 @@ impl Quanta {
         (0..self.each.len() as u32).map(FlowId).filter(move |&f| which(f))
     }
 
-    /// What `f` is promised in a round of all.
+    /// The guarantee of `f` in a round of all flows.
     ///
-    /// A packet that fills its queue to `B` bytes needs at most `m = ceil(B/Q_i)`
-    /// visits of its flow, and in any `m` consecutive visits another flow sends
-    /// less than `m Q_j` and a packet. The latency of the service curve is
-    /// `[(F - Q)(1 + L/Q) + sum L]/C`, with `F` the sum of the quanta (Boyer, Stea
-    /// and Sofack 2012, with completed packets only: a last `L` of one's own).
+    /// A packet that fills its queue to `B` bytes needs at most `m = ceil(B/Q_i)` visits of its
+    /// flow, and in any `m` consecutive visits another flow sends less than `m Q_j` and a packet.
+    /// The latency of the service curve is `[(F - Q)(1 + L/Q) + sum L]/C`, with `F` the sum of the
+    /// quanta (Boyer, Stea and Sofack 2012, with completed packets only: a last `L` of the flow
+    /// itself).
     pub(crate) fn promise(&self, f: FlowId) -> Promise {
         let visits = self.visits_among_all(f);
         Promise {
@@ -149,7 +149,7 @@ impl Quanta {
         }
     }
 
-    /// How `f` is visited in a round of all.
+    /// The visits of `f` in a round of all flows.
     pub(crate) fn visits_among_all(&self, f: FlowId) -> Visits {
         let quantum = self.of(f);
         let once = (self.each.len() as u64 - 1) * self.largest;
@@ -157,7 +157,7 @@ impl Quanta {
         Visits { rate: self.rate, largest: self.largest, quantum, between, once }
     }
 
-    /// How `f` is visited in a round of its own and `others`: a step for each flow.
+    /// The visits of `f` in a round of itself and `others`: a step for each flow.
     pub(crate) fn visits(&self, f: FlowId, others: impl Fn(FlowId) -> bool) -> Visits {
         let between = self.flows(&others).map(|j| self.of(j)).sum();
         let once = self.flows(&others).count() as u64 * self.largest;
@@ -165,11 +165,11 @@ impl Quanta {
     }
 }
 
-/// How a flow is visited: what others send at most until the end of its `m`-th
-/// visit is `m` times `between` and `once`.
+/// The visits of a flow: until the end of its `m`-th visit others send at most `m` times `between`
+/// and `once`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Visits {
-    /// Of the link, or what is left of it.
+    /// Rate of the link, or the rest of it.
     pub(crate) rate: Rate,
     pub(crate) largest: u64,
     pub(crate) quantum: u64,
@@ -194,11 +194,11 @@ impl Visits {
         self.rate.airtime_of_many((self.between + self.once + self.largest).saturating_add(carry))
     }
 
-    /// The same without a line laid below: `S` bytes and a packet of `L` take `S + L +
-    /// ceil((S+L)/Q) X + K`. That is Tabatabaee and Le Boudec's curve that is not convex ("Deficit
-    /// round-robin: a second network calculus analysis", 2021); they count bits, and so any
-    /// deficit that the flow may have, where here packets have left whole. Ends are told in
-    /// nanoseconds begun. `None` where a turn may bring nothing.
+    /// The same bound without the line below it: `S` bytes and a packet of `L` take `S + L +
+    /// ceil((S+L)/Q) X + K`. That is Tabatabaee and Le Boudec's non-convex curve ("Deficit
+    /// round-robin: a second network calculus analysis", 2021). They count bits, and so any deficit
+    /// of the flow; here whole packets have left. Ends are rounded up to nanoseconds. `None` if a
+    /// turn may bring nothing.
     pub(crate) fn turns(&self) -> Option<StaircaseCurve> {
         Some(StaircaseCurve {
             rate: self.rate,
@@ -209,7 +209,7 @@ impl Visits {
         })
     }
 
-    /// Until the last of so many bytes has left.
+    /// Time until the last of `bytes` has left.
     pub(crate) fn delay(&self, bytes: u64) -> Span {
         let others = bytes.div_ceil(self.quantum).saturating_mul(self.between);
         self.rate.airtime_of_many(others.saturating_add(bytes).saturating_add(self.once))
@@ -220,32 +220,32 @@ impl Visits {
 #[derive(Debug, Clone)]
 pub(crate) struct DeficitRound {
     round: Round,
-    /// The first flow has got its quantum for this visit.
+    /// True if the first flow has got its quantum for this visit.
     visited: bool,
 }
 
 impl DeficitRound {
     pub(crate) const EMPTY: DeficitRound = DeficitRound { round: Round::EMPTY, visited: false };
 
-    /// The flow that is visited, or will be next.
+    /// The flow of the current visit, or of the next one.
     #[inline]
     pub(crate) fn first(&self) -> Option<FlowId> {
         self.round.first()
     }
 
-    /// Has a visit begun?
+    /// Returns true if a visit has begun.
     #[inline]
     pub(crate) fn visiting(&self) -> bool {
         self.visited
     }
 
-    /// How many flows there are.
+    /// Number of flows.
     #[inline]
     pub(crate) fn len(&self) -> u32 {
         self.round.len()
     }
 
-    /// All flows go out of the round, in order; and the one whose visit is under way.
+    /// Removes all flows, in order; also returns the flow of the current visit.
     pub(crate) fn dissolve<S: AsMut<Place>, T: Copy>(
         &mut self,
         flows: &mut Flows<S, T>,
@@ -255,7 +255,7 @@ impl DeficitRound {
         (self.round.dissolve(flows), visited)
     }
 
-    /// The visit of `f` goes on, if it is the first.
+    /// Continues the visit of `f`, if it is the first flow.
     pub(crate) fn resume(&mut self, f: FlowId) {
         self.visited = self.first() == Some(f);
     }
@@ -269,8 +269,8 @@ impl DeficitRound {
         self.round.join(flows, f);
     }
 
-    /// Ends a visit whose flow has run empty, where somebody else may be served
-    /// before the next [`visit`](DeficitRound::visit); true if it did.
+    /// Ends a visit whose flow has become empty, if another flow may be served before the next
+    /// [`visit`](DeficitRound::visit). Returns true if it did.
     #[inline]
     pub(crate) fn conclude<S: AsMut<DeficitFlow> + AsMut<Place>, T: Copy>(
         &mut self,
@@ -280,8 +280,8 @@ impl DeficitRound {
         empty && self.visit(flows).is_none()
     }
 
-    /// Begins a visit of the first flow or goes on with it: who may send now,
-    /// or `None` when the visit is over.
+    /// Begins or continues a visit of the first flow: returns the flow that may send now, or `None`
+    /// when the visit is over.
     #[inline]
     pub(crate) fn visit<S: AsMut<DeficitFlow> + AsMut<Place>, T: Copy>(
         &mut self,
@@ -309,13 +309,13 @@ impl DeficitRound {
     }
 }
 
-/// A deficit that may be overdrawn: there is more to spend while it is positive, and what was spent
-/// beyond it is taken off the next quanta.
+/// A deficit that may be overdrawn: the flow may spend while it is positive, and the excess is
+/// subtracted from the next quanta.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Surplus(i64);
 
 impl Surplus {
-    /// One of this quantum.
+    /// A surplus of one quantum.
     #[inline]
     pub fn new(quantum: i64) -> Surplus {
         Surplus(quantum)
@@ -327,19 +327,19 @@ impl Surplus {
         self.0 > 0
     }
 
-    /// A visit's quantum.
+    /// Adds a visit's quantum.
     #[inline]
     pub fn add(&mut self, quantum: i64) {
         self.0 += quantum;
     }
 
-    /// Spends this cost, down to a debt.
+    /// Spends this cost; the result may be a debt.
     #[inline]
     pub fn pay(&mut self, cost: i64) {
         self.0 = self.0.saturating_sub(cost);
     }
 
-    /// Gives up what is left; a debt stays.
+    /// Gives up a positive rest; a debt stays.
     #[inline]
     pub fn forfeit(&mut self) {
         self.0 = self.0.min(0);

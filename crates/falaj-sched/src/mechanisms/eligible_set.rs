@@ -1,29 +1,30 @@
-//! Who waits for a virtual start, by start, and who has started, by finish.
+//! Flows that wait for a virtual start, ordered by start, and flows that have started, ordered by
+//! finish.
 //!
-//! Each packet makes a flow change sides once. Where many of those that wait start at the same
-//! time, as flows of one weight do that send packets of one size, they are sorted together, once,
-//! instead of one by one through two heaps.
+//! Each packet makes a flow change sides once. If many waiting flows start at the same time, as
+//! flows of one weight do with packets of one size, they are sorted together, once, instead of one
+//! by one through two heaps.
 
 use crate::collections::quad_heap::{Entry, Heap};
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-/// So many in one step are moved one by one before it is asked again whether there are many more.
+/// Number of flows moved one by one in a step before it checks again if there are many more.
 const FEW: usize = 4;
 
 /// Flows in the order of worst-case fair queueing.
 #[derive(Debug, Clone)]
 pub(crate) struct Starts {
-    /// By start.
+    /// Waiting flows, by start.
     waiting: Heap,
-    /// By finish, those that started together; the first one is the last.
+    /// Flows that started together, by finish; the first one is at the end.
     together: Vec<Entry>,
-    /// By finish, the others that have started.
+    /// The other flows that have started, by finish.
     single: Heap,
 }
 
 impl Starts {
-    /// With room for so many flows, so that none is made later.
+    /// A set with room for this number of flows, so that none is allocated later.
     pub(crate) fn new(flows: usize) -> Starts {
         Starts {
             waiting: Heap::new(flows),
@@ -37,28 +38,29 @@ impl Starts {
         self.waiting.is_empty() && self.single.is_empty() && self.together.is_empty()
     }
 
-    /// `flow` is to start at `start`.
+    /// Adds `flow`, which starts at `start`.
     #[inline]
     pub(crate) fn wait(&mut self, start: u64, flow: u32) {
         self.waiting.push(start, flow);
     }
 
-    /// `flow` has started.
+    /// Adds `flow`, which has started.
     #[inline]
     pub(crate) fn begin(&mut self, finish: u64, flow: u32) {
         self.single.push(finish, flow);
     }
 
-    /// All whose start is before `now` have started; `finish` tells when they end.
+    /// Moves all flows whose start is before `now` to the started ones; `finish` returns their
+    /// finishes.
     #[inline]
     pub(crate) fn pass(&mut self, now: u64, finish: impl Fn(u32) -> u64) {
         let mut moved = 0;
         while let Some((start, flow)) = self.waiting.first()
             && Entry::new(start, 0).before(Entry::new(now, 0))
         {
-            // To sort those of before again would cost more than it saves. Before any is taken out
-            // of a heap, equal flows stand in it in order, and sorting them is quick:
-            // so it is asked at once where the top looks like many.
+            // Sorting the earlier ones again would cost more than it saves. Before any flow is
+            // removed from a heap, equal flows are in order in it, and sorting is fast: so the
+            // check is made at once if the top looks like many.
             let may_be_many = moved == FEW || moved == 0 && self.waiting.has_five_before(now);
             if may_be_many && self.together.is_empty() && self.waiting.has_many_before(now) {
                 return self.begin_together(now, finish);
@@ -78,13 +80,13 @@ impl Starts {
         });
     }
 
-    /// The first start of those that wait.
+    /// The first start of the waiting flows.
     #[inline]
     pub(crate) fn first_start(&self) -> Option<u64> {
         self.waiting.first().map(|(start, _)| start)
     }
 
-    /// Who has started and ends first; of several the lowest flow.
+    /// The started flow that finishes first; at equal finishes the lowest flow.
     #[inline]
     pub(crate) fn first(&self) -> Option<u32> {
         let first = match (self.together.last(), self.single.first_entry()) {
@@ -95,7 +97,7 @@ impl Starts {
         Some(first.flow())
     }
 
-    /// Takes `flow`, who is the first, out.
+    /// Removes `flow`, which is the first.
     #[inline]
     pub(crate) fn take_first(&mut self, flow: u32) {
         if self.together.pop_if(|one| one.flow() == flow).is_none() {
@@ -103,7 +105,7 @@ impl Starts {
         }
     }
 
-    /// Takes `flow` out, wherever it is; looks at all.
+    /// Removes `flow` from any position; examines all entries.
     pub(crate) fn remove(&mut self, flow: u32) -> bool {
         let before = self.together.len();
         self.together.retain(|one| one.flow() != flow);
@@ -115,8 +117,7 @@ impl Starts {
 mod tests {
     use super::*;
 
-    /// Flows of which each has a start and a finish, around the end of the clock; most starts are
-    /// alike.
+    /// Flows with a start and a finish each, around the end of the clock; most starts are equal.
     #[test]
     fn the_order_is_that_of_the_definition_however_many_start_together() {
         const FLOWS: usize = 300;

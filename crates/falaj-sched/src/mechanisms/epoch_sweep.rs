@@ -1,26 +1,26 @@
-//! When to look whether a flow fell silent long ago.
+//! A sweep over flows that fell silent long ago.
 //!
-//! A silent flow keeps the number of the lap in which it fell silent, in 32 bits. Before so many
-//! laps have gone by that the number comes around, whoever is silent from a lap that is over has to
-//! be told so: a few flows once in a while, all of them in 2^30 laps.
+//! A silent flow stores the number of the lap in which it fell silent, in 32 bits. Before that
+//! number wraps around, every flow that is silent since an expired lap is marked as expired: a few
+//! flows at a time, all of them within 2^30 laps.
 
 use core::ops::Range;
 
-/// After so many laps some flows are looked at, and after so many times that all.
+/// Some flows are examined once in this number of laps, and all flows in [`LOOKS`] times it.
 const LAPS: u64 = 1 << 16;
 const LOOKS: u64 = 1 << 14;
 
-/// How far it has come.
+/// Progress of the sweep.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Looks {
-    /// Until when, in so many laps.
+    /// Last examination, in units of [`LAPS`].
     at: u64,
-    /// The flow that is next.
+    /// The next flow to examine.
     next: usize,
 }
 
 impl Looks {
-    /// Of so many flows those to be looked at now, in this lap; none most of the time.
+    /// The flows to examine now, in this lap; mostly none.
     #[inline]
     pub(crate) fn due(&mut self, lap: u64, flows: usize) -> Range<usize> {
         if lap / LAPS == self.at { 0..0 } else { self.look(lap, flows) }

@@ -1,60 +1,60 @@
-//! What the disciplines of a virtual time keep for a flow, and the units of that time.
+//! State of a flow in the disciplines with a virtual time, and the units of that time.
 //!
 //! Instants are compared by the sign of their difference, as serial numbers are.
 
 /// The largest weight.
 pub(crate) const HEAVIEST: u32 = 65_536;
 pub(crate) const FRACTION: u32 = 38;
-/// Virtual time of a byte at weight 1, where it need not be a multiple of anything.
+/// Virtual time of a byte at weight 1, if it need not be a multiple of anything.
 pub(crate) const BYTE: u64 = 1 << FRACTION;
-/// A rounding of `LARGEST` bytes at weight 1 and 64 times that stay below a quarter lap.
+/// Bytes of which 64 roundings at weight 1 stay below a quarter lap.
 pub(crate) const LARGEST: u32 = 1 << 18;
 /// The finest rounding: one byte at the largest weight.
 pub(crate) const FINEST: u32 = FRACTION - HEAVIEST.ilog2();
-/// Roundings there are: one for each power of two.
+/// Number of roundings: one for each power of two.
 pub(crate) const CLASSES: usize = (FRACTION + LARGEST.ilog2() - FINEST) as usize + 1;
 
-/// What such a discipline keeps for a flow: 20 bytes, so that with its queue and first packet it is
-/// one cache line.
+/// State of a flow: 20 bytes, so that with its queue and first packet it fills one cache line.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, packed(4))]
 pub struct Share {
-    /// Virtual start of its head; of the packet after the last, when it is silent.
+    /// Virtual start of its head; of the packet after the last one, if it is silent.
     pub(crate) start: u64,
-    /// From below: its weight less one in 16 bits, its place in 2, its rounding in 6, the virtual
-    /// time of a byte in 39.
+    /// From the lowest bit: its weight minus one in 16 bits, its place in 2, its rounding in 6, the
+    /// virtual time of a byte in 39.
     parts: u64,
-    /// Present, the flow after it in whatever list it is in; silent, the lap in which it fell
+    /// For a present flow, the next flow in its list; for a silent one, the lap in which it fell
     /// silent.
     link: u32,
 }
 
-/// Where those parts begin.
+/// Lowest bits of these parts.
 const PLACE: u32 = 16;
 const CLASS: u32 = 18;
 const INVERSE: u32 = 24;
 
-/// Where a flow is.
+/// Place of a flow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// It has nothing, and does not count.
+    /// It has no packets, and its weight is not counted.
     #[default]
     Away,
-    /// It has nothing, but counted when it fell silent.
+    /// It has no packets, but its weight was counted when it fell silent.
     Silent,
     /// It waits for its turn, or is being served.
     Present,
 }
 
 impl Share {
-    /// Of such a weight and such packets, where a byte takes so much virtual time at weight 1.
+    /// A flow of this weight and largest packet, where `byte` is the virtual time of a byte at
+    /// weight 1.
     pub(crate) fn new(byte: u64, weight: u32, largest: u32) -> Share {
         let mut share = Share::default();
         share.set(byte, weight, largest);
         share
     }
 
-    /// Sets the weight; true if it is another.
+    /// Sets the weight. Returns true if it has changed.
     pub(crate) fn set(&mut self, byte: u64, weight: u32, largest: u32) -> bool {
         let other = self.weight() != u64::from(weight);
         let inverse = inverse(byte, weight);
@@ -65,7 +65,7 @@ impl Share {
         other
     }
 
-    /// Sets the weight; what it is ahead of the time stays as many bytes.
+    /// Sets the weight; the distance ahead of the time stays the same in bytes.
     pub(crate) fn weigh_from(&mut self, now: u64, byte: u64, weight: u32, largest: u32) {
         let before = self.inverse();
         if self.set(byte, weight, largest) {
@@ -93,7 +93,7 @@ impl Share {
         self.parts = self.parts & !(3 << PLACE) | (place as u64) << PLACE;
     }
 
-    /// Its rounding.
+    /// The class of its rounding.
     #[inline]
     pub(crate) fn class(&self) -> u8 {
         (self.parts >> CLASS & 63) as u8
@@ -111,13 +111,13 @@ impl Share {
         self.link = lap as u32;
     }
 
-    /// For so many laps it has been silent, if it is.
+    /// Number of laps since it fell silent, if it is silent.
     #[inline]
     pub(crate) fn silent_for(&self, lap: u64) -> u32 {
         (lap as u32).wrapping_sub(self.link)
     }
 
-    /// The flow after it in the list it is in.
+    /// The next flow in its list.
     #[inline]
     pub(crate) fn next(&self) -> u32 {
         self.link
@@ -128,7 +128,7 @@ impl Share {
         self.link = next;
     }
 
-    /// Takes the packet that starts now off; the next one starts where it ends.
+    /// Charges the packet that starts now; the next one starts at its end.
     #[inline]
     pub(crate) fn charge(&mut self, bytes: u32) {
         self.start = self.finish(bytes);
@@ -145,8 +145,8 @@ impl Share {
     }
 }
 
-/// Rounded up: a flow may get a hair less than its weight, never more, or the
-/// time would outrun the work.
+/// Rounded up: a flow may get slightly less than its weight, never more, or the time would outrun
+/// the work.
 pub(crate) fn inverse(byte: u64, weight: u32) -> u64 {
     byte.div_ceil(weight.into())
 }
@@ -156,13 +156,13 @@ pub(crate) fn class(inverse: u64, largest: u32) -> u8 {
     (packet.next_power_of_two().ilog2().max(FINEST) - FINEST) as u8
 }
 
-/// The power of two that is a class's rounding.
+/// A class's rounding, as a power of two.
 #[inline]
 pub(crate) fn shift(class: u8) -> u32 {
     FINEST + u32::from(class)
 }
 
-/// How far `a` is ahead of `b`.
+/// Signed distance of `a` ahead of `b`.
 #[inline]
 pub(crate) fn ahead(a: u64, b: u64) -> i64 {
     a.wrapping_sub(b) as i64

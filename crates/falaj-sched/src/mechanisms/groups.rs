@@ -1,35 +1,34 @@
-//! The groups of QFQ: flows (or aggregates) sorted by their rounded virtual
-//! start, those of one rounding in a group of slots, found by bits.
+//! The groups of QFQ: flows (or aggregates) sorted by their rounded virtual start; flows of one
+//! rounding share a group of slots, which is searched by bits.
 //!
-//! The paper keeps four sets of groups, so that the one to serve is the first
-//! of one set; the order that this needs holds only as long as the time never
-//! passes a finish. Groups are few (one for each power of two between the
-//! lightest and the heaviest flow), and their starts lie in one array: to look
-//! at each of the busy ones is as fast, and is right by definition.
+//! The paper keeps four sets of groups, so that the group to serve is the first of one set; the
+//! order that this needs holds only if the time never passes a finish. There are few groups (one
+//! for each power of two between the lightest and the heaviest flow), and their starts are in one
+//! array: a scan of the busy ones is as fast, and correct by definition.
 
 use crate::mechanisms::flow_tag::{CLASSES, Share, ahead, shift};
 use crate::mechanisms::virtual_time::{NONE, SOON};
 
-/// A flow starts at most two roundings after the time, and its group's first
-/// one at most four before it.
+/// A flow starts at most two roundings after the time, and its group's first flow at most four
+/// before it.
 const SLOTS: u32 = 16;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Groups {
     busy: u64,
-    /// Of the first slot that is not empty.
+    /// Start of the first slot that is not empty.
     starts: [u64; CLASSES],
-    /// Which slots are not empty, and the first flow of each.
+    /// Slots that are not empty, and the first flow of each.
     full: [u16; CLASSES],
     first: [[u32; SLOTS as usize]; CLASSES],
 }
 
-/// What may be served.
+/// The choice among groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// The first of this group.
+    /// Serve the first flow of this group.
     Group(usize),
-    /// Nobody before this virtual time.
+    /// No flow may be served before this virtual time.
     After(u64),
 }
 
@@ -48,7 +47,7 @@ impl Groups {
         self.busy == 0
     }
 
-    /// Sorts `f` in, whose share this is.
+    /// Enters `f`, whose state is `share`.
     #[inline]
     pub(crate) fn insert(&mut self, f: u32, share: &mut Share) {
         let group = usize::from(share.class());
@@ -62,7 +61,7 @@ impl Groups {
             let first = self.starts[group];
             let after = ahead(start, first);
             if after < 0 {
-                // Room for it before the last one? There is, but after a change of weights.
+                // Room for it before the last slot; lacking only after a change of weights.
                 let behind = full.rotate_right((first >> shift) as u32 % SLOTS);
                 let last = SLOTS - 1 - behind.leading_zeros();
                 if (after.unsigned_abs() >> shift) + u64::from(last) < u64::from(SLOTS) {
@@ -82,14 +81,14 @@ impl Groups {
         *first = f;
     }
 
-    /// The first one of a busy group.
+    /// The first flow of a busy group.
     #[inline]
     pub(crate) fn first(&self, group: usize) -> u32 {
         let slot = (self.starts[group] >> shift(group as u8)) as u32 % SLOTS;
         self.first[group][slot as usize]
     }
 
-    /// Takes the first one of its group out, whose share this is.
+    /// Removes the first flow of its group, whose state is `share`.
     #[inline]
     pub(crate) fn remove_first(&mut self, share: &Share) {
         let group = usize::from(share.class());
@@ -109,8 +108,8 @@ impl Groups {
         }
     }
 
-    /// Of the groups that have started, the one that finishes first; of equals
-    /// the one of the finest rounding.
+    /// Among the groups that have started, the one that finishes first; at equal finishes the one
+    /// of the finest rounding.
     #[inline]
     pub(crate) fn choose(&self, now: u64) -> Choice {
         let mut busy = self.busy;
@@ -129,7 +128,7 @@ impl Groups {
             busy &= busy - 1;
             let start = ahead(self.starts[g], now);
             let waits = start > SOON;
-            // Written so that no branch depends on who is first.
+            // Written without a branch that depends on the result.
             soonest = if waits { soonest.min(start) } else { soonest };
             let finish = if waits { i64::MAX } else { start + (2 << shift(g as u8)) };
             group = if finish < earliest { g } else { group };

@@ -1,4 +1,4 @@
-//! Levels of priority: a round of flows for each, and the guarantee of the highest.
+//! Priority levels: a round of flows for each, and the guarantee of the highest.
 
 use crate::collections::level_set::LevelSet;
 use crate::contract::guarantee::{Bound, Promise, full_queue};
@@ -49,12 +49,12 @@ impl Levels {
         round.join(flows, f);
     }
 
-    /// Whose turn it is at this level.
+    /// The flow whose turn it is at this level.
     pub(crate) fn first(&self, level: u32) -> Option<FlowId> {
         self.rounds[level as usize].first()
     }
 
-    /// Whose packet is next.
+    /// The flow to serve next.
     #[inline(always)]
     pub(crate) fn next<S: AsMut<Place>, T: Copy>(
         &mut self,
@@ -86,7 +86,8 @@ impl Levels {
         self.sending = Some(level);
     }
 
-    /// All flows go out of their rounds, the one on the wire first: it is named apart too.
+    /// Removes all flows from their rounds, the one on the wire first, which is also returned
+    /// separately.
     pub(crate) fn dissolve<S: AsMut<Place>, T: Copy>(
         &mut self,
         flows: &mut Flows<S, T>,
@@ -97,7 +98,7 @@ impl Levels {
         (sending.into_iter().chain(others).collect(), sending)
     }
 
-    /// `f` goes out of its round, the others keep their order.
+    /// Removes `f` from its round; the others keep their order.
     pub(crate) fn remove<S: AsMut<Place>, T: Copy>(
         &mut self,
         flows: &mut Flows<S, T>,
@@ -116,13 +117,12 @@ impl Levels {
     }
 }
 
-/// What the highest priority is promised.
+/// The guarantee of the highest priority.
 ///
-/// Let a packet find `k` packets of its own queue before it, itself included.
-/// Each of them is preceded by at most one packet of each of the `n - 1` flows
-/// of its priority, and all together by one packet of a lower priority, which
-/// was on the wire when our flow had nothing. A queue of `b` packets has `k <=
-/// b`; one of `B` bytes may hold `B` packets of a byte.
+/// Let `k` be the number of packets in its own queue at a packet's arrival, itself included. Each
+/// of them is preceded by at most one packet of each of the `n - 1` flows of its priority, and all
+/// together by one packet of a lower priority, which was on the wire when the flow was empty. A
+/// queue of `b` packets has `k <= b`; one of `B` bytes may hold `B` packets of a byte.
 #[derive(Debug, Clone)]
 pub(crate) struct TopLevel {
     rate: Rate,
@@ -146,7 +146,7 @@ impl TopLevel {
         self.largest
     }
 
-    /// What `f` is promised, one of `equals` flows of the highest priority.
+    /// The guarantee of `f`, one of `equals` flows of the highest priority.
     pub(crate) fn service(&self, f: FlowId, equals: u64, others_below: bool) -> Promise {
         let (full, limit) = (self.full_queues[f.index()], self.limits[f.index()]);
         let lower = if others_below { self.largest } else { 0 };

@@ -1,9 +1,9 @@
-//! Flows of low latency, which are served before the round of the others.
+//! Low-latency flows, which are served before the round of the others.
 
 use crate::contract::params::{Kind, Param, Setup};
 use alloc::vec::Vec;
 
-/// Which of the two sorts a flow is of.
+/// The parameter that selects one of the two sorts.
 pub(crate) const LATENCY: Param = Param {
     name: "latency",
     kind: Kind::Choice(&["normal", "low"]),
@@ -11,7 +11,7 @@ pub(crate) const LATENCY: Param = Param {
     doc: "whether the flow is one of those that shall not wait for a round",
 };
 
-/// For each flow: is it one of low latency?
+/// For each flow: true if it is a low-latency flow.
 pub(crate) fn of_low_latency(setup: &Setup) -> Vec<bool> {
     setup.flows.iter().map(|f| f.values.choice("latency") == Some("low")).collect()
 }

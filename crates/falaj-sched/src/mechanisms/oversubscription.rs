@@ -1,10 +1,10 @@
-//! Rates that flows are given out of a link's, and what becomes of those that are more together.
+//! Rates assigned to flows out of a link's rate, and the treatment of a sum above the link's.
 //!
-//! One rule for all disciplines. Where each flow is promised its rate whatever the others do, a sum
-//! above the link is *refused*. Where such rates have a use, as caps have, it is *taken*: whoever
-//! it may hurt is promised nothing, with the sum as the reason, and whoever reads the setup warns
-//! ([`taken`]). Ceilings, limits, shares and weights are in proportion or caps alone, and are not
-//! added up.
+//! One rule for all disciplines. If each flow is guaranteed its rate whatever the others send, a
+//! sum above the link is *refused*. If such rates have a use, as caps have, it is *taken*: flows
+//! that it may hurt have no guarantee, with the sum as the reason, and the reader of the setup is
+//! warned ([`taken`]). Ceilings, limits, shares and weights are proportional or caps alone, and are
+//! not added up.
 
 use crate::contract::manifest::Manifest;
 use crate::contract::params::{ConfigError, FlowSetup, Setup};
@@ -14,9 +14,9 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Rates of flows that are more than their link's.
+/// Rates of flows whose sum exceeds the link's.
 pub(crate) struct Excess {
-    /// The first one that is too much.
+    /// The first flow whose rate exceeds the rest.
     flow: usize,
     param: &'static str,
     sum: Rate,
@@ -24,7 +24,8 @@ pub(crate) struct Excess {
 }
 
 impl Excess {
-    /// What these flows, by their numbers, are given by `param`, if it is more than the link has.
+    /// The rates set by `param` for these flows, which are given by number, if their sum exceeds
+    /// the link's rate.
     pub(crate) fn of(
         param: &'static str,
         rates: impl IntoIterator<Item = (usize, Rate)>,
@@ -45,7 +46,7 @@ impl Excess {
         })
     }
 
-    /// In words; `whose` as in `the flows'`.
+    /// The excess in words; `whose` as in `the flows'`.
     pub(crate) fn words(&self, whose: &str) -> String {
         format!(
             "{whose} `{}`s add up to {}, more than the link's {}",
@@ -53,7 +54,7 @@ impl Excess {
         )
     }
 
-    /// The refusal where promises are given on the sum; `or` says what else would do.
+    /// The error of disciplines whose guarantees depend on the sum; `or` names an alternative cure.
     pub(crate) fn refused(&self, or: &str) -> ConfigError {
         let (flow, param, what) = (Some(self.flow), self.param, self.words("the flows'"));
         ConfigError {
@@ -65,8 +66,8 @@ impl Excess {
     }
 }
 
-/// What of `setup`, which the discipline of `manifest` takes, is more than its link has: a flow by
-/// its place among all classes, depth first, and words for a warning.
+/// The excess of `setup` if the discipline of `manifest` accepts it: a flow by its place among all
+/// classes, depth first, and words for a warning.
 pub fn taken(manifest: &Manifest, setup: &Setup) -> Option<ConfigError> {
     let (kind, param) = (manifest.kind, manifest.oversubscribed_by?);
     let rate = |(n, flow): (usize, &FlowSetup)| Some((n, flow.values.rate(param)?));

@@ -1,16 +1,16 @@
-//! From when on heads count that stand in for others.
+//! Substitute arrival times for heads that replace dropped packets.
 //!
-//! Disciplines that look at packets when they arrive count each from then on. Where a policy throws
-//! packets out from the front of a queue, none that is left has been there for long: counted from
-//! its own arrival, it would always be the last among those of all flows, and its flow would
-//! get less than one that turns new packets away, or nothing. But bytes of a flow stand in for each
-//! other. So who stands in for a head that was thrown out counts from when that one did; and who
-//! follows a packet that was sent while some behind it were thrown out, from when that one's
-//! transmission began at the latest: by then there was somebody in its place. Others notice
-//! nothing: at any instant the flow asks for what it would ask for if the packets thrown out had
-//! been those that came last.
+//! Disciplines that see arrivals count each packet from its arrival. If a policy drops packets from
+//! the front of a queue, none of the remaining ones has been there for long: counted from its own
+//! arrival, a head would always be the last among those of all flows, and its flow would get less
+//! than one that rejects new packets, or nothing. But bytes of a flow are interchangeable. So a
+//! packet that becomes head after a drop inherits the dropped packet's arrival time. A packet
+//! behind one that was sent, while packets between them were dropped, counts from the start of that
+//! transmission at the latest: by then some packet was in its place. Other flows are not affected:
+//! at any instant the flow asks for the service that it would ask for if the dropped packets had
+//! been those that arrived last.
 //!
-//! Nothing is kept where no policy throws packets out later.
+//! Nothing is stored unless a policy drops packets that were queued.
 
 use crate::contract::params::Setup;
 use crate::queues::aqm::any_later;
@@ -19,33 +19,33 @@ use crate::units::time::Time;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Those of all flows; `T` is the time by which the discipline counts.
+/// The substitute times of all flows; `T` is the discipline's time.
 #[derive(Debug, Clone)]
 pub(crate) struct Steads<T> {
     each: Vec<Stead<T>>,
-    /// Whose head was thrown out last, and when: a packet that comes at that instant stands in for
-    /// it.
+    /// The flow whose head was dropped last, and when: a packet that arrives at that instant
+    /// replaces it.
     vacated: Option<(FlowId, Time)>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Stead<T> {
-    /// From when the head counts that is there.
+    /// Time from which the present head counts.
     head: T,
-    /// From when on those behind it count at the latest.
+    /// Latest time from which the packets behind it count.
     since: T,
-    /// Have packets been thrown out since the queue was empty?
+    /// True if packets were dropped since the queue was empty.
     counts: bool,
 }
 
 impl<T: Copy + Default + Ord> Steads<T> {
-    /// None yet.
+    /// No flow has a substitute time.
     pub(crate) fn new(setup: &Setup) -> Steads<T> {
         let flows = if any_later(setup) { setup.flows.len() } else { 0 };
         Steads { each: vec![Stead::default(); flows], vacated: None }
     }
 
-    /// From when on a head of `f` counts that came then.
+    /// Time from which a head of `f` with the arrival time `own` counts.
     #[inline]
     pub(crate) fn came(&self, f: FlowId, own: T) -> T {
         match self.each.get(f.index()) {
@@ -54,7 +54,7 @@ impl<T: Copy + Default + Ord> Steads<T> {
         }
     }
 
-    /// The head of `f` counts from then on.
+    /// Sets the time from which the head of `f` counts.
     #[inline]
     pub(crate) fn shows(&mut self, f: FlowId, since: T) {
         if let Some(stead) = self.each.get_mut(f.index()) {
@@ -62,7 +62,7 @@ impl<T: Copy + Default + Ord> Steads<T> {
         }
     }
 
-    /// A packet has come to the head of an empty queue.
+    /// A packet has arrived at an empty queue, and is its head.
     #[inline]
     pub(crate) fn ready(&mut self, f: FlowId, now: Time) {
         if let Some(stead) = self.each.get_mut(f.index()) {
@@ -70,7 +70,7 @@ impl<T: Copy + Default + Ord> Steads<T> {
         }
     }
 
-    /// The head is sent; what the time is now.
+    /// The head is sent; `now` is the discipline's time.
     #[inline]
     pub(crate) fn taken(&mut self, f: FlowId, now: T) {
         if let Some(stead) = self.each.get_mut(f.index()) {
@@ -78,7 +78,7 @@ impl<T: Copy + Default + Ord> Steads<T> {
         }
     }
 
-    /// The head is thrown out.
+    /// The head is dropped.
     pub(crate) fn thrown_out(&mut self, f: FlowId, now: Time) {
         if let Some(stead) = self.each.get_mut(f.index()) {
             (stead.since, stead.counts) = (stead.head, true);
@@ -86,7 +86,7 @@ impl<T: Copy + Default + Ord> Steads<T> {
         }
     }
 
-    /// The packet behind the head that is on the wire is thrown out.
+    /// The packet behind the head, which is on the wire, is dropped.
     pub(crate) fn dropped_behind_head(&mut self, f: FlowId) {
         if let Some(stead) = self.each.get_mut(f.index()) {
             stead.counts = true;

@@ -2,22 +2,20 @@
 //! and QFQ+): it rises by the work done, divided by the weights of the flows
 //! that share the link.
 //!
-//! Whose weights? With those of all configured flows a link on which few are
-//! active has a time that hardly moves, and serves in turns instead of evenly
-//! (an idle neighbour of weight 128 000 makes QFQ twice as bursty as DRR).
-//! With those of the flows that have packets it runs ahead for ever: a flow
-//! that was served early and then falls silent takes its debt with it, and a
-//! newcomer pays. Here a flow counts as long as it has packets and then until
-//! the time has reached its last finish; that is the fluid system's own rule,
-//! and so the lags of all flows that count add up to zero (Stoica and Abdel-
-//! Wahab 1995). Silent flows are let go in slots of their rounding, a slot too
-//! late at worst: a time that is too slow is made good by a leap to the first
-//! start, as in WF2Q+; one that is too fast would break promises.
+//! The choice of weights matters. With those of all configured flows, a link with few active flows
+//! has a time that hardly moves, and serves in turns instead of evenly (an idle neighbor of weight
+//! 128 000 makes QFQ twice as bursty as DRR). With those of the backlogged flows alone it runs
+//! ahead indefinitely: a flow that was served early and then falls silent takes its debt with it,
+//! and a newly backlogged flow pays. Here a flow counts while it has packets and then until the
+//! time has reached its last finish. That is the fluid system's own rule, so the lags of all flows
+//! that count add up to zero (Stoica and Abdel-Wahab 1995). Silent flows are released in slots of
+//! their rounding, at most one slot too late. A time that is too slow is corrected by a jump to the
+//! first start, as in WF2Q+; one that is too fast would break guarantees.
 //!
-//! The unit is 2^-38 B per weight, or up to twice of it where a byte of each weight shall
-//! be a whole number of units: see [`exact_byte`]. Instants are compared by the sign of their
-//! difference, as serial numbers are. A lap counts each quarter of the way
-//! around, and two when the link falls idle: what is two laps old is over.
+//! The unit is 2^-38 B per weight, or up to twice that if a byte of each weight shall be a whole
+//! number of units: see [`exact_byte`]. Instants are compared by the sign of their difference, as
+//! serial numbers are. A lap counts each quarter of the way around, and two when the link becomes
+//! idle: an instant of two laps ago is over.
 
 use crate::contract::params::{ConfigError, Kind, Param, Setup};
 use crate::mechanisms::common_multiple::multiple;
@@ -40,32 +38,32 @@ pub(crate) const WEIGHT: Param = Param {
     doc: "share of the link, in proportion to the sum of all weights",
 };
 
-/// A byte is so many parts, as a power of two.
+/// Parts of a byte, as a power of two.
 pub(crate) const PARTS: u32 = 24;
-/// Work is summed up in finer units, so that no rounding adds up.
+/// Work is summed in finer units, so that rounding errors do not accumulate.
 const FINE: u32 = 64 - FRACTION;
-/// Half a unit: the time is what was summed up, rounded to the nearest.
+/// Half a unit: the time is the sum, rounded to the nearest.
 const HALF: u128 = 1 << (FINE - 1);
-/// Who starts so little later has started: the time is rounded.
+/// A flow that starts at most this much later counts as started: the time is rounded.
 pub(crate) const SOON: i64 = 1 << 8;
 /// No flow.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Is no flow in hand, or one whose last packet has left?
+/// Returns true if no flow is in hand, or one whose last packet has left.
 #[inline]
 pub(crate) fn is_free(in_hand: u32, flows: &Flows<Share>) -> bool {
     in_hand == NONE || flows.head(FlowId(in_hand)).is_none()
 }
 
-/// Tried in this order: what weights and sums of weights often are made of.
+/// Tried in this order: common divisors of weights and of their sums.
 const DIVISORS: [u64; 12] = [16, 9, 25, 7, 11, 13, 125, 65_536, 27, 17, 19, 23];
 
-/// A byte for which nothing is rounded: starts and finishes are exact sums where all weights divide
-/// it, and the time is exact while their sum does. So whose finishes are equal by definition has
-/// equal tags, and the flow's number decides. It is a multiple of all weights, of the sum of all,
-/// of as many of `DIVISORS` as there is room for, and of the largest power of two then, above 2^37.
-/// Where the weights have no common multiple up to 2^38 a byte is that, and at weight `w` it is
-/// rounded by a part of `w/2^38` at most.
+/// A byte for which nothing is rounded: starts and finishes are exact sums if all weights divide
+/// it, and the time is exact while their sum does. So flows whose finishes are equal by definition
+/// have equal tags, and the flow's number decides. It is a multiple of all weights, of the sum of
+/// all, of the first `DIVISORS` that fit, and then of the largest power of two, above 2^37. If the
+/// weights have no common multiple up to 2^38 a byte is 2^38, and at weight `w` it is rounded by a
+/// part of `w/2^38` at most.
 fn exact_byte(weights: &[u32]) -> u64 {
     let Some(mut of) = multiple(1, weights.iter().map(|&w| w.into()), BYTE) else { return BYTE };
     let sum = weights.iter().map(|&w| u64::from(w)).sum::<u64>().max(1);
@@ -75,20 +73,20 @@ fn exact_byte(weights: &[u32]) -> u64 {
     of << (BYTE / of).ilog2()
 }
 
-/// The time, and the weights that it is divided by.
+/// The time, and the weights by which it is divided.
 #[derive(Debug, Clone)]
 pub(crate) struct VirtualTime {
     fine: u128,
     sum: u64,
-    /// Of a byte at weight 1.
+    /// Virtual time of a byte at weight 1.
     byte: u64,
-    /// That in fine units by `divided_by`, which was the sum when it was last needed.
+    /// The same in fine units divided by `divided_by`, the sum when it was last needed.
     reciprocal: u64,
     divided_by: u64,
     laps: u64,
     looks: Looks,
-    /// Classes that have silent flows, and the weights of these by slot of
-    /// their last finish: this one and the three after it.
+    /// Classes that have silent flows, and the weights of these by the slot of their last finish:
+    /// this slot and the three after it.
     silent: u64,
     leaving: [[u64; 4]; CLASSES],
 }
@@ -118,21 +116,20 @@ impl VirtualTime {
         self.laps.wrapping_add((self.fine >> (FINE + 62)) as u64)
     }
 
-    /// Of so many shares those of which it is to be seen whether they are
-    /// [`over`](VirtualTime::over), before one joins.
+    /// The flows to be passed to [`over`](VirtualTime::over), before one joins.
     #[inline]
     pub(crate) fn due(&mut self, shares: usize) -> Range<usize> {
         self.looks.due(self.lap(), shares)
     }
 
-    /// Who fell silent in a lap that is over does not count, and is told so.
+    /// A flow that fell silent in an expired lap does not count, and is marked so.
     pub(crate) fn over(&self, share: &mut Share) {
         if share.place() == Place::Silent && !self.counts(share) {
             share.set_place(Place::Away);
         }
     }
 
-    /// A flow has something to send again: settles when its head starts.
+    /// A flow has a packet again: determines the start of its head.
     #[inline]
     pub(crate) fn join(&mut self, share: &mut Share) {
         let now = self.now();
@@ -148,7 +145,7 @@ impl VirtualTime {
         share.set_place(Place::Present);
     }
 
-    /// A silent flow whose weight is still in the sum.
+    /// Returns true for a silent flow whose weight is still in the sum.
     #[inline]
     fn counts(&self, share: &Share) -> bool {
         share.place() == Place::Silent
@@ -156,12 +153,12 @@ impl VirtualTime {
             && ahead(share.start, floor(self.now(), shift(share.class()))) >= 0
     }
 
-    /// Is a flow without packets ahead of the others?
+    /// Returns true if a flow without packets is ahead of the others.
     pub(crate) fn owes(&self, share: &Share) -> bool {
         self.counts(share) && ahead(share.start, self.now()) > 0
     }
 
-    /// A flow has nothing more to send.
+    /// A flow has become empty.
     #[inline]
     pub(crate) fn leave(&mut self, share: &mut Share) {
         let now = self.now();
@@ -184,16 +181,16 @@ impl VirtualTime {
         self.leaving[class][slot(share)] += share.weight();
     }
 
-    /// The link has nothing to send, and neither has the fluid system.
+    /// The link is empty, and so is the fluid system.
     #[inline]
     pub(crate) fn rest(&mut self) {
         (self.sum, self.silent) = (0, 0);
         self.laps = self.laps.wrapping_add(2);
-        // What was rounded is over too.
+        // Rounding remainders are discarded too.
         self.fine = self.fine >> FINE << FINE | HALF;
     }
 
-    /// So many bytes of a packet of `share` were sent.
+    /// Adds the work of `bytes` of a packet of `share`.
     #[inline]
     pub(crate) fn work(&mut self, bytes: u32, share: &Share) {
         if self.sum == share.weight() {
@@ -204,7 +201,7 @@ impl VirtualTime {
         }
     }
 
-    /// So many parts of a byte, of which 2^`PARTS` make one.
+    /// Adds work in parts of a byte; 2^`PARTS` of them make one.
     #[inline]
     pub(crate) fn work_parts(&mut self, parts: u64, share: &Share) {
         if self.sum == share.weight() {
@@ -223,7 +220,7 @@ impl VirtualTime {
         self.reciprocal
     }
 
-    /// Nobody may be served before `start`: the time leaps there.
+    /// No flow may be served before `start`: the time jumps there.
     #[inline]
     pub(crate) fn leap(&mut self, start: u64) {
         let by = ahead(start, self.now());
@@ -242,10 +239,10 @@ impl VirtualTime {
         }
     }
 
-    /// Takes the weights out whose slot has passed.
+    /// Removes the weights whose slot has passed.
     fn let_go(&mut self, before: u64) {
         let now = self.now();
-        // Only the roundings whose multiples lie between.
+        // Only the roundings with a multiple in between.
         let Some(highest) = (before ^ now).checked_ilog2().and_then(|bit| bit.checked_sub(FINEST))
         else {
             return;
@@ -267,12 +264,12 @@ impl VirtualTime {
         }
     }
 
-    /// Does nobody count?
+    /// Returns true if no flow counts.
     pub(crate) fn rests(&self) -> bool {
         self.sum == 0
     }
 
-    /// After a rest: a share counts again as its place says.
+    /// After a rest: counts a share again by its place.
     pub(crate) fn count(&mut self, share: &mut Share) {
         if share.place() != Place::Away {
             self.sum += share.weight();
@@ -282,8 +279,8 @@ impl VirtualTime {
         }
     }
 
-    /// Goes on with another weight of a flow, as [`reweigh`](VirtualTime::reweigh) does: what it
-    /// costs does not depend on how many flows there are.
+    /// Changes the weight of one flow, as [`reweigh`](VirtualTime::reweigh) does; the cost does not
+    /// depend on the number of flows.
     pub(crate) fn reweigh_one(&mut self, share: &mut Share, weight: u32, largest: u32) {
         let now = self.now();
         let owes = self.owes(share);
@@ -305,10 +302,10 @@ impl VirtualTime {
         }
     }
 
-    /// Goes on with other weights for flows of which the first `known` are not
-    /// new. A flow that keeps its weight keeps its start; what another one lacked of
-    /// its old share is not made up for at the new one. So no lag above zero comes into being, and
-    /// whoever did not change is served as if the others had left and come.
+    /// Changes the weights of flows, of which the first `known` are not new. A flow that keeps its
+    /// weight keeps its start. The lag of another one at its old share is not made up for at the
+    /// new one. So no positive lag arises, and unchanged flows are served as if the others had left
+    /// and returned.
     pub(crate) fn reweigh(
         &mut self,
         flows: &mut Flows<Share>,
@@ -344,10 +341,10 @@ impl VirtualTime {
     }
 }
 
-/// What a byte of work adds to the time, in fine units, where these weights count.
+/// Increase of the time per byte of work, in fine units, with this sum of weights.
 #[inline]
 fn reciprocal(byte: u64, sum: u64) -> u64 {
-    // A byte of 2^38 units would be one more than the most.
+    // A byte of 2^38 units would exceed the maximum by one.
     let fine = if byte == BYTE { u64::MAX } else { byte << FINE };
     fine / sum.max(1)
 }
@@ -357,7 +354,7 @@ fn slot(share: &Share) -> usize {
     (share.start >> shift(share.class()) & 3) as usize
 }
 
-/// The weights of all flows, and what follows from them for promises.
+/// The weights of all flows, and the values that guarantees use.
 #[derive(Debug, Clone)]
 pub(crate) struct Weights {
     pub(crate) all: Vec<u32>,
@@ -369,12 +366,12 @@ pub(crate) struct Weights {
 }
 
 impl Weights {
-    /// The same with a byte that rounds nothing, where there is one.
+    /// The same with a byte without rounding, if there is one.
     pub(crate) fn exact(self) -> Weights {
         Weights { byte: exact_byte(&self.all), ..self }
     }
 
-    /// Validates what the time's format cannot hold.
+    /// Refuses values that the time's format cannot hold.
     pub(crate) fn new(setup: &Setup) -> Result<Weights, ConfigError> {
         if setup.largest > LARGEST {
             return Err(ConfigError {
@@ -403,7 +400,7 @@ impl Weights {
         Ok(Weights { all, largest: setup.largest, rate: setup.rate, byte: BYTE, sum })
     }
 
-    /// Sets the flows up, of which none has anything yet.
+    /// Initializes the flows, which are empty.
     pub(crate) fn start(&self, flows: &mut Flows<Share>) {
         for (f, &weight) in self.all.iter().enumerate() {
             *flows.state_mut(FlowId(f as u32)) = Share::new(self.byte, weight, self.largest);
@@ -418,19 +415,19 @@ impl Weights {
         reciprocal(self.byte, self.sum)
     }
 
-    /// The rate of a flow when all have packets: what each byte of work adds to
-    /// the time, in bytes of this flow.
+    /// The rate of a flow if all are backlogged: the increase of the time per byte of work, in
+    /// bytes of this flow.
     pub(crate) fn rate(&self, f: FlowId) -> Rate {
         self.rate_of(self.inverse(f))
     }
 
-    /// The same for whom a byte costs so much virtual time.
+    /// The same for a flow with this virtual time per byte.
     pub(crate) fn rate_of(&self, inverse: u64) -> Rate {
         let inverse = u128::from(inverse) << FINE;
         Rate((u128::from(self.rate.0) * u128::from(self.reciprocal()) / inverse) as u64)
     }
 
-    /// Virtual time of so many bytes of a flow.
+    /// Virtual time of `bytes` of a flow.
     pub(crate) fn of_bytes(&self, f: FlowId, bytes: u64) -> u128 {
         u128::from(bytes) * u128::from(self.inverse(f))
     }
@@ -440,7 +437,7 @@ impl Weights {
         1 << shift(class(self.inverse(f), self.largest))
     }
 
-    /// The most bytes that a busy link sends while the time rises by so much.
+    /// The largest number of bytes that a busy link sends while the time rises by `time`.
     pub(crate) fn work(&self, time: u128) -> u64 {
         let reciprocal = u128::from(self.reciprocal());
         let per_whole = (1u128 << 64) / reciprocal + 1;
@@ -461,7 +458,7 @@ mod tests {
         Share::new(BYTE, weight, 1500)
     }
 
-    /// The link falls idle so often that the number of the lap is the same again.
+    /// The link becomes idle until the number of the lap repeats.
     #[test]
     fn who_fell_silent_before_laps_come_around_does_not_count() {
         let weights = Weights {

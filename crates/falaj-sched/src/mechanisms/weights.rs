@@ -1,17 +1,16 @@
-//! What disciplines that stamp packets have in common: weights and rates, and
-//! the exact numbers in which virtual time runs.
+//! The common part of disciplines that stamp packets: weights and rates, and the exact numbers of
+//! virtual time.
 //!
-//! | unit | format | counts | lasts |
+//! | unit | format | counts | range |
 //! |---|---|---|---|
 //! | [`Virtual`] | `u128`, 63 bits behind the point | bytes for each unit of weight | 23 years of a flow of weight 1 alone at 400 Gbit/s |
-//! | [`Instant`] | `u128`, 40 bits behind the point | nanoseconds | as long as [`Time`]; what is further ahead stays at the end |
+//! | [`Instant`] | `u128`, 40 bits behind the point | nanoseconds | that of [`Time`]; later instants stay at the end |
 //!
-//! A flow's slope, the virtual time of one byte, is rounded up once, when it is
-//! set up. Tags are sums of whole multiples of slopes: they are exact for a
-//! flow of that slope, and nothing drifts however long a link is busy. The
-//! slope of a rate is off by at most 2^-33 of itself up to 1 Tbit/s. That of a
-//! weight is exact where the weights have a common multiple below 2^40, in which
-//! the byte then is counted; else it is off by at most 2^-47, a byte in 140 TB.
+//! A flow's slope, the virtual time of one byte, is rounded up once, at its setup. Tags are sums of
+//! whole multiples of slopes: they are exact for a flow of that slope, and nothing drifts however
+//! long a link is busy. The slope of a rate is off by at most 2^-33 of itself up to 1 Tbit/s. That
+//! of a weight is exact if the weights have a common multiple below 2^40, which is then the unit of
+//! a byte; otherwise it is off by at most 2^-47, a byte in 140 TB.
 
 use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, room_for_one};
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup, Value};
@@ -24,7 +23,7 @@ use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Bytes for each unit of weight, in units of 2^-63, or very nearly: see [`Shares::byte`].
+/// Bytes per unit of weight, in units of about 2^-63: see [`Shares::byte`].
 pub(crate) type Virtual = u128;
 const VIRTUAL_BITS: u32 = 63;
 
@@ -38,8 +37,8 @@ pub(crate) const fn instant(now: Time) -> Instant {
     (now.0 as u128) << INSTANT_BITS
 }
 
-/// Where the times begin that tags of heads are counted in: what a head gained before a change is
-/// kept also where its new slope takes that back beyond the first packet of all.
+/// Origin of the times in which tags of heads are counted: the gain of a head before a change is
+/// kept even if its new slope takes it back beyond the first packet of all.
 pub(crate) const ORIGIN: u128 = 1 << 120;
 
 /// A length of time as a difference of tags.
@@ -47,7 +46,7 @@ pub(crate) fn duration(span: Span) -> Instant {
     u128::from(span.0) << INSTANT_BITS
 }
 
-/// What an end rounded to a nanosecond, and work interpolated to one, may add to a delay.
+/// Extra delay by an end rounded to a nanosecond, and work interpolated to one.
 pub(crate) const ROUNDING: Span = Span(2);
 
 const MOST: u64 = 65_536;
@@ -72,7 +71,7 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// The weights of `setup`; `what` names the discipline.
+    /// The weights of `setup`; errors name the discipline `what`.
     pub(crate) fn new(setup: &Setup, what: &'static str) -> Result<Shares, ConfigErrors> {
         finite_rate(setup, what)?;
         room_for_one(setup)?;
@@ -119,7 +118,7 @@ impl Shares {
     pub(crate) fn largest(&self) -> u64 {
         self.largest
     }
-    /// The most bytes in the queue of `f`.
+    /// The largest number of bytes in the queue of `f`.
     pub(crate) fn full_queue(&self, f: FlowId) -> u64 {
         self.full_queues[f.index()]
     }
@@ -127,8 +126,8 @@ impl Shares {
     pub(crate) fn one_of_each_other(&self) -> u64 {
         (self.weights.len() as u64 - 1) * self.largest
     }
-    /// A byte for a unit of weight: 2^63, or the multiple of all weights next
-    /// below, which differs by less than 2^-23 of itself.
+    /// A byte per unit of weight: 2^63, or the next lower multiple of all weights, which differs by
+    /// less than 2^-23 of itself.
     pub(crate) fn byte(&self) -> u64 {
         self.byte
     }
@@ -136,7 +135,7 @@ impl Shares {
     pub(crate) fn slope(&self, f: FlowId) -> u64 {
         self.byte.div_ceil(u64::from(self.weight(f)))
     }
-    /// Time that a byte of `f` takes at its own rate, at least.
+    /// Lower bound on the time of a byte of `f` at its own rate.
     pub(crate) fn pace(&self, f: FlowId) -> Instant {
         let whole = (u128::from(BIT_NANOS) * u128::from(self.total)) << INSTANT_BITS;
         whole.div_ceil(u128::from(self.weight(f)) * u128::from(self.rate.0))
@@ -145,7 +144,7 @@ impl Shares {
     pub(crate) fn rate(&self, f: FlowId) -> Rate {
         Rate((u128::from(self.rate.0) * u128::from(self.weight(f)) / u128::from(self.total)) as u64)
     }
-    /// Time that `f` needs for so many bytes at its own rate.
+    /// Time that `f` needs for `bytes` at its own rate.
     pub(crate) fn own_time(&self, bytes: u64, f: FlowId) -> Span {
         let bits = u128::from(bytes) * u128::from(BIT_NANOS);
         let nanos = bits
@@ -159,17 +158,17 @@ impl Shares {
         let shared = whole.saturating_mul(u128::from(self.weight(f)));
         u64::try_from(shared / (u128::from(self.total) * u128::from(BIT_NANOS))).unwrap_or(u64::MAX)
     }
-    /// The longest that anybody's largest packet takes at its flow's own rate.
+    /// The longest time of any flow's largest packet at the flow's own rate.
     pub(crate) fn slowest_packet(&self) -> Span {
         self.all().map(|f| self.own_time(self.largest, f)).max().unwrap_or(Span::ZERO)
     }
-    /// How much later than in a fluid of its rate a packet leaves at most: one that was on the
+    /// Maximum delay of a packet behind a fluid server of its rate: one packet that was on the
     /// wire.
     pub(crate) fn behind_fluid(&self) -> Span {
         self.rate.airtime_of_many(self.largest) + ROUNDING
     }
-    /// What is promised where packets leave so long after the fluid has finished them: this
-    /// delay, and that of Parekh and Gallager for who keeps to his rate.
+    /// The guarantee if packets leave at most this time after the fluid server has finished them:
+    /// this delay, and that of Parekh and Gallager for a flow that keeps to its rate.
     pub(crate) fn promise_by_fluid(&self, f: FlowId, delay: Bound) -> Promise {
         let behind = self.behind_fluid();
         let smooth = Bound {
@@ -179,7 +178,7 @@ impl Shares {
         };
         self.promise(f, behind, delay, vec![smooth])
     }
-    /// A promise of the flow's rate with this latency beyond `L/r`, and this delay.
+    /// A guarantee of the flow's rate with this latency beyond `L/r`, and this delay.
     pub(crate) fn promise(
         &self,
         f: FlowId,
@@ -197,16 +196,17 @@ impl Shares {
     }
 }
 
-/// What bytes come to at one slope, at another: as many bytes, rounded up.
+/// Converts the time of bytes at one slope to another slope: the same bytes, rounded up.
 pub(crate) fn rescaled(time: u128, from: u128, to: u128) -> u128 {
     let from = from.max(1);
-    // Slopes of less than a kilobit a second may not be multiplied: a byte more, then.
+    // The multiplication may overflow at slopes of less than a kilobit a second: one byte more,
+    // then.
     let part = (time % from).checked_mul(to).map_or(to, |part| part.div_ceil(from));
     (time / from).saturating_mul(to).saturating_add(part)
 }
 
-/// The tag of a flow whose slope becomes another: what is ahead of `now` stays as many
-/// bytes, what is over stays over.
+/// The tag of a flow whose slope changes: the distance ahead of `now` stays the same in bytes; a
+/// tag that is over stays over.
 pub(crate) fn retagged(tag: u128, now: u128, from: u128, to: u128) -> u128 {
     match tag.checked_sub(now) {
         Some(ahead) => now.saturating_add(rescaled(ahead, from, to)),
@@ -214,8 +214,8 @@ pub(crate) fn retagged(tag: u128, now: u128, from: u128, to: u128) -> u128 {
     }
 }
 
-/// The start of a head whose slope becomes another: it may be over, and then what was
-/// gained since stays as many bytes too.
+/// The start of a head whose slope changes: if it is over, the gain since then stays the same in
+/// bytes too.
 pub(crate) fn shifted(start: u128, now: u128, from: u128, to: u128) -> u128 {
     match now.checked_sub(start) {
         Some(behind) => now.saturating_sub(rescaled(behind, from, to)),
@@ -223,8 +223,8 @@ pub(crate) fn shifted(start: u128, now: u128, from: u128, to: u128) -> u128 {
     }
 }
 
-/// With many divisors: a byte shared by few flows of small weights is then
-/// exact too, most of the time.
+/// Has many divisors: a byte divided among few flows of small weights is then exact too, in most
+/// cases.
 const DIVISIBLE: u64 = 64 * 81 * 25 * 7 * 11 * 13;
 
 fn byte(weights: &[u32]) -> u64 {
@@ -241,7 +241,7 @@ pub(crate) const RATE: Param = Param {
     doc: "the flow's rate; all rates together fit on the link",
 };
 
-/// The flows' rates: as set, and equal parts of the rest for the others.
+/// The flows' rates: those set, and equal parts of the rest for the other flows.
 pub(crate) fn rates(setup: &Setup, what: &'static str) -> Result<Vec<Rate>, ConfigErrors> {
     finite_rate(setup, what)?;
     room_for_one(setup)?;
@@ -279,7 +279,7 @@ pub(crate) fn rates(setup: &Setup, what: &'static str) -> Result<Vec<Rate>, Conf
     Ok(setup.flows.iter().map(|f| f.values.rate("rate").unwrap_or(Rate(part))).collect())
 }
 
-/// Time that a byte takes at this rate, at least: rates never add up to more than they did.
+/// Lower bound on the time of a byte at this rate: the sum of rates never exceeds the sum set.
 pub(crate) fn pace(rate: Rate) -> Instant {
     (u128::from(BIT_NANOS) << INSTANT_BITS).div_ceil(u128::from(rate.0))
 }

@@ -1,29 +1,29 @@
 //! Queues: FIFOs of packets with a limit, all in one pool.
 //!
-//! A queue's hot record has its first packet, lengths, limit, the ends of the list of
-//! those behind, and what the discipline keeps for the flow: one cache line or two. Disciplines see
-//! only [`Flows`]: heads, lengths and their own state; packets are moved by the pipe.
+//! A queue's hot record has its first packet, lengths, limit, the ends of the list of packets
+//! behind it, and the discipline's state of the flow: one cache line or two. Disciplines see only
+//! [`Flows`]: heads, lengths and their own state; the pipe moves packets.
 
 use crate::units::time::Time;
 use alloc::vec::Vec;
 
-/// A flow of a discipline: the packets of one queue. Its index.
+/// A flow of a discipline, the packets of one queue, by its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(pub u32);
 
 impl FlowId {
-    /// As an index.
+    /// The index.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// How much a queue holds, the packet in service included.
+/// Limit of a queue, the packet in service included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// At most so many packets.
+    /// Maximum number of packets.
     Packets(u32),
-    /// At most so many bytes, as the link accounts them; no more than 4 GiB are held.
+    /// Maximum number of bytes, as the link accounts them; no more than 4 GiB are held.
     Bytes(u64),
 }
 
@@ -39,20 +39,20 @@ impl core::fmt::Display for Limit {
 /// A packet in a queue: a handle to bytes that live elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// Whatever the driver knows the bytes by.
+    /// The driver's handle of the bytes.
     pub handle: u32,
     /// Length as the link accounts it; at least 1.
     pub bytes: u32,
     /// The flow that counts it (several flows may share a queue).
     pub flow: FlowId,
-    /// When its last bit came in.
+    /// Arrival of its last bit.
     pub arrival: Time,
 }
 
 const NONE: u32 = u32::MAX;
 
-/// A packet in the pool: 24 bytes without a tag, no padding. What is `next` to
-/// the last of a queue means nothing: the queue knows how many it has.
+/// A packet in the pool: 24 bytes without a tag, no padding. The `next` of a queue's last packet is
+/// undefined: the queue knows its number of packets.
 #[derive(Clone, Copy, Debug)]
 struct Node<T> {
     arrival: Time,
@@ -75,9 +75,9 @@ impl<T> Node<T> {
     }
 }
 
-/// A queue: 24 bytes of plumbing, the head's tag and the discipline's own state; and its first
-/// packet, so that whoever has no more than that never meets the pool. What an arrival reads and
-/// writes comes first.
+/// A queue: 24 bytes of links and counters, the head's tag, the discipline's own state, and its
+/// first packet, so that a queue of one packet never touches the pool. The fields that an arrival
+/// reads and writes come first.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 struct Record<S, T> {
@@ -88,7 +88,7 @@ struct Record<S, T> {
     flow: u32,
     packets: u32,
     bytes: u32,
-    /// The second packet and the last one, of those that have one before them.
+    /// The second packet and the last one, each valid if there is a packet before it.
     second: u32,
     last: u32,
     max_packets: u32,
@@ -146,8 +146,8 @@ impl<S, T> Record<S, T> {
     }
 }
 
-/// What a discipline sees of the queues: `S` is what it keeps for each flow,
-/// `T` what each packet carries from its arrival on.
+/// The view that a discipline has of the queues: `S` is its state of each flow, `T` the tag that
+/// each packet carries from its arrival on.
 #[derive(Clone, Debug)]
 pub struct Flows<S, T = ()> {
     records: Vec<Record<S, T>>,
@@ -159,11 +159,11 @@ impl<S, T: Copy> Flows<S, T> {
     pub fn len(&self) -> usize {
         self.records.len()
     }
-    /// No flows at all?
+    /// Returns true if there are no flows.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
-    /// How many flows have a packet.
+    /// Number of flows that have a packet.
     pub fn backlogged(&self) -> usize {
         self.backlogged
     }
@@ -175,7 +175,7 @@ impl<S, T: Copy> Flows<S, T> {
             bytes => Some(bytes),
         }
     }
-    /// The tag of the flow's first packet; of no meaning where there is none.
+    /// The tag of the flow's first packet; undefined if there is none.
     #[inline]
     pub fn head_tag(&self, f: FlowId) -> T {
         self.records[f.index()].head_tag
@@ -188,8 +188,7 @@ impl<S, T: Copy> Flows<S, T> {
     pub fn bytes(&self, f: FlowId) -> u32 {
         self.records[f.index()].bytes
     }
-    /// Shows what lies elsewhere, in the queues of an inner discipline: a head,
-    /// and how many packets and bytes there are with it.
+    /// Shows queues of an inner discipline: a head, and the number of packets and bytes.
     pub(crate) fn show(&mut self, f: FlowId, head: Option<u32>, (packets, bytes): (u32, u32)) {
         let record = &mut self.records[f.index()];
         let was = record.head_bytes > 0;
@@ -197,12 +196,12 @@ impl<S, T: Copy> Flows<S, T> {
         (record.packets, record.bytes) = if head.is_some() { (packets, bytes) } else { (0, 0) };
         self.backlogged = self.backlogged + usize::from(head.is_some()) - usize::from(was);
     }
-    /// What the discipline keeps for the flow.
+    /// The discipline's state of the flow.
     #[inline]
     pub fn state(&self, f: FlowId) -> &S {
         &self.records[f.index()].state
     }
-    /// What the discipline keeps for the flow.
+    /// The discipline's state of the flow.
     #[inline]
     pub fn state_mut(&mut self, f: FlowId) -> &mut S {
         &mut self.records[f.index()].state
@@ -230,8 +229,8 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
         }
     }
 
-    /// Gives the queues new limits, and adds empty ones for those that are
-    /// more. What is queued stays, even beyond its new limit.
+    /// Gives the queues new limits, and adds empty ones if there are more limits. Queued packets
+    /// stay, even beyond a new limit.
     pub fn set_limits(&mut self, limits: &[Limit]) {
         for (record, &limit) in self.flows.records.iter_mut().zip(limits) {
             record.limit(limit);
@@ -240,7 +239,7 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
         self.flows.records.extend(more.map(|&limit| Record::new(limit)));
     }
 
-    /// Gives these queues another limit; what is queued stays.
+    /// Gives these queues another limit; queued packets stay.
     pub fn set_limit(&mut self, queues: core::ops::Range<u32>, limit: Limit) {
         let records = self.flows.records.get_mut(queues.start as usize..queues.end as usize);
         records.into_iter().flatten().for_each(|record| record.limit(limit));
@@ -265,8 +264,7 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
         }
     }
 
-    /// Length of the largest packet, apart from the first one of the queue `but`; 0 where there is
-    /// none.
+    /// Length of the largest packet, except the first one of the queue `but`; 0 if there is none.
     pub(crate) fn largest(&self, but: Option<FlowId>) -> u32 {
         let mut largest = 0;
         for (q, record) in self.flows.records.iter().enumerate() {
@@ -283,7 +281,7 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
         largest
     }
 
-    /// The packets of queue `q`, in their order.
+    /// The packets of queue `q`, in order.
     pub(crate) fn packets(&self, q: FlowId) -> impl Iterator<Item = Packet> + '_ {
         let record = &self.flows.records[q.index()];
         let second = (record.packets > 1).then_some(record.second);
@@ -297,19 +295,19 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
         self.flows.records.len()
     }
 
-    /// What the discipline sees.
+    /// The discipline's view.
     #[inline]
     pub fn flows(&mut self) -> &mut Flows<S, T> {
         &mut self.flows
     }
 
-    /// The same, to look at.
+    /// The discipline's view, read-only.
     #[inline]
     pub(crate) fn seen(&self) -> &Flows<S, T> {
         &self.flows
     }
 
-    /// Is there room in queue `q` for a packet of so many bytes?
+    /// Returns true if queue `q` has room for a packet of `bytes`.
     #[inline]
     pub fn has_room(&self, q: FlowId, bytes: u32) -> bool {
         let record = &self.flows.records[q.index()];
@@ -317,8 +315,8 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
         fits && record.packets < record.max_packets
     }
 
-    /// Puts a packet at the tail of queue `q`, whether there [is room](Queues::has_room)
-    /// or not; true if it is now the head. A call would cost more than what it does: 20
+    /// Adds a packet at the tail of queue `q`, even if there [is no room](Queues::has_room).
+    /// Returns true if it is now the head. Inlined, since a call would cost more than its work: 20
     /// instructions a packet.
     #[inline(always)]
     pub fn push(&mut self, q: FlowId, packet: Packet, tag: T) -> bool {
@@ -361,7 +359,7 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
         (record.head_bytes > 0).then(|| record.head())
     }
 
-    /// Takes the packet at the head of queue `q` out.
+    /// Removes the packet at the head of queue `q`.
     #[inline(always)]
     pub fn pop(&mut self, q: FlowId) -> Option<Packet> {
         let record = &mut self.flows.records[q.index()];
@@ -375,8 +373,8 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
             record.head_bytes = 0;
             self.flows.backlogged -= 1;
             if self.flows.backlogged == 0 {
-                // All places are free, and come in their order again: in that in which they were
-                // freed, packets of one queue would lie farther apart each time.
+                // All places are free, and are used in their order again: in the order in which
+                // they were freed, packets of one queue would be farther apart each time.
                 self.pool.clear();
                 self.free = NONE;
             }
@@ -391,7 +389,7 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
         Some(packet)
     }
 
-    /// Takes the packet behind the head of queue `q` out.
+    /// Removes the packet behind the head of queue `q`.
     pub fn pop_second(&mut self, q: FlowId) -> Option<Packet> {
         let record = &mut self.flows.records[q.index()];
         if record.packets < 2 {
@@ -451,8 +449,8 @@ mod tests {
         assert_eq!((size_of::<Node<()>>(), size_of::<Node<u64>>()), (24, 32));
     }
 
-    /// Beside the first packet, which is 20 bytes of the record and its tag: what a queue and its
-    /// discipline know of a flow.
+    /// In addition to the first packet, which is 20 bytes of the record and its tag: the bytes of a
+    /// queue and its discipline for a flow.
     #[test]
     fn what_is_known_of_a_flow() {
         assert_eq!(core::mem::offset_of!(Record<(), ()>, state), 20 + 24);
@@ -466,8 +464,8 @@ mod tests {
         assert_eq!(known::<crate::disciplines::qfq_plus::QfqPlus>(), 40);
         assert_eq!(known::<crate::disciplines::qfq::Qfq>(), 44);
         assert_eq!(known::<crate::disciplines::ffs::Ffs>(), 44);
-        // And an entry of 16 bytes in a heap; a place of 28 to 32 in a tournament where tags have
-        // 128 bits.
+        // And an entry of 16 bytes in a heap; a place of 28 to 32 in a tournament with tags of 128
+        // bits.
         assert_eq!(known::<crate::disciplines::wf2q_plus::Wf2qPlus>(), 44);
         assert_eq!(known::<crate::disciplines::scfq::Scfq>(), 36);
         assert_eq!(known::<crate::disciplines::wfq::Wfq>(), 72);
@@ -528,7 +526,7 @@ mod tests {
         fill(&mut q);
         let came = [20, 21, 30, 31, 40, 41];
         assert_eq!(handles(&q), came);
-        // Queue by queue, and not in the order in which they came.
+        // Queue by queue, in another order than that of their arrival.
         for f in [a, b] {
             while q.pop(f).is_some() {}
         }

@@ -1,6 +1,6 @@
-//! Schedulers by the name of their discipline, built by functions that are not generic: what they
-//! build is compiled once, in this crate. A discipline alone, of which each packet's way is
-//! compiled as one piece, is a [`SchedulerInstance`](super::instance::SchedulerInstance).
+//! Schedulers by the name of their discipline, built by functions that are not generic: they are
+//! compiled once, in this crate. A single discipline, for which the packet path is compiled as one
+//! piece, is a [`SchedulerInstance`](super::instance::SchedulerInstance).
 
 use crate::contract::complete::CompleteDiscipline;
 use crate::contract::params::{ConfigErrors, Setup};
@@ -15,12 +15,12 @@ use alloc::boxed::Box;
 /// management.
 ///
 /// # Errors
-/// A discipline refuses its setup, or to stand above or below another one.
+/// A discipline refuses its setup, or refuses to be above or below another one.
 pub fn scheduler(kind: &str, setup: &Setup) -> Result<Box<dyn Scheduler>, ConfigErrors> {
     tree::scheduler(kind, setup, false)
 }
 
-/// The discipline `kind` behind queues with the queue management that the flows of `setup` have.
+/// The discipline `kind` behind queues with the queue management of the flows of `setup`.
 ///
 /// # Errors
 /// The discipline refuses its setup.
@@ -35,7 +35,7 @@ pub fn with_aqm(kind: &str, setup: &Setup) -> Result<WithAqm, ConfigErrors> {
     registry::build(kind, setup, Builder(&registry::joined(kind, setup)))
 }
 
-/// The limit of the one queue that all flows share, where the discipline `kind` has such a one.
+/// The limit of the single queue that all flows share, if the discipline `kind` has one.
 ///
 /// # Errors
 /// The discipline refuses its setup.

@@ -1,11 +1,11 @@
 //! The guard in front of a discipline that comes from a library.
 //!
-//! The answers of an [`Instance`] are checked before they are obeyed. It names flows and never
-//! holds a packet, so it can neither lose nor invent one; where it breaks the contract, it is not
-//! asked again, and the flows take turns, a packet each, until another discipline takes over.
+//! The answers of an [`Instance`] are checked before they are followed. It names flows and never
+//! holds a packet, so it can neither lose nor invent one. If it breaks the contract, it is not
+//! called again, and the flows take turns, a packet each, until another discipline takes over.
 //!
-//! The guard also keeps polls from it: it is asked once for each moment at which the answer may be
-//! another one.
+//! The guard also filters polls: the instance is asked once for each moment at which the answer may
+//! change.
 
 use crate::contract::breach::Breach;
 use crate::contract::discipline::{Decision, Discipline};
@@ -27,7 +27,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// How it is named; what it takes beyond that is the library's matter.
+/// Its name; further parameters are defined by the library.
 pub const MANIFEST: Manifest = Manifest {
     kind: "plugin",
     doc: "a discipline of one's own, in a shared library; what breaks the contract is not obeyed",
@@ -38,10 +38,10 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// So many waits in a row, and nothing came or left: it waits for ever.
+/// This number of waits in a row without an arrival or a departure counts as waiting for ever.
 const MOST_WAITS: u32 = 1_000;
 
-/// What is kept of a flow in place of a discipline that is not asked any more.
+/// State of a flow, used once the discipline is no longer called.
 #[derive(Debug, Clone, Default)]
 pub struct Turn(Place);
 
@@ -51,7 +51,7 @@ impl AsMut<Place> for Turn {
     }
 }
 
-/// After a breach.
+/// State after a breach.
 struct Broken {
     what: String,
     at: Time,
@@ -59,19 +59,19 @@ struct Broken {
     turns: Round,
 }
 
-/// A library's discipline, and what looks at all that it says.
+/// A library's discipline, with the checks of its answers.
 pub struct Guard {
     instance: Box<dyn Instance>,
     seen: Vec<Seen>,
-    /// What it said; it holds until something comes, goes or is due.
+    /// Its answer; valid until an arrival, a departure or the named instant.
     answer: Option<Decision>,
-    /// The flow whose packet was taken; how its queue is then, is not known before the end.
+    /// The flow whose packet was taken; the state of its queue after it is unknown before the end.
     serving: Option<FlowId>,
-    /// The one before, for messages.
+    /// The flow before that, for messages.
     last: Option<FlowId>,
     waits: u32,
     traits: Traits,
-    /// It looks at packets that arrive.
+    /// True if it sees arrivals.
     stamps: bool,
     broken: Option<Box<Broken>>,
     library: Loaded,
@@ -112,7 +112,7 @@ impl Guard {
         })
     }
 
-    /// Looks how the queue of `f` is now.
+    /// Updates the view of the queue of `f`.
     #[inline]
     fn look(&mut self, flows: &Flows<Turn, u64>, f: FlowId) {
         let head = flows.head(f).unwrap_or(0);
@@ -125,7 +125,7 @@ impl Guard {
         self.seen.get(f as usize).is_some_and(|seen| seen.head > 0)
     }
 
-    /// What was wrong with that.
+    /// Describes the fault of an answer.
     fn judged(&self, said: Said, waiting: usize, now: Time) -> String {
         let flow = |verb: &str, f: u32| match self.seen.get(f as usize) {
             None => format!(
@@ -172,7 +172,7 @@ impl Guard {
         self.in_turns(flows)
     }
 
-    /// What is done instead: a packet of each flow in turn.
+    /// The replacement after a breach: one packet of each flow in turn.
     fn in_turns(&mut self, flows: &mut Flows<Turn, u64>) -> Decision {
         let Some(broken) = &mut self.broken else { return Decision::Idle };
         if let Some(f) = self.serving.take().filter(|&f| flows.head(f).is_some()) {
@@ -187,7 +187,7 @@ impl Guard {
         Decision::Idle
     }
 
-    /// Something is other than it was when it was asked.
+    /// The state has changed since the last answer.
     #[inline]
     fn news(&mut self) {
         (self.answer, self.waits) = (None, 0);
@@ -197,7 +197,8 @@ impl Guard {
 impl Discipline for Guard {
     type State = Turn;
     type Tag = u64;
-    /// Some libraries do; [`only_over_queues`](Guarantees::only_over_queues) knows of this one.
+    /// Some libraries do; [`only_over_queues`](Guarantees::only_over_queues) is true for those
+    /// alone.
     const SEES_ARRIVALS: bool = true;
 
     fn start(&mut self, _: &mut Flows<Turn, u64>) {}
@@ -208,7 +209,7 @@ impl Discipline for Guard {
             && self.library.0.code() == old.library.0.code()
     }
 
-    /// Only a sound one of the same library, see
+    /// Only from an unbroken one of the same library, see
     /// [`can_migrate_from`](Discipline::can_migrate_from).
     fn migrate_from(&mut self, old: Guard, flows: &mut Flows<Turn, u64>, now: Time) {
         (self.serving, self.last) = (old.serving, old.last);

@@ -1,9 +1,9 @@
-//! A station: queues and the discipline that serves them (dummynet calls it a
-//! scheduler instance). It keeps the order of calls that the contract names;
-//! pipes, benchmarks and tests all drive a discipline through it.
+//! A scheduler instance: queues and the discipline that serves them (the term is dummynet's). It
+//! makes the calls in the order of the contract; pipes, benchmarks and tests all drive a discipline
+//! through it.
 //!
-//! What a packet passes is compiled as one piece at each place that drives a station, the
-//! discipline's own part too (`inline(always)`): as calls it took 20 to 100 instructions more.
+//! The packet path is compiled as one piece at each place that drives an instance, including the
+//! discipline's part (`inline(always)`): as calls it took 20 to 100 instructions more.
 
 use crate::contract::breach::Breach;
 use crate::contract::complete::CompleteDiscipline;
@@ -25,22 +25,21 @@ use alloc::vec::Vec;
 use core::any::Any;
 use core::ops::Range;
 
-/// So many heads are quickly looked at.
+/// Number of heads that are scanned quickly.
 const FEW: u32 = 16;
 
-/// What a policy has to know of the queues that it stands before, and may do to them.
+/// The queries and actions on queues that a policy in front of them needs.
 pub trait ManagedQueues: Scheduler {
-    /// The queue that packets of a leaf stand in.
+    /// The queue of a leaf's packets.
     fn queue_of(&self, leaf: FlowId) -> FlowId;
-    /// How full it is.
+    /// Its fill level.
     fn level(&mut self, queue: FlowId) -> Level;
     /// Its head.
     fn first(&self, queue: FlowId) -> Option<Packet>;
-    /// Throws out the packet that waits longest: the one behind the head, where that is on the
-    /// wire.
+    /// Drops the packet that waits longest: the one behind the head, if the head is on the wire.
     fn evict(&mut self, queue: FlowId, on_the_wire: bool, now: Time) -> Option<Packet>;
-    /// [Takes over](HeldScheduler::migrate_from) from `old`, if that is of the same type; else
-    /// gives it back.
+    /// [Takes over](HeldScheduler::migrate_from) from `old`, if that is of the same type; otherwise
+    /// returns it.
     fn try_migrate_from(
         &mut self,
         old: Box<dyn ManagedQueues>,
@@ -56,12 +55,12 @@ pub trait ManagedQueues: Scheduler {
 pub struct SchedulerInstance<D: CompleteDiscipline> {
     queues: Queues<D::State, D::Tag>,
     discipline: D,
-    /// The head of this queue is on the wire, but another discipline took it.
+    /// The queue whose head is on the wire, taken by another discipline.
     inherited: Option<FlowId>,
     evicted: Option<Packet>,
-    /// The last packet that was lost found no room.
+    /// True if the last lost packet was rejected by a full queue.
     full: bool,
-    /// It has no queues yet, and those that it takes over get these limits.
+    /// If it has no queues yet: the limits for the queues that it takes over.
     bare: Option<Vec<(Range<u32>, Limit)>>,
 }
 
@@ -81,9 +80,9 @@ impl<D: CompleteDiscipline> SchedulerInstance<D> {
         }
     }
 
-    /// One that will most likely [take over](HeldScheduler::migrate_from) from a station of its own
-    /// kind whose queues these alone have other limits of: it makes none before it is known that it
-    /// has to, by [`start`](Succession::start). A hundred thousand take their time.
+    /// An instance that will most likely [take over](HeldScheduler::migrate_from) from one of its
+    /// own kind, in which the limits of these queues alone differ. It makes no queues until
+    /// [`start`](Succession::start) shows that they are needed: a hundred thousand take time.
     pub fn bare(setup: &Setup, discipline: D, others: &[Range<u32>]) -> SchedulerInstance<D> {
         const { assert_tags_are_set::<D>() };
         let own = discipline.shared_queue().is_some() || discipline.own_queues().is_some();
@@ -105,7 +104,7 @@ impl<D: CompleteDiscipline> SchedulerInstance<D> {
         }
     }
 
-    /// The queue that the packets of `flow` stand in.
+    /// The queue of the packets of `flow`.
     #[inline]
     fn queue_of(&self, flow: FlowId) -> FlowId {
         self.discipline.place(flow)
@@ -126,7 +125,7 @@ impl<D: CompleteDiscipline> SchedulerInstance<D> {
         is_head
     }
 
-    /// The first packet that waits in `queue`.
+    /// Removes the first waiting packet of `queue`.
     fn throw_out(&mut self, queue: FlowId, on_the_wire: bool, now: Time) -> Option<Packet> {
         let (packet, because) = match on_the_wire {
             true => (self.queues.pop_second(queue)?, Thrown::BehindHead),
@@ -186,7 +185,7 @@ impl<D: CompleteDiscipline> Scheduler for SchedulerInstance<D> {
         }
         let is_head = self.admit(packet, now);
         if let Some((queue, on_the_wire)) = self.discipline.drop_victim(self.queues.seen()) {
-            // What another discipline took is on the wire all the same.
+            // A packet taken by another discipline is on the wire as well.
             let on_the_wire = on_the_wire || self.inherited == Some(queue);
             self.evicted = self.throw_out(queue, on_the_wire, now);
         }

@@ -1,7 +1,7 @@
 //! Schedulers: a discipline with its queues, alone or as a tree, with active queue management in
 //! front of the queues, and the guard in front of disciplines that come from a library.
 //!
-//! A [`Scheduler`] is three traits in one: the path of packets, its [`Inspection`], and its
+//! A [`Scheduler`] combines three traits: the path of packets, its [`Inspection`], and its
 //! [`Succession`], which matters when another one takes over. A pipe holds it as a
 //! [`HeldScheduler`], in place or behind `dyn`.
 
@@ -27,40 +27,40 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::any::Any;
 
-/// Why a packet did not get in: its queue has no room.
+/// The error of a packet that was not queued: its queue has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// What a link is sent from: an [instance](instance::SchedulerInstance), or a [tree](tree::Tree) of
-/// them. Packets are known by their leaf, answers name a queue.
+/// The scheduler of a link: an [instance](instance::SchedulerInstance), or a [tree](tree::Tree) of
+/// them. Packets name their leaf, decisions name a queue.
 pub trait Scheduler: Inspection + Succession + Send + Any {
-    /// A packet comes to the tail of its leaf's queue; true if something may
-    /// be sent that could not before: time to ask [`next`](Scheduler::next) if the link is free.
+    /// Adds a packet at the tail of its leaf's queue. Returns true if a packet may be sent now that
+    /// could not be before: call [`next`](Scheduler::next) if the link is free.
     fn arrive(&mut self, packet: Packet, now: Time) -> Result<bool, Full>;
-    /// Returns true if a packet of this length in bytes would get in.
+    /// Returns true if a packet of this length in bytes would be queued.
     fn has_room(&self, leaf: FlowId, bytes: u32) -> bool;
     /// Decides what may happen now; see
     /// [`Discipline::next`](crate::contract::discipline::Discipline::next).
     fn next(&mut self, now: Time, wire: &Wire) -> Decision;
     /// Length of the packet that would be taken from `queue`.
     fn head(&mut self, queue: FlowId) -> Option<u32>;
-    /// Length of the shortest packet that may be the next to go; `None` where
-    /// that is not known, or takes long to find out.
+    /// Length of the shortest packet that may be sent next; `None` if it is unknown, or takes long
+    /// to find.
     fn shortest_head(&self) -> Option<u32> {
         None
     }
     /// The head of `queue` goes on the wire, as [`next`](Scheduler::next) said.
     fn take(&mut self, queue: FlowId, start: Time, wire: &mut Wire) -> (Packet, Sent);
-    /// The last bit has left: only now does the packet leave its queue.
+    /// The last bit has left: only now is the packet removed from its queue.
     fn finish(&mut self, queue: FlowId, now: Time) -> Packet;
-    /// The head of `queue` is thrown away, as [`next`](Scheduler::next) said.
+    /// The head of `queue` is dropped, as [`next`](Scheduler::next) decided.
     fn throw_away(&mut self, queue: FlowId, now: Time) -> Packet;
-    /// What is known of the packet that arrives next.
+    /// The label of the packet that arrives next.
     #[inline]
     fn announce(&mut self, label: Label) {
         let _ = label;
     }
-    /// A packet that had to go because of the one that arrived last; ask until there is none.
+    /// A packet that was dropped for the one that arrived last; call it until it returns `None`.
     #[inline]
     fn evicted(&mut self) -> Option<Packet> {
         None
@@ -70,67 +70,65 @@ pub trait Scheduler: Inspection + Succession + Send + Any {
     fn marked(&mut self) -> bool {
         false
     }
-    /// By how much the packet that was taken last leaves before the latest; see
+    /// Time by which the packet that was taken last leaves before the latest guaranteed time; see
     /// [`MediumHooks::earliness`](crate::contract::hooks::MediumHooks::earliness).
     #[inline]
     fn earliness(&mut self) -> Option<Span> {
         None
     }
-    /// Returns true if a policy of queues turned the last packet away or threw it away.
+    /// Returns true if queue management rejected or dropped the last packet.
     #[inline]
     fn by_policy(&self) -> bool {
         false
     }
 }
 
-/// Properties of a scheduler, the state of its queues, and its promises.
+/// Properties of a scheduler, the state of its queues, and its guarantees.
 pub trait Inspection {
-    /// Returns true if labels of packets are of use.
+    /// Returns true if it uses labels of packets.
     fn wants_labels(&self) -> bool {
         false
     }
-    /// Returns true if policies of queues drop packets that found room, or for which there is room.
+    /// Returns true if queue management drops packets that were queued, or for which there is room.
     fn drops_early(&self) -> bool {
         false
     }
-    /// Returns true if it is asked anew while tokens are waited for; see
+    /// Returns true if it is asked again while tokens are awaited; see
     /// [`MediumHooks::peeks`](crate::contract::hooks::MediumHooks::peeks).
     fn peeks(&self) -> bool {
         false
     }
-    /// Length of the largest packet that waits, apart from the one `on_the_wire`; 0 where none
-    /// does.
+    /// Length of the largest waiting packet, except the one `on_the_wire`; 0 if none waits.
     fn largest_waiting(&self, on_the_wire: Option<FlowId>) -> u32;
-    /// Returns true if another flow may start afresh in the place of this one.
+    /// Returns true if another flow may start afresh in place of this one.
     fn is_reusable(&mut self, leaf: FlowId, now: Time) -> bool;
-    /// What a leaf had of the air so far, where packets have air times.
+    /// Air time of a leaf so far, if packets have air times.
     fn air(&self, leaf: FlowId) -> Option<Air> {
         let _ = leaf;
         None
     }
-    /// Adds how disciplines of libraries broke the contract.
+    /// Adds the breaches of the contract by disciplines of libraries.
     fn breaches(&self, out: &mut Vec<Breach>) {
         let _ = out;
     }
-    /// What a leaf is promised.
+    /// The guarantee of a leaf.
     fn promise(&self, leaf: FlowId) -> Result<Promise, NoPromise>;
-    /// What a leaf is promised below a flow that is promised `server`.
+    /// The guarantee of a leaf below a flow with the guarantee `server`.
     fn promise_behind(&self, leaf: FlowId, server: &Promise) -> Result<Promise, NoPromise>;
 }
 
-/// How a scheduler begins, and how its packets come from and go to another one.
+/// The start of a scheduler, and the transfer of its packets from and to another one.
 pub trait Succession {
     /// Makes its queues, if it was built [without](instance::SchedulerInstance::bare).
     fn start(&mut self, setup: &Setup) {
         let _ = setup;
     }
-    /// Where random decisions begin.
+    /// The seed of random decisions.
     fn seed(&mut self, seed: u64) {
         let _ = seed;
     }
-    /// Takes over all packets of another scheduler, in this order; the first is
-    /// `on_the_wire`, and the queue that it stands in is returned. None is lost, even beyond a
-    /// limit.
+    /// Takes over all packets of another scheduler, in this order. The first is `on_the_wire`, and
+    /// its queue is returned. None is lost, even beyond a limit.
     fn inherit(
         &mut self,
         packets: Vec<Packet>,
@@ -142,28 +140,28 @@ pub trait Succession {
     fn packets(&self, on_the_wire: Option<FlowId>) -> Vec<Packet>;
     /// The packet on the wire, which [`next`](Scheduler::next) chose as the head of `queue`.
     fn on_the_wire(&self, queue: FlowId) -> Option<Packet>;
-    /// The packet on the wire, the head of `queue`, leaves at `end`, and not when
-    /// [`take`](Scheduler::take) said: the link was changed at `now`.
+    /// The packet on the wire, the head of `queue`, leaves at `end`, and not at the time that
+    /// [`take`](Scheduler::take) returned: the link was changed at `now`.
     fn retimed(&mut self, queue: FlowId, end: Time, now: Time);
 }
 
-/// A scheduler as it is held: in place, so that the way of a packet is compiled for it alone, or
-/// behind `dyn`.
+/// A scheduler as it is stored: in place, so that the packet path is compiled for it, or behind
+/// `dyn`.
 pub trait HeldScheduler: Sized + Send + 'static {
     /// The scheduler itself.
     type Scheduler: Scheduler + ?Sized;
-    /// The scheduler, to be looked at.
+    /// The scheduler, read-only.
     fn get(&self) -> &Self::Scheduler;
-    /// The scheduler, to be driven.
+    /// The scheduler, mutable.
     fn get_mut(&mut self) -> &mut Self::Scheduler;
-    /// Returns true if it may take over from `old` with its queues as they are. Else it
+    /// Returns true if it may take over from `old` with its queues as they are. Otherwise it
     /// [inherits](Succession::inherit) the packets.
     fn can_migrate_from(&self, old: &Self) -> bool {
         let _ = old;
         true
     }
-    /// Takes over from a scheduler of the same type, whose setup was another. The
-    /// queue that is on the wire, if one is, is called so from now on.
+    /// Takes over from a scheduler of the same type with another setup. The returned queue is the
+    /// new name of the one on the wire, if there is one.
     fn migrate_from(
         &mut self,
         old: Self,
@@ -174,7 +172,7 @@ pub trait HeldScheduler: Sized + Send + 'static {
     ) -> Option<FlowId>;
 }
 
-/// Of a scheduler behind `dyn` the type is not known: packet by packet.
+/// Behind `dyn` the type is unknown: packet by packet.
 impl HeldScheduler for Box<dyn Scheduler> {
     type Scheduler = dyn Scheduler;
 
@@ -216,7 +214,7 @@ mod tests {
     use crate::units::draws::mix;
     use crate::units::rate::Rate;
 
-    /// Sends from the one of two flows that the seed chooses.
+    /// Serves the one of two flows that the seed selects.
     struct BySeed(u64);
 
     impl Discipline for BySeed {
@@ -242,7 +240,7 @@ mod tests {
         }
     }
 
-    /// The flows that are sent from first under a hundred seeds.
+    /// Numbers of seeds out of a hundred that select each flow.
     fn chosen<S: Scheduler>(build: impl Fn() -> S) -> [usize; 2] {
         let mut chosen = [0; 2];
         for seed in 0..100 {

@@ -1,16 +1,15 @@
 //! A discipline below each flow of another.
 //!
-//! The discipline above sees one flow for each child, whose head is the packet
-//! that the child would send. It never looks into a child; changes travel up.
-//! A child chooses when it gets something to send, when its packet has left, and
-//! once more when the discipline above has chosen it: if that is another packet
-//! now, of another length, the discipline above is told and asked again, so
-//! that the packet that was judged to fit is the one that goes.
+//! The discipline above sees one flow for each child, whose head is the packet that the child would
+//! send. It never looks into a child; changes propagate upwards. A child chooses when it becomes
+//! backlogged, when its packet has left, and once more when the discipline above has chosen it. If
+//! that is another packet now, of another length, the discipline above is informed and asked again,
+//! so that the packet that was checked to fit is the one sent.
 //!
-//! The promise to a leaf: what the inner discipline promises on a link of the rate
-//! that the discipline above promises the child, later by the latency that goes with it
-//! ([`service_behind`]). That holds where the rate above is kept over any interval of
-//! backlog ([`serves_strictly`]); elsewhere nothing is promised.
+//! The guarantee of a leaf is that of the inner discipline on a link of the rate that the
+//! discipline above guarantees the child, later by the latency of that guarantee
+//! ([`service_behind`]). It holds if the rate above holds over any interval of backlog
+//! ([`serves_strictly`]); otherwise there is no guarantee.
 //!
 //! [`service_behind`]: crate::contract::guarantee::Guarantees::service_behind
 //! [`serves_strictly`]: crate::contract::guarantee::Guarantees::serves_strictly
@@ -40,32 +39,32 @@ use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// What a child would send.
+/// The packet that a child would send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Offer {
-    /// Nothing until a packet arrives.
+    /// None until a packet arrives.
     Empty,
-    /// Nothing before this instant.
+    /// None before this instant.
     Held(Time),
-    /// The head of the queue that it has chosen.
+    /// The head of the chosen queue.
     Ready,
     /// That head is on the wire.
     Sending,
-    /// That head is to be thrown away.
+    /// That head is to be dropped.
     Rejects,
 }
 
 struct Child {
     server: Box<dyn Scheduler>,
-    /// Its first leaf; the next child's begin behind its last.
+    /// Its first leaf; those of the next child follow its last.
     first: u32,
     offer: Offer,
-    /// The queue of its that it has chosen last.
+    /// The queue of its own that it chose last.
     chosen: FlowId,
-    /// All that it holds, the one on the wire included: packets and bytes.
+    /// Its packets and bytes, those on the wire included.
     packets: u32,
     bytes: u32,
-    /// Has it flows of its own?
+    /// True if it has its own flows.
     divided: bool,
 }
 
@@ -86,22 +85,22 @@ impl Child {
     }
 }
 
-/// A discipline, and a server below each of its flows.
+/// A discipline, and a scheduler below each of its flows.
 pub struct Tree<D: CompleteDiscipline> {
     discipline: D,
-    /// Only what is shown here is of use.
+    /// Holds the heads that are shown to the discipline, no packets.
     heads: Queues<D::State, D::Tag>,
     children: Vec<Child>,
     /// The child of each leaf.
     child_of: Vec<u32>,
     wire: Wire,
-    /// The packet on the wire was taken by another tree.
+    /// True if the packet on the wire was taken by another tree.
     inherited: bool,
-    /// `None`: nobody below looks at labels.
+    /// `None`: no scheduler below uses labels.
     policies: Option<Policies>,
 }
 
-/// What those that look at labels are told and tell, on the way down and up.
+/// Data passed to and from schedulers that use labels.
 #[derive(Clone, Debug, Default)]
 struct Policies {
     label: Label,
@@ -160,7 +159,7 @@ impl<D: CompleteDiscipline> Tree<D> {
         Ok(Tree { discipline, heads, children, child_of, wire, inherited: false, policies })
     }
 
-    /// Asks child `c` what it would send, and shows that above.
+    /// Asks child `c` for its packet, and shows it to the discipline above.
     fn look(&mut self, c: usize, now: Time) {
         let (child, f) = (&mut self.children[c], FlowId(c as u32));
         let (was, shown) = (child.offer, self.heads.flows().head(f));
@@ -179,7 +178,7 @@ impl<D: CompleteDiscipline> Tree<D> {
         child.offer = offer;
         self.heads.flows().show(f, head, (child.packets, child.bytes));
         match (shown, head) {
-            // Its packet has just left: the discipline will see for itself.
+            // Its packet has just left: the discipline will ask by itself.
             _ if was == Offer::Sending => {}
             (None, Some(_)) => self.discipline.ready(self.heads.flows(), f, now),
             (shown, head) if shown != head => {
@@ -189,15 +188,16 @@ impl<D: CompleteDiscipline> Tree<D> {
         }
     }
 
-    /// When the first child that holds its packets is to be asked again. One whose gate has closed
-    /// while others were served is found out only when it is chosen: this is asked after that.
+    /// Time at which the first child that holds back its packets is to be asked again. A child that
+    /// became held while others were served is discovered only when it is chosen; this is called
+    /// after that.
     fn held_until(&self) -> Time {
         let until =
             |child: &Child| if let Offer::Held(then) = child.offer { then } else { Time::NEVER };
         self.children.iter().map(until).min().unwrap_or(Time::NEVER)
     }
 
-    /// What a leaf is promised whose child is promised `above`.
+    /// The guarantee of a leaf whose child has the guarantee `above`.
     fn below(&self, leaf: FlowId, above: Result<Promise, NoPromise>) -> Result<Promise, NoPromise> {
         let child = &self.children[self.child_of[leaf.index()] as usize];
         if !child.divided {
@@ -219,7 +219,7 @@ impl<D: CompleteDiscipline> Tree<D> {
     }
 }
 
-/// The server of a flow that has flows of its own.
+/// The scheduler of a flow with its own flows.
 fn divided<D: CompleteDiscipline>(
     setup: &Setup,
     inner: &Inner,
@@ -232,7 +232,7 @@ fn divided<D: CompleteDiscipline>(
         largest: setup.largest,
         ..inner.setup.clone()
     };
-    // What is wrong below is told of the flow above; its name tells the rest.
+    // An error below is reported for the flow above, whose name identifies the place.
     scheduler(inner.kind, &share, true).map_err(|all| {
         let refused = all.into_iter().next().expect("a refusal has a reason");
         let below =
@@ -242,7 +242,7 @@ fn divided<D: CompleteDiscipline>(
     })
 }
 
-/// The server of a flow that is just a queue.
+/// The scheduler of a flow that is just a queue.
 fn undivided(
     setup: &Setup,
     flow: &FlowSetup,
@@ -263,7 +263,7 @@ fn undivided(
     Ok(with_aqm::instance(&alone, fifo))
 }
 
-/// What each leaf of `setup` is promised under `kind` and what stands below its flows.
+/// The guarantees of all leaves of `setup` under `kind` and the disciplines below its flows.
 pub fn promises(
     kind: &str,
     setup: &Setup,
@@ -283,8 +283,7 @@ pub fn promises(
     registry::build(kind, setup, Ask(&registry::joined(kind, setup)))?
 }
 
-/// Builds the scheduler of a link, or what stands below a flow: queues alone, or a tree in its
-/// turn.
+/// Builds the scheduler of a link, or of a flow: queues alone, or a tree in turn.
 pub(super) fn scheduler(
     kind: &str,
     setup: &Setup,
@@ -447,7 +446,7 @@ impl<D: CompleteDiscipline> Scheduler for Tree<D> {
 }
 
 impl<D: CompleteDiscipline> Inspection for Tree<D> {
-    /// What it sends is decided above; a child that is asked again may name another packet too.
+    /// The decision is made above; a child that is asked again may name another packet too.
     fn peeks(&self) -> bool {
         self.discipline.peeks()
     }
@@ -566,8 +565,7 @@ mod tests {
     use crate::queues::queue::Limit;
     use crate::units::rate::Rate;
 
-    /// Who divides a flow that is divided sees all that waits below it, the packet on the wire
-    /// included.
+    /// The discipline above a divided flow sees all packets below it, the one on the wire included.
     #[test]
     fn what_waits_below_a_flow_is_seen_above() {
         let flow = || FlowSetup::new(Values::default(), Limit::Packets(3));

@@ -1,9 +1,9 @@
-//! Queues with policies: they stand before a station, whatever its discipline.
+//! Queues with active queue management: policies in front of a scheduler instance of any
+//! discipline.
 //!
-//! The discipline chooses, the policy settles, the head is taken: where the policy
-//! drops the head that was chosen, the answer is to throw it away, the discipline is
-//! told, and it is asked again. What comes passes the policy before it joins its
-//! queue. Whoever has no policy has nothing of this in his way.
+//! The discipline chooses, the policy decides, the head is taken. If the policy drops the chosen
+//! head, the answer is to drop it, the discipline is informed, and it is asked again. An arriving
+//! packet passes the policy before it joins its queue. Queues without a policy have no extra cost.
 
 use crate::contract::breach::Breach;
 use crate::contract::complete::CompleteDiscipline;
@@ -27,25 +27,25 @@ use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// A queue and what keeps it.
+/// A queue and its policy.
 struct Kept {
     /// `None`: tail drop.
     keeper: Option<AqmState>,
-    /// Why nothing is promised to its flow.
+    /// The reason why its flow has no guarantee.
     no_promise: Option<NoPromise>,
     draws: Draws,
-    /// Of its packets, the head first.
+    /// ECN bits of its packets, the head first.
     ecn: VecDeque<Ecn>,
 }
 
-/// A station whose queues have policies.
+/// A scheduler instance whose queues have policies.
 pub struct WithAqm {
     station: Box<dyn ManagedQueues>,
     queues: Vec<Kept>,
     /// The queue whose head is on the wire.
     sending: Option<FlowId>,
     label: Label,
-    /// The discipline looks at labels too.
+    /// True if the discipline uses labels too.
     tells: bool,
     evicted: VecDeque<Packet>,
     marked: bool,
@@ -53,7 +53,7 @@ pub struct WithAqm {
 }
 
 impl WithAqm {
-    /// In front of the station that `discipline` is for, which was built from `setup`.
+    /// Wraps the instance of `discipline`, which was built from `setup`.
     pub fn new<D: CompleteDiscipline>(setup: &Setup, discipline: D) -> WithAqm {
         let link = Link { rate: setup.rate, largest: setup.largest };
         let policy = |q: usize| setup.flows.get(q).and_then(|flow| flow.values.policy());
@@ -77,7 +77,7 @@ impl WithAqm {
         }
     }
 
-    /// The head of a queue as its policy sees it, where it has one.
+    /// The head of a queue in the form that its policy needs, if it has one.
     #[inline]
     fn head_of(&mut self, queue: FlowId, now: Time) -> Option<(&mut AqmState, Head)> {
         let first = self.station.first(queue)?;
@@ -103,8 +103,8 @@ impl WithAqm {
         }
     }
 
-    /// Makes room for so many bytes at the cost of those that wait longest; true if somebody had to
-    /// go.
+    /// Makes room for a packet by dropping those that wait longest. Returns true if any was
+    /// dropped.
     fn make_room(&mut self, packet: &Packet, queue: FlowId, now: Time) -> bool {
         let on_the_wire = self.sending == Some(queue);
         let before = self.evicted.len();
@@ -291,7 +291,8 @@ impl Succession for WithAqm {
         for (q, kept) in self.queues.iter_mut().enumerate() {
             kept.draws = Draws::new(mix(seed), q as u64);
         }
-        // Disciplines key their draws by the number of a flow too: theirs are others than these.
+        // Disciplines key their draws by the number of a flow too: the seed is mixed, so that the
+        // streams differ.
         self.station.seed(mix(seed));
     }
 }
@@ -336,9 +337,9 @@ impl HeldScheduler for WithAqm {
     }
 }
 
-/// Why a discipline can't keep its promise to flow `f` of `setup`, with the policies that there
-/// are. Who looks at packets when they arrive counts those that are thrown out later: what is
-/// behind them goes as late as if they had been sent.
+/// The reason why a discipline cannot keep its guarantee to flow `f` of `setup`, with the present
+/// policies. A discipline that sees arrivals counts packets that are dropped later: the packets
+/// behind them leave as late as if those had been sent.
 fn voids<D: CompleteDiscipline>(setup: &Setup, discipline: &D, f: FlowId) -> Option<NoPromise> {
     const HELP: &str =
         "choose `wf2q+` or `drr`, or a policy that drops at arrival: `red`, `gred`, `pie`";
@@ -362,7 +363,7 @@ fn voids<D: CompleteDiscipline>(setup: &Setup, discipline: &D, f: FlowId) -> Opt
     }
 }
 
-/// What flow `f` of `setup` is promised by its discipline and with the policies of the queues.
+/// The guarantee of flow `f` of `setup` by its discipline and with the policies of the queues.
 pub(crate) fn service<D: CompleteDiscipline>(
     setup: &Setup,
     discipline: &D,
@@ -374,7 +375,7 @@ pub(crate) fn service<D: CompleteDiscipline>(
     }
 }
 
-/// A station of `discipline`, with the policies that the flows of `setup` have, if they have any.
+/// An instance of `discipline`, with the policies of the flows of `setup`, if there are any.
 pub(crate) fn instance<D: CompleteDiscipline>(setup: &Setup, discipline: D) -> Box<dyn Scheduler> {
     match aqm::any(setup) {
         true => Box::new(WithAqm::new(setup, discipline)),

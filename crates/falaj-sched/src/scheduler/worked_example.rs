@@ -1,5 +1,5 @@
 //! Worked examples for the tests of disciplines: a few packets on a link of 8 Mbit/s, where a byte
-//! takes a microsecond, and the instants at which they have left it.
+//! takes a microsecond, and the times of their departures.
 //!
 //! Packets are written as (arrival in microseconds, flow, bytes), departures as `B2@14`: the last
 //! bit of the second packet of flow B has left after 14 us. The flows of a setup are called A, B, C
@@ -20,7 +20,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Three flows with packets of several lengths; the third one comes a microsecond late.
+/// Three flows with packets of several lengths; the third one arrives a microsecond late.
 pub(crate) const THREE_FLOWS: &[(u64, char, u32)] = &[
     (0, 'A', 2),
     (0, 'A', 2),
@@ -33,7 +33,7 @@ pub(crate) const THREE_FLOWS: &[(u64, char, u32)] = &[
     (1, 'C', 3),
 ];
 
-/// Packets of equal length that come at time 0: one for each letter of `flows`.
+/// Packets of equal length that arrive at time 0: one for each letter of `flows`.
 pub(crate) fn at_once(flows: &str, bytes: u32) -> Vec<(u64, char, u32)> {
     flows.chars().map(|flow| (0, flow, bytes)).collect()
 }
@@ -50,12 +50,12 @@ pub(crate) fn setup(largest: u32, flows: impl IntoIterator<Item = Values>) -> Se
     }
 }
 
-/// Setup of flows that have nothing but a `weight`.
+/// Setup of flows with a `weight` alone.
 pub(crate) fn weights(largest: u32, weights: &[u64]) -> Setup {
     setup(largest, weights.iter().map(|&n| values([("weight", Value::Count(n))])))
 }
 
-/// Setup of flows that have nothing but a `rate`, in thousandths of the link's.
+/// Setup of flows with a `rate` alone, in thousandths of the link's.
 pub(crate) fn rates(largest: u32, thousandths: &[u64]) -> Setup {
     setup(largest, thousandths.iter().map(|&n| values([("rate", rate(n))])))
 }
@@ -70,7 +70,7 @@ pub(crate) fn rate(thousandths: u64) -> Value {
     Value::Rate(Rate(8_000 * thousandths))
 }
 
-/// A time in microseconds, in which the link sends as many bytes.
+/// A time in microseconds; the link sends one byte in each.
 pub(crate) fn time(us: u64) -> Value {
     Value::Span(Span::from_micros(us))
 }
@@ -91,10 +91,10 @@ pub(crate) fn packets(written: &[(u64, char, u32)]) -> Vec<Packet> {
     all
 }
 
-/// Departures of `packets` from a link as a pipe has it: at equal instants the end of a
+/// Departures of `packets` from a link as a pipe implements it: at equal instants the end of a
 /// transmission and the decision after it come first, then an instant that the discipline named,
-/// then arrivals, one by one. A packet that comes to a free link may therefore leave before another
-/// of the same instant is there. `new` is the constructor of the discipline.
+/// then arrivals, one by one. A packet that arrives at a free link may therefore leave before
+/// another of the same instant has arrived. `new` is the constructor of the discipline.
 pub(crate) fn departures<D: CompleteDiscipline>(
     setup: &Setup,
     new: impl FnOnce(&Setup) -> Result<D, ConfigErrors>,
@@ -103,8 +103,8 @@ pub(crate) fn departures<D: CompleteDiscipline>(
     run(setup, new, packets, false)
 }
 
-/// Departures from a link as most papers have it: all packets that come at an instant are there
-/// when the link decides at that instant.
+/// Departures from a link as in most papers: all packets that arrive at an instant are queued
+/// before the decision at that instant.
 pub(crate) fn departures_together<D: CompleteDiscipline>(
     setup: &Setup,
     new: impl FnOnce(&Setup) -> Result<D, ConfigErrors>,
@@ -162,7 +162,7 @@ fn names(departures: &[(Packet, Sent)]) -> String {
     departures.iter().map(name).collect::<Vec<_>>().join(" ")
 }
 
-/// Sends all packets; every question is asked twice.
+/// Sends all packets; every query is made twice.
 fn run<D: CompleteDiscipline>(
     setup: &Setup,
     new: impl FnOnce(&Setup) -> Result<D, ConfigErrors>,

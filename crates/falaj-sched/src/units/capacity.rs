@@ -1,11 +1,10 @@
-//! What a link carries, where that is not one rate without more ado: a token
-//! bucket, a rate that changes, or opportunities at given instants.
+//! Capacity of a link, if it is not a single rate: a token bucket, a rate that changes, or
+//! opportunities at given instants.
 //!
-//! A link that *serialises* is occupied by a packet for as long as its bits
-//! take. One that is a *token bucket* lets packets pass in no time as long as
-//! it has tokens for them, and they differ by what the bucket holds. Both are
-//! the same sum: a bucket of so many bytes is a wire that may have begun as
-//! much earlier as these bytes take.
+//! A link that *serialises* is occupied by a packet for the time of its bits. A *token bucket* lets
+//! packets pass in no time while it has tokens for them; the two differ by the contents of the
+//! bucket. The computation is the same: a bucket of `n` bytes is a wire that may have begun earlier
+//! by the time of `n` bytes.
 
 use crate::contract::no_guarantee::NoPromise;
 use crate::units::rate::{BIT_NANOS, Rate};
@@ -13,24 +12,24 @@ use crate::units::time::{Span, Time};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// How a link turns bytes into time.
+/// The way a link turns bytes into time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Capacity {
-    /// A packet occupies it for its length.
+    /// A packet occupies it for the time of its length.
     #[default]
     Serialise,
-    /// Packets pass at once while tokens last: so many bytes of them at most,
-    /// as there are at the beginning.
+    /// Packets pass at once while tokens last: at most this number of bytes, which are available at
+    /// the start.
     TokenBucket(u64),
     /// Its rate changes.
     Steps(Arc<Steps>),
-    /// It carries so many bytes at certain instants and nothing between.
+    /// It carries a number of bytes at certain instants and nothing between.
     Opportunities(Arc<Opportunities>),
 }
 
 impl Capacity {
-    /// Why no discipline promises anything on such a link; those that serialise at one rate have
-    /// promises.
+    /// The reason why no discipline gives a guarantee on such a link; `None` for links that
+    /// serialise at one rate.
     pub fn no_promise(&self) -> Option<NoPromise> {
         let why = match self {
             Capacity::Serialise => return None,
@@ -48,16 +47,16 @@ impl Capacity {
 /// A rate that changes at certain instants. It may be zero for a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steps {
-    /// From when on it is which; the first from the beginning.
+    /// Rates, each with the instant from which it holds; the first holds from the beginning.
     steps: Vec<(Time, Rate)>,
-    /// After which time it begins anew; `None`: the last rate stays.
+    /// Time after which the sequence repeats; `None`: the last rate stays.
     period: Option<Span>,
 }
 
 impl Steps {
-    /// Rates, each from an instant on, in order; the first holds before as
-    /// well. `None` if there are none, if two have one instant, if one comes
-    /// after the `period`, or if nothing would be carried from some instant on.
+    /// Rates, each from an instant on, in order; the first also holds before. `None` if there are
+    /// none, if two have the same instant, if one comes after the `period`, or if nothing would be
+    /// carried from some instant on.
     pub fn new(mut steps: Vec<(Time, Rate)>, period: Option<Span>) -> Option<Steps> {
         let ordered = steps.windows(2).all(|w| w[0].0 < w[1].0);
         let first = steps.first_mut()?;
@@ -76,15 +75,14 @@ impl Steps {
         (rates().min().unwrap_or(Rate(0)), rates().max().unwrap_or(Rate(0)))
     }
 
-    /// The mean over a period; where there is none, over the changes and as long again of the last
-    /// rate.
+    /// The mean over a period; without one, over the changes and an equal time of the last rate.
     pub fn mean(&self) -> Rate {
         let last = self.steps.last().map_or(0, |s| s.0.0);
         let whole = self.period.map_or(last.max(1).saturating_mul(2), |p| p.0);
         Rate(u64::try_from(self.work(whole) / u128::from(whole)).unwrap_or(u64::MAX).max(1))
     }
 
-    /// What is done from the beginning on in this time, which is beyond the last change.
+    /// Work from the beginning over this time, which ends after the last change.
     fn work(&self, whole: u64) -> u128 {
         let ends = self.steps.iter().skip(1).map(|s| s.0.0).chain([whole]);
         self.steps
@@ -94,7 +92,7 @@ impl Steps {
             .sum()
     }
 
-    /// What is done between two instants, in bytes times [`BIT_NANOS`].
+    /// Work between two instants, in bytes times [`BIT_NANOS`].
     pub(crate) fn work_between(&self, from: Time, to: Time) -> u128 {
         let until = |time: Time| {
             let (rounds, within) = match self.period {
@@ -114,7 +112,7 @@ impl Steps {
         until(to).saturating_sub(until(from))
     }
 
-    /// The rate at `now`, and until when.
+    /// The rate at `now`, and the end of its validity.
     fn at(&self, now: Time) -> (Rate, Time) {
         let (round, within) = match self.period {
             Some(period) => (now.0 / period.0 * period.0, now.0 % period.0),
@@ -128,14 +126,15 @@ impl Steps {
         (self.steps[next - 1].1, until)
     }
 
-    /// When so much `work` (bytes times [`BIT_NANOS`]) is done that begins at `start`; and what is
-    /// left of it then, for less than a nanosecond.
+    /// Time at which `work` (bytes times [`BIT_NANOS`]) that begins at `start` is done; and the
+    /// rest of it then, of less than a nanosecond.
     pub(crate) fn send(&self, work: u64, start: Time) -> (Time, u64) {
         let (mut work, mut now) = (u128::from(work), start);
         if let Some(period) = self.period
             && work > 0
         {
-            // Whole periods at once; what is left is something, and ends where it is done.
+            // Whole periods at once; a rest above zero remains, so the end is where the work is
+            // done.
             let rounds = (work - 1) / self.work(period.0);
             work -= rounds * self.work(period.0);
             now += period * u64::try_from(rounds).unwrap_or(u64::MAX);
@@ -148,7 +147,7 @@ impl Steps {
             let rate = u128::from(rate.0);
             let done = rate * u128::from(until.0 - now.0);
             if work < done {
-                // Below the time until then, and what is left is below the rate.
+                // Below the time until then, and the rest is below the rate.
                 return (now + Span((work / rate) as u64), (work % rate) as u64);
             }
             (work, now) = (work - done, until);
@@ -159,24 +158,24 @@ impl Steps {
     }
 }
 
-/// Instants at which a link carries up to so many bytes each; what is not used is lost.
+/// Instants at which a link carries up to this number of bytes each; unused bytes are lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opportunities {
-    /// Within a period, in order; none later than its end.
+    /// Instants within a period, in order; none later than its end.
     at: Vec<Time>,
     period: Span,
     bytes: u32,
 }
 
 impl Opportunities {
-    /// At these instants of each period, in order. `None` if there are none,
-    /// the last is after the period, or one of them carries no bytes.
+    /// Opportunities at these instants of each period, in order. `None` if there are none, the last
+    /// is after the period, or one of them carries no bytes.
     pub fn new(at: Vec<Time>, period: Span, bytes: u32) -> Option<Opportunities> {
         let good = at.is_sorted() && at.last()?.0 <= period.0 && period.0 > 0 && bytes > 0;
         good.then_some(Opportunities { at, period, bytes })
     }
 
-    /// The mean.
+    /// The mean rate.
     pub fn mean(&self) -> Rate {
         let work = self.at.len() as u128 * u128::from(self.bytes) * u128::from(BIT_NANOS);
         Rate(u64::try_from(work / u128::from(self.period.0)).unwrap_or(u64::MAX).max(1))
@@ -191,22 +190,22 @@ impl Opportunities {
         )
     }
 
-    /// The first that is not before `start`.
+    /// Number of the first opportunity that is not before `start`.
     fn first(&self, start: Time) -> u64 {
-        // The last of a round may lie where the next one begins.
+        // The last of a round may coincide with the start of the next one.
         let round = start.0.saturating_sub(1) / self.period.0;
         let within = start.0 - round * self.period.0;
         round * self.at.len() as u64 + self.at.partition_point(|t| t.0 < within) as u64
     }
 }
 
-/// A capacity at work.
+/// State of a capacity.
 #[derive(Clone, Debug)]
 pub(crate) enum Shape {
-    /// As much earlier as the wire may have begun.
+    /// Time by which the wire may have begun earlier.
     TokenBucket(Span),
     Steps(Arc<Steps>),
-    /// The opportunity that is used now, and the bytes that it has carried.
+    /// The opportunity in use, and the bytes that it has carried.
     Opportunities {
         all: Arc<Opportunities>,
         number: u64,
@@ -227,7 +226,7 @@ impl Shape {
     }
 }
 
-/// Carries `bytes` from `start` on; returns when the last of them is.
+/// Carries `bytes` from `start` on; returns the time of the last one.
 pub(crate) fn carry(
     all: &Opportunities,
     number: &mut u64,
@@ -247,8 +246,8 @@ pub(crate) fn carry(
     all.time(*number)
 }
 
-/// Of `bytes` whose last were carried by this opportunity, of which that many are used: those that
-/// opportunities after `now` carry.
+/// The number of `bytes` that opportunities after `now` carry; the last bytes go by this
+/// opportunity, of which `used` are used.
 pub(crate) fn left(all: &Opportunities, number: u64, used: u32, bytes: u32, now: Time) -> u32 {
     let (mut left, mut number, mut carried) = (0, number, used);
     while left < bytes && all.time(number) > now {
@@ -262,7 +261,7 @@ pub(crate) fn left(all: &Opportunities, number: u64, used: u32, bytes: u32, now:
     left
 }
 
-/// Is this opportunity over by `now`?
+/// Returns true if this opportunity is over by `now`.
 pub(crate) fn is_over(all: &Opportunities, number: u64, now: Time) -> bool {
     all.time(number) < now
 }
@@ -283,14 +282,14 @@ mod tests {
         let mut wire = Wire::new(rate);
         let mut bucket = Wire::of(rate, &Capacity::TokenBucket(3000));
         let (mut on_the_wire, mut of_the_bucket) = (Time::ZERO, Time::ZERO);
-        // Two pass at once; from then on each is as much earlier as the bucket held.
+        // Two pass at once; from then on each is earlier by the contents of the bucket.
         for n in 0..100 {
             on_the_wire = wire.send(1500, on_the_wire);
             of_the_bucket = bucket.send(1500, of_the_bucket);
             let earlier = Span::from_micros(3000);
             assert_eq!(of_the_bucket, Time(on_the_wire.0.saturating_sub(earlier.0)), "{n}");
         }
-        // After 1 ms of rest there is 1 kB of tokens, after long the whole bucket.
+        // After 1 ms of rest there is 1 kB of tokens, after a long rest the whole bucket.
         let now = of_the_bucket + Span::from_millis(1);
         assert_eq!(bucket.send(1000, now), now);
         assert_eq!(bucket.send(1500, now), now + Span::from_micros(1500));
@@ -320,7 +319,7 @@ mod tests {
         let third = wire.send(1400, second);
         assert_eq!(third, ms(6));
         assert_eq!(wire.send(250, third), ms(6) + Span::from_micros(250));
-        // What begins while there is nothing waits.
+        // A transmission that begins at a rate of zero waits.
         assert_eq!(wire.send(2, ms(8)), ms(9) + Span::from_micros(4));
         // A packet of several periods: 2500 B in each.
         assert_eq!(wire.send(25_000, ms(12)), ms(72));
@@ -356,12 +355,12 @@ mod tests {
         let steps =
             Steps::new(vec![(Time(0), Rate(1)), (Time(1), Rate(0))], Some(Span(2))).unwrap();
         let mut wire = Wire::of(steps.mean(), &Capacity::Steps(Arc::new(steps)));
-        // The last of its nanoseconds is followed by one of nothing.
+        // The last of its nanoseconds is followed by one without capacity.
         assert_eq!(wire.send(1, Time::ZERO), Time(16_000_000_000 - 1));
         assert_eq!(wire.send(1, Time(u64::MAX - 5)), Time::NEVER);
     }
 
-    /// Whatever the capacity was and becomes, bytes that are left of a packet go by the new one.
+    /// For any old and new capacity, the remaining bytes of a packet are sent by the new one.
     #[test]
     fn the_rest_of_a_packet_goes_by_the_new_capacity() {
         // A byte in a microsecond, or two.
@@ -382,7 +381,7 @@ mod tests {
         };
         let serialise = || wire(fast, &Capacity::Serialise);
 
-        // Of 1,500 B the first 500 have left by 500 us; 500 go until 1 ms, and 500 at 3 ms on.
+        // 500 of 1,500 B have left by 500 us; 500 are sent until 1 ms, and 500 from 3 ms on.
         let mut old = wire(slow, &steps);
         let end = old.send(1_500, Time::ZERO);
         assert_eq!(end, ms(4));
@@ -407,13 +406,13 @@ mod tests {
             let (_, end) = change(&old, serialise(), 2_500, ms(40), now);
             assert_eq!(end, Some(now + Span(left * 500)), "{left} B at {now:?}");
         }
-        // 1,500 B are left of 2,000, and go at 1 and 2 ms.
+        // 1,500 of 2,000 B are left, and are sent at 1 and 2 ms.
         let mut old = serialise();
         let end = old.send(2_000, Time::ZERO);
         let (_, end) = change(&old, wire(slow, &opportunities), 2_000, end, Time(250_000));
         assert_eq!(end, Some(ms(2)));
 
-        // What is alike ends when it was to end, to the part of a nanosecond.
+        // With an equal capacity it ends as planned, to the fraction of a nanosecond.
         let mut old = wire(Rate(3_000_000), &Capacity::Serialise);
         let end = old.send(500, Time::ZERO);
         let same = wire(Rate(3_000_000), &Capacity::Serialise);
@@ -421,25 +420,25 @@ mod tests {
         assert_eq!((told, same.send(500, end)), (Some(end), old.send(500, end)));
     }
 
-    /// A bucket that waits for tokens waits by the new rate, and has the tokens that it had.
+    /// A bucket that waits for tokens waits by the new rate, and keeps its tokens.
     #[test]
     fn tokens_are_those_that_there_were() {
         let bucket = |rate, bytes| Wire::of(rate, &Capacity::TokenBucket(bytes));
         let fast = Rate::from_mbit(8); // 1 byte in a microsecond
         let mut old = bucket(fast, 3_000);
         assert_eq!(old.send(2_000, Time::ZERO), Time::ZERO, "1,000 are left");
-        // A bit in a second: as many tokens, and hours for more.
+        // A bit in a second: the same tokens, and hours for more.
         let (mut new, _) = bucket(Rate(1), 3_000).migrate_from(old, None, Time::ZERO);
         assert_eq!(new.waits_for_tokens(1_000, Time::ZERO), None);
         let end = new.send(1_500, Time::ZERO);
         assert_eq!(end, Time::ZERO + Span::from_secs(4_000));
-        // Back again after a second, in which a bit's tokens came.
+        // Back again after a second, in which a bit's tokens were added.
         let sending = OnTheWire { bytes: 1_500, end };
         let now = Time::ZERO + Span::from_secs(1);
         let (mut back, end) = bucket(fast, 3_000).migrate_from(new, Some(sending), now);
         assert_eq!(end, Some(now + Span(499_875)));
         assert_eq!(back.send(1_000, now + Span::from_millis(1)), now + Span(1_499_875));
-        // A smaller bucket holds what it holds, and a larger one fills.
+        // A smaller bucket keeps no more than its size, and a larger one fills.
         let (mut small, _) = bucket(fast, 100).migrate_from(bucket(fast, 3_000), None, now);
         assert_eq!((small.send(100, now), small.send(1, now)), (now, now + Span(1_000)));
         let (mut large, _) = bucket(fast, 5_000).migrate_from(bucket(fast, 3_000), None, now);
@@ -452,13 +451,13 @@ mod tests {
             Opportunities::new(vec![ms(1), ms(1), ms(4)], Span::from_millis(4), 1500).unwrap();
         assert_eq!(all.mean(), Rate(9_000_000));
         let mut wire = Wire::of(all.mean(), &Capacity::Opportunities(Arc::new(all)));
-        // Two at 1 ms; the rest of the second goes to the next packet, and no further than that
-        // instant.
+        // Two at 1 ms; the rest of the second opportunity is available to the next packet, at that
+        // instant only.
         assert_eq!(wire.send(1500, Time::ZERO), ms(1));
         assert_eq!(wire.send(1000, ms(1)), ms(1));
         assert_eq!(wire.send(500, ms(1)), ms(1));
         assert_eq!(wire.send(100, ms(1)), ms(4));
-        // Across the end of a period; the last one of it is at the beginning of the next.
+        // Across the end of a period; its last opportunity is at the start of the next one.
         assert_eq!(wire.send(3000, ms(4)), ms(5));
         assert_eq!(wire.send(1, ms(6)), ms(8));
         assert_eq!(wire.send(1, ms(8)), ms(8));

@@ -9,8 +9,8 @@ pub const fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// A stream of random numbers: of a queue, a flow, or a whole discipline. A copy goes on
-/// independently, from where the original was.
+/// A stream of random numbers: of a queue, a flow, or a whole discipline. A copy continues
+/// independently, from the position of the original.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Draws {
     key: u64,
@@ -18,12 +18,12 @@ pub struct Draws {
 }
 
 impl Draws {
-    /// The draws of `element` under `seed`, from the first on. Elements of one seed have streams
-    /// that are independent of each other.
+    /// The draws of `element` under `seed`, from the first on. Elements of one seed have
+    /// independent streams.
     pub const fn new(seed: u64, element: u64) -> Draws {
         Draws { key: mix(mix(seed) ^ element), index: 0 }
     }
-    /// The next: uniform over all of `u64`.
+    /// The next number: uniform over all of `u64`.
     #[inline]
     pub fn draw(&mut self) -> u64 {
         self.index += 1;

@@ -1,25 +1,25 @@
-//! What is known of a packet beyond its length, for those who manage queues:
-//! whether it may be marked instead of dropped, which connection it is of, and how early it is.
+//! Information on a packet beyond its length, for queue management: if it may be marked instead of
+//! dropped, its connection, and how early it is.
 
 use crate::units::time::Span;
 
-/// The two bits of an IP header that speak of congestion (RFC 3168), as they are coded there.
+/// The two ECN bits of an IP header (RFC 3168), as encoded there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Ecn {
-    /// Its ends do not look at marks: it has to be dropped.
+    /// Not ECN-capable: it has to be dropped.
     #[default]
     Not = 0,
-    /// Its ends look at marks, and expect many (L4S, RFC 9331).
+    /// ECN-capable with frequent marks (L4S, RFC 9331).
     Ect1 = 1,
-    /// Its ends look at marks, and take one as a loss.
+    /// ECN-capable; a mark counts as a loss.
     Ect0 = 2,
-    /// It is marked already: congestion was experienced.
+    /// Marked already: congestion experienced.
     Ce = 3,
 }
 
 impl Ecn {
-    /// By the lowest two bits.
+    /// From the lowest two bits.
     pub const fn from_bits(bits: u8) -> Ecn {
         match bits & 3 {
             0 => Ecn::Not,
@@ -28,26 +28,25 @@ impl Ecn {
             _ => Ecn::Ce,
         }
     }
-    /// May it be marked?
+    /// Returns true if it may be marked.
     pub const fn is_capable(self) -> bool {
         !matches!(self, Ecn::Not)
     }
 }
 
-/// What is told of a packet before it arrives.
+/// Information passed before a packet arrives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Label {
     /// Its ECN bits.
     pub ecn: Ecn,
     /// A number that packets of one connection have in common.
     pub connection: u64,
-    /// By how much it left the pipe before sooner than at the latest that was promised there: a
-    /// regulator of delay-jitter holds it so much longer.
+    /// Time by which it left the previous pipe before the latest time guaranteed there: a
+    /// delay-jitter regulator holds it that much longer.
     pub earliness: Span,
-    /// How long it has waited already, where another discipline had it before a change.
+    /// Time that it has waited already, under another discipline before a change.
     pub waited: Span,
 }
 
-/// What is known of packets that wait, by their handles: asked when they come to another
-/// discipline.
+/// Labels of waiting packets by their handles, queried when they move to another discipline.
 pub type Known<'a> = &'a dyn Fn(u32) -> Label;

@@ -1,18 +1,18 @@
-//! Probabilities as integers: a draw of 64 bits decides.
+//! Probabilities as integers, compared with a draw of 64 bits.
 
 use core::fmt;
 
-/// A probability: so many of 2^64, or certainty.
+/// A probability: a number of 2^-64, or one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Probability(u64);
 
 impl Probability {
-    /// Never.
+    /// Probability zero.
     pub const NEVER: Probability = Probability(0);
-    /// Always.
+    /// Probability one.
     pub const ALWAYS: Probability = Probability(u64::MAX);
 
-    /// `numerator / denominator`; certainty where that is 1 or more.
+    /// `numerator / denominator`; one if that is 1 or more.
     pub const fn of(numerator: u64, denominator: u64) -> Probability {
         if numerator >= denominator {
             return Probability::ALWAYS;
@@ -20,25 +20,25 @@ impl Probability {
         Probability((((numerator as u128) << 64) / denominator as u128) as u64)
     }
 
-    /// Does it happen, by this draw?
+    /// Returns true if the event happens, by this draw.
     #[inline]
     pub fn hits(self, draw: u64) -> bool {
         draw < self.0 || self == Probability::ALWAYS
     }
 
-    /// Of either of two things that exclude each other.
+    /// Probability of either of two mutually exclusive events.
     #[inline]
     pub fn or(self, other: Probability) -> Probability {
         Probability(self.0.saturating_add(other.0))
     }
 
-    /// So many of 2^64; of certainty one less.
+    /// As a number of 2^-64; for probability one, the largest number.
     #[inline]
     pub fn of_all(self) -> u64 {
         self.0
     }
 
-    /// As a number from 0 to 1, for people and set-ups.
+    /// As a number from 0 to 1, for display and setups.
     pub fn as_f64(self) -> f64 {
         if self == Probability::ALWAYS { 1.0 } else { self.0 as f64 / 18_446_744_073_709_551_616.0 }
     }
@@ -54,7 +54,7 @@ impl Probability {
 }
 
 impl fmt::Display for Probability {
-    /// In percent, to the digits that people write.
+    /// In percent, to the digits that users write.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = alloc::format!("{:.9}", self.as_f64() * 100.0);
         f.pad(&alloc::format!("{}%", text.trim_end_matches('0').trim_end_matches('.')))

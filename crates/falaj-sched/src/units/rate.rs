@@ -21,7 +21,7 @@ impl Rate {
     pub const fn from_mbit(n: u64) -> Rate {
         Rate(n * 1_000_000)
     }
-    /// No limit at all?
+    /// Returns true if there is no limit.
     pub fn is_unlimited(self) -> bool {
         self == Rate::UNLIMITED
     }
@@ -43,7 +43,7 @@ impl Rate {
 }
 
 impl fmt::Display for Rate {
-    /// As people write it: `100mbit`, `1.5gbit`, `unlimited`; never rounded.
+    /// In the form that users write: `100mbit`, `1.5gbit`, `unlimited`; never rounded.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_unlimited() {
             return f.pad("unlimited");
@@ -75,10 +75,9 @@ impl fmt::Debug for Rate {
 /// One byte lasts `BIT_NANOS / rate` nanoseconds.
 pub const BIT_NANOS: u64 = 8_000_000_000;
 
-/// The wire of a link: its rate, and the part of a nanosecond by which the
-/// last transmission really ended later than its integer end. Transmissions
-/// that follow each other without a gap therefore never drift: after any
-/// number of them the end is the exact one, rounded down.
+/// The wire of a link: its rate, and the fraction of a nanosecond by which the last transmission
+/// really ended later than its integer end. Transmissions without gaps therefore never drift: after
+/// any number of them the end is the exact one, rounded down.
 #[derive(Clone, Debug)]
 pub struct Wire {
     rate: Rate,
@@ -88,20 +87,20 @@ pub struct Wire {
     rest: u64,
     /// `(2^64 - 1) / rate`, rounded down: a multiplication instead of a division for each packet.
     inverse: u64,
-    /// It is unlimited, or has a shape.
+    /// True if it is unlimited, or has a shape.
     apart: bool,
     shape: Option<Box<Shape>>,
-    /// The last part of a transmission whose length does not follow from the rate: its end, and
-    /// its length. It is of the last transmission if that ends with it.
+    /// The last part of a transmission, whose length does not follow from the rate: its end, and
+    /// its length. It belongs to the last transmission if that ends with it.
     fixed: (Time, Span),
 }
 
-/// What is on the wire when the wire's rate or capacity changes.
+/// The packet on the wire when the wire's rate or capacity changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnTheWire {
     /// Length of the packet as the link accounts it.
     pub bytes: u32,
-    /// When its last bit was to leave.
+    /// Planned time of its last bit.
     pub end: Time,
 }
 
@@ -120,9 +119,9 @@ impl Wire {
         Wire { apart: rate.is_unlimited() || shape.is_some(), shape, ..Wire::new(rate) }
     }
 
-    /// A wire that goes on from another, whose rate and capacity may be others. Returns it, and
-    /// when the last bit of what is on the wire leaves: the bits that are left at `now` go by the
-    /// new rate. Tokens are those that the other had.
+    /// A wire that continues from another, with this rate and capacity. Returns it, and the new
+    /// time of the last bit of the packet on the wire: the bits that are left at `now` are sent at
+    /// the new rate. Tokens are taken over.
     pub fn migrate_from(
         mut self,
         old: Wire,
@@ -149,7 +148,7 @@ impl Wire {
         (self, Some(end))
     }
 
-    /// Returns true if bytes take as long on both, at any instant.
+    /// Returns true if bytes take the same time on both, at any instant.
     fn carries_like(&self, other: &Wire) -> bool {
         let alike = match (self.shape.as_deref(), other.shape.as_deref()) {
             (None, None) => true,
@@ -164,8 +163,8 @@ impl Wire {
         alike && self.rate == other.rate
     }
 
-    /// What is left at `now` of a transmission of `bytes` whose last bit would leave at `end`, in
-    /// bytes times [`BIT_NANOS`].
+    /// The rest at `now` of a transmission of `bytes` whose last bit would leave at `end`, in bytes
+    /// times [`BIT_NANOS`].
     fn work_left(&self, bytes: u32, end: Time, now: Time) -> u64 {
         let whole = u128::from(bytes) * u128::from(BIT_NANOS);
         let left = match self.shape.as_deref() {
@@ -181,7 +180,7 @@ impl Wire {
         u64::try_from(left.min(whole)).unwrap_or(u64::MAX)
     }
 
-    /// Goes on with so much work from `now` on, without tokens. Returns when it is done.
+    /// Continues with `work` from `now` on, without tokens. Returns when it is done.
     fn transmit(&mut self, work: u64, now: Time) -> Time {
         (self.end, self.rest) = (now, 0);
         match self.shape.as_deref_mut() {
@@ -211,8 +210,7 @@ impl Wire {
         }
     }
 
-    /// Nothing is on the wire: the bucket has the tokens that the other one's had, as far as it
-    /// holds them.
+    /// The wire is empty: the bucket takes the tokens of the other one, up to its size.
     fn take_tokens(&mut self, old: &Wire, now: Time) {
         let work = |span: Span, rate: Rate| u128::from(span.0) * u128::from(rate.0);
         self.end = match (self.shape.as_deref(), old.shape.as_deref()) {
@@ -238,7 +236,7 @@ impl Wire {
         self.rate
     }
 
-    /// No transmission of `bytes` is shorter than this.
+    /// Lower bound on the time of a transmission of `bytes`.
     pub fn least_airtime(&self, bytes: u32) -> Span {
         if self.shape.is_some() {
             Span::ZERO
@@ -247,9 +245,8 @@ impl Wire {
         }
     }
 
-    /// How long a transmission of `bytes` may occupy the wire: rounded up, so
-    /// that what is judged to fit does fit, wherever it starts. Where the rate
-    /// changes it is that of the mean.
+    /// Upper bound on the time of a transmission of `bytes`: rounded up, so that a packet that is
+    /// checked to fit does fit, at any start. If the rate changes it is that of the mean.
     #[inline]
     pub fn airtime(&self, bytes: u32) -> Span {
         if self.rate.is_unlimited() {
@@ -259,9 +256,8 @@ impl Wire {
         Span(nanos + u64::from(rest > 0))
     }
 
-    /// Quotient and remainder of `work` by the rate. `inverse` is at least
-    /// `2^64 / rate - 1`: the product falls short by less than one, and what
-    /// is rounded off it by one at most.
+    /// Quotient and remainder of `work` by the rate. `inverse` is at least `2^64 / rate - 1`: the
+    /// product is short by less than one, and its rounding by one at most.
     #[inline]
     fn divide(&self, work: u64) -> (u64, u64) {
         let quotient = ((u128::from(work) * u128::from(self.inverse)) >> 64) as u64;
@@ -269,7 +265,7 @@ impl Wire {
         if rest >= self.rate.0 { (quotient + 1, rest - self.rate.0) } else { (quotient, rest) }
     }
 
-    /// Sends `bytes` from `start` on; returns the end. At most [`Wire::airtime`] later.
+    /// Sends `bytes` from `start` on; returns the end, which is at most [`Wire::airtime`] later.
     #[inline]
     pub fn send(&mut self, bytes: u32, start: Time) -> Time {
         if self.apart {
@@ -287,8 +283,8 @@ impl Wire {
         self.end
     }
 
-    /// On a link of tokens: when those for so many bytes are there, if that is later than `now` and
-    /// nothing is sent before. A full bucket lets more than it holds begin.
+    /// On a link with tokens: the time at which those for `bytes` are available, if that is later
+    /// than `now` and nothing is sent before. A full bucket lets a packet larger than it begin.
     pub fn waits_for_tokens(&self, bytes: u32, now: Time) -> Option<Time> {
         let Some(Shape::TokenBucket(credit)) = self.shape.as_deref() else { return None };
         // Its own time is ahead by the credit; a bucket is full when that is over.
@@ -297,8 +293,8 @@ impl Wire {
         Some(there.min(self.end)).filter(|&then| then > now)
     }
 
-    /// Would an idle wire send from `now` on as this one does? What it has sent is over, and a
-    /// bucket is full.
+    /// Returns true if an idle wire would send in the same way from `now` on: its transmissions are
+    /// over, and a bucket is full.
     pub fn is_rested(&self, now: Time) -> bool {
         match self.shape.as_deref() {
             Some(Shape::Opportunities { all, number, .. }) => capacity::is_over(all, *number, now),
@@ -306,17 +302,17 @@ impl Wire {
         }
     }
 
-    /// When what it has sent is over; of a bucket, when it is full.
+    /// Time at which its transmissions are over; for a bucket, the time at which it is full.
     pub fn ended(&self) -> Time {
         self.end
     }
 
-    /// Goes on from where another one has [ended](Wire::ended).
+    /// Continues from the state in which another one has [ended](Wire::ended).
     pub fn resume(&mut self, end: Time) {
         (self.end, self.rest) = (end, 0);
     }
 
-    /// A transmission that takes so long, whatever the rate; returns the end.
+    /// A transmission of this length, whatever the rate; returns the end.
     #[inline]
     pub fn occupy(&mut self, span: Span, start: Time) -> Time {
         (self.end, self.rest) = (start + span, 0);
@@ -324,7 +320,7 @@ impl Wire {
         self.end
     }
 
-    /// The last transmission occupies the wire for so much longer, whatever the rate.
+    /// The last transmission occupies the wire for this much longer, whatever the rate.
     pub fn hold(&mut self, longer: Span) {
         let before = self.fixed_part();
         self.end += longer;
@@ -336,7 +332,7 @@ impl Wire {
     #[cold]
     fn send_apart(&mut self, bytes: u32, start: Time) -> Time {
         if let Some(Shape::TokenBucket(credit)) = self.shape.as_deref() {
-            // Its own time is ahead by the credit, so that there are tokens at the beginning.
+            // Its own time is ahead by the credit, so that there are tokens at the start.
             let credit = *credit;
             let end = self.serialise(bytes, start.max(self.end));
             return start.max(Time(end.0.saturating_sub(credit.0)));

@@ -4,7 +4,7 @@
 use core::fmt;
 use core::ops::{Add, AddAssign, Div, Mul, Rem, Sub, SubAssign};
 
-/// An instant: nanoseconds since the engine's start. Lasts 584 years.
+/// An instant: nanoseconds since the engine's start. Its range is 584 years.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub u64);
 
@@ -15,7 +15,7 @@ pub struct Span(pub u64);
 impl Time {
     /// The engine's start.
     pub const ZERO: Time = Time(0);
-    /// Later than anything that happens.
+    /// Later than any event.
     pub const NEVER: Time = Time(u64::MAX);
 
     /// Time passed since `earlier`, zero if that lies in the future.
@@ -23,16 +23,16 @@ impl Time {
         Span(self.0.saturating_sub(earlier.0))
     }
 
-    /// So much earlier, but not before [`Time::ZERO`].
+    /// Earlier by `span`, but not before [`Time::ZERO`].
     pub fn before(self, span: Span) -> Time {
         Time(self.0.saturating_sub(span.0))
     }
 }
 
 impl Span {
-    /// No time at all.
+    /// Zero length.
     pub const ZERO: Span = Span(0);
-    /// Longer than anything that happens.
+    /// Longer than any interval that occurs.
     pub const MAX: Span = Span(u64::MAX);
 
     /// `n` nanoseconds.
@@ -51,15 +51,15 @@ impl Span {
     pub const fn from_secs(n: u64) -> Span {
         Span(n * 1_000_000_000)
     }
-    /// In seconds, for people and statistics only.
+    /// In seconds, for display and statistics only.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
-    /// In microseconds, for people and statistics only.
+    /// In microseconds, for display and statistics only.
     pub fn as_micros_f64(self) -> f64 {
         self.0 as f64 / 1e3
     }
-    /// Difference, zero where it would be negative.
+    /// Difference, or zero if it would be negative.
     pub fn saturating_sub(self, other: Span) -> Span {
         Span(self.0.saturating_sub(other.0))
     }
@@ -129,7 +129,7 @@ impl core::iter::Sum for Span {
 }
 
 impl fmt::Display for Span {
-    /// As people write it: `0s`, `870ns`, `121.12us`, `3.1ms`, `2s`; never rounded.
+    /// In the form that users write: `0s`, `870ns`, `121.12us`, `3.1ms`, `2s`; never rounded.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, name, digits) = match self.0 {
             0 => (1, "s", 0),

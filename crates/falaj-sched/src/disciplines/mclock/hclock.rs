@@ -2,25 +2,26 @@
 //!
 //! Billaud and Gulati, "hClock: hierarchical QoS for packet scheduling in a hypervisor" (2013).
 //! Each class has the three clocks of [mClock](crate::disciplines::mclock), and from the link down
-//! each node chooses among its own: of those whose `R` has come and that have somebody to send the
-//! earliest, else by weight, of those whose `L` has come. So what a class gets by its reservation
-//! goes to the reservations below it first, and the rest of it by weight.
+//! each node chooses among its own classes: the earliest `R` among those whose `R` has come and
+//! that have a packet, otherwise by weight among those whose `L` has come. So the service that a
+//! class gets by its reservation goes to the reservations below it first, and the rest of it by
+//! weight.
 //!
-//! - A reservation is kept out of that of the class above, which is therefore at least the sum of
-//!   those below; unless set it is that sum.
-//! - What is sent counts at each node for the clocks by which that node has chosen. Limits count
-//!   all of it.
-//! - Who is chosen by weight starts no earlier than the last one did at his node, so that nobody
-//!   saves.
+//! - A reservation is served out of that of the class above, which is therefore at least the sum of
+//!   those below; that sum is its default.
+//! - A packet counts at each node for the clocks by which that node has chosen. Limits count every
+//!   packet.
+//! - A class chosen by weight starts no earlier than the last one did at its node, so that none
+//!   accumulates service.
 //!
-//! - A class that comes back after a pause has clocks that are late set to now, as in mClock. So
-//!   has one whose turn by reservation came while nobody below might be served, all being at their
-//!   limits: what it did not use then is lost.
+//! - When a class becomes backlogged again after a pause, its late clocks are set to now, as in
+//!   mClock. The same happens to a class whose turn by reservation came while all below it were at
+//!   their limits: the service that it did not use then is lost.
 //!
-//! A class is among those by reservation while its `R` has come, else among those to come; and
-//! among those by weight while its `L` has come, else among the limited. One with nobody below that
-//! may be served is nowhere, until somebody comes, or an `R` or `L` below it does. Entries that are
-//! out of date are put right when they have come to the top.
+//! A class is among those by reservation while its `R` has come, otherwise among those to come; and
+//! among those by weight while its `L` has come, otherwise among the limited. A class without a
+//! packet that may be served has no entry, until a packet arrives, or an `R` or `L` below it comes.
+//! Outdated entries are corrected when they reach the top.
 
 use crate::collections::quad_heap::Heap;
 use crate::contract::discipline::{Decision, Discipline};
@@ -53,26 +54,27 @@ pub struct HClock {
     coming: Heap,
     /// By `L`: classes that have reached their limits.
     limited: Heap,
-    /// Has this leaf packets, as far as was concluded?
+    /// True for a leaf that was last seen with packets.
     backlogged: Vec<bool>,
     serving: Option<FlowId>,
-    /// What was decided last: at these levels, the first below the link is bit 0, by reservation.
+    /// The last decision: the levels at which it was by reservation; the first level below the link
+    /// is bit 0.
     by_reservation: u32,
     link: Rate,
     largest: u32,
     full_queues: Vec<u64>,
 }
 
-/// What chooses among classes.
+/// A node that chooses among classes.
 #[derive(Debug, Clone)]
 struct Node {
-    /// By `R`: those whose `R` has come.
+    /// By `R`: classes whose `R` has come.
     due: Heap,
-    /// By `P`: those that may be served by weight.
+    /// By `P`: classes that may be served by weight.
     weighed: Heap,
-    /// `P` of the last packet that went by weight.
+    /// `P` of the last packet chosen by weight.
     now: u128,
-    /// So many classes right below have packets.
+    /// Number of classes right below that have packets.
     backlogged: u32,
 }
 
@@ -85,7 +87,7 @@ struct Clocks {
     place: Place,
 }
 
-/// Where a class's entry by `R` is.
+/// Place of a class's entry by `R`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Reservation {
     #[default]
@@ -94,7 +96,7 @@ enum Reservation {
     Due,
 }
 
-/// Where its other entry is.
+/// Place of its other entry.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Place {
     #[default]
@@ -110,7 +112,8 @@ impl HClock {
         let (shape, leaves) = (&all.shape, all.shape.leaves());
         let mut below = alloc::vec![0u128; shape.nodes()];
         let mut rules = alloc::vec![Rule::default(); shape.len()];
-        // Leaves, and then the deepest of the others first: what is below each is known.
+        // Leaves, and then the deepest of the other classes first, so that the classes below each
+        // one are known.
         let order = (0..leaves).chain((leaves..shape.len()).rev());
         for class in order {
             let (number, f) = (all.numbers[class], all.setups[class]);
@@ -174,7 +177,7 @@ impl HClock {
         }
     }
 
-    /// A leaf that had no packets has some: so have those above it from now on.
+    /// A leaf without packets has one now, and so have the classes above it.
     fn comes(&mut self, f: FlowId, now: Time) {
         if core::mem::replace(&mut self.backlogged[f.index()], true) {
             return;
@@ -198,7 +201,7 @@ impl HClock {
         }
     }
 
-    /// A leaf has no packets any more, nor have those above it that had no others.
+    /// A leaf has no packets any more, nor have the classes above it that had no others.
     fn goes(&mut self, f: FlowId) {
         if !core::mem::take(&mut self.backlogged[f.index()]) {
             return;
@@ -232,10 +235,10 @@ impl HClock {
         }
     }
 
-    /// Those whose `R` or `L` has come are where they belong. When the next one comes.
+    /// Moves classes whose `R` or `L` has come. Returns when the next one comes.
     fn wake(&mut self, flows: &Flows<()>, now: Time) -> Option<Time> {
         let mut next = None;
-        // These first: who enters may have an `R` that has come.
+        // Limits first: a class that is entered may have an `R` that has come.
         while let Some((at, class)) = self.limited.first() {
             let is = begun(self.clocks[class as usize].limited);
             if self.is_idle(flows, class) {
@@ -272,7 +275,7 @@ impl HClock {
         next
     }
 
-    /// Whom a node would serve, and at which levels by reservation.
+    /// The leaf that a node would serve, and the levels at which it is by reservation.
     fn first(
         &mut self,
         flows: &Flows<()>,
@@ -315,7 +318,7 @@ impl HClock {
         None
     }
 
-    /// Whom a class at a level would send: itself, or one below it.
+    /// The leaf that a class at a level would serve: itself, or one below it.
     fn within(
         &mut self,
         flows: &Flows<()>,
@@ -329,7 +332,7 @@ impl HClock {
         }
     }
 
-    /// What a class is promised behind what the one above it is.
+    /// The guarantee of a class, based on that of the class above.
     fn promised(&self, class: u32) -> Result<(Rate, Span), NoPromise> {
         let Some(rate) = self.rules[class as usize].reservation else {
             return Err(NoPromise(
@@ -362,9 +365,9 @@ impl Discipline for HClock {
 
     fn start(&mut self, _: &mut Flows<()>) {}
 
-    /// What clocks are ahead stays as many bytes; a clock that there was not begins now. Classes
-    /// above the leaves stay what they were where all of them stand where they stood, and else
-    /// begin anew.
+    /// The distance of clocks ahead of now stays the same in bytes; a new clock begins now. Classes
+    /// above the leaves keep their state if the whole tree above the leaves is unchanged, and begin
+    /// anew otherwise.
     fn migrate_from(&mut self, old: HClock, flows: &mut Flows<()>, now: Time) {
         self.by_reservation = old.by_reservation;
         let (now, keeps) = (instant(now), self.shape.keeps(&old.shape));
@@ -398,7 +401,7 @@ impl Discipline for HClock {
         }
         self.serving = old.serving;
         for f in (0..old.shape.leaves() as u32).map(FlowId).filter(|&f| flows.head(f).is_some()) {
-            // Clocks are as they were: who was there before did not come back.
+            // Clocks are kept: a leaf that was backlogged before does not count as returning.
             self.backlogged[f.index()] = true;
             for class in self.shape.path(f.0) {
                 let above = &mut self.nodes[self.shape.above(class)].backlogged;
@@ -413,7 +416,7 @@ impl Discipline for HClock {
 
     fn ready(&mut self, _: &mut Flows<()>, f: FlowId, now: Time) {
         if self.serving.take_if(|served| *served == f).is_some() {
-            // It ran empty with its last packet, and was not asked about since.
+            // It became empty with its last packet, without a decision since.
             self.goes(f);
         }
         self.comes(f, now);
@@ -438,7 +441,7 @@ impl Discipline for HClock {
             self.by_reservation = by_reservation;
             return Decision::Serve(f);
         }
-        // Again: who was found to have to wait meanwhile may be the one to wait for.
+        // Again: a class that was found meanwhile to be limited may be the next to come.
         self.wake(flows, now).map_or(Decision::Idle, Decision::NotBefore)
     }
 
@@ -451,7 +454,7 @@ impl Discipline for HClock {
             let (clocks, rule) = (&mut self.clocks[class as usize], &self.rules[class as usize]);
             let now = &mut self.nodes[node].now;
             if self.by_reservation >> level & 1 == 0 {
-                // What a limit kept it from it does not save.
+                // A class does not accumulate the service that its limit withheld.
                 clocks.weighed = clocks.weighed.max(*now);
                 *now = clocks.weighed;
             } else {
@@ -481,9 +484,9 @@ impl QueueHooks for HClock {}
 impl MediumHooks for HClock {}
 
 impl Guarantees for HClock {
-    /// As in mClock, where the class above stands for the link: what that is promised it is served
-    /// at least, later by its own latency; and all that the class gets serves an `R` below it
-    /// that has come before anything else.
+    /// As in mClock, with the class above in place of the link. That class is served at least its
+    /// guarantee, later by its own latency; and all its service goes first to an `R` below it that
+    /// has come.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let (rate, others) = self.promised(f.0)?;
         Ok(Promise {

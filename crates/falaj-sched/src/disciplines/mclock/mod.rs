@@ -2,24 +2,23 @@
 //!
 //! Gulati, Merchant and Varman, "mClock: handling throughput variability for hypervisor IO
 //! scheduling" (2010). A flow has three clocks, which its packets advance:
-//! - `R`, by bytes over the reservation. Of those whose `R` has come the earliest is served: the
+//! - `R`, by bytes over the reservation. Among flows whose `R` has come the earliest is served: the
 //!   constraint phase.
 //! - `L`, by bytes over the limit. In the weight phase a flow waits until its `L` has come.
 //! - `P`, by bytes over the weight. In the weight phase, when no `R` has come, the least goes
-//!   first; what it sends does not count for its reservation, so `R` stays.
+//!   first; its packets do not count for its reservation, so `R` stays.
 //!
-//! Who comes back after a pause has clocks that are late set to now; `P`, to that of the last
-//! packet that went by weight.
+//! When a flow becomes backlogged again after a pause, its late clocks are set to now; `P`, to that
+//! of the last packet chosen by weight.
 //!
-//! The paper stamps requests as they come, and has clocks follow real time. Here heads are judged
-//! by clocks, which is the same order; and a flow that others kept from using its limit makes up
-//! for one packet of the largest size, not for as long as it waited, so that the limit stays one.
+//! The paper stamps requests at their arrival, and clocks follow real time. Here heads are compared
+//! by clocks, which yields the same order. A flow that others kept from using its limit makes up
+//! for one packet of the largest size, not for its whole wait, so that the limit holds.
 //!
 //! A tree of classes is [hClock](crate::disciplines::mclock::hclock).
 //!
-//! Clocks only rise, and so do the keys in the heaps: an entry that is out of date is put right
-//! when it has come to the top. So a packet costs two steps from the top of a heap, and nothing is
-//! ever looked for inside.
+//! Clocks only rise, and so do the keys in the heaps: an outdated entry is corrected when it
+//! reaches the top. So a packet costs two steps from the top of a heap, and no heap is searched.
 
 pub mod hclock;
 
@@ -90,7 +89,8 @@ fn fit(setup: &mut Setup, _: Dice<'_>) {
     }
 }
 
-/// Hands over the discipline: for a tree of classes where its own kind divides a flow.
+/// Passes the discipline to the visitor: [hClock](crate::disciplines::mclock::hclock) if its own
+/// kind divides a flow.
 pub(super) fn construct<V: Visitor>(setup: &Setup, visitor: V) -> Result<V::Output, ConfigErrors> {
     let divided =
         |flow: &FlowSetup| flow.inner.as_ref().is_some_and(|inner| inner.kind == MANIFEST.kind);
@@ -100,9 +100,9 @@ pub(super) fn construct<V: Visitor>(setup: &Setup, visitor: V) -> Result<V::Outp
     })
 }
 
-/// Parts of a byte in `P`, as a power of two.
+/// Fractions of a byte in `P`, as a power of two.
 const FRACTION: u32 = 38;
-/// `P` is never further ahead than this, so that keys can be told apart: 16 MB for a unit of
+/// `P` is never further ahead than this, so that keys remain distinguishable: 16 MB for a unit of
 /// weight.
 pub(crate) const FAR: u128 = 1 << 62;
 
@@ -110,34 +110,34 @@ pub(crate) const FAR: u128 = 1 << 62;
 #[derive(Debug, Clone)]
 pub struct MClock {
     rules: Vec<Rule>,
-    /// By `R`: who has a reservation.
+    /// By `R`: flows with a reservation.
     reserved: Heap,
-    /// By `P`: who may be served by weight.
+    /// By `P`: flows that may be served by weight.
     weighed: Heap,
-    /// By `L`: who has reached its limit.
+    /// By `L`: flows that have reached their limit.
     limited: Heap,
-    /// `P` of the last packet that went by weight.
+    /// `P` of the last packet chosen by weight.
     now: u128,
-    /// What was decided last is by weight, not by reservation.
+    /// True if the last decision was by weight, not by reservation.
     by_weight: bool,
     link: Rate,
     largest: u32,
     full_queues: Vec<u64>,
 }
 
-/// What was set for a flow, or for a class of a [tree](crate::disciplines::mclock::hclock).
+/// The setup of a flow, or of a class of a [tree](crate::disciplines::mclock::hclock).
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Rule {
     pub(crate) reservation: Option<Rate>,
-    /// Times of a byte; 0 where there is no such rate.
+    /// Time per byte; 0 if there is no such rate.
     pub(crate) reserved: Instant,
     pub(crate) limited: Instant,
-    /// `P` of a byte.
+    /// `P` per byte.
     pub(crate) weighed: u64,
 }
 
 impl Rule {
-    /// What `f` asks for, which is known by this number.
+    /// The rule of `f`, which errors name by this number.
     pub(crate) fn of(flow: usize, f: &FlowSetup) -> Result<Rule, ConfigError> {
         let refused = |param, what, help| ConfigError { flow: Some(flow), param, what, help };
         let (reservation, limit) = (f.values.rate("reservation"), f.values.rate("limit"));
@@ -160,12 +160,12 @@ impl Rule {
         Ok(rule)
     }
 
-    /// It has this reservation.
+    /// Sets the reservation.
     pub(crate) fn reserve(&mut self, rate: Rate) {
         (self.reservation, self.reserved) = (Some(rate), pace(rate));
     }
 
-    /// A limit that is below the reservation would break it.
+    /// Refuses a limit below the reservation, which would break it.
     pub(crate) fn fits(&self, flow: usize, f: &FlowSetup) -> Result<(), ConfigError> {
         match (self.reservation, f.values.rate("limit")) {
             (Some(least), Some(most)) if least > most => Err(ConfigError {
@@ -185,12 +185,12 @@ pub struct MClockFlow {
     reserved: Instant,
     limited: Instant,
     weighed: u128,
-    /// Has it an entry in the heap of reservations?
+    /// True if it has an entry in the heap of reservations.
     in_reserved: bool,
     place: Place,
 }
 
-/// Where a flow's other entry is.
+/// Place of a flow's other entry.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Place {
     #[default]
@@ -228,7 +228,7 @@ impl MClock {
         })
     }
 
-    /// Gives a flow that has packets the entries that it lacks.
+    /// Gives a backlogged flow the entries that it lacks.
     #[inline]
     fn enter(&mut self, state: &mut MClockFlow, f: FlowId) {
         if !state.in_reserved && self.rules[f.index()].reserved > 0 {
@@ -241,7 +241,7 @@ impl MClock {
         }
     }
 
-    /// When the first `R` comes, and whose it is.
+    /// The earliest `R`, and its flow.
     #[inline]
     fn first_reserved(&mut self, flows: &mut Flows<MClockFlow>) -> Option<(Time, FlowId)> {
         while let Some((key, f)) = self.reserved.first() {
@@ -259,7 +259,7 @@ impl MClock {
         None
     }
 
-    /// When the first `L` comes that has not come yet; those that have wait by weight from now on.
+    /// Time of the next `L`; flows whose `L` has come wait by weight from now on.
     #[inline]
     fn first_limited(&mut self, flows: &mut Flows<MClockFlow>, now: Time) -> Option<Time> {
         while let Some((key, f)) = self.limited.first() {
@@ -282,7 +282,7 @@ impl MClock {
         None
     }
 
-    /// Who has the least `P` of those below their limits.
+    /// The flow with the least `P` among those below their limits.
     #[inline]
     fn first_weighed(&mut self, flows: &mut Flows<MClockFlow>, now: Time) -> Option<FlowId> {
         while let Some((key, f)) = self.weighed.first() {
@@ -312,7 +312,7 @@ impl Discipline for MClock {
 
     fn start(&mut self, _: &mut Flows<MClockFlow>) {}
 
-    /// What clocks are ahead stays as many bytes; a clock that there was not begins now.
+    /// The distance of clocks ahead of now stays the same in bytes; a new clock begins now.
     fn migrate_from(&mut self, old: MClock, flows: &mut Flows<MClockFlow>, now: Time) {
         (self.now, self.by_weight) = (old.now, old.by_weight);
         let now = instant(now);
@@ -361,7 +361,7 @@ impl Discipline for MClock {
             self.by_weight = false;
             return Decision::Serve(f);
         }
-        // Twice: who leaves the heap of weights may be the one to wait for.
+        // Twice: a flow that leaves the heap of weights may be the next whose limit comes.
         self.first_limited(flows, now);
         if let Some(f) = self.first_weighed(flows, now) {
             self.by_weight = true;
@@ -379,7 +379,7 @@ impl Discipline for MClock {
         let (state, rule) = (flows.state_mut(f), &self.rules[f.index()]);
         let bytes = Instant::from(sent.bytes);
         if self.by_weight {
-            // What a limit kept it from it does not save.
+            // A flow does not accumulate the service that its limit withheld.
             state.weighed = state.weighed.max(self.now);
             self.now = state.weighed;
         } else {
@@ -403,10 +403,10 @@ impl QueueHooks for MClock {}
 impl MediumHooks for MClock {}
 
 impl Guarantees for MClock {
-    /// The `R` of a flow that has packets is at most a packet ahead of now. When it has come, all
-    /// that goes first has an `R` that came before: of each reserved flow what its reservation
-    /// brings since, and one packet; and one packet may have begun. As the reservations fit on
-    /// the link, that is over `(n L + L)/C` after the `R`.
+    /// The `R` of a backlogged flow is at most a packet ahead of now. When it has come, every
+    /// packet that goes first has an `R` that came before: for each reserved flow the bytes of its
+    /// reservation since then, and one packet; and one packet may have started. As the reservations
+    /// fit on the link, that work is over `(n L + L)/C` after the `R`.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let Some(rate) = self.rules[f.index()].reservation else {
             return Err(NoPromise(
@@ -433,7 +433,7 @@ impl Guarantees for MClock {
         })
     }
 
-    /// An `R` that is behind stays so: no reservation is lost.
+    /// An `R` that is behind stays behind: no reservation is lost.
     fn serves_strictly(&self) -> bool {
         true
     }
@@ -449,7 +449,8 @@ mod tests {
         values([("weight", Value::Count(n))])
     }
 
-    /// Half the link is reserved for A: its `R` comes every 8 B. By weight it would have a quarter.
+    /// Half of the link is reserved for A: its `R` comes every 8 B. By weight it would have a
+    /// quarter.
     #[test]
     fn a_reservation_comes_before_weights() {
         let packets = at_once("AAAAABBBBB", 4);
@@ -461,7 +462,7 @@ mod tests {
         assert_eq!(sent, "A1@4 B1@8 B2@12 A2@16 B3@20 B4@24 A3@28 B5@32 A4@36 A5@40");
     }
 
-    /// A quarter of the link at most, also when nothing else wants it: 4 B every 16.
+    /// A quarter of the link at most, even if no other flow has packets: 4 B every 16.
     #[test]
     fn a_limit_holds_on_a_free_link() {
         let limited = setup(4, [values([("limit", rate(250))]), Values::default()]);
@@ -471,8 +472,8 @@ mod tests {
         assert_eq!(sent, "A1@4 B1@8 B2@12 B3@16 A2@20 B4@24 B5@28 A3@36 A4@52 A5@68");
     }
 
-    /// What is sent by weight does not use the reservation up: B comes at 12, and A is served when
-    /// its `R`, 16, has come.
+    /// Packets chosen by weight do not use up the reservation: B arrives at 12, and A is served
+    /// when its `R`, 16, has come.
     #[test]
     fn weights_leave_reservations_as_they_are() {
         let both = setup(4, [values([("reservation", rate(250))]), weight(16)]);

@@ -1,17 +1,15 @@
-//! Virtual links with partial isolation: what the phase-wise and the
-//! packet-wise server have in common, and what both promise.
+//! Virtual links with partial isolation: the common part of the phase-wise and the packet-wise
+//! server, and their guarantees.
 //!
-//! Fortuna and Chydzinski, "Virtualization of links with partial isolation and
-//! a packet-wise policy". Link `j` may be served for at most its phase `W_j`
-//! in each cycle. A link of type A keeps its phase even when it has nothing to
-//! send; a link of type B gives it up when it runs empty. A packet that does
-//! not fit in what is left of the phase waits for the next cycle; that rest,
-//! the tail, is waited out or skipped.
+//! Fortuna and Chydzinski, "Virtualization of links with partial isolation and a packet-wise
+//! policy". Link `j` may be served for at most its phase `W_j` in each cycle. A link of type A
+//! keeps its phase even if its queue is empty; a link of type B gives it up when it becomes empty.
+//! A packet that does not fit in the rest of the phase waits for the next cycle; that rest, the
+//! tail, is waited out or skipped.
 //!
-//! Notation: `L = MTU/C`, `S = sum W_i`, `k = floor(W_j/L)`, `b` the queue in
-//! packets with the one in service, `m = ceil(b/k)`, `r = b - (m - 1) k`, `N`
-//! links. The formulas are the paper's with its misprints put right: (1) as
-//! printed has `ceil(b C/MTU)`, which is no number of phases.
+//! Notation: `L = MTU/C`, `S = sum W_i`, `k = floor(W_j/L)`, `b` the queue in packets with the one
+//! in service, `m = ceil(b/k)`, `r = b - (m - 1) k`, `N` links. The formulas are the paper's with
+//! its misprints corrected: (1) as printed has `ceil(b C/MTU)`, which is not a number of phases.
 
 pub mod packet_wise;
 pub mod phase_wise;
@@ -93,7 +91,7 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// Hands over the discipline in its form, `serve`.
+/// Passes the discipline in its form, `serve`, to the visitor.
 pub(super) fn construct<V: Visitor>(setup: &Setup, visitor: V) -> Result<V::Output, ConfigErrors> {
     Ok(match setup.scheduler.choice("serve") {
         Some("phase-wise") => visitor.visit(PhaseWise::new(setup)?),
@@ -101,7 +99,7 @@ pub(super) fn construct<V: Visitor>(setup: &Setup, visitor: V) -> Result<V::Outp
     })
 }
 
-/// What happens with the end of a phase that is too short for the next packet.
+/// Use of the end of a phase that is too short for the next packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tail {
     /// It passes unused.
@@ -113,7 +111,7 @@ pub enum Tail {
     Carry,
 }
 
-/// How a link's phase ends.
+/// The end of a link's phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
     /// After its whole length, packets or not.
@@ -125,13 +123,13 @@ pub enum Type {
 /// One virtual link.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
-    /// How its phase ends.
+    /// The end of its phase.
     pub kind: Type,
     /// `W`, the longest time of service in a cycle.
     pub phase: Span,
     /// The limit of its queue.
     pub limit: Limit,
-    /// Others may send in its idle time.
+    /// True if others may send in its idle time.
     pub lends: bool,
 }
 
@@ -140,7 +138,7 @@ pub struct Link {
 pub struct VirtualLinks {
     /// In the order of service.
     pub links: Vec<Link>,
-    /// What happens with tails.
+    /// Use of tails.
     pub tail: Tail,
     pub(crate) rate: Rate,
     /// `L`: transmission time of the largest packet.
@@ -148,7 +146,7 @@ pub struct VirtualLinks {
     full_queues: Vec<u64>,
 }
 
-/// Which server the promise is for.
+/// The server that a guarantee is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Serve {
     PhaseWise,
@@ -216,7 +214,7 @@ impl VirtualLinks {
         self.links.iter().map(|l| l.phase).sum()
     }
 
-    /// Refuses what a server that attends whole phases does not do.
+    /// Refuses settings that a server of whole phases does not support.
     pub(crate) fn only_phases(&self, setup: &Setup) -> Result<(), ConfigErrors> {
         let mut refused = Vec::new();
         let packet_wise = || "leave it out, or choose `serve = \"packet-wise\"`".into();
@@ -246,16 +244,15 @@ impl VirtualLinks {
         ConfigErrors::of(refused)
     }
 
-    /// The paper's guarantees to link `f`, corrected, and those of what goes
-    /// beyond it:
+    /// The paper's guarantees to link `f`, corrected, and those of the extensions:
     ///
     /// - A tail carried over makes a cycle longer by less than `L` for each link: `S' = S + N L`
-    ///   stands for `S`. In return nothing of a phase is ever lost, so the rate is `C W/S` whatever
-    ///   the sizes: in `K` cycles a backlogged link gets at least `K W - L`, and they last at most
-    ///   `K S + N L`.
-    /// - A packet sent in idle time that was lent delays whoever arrives meanwhile by at most
-    ///   itself, an `L`. At its end the server stands where it would stand had that time passed
-    ///   idle, so all else holds from there.
+    ///   replaces `S`. In return nothing of a phase is ever lost, so the rate is `C W/S` for any
+    ///   sizes: in `K` cycles a backlogged link gets at least `K W - L`, and they last at most `K S
+    ///   + N L`.
+    /// - A packet sent in lent idle time delays packets that arrive meanwhile by at most its own
+    ///   time, an `L`. At its end the server is in the state in which it would be if that time had
+    ///   passed idle, so all else holds from there.
     pub(crate) fn service(&self, f: FlowId, serve: Serve) -> Result<Promise, NoPromise> {
         let (link, l, n) = (self.links[f.index()], self.largest, self.links.len() as u64);
         let carries = self.tail == Tail::Carry;
@@ -273,7 +270,7 @@ impl VirtualLinks {
             s
         };
         let bytes = matches!(link.limit, Limit::Bytes(_));
-        // Full cycles that pass first, and what is left to send in the last one.
+        // Full cycles that pass first, and the rest to send in the last one.
         let (full, rest) = match link.limit {
             Limit::Packets(b) => {
                 let (b, k) = (u64::from(b), w / l);
@@ -300,8 +297,8 @@ impl VirtualLinks {
         };
         let own = match serve {
             Serve::PhaseWise => rest,
-            // How many packets the bytes are, and so how often others send between them, nobody
-            // knows.
+            // The number of packets in the bytes is unknown, and so is the number of packets that
+            // others send between them.
             Serve::PacketWise if bytes => s,
             Serve::PacketWise => (rest * n).min(s),
         };
@@ -392,7 +389,7 @@ mod tests {
         let sent = |setup: Setup| order(&setup, PhaseWise::new, &at_once("AAABBB", 4));
         assert_eq!(sent(links("wait", ["A", "A"])), "A1@4 A2@8 B1@14 B2@18 A3@24 B3@34");
         assert_eq!(sent(links("skip", ["A", "A"])), "A1@4 A2@8 B1@12 B2@16 A3@20 B3@30");
-        // Of type B: A's second phase ends with its last packet, at 24.
+        // Type B: A's second phase ends with its last packet, at 24.
         assert_eq!(sent(links("wait", ["B", "B"])), "A1@4 A2@8 B1@14 B2@18 A3@24 B3@28");
     }
 
@@ -403,8 +400,8 @@ mod tests {
         assert_eq!(sent("skip"), "A1@4 B1@8 A2@12 B2@16 A3@20 B3@24");
     }
 
-    /// In a queue of bytes there may be more packets than cycles have room for packets
-    /// of the largest size, and others send one of these between any two.
+    /// A queue in bytes may hold more packets than a cycle has room for at the largest size, and
+    /// others send one of the largest between any two.
     #[test]
     fn a_queue_of_tiny_packets_waits_for_the_others_phases() {
         let link = |kind, phase| values([("kind", Value::Choice(kind)), ("phase", time(phase))]);
@@ -412,11 +409,11 @@ mod tests {
         setup.scheduler = values([("tail", Value::Choice("skip"))]);
         setup.flows[0].limit = Limit::Bytes(100);
         setup.flows[1].limit = Limit::Packets(10);
-        // The first link has given up its turn when its packets come.
+        // The first link has given up its turn when its packets arrive.
         let mut packets = vec![packet(Time::ZERO, 1, 100); 8];
         packets.extend([packet(Time::ZERO, 0, 1); 100]);
         let longest = longest_delay(&departures(&setup, PacketWise::new, &packets), 0);
-        // Four packets of the cycle that has begun, four between its own, and its own.
+        // Four packets of the current cycle, four between its own, and its own.
         assert_eq!(longest, Span::from_micros(9 * 100));
         let bound = promise(&setup, PacketWise::new, 0).delay.delay;
         assert!(longest <= bound, "{longest} > {bound}");

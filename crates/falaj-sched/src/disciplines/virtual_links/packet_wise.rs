@@ -1,20 +1,19 @@
 //! Virtual links served packet by packet (Fortuna and Chydzinski, section III).
 //!
-//! At the start of a cycle each link gets its phase as residual time. The
-//! links then send a packet each in turn while their residual lasts, so that
-//! nobody waits for another's whole phase. What idle time is left is spent at
-//! the end of the cycle, which never lasts longer than the sum of the phases.
+//! At the start of a cycle each link gets its phase as residual time. The links then send one
+//! packet each in turn while their residual lasts, so that no link waits for another's whole phase.
+//! The remaining idle time is spent at the end of the cycle, which never lasts longer than the sum
+//! of the phases.
 //!
-//! The paper leaves open who pays for idle time, where a round starts, and
-//! when an empty link of type B has given up its turn. [`Rules`] names the
-//! choices; the preset `paper` is the combination that gives the published
-//! numbers (an inference, tried against them), `clean` the plain one.
+//! The paper leaves open which links pay for idle time, where a round starts, and when an empty
+//! link of type B has given up its turn. [`Rules`] names the choices; the preset `paper` is the
+//! combination that yields the published numbers (an inference, checked against them), `clean` the
+//! simplest one.
 //!
-//! While nothing can be sent no residual is touched: what has been spent
-//! follows from the time since the wait began, and is settled at an instant
-//! of the server's own making (a residual used up) or when a packet can be
-//! sent. So it makes no difference how often anybody looks. To settle takes a
-//! step for each link that pays; where no time has passed, none.
+//! While no packet can be sent no residual changes: the time spent follows from the start of the
+//! wait, and is settled at an instant of the server itself (a residual used up) or when a packet
+//! can be sent. So the number of calls in between does not matter. Settling takes a step for each
+//! link that pays; none if no time has passed.
 
 use crate::collections::flow_set::FlowSet;
 use crate::contract::discipline::{Decision, Discipline};
@@ -28,22 +27,20 @@ use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::{BIT_NANOS, Wire};
 use crate::units::time::{Span, Time};
 
-/// What the paper leaves open.
+/// Rules that the paper leaves open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
-    /// Where a cycle's first round starts.
+    /// Start of a cycle's first round.
     pub start: Start,
-    /// An empty link of type B keeps its turn while it is the one that was
-    /// served last, and while the cycle has not sent anything; else it loses
-    /// it whenever the server finds it empty. An empty link of type A at which
-    /// the server rests shields the links behind it.
+    /// True: an empty link of type B keeps its turn while it is the one that was served last, and
+    /// while nothing was sent in the cycle. False: it loses its turn whenever the server finds it
+    /// empty. An empty link of type A at which the server rests shields the links behind it.
     pub lazy_b: bool,
-    /// Idle time is paid by all links that are still alive; else only by
-    /// those of type A.
+    /// True: all links that are still alive pay for idle time; false: only those of type A.
     pub all_pay_idle: bool,
 }
 
-/// Where a cycle's first round starts.
+/// Start of a cycle's first round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
     /// Behind the link that was served last.
@@ -55,9 +52,9 @@ pub enum Start {
 }
 
 impl Rules {
-    /// Those that give the paper's numbers.
+    /// The rules that yield the paper's numbers.
     pub const PAPER: Rules = Rules { start: Start::Second, lazy_b: true, all_pay_idle: true };
-    /// The plain ones.
+    /// The simplest rules.
     pub const CLEAN: Rules = Rules { start: Start::Continue, lazy_b: false, all_pay_idle: false };
 
     fn of(setup: &Setup) -> Rules {
@@ -85,51 +82,51 @@ pub struct PacketWise {
     kind_b: FlowSet,
     /// Links with a packet.
     ready: FlowSet,
-    /// Nobody: stands for `ready` where the past without packets is made up for.
+    /// The empty set: replaces `ready` while cycles without packets are made up for.
     nobody: FlowSet,
     /// Links that may still send in this cycle.
     alive: FlowSet,
-    /// Links that keep the wire free for themselves while they are idle, and
-    /// whether there are others.
+    /// Links that keep the wire free for themselves while they are idle; and true if there are
+    /// others.
     keepers: FlowSet,
     anybody_lends: bool,
-    /// The link served last in its own time; the round goes on behind it.
+    /// The link served last in its own time; the round continues behind it.
     last: usize,
-    /// The link served last, in whosever time.
+    /// The link served last, in its own time or another's.
     served: usize,
     /// The link behind which a rotating round starts.
     start: usize,
-    /// Nothing has been sent in this cycle.
+    /// True if nothing has been sent in this cycle.
     first: bool,
-    /// Nothing was carried over into this cycle.
+    /// True if nothing was carried over into this cycle.
     plain: bool,
-    /// Tails of this cycle, to be waited out before it ends.
+    /// Tails of this cycle, which are waited out before its end.
     debt: Span,
-    /// When this cycle began.
+    /// Start of this cycle.
     began: Time,
-    /// Residuals and debt are right for this instant.
+    /// The instant for which residuals and debt are valid.
     settled: Time,
-    /// Since then nothing could be sent.
+    /// True if no packet could be sent since then.
     waiting: bool,
-    /// A packet is on the wire in other links' idle time.
+    /// True if a packet is on the wire in other links' idle time.
     lent: bool,
-    /// Nobody had a packet when we were asked last.
+    /// True if no link had a packet at the last decision.
     idle: bool,
-    /// How long a cycle lasts in which nobody has a packet.
+    /// Length of a cycle without packets.
     idle_cycle: Span,
 }
 
-/// What the server keeps for a link.
+/// State of a link.
 #[derive(Debug, Clone, Default)]
 pub struct Residual {
-    /// Time it may still send in this cycle.
+    /// Time left to it in this cycle.
     left: Span,
-    /// Time it may send in each.
+    /// Its time in each cycle.
     phase: Span,
-    /// A tail that is added in the next.
+    /// A tail that is added in the next cycle.
     carried: Span,
-    /// Sent but not charged yet, in `1 / rate` nanoseconds: the part of a
-    /// nanosecond is a link's own, whatever the wire carries over from others.
+    /// Time sent but not charged yet, in `1 / rate` nanoseconds: each link has its own fraction of
+    /// a nanosecond, independent of the wire's remainder.
     rest: u64,
 }
 
@@ -173,7 +170,7 @@ impl PacketWise {
         })
     }
 
-    /// A cycle begins at the settled instant.
+    /// Begins a cycle at the settled instant.
     fn begin_cycle(&mut self, flows: &mut Flows<Residual>) {
         self.plain = true;
         for f in 0..self.config.links.len() {
@@ -193,12 +190,12 @@ impl PacketWise {
         }
     }
 
-    /// How long the cycle that has just begun lasts if nobody gets a packet.
+    /// Length of the cycle that has just begun, if no packet arrives.
     fn time_idle_cycle(&mut self, flows: &mut Flows<Residual>) -> Span {
         if !self.rules.all_pay_idle || self.kind_b.is_empty() {
             return self.kind_a.iter().map(|f| self.config.links[f].phase).sum();
         }
-        // What links of type B pay of it is found by going through it.
+        // The payments of type B links are found by going through the cycle.
         let wire = Wire::new(self.config.rate);
         self.stop_at_a();
         while self.began == Time::ZERO && !self.kind_a.is_empty() {
@@ -209,16 +206,15 @@ impl PacketWise {
         self.began - Time::ZERO
     }
 
-    /// The round starts so many links further.
+    /// The start of rounds moves by this number of links.
     fn rotate(&mut self, cycles: u64) {
         let n = self.config.links.len();
         self.start = (self.start + (cycles % n as u64) as usize) % n;
         self.last = self.start;
     }
 
-    /// The next link in the round that has a packet which fits in what it has
-    /// left. Links met on the way whose packet does not fit are done for this
-    /// cycle; empty links of type B lose their turn.
+    /// The next link in the round with a packet that fits in its residual. Links on the way whose
+    /// packet does not fit are done for this cycle; empty links of type B lose their turn.
     fn find(&mut self, flows: &mut Flows<Residual>, wire: &Wire) -> Option<FlowId> {
         let (n, start) = (self.config.links.len(), self.last + 1);
         for (from, to) in [(start, n), (0, start)] {
@@ -242,7 +238,7 @@ impl PacketWise {
         None
     }
 
-    /// The round comes to link `to`: empty links of type B before it lose their turn.
+    /// The round reaches link `to`: empty links of type B before it lose their turn.
     fn pass_empty_b(&mut self, to: usize) {
         let (n, start) = (self.config.links.len(), self.last + 1);
         if to >= start {
@@ -253,7 +249,7 @@ impl PacketWise {
         }
     }
 
-    /// Nothing can be sent: which empty links of type B lose their turn?
+    /// No packet can be sent: takes their turn from empty links of type B.
     fn stop_at_a(&mut self) {
         let n = self.config.links.len();
         if !self.rules.lazy_b {
@@ -263,14 +259,14 @@ impl PacketWise {
         if self.first {
             return;
         }
-        // The server rests at the first link of type A; the one served last
-        // is not left yet.
+        // The server rests at the first link of type A; it has not yet moved on from the link
+        // served last.
         let rests_at = self.alive.first_common(&self.kind_a, self.last + 1, n);
         let rests_at = rests_at.or_else(|| self.alive.first_common(&self.kind_a, 0, self.last));
         self.pass_empty_b(rests_at.map_or(self.last, FlowId::index));
     }
 
-    /// Whom to serve at the settled instant; `None`: nothing can be sent.
+    /// The link to serve at the settled instant; `None`: no packet can be sent.
     fn decide(&mut self, flows: &mut Flows<Residual>, wire: &Wire) -> Option<FlowId> {
         loop {
             if let Some(f) = self.find(flows, wire) {
@@ -292,9 +288,9 @@ impl PacketWise {
         (self.alive.iter().filter(|&f| set.contains(f)), self.alive.count_common(set))
     }
 
-    /// While nothing can be sent: when that changes without an arrival. The
-    /// tails are spent first, then idle time is shared equally; where it does
-    /// not divide, links of lower index pay a nanosecond earlier.
+    /// While no packet can be sent: the instant at which that changes without an arrival. The tails
+    /// are spent first, then idle time is shared equally; an indivisible rest is paid a nanosecond
+    /// earlier by links of lower index.
     fn until(&self, flows: &Flows<Residual>) -> Time {
         if self.debt > Span::ZERO {
             return self.settled + self.debt;
@@ -311,15 +307,15 @@ impl PacketWise {
         self.settled + Span(soonest)
     }
 
-    /// Nothing can be sent in anybody's own time: who may send in the time that
-    /// would pass idle? A link that is done for this cycle, if its packet ends
-    /// before the cycle does and no idle link keeps the wire for itself.
+    /// No packet can be sent in its link's own time: the link that may send in the time that would
+    /// pass idle. It is done for this cycle, its packet ends before the cycle does, and no idle
+    /// link keeps the wire for itself.
     fn borrower(&self, flows: &Flows<Residual>, now: Time, wire: &Wire) -> Option<FlowId> {
         if !self.anybody_lends || self.alive.intersects(&self.keepers) {
             return None;
         }
-        // Whoever pays, idle time is spent a nanosecond in each. Without a link
-        // of type A the cycle ends with its tails.
+        // Idle time is spent one nanosecond at a time, whichever links pay. Without a link of type
+        // A the cycle ends with its tails.
         let (payers, _) = self.payers();
         let resting = self.alive.intersects(&self.kind_a);
         let left: Span =
@@ -338,8 +334,7 @@ impl PacketWise {
         None
     }
 
-    /// Settles idle time until `now`, over as many used-up residuals as there
-    /// are on the way.
+    /// Settles idle time until `now`, through any number of residuals that are used up on the way.
     fn spend(&mut self, flows: &mut Flows<Residual>, now: Time) {
         while self.settled < now {
             let until = self.until(flows).min(now);
@@ -347,7 +342,7 @@ impl PacketWise {
         }
     }
 
-    /// Settles what the wait until `now` (not beyond `until`) has cost.
+    /// Settles the cost of the wait until `now`, which is not beyond `until`.
     fn settle(&mut self, flows: &mut Flows<Residual>, now: Time) {
         if now == self.settled {
             return;
@@ -377,7 +372,7 @@ impl PacketWise {
         }
     }
 
-    /// Lets the cycles go by that ended until now while nobody had a packet.
+    /// Skips the cycles without packets that ended until now.
     fn catch_up(&mut self, flows: &mut Flows<Residual>, now: Time, wire: &Wire) {
         if now <= self.settled {
             return;
@@ -454,7 +449,7 @@ impl Discipline for PacketWise {
             self.ready.remove(self.served);
         }
         if self.lent {
-            // A lent packet has left: the time it took was idle time.
+            // A lent packet has left: its time was idle time.
             self.lent = false;
             self.spend(flows, now);
             self.waiting = false;
@@ -510,7 +505,7 @@ impl Discipline for PacketWise {
 impl QueueHooks for PacketWise {}
 impl MediumHooks for PacketWise {
     fn retimed(&mut self, _: &mut Flows<Residual>, _: FlowId, end: Time, now: Time) {
-        // The end of one that is lent a phase is not kept.
+        // The nominal end of a packet in lent time is not stored.
         if self.settled > now {
             self.settled = end;
         }

@@ -1,11 +1,10 @@
 //! Virtual links served phase by phase (Fortuna and Chydzinski, section II).
 //!
-//! The server attends the links in a ring. In a link's phase it sends what
-//! fits in the rest of it; a type A link keeps its phase when it is empty, a
-//! type B link ends it. All phase ends lie at nominal instants. Those at which
-//! nobody can begin to send are not waited for: neither while nobody has a
-//! packet, nor between a phase that has to pass and the next one of a link that
-//! has. The phases that went by are counted when a packet arrives.
+//! The server attends the links in a ring. In a link's phase it sends the packets that fit in the
+//! rest of it; an empty type A link keeps its phase, an empty type B link ends it. All phase ends
+//! are at nominal instants. The server does not wait for ends at which no transmission can begin:
+//! neither while no link has a packet, nor between a phase that has to pass and the next one of a
+//! link with a packet. The phases that have passed are counted when a packet arrives.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Guarantees, Promise, Settling};
@@ -24,12 +23,12 @@ pub struct PhaseWise {
     config: VirtualLinks,
     /// The link being attended.
     current: usize,
-    /// When its phase ends.
+    /// End of its phase.
     end: Time,
-    /// Nobody had a packet when we were asked last.
+    /// True if no link had a packet at the last decision.
     idle: bool,
-    /// Nobody could send when we were asked last: when the next phase of a link
-    /// with a packet begins, and whose it is, if nothing arrives.
+    /// If no link could send at the last decision: start and link of the next phase of a link with
+    /// a packet, if nothing arrives.
     waiting: Option<(Time, usize)>,
     /// Sum of the phases of type A: the cycle of an idle server.
     idle_cycle: Span,
@@ -66,7 +65,7 @@ impl PhaseWise {
         self.config.links[self.current].kind == kind
     }
 
-    /// Nobody has a packet any more: an empty link of type B ends its phase.
+    /// No link has a packet any more: an empty link of type B ends its phase.
     fn rest(&mut self, now: Time) {
         self.idle = true;
         if self.idle_cycle == Span::ZERO {
@@ -78,10 +77,10 @@ impl PhaseWise {
         }
     }
 
-    /// Lets the phases go by that ended until now while nobody had a packet.
+    /// Skips the phases that ended until now while no link had a packet.
     fn catch_up(&mut self, now: Time) {
         if self.idle_cycle == Span::ZERO {
-            // Nothing but phases of no length: this one begins now.
+            // All phases have zero length: this one begins now.
             self.end = now + self.config.links[self.current].phase;
             return;
         }
@@ -92,7 +91,7 @@ impl PhaseWise {
         self.let_empty_phases_pass(now);
     }
 
-    /// Ends the phases that ended until now; the links behind had no packets.
+    /// Ends the phases that ended until now; the following links had no packets.
     fn let_empty_phases_pass(&mut self, now: Time) {
         while self.end <= now {
             let ended = self.end;
@@ -103,11 +102,11 @@ impl PhaseWise {
         }
     }
 
-    /// The rest of the current phase passes, and all phases of links without a
-    /// packet behind it: until then nobody sends, unless a packet arrives.
+    /// The rest of the current phase passes, and all following phases of links without a packet:
+    /// until then nothing is sent, unless a packet arrives.
     fn wait(&mut self, flows: &Flows<()>) -> Decision {
         let (mut then, mut link) = (self.end, self.after(self.current));
-        // Somebody has a packet, and a whole phase is enough for any.
+        // Some link has a packet, and a whole phase is enough for any.
         while flows.head(FlowId(link as u32)).is_none() {
             if self.config.links[link].kind == Type::A {
                 then += self.config.links[link].phase;
@@ -118,7 +117,7 @@ impl PhaseWise {
         Decision::NotBefore(then)
     }
 
-    /// What was waited for, or as much of it as has passed.
+    /// Completes a wait, or the part of it that has passed.
     fn end_wait(&mut self, now: Time) {
         match self.waiting.take() {
             Some((then, link)) if then <= now => {
@@ -137,7 +136,7 @@ impl Discipline for PhaseWise {
 
     fn start(&mut self, _: &mut Flows<()>) {}
 
-    /// The phase under way goes on, but not beyond its new length.
+    /// The current phase continues, but not beyond its new length.
     fn migrate_from(&mut self, mut old: PhaseWise, _: &mut Flows<()>, now: Time) {
         old.end_wait(now);
         (self.current, self.idle) = (old.current, old.idle);

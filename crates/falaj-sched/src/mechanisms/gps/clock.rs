@@ -11,10 +11,10 @@ pub(super) type Work = u128;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Share {
-    /// Of the flow's last packet.
+    /// Finish of the flow's last packet.
     pub(super) finish: Virtual,
-    /// What was served of packets that were thrown out, in virtual time: less is to be served of
-    /// those that come in their stead.
+    /// Virtual time already served of dropped packets: packets that replace them need that much
+    /// less.
     owed: Virtual,
     slope: u64,
     pub(super) weight: u32,
@@ -24,12 +24,12 @@ pub(super) struct Share {
 #[derive(Debug, Clone)]
 pub(crate) struct Gps {
     pub(super) flows: Vec<Share>,
-    /// Who has something, by the finish of his last packet.
+    /// Flows in the fluid system, by the finish of their last packet.
     pub(super) present: Tournament<Virtual>,
     /// The sum of their weights.
     pub(super) weight: u64,
     pub(super) now: Virtual,
-    /// Work that is done, and too little to move `now`.
+    /// Work that is done, and too small to move `now`.
     pub(super) rest: Work,
 }
 
@@ -46,7 +46,7 @@ impl Gps {
         }
     }
 
-    /// Goes on where `old` stands: with the bytes that it has of each flow, from now on with these
+    /// Continues from the state of `old`: with its bytes of each flow, from now on with these
     /// weights.
     pub(super) fn migrate_from(&mut self, old: Gps) {
         (self.now, self.rest) = (old.now, old.rest);
@@ -61,7 +61,7 @@ impl Gps {
         }
     }
 
-    /// What a finish of `old`, at its time, is by these weights.
+    /// A finish of `old`, converted to these weights.
     pub(super) fn retag(&self, old: &Gps, f: FlowId, tag: Virtual) -> Virtual {
         retagged(tag, old.now, old.slope(f), self.slope(f))
     }
@@ -74,7 +74,7 @@ impl Gps {
         self.now
     }
 
-    /// Virtual time that a packet of `f` takes.
+    /// Virtual length of a packet of `f`.
     #[inline]
     pub(crate) fn length(&self, f: FlowId, bytes: u32) -> Virtual {
         Virtual::from(bytes) * Virtual::from(self.flows[f.index()].slope)
@@ -85,7 +85,7 @@ impl Gps {
         self.length(f, bytes) * Work::from(self.flows[f.index()].weight)
     }
 
-    /// A packet comes to `f`: its finish.
+    /// Adds a packet of `f`; returns its finish.
     #[inline]
     pub(crate) fn arrive(&mut self, f: FlowId, bytes: u32) -> Virtual {
         let mut length = self.length(f, bytes);
@@ -105,9 +105,9 @@ impl Gps {
         flow.finish
     }
 
-    /// A packet of `f` is thrown out: as many bytes less are to be served of the flow, from its
-    /// end. What of them is served already is owed by who comes in its stead; where nobody
-    /// does, it was done for all.
+    /// Removes a dropped packet of `f`: its bytes are subtracted from the end of the flow's work.
+    /// The part that is served already is owed by the packet that replaces it; without a
+    /// replacement, it was done for all flows.
     pub(super) fn forget(&mut self, f: FlowId, bytes: u32, because: Thrown) {
         let length = self.length(f, bytes);
         let left = self.finish(f).saturating_sub(self.now);
@@ -129,7 +129,7 @@ impl Gps {
         }
     }
 
-    /// So much work has been done.
+    /// Advances the clock by this work.
     #[inline]
     pub(crate) fn serve(&mut self, work: Work) {
         self.rest += work;
@@ -148,7 +148,7 @@ impl Gps {
         self.rest = 0;
     }
 
-    /// Work, with what is done of it, until virtual time is `then`.
+    /// Work until virtual time is `then`, including the part that is done.
     #[inline]
     pub(super) fn until(&self, then: Virtual) -> Work {
         then.saturating_sub(self.now).saturating_mul(Work::from(self.weight))
@@ -159,8 +159,8 @@ impl Gps {
         self.weight -= u64::from(self.flows[f.index()].weight);
     }
 
-    /// The link has nothing left. So has the fluid, unless weights changed
-    /// meanwhile: then all that it still has is over.
+    /// The link is empty. So is the fluid server, unless weights have changed meanwhile: then its
+    /// remaining work is discarded.
     pub(super) fn run_empty(&mut self) {
         while let Some((finish, f)) = self.present.first() {
             self.now = self.now.max(finish);

@@ -11,19 +11,18 @@ use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// A fluid server of its own. Fed with a discipline's arrivals, in order of
-/// time, it says when each packet starts and finishes in the fluid, and what
-/// each flow has got.
+/// A fluid server of its own. Given a discipline's arrivals, in order of time, it returns the start
+/// and finish of each packet in the fluid system, and the service of each flow.
 ///
-/// Its instants are the exact ones rounded up to a nanosecond, or one more: each
-/// packet that comes may cost it a part of `2^-62` of a byte.
+/// Its instants are the exact ones rounded up to a nanosecond, or one more: each arrival may cost
+/// it a part of `2^-62` of a byte.
 #[derive(Debug, Clone)]
 pub struct Fluid {
     gps: Gps,
     rate: Rate,
     byte: u64,
     now: Time,
-    /// Bytes that came, for each flow.
+    /// Bytes that have arrived, for each flow.
     arrived: Vec<u64>,
     /// The flow's last packet.
     last: Vec<Option<usize>>,
@@ -32,7 +31,7 @@ pub struct Fluid {
     packets: Vec<FluidPacket>,
 }
 
-/// What happens to a packet in the fluid.
+/// State of a packet in the fluid system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FluidPacket {
     arrival: Time,
@@ -57,7 +56,7 @@ impl Fluid {
         })
     }
 
-    /// A packet comes to `f`; packets are numbered as they come.
+    /// Adds a packet of `f`; packets are numbered in order of arrival.
     pub fn arrive(&mut self, f: FlowId, bytes: u32, now: Time) -> usize {
         self.advance(now);
         let packet = self.packets.len();
@@ -86,12 +85,12 @@ impl Fluid {
         self.now = self.now.max(now);
     }
 
-    /// When the last bit of a packet has been served, if it has.
+    /// Time at which the last bit of a packet was served, if it was.
     pub fn finish(&self, packet: usize) -> Option<Time> {
         self.packets.get(packet)?.finish
     }
 
-    /// When its first bit was served: when it came, or after the packet before it.
+    /// Time at which its first bit was served: at its arrival, or after the packet before it.
     pub fn start(&self, packet: usize) -> Option<Time> {
         let packet = self.packets.get(packet)?;
         match packet.before {

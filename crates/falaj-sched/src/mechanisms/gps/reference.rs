@@ -1,4 +1,4 @@
-//! The fluid beside a link that serves the same packets one by one.
+//! The fluid server beside a link that serves the same packets one by one.
 
 use crate::contract::hooks::Thrown;
 use crate::contract::transmission::Sent;
@@ -8,11 +8,11 @@ use crate::mechanisms::weights::{Shares, Virtual, rescaled, shifted};
 use crate::queues::queue::FlowId;
 use crate::units::time::Time;
 
-/// The fluid beside a link that serves the same packets one by one.
+/// The fluid server beside a link that serves the same packets one by one.
 #[derive(Debug, Clone)]
 pub(crate) struct ReferenceFluid {
     gps: Gps,
-    /// What the link does in a nanosecond.
+    /// Work of the link in a nanosecond.
     pace: (Work, u64),
     byte: u64,
     sending: Option<Sending>,
@@ -22,7 +22,7 @@ pub(crate) struct ReferenceFluid {
 struct Sending {
     work: Work,
     counted: Work,
-    /// Of the rate at which it began.
+    /// Work of the link in a nanosecond, at the rate of the transmission's start.
     pace: (Work, u64),
     start: Time,
     end: Time,
@@ -39,8 +39,9 @@ impl ReferenceFluid {
         }
     }
 
-    /// Goes on where `old` stands at `now`. The link and the fluid have the same bytes left
-    /// as before: a flow keeps what it is ahead or behind, and gets its new share from now on.
+    /// Continues from the state of `old` at `now`. The link and the fluid server have the same
+    /// bytes left as before: a flow stays ahead or behind as it was, and has its new share from now
+    /// on.
     pub(crate) fn migrate_from(&mut self, mut old: ReferenceFluid, now: Time) {
         old.at(now);
         self.gps.migrate_from(old.gps);
@@ -51,7 +52,7 @@ impl ReferenceFluid {
         });
     }
 
-    /// What the stamp of a packet that waits under `old` is from `now` on.
+    /// The new stamp, from `now` on, of a packet that waits under `old`.
     pub(crate) fn retag(
         &self,
         old: &mut ReferenceFluid,
@@ -63,7 +64,7 @@ impl ReferenceFluid {
         shifted(tag, old.now, old.slope(f), self.gps.slope(f))
     }
 
-    /// The clock as it stands at `now`.
+    /// The clock at `now`.
     #[inline]
     pub(crate) fn at(&mut self, now: Time) -> &mut Gps {
         if let Some(sending) = &mut self.sending {
@@ -92,8 +93,8 @@ impl ReferenceFluid {
             Some(Sending { work, counted: 0, pace: self.pace, start: sent.start, end: sent.end });
     }
 
-    /// What is on the link ends then, as the link was changed at `now`: what is left of it goes at
-    /// the new pace.
+    /// The packet on the link ends at `end`, since the link was changed at `now`: the rest of it is
+    /// sent at the new pace.
     pub(crate) fn retimed(&mut self, end: Time, now: Time) {
         self.at(now);
         if let Some(sending) = &mut self.sending {
@@ -102,19 +103,19 @@ impl ReferenceFluid {
         }
     }
 
-    /// Virtual time that a packet of `f` takes.
+    /// Virtual length of a packet of `f`.
     #[inline]
     pub(crate) fn length(&self, f: FlowId, bytes: u32) -> Virtual {
         self.gps.length(f, bytes)
     }
 
-    /// A packet of `f` has gone of which nobody told that it was sent.
+    /// A packet of `f` has left without a call of [`take`](ReferenceFluid::take).
     pub(crate) fn gone(&mut self, f: FlowId, bytes: u32) {
         let work = self.gps.work(f, bytes);
         self.gps.serve(work);
     }
 
-    /// A packet of `f` has been thrown out.
+    /// A packet of `f` was dropped.
     pub(crate) fn forget(&mut self, f: FlowId, bytes: u32, because: Thrown, now: Time) {
         self.at(now).forget(f, bytes, because);
     }
@@ -123,7 +124,7 @@ impl ReferenceFluid {
         self.gps.run_empty();
     }
 
-    /// Has the fluid served all of `f`, as far as it has come?
+    /// Returns true if the fluid server has served all packets of `f` so far.
     pub(crate) fn done(&self, f: FlowId) -> bool {
         self.gps.finish(f) <= self.gps.now
     }

@@ -4,14 +4,14 @@ use super::clock::Work;
 use crate::units::rate::{BIT_NANOS, Rate};
 use crate::units::time::Span;
 
-/// Work that a link of this rate does in a nanosecond, and what of it is lost
-/// to rounding, in parts of `BIT_NANOS`.
+/// Work of a link of this rate in a nanosecond, and the fraction lost to rounding, in parts of
+/// `BIT_NANOS`.
 pub(super) fn pace(rate: Rate, byte: u64) -> (Work, u64) {
     let whole = Work::from(rate.0) * Work::from(byte);
     (whole / Work::from(BIT_NANOS), (whole % Work::from(BIT_NANOS)) as u64)
 }
 
-/// Work in so much time, rounded down.
+/// Work in this time, rounded down.
 pub(super) fn work_in(rate: Rate, byte: u64, time: Span) -> Work {
     pace_for(pace(rate, byte), time)
 }
@@ -25,7 +25,7 @@ pub(super) fn pace_for((pace, lost): (Work, u64), time: Span) -> Work {
     pace.saturating_mul(Work::from(time.0)).saturating_add(lost)
 }
 
-/// Time for so much work, rounded up.
+/// Time for this work, rounded up.
 pub(super) fn time_of(rate: Rate, byte: u64, work: Work) -> Span {
     let nanos = match work.checked_mul(Work::from(BIT_NANOS)) {
         Some(work) => work.div_ceil(Work::from(rate.0) * Work::from(byte)),

@@ -1,10 +1,10 @@
 //! Controlled delay: Nichols and Jacobson, RFC 8289.
 //!
-//! A standing queue is one in which each packet of an interval stayed longer than
-//! the target. Then packets are dropped at their turn, the next one after the
-//! interval divided by the square root of how many were dropped, until one stays
-//! shorter. Names and steps are those of the RFC's pseudo-code; a drop and the look
-//! at the head behind it are two steps here, at one instant.
+//! A standing queue is one in which each packet of an interval stayed longer than the target. Then
+//! packets are dropped when they are to be sent: the next drop comes after the interval divided by
+//! the square root of the number of drops, until a packet stays for a shorter time. Names and steps
+//! are those of the RFC's pseudo-code; a drop and the test of the head behind it are two steps
+//! here, at one instant.
 
 use super::policy::CoDelParameters;
 use super::settings::{ECN, in_range, marks};
@@ -13,7 +13,7 @@ use crate::contract::params::{ConfigError, Kind, Param, Values};
 use crate::units::time::{Span, Time};
 use alloc::format;
 
-/// What may be set.
+/// The parameters.
 pub const PARAMS: &[Param] = &[
     Param {
         name: "target",
@@ -56,32 +56,32 @@ pub struct CoDel {
     state: State,
 }
 
-/// What changes, by the RFC's names.
+/// The variable state, by the RFC's names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// When packets will have stayed too long for an interval; 0: they do not.
+    /// When packets will have been above the target for an interval; 0: they are below it.
     first_above_time: Time,
     drop_next: Time,
     count: u64,
     lastcount: u64,
     dropping: bool,
-    /// A packet was just dropped; the head behind it decides when the next one goes.
+    /// A packet was just dropped; the head behind it determines the next drop.
     again: bool,
 }
 
-/// When to drop the next after so many: interval / sqrt(count), to the nanosecond begun.
+/// Time of the next drop after `count`: interval / sqrt(count), rounded up to a nanosecond.
 #[inline]
 pub fn control_law(t: Time, interval: Span, count: u64) -> Time {
     t + Span((interval.0 * interval.0 / count.max(1)).isqrt())
 }
 
 impl CoDel {
-    /// For packets up to this length.
+    /// CoDel for packets up to this length.
     pub fn new(parameters: CoDelParameters, maxpacket: u32) -> CoDel {
         CoDel { parameters, maxpacket, state: State::default() }
     }
 
-    /// What becomes of a head whose turn it is, and what is known then.
+    /// Verdict on a head that is to be sent, and the new state.
     #[inline]
     pub fn step(&self, head: Head, now: Time) -> (CoDel, Verdict) {
         let (state, verdict) = self.state.step(&self.parameters, self.maxpacket, head, now);
@@ -94,7 +94,7 @@ impl CoDel {
 }
 
 impl State {
-    /// The same of a queue whose parameters are kept elsewhere.
+    /// The same for a queue whose parameters are stored elsewhere.
     #[inline]
     pub(crate) fn step(
         &self,
@@ -137,7 +137,7 @@ impl State {
             return (to, Verdict::Pass);
         }
         to.dropping = true;
-        // If it was dropping lately, the rate that controlled the queue then is a good one now.
+        // If it was dropping recently, the rate that controlled the queue then is a good start.
         let delta = to.count.saturating_sub(to.lastcount);
         let lately = now < to.drop_next + of.interval * 16;
         to.count = if delta > 1 && lately { delta } else { 1 };
@@ -154,7 +154,7 @@ mod tests {
 
     const LARGE: Head = Head { waited: Span::from_millis(6), behind: 3000, capable: false };
 
-    /// The intervals that the RFC's law has: 100 ms by the square roots of 1, 2, 3 and on.
+    /// The intervals of the RFC's law: 100 ms divided by the square roots of 1, 2, 3 and on.
     #[test]
     fn the_control_law_divides_by_square_roots() {
         let next = |count| control_law(Time::ZERO, Span::from_millis(100), count).0;
@@ -164,8 +164,8 @@ mod tests {
         assert_eq!(control_law(Time(7), super::super::settings::LONGEST, 1), Time(4_000_000_007));
     }
 
-    /// A head that stays above the target for ever, looked at each millisecond: the first drop
-    /// an interval after it was first above, the others by the law from there.
+    /// A head that stays above the target for ever, tested each millisecond: the first drop is an
+    /// interval after it was first above, the others follow the law from there.
     #[test]
     fn drops_come_as_the_rfc_has_them() {
         let mut codel = CoDel::new(CoDelParameters::default(), 1500);
@@ -201,12 +201,12 @@ mod tests {
             assert_eq!(see(LARGE, ms), (Verdict::Pass, count));
         }
         assert_eq!(see(Head { waited: Span::from_millis(4), ..LARGE }, 340), (Verdict::Pass, 4));
-        // Above again for an interval: count goes on at 4 - 1.
+        // Above again for an interval: count continues at 4 - 1.
         assert_eq!(see(LARGE, 341), (Verdict::Pass, 4));
         assert_eq!(see(LARGE, 441), (Verdict::Drop, 3));
-        // A packet or less behind it is no standing queue.
+        // A packet or less behind it is not a standing queue.
         assert_eq!(see(Head { behind: 1500, ..LARGE }, 442).0, Verdict::Pass);
-        // Much later it begins anew.
+        // Much later it starts anew.
         assert_eq!(see(LARGE, 9_000).0, Verdict::Pass);
         assert_eq!(see(LARGE, 9_100), (Verdict::Drop, 1));
     }

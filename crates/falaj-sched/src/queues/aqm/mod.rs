@@ -1,13 +1,13 @@
-//! What a queue does so that it does not stay full: whom it drops or marks, and when.
+//! Active queue management: the rules by which a queue drops or marks packets before it stays full.
 //!
-//! | module | what it holds |
+//! | module | policy |
 //! |---|---|
 //! | [`red`] | by the average length, at random: RED and gentle RED |
-//! | [`codel`] | by how long packets stay, at their turn |
-//! | [`pie`] | by how long packets stay, at random, when they come |
+//! | [`codel`] | by the time that packets stay, at their departure |
+//! | [`pie`] | by the time that packets stay, at random, at their arrival |
 //!
-//! Tail drop is the queue without a policy. Head drop needs no state: where there
-//! is no room, the packet that waits longest goes.
+//! Tail drop is the queue without a policy. Head drop needs no state: without room, the packet that
+//! waits longest is dropped.
 
 pub mod codel;
 pub mod pie;
@@ -27,11 +27,11 @@ use policy::{CoDelParameters, PieParameters, Policy, RedParameters};
 use red::Red;
 use verdict::{Head, Level, Link, Verdict};
 
-/// How policies are called: the last packet goes where there is no room, or the first, or as these
-/// say.
+/// Names of the policies: without room the last packet is dropped, or the first, or by these
+/// policies.
 pub const NAMES: &[&str] = &["tail", "head", "red", "gred", "codel", "pie"];
 
-/// What a policy of this name takes.
+/// The parameters of a policy.
 pub fn params(name: &str) -> &'static [Param] {
     match name {
         "red" | "gred" => red::PARAMS,
@@ -42,7 +42,7 @@ pub fn params(name: &str) -> &'static [Param] {
 }
 
 impl Policy {
-    /// The policy of this name for a queue with this limit; `None` for tail drop, which is none.
+    /// The policy of this name for a queue with this limit; `None` for tail drop, which has none.
     pub fn new(name: &str, values: &Values, limit: Limit) -> Result<Option<Policy>, ConfigError> {
         Ok(Some(match name {
             "head" => Policy::Head,
@@ -84,17 +84,17 @@ pub(crate) fn none_besides(setup: &Setup, kind: &str) -> Result<(), ConfigError>
     }
 }
 
-/// Has any queue a policy?
+/// Returns true if any queue has a policy.
 pub fn any(setup: &Setup) -> bool {
     setup.any_leaf(&mut |f| f.values.policy().is_some())
 }
 
-/// Has any queue a policy that throws out packets that had found room?
+/// Returns true if any queue has a policy that drops packets after they were queued.
 pub fn any_later(setup: &Setup) -> bool {
     setup.any_leaf(&mut |f| f.values.policy().is_some_and(|policy| policy.drops_later()))
 }
 
-/// A policy at work.
+/// The state of a policy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AqmState {
     Head,
@@ -113,7 +113,7 @@ impl AqmState {
         }
     }
 
-    /// A packet comes.
+    /// Verdict on a packet that arrives.
     #[inline]
     pub(crate) fn comes(
         &mut self,
@@ -129,7 +129,7 @@ impl AqmState {
         }
     }
 
-    /// A head's turn: what becomes of it. Changes nothing.
+    /// Verdict on a head that is to be sent. Changes nothing.
     #[inline]
     pub(crate) fn judge(&self, head: Head, now: Time) -> Verdict {
         match self {
@@ -138,7 +138,7 @@ impl AqmState {
         }
     }
 
-    /// What was judged is done.
+    /// Makes the verdict final.
     #[inline]
     pub(crate) fn settle(&mut self, head: Head, now: Time) -> Verdict {
         match self {
@@ -155,7 +155,7 @@ impl AqmState {
         }
     }
 
-    /// The queue has run empty.
+    /// The queue has become empty.
     #[inline]
     pub(crate) fn emptied(&mut self, now: Time) {
         match self {
@@ -165,7 +165,7 @@ impl AqmState {
         }
     }
 
-    /// Goes on from another of its kind with other parameters.
+    /// Continues from another state of its kind, with these parameters.
     pub(crate) fn migrate_from(&mut self, old: AqmState) {
         match (self, old) {
             (AqmState::Red(own), AqmState::Red(old)) => own.migrate_from(old),

@@ -1,10 +1,9 @@
 //! Proportional integral controller enhanced: Pan and others, RFC 8033.
 //!
-//! Packets are dropped when they come, with a probability that is worked out again
-//! each period: it grows with how much longer than the reference packets stay, and
-//! with how much longer than the last time. Steps and constants are those of the
-//! RFC's appendix A, the rest of chance as in appendix B; how long packets stay is
-//! read off the last that left.
+//! Packets are dropped at their arrival, with a probability that is updated each period: it grows
+//! with the excess of the delay over the reference, and with the increase of the delay since the
+//! last update. Steps and constants are those of the RFC's appendix A, derandomization as in
+//! appendix B; the delay is that of the last packet that left.
 
 use super::policy::PieParameters;
 use super::settings::{ECN, in_range, marks};
@@ -12,7 +11,7 @@ use super::verdict::{Level, Verdict};
 use crate::contract::params::{ConfigError, Kind, Param, Values};
 use crate::units::time::{Span, Time};
 
-/// What may be set.
+/// The parameters.
 pub const PARAMS: &[Param] = &[
     Param {
         name: "target",
@@ -47,12 +46,12 @@ impl PieParameters {
     }
 }
 
-/// Certainty. Probabilities are so many of it.
+/// The probability one; probabilities are fractions of it.
 const ONE: i128 = 1 << 64;
-/// alpha is an eighth and beta one and a quarter for each second.
+/// Per second, alpha is an eighth and beta one and a quarter.
 const ALPHA: (i128, i128) = (ONE / 8, 1_000_000_000);
 const BETA: (i128, i128) = (ONE * 5 / 4, 1_000_000_000);
-/// Below the probability 10^-n changes are so much smaller.
+/// Below the probability 10^-n changes are scaled down by these factors.
 const SCALES: [(i128, i128); 6] =
     [(1_000_000, 2048), (100_000, 512), (10_000, 128), (1000, 32), (100, 8), (10, 2)];
 
@@ -62,17 +61,17 @@ pub struct Pie {
     of: PieParameters,
     mean_pktsize: u32,
     drop_prob: i128,
-    /// Probabilities since the last drop.
+    /// Sum of the probabilities since the last drop.
     accu_prob: i128,
     qdelay: Span,
     qdelay_old: Span,
     burst_allowance: Span,
-    /// When the probability is worked out next.
+    /// Time of the next update of the probability.
     update: Time,
 }
 
 impl Pie {
-    /// Of an empty queue.
+    /// State of an empty queue.
     pub fn new(of: PieParameters, largest: u32) -> Pie {
         Pie {
             of,
@@ -86,7 +85,7 @@ impl Pie {
         }
     }
 
-    /// A packet comes, by a draw.
+    /// Verdict on a packet that arrives, by a draw.
     pub fn comes(&mut self, level: Level, capable: bool, now: Time, draw: u64) -> Verdict {
         self.catch_up(now);
         if self.burst_allowance > Span::ZERO || !self.drop_early(level, draw) {
@@ -100,7 +99,7 @@ impl Pie {
     }
 
     fn drop_early(&mut self, level: Level, draw: u64) -> bool {
-        // A queue that is short anyway is left alone.
+        // A short queue is left alone.
         let short = self.qdelay_old.0 < self.of.target.0 / 2 && self.drop_prob < ONE / 5;
         if short || u64::from(level.bytes) <= 2 * u64::from(self.mean_pktsize) {
             return false;
@@ -117,13 +116,13 @@ impl Pie {
         hit
     }
 
-    /// A packet that stayed so long leaves; the queue that is empty has none.
+    /// A packet leaves after a time of `stayed`; it is zero for an empty queue.
     pub fn leaves(&mut self, stayed: Span, now: Time) {
         self.catch_up(now);
         self.qdelay = stayed;
     }
 
-    /// All that was to be worked out until now. Nothing changes any more once all is zero.
+    /// Performs all updates due until now. Nothing changes any more once all values are zero.
     fn catch_up(&mut self, now: Time) {
         while self.update <= now {
             let at_rest = self.drop_prob == 0
@@ -156,7 +155,7 @@ impl Pie {
         let half = self.of.target.0 / 2;
         let calm = self.qdelay.0 < half && self.qdelay_old.0 < half;
         if calm {
-            // Nothing to be seen of congestion: it decays.
+            // No congestion is seen: the probability decays.
             self.drop_prob = self.drop_prob * 98 / 100;
         }
         self.drop_prob = self.drop_prob.clamp(0, ONE);
@@ -183,7 +182,7 @@ mod tests {
         pie.drop_prob as f64 / ONE as f64
     }
 
-    /// Worked out by hand: 0.125 s^-1 (q - 15 ms) + 1.25 s^-1 (q - q_old), scaled by where it is.
+    /// Worked out by hand: 0.125 s^-1 (q - 15 ms) + 1.25 s^-1 (q - q_old), scaled by its range.
     #[test]
     fn the_probability_goes_as_worked_out_by_hand() {
         let mut pie = Pie::new(PieParameters::default(), 1000);
@@ -197,19 +196,19 @@ mod tests {
             );
             pie.drop_prob as f64 / ONE as f64
         };
-        // 0 to 55 ms: 0.125 x 0.040 + 1.25 x 0.055 = 0.07375, by 2048.
+        // 0 to 55 ms: 0.125 x 0.040 + 1.25 x 0.055 = 0.07375, divided by 2048.
         let mut p = see(55, 0.07375 / 2048.0);
-        // It is below 10^-4, so by 128: 0.125 x 0.040.
+        // It is below 10^-4, so divided by 128: 0.125 x 0.040.
         p = see(55, p + 0.005 / 128.0);
         p = see(55, p + 0.005 / 128.0);
-        // Above 10^-4: by 32, and 100 ms longer.
+        // Above 10^-4: divided by 32, and 100 ms longer.
         p = see(155, p + (0.125 * 0.140 + 1.25 * 0.1) / 32.0);
-        // Above 10^-3: by 8. Down to 95 ms.
+        // Above 10^-3: divided by 8. Down to 95 ms.
         p = see(145, p + (0.125 * 0.130 - 1.25 * 0.010) / 8.0);
         // And never below zero.
         assert!(p < 0.01);
         see(95, 0.0);
-        // From nothing in large steps: never more than 2 % at once above a tenth.
+        // From zero in large steps: never more than 2 % at once above a tenth.
         pie.drop_prob = ONE / 5;
         pie.qdelay = Span::from_secs(3);
         pie.calculate_drop_prob();
@@ -240,7 +239,7 @@ mod tests {
                 (drops, gap) = (drops + 1, 0);
             }
         }
-        // Gaps: 17 and a geometric one of mean 20, deviation sqrt(380); that they are cut changes
+        // Gaps: 17 and a geometric one of mean 20, deviation sqrt(380); the truncation changes
         // little.
         let mean = f64::from(n) / 37.0;
         let deviation = (380.0 * f64::from(n) / 37.0f64.powi(3)).sqrt();

@@ -1,4 +1,4 @@
-//! The policies of queues as they are set: each with its parameters.
+//! The policies of queues as configured: each with its parameters.
 
 use crate::units::probability::Probability;
 use crate::units::time::Span;
@@ -6,7 +6,7 @@ use crate::units::time::Span;
 /// A policy and its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Where there is no room, the packet that waits longest goes.
+    /// Without room, the packet that waits longest is dropped.
     Head,
     /// Random early detection.
     Red(RedParameters),
@@ -17,12 +17,12 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// Does it throw out packets that had found room?
+    /// Returns true if it drops packets after they were queued.
     pub(crate) fn drops_later(&self) -> bool {
         matches!(self, Policy::Head | Policy::CoDel(_))
     }
 
-    /// How it is called.
+    /// Its name.
     pub fn name(&self) -> &'static str {
         match self {
             Policy::Head => "head",
@@ -37,30 +37,30 @@ impl Policy {
 /// Thresholds, probability and weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RedParameters {
-    /// Below it nothing happens.
+    /// Lower threshold; below it no packet is dropped.
     pub min: u32,
-    /// Where the probability is reached.
+    /// Upper threshold, at which the probability is reached.
     pub max: u32,
-    /// Are the thresholds, and the average, bytes?
+    /// True if the thresholds, and the average, are in bytes.
     pub bytes: bool,
-    /// Just below `max`.
+    /// Probability just below `max`.
     pub probability: Probability,
-    /// Of the length at an arrival.
+    /// Weight of the length at an arrival in the average.
     pub weight: Probability,
-    /// Not everything is dropped beyond `max`, but beyond twice as much.
+    /// True: all packets are dropped at twice `max` only, not at `max`.
     pub gentle: bool,
-    /// Marks instead of drops, where they are at random.
+    /// True: packets are marked instead of dropped at random.
     pub ecn: bool,
 }
 
-/// Target and interval, and whether packets are marked.
+/// Target and interval, and marking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoDelParameters {
-    /// Below this a queue is good.
+    /// Delay up to which a queue is good.
     pub target: Span,
-    /// It has to get below once in this time.
+    /// Time within which the delay has to be below the target once.
     pub interval: Span,
-    /// Marks instead of drops.
+    /// True: packets are marked instead of dropped.
     pub ecn: bool,
 }
 
@@ -77,13 +77,13 @@ impl Default for CoDelParameters {
 /// Reference, period and burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PieParameters {
-    /// QDELAY_REF.
+    /// Reference delay, QDELAY_REF.
     pub target: Span,
-    /// T_UPDATE.
+    /// Update period, T_UPDATE.
     pub update: Span,
-    /// MAX_BURST.
+    /// Burst allowance, MAX_BURST.
     pub burst: Span,
-    /// Marks instead of drops, as long as the probability is below a tenth.
+    /// True: packets are marked instead of dropped, while the probability is below a tenth.
     pub ecn: bool,
 }
 

@@ -1,9 +1,9 @@
 //! Random early detection: Floyd and Jacobson 1993; gentle as Floyd 2000; marks as RFC 3168.
 //!
-//! The average length follows the queue slowly. Between two thresholds packets are
-//! marked or dropped with a probability that grows with it, spread out evenly: the
-//! more of them since the last one, the sooner. Above the upper one all are dropped;
-//! gently, the probability goes on to grow until the average is twice as large.
+//! The average length follows the queue slowly. Between two thresholds packets are marked or
+//! dropped with a probability that grows with the average, spread evenly: it also grows with the
+//! number of packets since the last one. Above the upper threshold all are dropped; in gentle mode,
+//! the probability continues to grow until the average is twice that threshold.
 
 use super::policy::RedParameters;
 use super::settings::{ECN, marks};
@@ -14,7 +14,7 @@ use crate::units::probability::Probability;
 use crate::units::time::{Span, Time};
 use alloc::format;
 
-/// What may be set.
+/// The parameters.
 pub const PARAMS: &[Param] = &[
     Param {
         name: "min",
@@ -109,27 +109,27 @@ impl RedParameters {
     }
 }
 
-/// Binary digits of the average behind the point.
+/// Fractional bits of the average.
 const POINT: u32 = 24;
-/// Certainty.
+/// The probability one.
 const ONE: u128 = 1 << 64;
 
 /// RED of one queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Red {
     of: RedParameters,
-    /// What a typical packet takes: the average of an idle queue sinks once in this time.
+    /// Time of a typical packet: the average of an idle queue is lowered once in this time.
     typical: Span,
     avg: u64,
-    /// When the queue ran empty.
+    /// Time at which the queue became empty.
     idle: Option<Time>,
-    /// Packets since the last that was marked or dropped, the last one not counted: from one to
-    /// the next there are 1 to 1/p_b, each as likely (section 7 of the paper).
+    /// Packets since the last one that was marked or dropped, itself not counted: the distance is
+    /// uniform over 1 to 1/p_b (section 7 of the paper).
     count: Option<u64>,
 }
 
 impl Red {
-    /// Of an empty queue.
+    /// State of an empty queue.
     pub fn new(of: RedParameters, link: Link) -> Red {
         Red {
             of,
@@ -140,14 +140,14 @@ impl Red {
         }
     }
 
-    /// A packet comes, by a draw.
+    /// Verdict on a packet that arrives, by a draw.
     pub fn comes(&mut self, level: Level, capable: bool, now: Time, draw: u64) -> Verdict {
         let length = u64::from(if self.of.bytes { level.bytes } else { level.packets }) << POINT;
         if let Some(idle) = self.idle.take() {
             let packets = now.since(idle).0.checked_div(self.typical.0);
             self.avg = packets.map_or(0, |m| sunk(self.avg, self.of.weight, m));
         }
-        // avg + w (q - avg), where w is so much of 2^64.
+        // avg + w (q - avg), where w is a fraction of 2^64.
         let w = u128::from(self.of.weight.of_all());
         let part = |of: u64| ((u128::from(of) * w) >> 64) as u64;
         self.avg = if length >= self.avg {
@@ -166,7 +166,7 @@ impl Red {
         };
         let count = self.count.map_or(0, |count| count + 1);
         self.count = Some(count);
-        // p_a = p_b / (1 - count p_b); more than certainty is certainty.
+        // p_a = p_b / (1 - count p_b), at most one.
         let left = ONE.saturating_sub(u128::from(count).saturating_mul(p_b));
         let hit = p_b >= left || u128::from(draw) * left < p_b << 64;
         if !hit {
@@ -176,7 +176,8 @@ impl Red {
         if self.of.ecn && capable { Verdict::Mark } else { Verdict::Drop }
     }
 
-    /// By the average alone, of 2^64; `None`: all are dropped.
+    /// The probability by the average alone, as a fraction of 2^64; `None`: all packets are
+    /// dropped.
     fn p_b(&self, min: u64, max: u64) -> Option<u128> {
         let most = u128::from(self.of.probability.of_all());
         if self.avg < max {
@@ -187,7 +188,7 @@ impl Red {
             .then(|| most + (ONE - most) / u128::from(max) * beyond)
     }
 
-    /// The queue has run empty.
+    /// The queue has become empty.
     pub fn emptied(&mut self, now: Time) {
         self.idle = Some(now);
     }
@@ -200,7 +201,7 @@ impl Red {
     }
 }
 
-/// An average that nothing was added to for so many packets: avg (1 - w)^m.
+/// The average after `m` packets without a contribution: avg (1 - w)^m.
 fn sunk(avg: u64, weight: Probability, mut m: u64) -> u64 {
     let (mut power, mut left) = (ONE - u128::from(weight.of_all()), u128::from(avg));
     while m > 0 && left > 0 {
@@ -227,7 +228,7 @@ mod tests {
         RedParameters { ecn, ..RedParameters::new(&values, Limit::Packets(100), gentle).unwrap() }
     }
 
-    /// How many of `n` packets are marked, dropped, where the average stays at this length.
+    /// Numbers of packets marked and dropped of `n`, with an average that stays at this length.
     fn sample(of: RedParameters, length: u32, capable: bool, n: u64) -> (u64, u64) {
         let mut red = Red::new(of, LINK);
         let mut draws = Draws::new(5, u64::from(length));
@@ -244,9 +245,9 @@ mod tests {
         (marked, dropped)
     }
 
-    /// Packets from one drop to the next are uniform over 1 to 1/p_b (the paper's 3.2), so one in
-    /// `(1/p_b + 1)/2` is dropped; and the standard deviation of that share over n packets is
-    /// known.
+    /// The distance from one drop to the next is uniform over 1 to 1/p_b (the paper's 3.2), so one
+    /// packet in `(1/p_b + 1)/2` is dropped; and the standard deviation of that share over n
+    /// packets is known.
     #[test]
     fn the_probability_grows_with_the_average_as_the_paper_draws_it() {
         let n = 1 << 20;
@@ -257,7 +258,7 @@ mod tests {
                 14 => 0.09,
                 _ => 1.0 / f64::from(inverse),
             };
-            // Gaps: P(gap > k) = 1 - k p_b, as long as that is above zero.
+            // Gaps: P(gap > k) = 1 - k p_b, while that is above zero.
             let mut gap = 0.0;
             let mut square = 0.0;
             let mut k = 0.0;
@@ -292,7 +293,7 @@ mod tests {
         );
         assert_eq!(sample(parameters(false, true), 4, true, 1000), (0, 0));
         assert_eq!(sample(parameters(false, true), 15, true, 1000), (0, 1000));
-        // Gently: at 15 as just below it, at 22.5 about 55 %, at 30 all.
+        // Gentle: at 15 as just below it, at 22.5 about 55 %, at 30 all.
         let (low, high) = (
             sample(parameters(true, true), 15, true, 1000).0,
             sample(parameters(true, true), 22, true, 1000).0,
@@ -304,13 +305,13 @@ mod tests {
     #[test]
     fn the_average_follows_slowly_and_sinks_while_nobody_comes() {
         let mut red = Red::new(parameters(false, false), LINK);
-        // From nothing to 20 with w = 0.002: 20 (1 - 0.998^n).
+        // From zero to 20 with w = 0.002: 20 (1 - 0.998^n).
         for n in 1..=1000u32 {
             red.comes(Level { packets: 20, bytes: 0 }, false, Time::ZERO, u64::MAX);
             let expected = 20.0 * (1.0 - 0.998f64.powi(n as i32));
             assert!((red.avg as f64 / f64::from(1 << POINT) - expected).abs() < 1e-4, "{n}");
         }
-        // 346 packets of 1 ms later it is half as much, and one more arrival of an empty queue.
+        // 346 packets of 1 ms later it is half of that, and one more arrival at an empty queue.
         let before = red.avg as f64;
         red.emptied(Time::ZERO);
         red.comes(Level::default(), false, Time(346_500_000), u64::MAX);

@@ -1,10 +1,10 @@
-//! What several policies are set by: marks instead of drops, and times within a range.
+//! Settings of several policies: marks instead of drops, and times within a range.
 
 use crate::contract::params::{ConfigError, Kind, Param, Values};
 use crate::units::time::Span;
 use alloc::format;
 
-/// Whether it marks instead of dropping, where that may be.
+/// Selects marks instead of drops, if the packet may be marked.
 pub(crate) const ECN: Param = Param {
     name: "ecn",
     kind: Kind::Choice(&["no", "yes"]),
@@ -16,7 +16,7 @@ pub(crate) fn marks(values: &Values) -> bool {
     values.choice("ecn") == Some("yes")
 }
 
-/// No policy looks further ahead than this: the squares of times fit in 64 bits.
+/// Longest time setting of a policy: the squares of times fit in 64 bits.
 pub const LONGEST: Span = Span::from_secs(4);
 
 /// A time above zero and no longer than [`LONGEST`].

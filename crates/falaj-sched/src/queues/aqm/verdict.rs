@@ -1,20 +1,20 @@
-//! What a policy looks at, and the verdicts that it gives.
+//! The inputs of a policy, and its verdicts.
 
 use crate::units::rate::Rate;
 use crate::units::time::Span;
 
-/// What becomes of a packet.
+/// Verdict on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing.
+    /// The packet passes.
     Pass,
-    /// It is marked and goes its way.
+    /// The packet is marked and passes.
     Mark,
-    /// It is thrown away.
+    /// The packet is dropped.
     Drop,
 }
 
-/// How full a queue is, the packet in service included.
+/// Fill level of a queue, the packet in service included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Level {
     /// Packets.
@@ -26,18 +26,18 @@ pub struct Level {
 /// A head that may be sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
-    /// How long it has been in the queue.
+    /// Time since its arrival.
     pub waited: Span,
     /// Bytes behind it.
     pub behind: u32,
-    /// May it be marked?
+    /// True if it may be marked.
     pub capable: bool,
 }
 
-/// What does not change while a queue is kept.
+/// Constants of a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
-    /// How fast it is served at most.
+    /// Highest rate at which it is served.
     pub rate: Rate,
     /// The largest packet.
     pub largest: u32,
