@@ -1,6 +1,7 @@
 //! Commands as shell scripts have them: words with their places.
 
 use falaj_scenario::Problem;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// A word of a command, without its quotes.
@@ -11,27 +12,15 @@ pub(crate) struct Word {
 }
 
 impl Word {
-    /// Returns true if the shell puts something in its place, as for `$DEV` or `$(date)`.
-    pub(crate) fn is_expanded(&self, script: &str) -> bool {
-        let mut quote = None;
-        let mut escaped = false;
-        for c in script[self.at.clone()].chars() {
-            match (quote, c) {
-                _ if escaped => escaped = false,
-                (None | Some('"'), '\\') => escaped = true,
-                (Some(q), c) if q == c => quote = None,
-                (None, '\'' | '"') => quote = Some(c),
-                (None | Some('"'), '$' | '`') => return true,
-                _ => {}
-            }
-        }
-        false
+    /// Returns true if only a shell knows what stands here, as for `$(date)`.
+    pub(crate) fn is_expanded(&self) -> bool {
+        self.text.contains(['$', '`'])
     }
 }
 
 /// The first word of a command that only a shell can complete, as an error.
-pub(crate) fn expanded(words: &[Word], script: &str) -> Option<Problem> {
-    let word = words.iter().find(|word| word.is_expanded(script))?;
+pub(crate) fn expanded(words: &[Word]) -> Option<Problem> {
+    let word = words.iter().find(|word| word.is_expanded())?;
     Some(Problem::error(word.at.clone(), "only a shell knows what this is").help(
         "let the shell print the commands as it runs them, as in `bash -x SCRIPT`, and import those",
     ))
@@ -52,23 +41,28 @@ pub(crate) fn branches(words: &[Word]) -> Option<Problem> {
 }
 
 /// The commands of a script. A backslash at the end of a line goes on in the next; `#` begins a
-/// comment; `;`, `&&` and `||` end a command. Redirections of output are left out.
+/// comment; `;`, `&&` and `||` end a command. Redirections of output are left out, and variables
+/// have the values that the script has given them before, unless that depends on a condition.
 pub(crate) fn commands(text: &str, problems: &mut Vec<Problem>) -> Vec<Vec<Word>> {
     let mut commands = Vec::new();
     let mut command: Vec<Word> = Vec::new();
     let mut chars = text.char_indices().peekable();
     // The next word is the file that output goes to.
     let mut redirected = false;
+    let mut variables = Variables { values: BTreeMap::new(), budget: 1 << 20 };
+    let mut conditional = false;
     while let Some(&(start, c)) = chars.peek() {
         match c {
             '\n' | ';' => {
                 redirected = false;
                 chars.next();
-                end(&mut command, &mut commands);
+                end(&mut command, &mut commands, &mut variables, conditional);
+                conditional = false;
             }
             '&' | '|' => {
                 chars.next();
-                end(&mut command, &mut commands);
+                end(&mut command, &mut commands, &mut variables, conditional);
+                conditional = true;
             }
             '#' => while chars.next_if(|(_, c)| *c != '\n').is_some() {},
             '\\' if continues(&text[start..]) => {
@@ -79,23 +73,85 @@ pub(crate) fn commands(text: &str, problems: &mut Vec<Problem>) -> Vec<Vec<Word>
                 chars.next();
             }
             _ => {
-                let word = word(text, &mut chars, start, problems);
-                match redirection(&text[word.at.clone()]) {
+                let words = words(text, &mut chars, start, &mut variables, problems);
+                let end = words.last().map_or(start, |word| word.at.end);
+                match redirection(&text[start..end]) {
                     None if std::mem::take(&mut redirected) => {}
-                    None => command.push(word),
+                    None => command.extend(words),
                     Some(names_file) => redirected = !names_file,
                 }
             }
         }
     }
-    end(&mut command, &mut commands);
+    end(&mut command, &mut commands, &mut variables, conditional);
     commands
 }
 
-fn end(command: &mut Vec<Word>, commands: &mut Vec<Vec<Word>>) {
-    if !command.is_empty() {
-        commands.push(std::mem::take(command));
+/// The values of a script's variables, and the bytes that may still be put in their places: a short
+/// script can double a value with each line.
+struct Variables {
+    values: BTreeMap<String, String>,
+    budget: usize,
+}
+
+impl Variables {
+    fn value(&mut self, name: &str) -> Option<&str> {
+        let value = self.values.get(name)?;
+        self.budget = self.budget.checked_sub(value.len())?;
+        Some(value)
     }
+}
+
+/// The end of a command, which is one of the script's unless it only sets variables.
+fn end(
+    command: &mut Vec<Word>,
+    commands: &mut Vec<Vec<Word>>,
+    variables: &mut Variables,
+    conditional: bool,
+) {
+    let command = std::mem::take(command);
+    let is_prefix = |w: &Word| matches!(w.text.as_str(), "export" | "readonly" | "local");
+    let set: Option<Vec<(&str, &Word)>> = command
+        [usize::from(command.first().is_some_and(is_prefix))..]
+        .iter()
+        .map(|word| {
+            word.text
+                .split_once('=')
+                .filter(|(name, _)| is_name(name))
+                .map(|(name, _)| (name, word))
+        })
+        .collect();
+    match set.filter(|set| !set.is_empty()) {
+        Some(set) => {
+            for (name, word) in set {
+                if conditional || word.is_expanded() {
+                    variables.values.remove(name);
+                } else {
+                    variables
+                        .values
+                        .insert(name.to_owned(), word.text[name.len() + 1..].to_owned());
+                }
+            }
+        }
+        None if command.is_empty() => {}
+        None => commands.push(command),
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+/// The variable at a `$`: its name, and the bytes of the script that name it.
+fn variable(rest: &str) -> Option<(&str, usize)> {
+    if let Some(braced) = rest.strip_prefix("${") {
+        let (name, _) = braced.split_once('}')?;
+        return is_name(name).then_some((name, name.len() + 3));
+    }
+    let all = rest.strip_prefix('$')?;
+    let length = all.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(all.len());
+    is_name(&all[..length]).then_some((&all[..length], length + 1))
 }
 
 /// `>FILE`, `2>FILE`, `2>&1`, `>>`: whether it names the file itself; none: it is no redirection.
@@ -111,8 +167,17 @@ fn continues(rest: &str) -> bool {
 
 type Chars<'a> = std::iter::Peekable<std::str::CharIndices<'a>>;
 
-fn word(text: &str, chars: &mut Chars<'_>, start: usize, problems: &mut Vec<Problem>) -> Word {
+/// The words that begin here: one, or those of the value of a variable.
+fn words(
+    text: &str,
+    chars: &mut Chars<'_>,
+    start: usize,
+    variables: &mut Variables,
+    problems: &mut Vec<Problem>,
+) -> Vec<Word> {
     let mut word = String::new();
+    // Words that are whole by now, as a value has blanks.
+    let mut whole: Vec<String> = Vec::new();
     let mut quote: Option<char> = None;
     let mut end = text.len();
     while let Some(&(at, c)) = chars.peek() {
@@ -134,6 +199,26 @@ fn word(text: &str, chars: &mut Chars<'_>, start: usize, problems: &mut Vec<Prob
                     word.push(c);
                 }
             }
+            (q, '$') if q != Some('\'') => {
+                let known = variable(&text[at..])
+                    .and_then(|(name, length)| Some((variables.value(name)?, length)));
+                if let Some((value, length)) = known {
+                    if q.is_some() {
+                        word.push_str(value);
+                    } else {
+                        let parts = value.split_whitespace();
+                        for (n, part) in parts.enumerate() {
+                            if n > 0 {
+                                whole.push(std::mem::take(&mut word));
+                            }
+                            word.push_str(part);
+                        }
+                    }
+                    while chars.next_if(|(next, _)| *next < at + length).is_some() {}
+                    continue;
+                }
+                word.push(c);
+            }
             _ => word.push(c),
         }
         chars.next();
@@ -141,7 +226,8 @@ fn word(text: &str, chars: &mut Chars<'_>, start: usize, problems: &mut Vec<Prob
     if quote.is_some() {
         problems.push(Problem::error(start..end, "a quote that does not end"));
     }
-    Word { text: word, at: start..end }
+    whole.push(word);
+    whole.into_iter().map(|text| Word { text, at: start..end }).collect()
 }
 
 #[cfg(test)]
@@ -174,17 +260,36 @@ mod tests {
             ("tc $DEV", true),
             ("tc `x`", true),
             ("tc \"$DEV\"", true),
-            ("tc '$DEV'", false),
-            ("tc \\$DEV", false),
             ("tc 'x", true),
             ("\\", false),
             ("'", true),
         ] {
             let mut problems = Vec::new();
             let commands = commands(text, &mut problems);
-            problems.extend(commands.iter().find_map(|words| expanded(words, text)));
+            problems.extend(commands.iter().find_map(|words| expanded(words)));
             assert_eq!(problems.len(), usize::from(refused), "{text}");
         }
+    }
+
+    #[test]
+    fn variables_have_their_values() {
+        assert_eq!(
+            words("A=eth0; B=\"x -q\"\n$B add $A \"${B}\" ${A}.5 $AB"),
+            [["x", "-q", "add", "eth0", "x -q", "eth0.5", "$AB"]]
+        );
+        // Whether the second holds depends on the first command, and the third on a shell.
+        assert_eq!(
+            words("export A=1\ntest && A=2\nB=3; B=$(x); C=4; C=$C$C; tc $A $B $C"),
+            [&["test"][..], &["tc", "$A", "$B", "44"]]
+        );
+        let doubled = "A=0123456789
+"
+        .to_owned()
+            + &"A=$A$A
+"
+            .repeat(40)
+            + "tc $A";
+        assert_eq!(words(&doubled), [["tc", "$A"]], "and no more memory than that takes");
     }
 
     #[test]

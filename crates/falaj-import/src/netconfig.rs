@@ -33,7 +33,7 @@ const SIDES: &[&str] = &["client", "server", "service"];
 pub fn netconfig(text: &str, file: &str) -> Result<Netconfig, Diagnostics> {
     let mut problems = Vec::new();
     let words: Vec<Word> = lines::commands(text, &mut problems).into_iter().flatten().collect();
-    problems.extend(lines::expanded(&words, text));
+    problems.extend(lines::expanded(&words));
     let made = read(&words);
     match made {
         Ok((name, tables)) if problems.is_empty() => {

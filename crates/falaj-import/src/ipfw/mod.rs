@@ -89,7 +89,7 @@ pub fn ipfw(text: &str, file: &str, last: Option<LastRule>) -> Result<Imported, 
     let branches = commands.iter().find_map(|words| lines::branches(words));
     if branches.is_none() {
         for words in commands {
-            if let Err(problem) = command(&words, text, &mut all, &mut problems) {
+            if let Err(problem) = command(&words, &mut all, &mut problems) {
                 problems.push(problem);
             }
         }
@@ -121,12 +121,7 @@ pub(super) fn direction(args: &mut Args<'_>, header: &str) -> Result<Vec<Table>,
 const OBJECTS: &[&str] =
     &["pipe", "queue", "sched", "add", "delete", "table", "flush", "enable", "disable"];
 
-fn command(
-    words: &[Word],
-    text: &str,
-    all: &mut Firewall,
-    notes: &mut Vec<Problem>,
-) -> Result<(), Problem> {
+fn command(words: &[Word], all: &mut Firewall, notes: &mut Vec<Problem>) -> Result<(), Problem> {
     let mut args = Args::new(words);
     if args.take("sudo").is_some() {
         while args.peek().is_some_and(|w| w.text.starts_with('-')) {
@@ -134,18 +129,17 @@ fn command(
         }
     }
     if let Some(words) = pf::words(words) {
-        lines::expanded(&words, text).map_or(Ok(()), Err)?;
+        lines::expanded(&words).map_or(Ok(()), Err)?;
         all.pf.extend(pf::read(&words, notes)?);
         return Ok(());
     }
-    one(args, words, text, all, notes)
+    one(args, words, all, notes)
 }
 
 /// A command of ipfw, dnctl or sysctl, without the programs in front.
 fn one(
     mut args: Args<'_>,
     words: &[Word],
-    text: &str,
     all: &mut Firewall,
     notes: &mut Vec<Problem>,
 ) -> Result<(), Problem> {
@@ -163,8 +157,8 @@ fn one(
         }
     }
     let object = args.value("a command")?;
-    if named || OBJECTS.contains(&object.text.as_str()) || object.is_expanded(text) {
-        lines::expanded(words, text).map_or(Ok(()), Err)?;
+    if named || OBJECTS.contains(&object.text.as_str()) || object.is_expanded() {
+        lines::expanded(words).map_or(Ok(()), Err)?;
     }
     match object.text.as_str() {
         "pipe" => numbered(&mut args, &mut all.pipes, Kind::Pipe, notes),

@@ -108,8 +108,8 @@ fn command(
     }
     devices.enter(netns);
     let object = args.value("one of qdisc, class and filter")?;
-    if is_tc || OBJECTS.contains(&object.text.as_str()) || object.is_expanded(text) {
-        lines::expanded(words, text).map_or(Ok(()), Err)?;
+    if is_tc || OBJECTS.contains(&object.text.as_str()) || object.is_expanded() {
+        lines::expanded(words).map_or(Ok(()), Err)?;
     }
     // tc takes the beginning of a word for it.
     let begun = |word: &Word, all: &[&'static str]| {

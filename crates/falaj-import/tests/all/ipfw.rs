@@ -188,27 +188,23 @@ fn rules_as_firewalls_have_them() {
     becomes(
         "fwcmd=\"/sbin/ipfw -q\"\n\
          $fwcmd pipe 1 config bw 5Mbit/s\n\
-         ipfw pipe 1 config bw $RATE",
+         ${fwcmd} add pipe 1 ip from any to any out\n\
+         ipfw pipe 1 config bw $RATE\n\
+         $other pipe 2 config delay 5",
         expect![[r#"
-            warning: this is no command of dummynet or its rules, and was left out
-             --> ipfw.sh:1:1
-              |
-            1 | fwcmd="/sbin/ipfw -q"
-              | ^^^^^^^^^^^^^^^^^^^^^
-
             error: only a shell knows what this is
-             --> ipfw.sh:2:1
+             --> ipfw.sh:4:23
               |
-            2 | $fwcmd pipe 1 config bw 5Mbit/s
-              | ^^^^^^
+            4 | ipfw pipe 1 config bw $RATE
+              |                       ^^^^^
               |
               = help: let the shell print the commands as it runs them, as in `bash -x SCRIPT`, and import those
 
             error: only a shell knows what this is
-             --> ipfw.sh:3:23
+             --> ipfw.sh:5:1
               |
-            3 | ipfw pipe 1 config bw $RATE
-              |                       ^^^^^
+            5 | $other pipe 2 config delay 5
+              | ^^^^^^
               |
               = help: let the shell print the commands as it runs them, as in `bash -x SCRIPT`, and import those"#]],
     );
