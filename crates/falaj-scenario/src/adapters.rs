@@ -1,4 +1,4 @@
-//! Virtual adapters: ports at the near end of a link, each with a flow of its own, and one at the
+//! Virtual adapters: ports at the near end of a link, each with its own flow, and one port at the
 //! far end that all share.
 
 use crate::diagnostics::Problem;
@@ -10,7 +10,7 @@ use falaj_engine::term::{Literal, Term};
 use std::collections::{BTreeMap, BTreeSet};
 use toml::de::{DeTable, DeValue};
 
-/// Is this flow, or a part of it, an adapter's?
+/// Returns true if this flow, or a part of it, belongs to an adapter.
 pub(crate) fn below(flow: &Fields<'_>) -> bool {
     fn any(parts: &DeTable<'_>) -> bool {
         let is = |part: &DeValue<'_>| {
@@ -22,15 +22,15 @@ pub(crate) fn below(flow: &Fields<'_>) -> bool {
     flow.means("adapter") || flow.table("flow").is_some_and(|(parts, _)| any(parts))
 }
 
-/// Of an adapter's flow: its packets alone.
+/// Restricts an adapter's flow to the adapter's packets.
 pub(crate) fn restrict(flow: &mut Flow) {
     let Some(adapter) = &flow.adapter else { return };
     let its = Match::of(Literal { term: Term::Adapter(adapter.id()), not: false });
     flow.matches = flow.matches.iter().filter_map(|rule| rule.and(&its)).collect();
 }
 
-/// What must fit together: one port for each adapter and one adapter for each port, and something
-/// at the far end.
+/// Checks that adapters and ports fit together: one port for each adapter and one adapter for each
+/// port, and a port at the far end.
 pub(crate) fn check(links: &[Link], file: &Fields<'_>, problems: &mut Vec<Problem>) {
     let at = || file.field("link").map_or(0..0, |field| field.name_at.clone());
     let mut wrong = |what: String, help: &str| problems.push(Problem::error(at(), what).help(help));
@@ -106,7 +106,8 @@ pub(crate) fn check(links: &[Link], file: &Fields<'_>, problems: &mut Vec<Proble
     }
 }
 
-/// Where adapters stand that are known, by what no two may have alike: there may be thousands.
+/// Places of the adapters read so far, by the properties that must be unique: there may be
+/// thousands.
 #[derive(Default)]
 struct Places<'a> {
     names: BTreeMap<&'a str, usize>,
@@ -115,14 +116,14 @@ struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    /// Those that have something of this one, in order.
+    /// Adapters that share a property with this one, in order.
     fn like(&self, adapter: &Adapter) -> BTreeSet<usize> {
         let ports = self.ports.get(&adapter.port[..]).filter(|_| adapter.port != NAMESPACE);
         let several = [ports, self.ids.get(&adapter.id().number())].into_iter().flatten().flatten();
         several.chain(self.names.get(&adapter.name[..])).copied().collect()
     }
 
-    /// Says whether there was none of its name.
+    /// Adds an adapter. Returns true if there was none of its name.
     fn add(&mut self, adapter: &'a Adapter, place: usize) -> bool {
         if self.names.contains_key(&adapter.name[..]) {
             return false;
@@ -134,5 +135,5 @@ impl<'a> Places<'a> {
     }
 }
 
-/// Where a namespace is made for an adapter; of these there may be many.
+/// Value of a port for which a namespace is made; several adapters may have it.
 const NAMESPACE: &str = "namespace";

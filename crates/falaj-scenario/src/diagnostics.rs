@@ -1,28 +1,28 @@
-//! What is wrong with a file, and where.
+//! Problems of a file, and their places.
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use std::fmt;
 use std::ops::Range;
 
-/// How much a problem matters.
+/// Severity of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
     /// The file cannot be used.
     Error,
-    /// It can, but this is hardly what was meant.
+    /// The file can be used, but it is hardly as intended.
     Warning,
 }
 
-/// One thing that is wrong, or unlikely.
+/// An error or a warning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// How much it matters.
+    /// Its severity.
     pub severity: Severity,
-    /// What is wrong, in one line.
+    /// The problem, in one line.
     pub title: String,
-    /// What stands under the caret; may be empty.
+    /// The text under the caret; may be empty.
     pub label: String,
-    /// What to write, what is allowed; one line each.
+    /// Cures and allowed values; one line each.
     pub help: Vec<String>,
     /// The place in the file, in bytes.
     pub span: Range<usize>,
@@ -56,13 +56,13 @@ impl Problem {
         Problem::new(Severity::Warning, span, title)
     }
 
-    /// The same with this under the caret.
+    /// Adds the text under the caret.
     pub fn label(mut self, label: impl Into<String>) -> Problem {
         self.label = label.into();
         self
     }
 
-    /// The same with one more line of help.
+    /// Adds one more line of help.
     pub fn help(mut self, help: impl Into<String>) -> Problem {
         self.help.push(help.into());
         self
@@ -75,22 +75,22 @@ pub struct Diagnostics {
     file: String,
     text: String,
     problems: Vec<Problem>,
-    /// Those beyond [`Diagnostics::MOST`], which are only counted.
+    /// Number of problems beyond [`Diagnostics::MOST`].
     more: usize,
 }
 
 impl Diagnostics {
-    /// No more problems than these are shown.
+    /// Maximum number of problems shown.
     pub const MOST: usize = 40;
 
-    /// All that is wrong with the file of this name and text: in order, each once, lines and
-    /// columns filled in.
+    /// The problems of the file with this name and text: in order, each once, with lines and
+    /// columns.
     pub fn new(file: &str, text: &str, mut problems: Vec<Problem>) -> Diagnostics {
         for problem in &mut problems {
             problem.span = inside(text, &problem.span);
         }
         problems.sort_by_key(|p| (p.span.start, p.severity, p.span.end));
-        // Both directions of a link may have found the same.
+        // Both directions of a link may have reported the same problem.
         let mut unique: Vec<Problem> = Vec::new();
         for problem in problems {
             let same = |p: &&Problem| p.span.start == problem.span.start;
@@ -105,7 +105,7 @@ impl Diagnostics {
         }
         let more = unique.len().saturating_sub(Self::MOST);
         if more > 0 {
-            // Warnings give way to errors.
+            // Errors take precedence over warnings.
             unique.sort_by_key(|p| p.severity);
             unique.truncate(Self::MOST);
             unique.sort_by_key(|p| p.span.start);
@@ -119,7 +119,7 @@ impl Diagnostics {
         Diagnostics { file: file.to_owned(), text: text.to_owned(), problems: unique, more }
     }
 
-    /// Nothing to say?
+    /// Returns true if there are no problems.
     pub fn is_empty(&self) -> bool {
         self.problems.is_empty()
     }
@@ -134,14 +134,14 @@ impl Diagnostics {
         &self.problems
     }
 
-    /// Is any of them an error?
+    /// Returns true if any of them is an error.
     pub fn has_errors(&self) -> bool {
         self.problems.iter().any(|p| p.severity == Severity::Error)
     }
 
-    /// For people: each problem with its line of the file; of many warnings that are alike the
+    /// For a terminal: each problem with its line of the file; of several similar warnings the
     /// first, and the lines of the others. Colours are ANSI escapes. Ends without a newline; empty
-    /// if there is nothing to say.
+    /// if there are no problems.
     pub fn render(&self, colour: bool) -> String {
         let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
         let told = |(problem, alike): &(&Problem, Vec<usize>)| {
@@ -159,9 +159,9 @@ impl Diagnostics {
         out.join("\n\n")
     }
 
-    /// The problems to be told, each with the lines of the warnings that say the same of others.
+    /// The problems to show, each with the lines of similar warnings.
     fn folded(&self) -> Vec<(&Problem, Vec<usize>)> {
-        /// Fewer that are alike are all told.
+        /// Fewer similar warnings are all shown.
         const MANY: usize = 3;
         let is_alike = |a: &Problem, b: &Problem| {
             let warn = [a, b].map(|problem| problem.severity == Severity::Warning);
@@ -193,17 +193,17 @@ impl Diagnostics {
         let help = problem.help.iter().map(|h| Level::HELP.message(h.as_str()));
         let group = level.primary_title(problem.title.as_str()).element(snippet).elements(help);
         let rendered = renderer.render(&[group]);
-        // The renderer pads some lines; nobody needs that.
+        // The renderer pads some lines; the padding is removed.
         rendered.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
     }
 }
 
-/// A title without what stands between backticks, which are names, and without numbers.
+/// A title without the names between backticks, and without numbers.
 fn without_names(title: &str) -> String {
     title.split('`').step_by(2).flat_map(str::chars).filter(|c| !c.is_ascii_digit()).collect()
 }
 
-/// `span`, widened to where `text` can be cut.
+/// The span, widened to character boundaries of `text`.
 fn inside(text: &str, span: &Range<usize>) -> Range<usize> {
     let start =
         (0..=span.start.min(text.len())).rev().find(|n| text.is_char_boundary(*n)).unwrap_or(0);

@@ -1,8 +1,7 @@
-//! One way to write a scenario file: the layout changes, and nothing else.
+//! A uniform layout of scenario files: it changes the layout, and nothing else.
 //!
-//! The text is laid out anew from the reader's own events instead of from a
-//! tree: the order of tables and keys, every comment, and how each value and
-//! key is written stay the file's.
+//! The text is laid out anew from the reader's own events instead of from a tree: the order of
+//! tables and keys, every comment, and the notation of each value and key are kept.
 
 use crate::diagnostics::Diagnostics;
 use crate::syntax;
@@ -12,10 +11,10 @@ use toml_parser::Source;
 use toml_parser::decoder::Encoding;
 use toml_parser::parser::{Event, EventKind, parse_document};
 
-/// Columns that a line with an array may have, without the comment behind it.
+/// Maximum width of a line with an array, in columns, without the comment behind it.
 pub const WIDTH: usize = 100;
 
-/// What [`format()`] does, a rule in each line.
+/// The rules of [`format()`], one a line.
 pub const RULES: &[&str] = &[
     "the order of tables and keys, every comment, and what values say stay as they are",
     "`key = value` and `{ a = 1, b = 2 }` with single spaces; no indentation outside of arrays",
@@ -25,10 +24,10 @@ pub const RULES: &[&str] = &[
     "double quotes, unless the text would need escapes; lines end in a newline and in no blanks",
 ];
 
-/// Lays `text` out anew; it need not be a right scenario. `file_name` is for messages alone.
+/// Lays `text` out anew; it need not be a valid scenario. `file_name` is for messages alone.
 ///
 /// # Errors
-/// What makes it no TOML.
+/// The errors, if the text is not TOML.
 pub fn format(text: &str, file_name: &str) -> Result<String, Diagnostics> {
     let (root, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
@@ -37,17 +36,17 @@ pub fn format(text: &str, file_name: &str) -> Result<String, Diagnostics> {
     }
     let source = Source::new(text);
     let mut events: Vec<Event> = Vec::new();
-    // What is wrong was found above.
+    // Errors were found above.
     parse_document(&source.lex().into_vec(), &mut events, &mut ());
     Ok(lay_out(&LineReader { source, events, at: 0 }.lines()))
 }
 
-/// A line of the file, or a value of several.
+/// A line of the file, or a value of several lines.
 enum SourceLine {
     Blank,
-    /// A comment alone.
+    /// A line with a comment alone.
     Comment(String),
-    /// A header, or a key and its value; and the comment behind it.
+    /// A header, or a key and its value, with the comment behind it.
     Code {
         text: String,
         comment: Option<String>,
@@ -55,23 +54,23 @@ enum SourceLine {
     },
 }
 
-/// A value, as far as its layout is concerned.
+/// A value, for the purpose of its layout.
 enum Node {
-    /// As it will be written.
+    /// A scalar as it will be written.
     Scalar(String),
     Array(Items),
     Table(Items),
 }
 
-/// What stands between brackets or braces.
+/// The contents of brackets or braces.
 #[derive(Default)]
 struct Items {
     items: Vec<Item>,
-    /// Comments behind the last one, in lines of their own.
+    /// Comments behind the last item, in lines of their own.
     last: Vec<String>,
 }
 
-/// An element of an array; of an inline table, with its key.
+/// An element of an array, or of an inline table with its key.
 struct Item {
     /// Comments in lines of their own.
     before: Vec<String>,
@@ -98,7 +97,7 @@ impl<'a> LineReader<'a> {
         self.source.get(event).map_or("", |raw| raw.as_str())
     }
 
-    /// A key or a value, in double quotes where these change nothing else.
+    /// A key or a value, in double quotes if these change nothing else.
     fn scalar(&self, event: Event) -> String {
         let text = self.text(event);
         let bare = text.strip_prefix('\'').and_then(|t| t.strip_suffix('\''));
@@ -116,7 +115,7 @@ impl<'a> LineReader<'a> {
 
     fn lines(mut self) -> Vec<SourceLine> {
         let mut lines = Vec::new();
-        // What stands in the current line so far; a header's brackets are on their way.
+        // The current line so far; true while a header's brackets are open.
         let mut code: Option<(String, bool)> = None;
         let mut empty = true;
         while let Some(event) = self.next() {
@@ -164,7 +163,7 @@ impl<'a> LineReader<'a> {
         lines
     }
 
-    /// The value that comes next.
+    /// Reads the next value.
     fn value(&mut self) -> Node {
         while let Some(event) = self.next() {
             match event.kind() {
@@ -180,7 +179,7 @@ impl<'a> LineReader<'a> {
         Node::Scalar(String::new())
     }
 
-    /// What stands before the bracket that closes.
+    /// Reads the contents up to the closing bracket.
     fn items(&mut self, close: EventKind) -> Items {
         let mut out = Items::default();
         let (mut key, mut same_line) = (String::new(), false);
@@ -221,7 +220,7 @@ impl Items {
     }
 }
 
-/// The value in one line, where there are no comments and no texts of several lines in it.
+/// The value in one line, if it contains no comments and no texts of several lines.
 fn flat(node: &Node) -> Option<String> {
     let (items, ends) = match node {
         Node::Scalar(text) => return (!text.contains('\n')).then(|| text.clone()),
@@ -240,8 +239,8 @@ fn flat(node: &Node) -> Option<String> {
     Some([ends[0], &all.join(", "), ends[1]].concat())
 }
 
-/// Writes a value behind what stands in the last line of `out`; lines that it
-/// adds are indented by this much and more.
+/// Writes a value behind the last line of `out`; lines that it adds are indented by `indent` and
+/// more.
 fn write_value(out: &mut String, node: &Node, indent: usize) {
     let column = out.rsplit('\n').next().map_or(0, |line| line.chars().count());
     let (items, ends) = match node {
@@ -251,7 +250,7 @@ fn write_value(out: &mut String, node: &Node, indent: usize) {
     };
     match (node, flat(node)) {
         (_, Some(flat)) if column + flat.chars().count() <= WIDTH => out.push_str(&flat),
-        // Without a comment, the braces of a table stay in one line, as TOML 1.0 has it.
+        // Without a comment, the braces of a table stay in one line, as TOML 1.0 requires.
         (Node::Table(items), _) if !items.has_comments() => {
             out.push_str("{ ");
             for (n, item) in items.items.iter().enumerate() {
@@ -298,9 +297,9 @@ fn write_item(out: &mut String, item: &Item, indent: usize) {
     write_value(out, &item.value, indent);
 }
 
-/// Sees to blank lines and to the columns of comments.
+/// Sets blank lines and the columns of comments.
 fn lay_out(lines: &[SourceLine]) -> String {
-    // Where a header begins, with the comment on it.
+    // True at the start of a header, with the comment above it.
     let mut heads = vec![false; lines.len()];
     for (n, line) in lines.iter().enumerate() {
         if matches!(line, SourceLine::Code { header: true, .. }) {
@@ -349,7 +348,7 @@ fn lay_out(lines: &[SourceLine]) -> String {
     out
 }
 
-/// The lines from the first one on that have comments behind them, and no blank between.
+/// The lines from the first one on that have comments behind them, without a blank line between.
 fn commented<'l>(lines: &'l [SourceLine], heads: &[bool]) -> Vec<(&'l str, &'l str)> {
     let line = |(n, line): (usize, &'l SourceLine)| match line {
         SourceLine::Code { text, comment: Some(comment), .. } if n == 0 || !heads[n] => {

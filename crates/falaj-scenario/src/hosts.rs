@@ -1,4 +1,4 @@
-//! Reads hosts: which links they are at the ends of.
+//! Reads hosts and the links that they are connected to.
 
 use crate::diagnostics::Problem;
 use crate::keys;
@@ -8,16 +8,16 @@ use crate::suggest::{self, quoted};
 use std::ops::Range;
 use toml::de::DeTable;
 
-/// Names that mean something else already.
+/// Names with another meaning.
 const TAKEN: [&str; 2] = [ROUTER, "localhost"];
 
 /// Reads one `[host.NAME]` after the other.
 pub(crate) struct Reader<'a> {
-    /// Of the links.
+    /// Names of the links.
     names: &'a [&'a str],
-    /// `None`: something is wrong with it, which was said.
+    /// `None`: it has an error, which was reported.
     hosts: Vec<Option<Host>>,
-    /// By link, the hosts at its ends.
+    /// The hosts at the ends of each link.
     ends: Vec<Vec<String>>,
 }
 
@@ -49,7 +49,7 @@ impl<'a> Reader<'a> {
         self.hosts.push(whole.then(|| Host { name: name.to_owned(), links }));
     }
 
-    /// One of its links, if it is one and has an end left.
+    /// Reads one of its links, if it exists and has a free end.
     fn link(
         &mut self,
         host: &str,
@@ -93,7 +93,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// All of them; where there are any, each link has one.
+    /// All hosts; if there are any, each link must have one.
     pub(crate) fn all(self, file: &Fields<'_>, problems: &mut Vec<Problem>) -> Option<Vec<Host>> {
         let alone = self.names.iter().zip(&self.ends).find(|(_, ends)| ends.is_empty());
         let hosts = self.hosts.into_iter().collect::<Option<Vec<_>>>()?;
@@ -104,12 +104,12 @@ impl<'a> Reader<'a> {
                     .help("where there are hosts, each link is named by one or two of them"),
             );
         }
-        // A `host` that is no table of tables was told of where it was read.
+        // A `host` that is not a table of tables was reported when it was read.
         file.field("host").is_none_or(|field| field.datum.is_some()).then_some(hosts)
     }
 }
 
-/// It is to be found by its name, and a variable's name is made of it.
+/// The name must be usable as a host name, and as a part of a variable's name.
 fn name_is_fit(name: &str, at: &Range<usize>, problems: &mut Vec<Problem>) -> bool {
     if TAKEN.contains(&name) {
         problems.push(

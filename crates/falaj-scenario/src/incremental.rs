@@ -1,9 +1,9 @@
-//! A scenario read again in which values of one flow are others, and nothing else: that flow is
-//! read, whatever number of others there is. What follows from it for others (do they fit together,
-//! what are they promised) is asked by whoever changes something that runs.
+//! Reads a scenario again in which only values of one flow have changed: that flow alone is read,
+//! for any number of other flows. The consequences for other flows (compatibility, guarantees) are
+//! checked by the caller, which changes a running link.
 //!
-//! It says no more and no less than [`parse`](crate::parse()) would: where a warning could be due
-//! to what all flows are together, the whole is read.
+//! It reports exactly the problems that [`parse`](crate::parse()) would: if a warning could depend
+//! on all flows together, the whole scenario is read.
 
 use crate::edit::Set;
 use crate::model::{Direction, Scenario};
@@ -11,27 +11,27 @@ use crate::parse::parse;
 use falaj_sched::units::time::Span;
 use toml_edit::{DocumentMut, Item, Table, TableLike};
 
-/// Keys of a flow that say who it is or how many, and not how it is served.
+/// Keys of a flow that define its packets or its number, and not its service.
 const OTHERS: [&str; 6] = ["match", "adapter", "flow", "scheduler", "each", "max-flows"];
 
-/// A scenario in which values of one flow are others.
+/// A scenario in which values of one flow have changed.
 pub struct FlowChange {
-    /// With them.
+    /// The scenario with the new values.
     pub scenario: Scenario,
-    /// Which flow it is, in both directions of the only link.
+    /// Index of the flow, in both directions of the only link.
     pub flow: usize,
-    /// What the text had before.
+    /// The previous text of the flow.
     pub undo: Undo,
 }
 
-/// A flow's table as it was, and where it stands.
+/// A flow's table before the change, and its place.
 pub struct Undo {
     path: [String; 4],
     table: Item,
 }
 
 impl Undo {
-    /// The text is as it was.
+    /// Restores the text.
     pub fn take_back(self, file: &mut DocumentMut) {
         if let Some(table) = table(file, &self.path) {
             *table = self.table;
@@ -43,9 +43,9 @@ fn table<'a>(file: &'a mut DocumentMut, path: &[String; 4]) -> Option<&'a mut It
     path.iter().try_fold(file.as_item_mut(), |at, word| at.get_mut(word.as_str()))
 }
 
-/// Sets these values in the text of the scenario `before`, if they are a flow's of the only link,
-/// and reads that flow anew. `None`: that has to be [set](crate::edit::Edit) and
-/// [read](crate::parse()) as a whole, and the text is as it was.
+/// Sets these values in the text of the scenario `before`, if they belong to a flow of the only
+/// link, and reads that flow anew. `None`: they have to be [set](crate::edit::Edit) and
+/// [read](crate::parse()) as a whole, and the text is unchanged.
 pub fn set_values(
     before: &Scenario,
     file: &mut DocumentMut,
@@ -111,9 +111,9 @@ fn read(
     Some((after, n))
 }
 
-/// May nothing of it but one flow matter? One link without rules, whose directions share their
-/// undivided flows; no sources, and none of what is looked at together: rates that make queues
-/// short on a link with a delay, rests of phases.
+/// Returns true if nothing except the one flow can be affected: one link without rules, whose
+/// directions share their undivided flows; no sources, and none of the values that are checked
+/// together: rates that make queues short on a link with a delay, rests of phases.
 fn is_simple(before: &Scenario, file: &DocumentMut, link: &str) -> bool {
     let tables = file.iter().all(|(key, _)| key == "link" || key == "run");
     let of_link = file.get("link").and_then(|links| links.get(link)?.as_table_like());
@@ -133,7 +133,7 @@ fn is_simple(before: &Scenario, file: &DocumentMut, link: &str) -> bool {
         && undivided(&only.down)
 }
 
-/// The text of the scenario as if this flow were the only one.
+/// The text of the scenario with this flow alone.
 fn alone(file: &DocumentMut, link: &str, flow: &str) -> Option<String> {
     let of_link = file.get("link")?.get(link)?.as_table_like()?;
     let mut own = Table::new();
@@ -177,7 +177,7 @@ mod tests {
         Some((after, set))
     }
 
-    /// What was read of one flow is what would have been read of all.
+    /// The flow read alone equals the flow read as a part of the whole.
     #[test]
     fn it_is_the_whole_that_was_read() {
         for sets in [

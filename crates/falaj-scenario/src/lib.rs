@@ -1,9 +1,8 @@
-//! The scenario file of falaj: one TOML file that says which links there are,
-//! how they are divided, what traffic passes them, and how to simulate it.
+//! The scenario file of falaj: one TOML file that describes the links, how they are divided, the
+//! traffic on them, and the simulation.
 //!
-//! [`parse`] reads a file into a [`Scenario`] whose every value is in range
-//! and whose every discipline accepts its parameters, or says all that is
-//! wrong with it: where, why, and what to write instead.
+//! [`parse`] reads a file into a [`Scenario`] whose every value is in range and whose every
+//! discipline accepts its parameters, or reports all of its problems: place, reason, and cure.
 //!
 //! ```
 //! let (scenario, warnings) = falaj_scenario::parse(
@@ -29,26 +28,26 @@
 //! # Ok::<(), falaj_scenario::Diagnostics>(())
 //! ```
 //!
-//! | module | what it does |
+//! | module | purpose |
 //! |---|---|
 //! | [`units`] | quantities: exact decimals and unambiguous units |
-//! | `matching` | rules that say which packets are a flow's |
-//! | `rules`, `tables` | rules that say which links packets pass, and what they look up |
-//! | `masks` | what makes a flow or a link many |
+//! | `matching` | rules that assign packets to flows |
+//! | `rules`, `tables` | rules that route packets over links, and their lookup tables |
+//! | `masks` | masks that divide a flow or a link into many |
 //! | [`keys`] | every key of the file, described once |
-//! | `model` | what a scenario says |
-//! | `lints` | values that are legal but hardly meant |
-//! | `adapters` | virtual adapters, and what is at the other end of their link |
+//! | `model` | the contents of a scenario |
+//! | `lints` | values that are legal but hardly intended |
+//! | `adapters` | virtual adapters, and the other end of their link |
 //! | `read`, `syntax`, `link`, `capacity`, `impair`, `flows`, `hierarchy`, `traffic`, `hosts`, `parse` | from the text to the scenario |
-//! | [`mod@reference`] | a key explained, the reference page, the JSON Schema, made from `keys` |
-//! | `format` | one way to write the file |
-//! | [`edit`] | values set in it, at the place that a key names |
-//! | `incremental` | values of one flow set in a scenario that was read |
+//! | [`mod@reference`] | a key explained, the reference page, the JSON Schema, generated from `keys` |
+//! | `format` | uniform layout of the file |
+//! | [`edit`] | setting values in the file, at the place that a key names |
+//! | `incremental` | setting values of one flow in a scenario that was read |
 //! | `dist`, `trace`, `profile`, `place` | other files that a scenario names |
-//! | `plugin` | libraries that it names, and what it says to them |
-//! | `presets` | links that many people know by a name |
+//! | `plugin` | libraries that it names, and the values passed to them |
+//! | `presets` | well-known links by name |
 //! | [`suggest`] | names in messages: quoted, listed, and the nearest one |
-//! | `diagnostics` | what is wrong, and where |
+//! | `diagnostics` | problems and their places |
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Masks, by which a flow or a link is many: `each = "src/24 dport"`.
+//! Masks, which divide a flow or a link into many: `each = "src/24 dport"`.
 
 use crate::model::Towards;
 use crate::suggest::{self, quoted};
@@ -32,7 +32,7 @@ pub const PARTS: &[(&str, &str)] = &[
     ("mark", "what rules have noted of it: `mark = 7` in a `[[rule]]`"),
 ];
 
-/// A mask as it is written, for either direction.
+/// A mask as written, for either direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct MaskText {
     mask: Mask,
@@ -41,7 +41,7 @@ pub(crate) struct MaskText {
 }
 
 impl MaskText {
-    /// What it is for packets of one direction.
+    /// The mask for packets of one direction.
     pub(crate) fn towards(&self, towards: Towards) -> Mask {
         let (src, dst) = match towards {
             Towards::Up => (self.near, self.far),
@@ -54,7 +54,7 @@ impl MaskText {
 /// Reads a mask: parts with spaces between them.
 pub(crate) fn parse_mask(text: &str) -> Result<MaskText, Unreadable> {
     let mut out = MaskText::default();
-    // In which lengths an address was given: of IPv4, of IPv6.
+    // Lengths of the addresses given: for IPv4, for IPv6.
     let mut seen: Vec<(&str, bool)> = Vec::new();
     let mut words = text.split_whitespace().map(|word| {
         let start = word.as_ptr() as usize - text.as_ptr() as usize;

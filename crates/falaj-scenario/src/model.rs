@@ -1,4 +1,4 @@
-//! What a scenario says, after validation.
+//! The contents of a scenario, after validation.
 
 use falaj_engine::PipeId;
 use falaj_engine::account::Account;
@@ -23,12 +23,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub struct Scenario {
     /// The links, in the file's order; at least one.
     pub links: Vec<Link>,
-    /// Which links packets pass, in order; none: all pass the first link.
+    /// The rules that route packets over links, in order; none: all packets pass the first link.
     pub rules: Vec<Rule>,
     /// The sources of traffic, in the file's order.
     pub traffic: Vec<Source>,
-    /// The hosts at the ends of the links, in the file's order; none where a link stands between
-    /// two ends.
+    /// The hosts at the ends of the links, in the file's order; none if a link has two plain ends.
     pub hosts: Vec<Host>,
     /// How to simulate.
     pub run: Run,
@@ -39,7 +38,7 @@ pub struct Scenario {
 pub struct Rule {
     /// Its name, or its number from 1.
     pub name: String,
-    /// What it says; links are those of [`Scenario::links`].
+    /// The rule; links are indices of [`Scenario::links`].
     pub rule: falaj_engine::rules::RouteRule,
 }
 
@@ -52,12 +51,12 @@ pub struct Link {
     pub up: Direction,
     /// From the far end to the near end.
     pub down: Direction,
-    /// What is at the far end where virtual adapters are at the near one, as the file has it.
+    /// The port at the far end of a link whose near end has virtual adapters, as written.
     pub uplink: Option<String>,
 }
 
 impl Link {
-    /// One of the directions.
+    /// The direction of this travel.
     pub fn direction(&self, towards: Towards) -> &Direction {
         match towards {
             Towards::Up => &self.up,
@@ -69,15 +68,15 @@ impl Link {
 /// One direction of a link.
 #[derive(Debug, Clone)]
 pub struct Direction {
-    /// The pipe that the engine builds of it. Its rate is `setup.rate`; its leaves are `flows`, one
-    /// by one; random numbers begin at the run's seed.
+    /// The pipe that the engine builds for it. Its rate is `setup.rate`; its leaves are `flows`,
+    /// one by one; random numbers begin at the run's seed.
     pub pipe: PipeSpec,
     /// Largest IP packet in bytes, 68 to 65535.
     pub mtu: u32,
-    /// Which bytes of a packet count.
+    /// The rule for counting bytes of a packet.
     pub account: Account,
-    /// What packets belong to, in the order in which the rules are tried; at
-    /// least one. A part of a flow is called `FLOW/PART`.
+    /// The flows of packets, in the order in which the rules are tried; at least one. A part of a
+    /// flow is called `FLOW/PART`.
     pub flows: Vec<Flow>,
 }
 
@@ -85,55 +84,55 @@ impl Direction {
     /// The pipe's discipline, which has accepted its setup.
     ///
     /// # Panics
-    /// Where the pipe was given a discipline that is not registered.
+    /// The pipe has a discipline that is not registered.
     pub fn scheduler(&self) -> &'static Manifest {
         registry::entry(self.pipe.kind).expect("a direction's discipline is registered")
     }
 
-    /// What a packet of so many bytes, as `account` counts, costs on the link.
+    /// The accounted length of a packet of `bytes`, which are counted by `account`.
     pub fn cost(&self, bytes: u32) -> u32 {
         self.pipe.framing.map_or(bytes, |framing| framing.of(bytes))
     }
 
-    /// The rules that put packets in its flows.
+    /// The rules that assign packets to its flows.
     pub fn classifier(&self) -> Classifier {
         Classifier::new(self.flows.iter().map(|f| &f.matches[..]))
     }
 }
 
-/// A flow, apart from what its discipline knows of it.
+/// A flow, without the values of its discipline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flow {
     /// Its name, unique in its direction.
     pub name: String,
-    /// The rules, of which one must hold; at least one.
+    /// The match rules, of which one must hold; at least one.
     pub matches: Vec<Match>,
-    /// What its owner asks for.
+    /// The requirements of its owner.
     pub need: Need,
-    /// The most that it sends: it keeps to each of these. Empty: not known.
+    /// Upper bounds on its traffic: it conforms to each of these. Empty: unknown.
     pub envelope: Vec<Bucket>,
-    /// The virtual adapter whose packets it takes; its matches say so too.
+    /// The virtual adapter whose packets it takes; its matches include it.
     pub adapter: Option<Adapter>,
 }
 
 /// A virtual adapter: a port among several at the near end of a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Adapter {
-    /// That of the flow which it is for.
+    /// Name of the flow that it belongs to.
     pub name: String,
-    /// Where its packets enter and leave, as the file has it.
+    /// The port at which its packets enter and leave, as written.
     pub port: String,
 }
 
 impl Adapter {
-    /// What keys and matches know it by.
+    /// Its identifier in keys and matches.
     pub fn id(&self) -> falaj_engine::key::AdapterId {
         falaj_engine::key::AdapterId::named(&self.name)
     }
 }
 
 impl Flow {
-    /// The one flow of a link that names none: every packet.
+    /// The flow of a link without named flows: every packet.
     pub(crate) fn all() -> Flow {
         Flow {
             name: ALL.to_owned(),
@@ -148,13 +147,13 @@ impl Flow {
 /// A token bucket: in any time `t` at most `burst` and `rate` times `t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bucket {
-    /// In the long run; finite.
+    /// Rate in the long run; finite.
     pub rate: Rate,
     /// In bytes as the link accounts them; above zero.
     pub burst: u64,
 }
 
-/// What a flow's owner asks for.
+/// The requirements of a flow's owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Need {
     /// At least this rate.
@@ -165,8 +164,8 @@ pub struct Need {
 
 /// A host at the ends of links.
 ///
-/// A link of two hosts lies between them, its near end at the one that comes first. The near end of
-/// a link of one host is there, and its far end at the router in the middle.
+/// A link with two hosts is between them, with its near end at the first one. A link with one host
+/// has its near end there, and its far end at the router in the middle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
     /// Its name: 1 to 63 lower-case letters, digits and `-`.
@@ -194,7 +193,7 @@ pub enum Towards {
 }
 
 impl Towards {
-    /// The other one.
+    /// The opposite direction.
     pub fn back(self) -> Towards {
         match self {
             Towards::Up => Towards::Down,
@@ -214,21 +213,20 @@ pub struct Source {
     pub flow: usize,
     /// Which direction.
     pub towards: Towards,
-    /// It goes where the rules say, by this key; link and flow are where they let it begin.
-    /// `None`: it passes its link alone.
+    /// If its packets follow the rules, their key; `link` and `flow` are then the first ones that
+    /// the rules choose. `None`: packets pass its link alone.
     pub key: Option<Key>,
     /// The gaps between packets.
     pub model: Model,
-    /// Mean rate, of [`Model::OnOff`] while on, and zero of [`Model::Tcp`]; finite. Counted as the
-    /// link accounts.
+    /// Mean rate; for [`Model::OnOff`] the rate while on, for [`Model::Tcp`] zero; finite. Counted
+    /// as the link accounts.
     pub rate: Rate,
-    /// Sizes of its packets as the link accounts them; UDP datagrams over IPv4
-    /// of these sizes exist, fit the link, and hold [`crate::STAMP`] bytes. Of video the largest
-    /// counts alone.
+    /// Sizes of its packets as the link accounts them; UDP datagrams over IPv4 of these sizes
+    /// exist, fit the link, and hold [`crate::STAMP`] bytes. For video only the largest is used.
     pub sizes: Sizes,
-    /// A token bucket that its packets pass, which holds the longest.
+    /// A token bucket that its packets pass, which has room for the longest.
     pub limit: Option<bucket::Limit>,
-    /// So many sources alike, each with an address of its own; at least 1.
+    /// Number of equal sources, each with its own address; at least 1.
     pub sources: u32,
     /// When it begins.
     pub start: Time,
@@ -239,13 +237,14 @@ pub struct Source {
 }
 
 impl Source {
-    /// What all of them send in the long run; zero of [`Model::Tcp`], which sends what arrives.
+    /// Mean rate of all sources together; zero for [`Model::Tcp`], whose rate depends on the
+    /// network.
     pub fn mean_rate(&self) -> Rate {
         Rate(self.spec().mean_rate().0.saturating_mul(self.sources.into()))
     }
 
-    /// The key of the `n`th of its sources, where the first one has this: those at the near end
-    /// have the addresses that follow.
+    /// The key of the `n`th of its sources, where `key` is the first one's: sources at the near end
+    /// have consecutive addresses.
     pub fn following(&self, key: &Key, n: u32) -> Key {
         let following = |address: IpAddr| match address {
             IpAddr::V4(address) => {
@@ -279,29 +278,29 @@ impl Source {
 pub struct Run {
     /// Simulated time of one replication, above zero.
     pub duration: Span,
-    /// Where random numbers begin.
+    /// Seed of random numbers.
     pub seed: u64,
     /// Independent runs, 1 to 10000.
     pub replications: u32,
-    /// Which time passes where packets are live.
+    /// The clock for live packets.
     pub time: RunTime,
 }
 
-/// Which time passes where packets are live.
+/// The clock for live packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RunTime {
-    /// That of the host.
+    /// The host's clock.
     #[default]
     Real,
-    /// That of a guest, which stands still while anything in it computes.
+    /// The clock of a guest, which stands still while anything in it computes.
     Virtual,
 }
 
 impl RunTime {
-    /// Their names.
+    /// The names of the clocks.
     pub const NAMES: [&'static str; 2] = ["real", "virtual"];
 
-    /// The one of this name.
+    /// The clock with this name.
     pub(crate) fn named(name: &str) -> Option<RunTime> {
         match name {
             "real" => Some(RunTime::Real),
@@ -317,15 +316,15 @@ impl Default for Run {
     }
 }
 
-/// The name of the one flow of a link that has no flows.
+/// The name of the flow of a link without named flows.
 pub const ALL: &str = "all";
 /// The name of the link of [`Scenario::simple`].
 pub const SIMPLE: &str = "link";
 
 impl Scenario {
-    /// One link, both directions alike, FIFO, every packet in one flow, no
-    /// traffic: for a link that is told on the command line. The values are to
-    /// come from [`crate::parse_rate`] and its kin, which see to their ranges.
+    /// One link, both directions alike, FIFO, every packet in one flow, no traffic: for a link
+    /// given on the command line. The values must come from [`crate::parse_rate`] and its siblings,
+    /// which check their ranges.
     pub fn simple(rate: Rate, delay: Span, queue: Limit, mtu: u32) -> Scenario {
         let account = Account::default();
         let setup = Setup {
@@ -349,7 +348,7 @@ impl Scenario {
         }
     }
 
-    /// From now on random numbers begin here.
+    /// Sets the seed of random numbers.
     pub fn begin_at(&mut self, seed: u64) {
         self.run.seed = seed;
         for link in &mut self.links {
@@ -357,7 +356,7 @@ impl Scenario {
         }
     }
 
-    /// The network that the engine builds of it: up and down of each link, and the rules.
+    /// The network that the engine builds for it: up and down of each link, and the rules.
     pub fn network(&self) -> NetworkSpec {
         let place = |d: &Direction| PlacedPipe {
             pipe: d.pipe.clone(),

@@ -17,18 +17,16 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Reads a scenario. `file_name` is for messages, and other files that the
-/// scenario names are looked for beside it. With the scenario come
-/// the warnings, in the form of the errors.
+/// Reads a scenario. `file_name` is for messages, and other files that the scenario names are
+/// looked up beside it. The scenario is returned with the warnings, in the form of the errors.
 ///
 /// # Errors
-/// All that is wrong with the file, and the warnings; never a panic.
+/// All errors of the file, and the warnings; never a panic.
 pub fn parse(text: &str, file_name: &str) -> Result<(Scenario, Diagnostics), Diagnostics> {
     let (root, errors) = DeTable::parse_recoverable(text);
     let syntax = syntax::judge(text, root.get_ref(), &errors);
     let mut problems = Vec::new();
-    // Tables that are not where they were meant to be would be blamed for what
-    // a missing bracket did.
+    // After a missing bracket tables may be misplaced; their errors would be misleading.
     let scenario = if syntax.sound {
         scenario(root.get_ref(), beside(file_name), &mut problems)
     } else {
@@ -128,7 +126,7 @@ fn scenario<'a>(
     Some(Scenario { links, rules, traffic, hosts: hosts?, run })
 }
 
-/// Calls `read` for each named table under `key`, with where its header is.
+/// Calls `read` for each named table under `key`, with the place of its header.
 fn each_table<'a>(
     file: &Fields<'a>,
     key: &str,
@@ -142,7 +140,7 @@ fn each_table<'a>(
     });
 }
 
-/// Calls `read` for each thing with a name under `key`.
+/// Calls `read` for each named entry under `key`.
 fn each<'a>(
     file: &Fields<'a>,
     key: &str,
@@ -152,7 +150,7 @@ fn each<'a>(
     let Some((table, _)) = file.table(key) else { return };
     for (name, value) in table {
         let of = if key == "traffic" { "source of traffic" } else { key };
-        // Less fits hosts, which see to it themselves.
+        // Names of hosts are more restricted, and checked there.
         if key != "host" {
             read::name_is_fit(name.get_ref(), name.span(), of, problems);
         }

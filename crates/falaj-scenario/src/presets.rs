@@ -1,16 +1,16 @@
-//! Links that many people know by a name, each with its source.
+//! Well-known links by name, each with its source.
 
 use std::sync::LazyLock;
 use toml::de::DeTable;
 
-/// A link by a name.
+/// A well-known link.
 #[derive(Debug, Clone, Copy)]
 pub struct Preset {
-    /// As written in a scenario.
+    /// Its name in a scenario.
     pub name: &'static str,
-    /// What it is, in one line.
+    /// Its description, in one line.
     pub doc: &'static str,
-    /// Where its numbers are from.
+    /// The source of its numbers.
     pub source: &'static str,
     /// The keys of a link, with `up` and `down`.
     pub keys: &'static str,
@@ -18,7 +18,7 @@ pub struct Preset {
 
 const WEBPAGETEST: &str = "the profile of WebPageTest, its round-trip time halved each way";
 
-/// All of them, the slowest first.
+/// All presets, the slowest first.
 pub const PRESETS: [Preset; 11] = [
     Preset {
         name: "dial",
@@ -99,10 +99,10 @@ pub(crate) const NAMES: [&str; PRESETS.len()] = {
     names
 };
 
-/// A link's table as it is in a file.
+/// A link's table as in a file.
 type Whole = toml::Spanned<DeTable<'static>>;
 
-/// The table of a preset; it has `up` and `down` where they differ.
+/// The table of a preset; it has `up` and `down` if they differ.
 pub(crate) fn table(name: &str) -> Option<&'static DeTable<'static>> {
     static TABLES: LazyLock<Vec<Option<Whole>>> =
         LazyLock::new(|| PRESETS.iter().map(|preset| DeTable::parse(preset.keys).ok()).collect());
@@ -110,7 +110,7 @@ pub(crate) fn table(name: &str) -> Option<&'static DeTable<'static>> {
     Some(TABLES.get(n)?.as_ref()?.get_ref())
 }
 
-/// A line for each, for a terminal: name, what it is; below it its keys and its source.
+/// The presets for a terminal: a line with name and description; below it the keys and the source.
 pub fn presets() -> String {
     let lines = |p: &Preset| {
         let keys = p.keys.replace('\'', "\"").replace('\n', ", ");

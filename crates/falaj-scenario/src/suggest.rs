@@ -1,4 +1,4 @@
-//! Names in messages: in quotes, in a list, and the one that was probably meant instead.
+//! Names in messages: quoted, listed, and the one that was probably meant.
 
 /// `text` in backquotes, without control characters, and shortened if long.
 pub fn quoted(text: &str) -> String {
@@ -8,7 +8,7 @@ pub fn quoted(text: &str) -> String {
             out.push('…');
             break;
         }
-        // Plain letters of any script stay; what would not print is escaped.
+        // Plain letters of any script are kept; characters that would not print are escaped.
         if c.is_control() || c.escape_debug().len() > 2 {
             out.extend(c.escape_debug());
         } else {
@@ -19,10 +19,10 @@ pub fn quoted(text: &str) -> String {
     out
 }
 
-/// The candidate nearest to `word`, if any is near enough to be worth a guess:
-/// the same but for letter case, or a third of its letters off at most.
+/// The candidate nearest to `word`, if any is close enough for a guess: the same except for letter
+/// case, or at most a third of its letters different.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // A word that long is no slip of the pen, and the distance costs its square.
+    // A longer word is not a slip, and the distance costs its square.
     if word.is_empty() || word.len() > 64 {
         return None;
     }
@@ -38,7 +38,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, c)| c)
 }
 
-/// The words of a closed list, all of them.
+/// All words of a closed list.
 pub fn every<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     words.into_iter().map(quoted).collect::<Vec<_>>().join(", ")
 }

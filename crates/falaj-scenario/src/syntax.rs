@@ -1,16 +1,16 @@
-//! What the TOML reader found wrong, said for people.
+//! Errors of the TOML reader, in words for users.
 
 use crate::diagnostics::Problem;
 use crate::suggest::quoted;
 use std::ops::Range;
 use toml::de::{DeTable, DeValue, Error};
 
-/// Problems of the syntax, and whether the rest of the file is still worth a look.
+/// Errors of the syntax, and if the rest of the file can still be read.
 pub(crate) struct Syntax {
     pub(crate) problems: Vec<Problem>,
-    /// Values that could not be read: whatever else is said of them is noise.
+    /// Values that could not be read: further errors about them are noise.
     pub(crate) broken: Vec<Range<usize>>,
-    /// The errors lie inside values, and all tables are where they were meant to be.
+    /// True if the errors are inside values, so that all tables are where they were intended.
     pub(crate) sound: bool,
 }
 
@@ -18,7 +18,7 @@ pub(crate) fn judge(text: &str, root: &DeTable<'_>, errors: &[Error]) -> Syntax 
     let mut scalars = Vec::new();
     collect(root, &mut scalars);
     let mut out = Syntax { problems: Vec::new(), broken: Vec::new(), sound: true };
-    // The line and the value of the last error that was said.
+    // The line and the value of the last error reported.
     let mut last: Option<(usize, Option<&Range<usize>>)> = None;
     for error in errors {
         let span = error.span().unwrap_or(0..0);
@@ -28,14 +28,14 @@ pub(crate) fn judge(text: &str, root: &DeTable<'_>, errors: &[Error]) -> Syntax 
         let line = text[line_start..].lines().next().unwrap_or("");
         let value = scalars.iter().find(|s| s.start <= span.start && span.end <= s.end);
         let duplicate = error.message().starts_with("duplicate key");
-        // A second header of a table has replaced the first one's content, but
-        // a second value leaves the first in place.
+        // A second header of a table has replaced the first one's contents, but a second value
+        // leaves the first in place.
         let second_value = duplicate && !line.trim_start().starts_with('[');
         out.sound &= value.is_some() || second_value;
         if let Some(value) = value {
             out.broken.push(value.clone());
         }
-        // One slip often makes the reader stumble several times.
+        // One slip often causes several errors of the reader.
         if last == Some((line_start, None)) || last == Some((line_start, value)) {
             continue;
         }
@@ -75,7 +75,7 @@ fn other(error: &Error, span: Range<usize>) -> Problem {
     }
 }
 
-/// The places of all values that hold no others.
+/// The places of all values that hold no other values.
 fn collect(table: &DeTable<'_>, out: &mut Vec<Range<usize>>) {
     for value in table.values() {
         collect_value(value, out);

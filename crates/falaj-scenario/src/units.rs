@@ -1,8 +1,7 @@
-//! Quantities as people write them: a decimal number and a unit.
+//! Quantities in users' notation: a decimal number and a unit.
 //!
-//! All arithmetic is exact. A value that is not whole in the smallest unit
-//! (nanoseconds, bits a second, bytes, packets), a number without a unit, and
-//! a unit that could be meant two ways are refused with what to write instead.
+//! All arithmetic is exact. A value that is not whole in the smallest unit (nanoseconds, bits per
+//! second, bytes, packets), a number without a unit, and an ambiguous unit are refused with a cure.
 
 use crate::suggest::{self, quoted};
 use falaj_sched::contract::params::{Kind, Value};
@@ -14,12 +13,12 @@ use falaj_traffic::source::size::Sizes;
 use std::fmt;
 use std::ops::{Range, RangeInclusive};
 
-/// A text that could not be read: what is wrong with it, and what to write.
+/// A text that could not be read: the problem and the cure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
-    /// What is wrong.
+    /// The problem.
     pub what: String,
-    /// What would do.
+    /// The cure.
     pub help: String,
     /// The word that was probably meant.
     pub near: Option<String>,
@@ -28,7 +27,7 @@ pub struct Unreadable {
 }
 
 impl Unreadable {
-    /// Of all of the text, and without a guess.
+    /// An error of the whole text, without a guess.
     pub(crate) fn new(what: impl Into<String>, help: impl Into<String>) -> Unreadable {
         Unreadable { what: what.into(), help: help.into(), near: None, at: None }
     }
@@ -38,8 +37,8 @@ impl Unreadable {
         self.help.split('`').skip(1).step_by(2)
     }
 
-    /// The same if `parse` takes all that it proposes to write in the place of `text`; else with
-    /// another help.
+    /// Unchanged if `parse` accepts all values that the help proposes in place of `text`; otherwise
+    /// with another help.
     #[must_use]
     pub fn checked<T>(
         mut self,
@@ -58,7 +57,7 @@ impl Unreadable {
     }
 }
 
-/// Parses with `parse`, and has an error propose only what that takes.
+/// Parses with `parse`; an error proposes only values that `parse` accepts.
 fn with_cures<T>(
     text: &str,
     parse: impl Fn(&str) -> Result<T, Unreadable>,
@@ -79,7 +78,7 @@ impl std::error::Error for Unreadable {}
 
 /// The largest `burst` of an envelope.
 pub const BURST_MAX: u64 = 1 << 40;
-/// The smallest `mtu`: what every IPv4 link must carry.
+/// The smallest `mtu`: the size that every IPv4 link must carry.
 pub const MTU_MIN: u32 = 68;
 /// The largest `mtu`: the longest IPv4 packet.
 pub const MTU_MAX: u32 = 65_535;
@@ -88,8 +87,8 @@ pub const MTU_MAX: u32 = 65_535;
 /// below where the wire's arithmetic would overflow.
 pub const RATE_MAX: Rate = Rate(1_000_000_000_000_000);
 
-/// Regular expressions of what the functions below read, for a schema. They
-/// are looser where a range decides: `0bit`, or too many digits.
+/// Regular expressions for the inputs of the functions below, for a schema. They are looser where a
+/// range decides: `0bit`, or too many digits.
 pub(crate) mod pattern {
     macro_rules! quantity {
         ($units:expr) => {
@@ -183,7 +182,7 @@ fn span(text: &str) -> Result<Span, Unreadable> {
 
 /// Reads a rate: `100mbit`, `1.5Gbit/s`, `100 Mbps`, `12MB/s`, `unlimited`.
 ///
-/// Letter case matters for bytes a second alone: `MB/s`.
+/// Letter case matters for bytes per second alone: `MB/s`.
 ///
 /// # Errors
 /// Without a known unit, not whole in bits a second, zero, or beyond [`RATE_MAX`].
@@ -196,7 +195,7 @@ fn rate(text: &str) -> Result<Rate, Unreadable> {
         return Ok(Rate::UNLIMITED);
     }
     let (number, unit) = number_and_unit(text, "100mbit")?;
-    // In whatever unit.
+    // Zero in any unit.
     if number.mantissa == 0 {
         return Err(Unreadable::new(
             "a rate of zero sends nothing",
@@ -229,12 +228,12 @@ fn size(text: &str) -> Result<u64, Unreadable> {
     number.times(bytes, text, "bytes", |n| format!("{n}B"))
 }
 
-/// Mixes that have names: lengths, and how often each comes.
+/// Named mixes: lengths, and their weights.
 const MIXES: [(&str, [(u32, u32); 3]); 2] =
     [("imix", [(74, 7), (590, 4), (1514, 1)]), ("imix-ip", [(60, 7), (576, 4), (1500, 1)])];
 
-/// Reads sizes of packets: `500B`, from `80B-740B` each as often, or a mix with how often each
-/// comes, `74B x 7, 590B x 4, 1514B x 1`.
+/// Reads sizes of packets: `500B`, uniform in `80B-740B`, or a mix with weights, `74B x 7, 590B x
+/// 4, 1514B x 1`.
 ///
 /// `imix` is the usual mix of the internet, 7 : 4 : 1, as Ethernet frames, and `imix-ip` the same
 /// as IP packets; the smallest has room for the stamp of a datagram.
@@ -288,7 +287,7 @@ pub fn parse_sizes(text: &str) -> Result<Sizes, Unreadable> {
 /// Reads the size of a link's largest IP packet: `1500B`, `9kB`.
 ///
 /// # Errors
-/// As [`parse_size`]; out of 68 to 65535 bytes.
+/// As [`parse_size`]; outside of 68 to 65535 bytes.
 pub fn parse_mtu(text: &str) -> Result<u32, Unreadable> {
     with_cures(text, mtu, &format!("write a size from `{MTU_MIN}B` to `{MTU_MAX}B`"))
 }
@@ -303,7 +302,7 @@ fn mtu(text: &str) -> Result<u32, Unreadable> {
     })
 }
 
-/// Reads a bound on a queue: `20p`, `20 packets`, or a size such as `64kB`.
+/// Reads a limit of a queue: `20p`, `20 packets`, or a size such as `64kB`.
 ///
 /// # Errors
 /// As [`parse_size`]; zero; a part of a packet; 2^32 packets or more.
@@ -360,7 +359,7 @@ pub fn parse_overhead(text: &str) -> Result<i32, Unreadable> {
     let (size, sign) = trimmed.strip_prefix('-').map_or((trimmed, 1), |size| (size, -1));
     let whole = |error| match sign {
         1 => error,
-        // The sign belongs to what is quoted.
+        // The sign is a part of the quoted text.
         _ => Unreadable::new(
             format!("{} is no number of bytes", quoted(text)),
             format!("write a number and a unit, as in `-14B`; {SIZE_UNITS}"),
@@ -418,10 +417,10 @@ fn probability(text: &str) -> Result<Probability, Unreadable> {
     }
 }
 
-/// Reads a number from 0 to 1, as files of other tools have probabilities.
+/// Reads a number from 0 to 1, the notation of probabilities in other tools' files.
 ///
 /// # Errors
-/// No number, below 0 or above 1.
+/// Not a number, below 0 or above 1.
 pub fn parse_fraction(text: &str) -> Result<Probability, Unreadable> {
     let help = "write a number from 0 to 1";
     let (number, unit) = number_and_unit(text, "0.5")?;
@@ -432,14 +431,14 @@ pub fn parse_fraction(text: &str) -> Result<Probability, Unreadable> {
     if number.mantissa > all {
         return Err(Unreadable::new(format!("{} is more than 1", quoted(text)), help));
     }
-    // At most 18 places: it fits.
+    // At most 18 places, so it fits.
     Ok(Probability::of(number.mantissa as u64, all as u64))
 }
 
 /// Reads numbers of packets, counted from 1: `3`, or `3, 10-12`; in any order.
 ///
 /// # Errors
-/// No number, zero, a range that ends before it begins, or one that others share.
+/// Not a number, zero, a range that ends before it begins, or overlapping ranges.
 pub fn parse_numbers(text: &str) -> Result<Vec<RangeInclusive<u64>>, Unreadable> {
     let help = "write numbers and ranges, as in `3, 10-12`";
     let number = |part: &str| {
@@ -477,7 +476,7 @@ pub fn parse_numbers(text: &str) -> Result<Vec<RangeInclusive<u64>>, Unreadable>
     }
 }
 
-/// Reads a text as `kind`. Used for defaults, and by the file for what is a text there.
+/// Reads a text as `kind`. Used for defaults, and for values that are texts in the file.
 pub(crate) fn parse_value(kind: Kind, text: &str) -> Result<Value, Unreadable> {
     Ok(match kind {
         Kind::Span => Value::Span(parse_span(text)?),
@@ -514,8 +513,8 @@ pub struct Decimal<'a> {
 }
 
 impl Decimal<'_> {
-    /// This many times `factor`, which has to be whole and fit 64 bits. `text` is the quantity as
-    /// it was written, `unit` that of the result, and `show` writes one, all for messages.
+    /// This number times `factor`; the product has to be whole and fit 64 bits. `text` is the
+    /// quantity as written, `unit` that of the result, and `show` formats one, all for messages.
     ///
     /// # Errors
     /// It is not whole, or too large.
@@ -532,7 +531,7 @@ impl Decimal<'_> {
                 format!("write at most `{}`", show(u64::MAX)),
             )
         };
-        // With at most 18 places, what overflows here is far above 2^64 as well.
+        // With at most 18 places, a product that overflows here is far above 2^64 as well.
         let product = self.mantissa.checked_mul(factor).ok_or_else(too_large)?;
         let scale = 10u128.pow(self.places);
         let whole = u64::try_from(product / scale).map_err(|_| too_large())?;
@@ -551,7 +550,7 @@ impl Decimal<'_> {
     }
 }
 
-/// Number and unit, of which the unit may be empty and is not looked at.
+/// Splits a text into number and unit; the unit may be empty and is not checked.
 ///
 /// # Errors
 /// It does not begin with a number; the help is to write one, as in `example`.
@@ -602,7 +601,7 @@ pub fn number_and_unit<'a>(
     Ok((Decimal { text: number, mantissa, places }, unit))
 }
 
-/// Bits a second in one of `unit`.
+/// Bits per second of one `unit`.
 fn rate_unit(unit: &str) -> Option<u128> {
     if let Some(amount) = unit.strip_suffix("B/s") {
         return match amount {
@@ -610,7 +609,7 @@ fn rate_unit(unit: &str) -> Option<u128> {
             _ => size_unit(&format!("{amount}B")).map(|bytes| 8 * bytes),
         };
     }
-    // `Bps` is not among them: some read it as bytes, tc reads even `bps` so.
+    // `Bps` is not accepted: some read it as bytes, and tc even reads `bps` so.
     let prefix = match unit.strip_suffix("bps") {
         Some(prefix) => prefix.to_ascii_lowercase(),
         None => {
@@ -631,7 +630,7 @@ fn rate_unit(unit: &str) -> Option<u128> {
 fn rate_unit_error(text: &str, number: &Decimal<'_>, unit: &str) -> Unreadable {
     let n = number.text;
     let lower = unit.to_ascii_lowercase();
-    // The prefix, and what follows it.
+    // The prefix, and the rest.
     let (prefix, rest) = match lower.as_bytes().first() {
         Some(b'k' | b'm' | b'g' | b't') => lower.split_at(1),
         _ => ("", lower.as_str()),
@@ -675,7 +674,7 @@ fn rate_unit_error(text: &str, number: &Decimal<'_>, unit: &str) -> Unreadable {
     }
 }
 
-/// Bytes in one of `unit`.
+/// Bytes of one `unit`.
 fn size_unit(unit: &str) -> Option<u128> {
     Some(match unit {
         "B" | "byte" | "bytes" => 1,

@@ -1,5 +1,5 @@
-//! Values set in the text of a scenario, at the place that their key names; the ordinary parser
-//! reads what that makes.
+//! Sets values in the text of a scenario, at the place that their key names; the ordinary parser
+//! reads the result.
 
 mod place;
 
@@ -8,7 +8,7 @@ use place::{are_both_ways, places, resolve, takes};
 use std::fmt;
 use toml_edit::{ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
-/// Why a key cannot be set.
+/// The reason why a key cannot be set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotSet(String);
 
@@ -27,14 +27,14 @@ impl From<&str> for NotSet {
 
 type Result<T, E = NotSet> = std::result::Result<T, E>;
 
-/// `KEY=VALUE`, as it was written.
+/// `KEY=VALUE`, as written.
 #[derive(Clone, Debug)]
 pub struct Set {
     /// The words of the key.
     pub path: Vec<String>,
-    /// `None`: nothing behind the `=`.
+    /// The value; `None` if nothing follows the `=`.
     pub value: Option<Value>,
-    /// All of it.
+    /// The whole text.
     pub text: String,
 }
 
@@ -52,7 +52,7 @@ pub fn parse_set(text: &str) -> Result<Set, String> {
     Ok(set)
 }
 
-/// Reads `KEY=VALUE`, or `KEY=` for a key that shall not be there any more.
+/// Reads `KEY=VALUE`, or `KEY=` for a key to be removed.
 ///
 /// # Errors
 /// There is no `=`, or no key.
@@ -60,15 +60,15 @@ pub fn parse_set_or_unset(text: &str) -> Result<Set, String> {
     let Some((key, value)) = text.split_once('=') else {
         return Err(format!("there is no `=`; {EXAMPLE}"));
     };
-    // `a/calls` is a part of a flow; no name has a `/` of its own.
+    // `a/calls` is a part of a flow; names contain no `/`.
     let path = toml_edit::Key::parse(&key.trim().replace('/', "."))
         .map_err(|_| format!("`{}` is no key; {EXAMPLE}", key.trim()))?;
     let value = Some(value.trim()).filter(|value| !value.is_empty()).map(self::value);
     Ok(Set { path: path.iter().map(|k| k.get().to_owned()).collect(), value, text: text.into() })
 }
 
-/// A value as it is given on the command line: whole numbers, lists, tables and what has quotes are
-/// TOML; all else, such as `60us`, is a text that would have quotes in the file.
+/// A value from the command line: whole numbers, lists, tables and quoted texts are TOML; anything
+/// else, such as `60us`, is a text that would have quotes in the file.
 pub fn value(text: &str) -> Value {
     let toml = text.starts_with(['"', '\'', '[', '{']) || text.parse::<i64>().is_ok();
     match text.parse::<Value>() {
@@ -80,16 +80,16 @@ pub fn value(text: &str) -> Value {
 const RULE: &str = "rule";
 const LINK: &str = "link";
 
-/// What a rule is known by.
+/// Name of a rule.
 fn name_of_rule(n: usize, rule: &Table) -> String {
     let name = rule.get("name").and_then(Item::as_str).filter(|name| !name.is_empty());
     name.map_or_else(|| (n + 1).to_string(), str::to_owned)
 }
 
-/// Sets a value, or takes a key or a named table out.
+/// Sets a value, or removes a key or a named table.
 ///
 /// # Errors
-/// There is no such key, or there could be several.
+/// There is no such key, or it is ambiguous.
 pub fn apply(file: &mut DocumentMut, words: &[String], value: Option<&Value>) -> Result<()> {
     let mut edit = Edit::new(file);
     edit.set(words, value)?;
@@ -97,7 +97,7 @@ pub fn apply(file: &mut DocumentMut, words: &[String], value: Option<&Value>) ->
     Ok(())
 }
 
-/// A scenario's text with this seed, of at most [`keys::SEED_MAX`]; as it is where it is no TOML.
+/// A scenario's text with this seed, of at most [`keys::SEED_MAX`]; unchanged if it is not TOML.
 pub fn with_seed(text: &str, seed: u64) -> String {
     let Ok(mut file) = text.parse::<DocumentMut>() else { return text.to_owned() };
     let run = file.entry("run").or_insert_with(toml_edit::table);
@@ -107,20 +107,20 @@ pub fn with_seed(text: &str, seed: u64) -> String {
     file.to_string()
 }
 
-/// Values that are set as one change.
+/// Values that are set in one change.
 pub struct Edit<'a> {
     file: &'a mut DocumentMut,
-    /// Flows and rules that are new: they are tried before all others, in the order in which they
-    /// were written.
+    /// New flows and rules: they are tried before all others, in the order in which they were
+    /// written.
     new: Vec<Vec<String>>,
-    /// The link that takes all packets, where there were no rules.
+    /// The link that takes all packets, if there were no rules.
     takes_all: Option<String>,
 }
 
 impl Edit<'_> {
-    /// Of this scenario.
+    /// Begins a change of this scenario.
     pub fn new(file: &mut DocumentMut) -> Edit<'_> {
-        // As they would be written one by one.
+        // The rules as separate tables.
         if file.get(RULE).is_some_and(Item::is_array)
             && let Some(item) = file.remove(RULE)
         {
@@ -140,10 +140,10 @@ impl Edit<'_> {
         Edit { file, new: Vec::new(), takes_all }
     }
 
-    /// Sets a value, or takes a key or a named table out.
+    /// Sets a value, or removes a key or a named table.
     ///
     /// # Errors
-    /// There is no such key, or there could be several.
+    /// There is no such key, or it is ambiguous.
     pub fn set(&mut self, words: &[String], value: Option<&Value>) -> Result<()> {
         let Some(value) = value else { return remove(self.file, words) };
         let places = match resolve(self.file.as_table(), words) {
@@ -154,7 +154,7 @@ impl Edit<'_> {
         places.into_iter().try_for_each(|(table, rest)| self.put(table, &rest, value))
     }
 
-    /// What the first rules do not take goes where all went before.
+    /// Packets that no new rule takes go where all packets went before.
     pub fn finish(self) {
         let Some(link) = self.takes_all.filter(|_| has_rules(self.file)) else { return };
         let Some(rules) = self.file.get_mut(RULE).and_then(Item::as_array_of_tables_mut) else {
@@ -189,7 +189,7 @@ impl Edit<'_> {
             .any(|path| path.split_last().is_some_and(|(last, of)| of == table && last == name))
     }
 
-    /// Sets a value in a table that there is.
+    /// Sets a value in an existing table.
     fn put(&mut self, table: Vec<String>, rest: &[String], value: &Value) -> Result<()> {
         let Some((key, inner)) = rest.split_last() else { return Err("there is no key".into()) };
         let mut path = table;
@@ -197,7 +197,7 @@ impl Edit<'_> {
             let at = table_at(self.file.as_table_mut(), &path)?;
             let nothing = Item::Value(Value::InlineTable(InlineTable::new()));
             if path.last().is_some_and(|within| within == "flow") && !at.contains_key(name) {
-                // The first that takes a packet has it.
+                // The first rule or flow that matches a packet takes it.
                 let others: Vec<(String, Item)> =
                     at.iter().map(|(name, of)| (name.to_owned(), of.clone())).collect();
                 others.iter().for_each(|(name, _)| drop(at.remove(name)));
@@ -217,7 +217,7 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// Adds the link or the rule that a key is of; says whether it is one's.
+    /// Adds the link or the rule to which a key belongs. Returns true if the key belongs to one.
     fn begin(&mut self, words: &[String]) -> bool {
         match words {
             [of, name, key @ ..] if of == LINK && takes(keys::LINK, key) => {
@@ -281,7 +281,7 @@ fn rule_of<'a>(rules: &'a mut ArrayOfTables, name: &str) -> Option<(usize, &'a m
     rules.iter_mut().enumerate().find(|(n, rule)| name_of_rule(*n, rule) == name)
 }
 
-/// Takes a table of that name out, or else a key of a table.
+/// Removes a table of that name, or else a key of a table.
 fn remove(file: &mut DocumentMut, words: &[String]) -> Result<()> {
     let tables: Vec<Vec<String>> =
         places(file.as_table()).into_iter().filter(|p| p.is_meant(words)).map(|p| p.path).collect();
@@ -315,7 +315,7 @@ fn take_out(file: &mut DocumentMut, mut path: Vec<String>) -> Result<()> {
         }
         return Ok(());
     }
-    // Where there is no such table there is no such key either.
+    // Without such a table there is no such key either.
     if let Ok(table) = table_at(file.as_table_mut(), &path) {
         table.remove(&key);
     }
@@ -377,7 +377,7 @@ mod tests {
         assert_eq!(flows(&alone), ["a"]);
     }
 
-    /// Links and rules by `KIND NAME`, rules in order.
+    /// Links and rules as `KIND NAME`, rules in order.
     fn known(text: &str) -> Vec<String> {
         let (scenario, _) = crate::parse(text, "x").unwrap_or_else(|e| panic!("{text}\n{e}"));
         let links = scenario.links.iter().map(|link| format!("link {}", link.name));
@@ -415,7 +415,7 @@ mod tests {
                 ["link x"]
             );
         }
-        // A direction is no new link.
+        // A direction is not a new link.
         let plain = edited("[link.link]\nrate = \"1mbit\"\n", &["link.up.rate=2mbit"]);
         assert_eq!(known(&plain), ["link link"]);
     }
@@ -436,7 +436,7 @@ mod tests {
                 ],
             );
             assert_eq!(flows(&two)[..3], ["a", "b", "c"], "{two}");
-            // What comes with another change is tried before them.
+            // Those of another change are tried before them.
             assert_eq!(flows(&edited(&two, &["x.flow.d.match=udp"]))[..3], ["d", "a", "b"]);
         }
         let link = "[link.x]\nrate = \"1mbit\"\n";
@@ -463,7 +463,7 @@ mod tests {
         assert!(ruled.contains("name = \"rest\"\nto = \"x\""), "{ruled}");
         let named = edited(link, &["rule.rest.match=tcp", "rule.rest.to=drop"]);
         assert_eq!(known(&named), ["link x", "rule rest", "rule rest-2"], "{named}");
-        // Who says what becomes of it is not contradicted.
+        // Explicit targets are not changed.
         for own in [
             &["rule.all.to=drop"][..],
             &["rule.web.match=tcp", "rule.web.to=x", "rule.all.match=any", "rule.all.to=drop"],
@@ -471,7 +471,7 @@ mod tests {
             assert!(!edited(link, own).contains("rest"), "{own:?}");
         }
         assert!(edited(link, &["rule.half.probability=50%", "rule.half.to=drop"]).contains("rest"));
-        // There were rules, and what none takes was dropped.
+        // There were rules, and packets that none took were dropped.
         assert!(
             !edited(
                 "[link.x]\nrate = \"1mbit\"\n[[rule]]\nmatch = \"udp\"\nto = \"x\"\n",
@@ -481,7 +481,7 @@ mod tests {
         );
     }
 
-    /// A flow that is set of a link is one of both directions, where these have flows of their own.
+    /// A flow that is set for a link is set in both directions, if these have their own flows.
     #[test]
     fn flows_of_both_directions_are_set_by_one_word() {
         let text = "[link.x]\nrate = \"1mbit\"\n[link.x.up.flow.all]\nmatch = \"any\"\nqueue = \"9p\"\n[link.x.down.flow.all]\nmatch = \"any\"\n";

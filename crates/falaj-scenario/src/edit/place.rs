@@ -1,4 +1,4 @@
-//! The table of a scenario's file that a key is of: `voice.phase` means
+//! The table of a scenario's file to which a key belongs: `voice.phase` means
 //! `link.uplink.flow.voice.phase`.
 
 use super::{LINK, NotSet, RULE, Result, name_of_rule};
@@ -10,14 +10,14 @@ use toml_edit::TableLike;
 
 const WAYS: [&str; 2] = ["up", "down"];
 
-/// One table of a file, and which keys it may have.
+/// One table of a file, and the keys that it may have.
 pub(super) struct Place {
     pub(super) path: Vec<String>,
     keys: Rc<[Key]>,
 }
 
-/// The keys of tables that disciplines have some of, whichever discipline it is: the parser says
-/// what it does not take.
+/// The keys of tables with keys of disciplines, for all disciplines: the parser reports those that
+/// the present one does not take.
 struct KnownPlace {
     flow: Rc<[Key]>,
     part: Rc<[Key]>,
@@ -48,7 +48,7 @@ impl KnownPlace {
     }
 }
 
-/// All tables that the file has, whatever they are written as.
+/// All tables of the file, in any notation.
 pub(super) fn places(file: &dyn TableLike) -> Vec<Place> {
     let mut out = Vec::new();
     walk(file, &mut Vec::new(), keys::FILE, &KnownPlace::new(), &mut out);
@@ -92,14 +92,14 @@ fn walk(
     out.push(Place { path: path.clone(), keys: known });
 }
 
-/// What a key holds; parts of flows are tables by their names too.
+/// The type of a key; parts of flows are tables with names too.
 fn held(key: &Key) -> Holds {
     if key.holds == Holds::Parts { Holds::Named(keys::PART) } else { key.holds }
 }
 
 impl Place {
-    /// `voice` and `uplink.voice` mean `link.uplink.flow.voice`: the last word
-    /// is the same, and the others come in the same order.
+    /// `voice` and `uplink.voice` mean `link.uplink.flow.voice`: the last word is the same, and the
+    /// others are in the same order.
     pub(super) fn is_meant(&self, words: &[String]) -> bool {
         let mut rest = self.path.iter();
         self.path.last() == words.last() && words.iter().all(|w| rest.any(|p| p == w))
@@ -110,8 +110,8 @@ impl Place {
     }
 }
 
-/// May `words` be set in a table of these keys? More than one are a key of a
-/// table of its own, whose last word is left to the parser, which knows the nearest one.
+/// Returns true if `words` may be set in a table with these keys. Several words are a key of an
+/// inner table, whose last word is left to the parser, which finds the nearest one.
 pub(super) fn takes(keys: &[Key], words: &[String]) -> bool {
     let [first, rest @ ..] = words else { return false };
     let Some(key) = keys.iter().find(|k| k.name == first) else { return false };
@@ -122,7 +122,7 @@ pub(super) fn takes(keys: &[Key], words: &[String]) -> bool {
         }
         Holds::Scheduler => rest.len() == 1 || rest.len() == 2 && rest[0] == "with",
         Holds::Given => rest.len() == 1,
-        // A flow that is not there yet: the parser says what it lacks.
+        // A new flow: the parser reports its missing keys.
         Holds::Named(inner) if key.name == "flow" => {
             rest.len() == 2 || rest.split_first().is_some_and(|(_, rest)| takes(inner, rest))
         }
@@ -130,8 +130,8 @@ pub(super) fn takes(keys: &[Key], words: &[String]) -> bool {
     }
 }
 
-/// Where `words` are to be set: tables that there are, and the words behind each. It is one, or
-/// both directions of a link.
+/// The place at which `words` are to be set: existing tables, and the words behind each. It is one
+/// table, or those of both directions of a link.
 pub(super) fn resolve(
     file: &dyn TableLike,
     words: &[String],
@@ -144,7 +144,7 @@ pub(super) fn resolve(
     }
     let exact = meant.iter().filter(|(place, rest)| [&place.path[..], rest].concat() == words);
     let taken = meant.iter().filter(|(place, rest)| place.takes(rest));
-    // So is a word that no table takes.
+    // The same for a word that no table takes.
     let unknown = meant.iter().filter(|(place, rest)| rest.len() == 1 && !place.path.is_empty());
     let mut choices: Vec<_> = exact.filter(|(place, rest)| place.takes(rest)).copied().collect();
     if choices.is_empty() {
@@ -187,8 +187,8 @@ pub(super) fn resolve(
     }
 }
 
-/// The tables in which `rest` has an effect where it is said of the table at `path`: flows of a
-/// link whose directions both have flows of their own are theirs.
+/// The tables in which `rest` has an effect if it is set for the table at `path`: if both
+/// directions of a link have their own flows, the flows belong to them.
 fn used(places: &[Place], path: &[String], rest: &[String]) -> Vec<Vec<String>> {
     if let ([of, _], Some("flow")) = (path, rest.first().map(String::as_str))
         && of == LINK
@@ -208,7 +208,7 @@ fn used(places: &[Place], path: &[String], rest: &[String]) -> Vec<Vec<String>> 
     vec![path.to_vec()]
 }
 
-/// Is that one thing in both directions of a link?
+/// Returns true if it is the same table in both directions of a link.
 pub(super) fn are_both_ways(paths: &[Vec<String>]) -> bool {
     let of = |path: &Vec<String>| match path.as_slice() {
         [of, link, way, rest @ ..] if of == LINK => {

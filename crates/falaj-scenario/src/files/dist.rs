@@ -1,16 +1,16 @@
-//! Reads the tables of distributions that netem takes, as they are.
+//! Reads netem's tables of distributions, in their original format.
 
 use crate::files::place::{At, words};
 use falaj_engine::impair::distribution::DelayTable;
 
-/// What such a file is.
+/// Description of the format.
 pub(crate) const FORM: &str = "whole numbers between blanks, in rising order as netem's `maketable` writes them; `#` begins a comment";
 
-/// More than any tool writes.
+/// More samples than any tool writes.
 const SAMPLES_MAX: usize = 1 << 16;
 
-/// The samples of a file, each of which stands for as much probability. Their
-/// mean and deviation do not count: those are asked for where the table is used.
+/// The samples of a file, each of the same probability. Their mean and deviation are ignored: these
+/// are set where the table is used.
 pub(crate) fn parse(text: &str) -> Result<DelayTable, At> {
     let mut samples = Vec::new();
     for (at, word) in words(text) {

@@ -1,4 +1,4 @@
-//! Other files that a scenario names: what stands in them, and where it is wrong.
+//! Other files that a scenario names: their contents, and the places of errors.
 
 pub(crate) mod dist;
 pub(crate) mod named;

@@ -1,4 +1,4 @@
-//! Which other files a scenario names, whether or not they are there.
+//! The other files that a scenario names, existing or not.
 
 use crate::keys::{Holds, Key, TABLES, of_scheduler};
 use crate::parse::beside;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use toml::de::{DeTable, DeValue};
 
 /// Files that a scenario names by keys that hold a file, such as `library` or `capture`: their
-/// paths, from where the scenario lies. Of a text with errors those that can be told.
+/// paths relative to the scenario. For a text with errors, those that can be determined.
 pub fn files_named(text: &str, file_name: &str) -> BTreeSet<PathBuf> {
     let keys = keys();
     let mut names = BTreeSet::new();

@@ -1,10 +1,10 @@
-//! Files beside the scenario's, which have lines of words, and places in them.
+//! Files beside the scenario's that consist of lines of words, and places in them.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// The text of a file, or where it is none.
+/// The text of a file, or the place at which it is not UTF-8.
 pub(crate) fn decoded(bytes: Vec<u8>) -> Result<String, At> {
     String::from_utf8(bytes).map_err(|error| {
         let (good, rest) = error.as_bytes().split_at(error.utf8_error().valid_up_to());
@@ -19,11 +19,11 @@ pub(crate) fn decoded(bytes: Vec<u8>) -> Result<String, At> {
     })
 }
 
-/// Bytes that a scenario, or a file that one names, has at most.
+/// Maximum size in bytes of a scenario, or of a file that one names.
 const LONGEST: u64 = 64 << 20;
 
-/// The bytes of a file of text: of `/dev/zero`, or of a capture of gigabytes, no more is read than
-/// shows that it is none.
+/// The bytes of a text file. Of `/dev/zero`, or of a capture of gigabytes, no more is read than is
+/// needed to refuse it.
 ///
 /// # Errors
 /// It cannot be read, or has more than 64 MiB.
@@ -31,7 +31,7 @@ pub fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     bytes_from(File::open(path)?)
 }
 
-/// The same of what is open already, as standard input is.
+/// The same for a file that is open already, such as standard input.
 ///
 /// # Errors
 /// As [`bytes_of`].
@@ -45,13 +45,13 @@ pub fn bytes_from(reader: impl Read) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The text of the file that is called so; the error is its place and what is wrong, where it is no
+/// The text of the file with this name; the error has the place and the problem, if it is not a
 /// text.
 pub fn text_of(bytes: Vec<u8>, name: &str) -> Result<String, String> {
     decoded(bytes).map_err(|at| at.in_file(name))
 }
 
-/// A line and a column, counted from 1; and what is wrong there.
+/// A line and a column, counted from 1, and the problem there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct At {
     line: usize,
@@ -66,7 +66,7 @@ impl At {
         At { what: what.into(), ..*self }
     }
 
-    /// So many characters further in the line.
+    /// The place this number of characters further in the line.
     pub(crate) fn later(&self, by: usize) -> At {
         At { column: self.column + by, ..self.clone() }
     }
@@ -77,8 +77,8 @@ impl At {
     }
 }
 
-/// All lines of a text that are not blank, without comments and without blanks around, each with
-/// its place.
+/// All lines of a text that are not blank, without comments and surrounding blanks, each with its
+/// place.
 pub(crate) fn lines(text: &str) -> impl Iterator<Item = (At, &str)> {
     text.lines().enumerate().filter_map(|(n, whole)| {
         let line = whole.split('#').next().unwrap_or("");
@@ -88,7 +88,7 @@ pub(crate) fn lines(text: &str) -> impl Iterator<Item = (At, &str)> {
     })
 }
 
-/// The words of each line that has some, without comments, each with its place.
+/// The words of each line that has any, without comments, each with its place.
 pub(crate) fn words_of_lines(text: &str) -> impl Iterator<Item = Vec<(At, &str)>> {
     text.lines().enumerate().filter_map(|(n, whole)| {
         let line = whole.split('#').next().unwrap_or("");
@@ -101,7 +101,7 @@ pub(crate) fn words_of_lines(text: &str) -> impl Iterator<Item = Vec<(At, &str)>
     })
 }
 
-/// All of them.
+/// All words of a text.
 pub(crate) fn words(text: &str) -> impl Iterator<Item = (At, &str)> {
     words_of_lines(text).flatten()
 }

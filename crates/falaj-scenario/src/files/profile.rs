@@ -1,4 +1,4 @@
-//! Reads profiles of extra air time, as dummynet takes them.
+//! Reads profiles of extra air time, in dummynet's format.
 
 use crate::files::place::{At, words_of_lines};
 use crate::suggest::quoted;
@@ -7,10 +7,10 @@ use falaj_sched::units::probability::Probability;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
 
-/// What such a file is.
+/// Description of the format.
 pub(crate) const FORM: &str = "lines of two words: `name`, `bw`, `samples`, `loss-level`, then `prob delay`, and points of probability and milliseconds; `#` begins a comment";
 
-/// A file as it was read.
+/// The contents of a file.
 #[derive(Debug)]
 pub(crate) struct ProfileFile {
     pub(crate) bw: Option<Rate>,
@@ -18,10 +18,10 @@ pub(crate) struct ProfileFile {
     pub(crate) points: Vec<(Probability, Span)>,
 }
 
-/// The parser lets nothing pass that is no distribution.
+/// The parser refuses anything that is not a distribution.
 pub(crate) fn parse(text: &str) -> Result<ProfileFile, At> {
     let mut read = ProfileFile { bw: None, loss_level: Probability::ALWAYS, points: Vec::new() };
-    // Which of the words of a point is the probability.
+    // Index of the probability among the words of a point.
     let mut order: Option<usize> = None;
     let mut last = At::START;
     for line in words_of_lines(text) {
@@ -33,8 +33,8 @@ pub(crate) fn parse(text: &str) -> Result<ProfileFile, At> {
         let units = |at: &At, error: crate::units::Unreadable| at.says(error.to_string());
         match (*first, *second) {
             ("name", _) => {}
-            // Their samples are for a table of so many entries; here lines between points are
-            // exact.
+            // Their samples are for a table with this number of entries; here lines between points
+            // are exact.
             ("samples", n) if n.parse::<u64>().is_ok_and(|n| n > 0) => {}
             ("samples", n) => {
                 return Err(behind.says(format!("{} is no number of samples", quoted(n))));
@@ -92,7 +92,7 @@ pub(crate) fn parse(text: &str) -> Result<ProfileFile, At> {
     }
 }
 
-/// As dummynet writes it: `1Mbit/s`, `300KByte/s`; 0 is unlimited.
+/// In dummynet's notation: `1Mbit/s`, `300KByte/s`; 0 is unlimited.
 fn bandwidth(text: &str) -> Result<Rate, crate::units::Unreadable> {
     if text.bytes().all(|b| b == b'0') {
         return Ok(Rate::UNLIMITED);

@@ -6,19 +6,19 @@ use crate::units::{parse_rate, parse_span};
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::{Span, Time};
 
-/// What such a file is.
+/// Description of the format.
 pub(crate) const FORM: &str = "lines of `time,rate`, as in `1.5s,10mbit` (`0bit`: nothing), or of whole milliseconds as mahimahi's; `#` begins a comment";
 
-/// What is in a file.
+/// The contents of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Trace {
-    /// From when on the rate is which.
+    /// Rates, each from an instant on.
     Steps(Vec<(Time, Rate)>),
-    /// When there may be a packet, and after which time it begins anew.
+    /// Instants at which a packet may be sent, and the period after which they repeat.
     Packets { at: Vec<Time>, period: Span },
 }
 
-/// Tells what it is by its first line.
+/// Recognizes the format by the first line.
 pub(crate) fn parse(text: &str) -> Result<Trace, At> {
     match lines(text).next() {
         None => Err(At::START.says("the trace is empty")),
@@ -39,14 +39,13 @@ fn steps(text: &str) -> Result<Vec<(Time, Rate)>, At> {
         );
         let (time, rate) = (time.trim(), rate.trim());
         if n == 0 && time.starts_with("time") && rate.starts_with("rate") {
-            // A head may have the units: `time_s,rate_mbit`.
+            // A header line may have the units: `time_s,rate_mbit`.
             units = [time, rate].map(|word| {
                 word.split_once('_').map_or(String::new(), |(_, unit)| unit.to_owned())
             });
             continue;
         }
-        // Where the head has the unit, what is wrong is the number, or that the unit is there
-        // twice.
+        // If the header has the unit, either the number is wrong, or the unit is given twice.
         let bad = |at: &At, word: &str, unit: &str, error: crate::units::Unreadable| {
             let what = format!(
                 "{} is no number of `{unit}`, the unit that the first line says",
@@ -75,7 +74,7 @@ fn steps(text: &str) -> Result<Vec<(Time, Rate)>, At> {
     }
 }
 
-/// Nothing, in whatever unit.
+/// Returns true for zero in any unit.
 fn is_zero(text: &str) -> bool {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == '/').trim();
     !digits.is_empty()

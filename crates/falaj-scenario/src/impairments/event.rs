@@ -1,4 +1,4 @@
-//! Packets that arrive twice or with a bit turned, each by itself: `duplicate` and `corrupt`.
+//! Packets that arrive twice or with a flipped bit, each independently: `duplicate` and `corrupt`.
 
 use super::Impairment;
 use crate::keys::Fallback::{Otherwise, Required, Value as Default};
@@ -37,7 +37,7 @@ pub(super) const CORRUPT: Impairment = Impairment {
     },
 };
 
-/// How often a thing happens.
+/// Probability of the event.
 pub(super) const PROBABILITY: Key =
     key("probability", Holds::Value(Kind::Probability), Required, "how often it happens");
 pub(super) const CORRELATION: Key = key(

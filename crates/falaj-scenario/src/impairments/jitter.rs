@@ -1,4 +1,4 @@
-//! By how much the delay of packets differs: `jitter`.
+//! Variation of packets' delay: `jitter`.
 
 use super::{Impairment, Reading};
 use crate::diagnostics::Problem;

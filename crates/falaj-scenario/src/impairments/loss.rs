@@ -59,7 +59,7 @@ const KINDS: &[TableKind] = &[
     },
 ];
 
-/// `loss = { … }`; which of these there may be is for its `kind` to say.
+/// `loss = { … }`; its `kind` decides which of these are allowed.
 const KEYS: &[Key] = &[
     key(
         "probability",

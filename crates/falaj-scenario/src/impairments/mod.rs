@@ -1,8 +1,8 @@
-//! What a link may do to packets behind its queue.
+//! Impairments of packets behind a link's queue.
 //!
-//! An impairment is one file here and one line of [`IMPAIRMENTS`]: its key and the keys of its
-//! table with what they mean, and how they become what the engine knows. Messages, the page of the
-//! reference and the schema are made of that.
+//! An impairment is one file here and one line of [`IMPAIRMENTS`]: its key, the keys of its table
+//! with their meaning, and their conversion for the engine. Messages, the reference page and the
+//! schema are generated from it.
 
 mod event;
 mod jitter;
@@ -17,23 +17,23 @@ use falaj_engine::impair::Impairments;
 use falaj_sched::units::time::Span;
 use std::path::Path;
 
-/// All of them, in the order in which a page has them.
+/// All impairments, in the order of the reference.
 pub(crate) const IMPAIRMENTS: &[Impairment] =
     &[loss::LOSS, event::DUPLICATE, event::CORRUPT, reorder::REORDER, jitter::JITTER, slot::SLOT];
 
-/// One impairment as a scenario has it.
+/// One impairment in a scenario.
 pub(crate) struct Impairment {
     /// The key of a link or a direction; it holds a table, or the value of the table's first key.
     pub(crate) key: Key,
-    /// That table in the reference; `None`: it is another impairment's too, and stands there.
+    /// Its table in the reference; `None`: it shares the table of another impairment.
     pub(crate) table: Option<Table>,
-    /// What a key `kind` of the table decides, if it has one.
+    /// The values of the table's key `kind` with their keys, if it has one.
     pub(crate) kinds: &'static [TableKind],
-    /// Sets what the engine knows of it; `None`: something is wrong, which was said.
+    /// Sets the engine's values; `None`: there is an error, which was reported.
     read: fn(&BriefTable<'_>, &mut Reading<'_, '_>) -> Option<()>,
 }
 
-/// Their keys.
+/// The keys of all impairments.
 pub(crate) const KEYS: [Key; IMPAIRMENTS.len()] = {
     let mut keys = [IMPAIRMENTS[0].key; IMPAIRMENTS.len()];
     let mut n = 0;
@@ -55,7 +55,7 @@ pub(crate) const NAMES: [&str; KEYS.len()] = {
     names
 };
 
-/// How many of them have a table of their own.
+/// Number of impairments with their own table.
 pub(crate) const TABLES: usize = {
     let (mut n, mut count) = (0, 0);
     while n < IMPAIRMENTS.len() {
@@ -65,7 +65,7 @@ pub(crate) const TABLES: usize = {
     count
 };
 
-/// These tables.
+/// The tables of impairments.
 pub(crate) const fn tables() -> [Table; TABLES] {
     let mut tables = [Table { word: "", header: "", doc: "", keys: &[] }; TABLES];
     let (mut n, mut at) = (0, 0);
@@ -79,7 +79,7 @@ pub(crate) const fn tables() -> [Table; TABLES] {
     tables
 }
 
-/// What impairments are read with.
+/// The state while impairments are read.
 pub(crate) struct Reading<'r, 'a> {
     /// The tables of a direction, the nearest first.
     pub(crate) tables: &'r [&'r Fields<'a>],
@@ -87,12 +87,12 @@ pub(crate) struct Reading<'r, 'a> {
     pub(crate) delay: Option<Span>,
     /// The folder of the scenario, where its files are.
     pub(crate) beside: &'r Path,
-    /// What was read so far.
+    /// The impairments read so far.
     pub(crate) impairments: Impairments,
     pub(crate) problems: &'r mut Vec<Problem>,
 }
 
-/// Reads all that there are; `None`: something is wrong, which was said.
+/// Reads all impairments; `None`: there is an error, which was reported.
 pub(crate) fn read(mut reading: Reading<'_, '_>) -> Option<Impairments> {
     let mut whole = true;
     for Impairment { key, kinds, read, .. } in IMPAIRMENTS {
@@ -105,7 +105,7 @@ pub(crate) fn read(mut reading: Reading<'_, '_>) -> Option<Impairments> {
     whole.then_some(reading.impairments)
 }
 
-/// How a key of an impairment's table is written, where that depends on its `kind`.
+/// Example of a key of an impairment's table, if it depends on the `kind`.
 pub(crate) fn example(word: &str, key: &str) -> Option<&'static str> {
     let of = IMPAIRMENTS.iter().find(|of| of.key.name == word)?;
     let kind = of.kinds.iter().find(|kind| kind.takes.contains(&key)).or(of.kinds.first())?;

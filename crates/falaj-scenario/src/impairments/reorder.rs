@@ -1,4 +1,4 @@
-//! Packets that overtake: `reorder`.
+//! Packets that overtake others: `reorder`.
 
 use super::Impairment;
 use super::event::{CORRELATION, PROBABILITY};

@@ -10,7 +10,7 @@ use falaj_sched::registry::{self, ENTRIES};
 
 /// `scheduler = { … }`; the discipline's own parameters come after these.
 pub const SCHEDULER: &[Key] = &[KIND];
-/// The key that decides which others there are.
+/// The key that decides which other keys are allowed.
 pub(crate) const KIND: Key =
     key("kind", Holds::Value(Kind::Choice(&KINDS)), Required, "the discipline");
 
@@ -24,7 +24,7 @@ pub(super) const KINDS: [&str; ENTRIES.len() + 1] = {
     kinds
 };
 
-/// What the kind `plugin` takes for its scheduler, and for a flow.
+/// Keys of the kind `plugin` for its scheduler and for its flows.
 pub(super) const PLUGIN: &[Key] = &[
     key(
         "library",
@@ -40,13 +40,13 @@ pub(super) const PLUGIN: &[Key] = &[
     ),
 ];
 
-/// What a discipline takes for its scheduler, beyond the kind.
+/// Keys of a discipline for its scheduler, beyond the kind.
 pub fn of_scheduler(entry: &Manifest) -> Vec<Key> {
     let own = if entry.kind == registry::PLUGIN.kind { PLUGIN } else { &[] };
     entry.scheduler.iter().map(Key::from).chain(own.iter().copied()).collect()
 }
 
-/// What a discipline takes for each flow.
+/// Keys of a discipline for each flow.
 pub fn of_flow(entry: &Manifest) -> Vec<Key> {
     let own = if entry.kind == registry::PLUGIN.kind { &PLUGIN[1..] } else { &[] };
     entry.flow.iter().map(Key::from).chain(own.iter().copied()).collect()
@@ -69,7 +69,7 @@ pub(super) const ADAPTER: Key = key(
 /// The limit of a queue.
 pub(crate) const LIMIT: Key =
     key("limit", Holds::Value(Kind::Limit), Default("20p"), "how much it holds at most");
-/// The key that decides which others of a queue there are.
+/// The key that decides which other keys of a queue are allowed.
 pub(crate) const POLICY: Key = key(
     "policy",
     Holds::Value(Kind::Choice(falaj_sched::queues::aqm::NAMES)),
@@ -77,7 +77,7 @@ pub(crate) const POLICY: Key = key(
     "who goes, and when: the last packet or the first where there is no room; or earlier, by RED, gentle RED, CoDel or PIE",
 );
 
-/// `queue = { … }`; which of these there may be is for its `policy` to say.
+/// `queue = { … }`; its `policy` decides which of these are allowed.
 pub const MANAGED: &[Key] = &[
     LIMIT,
     POLICY,
@@ -188,7 +188,7 @@ pub const NEED: &[Key] = &[
     ),
 ];
 
-/// No more token buckets than these make an envelope.
+/// Maximum number of token buckets of an envelope.
 pub const BUCKETS_MAX: usize = 16;
 
 /// `envelope = { … }` of a flow, or one of a list.

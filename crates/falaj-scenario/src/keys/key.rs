@@ -1,4 +1,4 @@
-//! A key of the file: its name, what it holds, what happens without it.
+//! A key of the file: its name, the type of its value, and its default.
 
 use falaj_sched::contract::params::{Kind, Param};
 
@@ -7,18 +7,18 @@ use falaj_sched::contract::params::{Kind, Param};
 pub struct Key {
     /// As written in the file.
     pub name: &'static str,
-    /// What it holds.
+    /// Type of its value.
     pub holds: Holds,
-    /// What happens without it.
+    /// Behavior without it.
     pub fallback: Fallback,
-    /// What it means, in one line.
+    /// Its meaning, in one line.
     pub doc: &'static str,
 }
 
-/// What a key holds.
+/// Type of a key's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Holds {
-    /// A quantity, number or word, as disciplines know them. A rate may be `unlimited`.
+    /// A quantity, number or word of the types that disciplines use. A rate may be `unlimited`.
     Value(Kind),
     /// A rate, but not `unlimited`.
     FiniteRate,
@@ -33,20 +33,20 @@ pub enum Holds {
     },
     /// A rule for packets or a list of them; see [`crate::parse_match`].
     Rules,
-    /// What tells packets of a flow or a link apart; see [`crate::PARTS`].
+    /// Parts that distinguish packets of a flow or a link; see [`crate::PARTS`].
     Mask,
     /// The name of a link.
     LinkName,
-    /// A name that people choose.
+    /// A name chosen by the user.
     Name,
-    /// Where the packets of a rule go: a link, several, `drop`, `pass`, or a table with one of
+    /// The target of a rule: a link, several, `drop`, `pass`, or a table with one of
     /// [`TO`](super::TO).
     Target,
-    /// What packets are like: a rule that says one value of each.
+    /// The headers of packets: a rule with one value of each.
     Headers,
     /// A table whose keys are addresses, prefixes or numbers, and whose values are texts.
     Entries,
-    /// A table whose keys a plug-in knows, and whose values are texts or whole numbers.
+    /// A table whose keys are defined by a plug-in, and whose values are texts or whole numbers.
     Given,
     /// The name of a link, or a list of such names.
     LinkNames,
@@ -64,7 +64,7 @@ pub enum Holds {
     Numbers,
     /// Sizes of packets; see [`crate::parse_sizes`].
     Sizes,
-    /// A number with a point.
+    /// A decimal number.
     Decimal,
     /// A list of lists of numbers.
     Rows,
@@ -72,39 +72,39 @@ pub enum Holds {
     File(&'static str),
     /// A table with these keys, or a list of such tables.
     Tables(&'static [Key]),
-    /// A table of tables, by names that people choose. Their keys are these,
-    /// and for flows also what the discipline accepts.
+    /// A table of tables, by names chosen by the user. Their keys are these, and for flows also
+    /// those of the discipline.
     Named(&'static [Key]),
     /// The same with the keys of [`PART`](super::PART), which has such tables in its turn.
     Parts,
 }
 
-/// What happens without a key.
+/// Behavior without a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fallback {
-    /// It has to be given.
+    /// It is required.
     Required,
-    /// It is as if this were written.
+    /// The default value, as written.
     Value(&'static str),
-    /// In words.
+    /// The default behavior in words.
     Otherwise(&'static str),
 }
 
-/// One table of the file, and where it stands there.
+/// One table of the file, and its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Table {
-    /// What its keys are known by: `flow` of `flow.queue`; empty for the top of the file.
+    /// Its name in keys: `flow` of `flow.queue`; empty for the top of the file.
     pub word: &'static str,
-    /// As its beginning is written.
+    /// Its header as written.
     pub header: &'static str,
-    /// What it is for, in one line.
+    /// Its purpose, in one line.
     pub doc: &'static str,
     /// Its keys, without those of the disciplines.
     pub keys: &'static [Key],
 }
 
 impl From<&Param> for Key {
-    /// A default that cannot be read as the parameter's kind is one in words.
+    /// A default that cannot be read as the parameter's kind is described in words.
     fn from(param: &Param) -> Key {
         let fallback = match param.default {
             None => Fallback::Required,
@@ -117,7 +117,7 @@ impl From<&Param> for Key {
     }
 }
 
-/// A key, in the order in which tables say it.
+/// A key, with arguments in the order of the tables.
 pub(crate) const fn key(
     name: &'static str,
     holds: Holds,
@@ -127,7 +127,7 @@ pub(crate) const fn key(
     Key { name, holds, fallback, doc }
 }
 
-/// How many there are in these lists.
+/// Total length of these lists.
 pub(crate) const fn count<T>(lists: &[&[T]]) -> usize {
     let (mut n, mut count) = (0, 0);
     while n < lists.len() {

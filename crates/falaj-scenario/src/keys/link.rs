@@ -42,19 +42,19 @@ pub const TRACE: &[Key] = &[
     ),
 ];
 
-/// `[link.NAME.up]` and `[link.NAME.down]`: what is not set is as in `[link.NAME]`.
+/// `[link.NAME.up]` and `[link.NAME.down]`: unset keys are those of `[link.NAME]`.
 pub const DIRECTION: &[Key] = {
     const LISTS: &[&[Key]] = &[OWN, &impairments::KEYS, &[PROFILED, EACH_LINK, MOST, EXPIRE]];
     &joined::<_, { count(LISTS) }>(LISTS)
 };
 
-/// `[link.NAME]`: both directions alike, unless `up` or `down` say otherwise.
+/// `[link.NAME]`: both directions alike, unless `up` or `down` override it.
 pub const LINK: &[Key] = {
     const LISTS: &[&[Key]] = &[DIRECTION, OF_BOTH];
     &joined::<_, { count(LISTS) }>(LISTS)
 };
 
-/// What either direction of a link may have.
+/// Keys that each direction of a link may have.
 const OWN: &[Key] = &[
     key(
         "rate",
@@ -138,7 +138,7 @@ const PROFILED: Key = key(
     "a dummynet profile: how long each packet takes beyond its own transmission",
 );
 
-/// What is said of both directions together.
+/// Keys of both directions together.
 const OF_BOTH: &[Key] = &[
     key(
         "uplink",
@@ -165,5 +165,5 @@ pub(crate) fn direction(name: &str) -> Option<&'static Key> {
     DIRECTION.iter().find(|key| key.name == name)
 }
 
-/// The keys of which one says what a direction carries.
+/// Keys of which one defines the capacity of a direction.
 pub(crate) const CARRIES: [&str; 4] = ["rate", "trace", "preset", "profile"];

@@ -1,7 +1,6 @@
-//! Every key of the file, described once. The parser reads by these tables,
-//! and its messages, a reference page or a schema can be made from them. What
-//! the disciplines add for a scheduler and its flows is in
-//! [`falaj_sched::registry::ENTRIES`] and joins them by [`Key::from`].
+//! Every key of the file, described once. The parser reads by these tables, and its messages, the
+//! reference page and the schema are generated from them. Keys of disciplines for a scheduler and
+//! its flows are in [`falaj_sched::registry::ENTRIES`], and are added by [`Key::from`].
 
 mod flow;
 mod key;
@@ -196,7 +195,7 @@ pub const HOST: &[Key] = &[key(
      first in the file; one that a single host names leads up to the router in the middle",
 )];
 
-/// The largest seed: what TOML can write.
+/// The largest seed: the limit of TOML's integers.
 pub const SEED_MAX: u64 = i64::MAX as u64;
 
 /// `[run]`.

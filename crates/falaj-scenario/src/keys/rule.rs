@@ -1,4 +1,4 @@
-//! Keys of rules and of what they look up.
+//! Keys of rules and of their lookup tables.
 
 use super::key::Fallback::{Otherwise, Required, Value as Default};
 use super::key::{Holds, Key, key};
@@ -72,7 +72,7 @@ pub const TO: &[Key] = &[
     ),
 ];
 
-/// `[table.NAME]`: as many as there are, each of this kind.
+/// `[table.NAME]`: any number of entries, each of this kind.
 pub const LOOKED_UP: &[Key] = &[key(
     "ENTRY",
     Holds::Entries,

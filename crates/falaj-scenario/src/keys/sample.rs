@@ -1,16 +1,16 @@
-//! Keys with a value, as messages and the reference show them.
+//! Keys with a value, in the form of messages and the reference.
 
 use super::key::{Fallback, Holds, Key};
 use falaj_sched::contract::params::Kind;
 
-/// A table as it is written in the file.
+/// A table in the form of the file.
 pub(crate) fn inline(keys: &[Key]) -> String {
     let inner: Vec<String> =
         keys.iter().map(|k| format!("{} = {}", k.name, sample(k, false))).collect();
     format!("{{ {} }}", inner.join(", "))
 }
 
-/// A value as it is written in the file; `discipline`: of a key of a discipline.
+/// A value in the form of the file; `discipline`: for a key of a discipline.
 pub(crate) fn sample(key: &Key, discipline: bool) -> String {
     let text = match key.holds {
         Holds::Value(Kind::Span) | Holds::PositiveSpan if discipline => "500us",

@@ -4,7 +4,7 @@ use super::key::Fallback::{Otherwise, Required, Value as Default};
 use super::key::{Holds, Key, key};
 use falaj_sched::contract::params::Kind;
 
-/// The most sources of one `[traffic.NAME]`: as many addresses as 100.64.0.0/10 has, less a few.
+/// Maximum number of sources of one `[traffic.NAME]`: the addresses of 100.64.0.0/10, minus a few.
 pub const SOURCES_MAX: u64 = 4_000_000;
 
 /// A state of `model = "mmpp"`.

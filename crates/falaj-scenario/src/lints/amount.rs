@@ -1,8 +1,8 @@
-//! Amounts with no more digits than people read.
+//! Amounts with few digits, for messages.
 
 use falaj_sched::units::rate::Rate;
 
-/// A rate for people: as it is written, unless that has more digits than anybody reads.
+/// A rate for messages: exact, unless it has too many digits.
 pub(super) fn rate(rate: Rate) -> String {
     readable(&rate.to_string()).unwrap_or_else(|| {
         let units = [(1_000_000_000, "Gbit/s"), (1_000_000, "Mbit/s"), (1_000, "kbit/s")];
@@ -18,7 +18,7 @@ pub(super) fn bytes(bytes: u64) -> String {
     })
 }
 
-/// `text`, if it has no more than four digits that count.
+/// The text, if it has at most four significant digits.
 fn readable(text: &str) -> Option<String> {
     let digits: String = text.chars().filter(char::is_ascii_digit).collect();
     let count = digits.trim_matches('0').len();
@@ -26,7 +26,7 @@ fn readable(text: &str) -> Option<String> {
     (count <= 4 && short).then(|| text.to_owned())
 }
 
-/// `about 311.1 Mbit/s`: a digit behind the point; `5 MB`, where that is all of it.
+/// `about 311.1 Mbit/s`: one decimal; `5 MB`, if that is exact.
 fn rounded(value: u64, units: &[(u64, &str)], least: &str) -> String {
     match units.iter().find(|(unit, _)| value >= *unit) {
         Some((unit, name)) => {

@@ -1,5 +1,5 @@
-//! Sources that send more than the envelope that their flow declares, by what they send for sure: a
-//! promise to the envelope is none to them.
+//! Sources that certainly send more than the envelope that their flow declares: a guarantee for the
+//! envelope does not hold for them.
 
 use crate::diagnostics::Problem;
 use crate::model::{Bucket, Direction, Source};
@@ -14,8 +14,8 @@ pub(crate) fn envelopes(
     sources: &[&(Source, Range<usize>)],
     problems: &mut Vec<Problem>,
 ) {
-    // Of many that a mask makes each has the envelope, and how sources spread over them is not
-    // known here.
+    // Of the many flows that a mask makes each has the envelope, and the distribution of sources
+    // over them is unknown here.
     let single = |flow: &usize| {
         direction.pipe.masks.link.is_none() && direction.pipe.masks.of(*flow).is_none()
     };
@@ -59,7 +59,7 @@ pub(crate) fn envelopes(
     }
 }
 
-/// What a source sends in the long run, as its packets cost on the link.
+/// Mean rate of a source, in bytes as the link accounts them.
 fn mean(direction: &Direction, source: &Source) -> u64 {
     let (bytes, times) = source.spec().mean_size();
     let size = (bytes / times.max(1)).max(1) as u32;
@@ -68,7 +68,7 @@ fn mean(direction: &Direction, source: &Source) -> u64 {
     u64::try_from(mean).unwrap_or(u64::MAX)
 }
 
-/// Why one source sends more at once than this bucket holds, if it does.
+/// The reason why one source sends more at once than this bucket holds, if it does.
 fn at_once(direction: &Direction, source: &Source, bucket: &Bucket) -> Option<String> {
     let spec = source.spec();
     let packet = u64::from(direction.cost(spec.largest()));
@@ -79,7 +79,7 @@ fn at_once(direction: &Direction, source: &Source, bucket: &Bucket) -> Option<St
         ));
     }
     let (what, most) = match &spec.model {
-        // As long as it is on, beyond what the bucket lets pass meanwhile.
+        // For the whole on-time, beyond the bytes that the bucket admits meanwhile.
         Model::OnOff { on, .. } if spec.limit.is_none() => {
             let beyond = u128::from(spec.rate.0.saturating_sub(bucket.rate.0)) * u128::from(on.0);
             let bytes = u64::try_from(beyond / u128::from(BIT_NANOS)).unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! Headers that decide whether traffic fits.
+//! Headers that decide if traffic fits.
 
 use super::amount::rate;
 use crate::diagnostics::Problem;
@@ -8,27 +8,27 @@ use falaj_engine::account::Account;
 use falaj_sched::units::rate::Rate;
 use std::ops::Range;
 
-/// Headers that decide whether a flow's traffic fits.
+/// Headers that decide if a flow's traffic fits.
 pub(crate) struct Headers {
-    /// What the sources send as it is written, with headers or without.
+    /// Rate of the sources as written, with headers or without.
     written: Rate,
-    /// The same, if what is written were of payload; or the payload of what is written.
+    /// The same rate if the written one were payload; or the payload of the written one.
     other: Rate,
     fits: bool,
-    /// What headers add to the payload, in percent.
+    /// Headers relative to the payload, in percent.
     added: f64,
     limit: Rate,
     account: Account,
-    /// The first source's size, and what it is with headers around it.
+    /// The first source's size, and that size with headers.
     size: (u32, u32),
 }
 
-/// Below this many percent nobody counts headers.
+/// Below this percentage headers are negligible.
 const HEADERS: f64 = 10.0;
 
-/// Traffic of small packets that fits in `limit` only as the link counts it,
-/// but not as payload with headers around it; or that does not fit by its
-/// headers alone. The sources share the direction whose account this is.
+/// Traffic of small packets that fits in `limit` only as the link accounts it, but not as payload
+/// with headers; or that does not fit because of its headers alone. The sources share the direction
+/// with this account.
 pub(crate) fn headers(sources: &[&Source], account: Account, limit: Rate) -> Option<Headers> {
     let size = sources.first()?.sizes.most();
     if limit.is_unlimited() || limit.0 == 0 {
@@ -42,7 +42,7 @@ pub(crate) fn headers(sources: &[&Source], account: Account, limit: Rate) -> Opt
         })
     };
     let written = sum(&|_| Some((1, 1)))?;
-    // Of sizes that differ, what headers are to the mean one.
+    // With different sizes, the headers of the mean one.
     let mean = |s: &Source| {
         let (bytes, times) = s.spec().mean_size();
         (bytes / times.max(1)) as u32
@@ -68,7 +68,7 @@ pub(crate) fn headers(sources: &[&Source], account: Account, limit: Rate) -> Opt
 }
 
 impl Headers {
-    /// `flow` is whose promise the limit is; `None`: the link's rate.
+    /// `flow` is the flow whose guarantee is the limit; `None`: the link's rate.
     pub(crate) fn problem(&self, at: Range<usize>, link: &str, flow: Option<&str>) -> Problem {
         let (written, other, limit, added) =
             (rate(self.written), rate(self.other), rate(self.limit), self.added);

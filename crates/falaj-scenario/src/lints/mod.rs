@@ -1,5 +1,4 @@
-//! Values that are legal but hardly meant: what of them is unlikely, and what
-//! to write.
+//! Warnings about values that are legal but hardly intended, with cures.
 
 mod amount;
 pub(crate) mod envelope;

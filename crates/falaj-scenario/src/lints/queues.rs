@@ -1,4 +1,4 @@
-//! Queues and phases that are hardly as they were meant.
+//! Queues and phases that are hardly as intended.
 
 use super::amount::{bytes, rate};
 use crate::diagnostics::Problem;
@@ -10,9 +10,9 @@ use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
 use std::ops::Range;
 
-/// A queue that holds far less than what is on its way on the link.
+/// A queue that holds far less than the bytes in flight on the link.
 pub(crate) struct ShortQueue {
-    /// Whose it is; `None`: all flows'.
+    /// The flow of the queue; `None`: the queue of all flows.
     pub(crate) flow: Option<usize>,
     limit: Limit,
     /// The rate at which it is served.
@@ -20,12 +20,12 @@ pub(crate) struct ShortQueue {
     delay: Span,
     /// Rate times delay, in bytes.
     product: u64,
-    /// That many of the largest packets.
+    /// The same as a number of the largest packets.
     packets: u64,
 }
 
-/// Queues of less than a tenth of rate times delay, where the rate is what the
-/// flow is promised, or the link's.
+/// Queues of less than a tenth of rate times delay, where the rate is the flow's guarantee, or the
+/// link's.
 pub(crate) fn short_queues(
     setup: &Setup,
     delay: Span,
@@ -56,7 +56,7 @@ pub(crate) fn short_queues(
         })
     };
     let limits: Vec<Limit> = setup.flows.iter().map(|f| f.limit).collect();
-    // One queue for all.
+    // One queue for all flows.
     if entry.kind == fifo::MANIFEST.kind {
         return match (setup.scheduler.limit("queue"), limits.as_slice()) {
             (Some(limit), _) => short(None, &[limit], setup.rate),
@@ -72,7 +72,7 @@ pub(crate) fn short_queues(
 }
 
 impl ShortQueue {
-    /// `unset`: the limit is the default, and `at` the header of its table.
+    /// `unset`: the limit is the default, and `at` is the header of its table.
     pub(crate) fn problem(
         &self,
         at: Range<usize>,
@@ -118,10 +118,10 @@ pub(crate) struct LongTail {
     fitting: [Span; 2],
 }
 
-/// Phases of which more than a twentieth passes when their packets are of the
-/// largest size, where tails are waited for.
+/// Phases of which more than a twentieth is wasted if their packets are of the largest size, where
+/// tails are waited out.
 pub(crate) fn long_tails(setup: &Setup) -> Vec<LongTail> {
-    // Skipped or carried over, a tail is not lost.
+    // A tail that is skipped or carried over is not lost.
     if setup.scheduler.choice("tail") != Some("wait") {
         return Vec::new();
     }

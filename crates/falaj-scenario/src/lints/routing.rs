@@ -11,7 +11,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A mark that these ask for, and that no rule sets.
+/// A mark that these match, and that no rule sets.
 fn unset(matches: &[Match], rules: &[RuleRead]) -> Option<u32> {
     let set = |mark: u32| mark == 0 || rules.iter().any(|read| read.rule.rule.mark == Some(mark));
     matches.iter().flat_map(|m| m.more.iter()).find_map(|literal| match literal.term {
@@ -26,7 +26,7 @@ fn nobody_sets(mark: u32, at: Range<usize>, what: &str) -> Problem {
     ))
 }
 
-/// Flows, at any depth below this table, that ask for a mark which no rule sets.
+/// Flows, at any depth below this table, that match a mark which no rule sets.
 pub(crate) fn marks(table: &DeTable<'_>, rules: &[RuleRead], problems: &mut Vec<Problem>) {
     let below = |value: &'_ Spanned<DeValue<'_>>| value.get_ref().as_table().is_some();
     for (key, value) in table.iter().filter(|(_, value)| below(value)) {
@@ -37,7 +37,7 @@ pub(crate) fn marks(table: &DeTable<'_>, rules: &[RuleRead], problems: &mut Vec<
                 let Some(rule) = rule else { continue };
                 let one = std::slice::from_ref(rule);
                 for text in rule.get_ref().as_array().map_or(one, |list| list) {
-                    // What cannot be read is said where it is read.
+                    // Unreadable values are reported where they are read.
                     let matches =
                         text.get_ref().as_str().and_then(|text| crate::parse_match(text).ok());
                     let unset = matches.and_then(|matches| unset(&matches, rules));
@@ -50,7 +50,7 @@ pub(crate) fn marks(table: &DeTable<'_>, rules: &[RuleRead], problems: &mut Vec<
     }
 }
 
-/// Among more rules than this, none is compared with all others.
+/// With more rules than this, rules are not compared with each other.
 const COMPARED: usize = 1000;
 
 /// Rules that no packet reaches, packets that no rule takes, and links that no rule leads to.
@@ -58,7 +58,7 @@ pub(crate) fn rules(all: &[RuleRead], links: &[Known], problems: &mut Vec<Proble
     if all.is_empty() {
         return;
     }
-    // Packets come to a rule from the one before it, unless that takes them all, and by `skip-to`.
+    // Packets reach a rule from the one before it, unless that takes them all, and by `skip-to`.
     let mut reached = vec![false; all.len() + 1];
     reached[0] = true;
     for (n, read) in all.iter().enumerate() {
@@ -139,16 +139,16 @@ pub(crate) fn rules(all: &[RuleRead], links: &[Known], problems: &mut Vec<Proble
     }
 }
 
-/// Does a rule keep all packets that it is for?
+/// Returns true if a rule keeps all packets that it matches.
 fn keeps(rule: &RouteRule) -> bool {
     rule.probability.is_none()
         && (!rule.on || matches!(rule.to, RuleAction::SkipTo(_)))
         && !matches!(rule.to, RuleAction::Table { .. })
 }
 
-/// Does the first rule take all that the second one is for?
+/// Returns true if the first rule takes all packets that the second one matches.
 fn covers(first: &RouteRule, second: &RouteRule) -> bool {
-    // What it marks may be another's between the two.
+    // The mark may be changed between the two.
     let noted = |m: &Match| m.more.iter().any(|literal| matches!(literal.term, Term::Mark(_)));
     let one = |m: &Match| first.matches.iter().any(|f| f.and(m).as_ref() == Some(m));
     keeps(first)

@@ -1,4 +1,4 @@
-//! Rules that say which packets are a flow's: `udp dport 5004`.
+//! Rules that assign packets to a flow: `udp dport 5004`.
 
 mod normal;
 mod operands;
@@ -63,23 +63,23 @@ const GRAMMAR: &str = "terms: any, udp, tcp, icmp, icmp6, ip, ip6, proto N, src 
                        N[-M], flags F, fragment, first-fragment, ether N, vlan N, mac-src MAC, \
                        mac-dst MAC, mark N, not TERM, ( A or B ); see `falaj explain match`";
 
-/// A rule may come apart into so many that know no `or`.
+/// Maximum number of rules without `or` into which a rule is divided.
 const MOST: usize = 4096;
-/// Blocks may stand so deep within each other.
+/// Maximum depth of nested blocks.
 const DEEPEST: usize = 32;
 
-/// Reads a rule: `any`, or terms (see [`TERMS`]) which must all hold, with
-/// spaces or `and` between them. What has `or` in it, or a list, comes apart into
-/// several, of which one must hold. A table is known by its name alone.
+/// Reads a rule: `any`, or terms (see [`TERMS`]) which must all hold, with spaces or `and` between
+/// them. A rule with `or`, or with a list, is divided into several, of which one must hold. A table
+/// is known by its name alone.
 ///
 /// # Errors
-/// An unknown or repeated term, a bad operand, or terms that exclude each other;
-/// `at` tells where.
+/// An unknown or repeated term, a bad operand, or terms that exclude each other; `at` has the
+/// place.
 pub fn parse_match(text: &str) -> Result<Vec<Match>, Unreadable> {
     parse_named(text).map(|(matches, _)| matches)
 }
 
-/// A table that a rule names, and where.
+/// A table that a rule names, and its place.
 pub(crate) struct Named {
     pub(crate) name: String,
     pub(crate) field: Field,
@@ -99,8 +99,8 @@ pub(crate) fn parse_named(text: &str) -> Result<(Vec<Match>, Vec<Named>), Unread
     Ok((matches, named))
 }
 
-/// Reads a rule as [`parse_match`] does, but one that no packet can match is no error: it is an
-/// empty list.
+/// Reads a rule as [`parse_match`] does, except that a rule which no packet can match yields an
+/// empty list instead of an error.
 ///
 /// # Errors
 /// As [`parse_match`].
@@ -125,7 +125,7 @@ enum Node {
     /// One of these holds, as in a list of ports.
     One(Vec<Term>),
     Not(Box<Node>),
-    /// One of these sides holds, and a side where all of it does.
+    /// One side holds; a side holds if all of its terms do.
     Or(Vec<Vec<Node>>),
 }
 
@@ -135,8 +135,8 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    /// Terms that must all hold: of the whole rule, or of a side of the block that opened there, up
-    /// to `or` or `)`.
+    /// Terms that must all hold: of the whole rule, or of a side of the block that opened at
+    /// `block`, up to `or` or `)`.
     fn all(&mut self, block: Option<&Range<usize>>, depth: usize) -> Result<Vec<Node>, Unreadable> {
         let mut out = Vec::new();
         let mut rule = Match::ANY;
@@ -198,7 +198,7 @@ impl Parser<'_> {
         Ok(out)
     }
 
-    /// What begins with `not` or `(`.
+    /// Reads an item that begins with `not` or `(`.
     fn item(&mut self, word: &str, at: &Range<usize>, depth: usize) -> Result<Node, Unreadable> {
         if depth == DEEPEST {
             return Err(wrong(
@@ -244,7 +244,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A term that begins with this word; and where it ends.
+    /// Reads a term that begins with this word; returns it and its end.
     fn term(&mut self, word: &str, at: &Range<usize>) -> Result<(Node, usize), Unreadable> {
         let mut end = at.end;
         let words = &mut self.words;
@@ -345,7 +345,7 @@ impl Parser<'_> {
             "flags" => one(operand("flags", "flags syn,!ack").and_then(flags)?),
             _ => {
                 let near = match word {
-                    // As others' filters write either.
+                    // Other tools' filters use it for either.
                     "port" | "ports" => Some("sport` or `dport".to_owned()),
                     _ => suggest::nearest(word, TERMS.iter().map(|(t, _)| *t)).map(str::to_owned),
                 };
@@ -363,7 +363,7 @@ impl Parser<'_> {
     }
 }
 
-/// A word that only stands in a block.
+/// A word that is valid in a block only.
 fn stray(word: &str, at: Range<usize>) -> Unreadable {
     match word {
         "or" => wrong(
@@ -375,7 +375,7 @@ fn stray(word: &str, at: Range<usize>) -> Unreadable {
     }
 }
 
-/// What must hold, as far as it is one thing of a kind, to see whether it can.
+/// Records the terms with a single value of a kind, to detect contradictions.
 fn note(rule: &mut Match, terms: &[Term]) {
     match terms[0] {
         Term::Version(version) => rule.version = Some(version),
@@ -403,7 +403,7 @@ fn versions(rule: &Match) -> [(&'static str, Option<Version>); 4] {
     ]
 }
 
-/// Concludes the version of IP; `None`: there is no such packet.
+/// Determines the version of IP; `None`: no packet can match.
 fn settled(mut rule: Match) -> Option<Match> {
     for (_, version) in versions(&rule) {
         if version.is_some() && rule.version.is_some() && version != rule.version {

@@ -1,17 +1,16 @@
-//! From `not` and `or` to alternatives that know neither: a rule comes apart into several, of which
-//! one must hold.
+//! Divides a rule with `not` and `or` into alternatives without them, of which one must hold.
 
 use super::{MOST, Node};
 use crate::units::Unreadable;
 use falaj_engine::classifier::Match;
 use falaj_engine::term::Literal;
 
-/// Without `or`: what takes the packets for which all of these hold.
+/// Alternatives without `or` that match the packets for which all of these hold.
 pub(super) fn apart(all: &[Node]) -> Result<Vec<Match>, Unreadable> {
     all.iter().try_fold(vec![Match::ANY], |left, node| both(&left, &one_of(node, false)?))
 }
 
-/// What takes the packets for which this holds, or does not.
+/// Alternatives that match the packets for which this holds, or does not.
 fn one_of(node: &Node, not: bool) -> Result<Vec<Match>, Unreadable> {
     match (node, not) {
         (Node::Any, false) => Ok(vec![Match::ANY]),
@@ -29,7 +28,7 @@ fn one_of(node: &Node, not: bool) -> Result<Vec<Match>, Unreadable> {
             let sides = sides.iter().map(|side| apart(side)).collect::<Result<Vec<_>, _>>()?;
             few(sides.concat())
         }
-        // None of the sides, of which something does not hold each.
+        // None of the sides: in each side some term does not hold.
         (Node::Or(sides), true) => sides.iter().try_fold(vec![Match::ANY], |left, side| {
             let each = side.iter().map(|node| one_of(node, true)).collect::<Result<Vec<_>, _>>()?;
             both(&left, &each.concat())
@@ -37,7 +36,7 @@ fn one_of(node: &Node, not: bool) -> Result<Vec<Match>, Unreadable> {
     }
 }
 
-/// What one of the left and one of the right take.
+/// Alternatives that combine one of the left and one of the right.
 fn both(left: &[Match], right: &[Match]) -> Result<Vec<Match>, Unreadable> {
     if left.len() * right.len() > MOST {
         return few(vec![Match::ANY; MOST + 1]);

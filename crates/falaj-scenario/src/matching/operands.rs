@@ -1,4 +1,4 @@
-//! What stands behind the word of a term: addresses, ports, ranges, names.
+//! Operands of terms: addresses, ports, ranges, names.
 
 use crate::suggest::{self, quoted};
 use crate::units::Unreadable;
@@ -59,7 +59,7 @@ pub(super) fn each(
     word.split(',').map(of).collect()
 }
 
-/// A number or, where it may be one, a range of them.
+/// A number, or a range of numbers if that is allowed.
 pub(super) fn bounds(
     (word, at): (&str, Range<usize>),
     what: &str,
@@ -153,7 +153,7 @@ pub(super) fn flags((word, at): (&str, Range<usize>)) -> Result<Term, Unreadable
     Ok(Term::Flags { set, clear })
 }
 
-/// What a table has an entry for: an address, a prefix, a number or a range of numbers.
+/// The key of a table's entry: an address, a prefix, a number or a range of numbers.
 pub(crate) fn net_or_numbers(text: &str) -> Result<TableEntry, Unreadable> {
     let whole = (text, 0..text.len());
     if text.contains(['.', ':', '/']) {
@@ -206,7 +206,7 @@ pub(super) fn net((word, at): (&str, Range<usize>)) -> Result<Net, Unreadable> {
     Ok(Net { addr, len })
 }
 
-/// Digits and nothing else; `FromStr` would take a plus sign as well.
+/// Digits alone; `FromStr` would accept a plus sign as well.
 fn number<N: std::str::FromStr>(word: &str) -> Option<N> {
     if word.bytes().all(|b| b.is_ascii_digit()) { word.parse().ok() } else { None }
 }

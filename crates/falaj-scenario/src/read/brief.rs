@@ -11,24 +11,24 @@ use std::ops::Range;
 /// A value of the key `kind` of a table, which decides which other keys the table takes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Kind {
-    /// As it is written.
+    /// The value as written.
     pub(crate) name: &'static str,
     /// The other keys that the table takes.
     pub(crate) takes: &'static [&'static str],
-    /// Those of them that it cannot do without.
+    /// Those of them that are required.
     pub(crate) needs: &'static [&'static str],
-    /// How the table is written.
+    /// Example of the table.
     pub(crate) example: &'static str,
 }
 
-/// A key that stands for a table, brief or not.
+/// A key with a table, or its brief form.
 pub(crate) struct BriefTable<'a> {
     pub(crate) values: Values,
     pub(crate) fields: Fields<'a>,
 }
 
 impl<'a> BriefTable<'a> {
-    /// Of `key`, its value or its table; `Err`: something is wrong with it, which was said.
+    /// Reads `key`, its value or its table; `Err`: it has an error, which was reported.
     pub(crate) fn read(
         key: &Key,
         tables: &[&Fields<'a>],
@@ -37,7 +37,7 @@ impl<'a> BriefTable<'a> {
         BriefTable::of_kinds(key, &[], tables, problems)
     }
 
-    /// The same of a key whose table takes other keys with each kind, if there are kinds.
+    /// The same for a key whose table takes other keys with each kind, if there are kinds.
     pub(crate) fn of_kinds(
         key: &Key,
         kinds: &[Kind],
@@ -58,7 +58,7 @@ impl<'a> BriefTable<'a> {
                 given.take(&inner[1..], problems)?;
                 Ok(Some(given))
             }
-            // A file, which its field has.
+            // A file, which is stored in the field.
             Got::Given(Datum::Name(_)) => {
                 let mut fields = Fields::none(at, what);
                 fields.adopt(field.ok_or(())?, inner.first().ok_or(())?);
@@ -106,7 +106,7 @@ impl<'a> BriefTable<'a> {
         self.fields.field(name).map_or(self.fields.at.clone(), |f| f.at.clone())
     }
 
-    /// The probability under this key; none is never.
+    /// The probability under this key; zero without the key.
     pub(crate) fn probability(&self, name: &str) -> Probability {
         self.values.probability(name).unwrap_or_default()
     }

@@ -6,8 +6,7 @@ use crate::files::place::{self, At, decoded};
 use crate::suggest::quoted;
 use std::path::Path;
 
-/// Reads the file that a key of the scenario names; says what is wrong with it, and what its form
-/// is.
+/// Reads the file that a key of the scenario names; reports its errors, and its format.
 pub(crate) fn read_file<T>(
     beside: &Path,
     name: &str,

@@ -1,4 +1,4 @@
-//! A table whose keys a plug-in knows, and whose values are texts or whole numbers.
+//! A table whose keys are defined by a plug-in, and whose values are texts or whole numbers.
 
 use super::value::{at_value, mistyped};
 use crate::diagnostics::Problem;
@@ -41,12 +41,12 @@ pub(super) fn given(
         };
         Some(Given { name: name.into(), text: text.into(), unit, number })
     };
-    // All of them first, to find all that is wrong.
+    // All of them first, to report all errors.
     let all: Vec<_> = table.iter().map(|(name, value)| read(name.get_ref(), value)).collect();
     all.into_iter().collect()
 }
 
-/// The number of a text that has a unit, as elsewhere in the file.
+/// The number of a text with a unit, as elsewhere in the file.
 fn quantity(text: &str) -> (Unit, u64) {
     if let Ok(span) = units::parse_span(text) {
         return (Unit::Span, span.0);

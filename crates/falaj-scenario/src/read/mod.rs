@@ -24,27 +24,27 @@ pub(crate) use file::read_file;
 pub(crate) use value::part_of;
 use value::{advice, datum};
 
-/// What was read.
+/// The value of a key, as read.
 #[derive(Clone)]
 pub(crate) enum Datum<'a> {
     Value(Value),
     Rules(Vec<Match>),
     Mask(MaskText),
     Name(&'a str),
-    /// Whatever it is; the caller knows what may stand there, and says where it is wrong.
+    /// A value of any type; the caller knows the allowed ones, and reports errors.
     Raw(&'a Spanned<DeValue<'a>>),
-    /// Each with its place.
+    /// Names, each with its place.
     Names(Vec<(&'a str, Range<usize>)>),
     Numbers(Vec<RangeInclusive<u64>>),
     Sizes(Sizes),
     Decimal(f64),
     Rows(Vec<Vec<f64>>),
     Signed(i32),
-    /// What a plug-in is to know.
+    /// The values for a plug-in.
     Given(Vec<Given>),
-    /// A table or what stands in its place; the caller knows what is in it.
+    /// A table or its replacement; the caller knows its contents.
     Table(&'a DeTable<'a>),
-    /// One or several, each with its place.
+    /// One table or several, each with its place.
     Tables(Vec<(&'a DeTable<'a>, Range<usize>)>),
 }
 
@@ -53,30 +53,30 @@ pub(crate) struct Field<'a> {
     pub(crate) key: Key,
     pub(crate) name_at: Range<usize>,
     pub(crate) at: Range<usize>,
-    /// `None`: it could not be read, which was said.
+    /// `None`: it could not be read, which was reported.
     pub(crate) datum: Option<Datum<'a>>,
 }
 
 /// The keys of one table that the file has.
 pub(crate) struct Fields<'a> {
-    /// Where its header is, for what is missing.
+    /// Place of its header, for missing keys.
     pub(crate) at: Range<usize>,
-    /// What it is called in messages: `` flow `voice` ``.
+    /// Its name in messages: `` flow `voice` ``.
     pub(crate) what: String,
     found: Vec<Field<'a>>,
-    /// Keys that were probably meant by unknown ones: it is enough to say so.
+    /// Keys that were probably meant by unknown ones: these are not reported as missing too.
     misspelt: Vec<&'static str>,
 }
 
 /// A key's value, given or by default.
 pub(crate) enum Got<'a> {
-    /// Written.
+    /// It is written.
     Given(Datum<'a>),
-    /// Not written, but there is a default.
+    /// It is not written, but there is a default.
     Default(Datum<'a>),
-    /// Not written, and the fallback is in words.
+    /// It is not written, and the default is described in words.
     Absent,
-    /// Wrong or missing, which was said.
+    /// It is wrong or missing, which was reported.
     Wrong,
 }
 
@@ -86,7 +86,7 @@ impl<'a> Fields<'a> {
         Fields { at, what, found: Vec::new(), misspelt: Vec::new() }
     }
 
-    /// Lets all stand in one place of the file.
+    /// Sets the place of all fields to one place of the file.
     pub(crate) fn placed(mut self, at: &Range<usize>) -> Fields<'a> {
         self.at = at.clone();
         self.found.iter_mut().for_each(|f| (f.name_at, f.at) = (at.clone(), at.clone()));
@@ -108,12 +108,12 @@ impl<'a> Fields<'a> {
         self.found.iter().find(|f| f.key.name == name)
     }
 
-    /// Was `name` written, if only as a word that is near to it?
+    /// Returns true if `name` was written, or a word close to it.
     pub(crate) fn means(&self, name: &str) -> bool {
         self.field(name).is_some() || self.misspelt.contains(&name)
     }
 
-    /// The table under `name`, with the places of its name and itself.
+    /// The table under `name`, with its field.
     pub(crate) fn table(&self, name: &str) -> Option<(&'a DeTable<'a>, &Field<'a>)> {
         let field = self.field(name)?;
         match field.datum {
@@ -123,8 +123,8 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Reads `table`, whose keys are `keys`, and says what is wrong with it; keys
-/// in `elsewhere` are left alone, since somebody else reads them.
+/// Reads `table`, whose keys are `keys`, and reports its errors; keys in `elsewhere` are skipped,
+/// since they are read by other code.
 pub(crate) fn fields<'a>(
     table: &'a DeTable<'a>,
     at: Range<usize>,
@@ -214,7 +214,7 @@ pub(crate) fn get<'a>(tables: &[&Fields<'a>], key: &Key, problems: &mut Vec<Prob
             .map_or(Got::Absent, |v| Got::Default(Datum::Value(v))),
         (Fallback::Value(_) | Fallback::Otherwise(_), _) => Got::Absent,
         (Fallback::Required, _) => {
-            // The last is the one that the others only refine.
+            // The last table is the one that the others refine.
             if let Some(table) = tables.last() {
                 problems.push(
                     Problem::error(
@@ -235,7 +235,7 @@ pub(crate) fn get<'a>(tables: &[&Fields<'a>], key: &Key, problems: &mut Vec<Prob
 }
 
 /// The word under `by`, which decides which others of `all` the table takes; `None`: it could not
-/// be read, which was said.
+/// be read, which was reported.
 pub(crate) fn deciding(
     table: &DeTable<'_>,
     at: &Range<usize>,
@@ -252,7 +252,7 @@ pub(crate) fn deciding(
             _ => None,
         }
     };
-    // What else is wrong with the table is said by the keys that it takes then.
+    // Other errors of the table are reported with the keys that it takes then.
     word(&mut Vec::new()).or_else(|| word(problems))
 }
 
@@ -270,7 +270,7 @@ pub(crate) fn values(
                 out.set(key.name, value);
             }
             Got::Given(Datum::Given(given)) => out.give(given),
-            // Whoever loads the library sees to it.
+            // It is checked when the library is loaded.
             Got::Given(Datum::Name(_)) if matches!(key.holds, Holds::File(_)) => {}
             Got::Absent => {}
             _ => whole = false,
@@ -279,7 +279,7 @@ pub(crate) fn values(
     whole.then_some(out)
 }
 
-/// Names stand in tables on screens and in file names.
+/// Names appear in tables on screens and in file names.
 pub(crate) fn name_is_fit(name: &str, at: Range<usize>, of: &str, problems: &mut Vec<Problem>) {
     let fit = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || name.chars().count() > 64 || !name.chars().all(fit) {

@@ -14,7 +14,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The value of `key`; what is wrong with it is said.
+/// Reads the value of `key`; reports its errors.
 pub(super) fn datum<'a>(
     key: &Key,
     value: &'a Spanned<DeValue<'a>>,
@@ -148,12 +148,12 @@ fn rules(
             None
         }
     });
-    // All of them first, to find all that is wrong.
+    // All of them first, to report all errors.
     let all: Option<Vec<Vec<Match>>> = read.collect::<Vec<_>>().into_iter().collect();
     Some(all?.concat())
 }
 
-/// A number with a point or without.
+/// A number with or without a decimal point.
 fn number(value: &DeValue<'_>) -> Result<f64, Unreadable> {
     let read = match value {
         DeValue::Integer(n) => i64::from_str_radix(n.as_str(), n.radix()).ok().map(|n| n as f64),
@@ -267,20 +267,20 @@ fn mask(key: &Key, text: &str, at: &Range<usize>, problems: &mut Vec<Problem>) -
     parse_mask(text).map_err(|error| problems.push(at_part(key, text, error, at))).ok()
 }
 
-/// At the part of the text that is wrong.
+/// A problem at the wrong part of the text.
 fn at_part(key: &Key, text: &str, mut error: Unreadable, at: &Range<usize>) -> Problem {
     let part = error.at.take().map_or(at.clone(), |part| part_of(text, at, &part));
     at_value(key, error, &part)
 }
 
-/// The place in the file of a part of a text: without escapes, it lies there as it is, after its
-/// quote.
+/// The place in the file of a part of a text: without escapes, the text follows its quote
+/// unchanged.
 pub(crate) fn part_of(text: &str, at: &Range<usize>, part: &Range<usize>) -> Range<usize> {
     let plain = at.len() == text.len() + 2;
     if plain { at.start + 1 + part.start..at.start + 1 + part.end } else { at.clone() }
 }
 
-/// What to write for a key.
+/// The advice for a key's value.
 pub(super) fn advice(key: &Key) -> String {
     let (what, example) = match key.holds {
         Holds::Value(Kind::Span) | Holds::PositiveSpan => ("a time in quotes", "\"40ms\""),
@@ -357,7 +357,7 @@ pub(crate) fn mistyped(key: &Key, value: &DeValue<'_>) -> Unreadable {
         _ => None,
     };
     if let (true, Some(number)) = (quantity, number) {
-        // What the number might mean, in the units of the key.
+        // Possible meanings of the number, in the units of the key.
         let error = match key.holds {
             Holds::Value(Kind::Span) | Holds::PositiveSpan => units::parse_span(&number).err(),
             Holds::Value(Kind::Rate) | Holds::FiniteRate => units::parse_rate(&number).err(),

@@ -1,4 +1,4 @@
-//! Which links packets pass: rules in order, and the tables that they look into.
+//! Routing of packets over links: rules in order, and their lookup tables.
 
 pub(crate) mod rules;
 pub(crate) mod tables;

@@ -1,4 +1,4 @@
-//! Reads rules: which links packets pass.
+//! Reads rules, which route packets over links.
 
 use crate::diagnostics::Problem;
 use crate::keys;
@@ -18,17 +18,17 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// What stands for no link.
+/// The word for no link.
 const DROP: &str = "drop";
 const PASS: &str = "pass";
 
-/// A rule as it was read, with its place.
+/// A rule as read, with its place.
 pub(crate) struct RuleRead {
     pub(crate) rule: Rule,
     pub(crate) at: Range<usize>,
 }
 
-/// Reads all `[[rule]]`; `None`: something is wrong with one, which was said.
+/// Reads all `[[rule]]`; `None`: one has an error, which was reported.
 pub(crate) fn read<'a>(
     all: &[(&'a DeTable<'a>, Range<usize>)],
     links: &[Known],
@@ -60,12 +60,12 @@ pub(crate) fn read<'a>(
     Some(out)
 }
 
-/// What a rule may name.
+/// The names that a rule may use.
 struct Scene<'s, 'a> {
     links: &'s [Known],
     tables: &'s Tables<'a>,
     names: &'s [String],
-    /// Its own index.
+    /// Index of the rule.
     n: usize,
 }
 
@@ -167,7 +167,7 @@ fn target(
     }
 }
 
-/// A link, or what stands for none.
+/// A link, or a word for none.
 fn one(
     text: &str,
     at: Range<usize>,
@@ -253,7 +253,7 @@ fn elsewhere<'a>(
     }
 }
 
-/// Where the entries of a table lead.
+/// The targets of a table's entries.
 fn targets(
     read: &Read<'_>,
     whose: &str,

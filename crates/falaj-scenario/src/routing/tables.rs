@@ -1,4 +1,4 @@
-//! Reads tables: addresses or numbers, and what each stands for.
+//! Reads tables: addresses or numbers, and their values.
 
 use crate::diagnostics::Problem;
 use crate::matching::{Named, net_or_numbers, parse_named};
@@ -12,14 +12,14 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A table, and the texts that its entries stand for, each with its place.
+/// A table, and the texts of its entries' values, each with its place.
 pub(crate) struct Read<'a> {
     pub(crate) table: Arc<LookupTable>,
     pub(crate) texts: Vec<(&'a str, Range<usize>)>,
     at: Range<usize>,
 }
 
-/// The tables of a file; those that are wrong by name alone.
+/// The tables of a file; tables with errors by name alone.
 #[derive(Default)]
 pub(crate) struct Tables<'a> {
     pub(crate) read: Vec<Read<'a>>,
@@ -45,7 +45,7 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// The table of this name; an error was said where it is wrong.
+    /// The table of this name; if it is missing or has an error, that was reported.
     pub(crate) fn get(
         &self,
         name: &str,
@@ -71,8 +71,7 @@ impl<'a> Tables<'a> {
         found
     }
 
-    /// Puts the tables in the place of their names. Those that there are not were said by
-    /// [`Tables::check`].
+    /// Replaces the names of tables by the tables. Missing ones were reported by [`Tables::check`].
     pub(crate) fn resolve(&self, matches: &mut [Match]) {
         for literal in matches.iter_mut().flat_map(|m| &mut m.more) {
             if let Literal { term: Term::In(_, table), .. } = literal
@@ -83,8 +82,7 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// Says which tables rules name that there are not, wherever in the file; and which nobody
-    /// names.
+    /// Reports tables that rules name but the file lacks, and tables that no rule names.
     pub(crate) fn check(&self, root: &DeTable<'_>, problems: &mut Vec<Problem>) {
         let mut named = Vec::new();
         walk(root, &mut named);
@@ -119,7 +117,7 @@ struct Place {
     at: Range<usize>,
 }
 
-/// All tables that a `match` names, wherever it stands.
+/// All tables that a `match` names, at any place.
 fn walk(table: &DeTable<'_>, out: &mut Vec<Place>) {
     fn of_text(text: &str, at: &Range<usize>, out: &mut Vec<Place>) {
         let named = parse_named(text).map_or(Vec::new(), |(_, named)| named);
@@ -149,7 +147,7 @@ fn walk(table: &DeTable<'_>, out: &mut Vec<Place>) {
     }
 }
 
-/// The tables that say where packets go.
+/// The tables that rules use as targets.
 fn targets<'a>(root: &'a DeTable<'_>, out: &mut Vec<&'a str>) {
     let rules = root.get("rule").map(|rules| match rules.get_ref() {
         DeValue::Array(array) => array.iter().collect(),

@@ -1,4 +1,4 @@
-//! Reads how the packets of a source follow each other, and how long they are.
+//! Reads the arrival process of a source, and the sizes of its packets.
 
 use crate::diagnostics::Problem;
 use crate::keys::STATE;
@@ -21,7 +21,7 @@ use falaj_traffic::tcp::Tcp;
 use std::ops::Range;
 use std::path::Path;
 
-/// What each model takes besides its size, and cannot do without.
+/// The keys that each model takes besides its size, and those that it requires.
 const MODELS: [(&str, &[&str], &[&str]); 10] = [
     ("poisson", &["rate"], &["rate"]),
     ("cbr", &["rate"], &["rate"]),
@@ -66,7 +66,7 @@ const KEYS: [&str; 23] = [
     "acknowledge",
 ];
 
-/// How a key is written.
+/// Example of a key.
 fn example(key: &str) -> &'static str {
     match key {
         "rate" => "`rate = \"10mbit\"`",
@@ -84,19 +84,19 @@ fn example(key: &str) -> &'static str {
     }
 }
 
-/// What a source sends: model, rate as the link accounts, sizes, and where its rate stands.
+/// The traffic of a source: model, rate as the link accounts, sizes, and the place of its rate.
 pub(crate) struct Sends {
     pub(crate) model: Model,
     pub(crate) rate: Rate,
     pub(crate) sizes: Sizes,
     pub(crate) limit: Option<Limit>,
-    /// After its start; of `greedy` and `replay`.
+    /// Offset after its start, for `greedy` and `replay`.
     pub(crate) offset: Span,
     pub(crate) at: Range<usize>,
 }
 
 impl Sends {
-    /// The same as this direction accounts it; acknowledgements come back on the other one.
+    /// The same as this direction accounts it; acknowledgements return on the other one.
     pub(crate) fn on(
         self,
         (direction, other): (&Direction, &Direction),
@@ -120,7 +120,8 @@ impl Sends {
     }
 }
 
-/// Reads it; `None`: something is wrong, which was said. Files lie beside the scenario's.
+/// Reads the traffic of a source; `None`: there is an error, which was reported. Files are beside
+/// the scenario's.
 pub(crate) fn sends(
     fields: &Fields<'_>,
     given: &Values,
@@ -289,7 +290,7 @@ pub(crate) fn sends(
     })
 }
 
-/// Rate, if any, and how many seconds a state lasts.
+/// The rate, if any, and the mean duration of a state in seconds.
 fn fields_of<'a>(
     table: &'a toml::de::DeTable<'a>,
     at: Range<usize>,
@@ -308,8 +309,8 @@ fn fields_of<'a>(
     Some((rate, stay.filter(|_| whole)?))
 }
 
-/// Do datagrams of the source's sizes carry the stamp, and fit the link? Sizes that could not be
-/// read were told of.
+/// Checks that datagrams of the source's sizes hold the stamp, and fit the link. Unreadable sizes
+/// were reported before.
 pub(crate) fn fit(
     direction: &Direction,
     link: &str,
@@ -323,7 +324,7 @@ pub(crate) fn fit(
     let (least, most) = (account.from_udp(STAMP), account.largest(mtu));
     let layer = account.name();
     let largest = sizes.most();
-    // A frame is divided into packets as equal as may be.
+    // A frame is divided into packets of nearly equal size.
     let smallest = if video { largest / 2 } else { sizes.least() };
     let problem = if smallest < least {
         let why = format!(

@@ -1,4 +1,4 @@
-//! Reads the packets of a capture for a source that sends them once more.
+//! Reads the packets of a capture for a source that replays them.
 
 use crate::diagnostics::Problem;
 use crate::model::Direction;
@@ -16,8 +16,7 @@ use std::path::Path;
 /// Bytes of an Ethernet header.
 const ETHERNET: u32 = 14;
 
-/// Those that are selected, at the speed and in the scale that were asked for; lengths are those of
-/// IP packets.
+/// The selected packets, at the requested speed and scale; lengths are those of IP packets.
 pub(crate) fn recording(
     fields: &Fields<'_>,
     given: &Values,
@@ -62,7 +61,7 @@ pub(crate) fn recording(
             );
         }
     };
-    // Of those that are selected, no more than can be sent: instant, number if falaj has written
+    // The selected packets, up to the number that can be sent: instant, number if falaj has written
     // it, length.
     let (mut packets, mut all, mut selected) = (Vec::new(), 0_usize, 0_usize);
     let read = capture::arrivals(file, |arrival| {
@@ -115,7 +114,7 @@ pub(crate) fn recording(
 }
 
 /// The same as this direction accounts packets; none too short for the stamp, nor longer than
-/// `largest`. Says how many had to be made longer or shorter.
+/// `largest`. Returns the number of packets whose length was changed.
 pub(crate) fn fit(
     recording: &Recording,
     direction: &Direction,

@@ -1,4 +1,4 @@
-//! Reads what a source is allowed, and the token bucket that it passes.
+//! Reads the envelope of a source, and the token bucket that its packets pass.
 
 use crate::diagnostics::Problem;
 use crate::keys::{self, BUCKET, GREEDY};
@@ -11,7 +11,7 @@ use falaj_traffic::source::greedy::Envelope;
 use std::ops::Range;
 use toml::de::DeTable;
 
-/// The token bucket that a source's packets pass, if there is one. An error was said.
+/// The token bucket that a source's packets pass, if there is one. Errors are reported.
 pub(crate) fn limit(
     fields_of: &Fields<'_>,
     largest: u32,
@@ -54,7 +54,7 @@ fn rate(values: &Values) -> Option<Rate> {
     }
 }
 
-/// A burst that holds the largest packet.
+/// Checks that a burst holds the largest packet.
 fn holds(
     burst: u64,
     largest: u32,
@@ -73,7 +73,7 @@ fn holds(
     u32::try_from(burst).ok()
 }
 
-/// What a greedy source is allowed.
+/// The envelope of a greedy source.
 pub(crate) fn envelope<'a>(
     tables: &[(&'a DeTable<'a>, Range<usize>)],
     source: &Fields<'_>,
@@ -109,7 +109,7 @@ pub(crate) fn envelope<'a>(
     Some(Envelope::Buckets(buckets))
 }
 
-/// The ways to say it.
+/// The ways to write it.
 const WAYS: &str = "write `{ rate = \"2mbit\", burst = \"15kB\" }`, a token bucket (sigma, rho); \
                     `{ rate = \"2mbit\", frame = \"10ms\" }`, (r, T); or `{ x-min = \"1ms\", x-ave \
                     = \"4ms\", over = \"100ms\" }`, (Xmin, Xave, I)";

@@ -27,13 +27,12 @@ use std::ops::Range;
 use std::path::Path;
 use toml::de::DeTable;
 
-/// Bytes of payload that the traffic generator writes into each datagram to
-/// know it again: no source's packets may be smaller than a UDP datagram with
-/// these.
+/// Bytes of payload that the traffic generator writes into each datagram to recognize it: a
+/// source's packets are at least as large as a UDP datagram with these.
 pub const STAMP: u32 = 32;
 
 /// Reads `[traffic.NAME]`, with the place of its rate. `duration` is the run's, if known; `rules`
-/// are if all is right with them.
+/// are given if they have no errors.
 pub(crate) fn source<'a>(
     name: &str,
     table: &'a DeTable<'a>,
@@ -75,13 +74,13 @@ pub(crate) fn source<'a>(
     }
     let [(_, link_name), (_, flow_name)] = named;
     let sends = arrivals::sends(&fields, &given, beside, problems);
-    // Of these `size` is the largest alone.
+    // Only the largest, `size`, is used.
     let video = matches!(given.choice("model"), Some("mpeg" | "replay"));
     let times = times(&fields, &given, duration, problems);
     let towards =
         if given.choice("direction") == Some("down") { Towards::Down } else { Towards::Up };
 
-    // Without a link that is known for sure, nothing can be said of its flows.
+    // Without a known link, its flows cannot be checked.
     let sure = |name: &str| fields.field(name).map_or(!fields.means(name), |f| f.datum.is_some());
     if !sure("link") || !sure("headers") {
         return None;
@@ -101,7 +100,8 @@ pub(crate) fn source<'a>(
         let (start, stop) = times?;
         let length = direction.account.to_ip(sends.sizes.most());
         let SourceWay { link, flow, key } = way;
-        // What `ecn` says are the lowest bits of the type of service; `headers` may say them too.
+        // The value of `ecn` is the lowest bits of the type of service, which `headers` may give
+        // too.
         let tos = match ecn(&given) {
             Ecn::Not => key.tos,
             ecn => Some(key.tos.unwrap_or(0) & !3 | ecn as u8),
@@ -183,7 +183,7 @@ fn ecn(given: &Values) -> Ecn {
     }
 }
 
-/// Where the rules let a source begin.
+/// The start of a source's path by the rules.
 struct SourceWay {
     link: usize,
     flow: usize,
@@ -191,7 +191,7 @@ struct SourceWay {
 }
 
 impl SourceWay {
-    /// This one, and the other.
+    /// The direction of travel, and the opposite one.
     fn directions<'k>(
         &self,
         links: &'k [Known],
@@ -202,7 +202,7 @@ impl SourceWay {
     }
 }
 
-/// The first link that the rules let a source's packets pass, and the flow there.
+/// The first link on which the rules let a source's packets pass, and the flow there.
 fn way_of_rules(
     rules: &[RuleRead],
     headers: Option<&[Match]>,
@@ -247,7 +247,7 @@ fn way_of_rules(
     Some(SourceWay { link: link as usize, flow: flow as usize, key })
 }
 
-/// A packet between the ends of a live link, with what these headers say.
+/// The key of a packet between the ends of a live link with these headers.
 fn ordinary(headers: &Match, towards: Towards, protocol: Protocol) -> Result<Key, &'static str> {
     let single = |net: Option<Net>| match net {
         Some(net) if net.len != net.bits() => Err("one address, and no prefix"),
@@ -298,8 +298,8 @@ fn headers_of(headers: &Match, towards: Towards, protocol: Protocol) -> Result<K
     Ok(key)
 }
 
-/// Warns where the traffic of a link is more than its flows declare; and where it is headers that
-/// decide whether it fits, and nothing says that they were thought of.
+/// Warns if the traffic of a link exceeds the envelopes of its flows, or if headers decide whether
+/// it fits and the account is not given.
 pub(crate) fn counted(
     n: usize,
     known: &Known,
@@ -337,7 +337,7 @@ pub(crate) fn counted(
     }
 }
 
-/// The index of the name that was given, or of the only one there is.
+/// The index of the name given, or of the only one that exists.
 fn pick<'n>(
     key: &str,
     given: Option<&str>,
@@ -350,7 +350,7 @@ fn pick<'n>(
     let list = || format!("{key}s{of}: {}", suggest::list(names.clone()));
     match given {
         None if count == 1 => Some(0),
-        // A file without links is wrong as a whole, which was said.
+        // A file without links has an error as a whole, which was reported.
         None if count == 0 => None,
         None => {
             let why = format!("{} lacks `{key}`", fields.what);

@@ -1,4 +1,4 @@
-//! Reads connections of TCP.
+//! Reads TCP connections.
 
 use crate::diagnostics::Problem;
 use crate::model::Direction;
@@ -8,12 +8,12 @@ use falaj_sched::units::time::Span;
 use falaj_traffic::source::size::Sizes;
 use falaj_traffic::tcp::{Congestion, Tcp};
 
-/// So many segments may be under way at the beginning, as hosts have it (RFC 6928).
+/// Initial window in segments, the default of hosts (RFC 6928).
 const INITIAL: u32 = 10;
-/// And so many bytes at most.
+/// Default limit of the window in bytes.
 const WINDOW: u64 = 16 << 20;
 
-/// What the keys say; times on the way are the link's.
+/// The values of the keys; propagation times are the link's.
 pub(crate) fn connection(
     fields: &Fields<'_>,
     given: &Values,
@@ -72,7 +72,7 @@ pub(crate) fn connection(
     whole.then_some(tcp)
 }
 
-/// Says what of a connection cannot be on the link that it begins with.
+/// Reports properties of a connection that its first link cannot carry.
 pub(crate) fn judge(
     sizes: &Sizes,
     direction: &Direction,

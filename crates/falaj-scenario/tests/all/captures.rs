@@ -1,4 +1,4 @@
-//! Sources that send a capture once more.
+//! Sources that replay a capture.
 
 use falaj_scenario::Scenario;
 use falaj_traffic::source::recorded::Recording;
@@ -6,7 +6,7 @@ use falaj_traffic::source::{Model, Source};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A pcap of nanoseconds: instants, ports and lengths of frames, of which the headers alone are
+/// A pcap with nanoseconds: instants, ports and lengths of frames, of which only the headers are
 /// kept.
 fn pcap(packets: &[(u64, u16, u32)]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -39,7 +39,7 @@ fn directory() -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
 }
 
-/// A file of `name`, and the scenario of a source that replays it.
+/// A file with this name, and the scenario of a source that replays it.
 fn parse(
     name: &str,
     packets: &[(u64, u16, u32)],
@@ -65,7 +65,7 @@ fn recording(scenario: &Scenario) -> &Arc<Recording> {
 #[test]
 fn a_capture_is_one_flow_at_any_speed_and_scale() {
     let (scenario, warnings) = parse("one.pcap", &PACKETS, "select = \"udp dport 53\"").unwrap();
-    // As the link counts, frames without their check; the longest is cut to what was said.
+    // As the link counts, frames without their checksum; the longest is cut to the captured length.
     assert_eq!(recording(&scenario).packets, [(0, 100), (2_000_000, 600), (5_000_000, 1000)]);
     assert!(
         warnings
@@ -78,7 +78,7 @@ fn a_capture_is_one_flow_at_any_speed_and_scale() {
     // 86, 586 and 1500 B of IP are halved; the first would have no room for its stamp.
     assert_eq!(recording(&scenario).packets, [(0, 74), (1_000_000, 307), (2_500_000, 764)]);
     assert!(warnings.contains("1 packets of the capture are shorter than 74B"), "{warnings}");
-    // Two gaps of 1.25 ms, and one more until it begins anew.
+    // Two gaps of 1.25 ms, and one more before it repeats.
     let sent: Vec<(u64, u32)> =
         Source::new(scenario.traffic[0].spec(), 1, 0).take(5).map(|p| (p.at.0, p.bytes)).collect();
     let first = [(3_000, 74), (1_003_000, 307), (2_503_000, 764)];

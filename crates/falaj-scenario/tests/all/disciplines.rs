@@ -1,5 +1,4 @@
-//! What disciplines refuse of what was set for them, each in the words that a user reads, at the
-//! place where it stands.
+//! Setups that disciplines refuse, each in the words that a user reads, at its place.
 
 /// A link of 10 Mbit/s with two flows.
 fn text(scheduler: &str, flow: &str) -> String {

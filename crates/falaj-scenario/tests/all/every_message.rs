@@ -1,4 +1,4 @@
-//! Every error and warning of a file is in some test: those that no other test has are here.
+//! Every error and warning of a file occurs in some test: those that no other test has are here.
 
 #[path = "every_message/scan.rs"]
 mod scan;
@@ -25,7 +25,7 @@ fn scenarios() {
     }
 }
 
-/// Who matches a mark is told where no rule sets it.
+/// A match on a mark that no rule sets is reported.
 #[test]
 fn marks_that_nobody_sets() {
     let text = |mark: u32| {
@@ -42,7 +42,7 @@ fn marks_that_nobody_sets() {
     let (_, notes) =
         falaj_scenario::parse(&text(8), "a.toml").unwrap_or_else(|errors| panic!("{errors}"));
     said(&notes, Severity::Warning, &text(8), "rule `x`: no rule sets mark 8");
-    // Flows alike, at any depth, in one direction or both.
+    // Equal flows, at any depth, in one direction or both.
     let flow = |part: &str, mark: u32| {
         text(7)
             + &format!(

@@ -1,4 +1,4 @@
-//! What is said of a key.
+//! Explanations of keys.
 
 use expect_test::expect;
 use falaj_scenario::keys::TABLES;

@@ -1,4 +1,4 @@
-//! Files that are right, and what is made of them.
+//! Valid files, and the scenarios read from them.
 
 use falaj_engine::account::Account;
 use falaj_engine::classifier::Match;
@@ -184,12 +184,13 @@ fn presets_are_links() {
             "{}",
             preset.name
         );
-        // What the keys say is what the link is.
+        // The link equals its keys.
         let (keys, _) = read(&format!("[link.a]\n{}", preset.keys));
         assert_eq!(format!("{:?}", keys.links), format!("{:?}", scenario.links));
         assert!(falaj_scenario::presets().contains(preset.source));
     }
-    // What is set counts; a direction's own preset before what the link says of both.
+    // Explicit values take precedence; a direction's own preset comes before the link's values for
+    // both.
     let (scenario, _) = read(
         r#"
         [link.a]
@@ -292,7 +293,7 @@ fn endings_of_other_systems_change_nothing() {
     assert_eq!((errors.problems()[0].line, errors.problems()[0].column), (2, 8));
 }
 
-/// A flow within a flow takes what both match, and has its own share.
+/// A flow within a flow takes the packets that both match, and has its own share.
 #[test]
 fn a_divided_flow_is_known_by_its_parts() {
     let text = r#"
@@ -330,8 +331,8 @@ size = "500B"
     assert_eq!(scenario.traffic[0].flow, 0);
 }
 
-/// Where classes are divided by the kind that serves them, the setup has the tree; another kind
-/// below is nested.
+/// If classes are divided by the kind that serves them, the setup has the tree; another kind below
+/// is nested.
 #[test]
 fn flows_are_divided_at_any_level() {
     let text = r#"
@@ -386,7 +387,7 @@ rate = "40mbit"
     assert_eq!(inner, [None, None, Some("drr"), None]);
 }
 
-/// Flows that have link-sharing curves alone, and classes that have none at all.
+/// Flows with link-sharing curves alone, and classes without any.
 #[test]
 fn curves_may_be_left_out() {
     let text = r#"

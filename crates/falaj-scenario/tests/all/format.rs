@@ -1,4 +1,4 @@
-//! A file laid out anew says what it said, comments included.
+//! A file in the new layout has the same contents, comments included.
 
 use expect_test::expect;
 use falaj_scenario::{WIDTH, format, parse};
@@ -15,7 +15,7 @@ fn formatted(text: &str) -> String {
     format(text, "a.toml").unwrap_or_else(|errors| panic!("{errors}"))
 }
 
-/// What a value says, without its place and its quotes.
+/// The contents of a value, without its place and its quotes.
 fn said(value: &DeValue<'_>, out: &mut String) {
     match value {
         DeValue::Table(table) => said_by_table(table, out),
@@ -57,7 +57,7 @@ fn comments(text: &str) -> Vec<&str> {
     comments.map(|token| source.get(token).expect("in the text").as_str().trim_end()).collect()
 }
 
-/// Formats `text`, if it is TOML, and holds the result against what is promised.
+/// Formats `text`, if it is TOML, and checks the documented properties of the result.
 fn check(text: &str) {
     let Ok(out) = format(text, "a.toml") else {
         assert!(DeTable::parse(text).is_err(), "good TOML is refused: {text:?}");
@@ -139,7 +139,7 @@ fn long_arrays_have_a_line_for_each_element() {
         formatted(&long),
         std::format!("match = [\n{}]\n", std::format!("    {rule},\n").repeat(3))
     );
-    // A comment behind it takes no part.
+    // A comment behind it does not count.
     let comment = "# ".to_owned() + &"why ".repeat(30);
     assert_eq!(
         formatted(&std::format!("{fits} {comment}")),
@@ -174,7 +174,7 @@ fn whole_files_and_systems_endings() {
     }
 }
 
-/// What may stand between the elements of an array.
+/// Possible text between the elements of an array.
 const GAPS: &[&str] = &[
     "",
     " ",
@@ -187,9 +187,9 @@ const GAPS: &[&str] = &[
     "\n  # two\n # three\n",
     " #four \r\n#five\n",
 ];
-/// What may stand within a line.
+/// Possible text within a line.
 const SPACES: &[&str] = &["", " ", "\t", "   "];
-/// What may end a line.
+/// Possible ends of a line.
 const ENDS: &[&str] = &[
     "\n",
     "  \n",
@@ -230,7 +230,7 @@ fn space() -> impl Strategy<Value = &'static str> {
     prop::sample::select(SPACES)
 }
 
-/// A key that no other is: its number stands at its end.
+/// A unique key: its number is at its end.
 fn dotted(n: usize, parts: &[(&str, &str)], space: &str) -> String {
     let parts: Vec<String> =
         parts.iter().map(|(key, gap)| std::format!("{key}{gap}.{space}")).collect();

@@ -1,5 +1,5 @@
-//! Every parser of the crate, under random texts of the words that it knows and of others: each
-//! text is read, or refused with a place. A target is a plain function, for any fuzzer.
+//! Every parser of the crate, with random texts of known and unknown words: each text is read, or
+//! refused with a place. A target is a plain function, for any fuzzer.
 
 #[path = "fuzz/harness.rs"]
 pub(crate) mod harness;
@@ -71,7 +71,7 @@ fn matching(text: &str) {
     }
 }
 
-/// Every frame has a key, and what it says of ports and addresses fits together.
+/// Every frame has a key, whose ports and addresses are consistent.
 fn packet(text: &str) {
     let key = Key::of_ethernet(text.as_bytes());
     assert_eq!(key.src.is_some(), key.dst.is_some());
@@ -114,7 +114,7 @@ fn whatever_they_are_given() {
     harness::run(&TARGETS);
 }
 
-/// What fuzzers begin with, and what they have found.
+/// The seed texts of fuzzers, and those that they have found.
 #[test]
 fn texts_that_fuzzers_begin_with() {
     harness::run_corpus(&TARGETS);

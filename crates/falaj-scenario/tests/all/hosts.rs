@@ -1,8 +1,8 @@
-//! Hosts at the ends of links: what is read, and what people are told when it is wrong.
+//! Hosts at the ends of links: valid files, and the messages for wrong ones.
 
 use expect_test::{Expect, expect};
 
-/// Two links, and what comes behind them.
+/// Two links, and the rest of the file.
 fn of_links(rest: &str) -> String {
     format!("[link.x]\nrate = \"1mbit\"\n[link.y]\nrate = \"1mbit\"\n{rest}")
 }

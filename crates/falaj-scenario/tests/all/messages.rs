@@ -1,4 +1,4 @@
-//! What people read when a file is wrong, word for word.
+//! The messages for wrong files, word for word.
 
 use expect_test::{Expect, expect};
 
@@ -17,10 +17,10 @@ fn warnings(text: &str, expected: Expect) {
     expected.assert_eq(&format!("{warnings}\n"));
 }
 
-/// How most files here begin.
+/// The first lines of most files here.
 const LINK: &str = "[link.a]\nrate = \"100mbit\"\n";
 
-/// The errors of a file that goes on so behind [`LINK`], which are its lines 1 and 2.
+/// The errors of a file with this text behind [`LINK`], which is its lines 1 and 2.
 fn errors_of_link(rest: &str, expected: Expect) {
     errors(&format!("{LINK}{rest}"), expected);
 }
@@ -1378,7 +1378,7 @@ fn headers_that_decide() {
            = help: `account = "payload"`, if all these rates and sizes are to count payload
     "#]],
     );
-    // Without a promise it is the link's rate that counts.
+    // Without a guarantee the link's rate is the limit.
     warnings(
         &VOICE.replace("224k", "450k").replace("drr", "fifo"),
         expect![[r#"
@@ -1404,13 +1404,13 @@ fn headers_that_decide_nothing() {
     // 565.7 kbit/s with headers, and 442.5 kbit/s without.
     silent(&VOICE.replace("224k", "190k"));
     silent(&VOICE.replace("224k", "350k"));
-    // Whoever writes what counts, knows it.
+    // An explicit account suppresses the warning.
     for account in ["payload", "ip", "l2", "l1"] {
         silent(&VOICE.replace("\"1mbit\"", &format!("\"1mbit\"\naccount = \"{account}\"")));
     }
     // 42 of 1500 bytes.
     silent(&VOICE.replace("224k", "249k").replace("160B", "1500B"));
-    // A burst is no mean.
+    // A burst is not a mean.
     silent(&VOICE.replace("\"cbr\"", "\"on-off\"\non = \"1ms\"\noff = \"9ms\""));
     silent(&VOICE.replace("\"1mbit\"", "\"unlimited\"").replace("drr", "fifo"));
 }
@@ -2591,7 +2591,7 @@ phase = "1ms"
 fn a_slip_in_the_name_of_a_link() {
     let office = "[link.office]\nrate = \"20mbit\"\nscheduler = { kind = \"drr\" }\n\n";
     let traffic = "[traffic.x]\nlink = \"office\"\nflow = \"b\"\nmodel = \"cbr\"\nrate = \"1mbit\"\nsize = \"500B\"\n";
-    // What it has is asked of neither: flows, sources, a rate.
+    // Neither link requires what the file lacks: flows, sources, a rate.
     let slip = format!(
         "{office}[link.office.flow.a]\nmatch = \"udp\"\n\n[link.ofice.flow.b]\nmatch = \"any\"\nquantum = \"2kB\"\n\n{traffic}"
     );
@@ -2607,8 +2607,8 @@ fn a_slip_in_the_name_of_a_link() {
           = help: if `ofice` is a link of its own, give it a `rate`
     "#]],
     );
-    // All of its flows, and a discipline that cannot do without; both directions; and the rate of
-    // one alone.
+    // All of its flows, and a discipline that requires them; both directions; and the rate of one
+    // alone.
     let all = "[link.office.up]\nrate = \"20mbit\"\nscheduler = { kind = \"virtual-links\" }\n\n[link.office.down]\nrate = \"30mbit\"\n\n\
                [link.offce.up.flow.b]\nmatch = \"any\"\nkind = \"A\"\nphase = \"5ms\"\n";
     errors(
@@ -2623,7 +2623,7 @@ fn a_slip_in_the_name_of_a_link() {
           = help: if `offce` is a link of its own, give it a `rate`
     "#]],
     );
-    // The rate itself stands under the slip.
+    // The rate itself is under the misspelt name.
     errors(
         "[link.ofice]\nrate = \"20mbit\"\n\n[link.office.flow.b]\nmatch = \"any\"\n",
         expect![[r#"
@@ -2636,7 +2636,7 @@ fn a_slip_in_the_name_of_a_link() {
           = help: if `office` is a link of its own, give it a `rate`
     "#]],
     );
-    // Names that are not near, or both with rates, are links of their own.
+    // Names that are not close, or both with rates, are separate links.
     errors(
         &format!("{office}[link.home.flow.b]\nmatch = \"any\"\n"),
         expect![[r#"
@@ -3150,7 +3150,7 @@ fn what_is_no_overhead() {
     );
 }
 
-/// How files with rules begin.
+/// The first lines of files with rules.
 const TWO: &str = "[link.slow]\nrate = \"1mbit\"\n[link.fast]\nrate = \"1gbit\"\n";
 
 #[test]
@@ -3717,7 +3717,7 @@ size = "74B-1514B"
     );
 }
 
-/// What a connection cannot have, and a link without a rate.
+/// Invalid connections, and a link without a rate.
 #[test]
 fn connections_that_cannot_be() {
     errors_of_link(
@@ -3807,7 +3807,7 @@ congestion = "reno"
     );
 }
 
-/// Acknowledgements come back on the other direction, unless the source says how long they take.
+/// Acknowledgements return on the other direction, unless the source gives their delay.
 #[test]
 fn the_way_back_of_acknowledgements() {
     use falaj_traffic::source::Model;
@@ -3834,7 +3834,7 @@ fn the_way_back_of_acknowledgements() {
 fn the_sources_of_the_book() {
     let page = include_str!("../../../../docs/how-to/traffic.md");
     let files = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
-    // A capture is a file, which the page has not.
+    // A capture is a file, which the page does not contain.
     let whole: Vec<&str> = files
         .filter(|text| text.starts_with("[traffic.") && !text.contains("capture = "))
         .collect();
@@ -3855,7 +3855,7 @@ fn the_sources_of_the_book() {
     }
 }
 
-/// What is wrong in a tree that is handed over whole is said where it stands.
+/// An error in a tree that is handed over whole is reported at its place.
 #[test]
 fn a_class_in_the_midst_of_a_tree() {
     errors(
@@ -3981,7 +3981,7 @@ fn dctcp_without_marks() {
     );
 }
 
-/// The first is told whole, and where the others are.
+/// The first is shown in full, with the places of the others.
 #[test]
 fn many_warnings_that_are_alike() {
     let flow =

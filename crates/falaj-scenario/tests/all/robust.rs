@@ -1,11 +1,11 @@
-//! Whatever the file says, it is read or refused with reasons.
+//! Any file is read, or refused with reasons.
 
 use falaj_scenario::{Severity, parse};
 use proptest::prelude::*;
 
 const WHOLE: &str = include_str!("../whole.toml");
 
-/// Reads `text` and holds the answer against what it promises.
+/// Reads `text` and checks the documented properties of the result.
 fn check(text: &str) {
     let problems = match parse(text, "a.toml") {
         Ok((scenario, warnings)) => {
@@ -48,7 +48,7 @@ fn check(text: &str) {
     let _ = problems.render(true);
 }
 
-/// What a slip of the hand may leave in a file.
+/// Text that a slip of the hand may leave in a file.
 const SCRAPS: &[&str] = &[
     "\"",
     "'",

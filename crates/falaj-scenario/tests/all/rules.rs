@@ -1,4 +1,4 @@
-//! Rules, good and bad, and back again.
+//! Rules, valid and invalid, and their round trips.
 
 use falaj_engine::classifier::Match;
 use falaj_engine::header::{Net, Protocol, Version};
@@ -36,7 +36,7 @@ fn rules_are_read() {
     }
 }
 
-/// Into what a rule comes apart, in the grammar.
+/// The alternatives of a rule, in the grammar.
 fn apart(text: &str) -> Vec<String> {
     parse_match(text)
         .unwrap_or_else(|e| panic!("{text}: {e}"))
@@ -84,7 +84,7 @@ fn lists_and_blocks_come_apart() {
         ["not udp not icmp", "not dport 53 not icmp"]
     );
     assert_eq!(apart("not not udp"), ["udp"]);
-    // Sides that exclude the rest fall away.
+    // Sides that contradict the rest are dropped.
     assert_eq!(apart("tcp ( src 10.0.0.0/8 or icmp )"), ["tcp src 10.0.0.0/8"]);
     assert_eq!(apart("src 10.0.0.0/8 ( src 10.1.0.0/16 or src 11.0.0.0/8 )"), ["src 10.1.0.0/16"]);
     assert_eq!(apart("( any or udp )").len(), 2);
@@ -223,7 +223,7 @@ proptest! {
         }
     }
 
-    /// A rule means what its words mean, however it comes apart.
+    /// A rule matches by the meaning of its words, in whatever way it is divided.
     #[test]
     fn blocks_mean_what_they_say(
         one in 0usize..6,
@@ -241,7 +241,7 @@ proptest! {
             4 => (format!("( ( {a} ) ( {b} ) or {c} )"), |a, b, c| (a && b) || c),
             _ => (format!("not ( not ( {a} ) not ( {b} ) ) ( any or {c} )"), |a, b, _| a || b),
         };
-        // Where it says that nothing matches, nothing does.
+        // If the parser reports that no packet can match, none does.
         let matches = parse_match(&mean.0).unwrap_or_default();
         let take = |matches: &[Match], key: &Key| matches.iter().any(|m| m.takes(key));
         let [a, b, c] = [a, b, c].map(|text| parse_match(text).expect("a rule"));

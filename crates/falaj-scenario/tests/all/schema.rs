@@ -1,4 +1,4 @@
-//! The schema takes what the parser takes, and the page in `docs` is up to date.
+//! The schema accepts the files that the parser accepts, and the page in `docs` is up to date.
 
 use regex_lite::Regex;
 use serde_json::{Map, Value, json};
@@ -15,7 +15,7 @@ impl Validator {
         Validator { root: falaj_scenario::reference::schema() }
     }
 
-    /// What is wrong with `it`, and where.
+    /// The errors of `it`, and their places.
     fn errors(&self, it: &Value) -> Vec<String> {
         let mut out = Vec::new();
         self.check(&self.root, it, "", &mut out);
@@ -236,7 +236,7 @@ fn patterns_read_what_the_parser_reads() {
     for number in numbers {
         for unit in units {
             for text in [format!("{number}{unit}"), format!(" {number} {unit} ")] {
-                // A range or a fraction of the smallest unit is no matter of form.
+                // A range or a fraction of the smallest unit is not a matter of form.
                 let form = |r: Result<(), falaj_scenario::Unreadable>| {
                     r.is_ok() || r.is_err_and(|e| e.what.contains("is not a whole number of"))
                 };

@@ -1,5 +1,5 @@
-//! Rates above the link, in every discipline that has rates: refused, or taken with a warning and
-//! without the promise that they void.
+//! Sums of rates above the link's, in every discipline with rates: refused, or accepted with a
+//! warning and without the guarantee that they void.
 
 use falaj_scenario::Severity;
 use falaj_sched::contract::params::Kind;
@@ -7,17 +7,17 @@ use falaj_sched::registry::ENTRIES;
 use falaj_sched::scheduler::tree;
 
 enum Sum {
-    /// An error at the flow that is too much.
+    /// An error at the flow that exceeds the rest.
     Refused,
-    /// A warning, and somebody is promised nothing for it.
+    /// A warning, and some flow has no guarantee.
     Taken,
-    /// It is a cap, or in proportion to others.
+    /// Not a sum: the rate is a cap, or proportional.
     NotOne,
 }
 use Sum::{NotOne, Refused, Taken};
 
-/// Discipline, key of a flow, what else such a flow needs, and what becomes of a sum above the
-/// link.
+/// Discipline, key of a flow, other keys that such a flow needs, and the treatment of a sum above
+/// the link.
 const RATES: &[(&str, &str, &str, Sum)] = &[
     ("corr", "rate", "", Refused),
     ("drr+", "rate", "latency = \"low\"\nwindow = \"10ms\"", Refused),
@@ -73,7 +73,7 @@ fn a_sum_above_the_link_is_refused_or_said_and_promised_to_nobody() {
                 let [problem] = errors.problems() else { panic!("{what}: {errors}") };
                 let said = errors.to_string();
                 assert_eq!(problem.severity, Severity::Error, "{what}: {said}");
-                // Whose, by which key, how much, and what would do.
+                // The message has the flow, the key, the amount, and the cure.
                 assert!(problem.title.contains("flow `"), "{what}: {said}");
                 assert!(said.contains("mbit") || said.contains(" B"), "{what}: {said}");
                 assert!(!problem.help.is_empty(), "{what}: {said}");
@@ -111,7 +111,7 @@ fn what_fits_is_neither() {
     }
 }
 
-/// Of trees the leaves count, and a flow's parts are compared with what it is promised itself.
+/// In trees the leaves count, and a flow's parts are compared with its own guarantee.
 #[test]
 fn below_a_flow_too() {
     let parts = |above: &str, rate: &str, below: &str| {
@@ -137,7 +137,7 @@ fn below_a_flow_too() {
     }
 }
 
-/// What a flow's own traffic is for sure beyond its envelope.
+/// Traffic of a flow that certainly exceeds its envelope.
 #[test]
 fn traffic_beyond_its_envelope_is_said() {
     let told = |traffic: &str| {

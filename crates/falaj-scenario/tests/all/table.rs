@@ -1,4 +1,4 @@
-//! The description of the keys agrees with itself.
+//! The description of the keys is consistent.
 
 use falaj_scenario::keys::{FILE, Fallback, Holds, Key};
 use falaj_scenario::{parse_probability, parse_rate, parse_size, parse_span};

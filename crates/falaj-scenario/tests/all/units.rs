@@ -1,4 +1,4 @@
-//! Quantities, good and bad, and back again.
+//! Quantities, valid and invalid, and their round trips.
 
 use falaj_scenario::{
     parse_limit, parse_mtu, parse_numbers, parse_overhead, parse_probability, parse_rate,

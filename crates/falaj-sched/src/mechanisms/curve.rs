@@ -69,7 +69,7 @@ impl Curve {
         if self.concave { self.deadline(clocks) } else { clocks[1] }
     }
 
-    /// The clocks moved so that each line is reached no sooner than `not_before`, for a curve that
+    /// The clocks moved so that each line is reached no sooner than `least`, for a curve that
     /// has begun already: if it begins slowly that wait is over, and the second line is behind by
     /// its shift.
     #[inline]

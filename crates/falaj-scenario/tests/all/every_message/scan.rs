@@ -1,11 +1,11 @@
-//! Messages in the sources of a crate, and the tests that have them; for this crate and for those
+//! Messages in the sources of a crate, and the tests that have them; for this crate and for crates
 //! that build on it.
 
 use falaj_scenario::{Diagnostics, Severity};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// This is said of it, at a place that is in it.
+/// Checks that this message is reported, at a place inside the text.
 pub(crate) fn said(all: &Diagnostics, severity: Severity, text: &str, title: &str) {
     let found = all
         .problems()
@@ -20,7 +20,7 @@ pub(crate) fn said(all: &Diagnostics, severity: Severity, text: &str, title: &st
     );
 }
 
-/// All files of Rust in there.
+/// All Rust files below a folder.
 fn files(place: &Path, found: &mut Vec<PathBuf>) {
     for entry in
         fs::read_dir(place).expect("a directory").map(|entry| entry.expect("an entry").path())
@@ -33,7 +33,7 @@ fn files(place: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// A file of Rust before its tests, and they.
+/// A Rust file's code before its tests, and the tests.
 fn parts(file: &Path) -> (String, String) {
     let text = fs::read_to_string(file).expect("text");
     match text.split_once("#[cfg(test)]") {
@@ -42,14 +42,14 @@ fn parts(file: &Path) -> (String, String) {
     }
 }
 
-/// The texts in quotes within the brackets that were just opened, and where these end.
+/// The quoted texts within the brackets that were just opened, and the end of these.
 fn texts(code: &str) -> (Vec<String>, usize) {
     let (mut found, mut depth, mut text) = (Vec::new(), 1, None::<String>);
     let mut letters = code.char_indices();
     while let Some((at, letter)) = letters.next() {
         match (&mut text, letter) {
             (Some(inner), '\\') => match letters.next() {
-                // What follows on the next line begins behind its blanks.
+                // A continued line begins behind its blanks.
                 Some((_, '\n')) => inner.push('\n'),
                 Some((_, escaped)) => inner.push(escaped),
                 None => break,
@@ -70,7 +70,7 @@ fn texts(code: &str) -> (Vec<String>, usize) {
     panic!("brackets that do not end: {}", &code[..code.len().min(200)]);
 }
 
-/// What stays of a text whatever is put in.
+/// The constant parts of a format string.
 fn fixed(text: &str) -> Vec<String> {
     let mut found = vec![String::new()];
     let mut letters = text.chars().peekable();
@@ -118,8 +118,8 @@ pub(crate) fn untested(root: &str, places: &[&str]) -> (usize, Vec<String>) {
         {
             let behind = at + name.len();
             let (texts, _) = texts(&code[behind..]);
-            // A word alone is a key that is looked up; what is put together elsewhere has its words
-            // there.
+            // A single word is a key that is looked up; composed messages have their words
+            // elsewhere.
             for text in texts.into_iter().filter(|text| text.contains(' ')) {
                 messages += 1;
                 let is_there =

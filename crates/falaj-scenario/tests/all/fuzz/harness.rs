@@ -1,15 +1,15 @@
-//! Random texts for targets of fuzzing, and the texts that fuzzers begin with; for this crate and
-//! for those that build on it.
+//! Random texts for targets of fuzzing, and the seed texts of fuzzers; for this crate and for
+//! crates that build on it.
 
 use falaj_engine::chance::Chance;
 use falaj_scenario::Diagnostics;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// A name, what reads a text, and words that such texts have.
+/// A name, the function that reads a text, and words of such texts.
 pub(crate) type Target = (&'static str, fn(&str), &'static str);
 
-/// What is wrong stands somewhere in the text, and says something.
+/// Problems are at a place in the text, and have a title.
 pub(crate) fn placed(text: &str, problems: &Diagnostics) {
     let lines = text.split('\n').count();
     for problem in problems.problems() {
@@ -24,7 +24,7 @@ pub(crate) fn placed(text: &str, problems: &Diagnostics) {
     let _ = problems.render(false);
 }
 
-/// Draws, one after the other.
+/// Random draws in sequence.
 struct Dice(Chance, u64);
 
 impl Dice {
@@ -47,8 +47,8 @@ fn text(dice: &mut Dice, words: &[&str], glue: &str) -> String {
     text
 }
 
-/// Runs all targets over random texts, briefly or for as many seconds as `FALAJ_FUZZ_SECONDS` says;
-/// of several only `FALAJ_FUZZ_TARGET`, if that is set.
+/// Runs all targets over random texts, briefly or for `FALAJ_FUZZ_SECONDS` seconds; only
+/// `FALAJ_FUZZ_TARGET`, if that is set.
 pub(crate) fn run(targets: &[Target]) {
     let seconds =
         std::env::var("FALAJ_FUZZ_SECONDS").ok().map(|s| s.parse().expect("a number of seconds"));
