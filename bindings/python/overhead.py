@@ -1,4 +1,4 @@
-"""What Python adds to a simulation: tables as data frames, and each packet kept.
+"""Overhead of Python in a simulation: tables as data frames, and each packet kept.
 
     python bindings/python/overhead.py [MILLIONS]
 
@@ -24,7 +24,7 @@ def scenario(millions: float) -> falaj.Scenario:
 
 
 def least(act):
-    """The least time of some, in seconds, and what came of the last."""
+    """The least time of several runs, in seconds, and the result of the last."""
     times = []
     for _ in range(REPEAT):
         began = perf_counter()

@@ -1,11 +1,11 @@
-//! What is wrong, as exceptions. Their classes stand in `python/falaj/errors.py`.
+//! Errors as exceptions. Their classes are in `python/falaj/errors.py`.
 
 use falaj_scenario::{Diagnostics, Severity};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// An exception of `falaj.errors`, made of these.
+/// An exception of `falaj.errors`, with this text and these attributes.
 fn of_class(py: Python<'_>, class: &str, text: &str, more: &Bound<'_, PyDict>) -> PyErr {
     let made = py
         .import("falaj.errors")
@@ -14,7 +14,7 @@ fn of_class(py: Python<'_>, class: &str, text: &str, more: &Bound<'_, PyDict>) -
     made.map_or_else(|error| error, PyErr::from_value)
 }
 
-/// A `ScenarioError`; `words` say how the scenario came to be other than its file.
+/// A `ScenarioError`; `words` describe how the scenario differs from its file.
 pub(crate) fn scenario(py: Python<'_>, diagnostics: &Diagnostics, words: &str) -> PyErr {
     let fields = || -> PyResult<Bound<'_, PyDict>> {
         let fields = PyDict::new(py);
@@ -51,7 +51,7 @@ pub(crate) fn unknown_key(py: Python<'_>, text: &str) -> PyErr {
     of_class(py, "UnknownKey", text, &PyDict::new(py))
 }
 
-/// What cannot be, as long as this code is right.
+/// An error that indicates a bug in this code.
 pub(crate) fn internal(error: impl std::fmt::Display) -> PyErr {
     PyRuntimeError::new_err(error.to_string())
 }

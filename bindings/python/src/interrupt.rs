@@ -1,4 +1,4 @@
-//! Work that Ctrl-C ends.
+//! Work that Ctrl-C interrupts.
 
 use crate::errors::internal;
 use pyo3::prelude::*;
@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// How long Ctrl-C may go unheard.
+/// Longest time until Ctrl-C is noticed.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Does `work` without the interpreter's lock. A signal whose handler raises, as Ctrl-C's does,
-/// sets `stop`; what it raised is the error then, once `work` has ended. Only Python's main thread
-/// hears of signals.
+/// sets `stop`; the exception is returned as the error once `work` has ended. Only Python's main
+/// thread receives signals.
 pub(crate) fn interruptible<T: Send>(
     py: Python<'_>,
     stop: &AtomicBool,

@@ -1,21 +1,20 @@
-//! What the Python package `falaj` calls: scenarios, simulation, plans, sweeps and queues, as the
-//! program has them.
+//! The native part of the Python package `falaj`: scenarios, simulation, plans, sweeps and queues,
+//! as in the program.
 //!
-//! People see the modules beside, in `python/falaj`; what they say there in words and types rests
-//! on these. Tables leave through the Arrow C data interface, and simulation does not hold the
-//! interpreter's lock.
+//! Users see the modules in `python/falaj`, whose documentation and types rely on this one. Tables
+//! leave through the Arrow C data interface, and simulation does not hold the interpreter's lock.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
-//! | `scenario` | a scenario read, changed, planned, simulated |
-//! | `results` | what was simulated, as tables |
+//! | `scenario` | reading, changing, planning and simulating a scenario |
+//! | `results` | results of a simulation, as tables |
 //! | `table` | columns that Python takes over without a copy |
-//! | `scheduler` | a discipline that is a class of Python |
+//! | `scheduler` | a discipline implemented by a Python class |
 //! | `sweep` | a scenario with other values |
 //! | `queueing` | phase types, arrivals, queues by matrices |
-//! | `toml` | what Python has, as TOML |
-//! | `errors` | what is wrong, as exceptions |
-//! | `interrupt` | work that Ctrl-C ends |
+//! | `toml` | Python values as TOML |
+//! | `errors` | errors as exceptions |
+//! | `interrupt` | work that Ctrl-C interrupts |
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! What was simulated, as tables.
+//! Results of a simulation, as tables.
 
 use crate::table::{Columns, Values};
 use falaj_scenario::{Scenario, Source};
@@ -26,7 +26,8 @@ pub(crate) struct Results {
     packets: Option<Py<Columns>>,
     #[pyo3(get)]
     connections: Py<Columns>,
-    /// What was asked for, half of the widest interval now, and whether that is narrow enough.
+    /// Precision targets: name, half width of the widest interval now, and true if that is narrow
+    /// enough.
     #[pyo3(get)]
     until: Vec<(String, Option<f64>, bool)>,
     #[pyo3(get)]
@@ -72,8 +73,8 @@ impl Results {
     }
 }
 
-/// What is counted is summed over all replications, what is measured is their mean with its
-/// interval; quantiles are of all packets.
+/// Counters are summed over all replications, measured values are means with an interval; quantiles
+/// are over all packets.
 fn flows(by_run: &[Vec<Row>], delays: &[(String, Meter)]) -> PyResult<Columns> {
     let count = delays.len();
     let of = |f: usize| by_run.iter().map(move |rows| &rows[f]);
@@ -126,7 +127,7 @@ fn flows(by_run: &[Vec<Row>], delays: &[(String, Meter)]) -> PyResult<Columns> {
     Columns::new(columns)
 }
 
-/// A line for each source that is connections of TCP.
+/// A line for each TCP source.
 fn connections(scenario: &Scenario, runs: &[Run]) -> PyResult<Columns> {
     type Of = fn(&Transfers) -> &Meter;
     let mut all: BTreeMap<usize, Connections> = BTreeMap::new();
@@ -202,7 +203,7 @@ fn replications(by_run: &[Vec<Row>]) -> PyResult<Columns> {
     Columns::new(columns)
 }
 
-/// How many packets had which delay, to three digits.
+/// Number of packets by delay, to three digits.
 fn histogram(delays: &[(String, Meter)]) -> PyResult<Columns> {
     let (mut flow, mut delay, mut packets) = (Vec::new(), Vec::new(), Vec::new());
     for (name, meter) in delays {

@@ -1,4 +1,4 @@
-//! A scenario read, changed, planned, simulated.
+//! Reading, changing, planning and simulating a scenario.
 
 use crate::interrupt::interruptible;
 use crate::results::Results;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use toml_edit::{DocumentMut, Key};
 
-/// A scenario that is sound, and the text that it was read from.
+/// A valid scenario, and the text from which it was read.
 #[pyclass(frozen, module = "falaj._falaj")]
 pub(crate) struct Scenario {
     text: String,
@@ -31,7 +31,7 @@ pub(crate) struct Scenario {
     read: Read,
 }
 
-/// What a discipline refuses, though the parser did not: a value by its words.
+/// The error of a setup that a discipline refuses although the parser accepted it.
 fn refused(refusals: &ConfigErrors) -> PyErr {
     PyValueError::new_err(refusals.to_string())
 }
@@ -184,8 +184,8 @@ impl Scenario {
         let stop = Arc::new(AtomicBool::new(false));
         let failure = Failure::new(Arc::clone(&stop));
         let told = |(_, refusals): (PipeId, ConfigErrors)| refused(&refusals);
-        // What the scenario says itself decides, so that schedulers of Python's are looked at over
-        // the same time as its own.
+        // The scenario's own schedulers decide, so that schedulers of Python are observed over the
+        // same time.
         let warm_up = match warm_up_ns {
             Some(ns) if ns >= duration_ns => {
                 let what =
@@ -238,7 +238,7 @@ impl Scenario {
             };
             Ok((run, columns))
         };
-        // A thread that Python knows already calls it without being made known anew each time.
+        // A thread that is attached to Python once calls it without a new registration each time.
         let one = |i: usize| if calls { Python::attach(|py| py.detach(|| run(i))) } else { run(i) };
         let mut ran: Vec<(usize, (Run, Packets))> = Vec::new();
         let mut study = Study::new(&until::quantiles(&asked));
@@ -275,7 +275,7 @@ impl Scenario {
     }
 }
 
-/// What all flows are called, pipe by pipe.
+/// Names of all flows, pipe by pipe.
 fn names(scenario: &Read) -> Vec<String> {
     let mut names = Vec::new();
     for (l, link) in scenario.links.iter().enumerate() {
@@ -289,7 +289,7 @@ fn names(scenario: &Read) -> Vec<String> {
     names
 }
 
-/// Where the names of a pipe's flows begin among [`names`].
+/// Index of the first name of each pipe's flows in [`names`].
 fn codes(scenario: &Read) -> Vec<u32> {
     let mut codes = vec![0; 2 * scenario.links.len()];
     let mut next = 0;

@@ -1,5 +1,5 @@
-//! A discipline that is a class of Python: another [`Instance`] behind the same guard as a shared
-//! library's.
+//! A discipline implemented by a Python class: another [`Instance`] behind the same guard as a
+//! shared library's.
 
 use crate::errors;
 use falaj_scenario::{Scenario, Towards};
@@ -17,7 +17,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The first exception of Python's code during a run, which ends it.
+/// The first exception of Python code during a run, which ends it.
 #[derive(Clone)]
 pub(crate) struct Failure {
     first: Arc<Mutex<Option<PyErr>>>,
@@ -84,7 +84,7 @@ impl Queues {
     }
 }
 
-/// Puts a class in the place of one direction's discipline.
+/// Replaces one direction's discipline by a class.
 pub(crate) fn put(
     py: Python<'_>,
     scenario: &mut Scenario,
@@ -131,7 +131,7 @@ pub(crate) fn put(
     direction.pipe.setup.scheduler = Values::default();
     direction.pipe.setup.scheduler.set_library(Loaded::new(library));
     for flow in &mut direction.pipe.setup.flows {
-        // What another discipline was told of it says nothing to this one.
+        // Parameters of the replaced discipline do not apply to this one.
         let policy = flow.values.policy();
         flow.values = Values::default();
         if let Some(policy) = policy {
@@ -141,7 +141,7 @@ pub(crate) fn put(
     Ok(())
 }
 
-/// A class that broke the contract is an error.
+/// Returns an error if a class broke the contract.
 pub(crate) fn judge(py: Python<'_>, runs: &[Run]) -> PyResult<()> {
     let broken = runs.iter().flat_map(|run| run.breaches.iter().flatten()).next();
     broken.map_or(Ok(()), |breach| {
@@ -155,7 +155,7 @@ pub(crate) fn judge(py: Python<'_>, runs: &[Run]) -> PyResult<()> {
     })
 }
 
-/// A class, and the direction that it is for.
+/// A class, and the direction that it schedules.
 struct Class {
     name: String,
     work_conserving: bool,
@@ -305,10 +305,10 @@ impl Instance for Own {
         }
     }
 
-    /// Never: it does not declare to.
+    /// Never called, since it does not declare support for it.
     fn migrate_from(&mut self, _: Box<dyn Instance>, _: &[Seen], _: Time) {}
 
-    /// What it keeps of a flow nobody knows.
+    /// Its state of a flow is unknown.
     fn is_reusable(&self, _: FlowId, _: Time) -> bool {
         false
     }

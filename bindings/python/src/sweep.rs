@@ -1,4 +1,4 @@
-//! A scenario with other values.
+//! Sweeps: a scenario with other values.
 
 use crate::interrupt::interruptible;
 use crate::table::{Columns, Values};
@@ -135,7 +135,7 @@ pub(crate) fn table(py: Python<'_>, text: &str, name: &str) -> PyResult<Columns>
     Columns::new(columns)
 }
 
-/// Numbers where all are, else texts.
+/// Numbers if all values are numbers, otherwise texts.
 fn axis_values(table: &Table, n: usize) -> Values {
     let parsed: Vec<Option<Value>> =
         table.lines.iter().map(|line| line.values[n].parse().ok()).collect();

@@ -15,11 +15,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 use std::sync::Arc;
 
-/// One column, while a table is made.
+/// One column, while a table is built.
 pub(crate) enum Values {
     Text(Vec<String>),
     Whole(Vec<i64>),
-    /// Where there may be none.
+    /// Numbers of which some may be missing.
     Numbers(Vec<Option<f64>>),
     MaybeWhole(Vec<Option<i64>>),
     Truth(Vec<Option<bool>>),
@@ -45,7 +45,7 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// From columns of the same length.
+    /// Builds a table from columns of equal length.
     pub(crate) fn new(columns: Vec<(String, Values)>) -> PyResult<Columns> {
         let arrays = columns.into_iter().map(|(name, values)| {
             let (array, nullable) = values.array();
@@ -55,7 +55,7 @@ impl Columns {
         Ok(Columns { schema: batch.schema(), batches: vec![batch] })
     }
 
-    /// Of packets, a piece for each replication.
+    /// A table of packets, with a piece for each replication.
     pub(crate) fn of_packets(flows: &[String], all: Vec<Packets>) -> PyResult<Columns> {
         let names: ArrayRef = Arc::new(StringArray::from(flows.to_vec()));
         let coded = DataType::Dictionary(Box::new(DataType::UInt32), Box::new(DataType::Utf8));
@@ -103,7 +103,7 @@ pub(crate) struct Packets {
     pub(crate) end: Vec<i64>,
 }
 
-/// The pieces of a column, and the texts that codes mean.
+/// The pieces of a column, and the texts for its codes.
 type SlicedTable<'py> = (Vec<Bound<'py, PyAny>>, Option<Vec<String>>);
 
 #[pymethods]
@@ -174,7 +174,7 @@ impl Columns {
     }
 }
 
-/// A column's memory, for NumPy; who looks at it keeps it.
+/// A column's memory, for NumPy; an array that uses it keeps it alive.
 #[pyclass(frozen, module = "falaj._falaj")]
 pub(crate) struct Column(ArrayRef);
 

@@ -1,11 +1,11 @@
-//! What Python has, as TOML: the ordinary parser reads it then.
+//! Python values as TOML, for the ordinary parser.
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple};
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, Value};
 
-/// A dict whose values are dicts, lists, texts, numbers and truths, as the text of a file.
+/// A dict of dicts, lists, texts, numbers and booleans, as the text of a file.
 #[pyfunction]
 pub(crate) fn document(dict: &Bound<'_, PyMapping>) -> PyResult<String> {
     let mut document = DocumentMut::new();
@@ -13,7 +13,7 @@ pub(crate) fn document(dict: &Bound<'_, PyMapping>) -> PyResult<String> {
     Ok(document.to_string())
 }
 
-/// A table with a header of its own, unless it has but tables.
+/// A table with its own header, unless it contains only tables.
 fn table(dict: &Bound<'_, PyMapping>, path: &str) -> PyResult<Table> {
     let mut table = Table::new();
     table.set_implicit(true);
@@ -29,8 +29,8 @@ fn table(dict: &Bound<'_, PyMapping>, path: &str) -> PyResult<Table> {
     Ok(table)
 }
 
-/// Tables have headers as people write them, `[link.uplink.flow.voice]`; what is a value of one key
-/// stands in its line.
+/// Tables have headers in the usual notation, `[link.uplink.flow.voice]`; the table of a single
+/// key's value is inline.
 fn has_header(path: &str) -> bool {
     let words: Vec<&str> = path.split('.').collect();
     let named = |word: &&str| ["link", "flow", "traffic", "table", "host"].contains(word);
@@ -57,7 +57,7 @@ fn pairs<'py>(
             let place = if path.is_empty() { "the scenario" } else { path };
             PyTypeError::new_err(format!("{place}: a key is a text, and {key} is none"))
         })?;
-        // None: as if it were not there.
+        // None counts as absent.
         if !value.is_none() {
             pairs.push((text.to_string(), value));
         }
@@ -65,12 +65,12 @@ fn pairs<'py>(
     Ok(pairs)
 }
 
-/// A value; `path` is where, for messages.
+/// A value; `path` is its place, for messages.
 pub(crate) fn value(value: &Bound<'_, PyAny>, path: &str) -> PyResult<Value> {
     if let Ok(text) = value.cast::<PyString>() {
         return Ok(Value::from(text.to_string()));
     }
-    // Before whole numbers, which truths of Python are too.
+    // Before whole numbers, since Python's booleans are integers too.
     if let Ok(truth) = value.cast::<PyBool>() {
         return Ok(Value::from(truth.is_true()));
     }
@@ -100,7 +100,7 @@ pub(crate) fn value(value: &Bound<'_, PyAny>, path: &str) -> PyResult<Value> {
         }
         return Ok(Value::InlineTable(table));
     }
-    // NumPy's numbers are numbers too.
+    // NumPy's numbers are accepted too.
     let number = |item: &Bound<'_, PyAny>| {
         item.is_instance_of::<PyInt>() || item.is_instance_of::<PyFloat>()
     };

@@ -64,7 +64,7 @@ def test_two_workers_give_the_bytes_of_one_machine(file, tmp_path):
         assert sweep.run("2/3", engine="ray") == sweep.run("2/3")
         table = falaj.sweep(file, {AXES!r}, replications=3, duration="50ms", engine="ray")
         print(len(table), *sorted(set(table["link.uplink.rate"])))
-        # What is wrong there is said here.
+        # Errors on the workers are raised here.
         from falaj import clusters
         broken = ray.remote(num_cpus=1)(clusters._part).remote("0.0.0", sweep.text, "1/1")
         try:

@@ -27,7 +27,7 @@ def signature(name, what):
     except (TypeError, ValueError):
         text = getattr(what, "__text_signature__", None) or ""
     text = re.sub(r"\((self|cls)(, )?", "(", text).replace("$", "")
-    # As a reader writes them.
+    # The names that users write.
     text = re.sub(r"\(/(, )?", "(", text)
     text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", text)
     for module in ("typing.", "falaj.scenario.", "falaj.results.", "falaj.plotting.", "falaj.planning.", "falaj.table.", "falaj._falaj.", "builtins."):
@@ -54,7 +54,7 @@ def prose(doc):
 
 
 def members(cls):
-    # The getters of native classes come in another order each time.
+    # The order of native classes' getters varies.
     getters = {name: member for name, member in vars(cls).items() if inspect.isgetsetdescriptor(member)}
     others = [(name, member) for name, member in vars(cls).items() if name not in getters]
     for name, member in others + sorted(getters.items()):

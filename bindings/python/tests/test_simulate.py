@@ -51,7 +51,7 @@ def test_replications_are_added_until_an_interval_is_narrow_enough(scenario):
     rest = result.flows.to_dicts()[1]
     assert rest["delay_mean_ns_half_width"] / rest["delay_mean_ns"] == pytest.approx(until.within)
     assert 10 <= rest["replications"] <= 1000 and told[-1] == (rest["replications"],) * 2
-    # One less was not enough, or they were the first ten; and they are the very replications that the seed has.
+    # One replication fewer was not enough, or they were the first ten; and they are the same replications as without a target.
     again = scenario.simulate(replications=rest["replications"], warm_up=0)
     assert again.flows.to_dicts() == result.flows.to_dicts() and again.until == []
 
@@ -93,7 +93,7 @@ def test_packets_are_kept_and_make_the_same_delays(scenario):
         assert delay[of].max() == flow["delay_max_ns"]
         means = [delay[of & (packets["replication"] == n)].mean() for n in (0, 1)]
         assert np.mean(means) == pytest.approx(flow["delay_mean_ns"])
-    # 200 B take 160 us at 10 Mbit/s, and nothing is sent twice at a time.
+    # 200 B take 160 us at 10 Mbit/s, and transmissions do not overlap.
     assert ((packets["end_ns"] - packets["start_ns"])[packets["bytes"] == 200] == 160_000).all()
     one = packets["replication"] == 0
     assert (packets["start_ns"][one][1:] >= packets["end_ns"][one][:-1]).all()
@@ -117,7 +117,7 @@ def test_tables_are_handed_over_without_a_copy(scenario):
     flows = result.flows
     assert polars.DataFrame(flows)["delay_mean_ns"].to_list() == list(flows["delay_mean_ns"])
     assert isinstance(flows.to_pandas(), pandas.DataFrame) and list(flows.to_pandas()["flow"]) == ["voice", "rest"]
-    # The memory lives as long as somebody looks at it.
+    # The memory lives as long as an array uses it.
     total = first.sum()
     del result, packets, frame, table, second
     assert first.sum() == total
@@ -198,7 +198,7 @@ def test_pictures_over_time_are_of_the_first_replications_packets(scenario):
     result = scenario.simulate(replications=2, packets=True, warm_up=0)
     packets = result.packets
     voice = (packets["replication"] == 0) & (packets["flow"] == "voice")
-    # Rates, times the time that each holds, are the bytes.
+    # The sum of rates, each times its duration, equals the bytes.
     stairs = result.plot.throughput(flows=["voice"], parts=10).patches[0].get_data()
     assert (stairs.values * np.diff(stairs.edges)).sum() * 1e6 / 8 == pytest.approx(packets["bytes"][voice].sum())
     backlog = result.plot.backlog(flows=["voice"]).get_lines()[0].get_ydata()
@@ -213,7 +213,7 @@ def test_pictures_over_time_are_of_the_first_replications_packets(scenario):
     assert [line.get_label() for line in (came, left, least)] == ["came", "left", "served at least"]
     for x, y in zip(*least.get_data()):
         at = np.searchsorted(left.get_xdata(), x, side="right") - 1
-        # It is promised whole packets: up to the one on the link.
+        # The guarantee counts whole packets: up to the one on the link.
         assert y <= left.get_ydata()[max(at, 0)] + 1.5
     result.plot.timeline().figure.canvas.draw()
     for wrong in [lambda: result.plot.throughput(parts=0), lambda: result.plot.cumulative("nobody")]:

@@ -14,7 +14,7 @@ def test_each_combination_is_simulated(scenario):
         ("10mbit", "drr", "voice"), ("10mbit", "drr", "rest"), ("10mbit", "fifo", "voice")]
     assert len(rows) == 8 and len({r["offered"] for r in rows if r["flow"] == "rest"}) == 1
     assert rows[1]["delay_mean_ns"] > rows[5]["delay_mean_ns"]
-    # A point is what the scenario with those values is by itself.
+    # A point equals a simulation of the scenario with those values.
     point = scenario.set({"uplink.rate": "20mbit", "uplink.scheduler.kind": "drr"})
     alone = point.simulate(replications=3, duration="200ms", warm_up=0).flows.to_dicts()[1]
     assert rows[5]["delay_mean_ns"] == pytest.approx(alone["delay_mean_ns"])

@@ -7,7 +7,7 @@ import platform
 from . import _falaj
 from .errors import SweepError
 
-# So many parts for each core: who is faster does more of them, and what is lost with a machine is little.
+# Parts per core: faster cores do more of them, and a lost machine costs little work.
 PARTS = 4
 
 

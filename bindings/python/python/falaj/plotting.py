@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .planning import Plan
     from .results import Result
 
-# Okabe and Ito, Color Universal Design (2008): told apart by those who see few colours, and in grey by their strokes.
+# Okabe and Ito, Color Universal Design (2008): distinguishable with colour blindness, and in grey by their strokes.
 _COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"]
 _STROKES = ["-", "--", "-.", ":"]
 
@@ -31,9 +31,9 @@ class Plot:
         95 % intervals of the median, the 99 % and the 99.9 % quantile, where they are known."""
         ax = _axes(ax)
         for n, name, delay, packets in self._histograms(flows):
-            # Of all, those that are longer than each.
+            # The fraction of delays that are longer than each.
             longer = 1 - np.cumsum(packets) / packets.sum()
-            # The last is exact zero, which no logarithm shows.
+            # The last one is exactly zero, which a logarithmic axis cannot show.
             x, y = np.concatenate([[0.0], delay]), np.concatenate([[1.0], longer])
             ax.step(x[:-1] / 1e6, y[:-1], where="post", label=name, **_style(n))
             self._intervals(ax, n, name, longer=True)
@@ -76,7 +76,7 @@ class Plot:
         for n, name, packets in self._packets(flows):
             at = np.concatenate([packets["arrival_ns"], packets["end_ns"]])
             change = np.concatenate([packets["bytes"], -packets["bytes"]])
-            # What leaves at an instant is gone when another comes.
+            # At equal instants departures come before arrivals.
             order = np.lexsort((change, at))
             ax.step(at[order] / 1e9, np.cumsum(change[order]) / 1e3, where="post", label=name, **_style(n))
         ax.set_ylim(bottom=0)
@@ -104,7 +104,7 @@ class Plot:
         came, left, size = packets["arrival_ns"], packets["end_ns"], packets["bytes"]
         delay = left - came
         worst = int(np.argmax(delay))
-        # Its backlog began with a packet that came when all before it had left.
+        # Its backlog began with a packet that arrived after all packets before it had left.
         begins = np.concatenate([[True], came[1:] >= np.maximum.accumulate(left)[:-1]])
         first = int(np.flatnonzero(begins[: worst + 1])[-1])
         since, to = came[first], left[worst] + delay[worst] // 2
@@ -184,7 +184,7 @@ class Plot:
         table = self._result.packets
         of, first = table["flow"], table["replication"] == 0
         columns = {name: table[name] for name in ("arrival_ns", "start_ns", "end_ns")}
-        # Their squares are beyond 32 bits.
+        # Squares exceed 32 bits.
         columns["bytes"] = table["bytes"].astype(np.float64)
         for n, name in self._wanted(flows):
             these = first & (of == name)

@@ -11,7 +11,7 @@ from .table import Table
 from .units import Duration, nanoseconds
 
 
-# Where tasks are done.
+# The places where tasks may run.
 ENGINES = ("local", "ray")
 
 

@@ -107,7 +107,7 @@ def _categorical(codes: np.ndarray[Any, Any], texts: List[str]) -> pandas.Catego
     import pandas
 
     dtype = pandas.CategoricalDtype(texts)
-    # They are in range: there is nothing to check.
+    # Codes are in range, so no check is needed.
     try:
         return pandas.Categorical.from_codes(codes, dtype=dtype, validate=False)
     except TypeError:
