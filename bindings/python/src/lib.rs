@@ -30,7 +30,7 @@ mod toml;
 
 use pyo3::prelude::*;
 
-/// What `falaj` rests on; not for other use.
+/// The native base of `falaj`; not for other use.
 #[pymodule(gil_used = true)]
 fn _falaj(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;

@@ -60,7 +60,7 @@ impl Scenario {
         &self.warnings
     }
 
-    /// By link: its name, and by direction the flows' names.
+    /// For each link its name, and the names of the flows of each direction.
     #[getter]
     fn links(&self) -> Vec<(String, Vec<String>, Vec<String>)> {
         let flows =
@@ -111,8 +111,8 @@ impl Scenario {
         Ok(json::all(&self.read, &ways, None).to_string())
     }
 
-    /// What is promised, a line for each flow that traffic is meant for or that asks for something,
-    /// or all.
+    /// The guarantees: a line for each flow that traffic is assigned to or that has requirements,
+    /// or for all flows.
     fn bounds(&self) -> PyResult<Columns> {
         let ways = falaj_plan::plan(&self.read).map_err(|refusals| refused(&refusals))?;
         let all = ways
@@ -153,9 +153,9 @@ impl Scenario {
         Columns::new(columns.into_iter().map(|(name, values)| (name.to_owned(), values)).collect())
     }
 
-    /// Simulates it; see `falaj.Scenario.simulate`. `run` is as the getter has it, where `until` is
-    /// not empty with as many replications as there may be; `schedulers` are of a link's name,
-    /// whether up or down, and a callable.
+    /// Simulates it; see `falaj.Scenario.simulate`. `run` is in the form of the getter; if `until`
+    /// is not empty, its replications are a maximum. `schedulers` are the name of a link, the
+    /// direction (true: up), and a callable.
     #[allow(clippy::too_many_arguments, reason = "they have names where people write them")]
     #[pyo3(signature = (run, warm_up_ns, until, packets, schedulers, progress))]
     fn simulate(

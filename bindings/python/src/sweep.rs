@@ -12,14 +12,14 @@ use pyo3::prelude::*;
 use std::sync::atomic::AtomicBool;
 use toml_edit::Value;
 
-/// What is to be simulated.
+/// The simulations of a sweep.
 #[pyclass(frozen, module = "falaj._falaj")]
 pub(crate) struct Sweep(sweep::Sweep);
 
 #[pymethods]
 impl Sweep {
-    /// Values by key; None for what the scenario says; how long replications are, and what of that
-    /// is not counted.
+    /// Values by key. Replications, seed and duration are the scenario's if they are None;
+    /// `times_ns` is the duration and the warm-up that is not counted.
     #[new]
     fn new(
         py: Python<'_>,
@@ -63,26 +63,27 @@ impl Sweep {
         self.0.points()
     }
 
-    /// As `falaj sweep plan` writes it.
+    /// The text of the sweep, as `falaj sweep plan` writes it.
     #[getter]
     fn text(&self) -> String {
         format!("{}\n", self.0)
     }
 
-    /// What [`Sweep::text`] gave, read.
+    /// Reads a text of [`Sweep::text`].
     #[staticmethod]
     fn read(py: Python<'_>, text: &str) -> PyResult<Sweep> {
         Ok(Sweep(read(py, text, "sweep")?.sweep().clone()))
     }
 
-    /// The tasks of a shard in so many parts, as shards; in fewer, where there are fewer tasks.
+    /// Divides the tasks of a shard into this number of parts, as shards; into fewer if there are
+    /// fewer tasks.
     fn split(&self, shard: &str, parts: u64) -> PyResult<Vec<String>> {
         let shard: Shard = shard.parse().map_err(PyValueError::new_err)?;
         Ok(shard.split(&self.0, parts).iter().map(Shard::to_string).collect())
     }
 
-    /// The lines of a shard such as `1/8`, as `falaj sweep run` writes them; on so many cores, or
-    /// on all.
+    /// Runs a shard such as `1/8`, and returns its lines as `falaj sweep run` writes them; on this
+    /// number of cores, or on all.
     #[pyo3(signature = (shard, cores=None))]
     fn run(&self, py: Python<'_>, shard: &str, cores: Option<usize>) -> PyResult<String> {
         let shard: Shard = shard.parse().map_err(PyValueError::new_err)?;
@@ -98,7 +99,7 @@ fn read(py: Python<'_>, text: &str, name: &str) -> PyResult<Results> {
     Results::parse(text, name).map_err(|error| errors::sweep(py, &error))
 }
 
-/// Lays shards together; pairs of name and lines.
+/// Merges shards, given as pairs of name and lines.
 #[pyfunction]
 pub(crate) fn merge(py: Python<'_>, shards: Vec<(String, String)>) -> PyResult<String> {
     let mut shards = shards.into_iter();

@@ -118,8 +118,8 @@ impl Columns {
         self.schema.fields().iter().map(|field| field.name().clone()).collect()
     }
 
-    /// The pieces of a column: a `Column` where NumPy can look at the memory, a list where it
-    /// cannot; and the texts that a column of codes means, else None.
+    /// The pieces of a column: a `Column` if NumPy can use the memory, otherwise a list; and the
+    /// texts for a column of codes, else None.
     fn column<'py>(&self, py: Python<'py>, name: &str) -> PyResult<SlicedTable<'py>> {
         let mut texts = None;
         let mut pieces = Vec::new();
@@ -155,8 +155,7 @@ impl Columns {
         Ok((pieces, texts))
     }
 
-    /// The Arrow PyCapsule interface. A schema that is asked for is not cast to, as the interface
-    /// allows.
+    /// The Arrow PyCapsule interface. A requested schema is ignored, as the interface allows.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         &self,

@@ -11,7 +11,7 @@ use crate::parse::parse;
 use falaj_sched::units::time::Span;
 use toml_edit::{DocumentMut, Item, Table, TableLike};
 
-/// Keys of a flow that define its packets or its number, and not its service.
+/// Keys of a flow that define its packets or the number of flows, and not its service.
 const OTHERS: [&str; 6] = ["match", "adapter", "flow", "scheduler", "each", "max-flows"];
 
 /// A scenario in which values of one flow have changed.
