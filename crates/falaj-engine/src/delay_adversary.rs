@@ -36,6 +36,8 @@ pub struct Attack<'a> {
     pub envelopes: &'a [Vec<(Rate, u64)>],
     /// The bound on the delay of each flow; `None`: the flow's delay is not measured.
     pub bounds: &'a [Option<Span>],
+    /// Bytes of the smallest packet that is tried.
+    pub smallest: u32,
 }
 
 /// The worst arrivals that a search found.
@@ -192,20 +194,17 @@ impl Dice<'_> {
         self.chance.next_u64() % n.max(1)
     }
 
-    fn largest(&self) -> u32 {
-        self.attack.spec.setup.largest.max(1)
-    }
-
-    /// A packet's length: the largest, one byte, one byte less than the largest, or any between.
+    /// A packet's length: the largest, the smallest, a byte less than the largest, or any between.
     fn bytes(&mut self) -> u32 {
-        let largest = self.largest();
-        match self.below(6) {
-            0 => 1,
-            1 => (largest - 1).max(1),
+        let (least, largest) = (self.attack.smallest, self.attack.spec.setup.largest);
+        let bytes = match self.below(6) {
+            0 => least,
+            1 => largest - 1,
             2 => 1 + self.below(largest.into()) as u32,
             3 => largest / 2 + 1,
             _ => largest,
-        }
+        };
+        bytes.clamp(least, largest)
     }
 
     /// Start of a row: often at once or a few bytes later, else after the time of some packets.

@@ -1,7 +1,7 @@
 //! Curves: what may be sent, or is served at least, in any time of a length.
 
 use crate::envelope::Parts;
-use falaj_sched::contract::guarantee::{ArrivalWindow, Deadlines, StaircaseCurve};
+use falaj_sched::contract::guarantee::{ArrivalWindow, Deadlines, StairTurn, StaircaseCurve};
 use falaj_sched::units::rate::{BIT_NANOS, Rate};
 use falaj_sched::units::time::Span;
 use num_bigint::BigInt;
@@ -162,35 +162,63 @@ impl Curve {
         Curve::joined(idle.into_iter().chain([served]).collect())
     }
 
-    /// A flow that is served in turns, of which so many are drawn one by one; then the line that
-    /// lies below all later ones (Tabatabaee and Le Boudec 2021; the line is Boyer, Stea and
+    /// The curve of a flow that is served in turns, the first `drawn` of them one by one, and then
+    /// a line below all later ones (Tabatabaee and Le Boudec 2021; the line is Boyer, Stea and
     /// Sofack's, 2012).
-    pub fn in_turns(turns: &StaircaseCurve, drawn: usize) -> Curve {
-        let (rate, pause) = (slope(turns.rate), exact(turns.between) / slope(turns.rate));
+    pub fn in_turns(turns: &StaircaseCurve, drawn: u64) -> Curve {
+        let rate = slope(turns.rate);
+        let pause = |turn: &StairTurn| exact(turn.others) / &rate + exact(turn.idle.0);
         let (mut at, mut level) = (exact(turns.latency.0), Exact::zero());
-        let mut pieces = Vec::with_capacity(2 * drawn + 2);
-        let mut piece = |at: &Exact, level: &Exact, slope: Exact| {
-            pieces.push(Piece {
-                at: at.clone(),
-                value: level.clone(),
-                after: level.clone(),
-                slope,
-            });
+        let mut corners = vec![(Exact::zero(), Exact::zero(), Exact::zero())];
+        let mut left = drawn;
+        let mut draw = |turn: &StairTurn, at: &mut Exact, level: &mut Exact| {
+            corners.push((at.clone(), level.clone(), rate.clone()));
+            *at += exact(turn.bytes) / &rate;
+            *level += exact(turn.bytes);
+            corners.push((at.clone(), level.clone(), Exact::zero()));
+            *at += pause(turn);
         };
-        piece(&Exact::zero(), &level, Exact::zero());
-        for n in 0..drawn {
-            let bytes = exact(if n == 0 { turns.first } else { turns.turn });
-            if bytes > Exact::zero() {
-                piece(&at, &level, rate.clone());
+        let mut lines = Vec::new();
+        for (times, turn) in &turns.first {
+            let one_by_one = left.min(*times);
+            (0..one_by_one).for_each(|_| draw(turn, &mut at, &mut level));
+            left -= one_by_one;
+            let (bytes, rest) = (exact(turn.bytes), exact(times - one_by_one));
+            let time = &bytes / &rate + pause(turn);
+            if rest > Exact::zero() {
+                lines.push((at.clone(), level.clone(), &bytes / &time));
+                at += time * &rest;
+                level += bytes * rest;
             }
-            at += &bytes / &rate;
-            level += bytes;
-            if turns.between > 0 {
-                piece(&at, &level, Exact::zero());
-            }
-            at += &pause;
         }
-        piece(&at, &level, exact(turns.turn) / (exact(turns.turn) / &rate + pause));
+        while left >= turns.cycle.len() as u64 {
+            turns.cycle.iter().for_each(|turn| draw(turn, &mut at, &mut level));
+            left -= turns.cycle.len() as u64;
+        }
+        let (mut time, mut bytes) = (Exact::zero(), Exact::zero());
+        let mut starts = Vec::new();
+        for turn in &turns.cycle {
+            starts.push((time.clone(), bytes.clone()));
+            time += exact(turn.bytes) / &rate + pause(turn);
+            bytes += exact(turn.bytes);
+        }
+        // The last line begins as late as the start of each turn needs.
+        let mean = bytes / time;
+        let late = starts.iter().map(|(time, bytes)| time - bytes / &mean);
+        let late = late.max().unwrap_or_else(Exact::zero);
+        if late > Exact::zero() {
+            lines.push((at.clone(), level.clone(), Exact::zero()));
+        }
+        lines.push((at + late, level, mean));
+        corners.extend(lines);
+        let piece = |(at, value, slope): (Exact, Exact, Exact)| Piece {
+            at,
+            after: value.clone(),
+            value,
+            slope,
+        };
+        let mut pieces: Vec<Piece> = corners.into_iter().map(piece).collect();
+        // A piece without a length is replaced by the one that begins with it.
         pieces.dedup_by(|next, piece| {
             next.at == piece.at && {
                 *piece = next.clone();

@@ -4,12 +4,12 @@
 use crate::common::{Arrival, Dice, any_pipe, become_kind, bursts, emits, run};
 use falaj_engine::{Engine, PipeId};
 use falaj_sched::contract::complete::CompleteDiscipline;
-use falaj_sched::contract::guarantee::Deadlines;
-use falaj_sched::contract::params::FlowSetup;
+use falaj_sched::contract::guarantee::{Deadlines, StaircaseCurve};
+use falaj_sched::contract::params::{FlowSetup, Value};
 use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::registry;
 use falaj_sched::units::rate::{BIT_NANOS, Rate};
-use falaj_sched::units::time::Time;
+use falaj_sched::units::time::{Span, Time};
 use falaj_theory::{Curve, exact, float};
 
 /// An exact token bucket that fills at `rate` up to `burst` bytes.
@@ -260,4 +260,68 @@ fn who_keeps_to_an_envelope_waits_no_longer_than_its_curve_says() {
         bent > 150 && ["virtual-clock", "sced", "arc", "hfsc"].into_iter().all(near),
         "{bent} {closest:?}"
     );
+}
+
+/// Disciplines that serve flows in turns: a flow that keeps to an envelope waits no longer than
+/// from there to its turns, whatever the others send, at rates at which a byte takes no whole
+/// number of nanoseconds too.
+#[test]
+fn a_flow_that_keeps_to_an_envelope_waits_no_longer_than_its_turns_say() {
+    struct Ask;
+    impl registry::Visitor for Ask {
+        type Output = Option<StaircaseCurve>;
+        fn visit<D: CompleteDiscipline>(self, discipline: D) -> Option<StaircaseCurve> {
+            discipline.turns(FlowId(0))
+        }
+    }
+    let kinds = ["drr", "drr+", "drr++", "virtual-links"];
+    let mut closest = std::collections::BTreeMap::new();
+    for seed in 0..700 {
+        let mut dice = Dice::new(seed ^ 0x7a_12e5);
+        let mut spec = any_pipe(&mut dice);
+        spec.setup.flows.iter_mut().for_each(|f| f.inner = None);
+        let kind = dice.one_of(&kinds);
+        become_kind(&mut dice, &mut spec, registry::entry(kind).unwrap());
+        if kind == "virtual-links" && dice.from(0, 1) == 0 {
+            // Phases of little more than a packet, or of exactly one.
+            for f in &mut spec.setup.flows {
+                let airtime = spec.setup.rate.airtime(spec.setup.largest);
+                let phase = Span(airtime.0 + dice.from(0, 1) * dice.from(0, airtime.0));
+                f.values.set("phase", Value::Span(phase));
+            }
+        }
+        spec.setup.flows[0].limit = Limit::Packets(1_000_000);
+        let Some(turns) = registry::build(kind, &spec.setup, Ask).unwrap() else { continue };
+        let (largest, curve) = (spec.setup.largest, Curve::in_turns(&turns, 12));
+        let rate = float(curve.last_slope()) * BIT_NANOS as f64;
+        let mut buckets = vec![Bucket::new(
+            Rate(dice.from(rate as u64 / 10, rate as u64).max(1)),
+            dice.from(largest.into(), 200),
+        )];
+        if dice.from(0, 1) == 0 {
+            let fast = Rate(dice.from(rate as u64, 12 * rate as u64));
+            buckets.push(Bucket::new(fast, dice.from(largest.into(), 100)));
+        }
+        let curves = buckets.iter().map(|b| Curve::token_bucket(b.rate, b.burst));
+        let envelope = curves.reduce(|a, b| a.min(&b)).unwrap();
+        let Some(delay) = envelope.delay(&curve) else { continue };
+        let mut arrivals = bursts(&mut dice, &spec, 20_000);
+        arrivals.retain(|a| a.flow != FlowId(0));
+        arrivals.extend(greedy(&mut dice, &mut buckets, largest, 20_000));
+        arrivals.sort_by_key(|a| (a.at, a.flow));
+        for e in emits(&run(&spec, &arrivals, |_, _, _| {})) {
+            let waited = (e.end - e.arrival).0;
+            assert!(
+                e.flow != FlowId(0) || exact(waited) <= delay.length.ceil(),
+                "seed {seed}: {waited} ns > {}: {buckets:?} {turns:?} {spec:?}",
+                float(&delay.length)
+            );
+            if e.flow == FlowId(0) {
+                let near = closest.entry(kind).or_insert(0f64);
+                *near = near.max(waited as f64 / float(&delay.length));
+            }
+        }
+    }
+    let near = |kind: &&str| closest.get(kind).is_some_and(|&near| near > 0.8);
+    assert!(kinds.iter().all(near), "{closest:?}");
 }

@@ -273,7 +273,7 @@ fn turns_are_served_as_said() {
             let t = exact(t * promise.latency.0 / 16);
             // A nanosecond for ends that are rounded up, and one for other rounding.
             assert!(curve.at(&(&t + exact(2))) >= line.at(&t), "seed {seed}: {t}");
-            gained = gained.max(float(&(curve.at(&t) - line.at(&t))) / turns.turn as f64);
+            gained = gained.max(float(&(curve.at(&t) - line.at(&t))) / turns.cycle[0].bytes as f64);
         }
         let from = dice.from(0, 2_000);
         let horizon = from + 8 * promise.latency.0;
@@ -308,13 +308,15 @@ fn turns_are_served_as_said() {
         for (first, start) in starts.take(40) {
             let mut done = 0;
             for e in own[first..].iter().take_while(|e| e.end.0 < horizon) {
-                // Just before its last bit leaves it does not count yet.
-                let due = curve.at(&exact(e.end.0 - start));
+                // It leaves by when the curve reaches its last byte. Where we count from the end
+                // of another packet, that was told in the nanosecond that it began.
+                done += e.bytes;
+                let told = u64::from(first > 0);
+                let due = curve.at(&exact((e.end.0 - start).saturating_sub(told)));
                 assert!(
                     exact(done) >= due,
                     "seed {seed}: {done} B < {due} B from {start} on: {spec:?}"
                 );
-                done += e.bytes;
                 nearest = nearest.max(float(&due) / f64::from(done));
             }
         }

@@ -3,6 +3,7 @@
 //! Every figure comes with its command and is printed as JSON on request. CPU times are those of
 //! the thread, so that a busy machine changes them little.
 
+pub mod bounds;
 pub mod delay;
 pub mod each;
 mod instructions;

@@ -44,6 +44,8 @@ pub struct Distances {
     pub delay: Distance,
     /// The vertical one.
     pub backlog: Distance,
+    /// The curve to which the delay is.
+    pub service: Curve,
     /// By which of the curves the delay is.
     pub(super) by: By,
 }
@@ -54,6 +56,7 @@ impl Distances {
         let is = other.delay.length < self.delay.length;
         Distances {
             by: if is { other.by } else { self.by },
+            service: if is { other.service } else { self.service },
             delay: if is { other.delay } else { self.delay },
             backlog: if other.backlog.length < self.backlog.length {
                 other.backlog
@@ -68,7 +71,8 @@ impl Distances {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum By {
     Rate,
-    Turns,
+    /// Nothing is sent before the first turn.
+    Turns(Span),
     /// Packets leave so long after their deadlines.
     Deadlines(Span),
 }
@@ -105,7 +109,8 @@ pub(super) fn by_curves(flow: &Outlook) -> Option<Delay> {
     let (distances, (rate, latency, _)) = (flow.distances.as_ref()?, flow.service.as_ref()?);
     let (latency, on_a_curve) = match distances.by {
         By::Deadlines(late) => (late, true),
-        _ => (*latency, false),
+        By::Turns(latency) => (latency, false),
+        By::Rate => (*latency, false),
     };
     let envelope = flow.envelope.as_ref().ok()?;
     let delay = Span(whole(&distances.delay.length));
@@ -141,7 +146,7 @@ pub(super) fn by_curves(flow: &Outlook) -> Option<Delay> {
     };
     let formula = match distances.by {
         By::Rate => HORIZONTAL,
-        By::Turns => TURNS,
+        By::Turns(_) => TURNS,
         By::Deadlines(_) => DEADLINES,
     };
     Some(Delay { delay, formula: formula.into(), condition, limit })

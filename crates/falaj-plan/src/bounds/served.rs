@@ -46,14 +46,21 @@ impl Served {
             Some(Distances {
                 delay: envelope.delay(service)?,
                 backlog: envelope.backlog(service)?,
+                service: service.clone(),
                 by,
             })
         };
         let by_rate = to(service, By::Rate)?;
         // As many turns as what is queued may need.
-        let turns = self.turns.get(flow).copied().flatten().and_then(|turns| {
-            let needed = whole(&by_rate.delay.level) / turns.turn.max(1) + 2;
-            to(&Curve::in_turns(&turns, needed.min(MOST_TURNS) as usize), By::Turns)
+        let turns = self.turns.get(flow).and_then(Option::as_ref).and_then(|turns| {
+            let bytes: u64 = turns.cycle.iter().map(|turn| turn.bytes).sum();
+            let cycles = whole(&by_rate.delay.level) / bytes.max(1) + 2;
+            let needed = cycles.saturating_mul(turns.cycle.len() as u64);
+            let curve = Curve::in_turns(turns, needed.min(MOST_TURNS));
+            let mut distances = to(&curve, By::Turns(turns.latency))?;
+            // Until its last bit has left a packet is queued whole.
+            distances.backlog = distances.backlog.longer(self.largest);
+            Some(distances)
         });
         let deadlines = self.deadlines.get(flow).copied().flatten().and_then(|deadlines| {
             let mut distances =

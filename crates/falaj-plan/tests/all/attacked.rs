@@ -17,7 +17,12 @@ pub(crate) fn attack(text: &str, effort: u64) -> (Vec<Option<Span>>, Witness) {
         .iter()
         .map(|flow| flow.envelope.iter().map(|bucket| (bucket.rate, bucket.burst)).collect())
         .collect();
-    let attack = Attack { spec: &ways[0].direction.pipe, envelopes: &envelopes, bounds: &bounds };
+    let attack = Attack {
+        spec: &ways[0].direction.pipe,
+        envelopes: &envelopes,
+        bounds: &bounds,
+        smallest: 1,
+    };
     let witness = attack.search(7, effort).expect("packets leave");
     assert!(witness.ratio <= 1.0, "broken: {witness:?} of {bounds:?}:\n{text}");
     (bounds, witness)
@@ -105,5 +110,72 @@ fn lower_priorities_have_what_the_envelopes_of_higher_ones_leave_over() {
         let ways = plan(&scenario).expect("accepted");
         assert_eq!(ways[0].unmet.len(), refused, "{delay}");
         assert!(ways[0].flows[1].assured.is_none());
+    }
+}
+
+/// A flow of low latency whose burst is less than a quantum waits for one visit of another flow,
+/// however many others there are.
+#[test]
+fn a_burst_below_a_quantum_waits_for_one_visit_under_drr_plus_plus() {
+    let text = |others: usize| {
+        let normal = |n: usize| {
+            format!(
+                "[link.l.flow.n{n}]\nmatch = \"udp dport {n}\"\nquantum = \"1500B\"\nqueue = \"9p\"\n"
+            )
+        };
+        format!(
+            "[link.l]\nrate = \"8mbit\"\nmtu = \"1486B\"\nscheduler = {{ kind = \"drr++\" }}\n\
+             [link.l.flow.low]\nmatch = \"icmp\"\nlatency = \"low\"\nquantum = \"1500B\"\n\
+             need = {{ delay = \"3.2ms\" }}\nenvelope = {{ rate = \"64kbit\", burst = \"200B\" }}\n{}",
+            (1..=others).map(normal).collect::<String>()
+        )
+    };
+    let (scenario, _) = falaj_scenario::parse(&text(64), "a.toml").expect("valid");
+    let ways = plan(&scenario).expect("accepted");
+    let promised = ways[0].flows[0].promised().map(|bound| bound.delay);
+    // 200 B of its own, and a visit of 1500 B with 1499 B carried over.
+    assert_eq!((promised, ways[0].unmet.len()), (Some(Span(3_199_000)), 0));
+    let (bounds, witness) = attack(&text(3), 20_000);
+    assert_eq!(bounds[0], promised);
+    assert!(witness.flow == 0 && witness.ratio > 0.9, "{witness:?} of {bounds:?}");
+}
+
+/// `n` virtual links of 1 Gbit/s with packets of 500 B, which take 4 us.
+fn links(serve: &str, tail: &str, phase: &str, n: u32, keys: &str) -> String {
+    let link = |f: u32| {
+        format!(
+            "[link.l.flow.f{f}]\nmatch = \"udp dport {f}\"\nkind = \"A\"\nphase = \"{phase}\"\n{keys}\n"
+        )
+    };
+    format!(
+        "[link.l]\nrate = \"1gbit\"\nmtu = \"486B\"\n\
+         scheduler = {{ kind = \"virtual-links\", serve = \"{serve}\", tail = \"{tail}\" }}\n{}",
+        (1..=n).map(link).collect::<String>()
+    )
+}
+
+/// A head that did not fit goes first in the next phase, so that two phases carry more than one;
+/// and what fits in one phase waits for one.
+#[test]
+fn short_phases_of_virtual_links_carry_what_two_of_them_must() {
+    let bytes = "queue = \"5000B\"";
+    let packet = "queue = \"20p\"\nenvelope = { rate = \"1mbit\", burst = \"500B\" }";
+    let cases = [
+        ("phase-wise", "wait", "4100ns", 3, bytes, 236_664, 0.9),
+        ("phase-wise", "wait", "4us", 3, bytes, 231_928, 0.9),
+        ("phase-wise", "skip", "4100ns", 3, bytes, 195_800, 0.9),
+        ("packet-wise", "wait", "4100ns", 3, bytes, 244_864, 0.9),
+        ("packet-wise", "skip", "4us", 3, bytes, 200_000, 0.9),
+        ("phase-wise", "wait", "4100ns", 3, packet, 16_200, 0.9),
+        ("phase-wise", "wait", "6us", 3, packet, 20_000, 0.9),
+        ("phase-wise", "wait", "8us", 3, packet, 24_000, 0.9),
+        ("packet-wise", "carry", "7600ns", 2, "queue = \"20p\"", 175_200, 0.9),
+        ("packet-wise", "carry", "4us", 2, "queue = \"20p\"", 168_000, 0.9),
+    ];
+    for (serve, tail, phase, n, keys, bound, near) in cases {
+        let (bounds, witness) = attack(&links(serve, tail, phase, n, keys), 6_000);
+        let what = format!("{serve}, {tail}, {phase}: {:.3} of {bounds:?}", witness.ratio);
+        assert_eq!(bounds[0], Some(Span(bound)), "{what}");
+        assert!(witness.ratio > near, "{what}: {witness:?}");
     }
 }

@@ -26,8 +26,8 @@ pub trait Guarantees: Discipline {
     /// The guarantee of flow `f` of the scenario.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise>;
 
-    /// The staircase by which flow `f` is served, finer than its service curve, if it is known: it
-    /// may give shorter delays to flows that conform to an envelope.
+    /// How flow `f` is served in turns, where that is known: the delays of flows that keep to an
+    /// envelope may be shorter by it.
     fn turns(&self, f: FlowId) -> Option<StaircaseCurve> {
         let _ = f;
         None
@@ -145,20 +145,30 @@ impl Promise {
     }
 }
 
-/// Service of a flow in turns: a finer service curve than a rate and a latency, which it touches
-/// once a turn. It holds, like that one, in any time in which the flow stays backlogged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How a flow is served in turns, more finely than by a rate and a latency. Counted from the
+/// beginning of any backlog, the packet that ends with the `n`-th byte of the flow has left when
+/// this curve reaches `n`.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaircaseCurve {
     /// Rate of service within a turn.
     pub rate: Rate,
-    /// Time before any service.
+    /// The time until the first turn begins.
     pub latency: Span,
-    /// Bytes of the first turn.
-    pub first: u64,
-    /// Bytes of each later one.
-    pub turn: u64,
-    /// Bytes that other flows send between two turns.
-    pub between: u64,
+    /// The first turns: each as often as its number says.
+    pub first: Vec<(u64, StairTurn)>,
+    /// The turns that follow, one after another and from the beginning again; not empty.
+    pub cycle: Vec<StairTurn>,
+}
+
+/// A turn of a flow, and the pause behind it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StairTurn {
+    /// Bytes of the flow.
+    pub bytes: u64,
+    /// Bytes that others send at the link's rate until the next turn.
+    pub others: u64,
+    /// Time that passes beside.
+    pub idle: Span,
 }
 
 /// The place of a flow among the flows of a work-conserving link. While it has packets, flows of

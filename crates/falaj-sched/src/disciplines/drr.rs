@@ -103,7 +103,7 @@ impl Guarantees for Drr {
     }
 
     fn turns(&self, f: FlowId) -> Option<StaircaseCurve> {
-        self.quanta.visits_among_all(f).turns()
+        Some(self.quanta.visits_among_all(f).turns())
     }
 
     fn serves_strictly(&self) -> bool {

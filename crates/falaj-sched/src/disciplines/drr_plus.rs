@@ -25,7 +25,8 @@
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Dice, Draw};
 use crate::contract::guarantee::{
-    Bound, Guarantees, Precedence, Promise, ArrivalWindow, finite_rate, room_for_one,
+    ArrivalWindow, Bound, Guarantees, Precedence, Promise, StaircaseCurve, finite_rate,
+    room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
@@ -249,6 +250,18 @@ impl DrrPlus {
         quanta.max().map_or(0, |quantum| quantum + self.quanta.largest - 1)
     }
 
+    /// How `f` is visited as an ordinary flow, beside what comes by the fast lane.
+    fn visits_after_the_lane(&self, f: FlowId) -> Visits {
+        let (rate, burst) = self.reserved(Some(f));
+        let shared = self.quanta.visits_among_all(f);
+        let once = if burst > 0 { self.longest_visit(None).saturating_add(burst) } else { 0 };
+        Visits {
+            rate: Rate(shared.rate.0 - rate),
+            once: shared.once.saturating_add(once),
+            ..shared
+        }
+    }
+
     /// Maximum time of a packet of `f` in the fast lane.
     fn in_the_fast_lane(&self, f: FlowId) -> Span {
         let (rate, burst) = self.reserved(None);
@@ -375,14 +388,7 @@ impl Guarantees for DrrPlus {
     /// See the module's documentation.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let low = self.contracts[f.index()].is_some();
-        let (rate, burst) = self.reserved(Some(f));
-        let shared = self.quanta.visits_among_all(f);
-        let once = if burst > 0 { self.longest_visit(None).saturating_add(burst) } else { 0 };
-        let visits = Visits {
-            rate: Rate(shared.rate.0 - rate),
-            once: shared.once.saturating_add(once),
-            ..shared
-        };
+        let visits = self.visits_after_the_lane(f);
         let fast = if low { self.in_the_fast_lane(f) } else { Span::ZERO };
         let mut others = Vec::new();
         if low {
@@ -407,6 +413,12 @@ impl Guarantees for DrrPlus {
             },
             others,
         })
+    }
+
+    /// A flow of low latency may leave the fast lane at any instant of a backlog.
+    fn turns(&self, f: FlowId) -> Option<StaircaseCurve> {
+        let ordinary = self.contracts[f.index()].is_none();
+        ordinary.then(|| self.visits_after_the_lane(f).turns())
     }
 
     /// The fast lane is empty before a visit begins, and waits for that visit at most.

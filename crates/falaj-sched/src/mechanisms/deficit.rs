@@ -4,13 +4,16 @@
 //! [`Surplus`] a flow sends while it is positive, and the excess is a debt, as in fq_codel: the
 //! length of a head need not be known.
 
-use crate::contract::guarantee::{Bound, Promise, StaircaseCurve, full_queue, without_room};
+use crate::contract::guarantee::{
+    Bound, Promise, StairTurn, StaircaseCurve, full_queue, without_room,
+};
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
 use crate::mechanisms::active_list::{Place, Round};
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::Rate;
 use crate::units::time::Span;
 use alloc::format;
+use alloc::vec;
 use alloc::vec::Vec;
 
 /// The parameter of disciplines that visit flows with a deficit.
@@ -194,19 +197,17 @@ impl Visits {
         self.rate.airtime_of_many((self.between + self.once + self.largest).saturating_add(carry))
     }
 
-    /// The same bound without the line below it: `S` bytes and a packet of `L` take `S + L +
-    /// ceil((S+L)/Q) X + K`. That is Tabatabaee and Le Boudec's non-convex curve ("Deficit
-    /// round-robin: a second network calculus analysis", 2021). They count bits, and so any deficit
-    /// of the flow; here whole packets have left. Ends are rounded up to nanoseconds. `None` if a
-    /// turn may bring nothing.
-    pub(crate) fn turns(&self) -> Option<StaircaseCurve> {
-        Some(StaircaseCurve {
+    /// The same without a line laid below: the last of `S` bytes has left after `S + ceil(S/Q) X +
+    /// K` bytes. That is Tabatabaee and Le Boudec's curve that is not convex ("Deficit round-robin:
+    /// a second network calculus analysis", 2021); they count bits, and so any deficit that the
+    /// flow may have, where here packets have left whole.
+    pub(crate) fn turns(&self) -> StaircaseCurve {
+        StaircaseCurve {
             rate: self.rate,
-            latency: self.rate.airtime_of_many(self.between + self.once + self.largest) + Span(1),
-            first: self.quantum.checked_sub(self.largest)?,
-            turn: self.quantum,
-            between: self.between,
-        })
+            latency: self.rate.airtime_of_many(self.between + self.once),
+            first: Vec::new(),
+            cycle: vec![StairTurn { bytes: self.quantum, others: self.between, idle: Span::ZERO }],
+        }
     }
 
     /// Time until the last of `bytes` has left.

@@ -26,6 +26,8 @@ enum BenchCommand {
     Each(each::Args),
     /// How far behind its share the worst served flow falls, by discipline.
     Wfi(sched::wfi::Args),
+    /// How near the promised delays come to being reached, by discipline.
+    Bounds(bounds::Args),
     /// TCP through an emulated link beside the kernel's own ways, in one run.
     Tcp(tcp::Args),
     /// How late packets are handed over, how exact a rate is, and the CPU that it takes.
@@ -73,6 +75,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         BenchCommand::Path(args) => path::main(args),
         BenchCommand::Each(args) => each::main(args),
         BenchCommand::Wfi(args) => sched::wfi::main(args),
+        BenchCommand::Bounds(args) => bounds::main(args),
         BenchCommand::Tcp(args) => tcp::main(args),
         BenchCommand::Release(args) => release::main(args),
         BenchCommand::Delay(args) => delay::main(args),

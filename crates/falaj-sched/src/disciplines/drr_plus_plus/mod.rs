@@ -29,7 +29,9 @@ pub mod mw00;
 use self::mw00::Mw00;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Draw};
-use crate::contract::guarantee::{Bound, Guarantees, Promise, finite_rate, room_for_one};
+use crate::contract::guarantee::{
+    Bound, Guarantees, Promise, StairTurn, StaircaseCurve, finite_rate, room_for_one,
+};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
@@ -40,7 +42,7 @@ use crate::mechanisms::deficit::{DeficitFlow, DeficitRound, QUANTA, QUANTUM, Qua
 use crate::mechanisms::low_latency::{LATENCY, of_low_latency};
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::Wire;
-use crate::units::time::Time;
+use crate::units::time::{Span, Time};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -154,29 +156,43 @@ impl Discipline for DrrPlusPlus {
     }
 }
 
+/// What the bounds of a flow are made of.
+struct VisitsBySort {
+    /// Flows of its sort, with itself.
+    ours: u64,
+    /// Flows of the other sort.
+    others: u64,
+    /// Its visits, without the deficits that flows carry over.
+    own: Visits,
+    /// Bytes that a flow carries over at most.
+    carried: u64,
+}
+
+impl DrrPlusPlus {
+    fn visits_by_sort(&self, f: FlowId) -> VisitsBySort {
+        let ours = |j: FlowId| self.low[j.index()] == self.low[f.index()];
+        let count = self.quanta.flows(ours).count() as u64;
+        let theirs = || self.quanta.flows(|j| !ours(j));
+        let most = theirs().map(|j| self.quanta.of(j)).max().unwrap_or(0);
+        let own = self.quanta.visits(f, |j| j != f && ours(j));
+        VisitsBySort {
+            ours: count,
+            others: theirs().count() as u64,
+            own: Visits { between: own.between + count * most, once: 0, ..own },
+            carried: self.quanta.largest - 1,
+        }
+    }
+}
+
 impl QueueHooks for DrrPlusPlus {}
 impl MediumHooks for DrrPlusPlus {}
 
 impl Guarantees for DrrPlusPlus {
     /// See the module's documentation.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
-        let low = self.low[f.index()];
-        let ours = self.quanta.flows(|j| self.low[j.index()] == low).count() as u64;
-        let others = self.quanta.flows(|j| self.low[j.index()] != low).count() as u64;
-        let most = self
-            .quanta
-            .flows(|j| self.low[j.index()] != low)
-            .map(|j| self.quanta.of(j))
-            .max()
-            .unwrap_or(0);
-        let own = self.quanta.visits(f, |j| j != f && self.low[j.index()] == low);
-        let carried = self.quanta.largest - 1;
-        // All bounds except that of the curve use the number of visits.
-        let with = |carry: u64| Visits {
-            between: own.between + ours * most,
-            once: (ours - 1 + carry) * carried,
-            ..own
-        };
+        let VisitsBySort { ours, others, own, carried } = self.visits_by_sort(f);
+        // All bounds but that of the curve know how many visits there are.
+        let with = |carry: u64| Visits { once: (ours - 1 + carry) * carried, ..own };
         let until = |bytes: u64| {
             with(bytes.div_ceil(own.quantum).saturating_mul(ours).min(others)).delay(bytes)
         };
@@ -220,6 +236,25 @@ impl Guarantees for DrrPlusPlus {
                     condition: "packets that find, with themselves, no more than a quantum queued",
                 },
             ],
+        })
+    }
+
+    /// In each of the first visits another `n` flows of the other sort send what they carried over.
+    fn turns(&self, f: FlowId) -> Option<StaircaseCurve> {
+        let VisitsBySort { ours, others, own, carried } = self.visits_by_sort(f);
+        let turn = |carry: u64| StairTurn {
+            bytes: own.quantum,
+            others: own.between + carry * carried,
+            idle: Span::ZERO,
+        };
+        let (rounds, rest) = ((others / ours).saturating_sub(1), others % ours);
+        let rest = if others > ours { rest } else { 0 };
+        let at_first = own.between + (ours - 1 + others.min(ours)) * carried;
+        Some(StaircaseCurve {
+            rate: own.rate,
+            latency: own.rate.airtime_of_many(at_first),
+            first: vec![(rounds, turn(ours)), (u64::from(rest > 0), turn(rest))],
+            cycle: vec![turn(0)],
         })
     }
 

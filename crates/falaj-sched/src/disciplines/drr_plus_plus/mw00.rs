@@ -16,7 +16,9 @@
 //! (n-1) (L-1)` and `(m+1) n Q + L-1`.
 
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Bound, Guarantees, Promise, finite_rate, room_for_one};
+use crate::contract::guarantee::{
+    Bound, Guarantees, Promise, StaircaseCurve, finite_rate, room_for_one,
+};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, Setup};
@@ -160,16 +162,13 @@ impl Discipline for Mw00 {
     }
 }
 
-impl QueueHooks for Mw00 {}
-impl MediumHooks for Mw00 {}
-
-impl Guarantees for Mw00 {
-    /// See the module's documentation.
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+impl Mw00 {
+    /// How `f` is visited, and the formulas of its rate and its delay.
+    fn visits_with_credit(&self, f: FlowId) -> (Visits, &'static str, &'static str) {
         let visits = self.quanta.visits(f, |j| j != f && Some(j) != self.low);
         let normal = self.quanta.flows(|j| Some(j) != self.low).count() as u64;
         let carried = self.quanta.largest - 1;
-        let (visits, rate_formula, formula) = if Some(f) == self.low {
+        if Some(f) == self.low {
             let once = normal * carried;
             let visits = Visits { quantum: self.raise, once, ..visits };
             (visits, "C n Q/(n Q + F)", "(B + c F + n (L-1))/C, c = ceil(B/(n Q))")
@@ -179,7 +178,17 @@ impl Guarantees for Mw00 {
             (visits, "C Q_i/(F + n Q)", "(B + m (F-Q_i) + (m+1) n Q + n (L-1))/C, m = ceil(B/Q_i)")
         } else {
             (visits, "C Q/sum Q", "(B + sum over others of (m Q_j + L))/C, m = ceil(B/Q)")
-        };
+        }
+    }
+}
+
+impl QueueHooks for Mw00 {}
+impl MediumHooks for Mw00 {}
+
+impl Guarantees for Mw00 {
+    /// See the module's text.
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        let (visits, rate_formula, formula) = self.visits_with_credit(f);
         Ok(Promise {
             rate: visits.rate(),
             latency: visits.latency(),
@@ -191,5 +200,9 @@ impl Guarantees for Mw00 {
             },
             others: Vec::new(),
         })
+    }
+
+    fn turns(&self, f: FlowId) -> Option<StaircaseCurve> {
+        Some(self.visits_with_credit(f).0.turns())
     }
 }

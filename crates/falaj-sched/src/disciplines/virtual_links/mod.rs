@@ -17,7 +17,9 @@ pub mod phase_wise;
 use self::packet_wise::PacketWise;
 use self::phase_wise::PhaseWise;
 use crate::contract::draw::Draw;
-use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, without_room};
+use crate::contract::guarantee::{
+    Bound, Promise, StairTurn, StaircaseCurve, finite_rate, full_queue, without_room,
+};
 use crate::contract::manifest::{Idling, Manifest};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup, Value};
@@ -26,6 +28,7 @@ use crate::queues::queue::{FlowId, Limit};
 use crate::units::rate::{BIT_NANOS, Rate};
 use crate::units::time::Span;
 use alloc::format;
+use alloc::vec;
 use alloc::vec::Vec;
 
 /// Name, parameters and guarantee of the discipline.
@@ -143,6 +146,8 @@ pub struct VirtualLinks {
     pub(crate) rate: Rate,
     /// `L`: transmission time of the largest packet.
     largest: Span,
+    /// The same in bytes.
+    largest_bytes: u64,
     full_queues: Vec<u64>,
 }
 
@@ -206,7 +211,8 @@ impl VirtualLinks {
             _ => Tail::Wait,
         };
         let full_queues = setup.flows.iter().map(|f| full_queue(setup, f.limit)).collect();
-        Ok(VirtualLinks { links, tail, rate: setup.rate, largest, full_queues })
+        let (rate, largest_bytes) = (setup.rate, u64::from(setup.largest).max(1));
+        Ok(VirtualLinks { links, tail, rate, largest, largest_bytes, full_queues })
     }
 
     /// `S`: the longest cycle.
@@ -244,12 +250,75 @@ impl VirtualLinks {
         ConfigErrors::of(refused)
     }
 
-    /// The paper's guarantees to link `f`, corrected, and those of the extensions:
+    /// The longest cycle, and the time by which it may be longer for what is rounded. Packet-wise
+    /// charges are whole nanoseconds: a link may be that much over its phase.
+    fn rounded_cycle(&self, serve: Serve) -> (Span, Span) {
+        let whole = BIT_NANOS.is_multiple_of(self.rate.0);
+        let each = Span(self.links.len() as u64);
+        let more = if whole || serve == Serve::PhaseWise { Span::ZERO } else { each };
+        (self.cycle() + more, if whole { Span::ZERO } else { Span(1) })
+    }
+
+    /// The time by which a packet in lent time delays others.
+    fn lent(&self) -> Span {
+        if self.links.iter().any(|l| l.lends) { self.largest } else { Span::ZERO }
+    }
+
+    /// How the phases of link `f` carry what is queued there, whatever its packets are.
     ///
-    /// - A tail carried over makes a cycle longer by less than `L` for each link: `S' = S + N L`
-    ///   replaces `S`. In return nothing of a phase is ever lost, so the rate is `C W/S` for any
-    ///   sizes: in `K` cycles a backlogged link gets at least `K W - L`, and they last at most `K S
-    ///   + N L`.
+    /// A phase holds `W` bytes, less by a tail shorter than the head that does not fit: at least `W
+    /// - L + 1`. That head goes first in the next phase, so that two phases that follow each other
+    /// carry `W + 1` at least. After `j` phases with tails the next one takes all that ends within
+    /// `W` more. Tails that are carried over are lost to no phase.
+    ///
+    /// Before its first whole phase the link waits for a tail of its own at most, where these
+    /// are waited out, and for the phases of the others; packet-wise once more for these in the
+    /// phase itself. A cycle takes `S`, or without tails that are waited out the phases of the
+    /// others and what the link sends. What others carry over comes once: `N - 1` tails.
+    fn carried(&self, f: FlowId, serve: Serve) -> CarriedByPhases {
+        let (w, l, largest) = (self.links[f.index()].phase, self.largest, self.largest_bytes);
+        let (cycle, rounding) = self.rounded_cycle(serve);
+        let others = cycle - w;
+        let within = |time: Span| {
+            let bytes = u128::from(time.0) * u128::from(self.rate.0) / u128::from(BIT_NANOS);
+            u64::try_from(bytes).unwrap_or(u64::MAX)
+        };
+        let first = within(w - rounding);
+        let least = (first + 1).saturating_sub(largest);
+        let later = match self.tail {
+            Tail::Carry => [first.max(1); 2],
+            Tail::Wait | Tail::Skip => [least, least.max(first + 1 - least)],
+        };
+        let sent = |bytes: u64| {
+            Span((u128::from(bytes) * u128::from(BIT_NANOS) / u128::from(self.rate.0)) as u64)
+        };
+        let waits = self.tail == Tail::Wait;
+        let pause = |bytes: u64| if waits { cycle - sent(bytes) } else { others + rounding };
+        let tails = match self.tail {
+            Tail::Wait => l,
+            Tail::Skip => Span::ZERO,
+            Tail::Carry => l * (self.links.len() as u64 - 1),
+        };
+        let once = if serve == Serve::PacketWise { others * 2 } else { others };
+        CarriedByPhases {
+            rate: self.rate,
+            latency: self.lent() + tails + once + rounding,
+            first,
+            later: later.map(|bytes| (pause(bytes), bytes)),
+        }
+    }
+
+    /// How link `f` is served in turns.
+    pub(crate) fn turns(&self, f: FlowId, serve: Serve) -> StaircaseCurve {
+        self.carried(f, serve).turns()
+    }
+
+    /// The paper's guarantees to link `f`, corrected, and those of what goes
+    /// beyond it:
+    ///
+    /// - Tails carried over are never lost, so that `b` packets need `K = ceil(b L/W)` cycles after
+    ///   the one that has begun, in each of which the others have their phases, and `N - 1` tails
+    ///   more in all of them together. The rate is `C W/S` whatever the sizes.
     /// - A packet sent in lent idle time delays packets that arrive meanwhile by at most its own
     ///   time, an `L`. At its end the server is in the state in which it would be if that time had
     ///   passed idle, so all else holds from there.
@@ -257,56 +326,38 @@ impl VirtualLinks {
         let (link, l, n) = (self.links[f.index()], self.largest, self.links.len() as u64);
         let carries = self.tail == Tail::Carry;
         let (w, phases) = (link.phase, self.cycle());
-        let s = if carries { phases + l * n } else { phases };
         let before = match self.tail {
             Tail::Wait => l,
             Tail::Skip | Tail::Carry => Span::ZERO,
         };
-        let lent = if self.links.iter().any(|l| l.lends) { l } else { Span::ZERO };
-        // Charges are whole nanoseconds: a link may be that much over its phase.
-        let s = if serve == Serve::PacketWise && !BIT_NANOS.is_multiple_of(self.rate.0) {
-            s + Span(n)
-        } else {
-            s
-        };
+        let lent = self.lent();
+        let (s, rounding) = self.rounded_cycle(serve);
+        let carried = self.carried(f, serve);
         let bytes = matches!(link.limit, Limit::Bytes(_));
-        // Full cycles that pass first, and the rest to send in the last one.
-        let (full, rest) = match link.limit {
+        // Phases that a full queue takes, and what is left of packets for the last one.
+        let (m, rest) = match link.limit {
             Limit::Packets(b) => {
                 let (b, k) = (u64::from(b), w / l);
                 let m = b.div_ceil(k);
-                (m - 1, l * (b - (m - 1) * k))
+                (m, l * (b - (m - 1) * k))
             }
-            Limit::Bytes(_) if w - l <= Span(1) && !carries => {
-                return Err(NoPromise(format!(
-                    "a phase of exactly one packet ({w}) may carry a single byte: give the queue \
-                     in packets, or a longer phase"
-                )));
-            }
-            // A cycle serves more than W - L of a link that stays backlogged, and
-            // K cycles that carry their tails K W - L; a nanosecond for rounding.
-            Limit::Bytes(_) => {
-                let backlog = self.rate.airtime_of_many(self.full_queues[f.index()]) + Span(1);
-                let full = if carries {
-                    (backlog + l).0.div_ceil((w.0 - 1).max(1))
-                } else {
-                    backlog.0.div_ceil((w - l).0 - 1)
-                };
-                (full - 1, w)
-            }
+            Limit::Bytes(_) => (0, Span::ZERO),
         };
-        let own = match serve {
-            Serve::PhaseWise => rest,
-            // The number of packets in the bytes is unknown, and so is the number of packets that
-            // others send between them.
-            Serve::PacketWise if bytes => s,
-            Serve::PacketWise => (rest * n).min(s),
+        let in_turn = (rest * (n - 1)).min(s - w);
+        let delay = match (serve, self.tail) {
+            _ if bytes => carried.until(self.full_queues[f.index()]),
+            (Serve::PhaseWise, _) => before + s * (m - 1) + (s - w) + rest,
+            (_, Tail::Carry) => {
+                let all = self.full_queues[f.index()];
+                let in_turn = (s - w) * m + l * (n - 1) + in_turn + self.rate.airtime_of_many(all);
+                carried.until(all).min(lent + in_turn + rounding)
+            }
+            _ => lent + before + s * (m - 1) + (s - w) + (rest * n).min(s),
         };
-        let delay = lent + before + s * full + (s - w) + own;
         let mut others = Vec::new();
-        if !carries && lent == Span::ZERO {
+        if !carries && !bytes && lent == Span::ZERO {
             others.push(Bound {
-                delay: l + s * (full + 1) + (s - w),
+                delay: l + s * m + (s - w),
                 formula: "(3) L + m S + (S-W)",
                 condition: "packets that found room; looser, as printed",
             });
@@ -319,8 +370,9 @@ impl VirtualLinks {
                     "packets that find their queue empty and enough of the phase left for \
                      themselves"
                 } else {
-                    "packets that find their queue empty and, with what is on the wire, enough of \
-                     the phase left for themselves"
+                    "packets that find their queue empty while what is left of the link's phase is \
+                     at least the rest of a packet on the wire in lent time and their own time \
+                     together"
                 },
             });
         }
@@ -335,10 +387,17 @@ impl VirtualLinks {
             }
             (_, _) => (s - w + l) * 2,
         };
+        let by_one = if carries { share(w) } else { share(w - l) };
+        let (by_two, later) = carried.line(s, w - l, self.largest_bytes);
+        let (rate, latency, rate_formula) = match carries {
+            true => (by_one, latency + lent, "C W/S"),
+            false if carried.one_is_best() => (by_one, latency + lent, "(2) C (W-L)/S"),
+            false => (by_two, later, "C W/(2 S)"),
+        };
         Ok(Promise {
-            rate: if carries { share(w) } else { share(w - l) },
-            latency: latency + lent,
-            rate_formula: if carries { "C W/S" } else { "(2) C (W-L)/S" },
+            rate,
+            latency,
+            rate_formula,
             delay: Bound {
                 delay,
                 formula: formula(serve, self.tail, lent > Span::ZERO, bytes),
@@ -349,12 +408,72 @@ impl VirtualLinks {
     }
 }
 
+/// How the phases of a link that stays backlogged carry its bytes, at least.
+struct CarriedByPhases {
+    rate: Rate,
+    /// The time until the first phase begins to carry.
+    latency: Span,
+    /// Bytes of that one.
+    first: u64,
+    /// Bytes of those behind it, of two in turn, and the pause before each.
+    later: [(Span, u64); 2],
+}
+
+impl CarriedByPhases {
+    /// By when the last of so many bytes has left.
+    fn until(&self, bytes: u64) -> Span {
+        let [(pause, one), (longer, other)] = self.later;
+        let behind = bytes.saturating_sub(self.first);
+        let pairs = behind.saturating_sub(1) / (one + other);
+        let rest = behind - pairs * (one + other);
+        let pauses = (pause + longer) * pairs
+            + if rest > 0 { pause } else { Span::ZERO }
+            + if rest > one { longer } else { Span::ZERO };
+        self.latency + pauses + self.rate.airtime_of_many(bytes)
+    }
+
+    fn turns(&self) -> StaircaseCurve {
+        let [(pause, one), (longer, other)] = self.later;
+        let turn = |bytes, idle| StairTurn { bytes, others: 0, idle };
+        let cycle = vec![turn(one, longer), turn(other, pause)];
+        StaircaseCurve {
+            rate: self.rate,
+            latency: self.latency,
+            first: vec![(1, turn(self.first, pause))],
+            cycle: if self.one_is_best() { vec![turn(one, pause)] } else { cycle },
+        }
+    }
+
+    /// Returns true if a phase alone carries at least half of what two of them must.
+    fn one_is_best(&self) -> bool {
+        self.later[0] == self.later[1]
+    }
+
+    /// The rate of two phases together in cycles of length `s`, and the latency that goes with it;
+    /// `spare` is by how much a phase is longer than the largest packet.
+    ///
+    /// Just after a phase that carries its least the last bytes are `spare` at most and a byte
+    /// behind the line that begins with the first phase; and `largest` bytes more, as packets
+    /// count when they have left whole.
+    fn line(&self, s: Span, spare: Span, largest: u64) -> (Rate, Span) {
+        let [(_, one), (_, other)] = self.later;
+        let bits = u128::from(one + other) * u128::from(BIT_NANOS);
+        let rate = Rate((bits / (2 * u128::from(s.0))) as u64);
+        (rate, self.latency + spare + rate.airtime_of_many(largest + 2) + Span(2))
+    }
+}
+
 /// The delay bound's formula, as this file and the documentation name it.
 fn formula(serve: Serve, tail: Tail, lent: bool, bytes: bool) -> &'static str {
     if bytes {
-        return match serve {
-            Serve::PhaseWise => "(1') with W for r L, m = ceil(B/C/(W-L))",
-            Serve::PacketWise => "(1'') with S for the last term, m = ceil(B/C/(W-L))",
+        return match (serve, tail) {
+            (Serve::PhaseWise, Tail::Wait) => {
+                "(1') L + (S-W) + (m-1) S + B/C - U(m-1), U(m-1) + W >= B/C"
+            }
+            (Serve::PhaseWise, _) => "(1') m (S-W) + B/C, U(m-1) + W >= B/C",
+            (_, Tail::Wait) => "(1'') L + 2 (S-W) + (m-1) S + B/C - U(m-1), U(m-1) + W >= B/C",
+            (_, Tail::Skip) => "(1'') (m+1) (S-W) + B/C, U(m-1) + W >= B/C",
+            (_, Tail::Carry) => "(1'') (N-1) L + (m+1) (S-W) + B/C, m = ceil(B/C/W)",
         };
     }
     match (serve, tail, lent) {
@@ -362,10 +481,10 @@ fn formula(serve: Serve, tail: Tail, lent: bool, bytes: bool) -> &'static str {
         (Serve::PhaseWise, _, _) => "(1') (m-1) S + (S-W) + r L",
         (_, Tail::Wait, false) => "(1'') L + (m-1) S + (S-W) + min(N r L, S)",
         (_, Tail::Skip, false) => "(1'') (m-1) S + (S-W) + min(N r L, S)",
-        (_, Tail::Carry, false) => "(1'') (m-1) S' + (S'-W) + min(N r L, S'), S' = S + N L",
+        (_, Tail::Carry, false) => "(1'') (N-1) L + (K+1) (S-W) + b L, K = ceil(b L/W)",
         (_, Tail::Wait, true) => "(1'') 2 L + (m-1) S + (S-W) + min(N r L, S)",
         (_, Tail::Skip, true) => "(1'') L + (m-1) S + (S-W) + min(N r L, S)",
-        (_, Tail::Carry, true) => "(1'') L + (m-1) S' + (S'-W) + min(N r L, S'), S' = S + N L",
+        (_, Tail::Carry, true) => "(1'') N L + (K+1) (S-W) + b L, K = ceil(b L/W)",
     }
 }
 
@@ -376,7 +495,6 @@ mod tests {
         at_once, departures, longest_delay, order, packet, promise, setup, time, values,
     };
     use crate::units::time::Time;
-    use std::vec;
 
     /// Ten bytes of time for each link: two packets of 4 B and a tail of 2.
     fn links(tail: &'static str, kinds: [&'static str; 2]) -> Setup {

@@ -17,7 +17,7 @@
 
 use crate::collections::flow_set::FlowSet;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Guarantees, Promise, Settling};
+use crate::contract::guarantee::{Guarantees, Promise, Settling, StaircaseCurve};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Setup};
@@ -515,6 +515,10 @@ impl MediumHooks for PacketWise {
 impl Guarantees for PacketWise {
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         self.config.service(f, Serve::PacketWise)
+    }
+
+    fn turns(&self, f: FlowId) -> Option<StaircaseCurve> {
+        Some(self.config.turns(f, Serve::PacketWise))
     }
 
     fn settling(&self) -> Settling {

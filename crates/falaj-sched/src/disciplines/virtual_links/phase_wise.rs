@@ -7,7 +7,7 @@
 //! link with a packet. The phases that have passed are counted when a packet arrives.
 
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Guarantees, Promise, Settling};
+use crate::contract::guarantee::{Guarantees, Promise, Settling, StaircaseCurve};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Setup};
@@ -183,6 +183,10 @@ impl MediumHooks for PhaseWise {}
 impl Guarantees for PhaseWise {
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         self.config.service(f, Serve::PhaseWise)
+    }
+
+    fn turns(&self, f: FlowId) -> Option<StaircaseCurve> {
+        Some(self.config.turns(f, Serve::PhaseWise))
     }
 
     fn settling(&self) -> Settling {

@@ -63,6 +63,7 @@ pub(super) fn write(path: &Path, ways: &[Way<'_>]) -> Result<Vec<String>> {
                 Limit::Packets(n) => f64::from(n) * f64::from(way.direction.pipe.setup.largest),
                 Limit::Bytes(n) => n as f64,
             };
+            let service = flow.distances.as_ref().map_or(service, |d| &d.service);
             let picture = Picture { link: way.link, way: way.name(), flow, service, queue };
             // Flows that share a queue share its picture.
             if pictures.last().is_none_or(|last| last.name() != picture.name()) {
