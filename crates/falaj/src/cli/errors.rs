@@ -1,4 +1,4 @@
-//! A command line that is wrong: the word in question, what is allowed there, what to write.
+//! Messages for a wrong command line: the word in question, the allowed words, and the cure.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, Error};
@@ -6,8 +6,8 @@ use std::error::Error as _;
 use std::ffi::OsString;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 
-/// Returns a sentence about a command line that could not be read; none where the parser's own
-/// text is the answer, as of `--help`.
+/// Returns a one-sentence message for a parse error. Returns `None` where clap's own text is the
+/// answer, as for `--help`.
 pub(super) fn sentence(words: &[OsString], error: &Error, mut command: Command) -> Option<String> {
     command.build();
     let command = innermost(&command, words);
@@ -40,7 +40,7 @@ pub(super) fn sentence(words: &[OsString], error: &Error, mut command: Command) 
             near(ContextKind::SuggestedValue),
             listed(&allowed)
         ),
-        // The next option was taken for the value.
+        // clap took the next option for the value.
         ErrorKind::ValueValidation if find(command, &value).is_none() => {
             format!("{} {value}: {}", option(argument), refusal(&value, error))
         }
@@ -72,7 +72,7 @@ pub(super) fn sentence(words: &[OsString], error: &Error, mut command: Command) 
     })
 }
 
-/// The command that the words name, or the one above it.
+/// Returns the innermost subcommand that the words name, or the command above an unknown word.
 fn innermost<'a>(command: &'a Command, words: &[OsString]) -> &'a Command {
     let given = words.iter().skip(1).take_while(|word| *word != "--");
     let named = given.filter(|word| !word.to_string_lossy().starts_with('-'));
@@ -95,12 +95,12 @@ fn texts(value: &ContextValue) -> Vec<String> {
     }
 }
 
-/// `--rate` of `--rate <RATE>`.
+/// Returns the name of an option without its value: `--rate` of `--rate <RATE>`.
 fn option(argument: &str) -> &str {
     argument.split(' ').next().unwrap_or_default()
 }
 
-/// The option of this name.
+/// Returns the option with this long name.
 fn find<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
     let name = word.strip_prefix("--")?.split('=').next();
     command.get_arguments().find(|argument| argument.get_long() == name)
@@ -115,7 +115,7 @@ fn usage(command: &Command) -> String {
     usage.trim_start_matches("Usage:").trim().to_owned()
 }
 
-/// A value that is not there.
+/// Returns the message for a missing value.
 fn lacking(command: &Command, argument: &str, allowed: &[String]) -> String {
     let name = option(argument);
     let help = find(command, name).and_then(Arg::get_help).map(ToString::to_string);
@@ -127,7 +127,7 @@ fn lacking(command: &Command, argument: &str, allowed: &[String]) -> String {
     format!("`{name}` lacks its value; write `{argument}`{about}")
 }
 
-/// Why a value is refused, and what to write.
+/// Returns why a value is refused, and how to write it instead.
 fn refusal(value: &str, error: &Error) -> String {
     let Some(source) = error.source() else { return format!("`{value}` is not allowed there") };
     if let Some(number) = source.downcast_ref::<ParseIntError>() {

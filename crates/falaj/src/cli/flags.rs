@@ -1,4 +1,5 @@
-//! A link told by flags: the same words for both directions, or behind `up-` and `down-` for one.
+//! A link configured by flags. A flag applies to both directions; with the prefix `up-` or `down-`
+//! it applies to one.
 
 use anyhow::{Result, anyhow};
 use clap::builder::PossibleValuesParser;
@@ -15,7 +16,7 @@ use std::fmt::Write;
 /// Bytes of a full Ethernet frame.
 const FRAME: u64 = 1514;
 
-/// A value of the scenario file, as it was written; found good.
+/// Defines value parsers that validate a value of the scenario file and return its text unchanged.
 macro_rules! reads {
     ($($name:ident by $parse:ident;)*) => {
         $(fn $name(text: &str) -> Result<String, Unreadable> {
@@ -30,7 +31,8 @@ reads! {
     mtu by parse_mtu;
 }
 
-/// A queue's limit, as it was written. No message proposes a queue that never admits a full frame.
+/// Validates a queue's limit and returns its text unchanged. No message proposes a queue that never
+/// admits a full frame.
 fn limit(text: &str) -> Result<String, Unreadable> {
     let admits = |text: &str| match parse_limit(text)? {
         Limit::Bytes(bytes) if bytes < FRAME => Err(Unreadable {
@@ -53,8 +55,8 @@ fn half(text: &str) -> Result<Span, Unreadable> {
     parse_span(text).map(|Span(nanoseconds)| Span(nanoseconds / 2))
 }
 
-/// The flags of a direction, or of both, under a heading of the help; those that are rare stand in
-/// `--help-all` alone.
+/// Defines the flags of one direction, or of both, under one heading of the help. Rare flags appear
+/// in `--help-all` alone.
 macro_rules! flags {
     ($name:ident, $prefix:literal, $heading:literal, rare: $rare:literal) => {
         #[derive(clap::Args)]
@@ -120,7 +122,7 @@ macro_rules! flags {
         }
 
         impl $name {
-            /// As keys of a link.
+            /// Returns the given flags as keys of a link.
             fn keys(&self) -> String {
                 let all = [
                     ("preset", &self.preset),
@@ -167,8 +169,8 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
-    /// The scenario that they say, by way of the file that says the same, and that file's text;
-    /// what nobody said about the mtu is `mtu`.
+    /// Returns the scenario that the flags describe, and the text of the equivalent scenario file,
+    /// from which it is parsed. `mtu`, in bytes, is the default where no flag sets the MTU.
     pub(crate) fn scenario(&self, mtu: u32) -> Result<(Scenario, String)> {
         let mut text = format!("[link.{SIMPLE}]\n{}", self.both.keys());
         if let Some(Span(nanoseconds)) = self.rtt {
@@ -204,20 +206,21 @@ impl Flags {
                 write!(text, "[link.{SIMPLE}.{way}.flow.all]\nmatch = \"any\"\nqueue = {queue}\n");
         }
         let (scenario, mut warnings) = read(&text)?;
-        // Both ways may look unlikely alike.
+        // Both directions may cause the same warning.
         warnings.dedup();
         warnings.iter().for_each(|warning| note!("warning: {warning}"));
         Ok((scenario, text))
     }
 }
 
-/// Reads the file that nobody wrote: what is wrong with it, or unlikely, is told without its lines.
+/// Parses the scenario text generated from the flags. Errors and warnings omit line numbers,
+/// because no file exists.
 fn read(text: &str) -> Result<(Scenario, Vec<String>)> {
     match falaj_scenario::parse(text, "flags") {
         Ok((scenario, warnings)) => {
             Ok((scenario, warnings.problems().iter().map(in_words).collect()))
         }
-        // The last is the one of the flow, and so the plainest.
+        // The last error is that of the flow, which is the plainest.
         Err(errors) => Err(anyhow!(errors.problems().last().map(in_words).unwrap_or_default())),
     }
 }

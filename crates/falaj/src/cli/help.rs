@@ -1,7 +1,7 @@
-//! `--help` on a page, and `--help-all` with every option.
+//! `--help` on one page, and `--help-all` with every option.
 //!
-//! An option that is rare has `hide_short_help`, and stands in `--help-all` alone; so does what a
-//! doc comment says behind its first paragraph.
+//! A rare option has `hide_short_help` and appears in `--help-all` alone. The same holds for all
+//! paragraphs of a doc comment after the first.
 
 use clap::builder::StyledStr;
 use clap::{Arg, ArgAction, Command};
@@ -46,7 +46,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Reproduce", &["reproduce", "bench"]),
 ];
 
-/// `--help` and `--help-all`, of every command.
+/// Returns the flags `--help` and `--help-all`, which every command has.
 pub(super) fn flags() -> [Arg; 2] {
     let flag = |name, action, help| {
         let flag = Arg::new(name).long(name).action(action).help(help).global(true);
@@ -58,7 +58,7 @@ pub(super) fn flags() -> [Arg; 2] {
     ]
 }
 
-/// The command line with its commands in groups.
+/// Returns the command line with its commands listed in groups.
 pub(super) fn grouped(command: Command) -> Command {
     let heading = *command.get_styles().get_header();
     let mut text = String::new();
@@ -66,7 +66,7 @@ pub(super) fn grouped(command: Command) -> Command {
     let _ = write!(text, "{heading}Common commands:{heading:#}{COMMON_COMMANDS}");
     for (group, names) in GROUPS {
         let _ = write!(text, "\n{heading}{group}:{heading:#}\n");
-        // Without all features some are not there.
+        // Some commands are missing unless all features are enabled.
         for below in names.iter().filter_map(|name| command.find_subcommand(name)) {
             let about = below.get_about().map(StyledStr::to_string).unwrap_or_default();
             let _ = writeln!(text, "  {:<11}  {about}", below.get_name());

@@ -1,4 +1,4 @@
-//! A link as the command line tells it: in a file, or by flags.
+//! A link as the command line describes it: in a file, or by flags.
 
 use crate::cli::flags::Flags;
 use anyhow::Result;
@@ -16,14 +16,16 @@ pub(crate) struct LinkArgs {
 }
 
 impl LinkArgs {
-    /// The scenario that was asked for, and its text; what nobody said about the mtu is `mtu`.
+    /// Returns the requested scenario and its text. `mtu`, in bytes, is the default where no flag
+    /// sets the MTU.
     pub(crate) fn scenario(&self, mtu: u32) -> Result<(Scenario, String)> {
         let Some(path) = &self.file else { return self.flags.scenario(mtu) };
         let (name, text) = file::text(path)?;
         Ok((file::parse(&text, &name)?, text))
     }
 
-    /// The scenario's file, beside which those stand that it names.
+    /// Returns the path of the scenario's file; relative paths in the scenario start from its
+    /// directory.
     pub(crate) fn name(&self) -> PathBuf {
         let path = self.file.as_deref().map(std::path::absolute);
         path.and_then(Result::ok).unwrap_or_else(|| PathBuf::from("scenario"))

@@ -1,11 +1,11 @@
-//! The command line: what stands before the command, and what several commands take.
+//! The command line: global options, and arguments that several commands share.
 //!
 //! | module | what it has |
 //! |---|---|
-//! | [`errors`] | a command line that is wrong |
+//! | [`errors`] | messages for a wrong command line |
 //! | [`help`] | `--help` in groups, and `--help-all` |
 //! | [`link`], [`flags`] | a link: in a file, or by flags |
-//! | [`separator`] | `--` that was forgotten before a command |
+//! | [`separator`] | detection of a forgotten `--` before a command |
 //! | [`virtual_time`] | `--virtual-time` |
 
 mod errors;
@@ -34,12 +34,13 @@ pub(crate) struct Cli {
     pub(crate) quiet: bool,
 }
 
-/// The description of the command line: for reading it, and for the pages made of it.
+/// Returns the description of the command line, used to parse it and to generate its pages.
 pub(crate) fn command() -> clap::Command {
     help::grouped(taking_negative_numbers(Cli::command()))
 }
 
-/// The same where `-1` behind an option is its value, and is refused as such.
+/// Makes `-1` after an option that takes a value parse as that value, so that the value's parser
+/// rejects it.
 fn taking_negative_numbers(command: clap::Command) -> clap::Command {
     let takes = |argument: &clap::Arg| {
         argument.get_long().is_some() && argument.get_action().takes_values()
@@ -52,14 +53,15 @@ fn taking_negative_numbers(command: clap::Command) -> clap::Command {
         .mut_subcommands(taking_negative_numbers)
 }
 
-/// Reads a command line.
+/// Parses a command line.
 fn try_parse(words: &[OsString]) -> Result<Cli, clap::Error> {
     let mut command = command();
     let mut found = command.try_get_matches_from_mut(words)?;
     Cli::from_arg_matches_mut(&mut found).map_err(|error| error.format(&mut command))
 }
 
-/// Reads this program's command line; ends the program where it is wrong, or asks for help.
+/// Parses this program's command line. Exits the program if the command line is wrong or asks for
+/// help.
 pub(crate) fn parse() -> Cli {
     let words: Vec<OsString> = std::env::args_os().collect();
     try_parse(&words).unwrap_or_else(|error| {

@@ -1,11 +1,11 @@
-//! A command that stands after `falaj run` without `--` before it.
+//! Detects a command after `falaj run` without `--` before it.
 
 use super::try_parse;
 use clap::error::ErrorKind;
 use std::borrow::Cow;
 use std::ffi::OsString;
 
-/// Returns the command line with `--` put in, if it failed for the lack of it alone.
+/// Returns the command line with `--` inserted, if the missing `--` is its only error.
 pub(super) fn corrected(words: &[OsString], error: &clap::Error) -> Option<String> {
     let lacking = [ErrorKind::UnknownArgument, ErrorKind::MissingRequiredArgument];
     let runs = words.iter().skip(1).find(|word| !is_option(word)).is_some_and(|word| word == "run");
@@ -30,7 +30,7 @@ fn is_option(word: &OsString) -> bool {
     word.to_string_lossy().starts_with('-')
 }
 
-/// A word as a shell takes it.
+/// Returns a word quoted for a shell.
 fn quoted(word: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./:,=@%+".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -58,7 +58,7 @@ mod tests {
             Some(r"falaj run --rate 1mbit -- sh -c 'echo it'\''s'"),
         );
         is(&["falaj", "run", "star.toml", "bash"], Some("falaj run star.toml -- bash"));
-        // Wrong for another reason, or right.
+        // Command lines that are wrong for another reason, or correct.
         is(&["falaj", "run", "--rate", "1mbit"], None);
         is(&["falaj", "run", "--rat", "1mbit", "--", "bash"], None);
         is(&["falaj", "run", "--", "bash"], None);

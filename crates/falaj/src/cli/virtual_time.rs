@@ -1,4 +1,5 @@
-//! `--virtual-time`: the same command in a guest whose clock stands still while anything computes.
+//! `--virtual-time`: runs the same command in a guest whose clock stands still while any program
+//! computes.
 
 use anyhow::{Result, bail};
 use falaj_guest::boot::{CpuTime, GuestConfig};
@@ -15,7 +16,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Bytes of memory of a guest of which nothing else was said.
+/// Default memory of a guest.
 const MEMORY: &str = "1GiB";
 
 /// What the commands take that have live packets.
@@ -63,12 +64,13 @@ pub(crate) struct VirtualTimeArgs {
 }
 
 impl VirtualTimeArgs {
-    /// Runs this program again in a guest, with the same words, if --virtual-time was given: its
-    /// exit status. None where time is real, or this is the guest already. Without a seed chance
-    /// begins where it does in a scenario that says nothing.
+    /// Runs this program again in a guest, with the same arguments, if `--virtual-time` was given,
+    /// and returns its exit status. Returns `None` if time is real or this process already runs in
+    /// the guest. Without a seed, random numbers start at the default seed of a scenario.
     pub(crate) fn take_over(&self, seed: Option<u64>) -> Result<Option<ExitCode>> {
         if !self.virtual_time {
-            // In a guest that a scenario asked for, it was read outside already.
+            // If the scenario requested the guest, the process outside already parsed it and
+            // printed its warnings.
             if falaj_guest::is_inside() && parent_id() == 1 {
                 output::warnings_are_told();
             }
@@ -77,7 +79,8 @@ impl VirtualTimeArgs {
         self.run(seed.unwrap_or(Run::default().seed))
     }
 
-    /// The same if a scenario asks for it.
+    /// Runs this program again in a guest, as [`Self::take_over`] does, if the scenario requests
+    /// virtual time.
     pub(crate) fn take_over_for(&self, run: &Run) -> Result<Option<ExitCode>> {
         match run.time {
             RunTime::Real => Ok(None),
@@ -109,7 +112,7 @@ impl VirtualTimeArgs {
                 );
                 Ok(Some(ExitCode::from(ended.exit.shell_code())))
             }
-            // As the status of a program that a signal ended.
+            // The same status as that of a program killed by `SIGPIPE`.
             Err(Error::ReaderGone) => Ok(Some(ExitCode::from(128 + 13))),
             Err(error @ Error::Signal(signal)) => {
                 note!("{error}");
@@ -119,7 +122,7 @@ impl VirtualTimeArgs {
         }
     }
 
-    /// Refuses what a guest cannot have, and says what to do instead.
+    /// Returns an error, with a cure, for an option that a guest does not support.
     pub(crate) fn refuse(&self, time: RunTime, wanted: bool, what: &str, cure: &str) -> Result<()> {
         if wanted && (self.virtual_time || time == RunTime::Virtual) {
             bail!("{what} is not to be had in virtual time: {cure}");

@@ -1,5 +1,5 @@
-//! `falaj aggregate`: packets in containers from one process to another. What is measured of them
-//! is in `falaj-lab`.
+//! `falaj aggregate`: packets in batches ("containers" in the help) from one process to another.
+//! The measurements of it are in `falaj-lab`.
 
 use anyhow::Result;
 use clap::Subcommand;

@@ -1,5 +1,5 @@
-//! `falaj bench`: what falaj costs, beside what it is compared with. The benchmarks are in
-//! `falaj-lab` and, of a service, in `falaj-serve`.
+//! `falaj bench`: the cost of falaj, beside that of the alternatives. The benchmarks are in
+//! `falaj-lab`; that of a service is in `falaj-serve`.
 
 use crate::cli::virtual_time::VirtualTimeArgs;
 use anyhow::Result;

@@ -1,5 +1,5 @@
-//! `falaj bridge`: an emulated link between two interfaces that are there, guests' cards, shared
-//! memory of other programs, or queues of the firewall.
+//! `falaj bridge`: an emulated link between two existing interfaces, network cards of virtual
+//! machines, memory shared with other programs, or queues of the firewall.
 
 use crate::commands::forwarding::{ForwardingArgs, LinkEnds, forward};
 use anyhow::{Context, Result, bail};
@@ -20,7 +20,7 @@ Examples:
   falaj bridge eth1@blue eth1@green examples/tenants.toml
   falaj bridge eth1 eth2 --via xdp --rate 1gbit";
 
-/// Help that follows all options: what ends there are, and an example of each.
+/// Returns the help after all options: the kinds of ends, and an example of each.
 fn after_all_help() -> String {
     let told = BACKENDS.iter().filter(|backend| !backend.help.is_empty());
     let (helps, examples): (Vec<String>, Vec<String>) = told
@@ -48,7 +48,7 @@ about them is changed. One that goes down or vanishes is told of, and taken agai
     )
 }
 
-/// Help for the name of an end.
+/// Returns the help for the name of an end.
 fn end_help(end: &str) -> String {
     let forms: Vec<&str> =
         BACKENDS.iter().filter(|b| !b.scheme.is_empty()).map(|b| b.form).collect();
@@ -94,7 +94,7 @@ struct End<'a> {
     name: &'a EndName,
     interface: Box<dyn Backend>,
     monitor: Monitor,
-    /// Another name that its interface was said to have.
+    /// New name of the interface, if a rename has been reported.
     renamed: RefCell<Option<String>>,
 }
 
@@ -109,12 +109,13 @@ impl<'a> End<'a> {
         Ok(End { name, interface, monitor, renamed: RefCell::default() })
     }
 
-    /// Both, by AF_XDP only if both can be had so.
+    /// Opens both ends. AF_XDP is used only if both ends support it.
     fn both(args: &'a Args) -> Result<[End<'a>; 2]> {
         let Args { a, b, via, .. } = args;
         let end = |name, via| End::open(name, via, args);
         let open = |via| {
-            // Another network namespace is entered by a process with one thread.
+            // A process must have a single thread when it enters another network namespace, so the
+            // end that starts threads is opened last.
             if a.entry().starts_threads {
                 let [b, a] = [end(b, via)?, end(a, via)?];
                 return Ok([a, b]);
@@ -130,7 +131,7 @@ impl<'a> End<'a> {
         })
     }
 
-    /// Tells of the interface if it is otherwise than it was.
+    /// Prints a note if the interface's state or name has changed.
     fn look(&self) {
         if let Some(why) = self.interface.why() {
             note!("{}: {why}", self.name);
@@ -149,7 +150,7 @@ impl<'a> End<'a> {
     }
 }
 
-/// An mtu where nobody says another one: of cards that do not say.
+/// MTU in bytes where neither end reports one, as for network cards of virtual machines.
 const MTU: u32 = 1500;
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {

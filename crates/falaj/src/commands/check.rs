@@ -1,4 +1,4 @@
-//! `falaj check`: what is wrong with scenario files.
+//! `falaj check`: reports errors and warnings in scenario files.
 
 use anyhow::Result;
 use falaj_scenario::{Diagnostics, Problem, Severity};
@@ -63,7 +63,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(2) })
 }
 
-/// `no errors, 1 warning`.
+/// Returns the counts of errors and warnings in words, as in `no errors, 1 warning`.
 fn summary(diagnostics: &Diagnostics) -> String {
     let count = |s: Severity| diagnostics.problems().iter().filter(|p| p.severity == s).count();
     let words = |n: usize, what: &str| match n {

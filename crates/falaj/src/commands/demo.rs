@@ -1,4 +1,4 @@
-//! `falaj demo`: what isolation is worth, on real packets, in a minute.
+//! `falaj demo`: shows the effect of isolation on real packets, in one minute.
 
 use crate::cli::virtual_time::VirtualTimeArgs;
 use crate::commands::compare::Comparison;
@@ -27,10 +27,10 @@ pub(crate) struct Args {
     virtual_time: VirtualTimeArgs,
 }
 
-/// The scenario that is shown; a file of its own, to be read and changed.
+/// The demonstrated scenario, in a file of its own that users can read and change.
 const SCENARIO: &str = include_str!("../../../../examples/tenants.toml");
 
-/// How the two scenarios are called, and their names in JSON.
+/// The two scenarios: label, and key in JSON.
 const SCENARIOS: [(&str, &str); 2] = [("virtual links", "divided"), ("one FIFO", "shared")];
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
@@ -66,7 +66,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         }
         told.push(comparison.to_json());
     }
-    // A machine too busy to hand packets over in time is no fault of the demonstration.
+    // A machine too busy to deliver packets on time does not make the demonstration fail.
     let broken = told.iter().any(|told| told["verdict"] == "broken");
     let status = if broken { ExitCode::from(1) } else { ExitCode::SUCCESS };
     if args.json {
@@ -83,7 +83,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
                 .iter()
                 .map(|&(name, key)| row(&format!("{name}, in virtual time"), &told[key])),
         ),
-        // Without a kernel for it there is none.
+        // Without a kernel for virtual time, these rows are omitted.
         Ok(None) => {}
         Err(error) => note!("not measured in virtual time: {error:#}"),
     }
@@ -92,7 +92,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     Ok(status)
 }
 
-/// The row of the table for tenant a, as it was measured.
+/// Returns the table row of tenant a's measurements.
 fn row(name: &str, told: &Json) -> Vec<String> {
     let measured = &told["flows"][0]["measured"];
     let span = |key: &str| text::span(measured["delay"][key].as_u64().map(Span));
@@ -106,7 +106,8 @@ fn row(name: &str, told: &Json) -> Vec<String> {
     ]
 }
 
-/// A second of the demonstration in virtual time, as JSON, where there is a kernel for it.
+/// Runs one second of the demonstration in virtual time and returns its JSON; `None` if no kernel
+/// for virtual time is found.
 fn in_virtual_time() -> Result<Option<Json>> {
     if falaj_guest::is_inside() || falaj_guest::kernel::find(None).is_err() {
         return Ok(None);
@@ -118,7 +119,7 @@ fn in_virtual_time() -> Result<Option<Json>> {
     Ok(Some(serde_json::from_slice(&ran.stdout)?))
 }
 
-/// The same link and traffic with one queue for all.
+/// Returns the same link and traffic with one queue for all flows.
 fn with_one_queue(scenario: &Scenario) -> Scenario {
     let mut shared = scenario.clone();
     for link in &mut shared.links {

@@ -1,8 +1,8 @@
-//! `falaj doctor`: which ways to attach a link work on this host, what the host's own pace is, and
-//! what can honestly be emulated on it.
+//! `falaj doctor`: reports which backends work on this host, how fast the host is, and which rates
+//! and delays it can emulate accurately.
 //!
 //! Everything is measured as it is used: datagrams and a TCP stream between two namespaces through
-//! a link, with falaj's own sources, and not a ping, which passes where TCP does not.
+//! a link, with falaj's own sources. A ping is not enough, because it passes where TCP does not.
 
 use anyhow::{Context, Result};
 use falaj_control::confinement;
@@ -43,12 +43,12 @@ pub(crate) struct Args {
     no_measuring: bool,
 }
 
-/// Something that falaj can use.
+/// A facility of the host that falaj can use.
 #[derive(Serialize)]
 struct Finding {
     what: &'static str,
     works: bool,
-    /// What it is good for, or why it does not work and what to do.
+    /// Its use, or why it does not work and the cure.
     why: String,
 }
 
@@ -66,7 +66,7 @@ impl Finding {
         }
     }
 
-    /// A program.
+    /// Reports whether a program is installed.
     fn program(name: &'static str, package: &str, good_for: &str) -> Finding {
         let found =
             nat::find(name).map(drop).ok_or(format!("not installed: apt install {package}"));
@@ -74,33 +74,35 @@ impl Finding {
     }
 }
 
-/// What this host's pace is.
+/// Measured limits of this host: latency, release error and throughput.
 #[derive(Serialize)]
 struct Floor {
     /// `namespaces` or `loopback`.
     over: &'static str,
-    /// From socket to socket through a link that adds nothing.
+    /// Delay in ns from socket to socket, through a link that adds no delay.
     empty_link_p50_ns: Option<u64>,
     empty_link_p99_ns: Option<u64>,
-    /// How late a packet is handed over that is due.
+    /// Release error in ns: how late packets are delivered after they are due.
     release_error_p50_ns: Option<u64>,
     release_error_p99_ns: Option<u64>,
-    /// Of 74 bytes, through the link and from socket to socket, each waking who is next.
+    /// Packets of 74 bytes delivered per second, sent one by one through the link from socket to
+    /// socket; each wakes the next process on its path.
     delivered_per_s: f64,
-    /// What a processor does for one of them in the link, which is what a second has room for.
+    /// CPU time in ns that the link spends on one such packet, and the number of such packets that
+    /// fit into one second of it.
     packet_cost_ns: f64,
     packets_per_s: f64,
-    /// One stream through an unlimited link; without namespaces there is none.
+    /// Rate in bit/s of one TCP stream through an unlimited link; `None` without namespaces.
     tcp_bits_per_s: Option<f64>,
 }
 
-/// The device of TAP interfaces.
+/// Path of the device for TAP interfaces.
 const TUN: &str = "/dev/net/tun";
-/// Its number as `st_rdev` has it: major 10, minor 200.
+/// Device number as in `st_rdev`: major 10, minor 200.
 const TUN_NUMBER: u64 = 10 << 8 | 200;
-/// Small ones: no datagram that is known again is smaller.
+/// Size in bytes of a small packet: the smallest datagram that falaj's receiver can identify.
 const SMALL: f64 = 74.0;
-/// More locked memory than this nobody needs here.
+/// Locked memory in bytes that suffices for every use in falaj.
 const MEMORY: u64 = 64 << 20;
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
@@ -108,7 +110,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let are_there = namespaces.is_ok();
     let mut findings = asked(namespaces);
     let floor = if args.no_measuring { None } else { Some(floor(are_there)?) };
-    // Last, as this thread keeps what it gets.
+    // This check comes last, because the thread keeps the priority that it gets.
     findings.push(fifo());
     let honest = floor.as_ref().map(honest);
     let kept = honest
@@ -133,10 +135,10 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!are_there)))
 }
 
-/// Opens the device of TAP interfaces as those do who make one.
+/// Opens the device for TAP interfaces, as the code that creates one does.
 fn tun() -> Result<(), String> {
     let opened = File::options().read(true).write(true).open(TUN).and_then(|device| {
-        // Another device may lie there, as in a container.
+        // The path may hold another device, as in a container.
         match device.metadata()?.rdev() {
             TUN_NUMBER => Ok(()),
             _ => Err(io::Error::other("it is another device")),
@@ -151,7 +153,8 @@ fn tun() -> Result<(), String> {
     })
 }
 
-/// What the host says; `namespaces`: whether packets can be carried between them.
+/// Returns the findings that need no measurement. `namespaces` is the result of trying to carry
+/// packets between namespaces.
 fn asked(namespaces: Result<(), Error>) -> Vec<Finding> {
     let memory = match host::lockable_memory() {
         Ok(Some(bytes)) if bytes < MEMORY => {
@@ -161,7 +164,7 @@ fn asked(namespaces: Result<(), Error>) -> Vec<Finding> {
         Err(error) => Err(error.to_string()),
     };
     let tun = tun();
-    // Root opens it whatever its mode.
+    // Root can open the device whatever its mode.
     let others = match fs::metadata(TUN) {
         Ok(file) if tun.is_ok() && file.mode() & 0o006 != 0o006 => {
             format!(", by TAP once others may open it: chmod 666 {TUN}")
@@ -262,7 +265,7 @@ fn fifo() -> Finding {
     Finding::new("SCHED_FIFO", allowed, &good_for)
 }
 
-/// A source through a link, for a second.
+/// Measures a constant-rate source through a link for one second.
 fn sent(what: &'static str, rate: &str, size: &str, delay: &str) -> Result<Measured> {
     let text = format!(
         "[link.host]\nrate = \"unlimited\"\ndelay = \"{delay}\"\nmtu = \"1500B\"\n\
@@ -274,7 +277,7 @@ fn sent(what: &'static str, rate: &str, size: &str, delay: &str) -> Result<Measu
 }
 
 fn floor(tap: bool) -> Result<Floor> {
-    // 1000 packets a second: each comes to a link that sleeps.
+    // At 1000 packets per second, each packet arrives while the link sleeps.
     let empty = sent("an empty link", "1600kbit", "200B", "0s")?;
     let delayed = sent("release times", "1600kbit", "200B", "5ms")?;
     let many = sent("small packets", "1gbit", "74B", "0s")?;

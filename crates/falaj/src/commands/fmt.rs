@@ -1,4 +1,4 @@
-//! `falaj fmt`: scenario files in their one layout.
+//! `falaj fmt`: formats scenario files in the standard layout.
 
 use anyhow::{Context, Result, ensure};
 use falaj_terminal::file;
@@ -36,12 +36,12 @@ fn after_help() -> String {
     )
 }
 
-/// What became of a file.
+/// Result of formatting a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Formatting {
     Unchanged,
     Changed,
-    /// Why was said.
+    /// An error, already reported.
     Failed,
 }
 
@@ -120,8 +120,8 @@ fn one(path: &Path, args: &Args) -> Result<Formatting> {
     Ok(outcome)
 }
 
-/// Puts `text` in the place of what the file holds: all of it or, if anything
-/// fails, nothing. Its owner and mode stay, and so do links to it by name.
+/// Replaces the contents of the file with `text`: completely or, if an error occurs, not at all.
+/// The file keeps its owner and mode; symbolic links to it stay valid.
 fn replace(path: &Path, text: &str) -> Result<()> {
     let path = fs::canonicalize(path)?;
     let old = fs::metadata(&path)?;
@@ -132,7 +132,7 @@ fn replace(path: &Path, text: &str) -> Result<()> {
     if (made.uid(), made.gid()) != (old.uid(), old.gid()) {
         chown(new.path(), Some(old.uid()), Some(old.gid())).context("its owner cannot be kept")?;
     }
-    // After the owner, whose change takes bits away.
+    // After `chown`, which clears some mode bits.
     new.as_file().set_permissions(old.permissions())?;
     new.as_file().sync_all()?;
     new.persist(&path)?;

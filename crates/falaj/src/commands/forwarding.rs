@@ -1,4 +1,4 @@
-//! The common part of `bridge` and `attach`: an emulated link between two ends that are open.
+//! The common part of `bridge` and `attach`: an emulated link between two open ends.
 
 use crate::cli::link::LinkArgs;
 use anyhow::Result;
@@ -48,23 +48,23 @@ pub(crate) struct ForwardingArgs {
     asked: EffectiveConfig,
 }
 
-/// The ends of the link, near and far, and how messages name them.
+/// The ends of the link, near and far, and their names in messages.
 pub(crate) struct LinkEnds<'a> {
-    /// The command, and the ends as its control socket names them.
+    /// The command, and its ends, as shown at its control socket.
     pub(crate) command: &'static str,
     pub(crate) about: String,
     pub(crate) names: [String; 2],
     pub(crate) backends: [&'a dyn Backend; 2],
-    /// Largest IP packets, where an interface has one.
+    /// MTU in bytes of each end, if it is an interface that has one.
     pub(crate) mtus: [Option<u32>; 2],
     /// Descriptors that are readable when an end has changed.
     pub(crate) watched: Vec<BorrowedFd<'a>>,
-    /// Said when packets pass.
+    /// Message printed when forwarding begins.
     pub(crate) began: String,
 }
 
-/// Forwards packets until it is told to end, or until `changed` says so, which is called with the
-/// number of a watched descriptor that is readable.
+/// Forwards packets until a signal comes or `changed` returns `Break`. `changed` is called with the
+/// index of a watched descriptor that has become readable.
 pub(crate) fn forward(
     args: &ForwardingArgs,
     (scenario, text): (Scenario, String),
@@ -129,9 +129,9 @@ pub(crate) fn forward(
     Ok(args.fail_if.judge(&summary)?.unwrap_or(captured))
 }
 
-/// Warns where packets of an interface may be longer than the link takes.
+/// Warns if an interface's MTU is larger than that of the link.
 fn warn_of_mtu(links: &[Link], ends: &LinkEnds<'_>) {
-    /// Of a link without packets.
+    /// MTU in the case without links.
     const MOST: u32 = u32::MAX;
     let least = |mtu: fn(&Link) -> u32| links.iter().map(mtu).min().unwrap_or(MOST);
     let takes = [least(|link| link.up.mtu), least(|link| link.down.mtu)];

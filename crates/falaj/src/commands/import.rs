@@ -1,4 +1,4 @@
-//! `falaj import`: scenarios from other tools' configurations.
+//! `falaj import`: converts configurations of other tools into scenarios.
 
 use anyhow::{Context, Result};
 use clap::{Subcommand, ValueEnum};
@@ -107,7 +107,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     }
 }
 
-/// The text, and what to call it.
+/// Reads the text of a file or of standard input, and its name for messages.
 fn read(path: &Path) -> Result<(String, String)> {
     if path == Path::new("-") {
         let bytes = falaj_scenario::bytes_from(std::io::stdin());

@@ -1,4 +1,4 @@
-//! `falaj kernel`: which kernel virtual time uses, and whether it will do.
+//! `falaj kernel`: reports the kernel that virtual time uses, and whether it is suitable.
 
 use anyhow::Result;
 use falaj_guest::boot;

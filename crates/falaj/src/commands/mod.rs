@@ -1,8 +1,8 @@
-//! The commands: a file for each, or a folder.
+//! The commands: one file or directory for each.
 //!
-//! A command is its file and four lines here: its module, its variant with the line that `--help`
-//! shows, and the arm that runs it; `cli/help.rs` names the group that it is in. `serve`, `top` and
-//! `reproduce` are in crates of their own.
+//! A command needs its own file, and entries in two others. Here: its module, its variant with the
+//! line that `--help` shows, and the match arm that runs it. In `cli/help.rs`: its name in a group.
+//! `serve`, `top` and `reproduce` are in crates of their own.
 
 mod aggregate;
 mod attach;
@@ -127,10 +127,10 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Runs it.
+    /// Runs the command.
     ///
     /// # Errors
-    /// Why it ends without its result.
+    /// The command failed; the error says why.
     pub(crate) fn run(self) -> Result<ExitCode> {
         match self {
             Command::Sim(args) => sim::main(&args),

@@ -1,5 +1,4 @@
-//! `falaj netconfig`: PlanetLab's one command for both directions of what an application sends and
-//! receives.
+//! `falaj netconfig`: PlanetLab's command for both directions of an application's traffic.
 
 use anyhow::{Context, Result, ensure};
 use falaj_control::client::Which;
@@ -72,7 +71,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The scenario with that link and its rules in front, or without them.
+/// Returns the scenario with the link and with its rules before all others; or, for `delete`,
+/// without them.
 fn edited(text: &str, made: &Netconfig) -> Result<String> {
     let mut file: DocumentMut = text.parse().context("the scenario is not to be read")?;
     let mine = [format!("{}-out", made.name), format!("{}-in", made.name)];
@@ -92,7 +92,8 @@ fn edited(text: &str, made: &Netconfig) -> Result<String> {
     let mut kept: Vec<Table> = rules.iter().filter(|rule| !is_mine(rule)).cloned().collect();
     match &made.tables {
         None => ensure!(there, "there is no `{}`", made.name),
-        // What no rule takes would be dropped: it goes as it went.
+        // The scenario had no rules. Packets that match no rule would be dropped, so a last rule
+        // sends all other packets along their previous path.
         Some(_) if kept.is_empty() => {
             let mut rest = Table::new();
             rest.insert("name", value("rest"));

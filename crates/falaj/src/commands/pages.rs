@@ -1,4 +1,4 @@
-//! `falaj completions` and `falaj man`: made from the command line's own description.
+//! `falaj completions` and `falaj man`: generated from the description of the command line.
 
 use anyhow::{Context, Result};
 use clap::Command;
@@ -59,27 +59,27 @@ pub(crate) fn man(args: &ManArgs, command: Command) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Every command with its help, `docs/reference/cli.md`.
+/// Returns the reference page `docs/reference/cli.md`: every command with its help.
 fn reference(command: Command) -> String {
     let mut out = String::from(
         "# The command line\n\n\
          <!-- Made by `falaj man --reference`; a test fails where it is not up to date. -->\n\n\
          What `--help` says of each command. `falaj man DIRECTORY` writes it as manual pages.\n",
     );
-    // As wide as what is written by hand below it.
+    // The same width as the hand-written pages.
     let mut command = command.disable_help_subcommand(true).term_width(100);
     command.build();
     page(&mut out, &mut command);
     out
 }
 
-/// A command, then those below it.
+/// Appends a command's help, then that of its subcommands.
 fn page(out: &mut String, command: &mut Command) {
     let depth = command.get_bin_name().unwrap_or_default().split(' ').count();
     let name = command.get_bin_name().unwrap_or_else(|| command.get_name()).to_owned();
     let help = command.render_long_help().to_string();
     let help: Vec<&str> = help.lines().map(str::trim_end).collect();
-    // Help ends with an empty line or not, as `after_help` has it.
+    // Help may or may not end with an empty line, depending on `after_help`.
     out.push_str(&format!(
         "\n{} `{name}`\n\n```text\n{}\n```\n",
         "#".repeat(depth + 1),

@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Memory for all that is on its way where the machine has enough, in bytes.
+/// Default limit in bytes on the memory for packets in transit, if the machine has enough.
 const MEMORY: u64 = 256_000_000;
 
 /// What `relay` takes.
@@ -108,7 +108,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         note!("relaying {at} to {}; Ctrl-C ends it", args.to);
     }
     standard_error::detach()?;
-    // The relay itself asks nothing of the system; here there is one that may be asked.
+    // The relay library requests no priority from the system; this program may.
     be_punctual(Rank::Link);
     let began = Instant::now();
     let (report, _) = interruptible(|stop| Ok(relay.run(stop)?))?;

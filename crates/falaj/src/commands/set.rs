@@ -1,4 +1,4 @@
-//! `falaj set`: values of a link that is running.
+//! `falaj set`: changes values of a running link.
 
 use anyhow::{Result, bail};
 use falaj_control::client::Which;
@@ -60,7 +60,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let (mut toml, mut file) = (None, None);
     if let Some(path) = &args.file {
         let (name, text) = file::text(path)?;
-        // What is wrong in a file is told with its place.
+        // Errors in a file are reported with their position.
         file::parse_quietly(&text, &name)?;
         (toml, file) = (Some(text), Some(std::path::absolute(path)?));
     }

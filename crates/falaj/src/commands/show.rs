@@ -1,4 +1,4 @@
-//! `falaj show`: what a link that is running does.
+//! `falaj show`: shows the state of a running link.
 
 use anyhow::{Result, bail};
 use falaj_control::client::{Client, Which, add_rates};
@@ -48,7 +48,7 @@ pub(crate) struct Args {
     which: Which,
 }
 
-/// From one look to the next.
+/// Time between two reports, from which the current rates follow: once, and with `--watch`.
 const LOOK: Duration = Duration::from_millis(250);
 const WATCH: Duration = Duration::from_secs(1);
 
@@ -95,7 +95,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     }
 }
 
-/// Leaves what has this name.
+/// Removes everything from the report except the link, direction or flow of this name.
 fn only(report: &mut LinksReport, name: Option<&str>) -> Result<()> {
     let Some(name) = name else { return Ok(()) };
     let mut known = Vec::new();
@@ -145,7 +145,7 @@ fn text(report: &LinksReport) -> String {
     let directions =
         || report.links.iter().flat_map(|link| link.directions.iter().map(move |d| (link, d)));
     let nanos = |ns: Option<u64>| ns.map_or(DASH.into(), |ns| text::nanos(ns as f64));
-    // The name of a flow is its own on its link alone.
+    // Flow names are unique only within a link.
     let several = report.links.len() > 1;
     let named = |link: &str, flow: &FlowReport| {
         if several { format!("{link} {}", flow.flow) } else { flow.flow.clone() }

@@ -1,5 +1,5 @@
-//! `falaj sweep`: a scenario with other values, each combination of them, in shards that any
-//! machine may run.
+//! `falaj sweep`: simulates every combination of values of some keys, in shards that any machine
+//! may run.
 
 use anyhow::{Context, Result, bail};
 use falaj_scenario::keys::SEED_MAX;
@@ -102,7 +102,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     }
 }
 
-/// What is wrong with a scenario is told with its lines.
+/// Reports the errors of a scenario with their lines.
 fn told(error: SweepError) -> anyhow::Error {
     match &error {
         SweepError::Scenario(words, diagnostics) => {
@@ -163,7 +163,8 @@ fn merge(args: &MergeArgs) -> Result<ExitCode> {
     }
     let table = match all.table() {
         Ok(table) => table,
-        // Some of the shards are a result too, where it is written and no table is asked for.
+        // A part of the shards is a result too, if it is written to a file and no table is
+        // requested.
         Err(missing) if args.output.is_some() && args.csv.is_none() => {
             note!("{missing}");
             return Ok(ExitCode::SUCCESS);
@@ -185,7 +186,7 @@ fn read(path: &Path) -> Result<Results> {
     Results::parse(&text, &name).map_err(told)
 }
 
-/// To a file whose name has nothing else behind it before it is whole; or to standard output.
+/// Writes to a file, which appears under its name only when complete; or to standard output.
 fn write(path: Option<&Path>, what: &impl Display) -> Result<()> {
     let Some(path) = path else {
         output::print(&what.to_string());
@@ -200,14 +201,14 @@ fn write(path: Option<&Path>, what: &impl Display) -> Result<()> {
     Ok(())
 }
 
-/// A value as people write it.
+/// Returns a value without its quotes.
 fn plain(value: &str) -> &str {
     value.trim_matches('"')
 }
 
 fn print(table: &Table) {
     let mean = |name: &str| COLUMNS.iter().position(|measure| measure.name == name);
-    // Of connections alone.
+    // Goodput exists for connections alone.
     let known = |name: &str| {
         mean(name).is_some_and(|n| table.lines.iter().any(|line| line.measures[n].is_some()))
     };

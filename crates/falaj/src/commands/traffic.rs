@@ -1,4 +1,4 @@
-//! `falaj traffic`: a scenario's sources as real datagrams.
+//! `falaj traffic`: sends a scenario's traffic as real datagrams.
 
 use crate::cli::virtual_time::VirtualTimeArgs;
 use anyhow::Result;
@@ -132,7 +132,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     judge(args, scenario, &measured)
 }
 
-/// The exit status: of what the link did, or of the capture.
+/// Returns the exit status: that of a condition on the link's results, or that of the capture.
 fn judge(args: &Args, scenario: &Scenario, measured: &Measured) -> Result<ExitCode> {
     let flows =
         measured.flows.iter().map(|pipe| pipe.iter().map(|f| f.link.clone()).collect::<Vec<_>>());
@@ -140,7 +140,7 @@ fn judge(args: &Args, scenario: &Scenario, measured: &Measured) -> Result<ExitCo
     Ok(args.fail_if.judge(&summary)?.unwrap_or(measured.capture))
 }
 
-/// What a sender had no time for, if it was anything.
+/// Prints how many packets the sender had no time to send, if any.
 pub(crate) fn tell_unsent(name: &str, flow: &MeasuredFlow) {
     if flow.unsent > 0 {
         say!("the sender of flow {name} had no time for {} of its packets", flow.unsent);
@@ -151,7 +151,7 @@ pub(crate) fn nanos(ns: Option<u64>) -> String {
     text::span(ns.map(Span))
 }
 
-/// What each rule has taken, where there are rules.
+/// Prints what each rule matched, if the scenario has rules.
 pub(crate) fn tell_rules(measured: &Measured) {
     if !measured.rules.is_empty() {
         say!(
@@ -164,12 +164,12 @@ pub(crate) fn tell_rules(measured: &Measured) {
     }
 }
 
-/// The same as JSON.
+/// Returns the same as JSON.
 pub(crate) fn rules_json(measured: &Measured) -> Vec<Json> {
     measured.rules.iter().map(|(name, taken)| rule_json(name, taken)).collect()
 }
 
-/// What was lost outside the queues is said, as it belongs to no flow.
+/// Prints the packets lost outside the queues, which belong to no flow.
 pub(crate) fn tell_losses(measured: &Measured) {
     for (n, why) in measured.losses.by_reason() {
         if n > 0 {
@@ -178,7 +178,7 @@ pub(crate) fn tell_losses(measured: &Measured) {
     }
 }
 
-/// The same as JSON.
+/// Returns the same as JSON.
 pub(crate) fn losses(measured: &Measured) -> Vec<Json> {
     let lost = measured.losses.by_reason().into_iter().filter(|(n, _)| *n > 0);
     lost.map(|(n, why)| json!({ "packets": n, "why": why })).collect()

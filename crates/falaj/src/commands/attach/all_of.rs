@@ -1,4 +1,5 @@
-//! A link for each container of a project: one `falaj attach` each, which end together.
+//! A link for each container of a project: one `falaj attach` process for each. A signal ends all
+//! of them.
 
 use super::target::containers_of;
 use anyhow::{Context, Result};
@@ -10,7 +11,8 @@ use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::process::{Command, ExitCode, ExitStatus};
 
-/// Attaches to each by this very command, with the container in the place of the project.
+/// Attaches to each container by running this command again, with the container in place of the
+/// project.
 pub(super) fn main(project: &str) -> Result<ExitCode> {
     let containers = containers_of(project)?;
     let program = std::env::current_exe().context("where this program is")?;
@@ -32,10 +34,11 @@ pub(super) fn main(project: &str) -> Result<ExitCode> {
             [readable(signals.as_fd())].into_iter().chain(others).collect();
         let _ = poll(&mut watched, PollTimeout::NONE);
         if watched[0].any().unwrap_or(false) {
-            // Children that are not waited for yet: their numbers are their own.
+            // The children have not been waited for, so that their process IDs cannot have been
+            // reused.
             let ids = attached.iter().filter_map(|child| i32::try_from(child.id()).ok());
             for id in ids {
-                // One that has just ended is not there.
+                // A child that has just ended is not an error.
                 let _ = kill(Pid::from_raw(id), Signal::SIGTERM);
             }
             for child in &mut attached {
@@ -43,7 +46,7 @@ pub(super) fn main(project: &str) -> Result<ExitCode> {
             }
             break;
         }
-        // A container that is gone leaves the others.
+        // If one container is gone, the links of the others continue.
         attached.retain_mut(|child| match child.try_wait() {
             Ok(None) => true,
             ended => {
@@ -55,12 +58,12 @@ pub(super) fn main(project: &str) -> Result<ExitCode> {
     Ok(ExitCode::from(worst))
 }
 
-/// The exit status of a process.
+/// Returns the exit status of a process; 1 if it was killed or its status is unknown.
 fn code(status: Option<ExitStatus>) -> u8 {
     status.and_then(|status| u8::try_from(status.code()?).ok()).unwrap_or(1)
 }
 
-/// The same words, with a target instead of a project.
+/// Returns the same arguments, with a target instead of a project.
 fn words(all: impl Iterator<Item = OsString>, container: &str) -> Vec<OsString> {
     const OPTION: &str = "--all-of";
     let mut out = Vec::new();
@@ -72,7 +75,8 @@ fn words(all: impl Iterator<Item = OsString>, container: &str) -> Vec<OsString> 
         } else if !text.starts_with(&format!("{OPTION}=")) {
             out.push(word);
         }
-        // Behind the command, before all else, so that a scenario comes second.
+        // The target directly follows the command name, so that a scenario file is the second
+        // argument.
         if out.len() == 1 && text == "attach" {
             out.push(container.into());
         }

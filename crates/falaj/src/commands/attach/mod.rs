@@ -1,4 +1,4 @@
-//! `falaj attach`: an emulated link for interfaces that are in use, in place; and `falaj detach`.
+//! `falaj attach`: puts an emulated link at interfaces in use, in place; and `falaj detach`.
 
 mod all_of;
 mod target;
@@ -105,8 +105,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     })
 }
 
-/// Refuses the interface that carries this SSH session: a slow link there would be the user's own
-/// way back.
+/// Refuses the interface that carries this SSH session: a slow link there would slow down the
+/// user's only way to undo it.
 fn ssh_stays(target: &Target) -> Result<()> {
     let Ok(connection) = std::env::var("SSH_CONNECTION") else { return Ok(()) };
     let address = connection.split(' ').nth(2).and_then(|address| address.parse::<IpAddr>().ok());
@@ -121,7 +121,8 @@ fn ssh_stays(target: &Target) -> Result<()> {
     Ok(())
 }
 
-/// The scenario in which packets that match pass the link, and all others pass untouched.
+/// Returns the scenario in which packets that match `only` pass the link, and all others pass
+/// untouched.
 fn only_those((scenario, text): (Scenario, String), only: &str) -> Result<(Scenario, String)> {
     let [link] = &scenario.links[..] else {
         bail!(
@@ -138,9 +139,9 @@ fn only_those((scenario, text): (Scenario, String), only: &str) -> Result<(Scena
     Ok((file::parse(&text, "--only")?, text))
 }
 
-/// Ends an `attach`, and waits until it has.
+/// Ends an `attach`, and waits until its process has ended.
 pub(crate) fn detach(args: &DetachArgs) -> Result<ExitCode> {
-    /// It ends at once, unless its machine is very busy.
+    /// Longest wait for the process to end. It ends at once unless the machine is very busy.
     const PATIENCE: Duration = Duration::from_secs(10);
     let mut attached: Vec<Client> = running("attach");
     let names = attached.iter().map(|client| client.hello.about.clone()).collect::<Vec<_>>();

@@ -6,14 +6,16 @@ use falaj_live::backend::nfqueue::attached::Target;
 use falaj_live::host;
 use std::process::{Command, Stdio};
 
-/// A program that knows containers.
+/// A container runtime, queried by its command-line program.
 struct Runtime {
-    /// Before a container's name.
+    /// Prefix of a container's name on the command line.
     scheme: &'static str,
     program: &'static str,
-    /// Words that print the number of a process in the container of this name or ID.
+    /// Arguments that make the program print the process ID of a process in the container of this
+    /// name or ID.
     words: fn(&str) -> Vec<String>,
-    /// Words that print the ID of the container of this name, where the others take an ID alone.
+    /// Arguments that make the program print the ID of the container of this name, for programs
+    /// whose other commands accept an ID alone.
     id_words: Option<fn(&str) -> Vec<String>>,
 }
 
@@ -45,10 +47,11 @@ const RUNTIMES: [Runtime; 3] = [
 ];
 
 impl Runtime {
-    /// The first process of a container; `None` if there is no such program here.
+    /// Returns the process ID of a container's first process; `None` if the program is not
+    /// installed.
     ///
     /// # Errors
-    /// The program does not know the container, or it does not run.
+    /// The program does not know the container, or the container is not running.
     fn process(&self, name: &str) -> Result<Option<u32>> {
         let id = match self.id_words {
             Some(ask) => {
@@ -66,7 +69,7 @@ impl Runtime {
     }
 }
 
-/// The output of a program; `None` if it is not there.
+/// Returns the output of a program; `None` if it is not installed.
 fn run(program: &str, words: &[String]) -> Result<Option<String>> {
     let output = match Command::new(program).args(words).stdin(Stdio::null()).output() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -79,7 +82,7 @@ fn run(program: &str, words: &[String]) -> Result<Option<String>> {
     Ok(Some(String::from_utf8_lossy(&output.stdout).into_owned()))
 }
 
-/// The containers of a Compose project, by their IDs.
+/// Returns the containers of a Compose project, as targets with their IDs.
 pub(super) fn containers_of(project: &str) -> Result<Vec<String>> {
     let filter = format!("label=com.docker.compose.project={project}");
     let ask = words(&["ps", "--quiet", "--filter", &filter]);
@@ -101,7 +104,7 @@ fn all_of(process: u32) -> Target {
 /// Finds the target of this name.
 ///
 /// # Errors
-/// There is no such interface, process or container; and where it was looked for.
+/// No such interface, process or container exists; the error names the places searched.
 pub(super) fn parse(text: &str) -> Result<Target> {
     if let Ok(process) = text.parse::<u32>() {
         return Ok(all_of(process));

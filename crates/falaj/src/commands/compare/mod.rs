@@ -1,4 +1,4 @@
-//! `falaj compare`: what is promised, what simulation says, what was measured.
+//! `falaj compare`: guaranteed bounds, simulated and measured delays, side by side.
 
 mod pairs;
 #[cfg(feature = "plots")]
@@ -72,7 +72,7 @@ pub(crate) struct Args {
     virtual_time: VirtualTimeArgs,
 }
 
-/// A flow in all three views.
+/// A flow with its bound, its simulated results and its measured results.
 pub(crate) struct ComparedFlow {
     pub(crate) name: String,
     pub(crate) promise: Option<Promise>,
@@ -88,7 +88,7 @@ impl ComparedFlow {
         let longest = self.simulated.delay.max().max(self.measured.link.delay.max());
         matches!((self.bound(), longest), (Some(bound), Some(longest)) if longest > bound)
     }
-    /// A bound that no measured packet has tried says nothing.
+    /// Returns true if the flow has a bound, but no measured packet that could have exceeded it.
     fn untried(&self) -> bool {
         self.promise.is_some() && self.measured.link.delay.count() == 0
     }
@@ -101,7 +101,7 @@ fn verdict(rows: &[ComparedFlow]) -> BoundVerdict {
     doubt(rows).map_or(BoundVerdict::Kept, BoundVerdict::Inconclusive)
 }
 
-/// Why the measurement says little of the link, if it does.
+/// Returns why the measurement is inconclusive about the link, if it is.
 fn doubt(rows: &[ComparedFlow]) -> Option<Doubt> {
     let named = |row: &ComparedFlow| row.name.clone();
     if let Some(row) = rows.iter().find(|r| r.untried()) {
@@ -121,7 +121,7 @@ fn doubt(rows: &[ComparedFlow]) -> Option<Doubt> {
     is_late(&late).then(|| Doubt::SentLate(named(row), late))
 }
 
-/// What the three views say together.
+/// Verdict from the bounds, the simulation and the measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BoundVerdict {
     Kept,
@@ -129,16 +129,16 @@ pub(crate) enum BoundVerdict {
     Inconclusive(Doubt),
 }
 
-/// Why a measurement is inconclusive: what this host did not manage.
+/// Reason why a measurement is inconclusive: a limit of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Doubt {
-    /// No packet of this flow got to the far end.
+    /// No packet of this flow reached the far end.
     Untried(String),
-    /// The source of this flow had no time for some of its packets.
+    /// The source of this flow had no time for this number of its packets.
     Unsent(String, u64),
-    /// The link handed 1 packet in 100 over later than this.
+    /// The link delivered 1 packet in 100 later than this after it was due.
     ReleasedLate(Span),
-    /// The source of this flow sent 1 packet in 100 later than this.
+    /// The source of this flow sent 1 packet in 100 later than this after it was due.
     SentLate(String, Span),
 }
 
@@ -164,23 +164,23 @@ impl fmt::Display for Doubt {
     }
 }
 
-/// The table, not yet printed.
+/// The results of a comparison, not yet printed.
 pub(crate) struct Comparison {
     pub(crate) rows: Vec<ComparedFlow>,
     measured: Measured,
     title: String,
-    /// What is to be known of the simulation, and how it was done, as JSON.
+    /// Notes about the simulation; and, as JSON, its warm-up and stopping rule.
     notes: Vec<String>,
     practice: (Json, Json),
-    /// Its intervals are as narrow as was asked for.
+    /// True if the confidence intervals are as narrow as requested.
     enough: bool,
-    /// Ctrl-C ended it.
+    /// True if Ctrl-C ended the simulation.
     pub(crate) interrupted: bool,
 }
 
 impl Comparison {
-    /// Promises and simulates a scenario that was measured. Live comes first, as namespaces are
-    /// made while the program has one thread.
+    /// Computes the guarantees of a measured scenario and simulates it. The measurement comes
+    /// first, because namespaces must be created while the process has a single thread.
     pub(crate) fn of(
         scenario: &Scenario,
         plan: &SimulationPlan,
@@ -192,7 +192,7 @@ impl Comparison {
         for link in links {
             promised.extend([promises(&link.up)?, promises(&link.down)?]);
         }
-        // Where there are rules, packets come to links that no source names.
+        // With rules, packets also reach links that no source names.
         let told = if scenario.rules.is_empty() {
             fed_flows(scenario)
         } else {
@@ -240,7 +240,7 @@ impl Comparison {
         verdict(&self.rows)
     }
 
-    /// The verdict, unless Ctrl-C came before it.
+    /// Returns the exit status: that of the verdict, unless Ctrl-C came first.
     pub(crate) fn exit(&self) -> ExitCode {
         match self.verdict() {
             _ if self.interrupted => ExitCode::from(INTERRUPTED),
@@ -251,7 +251,8 @@ impl Comparison {
         }
     }
 
-    /// The signature table, the columns beside it, and the verdict.
+    /// Prints the table of bound, simulated and measured values, the table of measurements beside
+    /// it, and the verdict.
     pub(crate) fn print(&self) {
         say!("{}", self.title);
         let mut rows = Vec::new();
@@ -483,7 +484,7 @@ mod tests {
         let mut errors = vec![10; 199];
         errors.push(900_000);
         assert_eq!(verdict(&[row(BOUND, &[1], &[1], &errors)]), BoundVerdict::Kept);
-        // The smallest bound is the measure, also for the errors of flows without one.
+        // Lateness is compared with the smallest bound, also for flows without a bound.
         let without = row(None, &[1], &[1], &[200_000]);
         let both = [row(BOUND, &[1], &[1], &[0]), without];
         assert_eq!(verdict(&both), BoundVerdict::Inconclusive(released));

@@ -1,4 +1,4 @@
-//! Scenarios under the same arrivals: `falaj compare` of simulations alone.
+//! `falaj compare` of several scenarios, all simulated under the same arrivals.
 
 use super::Args;
 #[cfg(feature = "plots")]
@@ -19,7 +19,7 @@ use serde_json::{Value as Json, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What is compared, how it is called, and its name in JSON.
+/// The quantities compared: measure, label in the table, key in JSON.
 const MEASURES: [(Measure, &str, &str); 5] = [
     (Measure::DelayMean, "delay mean", "delay_mean_ns"),
     (Measure::DelayQuantile(0.5), "delay p50", "delay_p50_ns"),
@@ -28,7 +28,7 @@ const MEASURES: [(Measure, &str, &str); 5] = [
     (Measure::Loss, "lost", "loss"),
 ];
 
-/// The scenarios, the first of them the one that others are compared with, and their names.
+/// Reads the scenarios and their names. All others are compared with the first.
 fn read(args: &Args) -> Result<(Vec<Scenario>, Vec<String>)> {
     let path = args.what.file();
     let name = path.display().to_string();
@@ -118,7 +118,8 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
     Ok(simulation.exit())
 }
 
-/// What scenarios are called in the table: of two `first` and `other`, of more `#1`, `#2`, `#3`.
+/// Returns the labels of the scenarios in the table: `first` and `other` for two, `#1`, `#2`, `#3`
+/// for more.
 fn called(scenarios: usize) -> Vec<String> {
     match scenarios {
         2 => vec!["first".into(), "other".into()],
@@ -126,8 +127,8 @@ fn called(scenarios: usize) -> Vec<String> {
     }
 }
 
-/// For each flow the values of the first scenario; of each other one its values, by how much they
-/// differ, and what that says.
+/// Returns the table. It has, for each flow, the values of the first scenario and, for each other
+/// scenario, its values, the differences, and a verdict on each difference.
 fn table(called: &[String], flows: &[PairedFlow<'_>]) -> String {
     let mut header = vec![String::new(), called[0].clone()];
     for other in &called[1..] {
@@ -153,8 +154,8 @@ fn table(called: &[String], flows: &[PairedFlow<'_>]) -> String {
     text::table(&header.iter().map(String::as_str).collect::<Vec<_>>(), rows).to_string()
 }
 
-/// Pairs need the same packets: streams of random numbers are known by a source's place in the
-/// file.
+/// Checks that both scenarios send the same packets, as paired comparison requires. A source's
+/// stream of random numbers is identified by the source's position in the file.
 fn same_sources(first: &Scenario, second: &Scenario) -> Result<()> {
     if first.traffic.len() != second.traffic.len() {
         let [a, b] = [first, second].map(|scenario| scenario.traffic.len());
@@ -177,7 +178,7 @@ fn same_sources(first: &Scenario, second: &Scenario) -> Result<()> {
     Ok(())
 }
 
-/// A flow that all scenarios have, by its name, and that packets came for in each.
+/// A flow that has the same name in all scenarios and received packets in each.
 pub(super) struct PairedFlow<'a> {
     pub(super) name: String,
     pub(super) first: &'a Gathered,
@@ -205,7 +206,7 @@ fn flows<'a>(scenarios: &[Scenario], simulation: &'a Simulation) -> Vec<PairedFl
     firsts.into_iter().filter_map(compared).collect()
 }
 
-/// An estimate in words; of a difference with its sign.
+/// Returns an estimate in words; a difference has a sign.
 fn value(measure: Measure, e: Option<Estimate>, signed: bool) -> String {
     let Some(e) = e else { return text::DASH.into() };
     let sign = match e.mean {
@@ -228,7 +229,8 @@ fn value(measure: Measure, e: Option<Estimate>, signed: bool) -> String {
     format!("{sign}{text}")
 }
 
-/// Where the interval has no zero the other differs.
+/// Returns the verdict on a difference: the scenarios differ if the confidence interval excludes
+/// zero.
 fn verdict(difference: Option<Estimate>) -> &'static str {
     match difference {
         Some(Estimate { mean: 0.0, half_width: Some(0.0), .. }) => "the same",

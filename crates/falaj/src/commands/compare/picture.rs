@@ -1,5 +1,4 @@
-//! The delays of several scenarios in one picture: a panel for each flow, a line for each
-//! scenario.
+//! The delays of several scenarios in one picture: a panel for each flow, a line for each scenario.
 
 use super::pairs::PairedFlow;
 use anyhow::{Result, bail};
@@ -10,10 +9,10 @@ use falaj_sim::Gathered;
 use falaj_terminal::place::{is_one_picture, try_file};
 use std::path::Path;
 
-/// More flows than these have no panel.
+/// Maximum number of panels; further flows are left out.
 const MOST: usize = 8;
 
-/// Finds out before the simulation whether the picture can be written.
+/// Checks, before the simulation, that the picture can be written.
 pub(super) fn try_place(path: &Path) -> Result<()> {
     if !is_one_picture("--svg", path)? {
         bail!("--svg {}: it is one picture; name it `*.svg` or `*.png`", path.display());
@@ -21,7 +20,7 @@ pub(super) fn try_place(path: &Path) -> Result<()> {
     try_file(path)
 }
 
-/// Draws it.
+/// Draws the picture into the file.
 pub(super) fn write(path: &Path, names: &[String], flows: &[PairedFlow<'_>]) -> Result<()> {
     if flows.is_empty() {
         bail!("--svg: no flow has packets in all scenarios, and there is nothing to draw");
@@ -37,7 +36,8 @@ pub(super) fn write(path: &Path, names: &[String], flows: &[PairedFlow<'_>]) -> 
     Ok(())
 }
 
-/// The share of a flow's packets that is delayed longer, by scenario.
+/// Returns a flow's panel: the share of its packets delayed longer than each delay, for each
+/// scenario.
 fn chart(names: &[String], flow: &PairedFlow<'_>) -> Chart {
     let all: Vec<&Gathered> = std::iter::once(flow.first).chain(flow.others.clone()).collect();
     let longest = all.iter().filter_map(|of| of.delay.max()).max().unwrap_or_default();
@@ -49,7 +49,8 @@ fn chart(names: &[String], flow: &PairedFlow<'_>) -> Chart {
         let mut points = vec![(0.0, longer)];
         for (delay, times) in of.delay.counts() {
             sum += times;
-            // Of the longest none is longer, which no logarithm shows: the line ends there.
+            // No packet is delayed longer than the maximum, and a logarithmic axis has no zero: the
+            // line ends there.
             if sum < packets {
                 longer = 1.0 - sum as f64 / packets as f64;
             }

@@ -1,4 +1,5 @@
-//! `falaj plan aggregate`: containers of which size keep a delay, and what that costs.
+//! `falaj plan aggregate`: finds the batch sizes ("containers" in the help) that keep a delay, and
+//! their cost.
 
 use anyhow::{Context, Result, bail, ensure};
 use falaj_queueing::{
@@ -82,10 +83,10 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// More than these are not looked for.
+/// Maximum number of virtual machines tried.
 const MOST_VMS: usize = 64;
 
-/// Packets a second: `800k`, `1.5M`, `80000`.
+/// Parses a positive number of packets per second: `800k`, `1.5M`, `80000`.
 fn packets(text: &str) -> Result<f64, String> {
     match packets_or_none(text)? {
         0.0 => Err("it must be above zero; write `800k`, for instance".into()),
@@ -136,7 +137,7 @@ fn time(seconds: f64) -> String {
 }
 
 impl Args {
-    /// The streams of containers: towards the machines first.
+    /// Returns the streams of batches, those towards the machines first.
     fn streams(&self, vms: usize, rate: f64, back: f64) -> Vec<Stream> {
         let each = |rate: f64| Stream { count: vms, rate: rate / vms as f64 };
         let there = if self.shared { Stream { count: 1, rate } } else { each(rate) };
@@ -144,7 +145,7 @@ impl Args {
         if back == 0.0 {
             vec![there]
         } else if there.rate == here.rate {
-            // Alike, and so not told apart.
+            // Both directions have equal rates, so one stream type suffices.
             vec![Stream { count: there.count + here.count, rate: there.rate }]
         } else {
             vec![there, here]
@@ -168,7 +169,7 @@ impl Args {
         }
     }
 
-    /// What no queue could be built of.
+    /// Refuses values from which no queue can be built.
     fn check(&self) -> Result<()> {
         ensure!(self.vms > 0, "--vms is 0; it must be 1 or more");
         ensure!(self.size != Some(0), "--size is 0; a container holds 1 packet or more");
@@ -204,7 +205,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         dimension(args, &args.system(args.vms, args.rate, back))
     };
     match told {
-        // That nothing is stable is an answer.
+        // "No stable size" is a result, not an error.
         Err(error) if matches!(error.downcast_ref(), Some(Refused::Unstable { .. })) => {
             if args.json {
                 say!(
@@ -222,7 +223,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     }
 }
 
-/// A size by all three ways.
+/// Evaluates one batch size by all three methods: model as printed, exact, simulated.
 fn one(args: &Args, system: &System, size: usize) -> Result<ExitCode> {
     let policy = Policy::new(size, system.timeout)?;
     let line = Line::new(&system.streams, policy, system.service)?;
@@ -230,7 +231,7 @@ fn one(args: &Args, system: &System, size: usize) -> Result<ExitCode> {
     let service = system.service.mean(fill.size);
     let simulated =
         line.simulate(Ask { containers: 400_000, seed: 1, percentile: 0.99, longer_than: 0.0 })?;
-    // The model knows neither timeouts nor other services.
+    // The model has neither timeouts nor service distributions other than the exponential.
     let modelled = system.timeout.is_none() && system.service.shape == Shape::Exponential;
     let model = modelled.then(|| Superposed::new(&system.streams, size, service)).transpose()?;
     let printed = model.as_ref().map(Superposed::as_printed).transpose()?;
@@ -364,7 +365,7 @@ fn dimension(args: &Args, system: &System) -> Result<ExitCode> {
     Ok(exit)
 }
 
-/// A size and a timeout.
+/// Finds the pair of batch size and timeout.
 fn pairs(args: &Args, system: &System) -> Result<ExitCode> {
     let asked = seconds(args.delay.context("--any-timeout needs --delay")?);
     let Pairs { best, least } = system.pairs(asked, args.max_size)?;
@@ -406,7 +407,7 @@ fn pairs(args: &Args, system: &System) -> Result<ExitCode> {
     Ok(exit)
 }
 
-/// The sizes that do, which one to take, and the timeout beside it.
+/// Prints the sizes that keep the delay, the recommended size, and its timeout.
 fn told(measured: &str, asked: f64, feasible: &[Feasible], best: &Feasible) {
     let ranges: Vec<String> = feasible
         .iter()
@@ -420,7 +421,7 @@ fn told(measured: &str, asked: f64, feasible: &[Feasible], best: &Feasible) {
         ranges.join(", and of ")
     );
     say!("the fewest containers: {} packets", best.to.size);
-    // A packet that comes alone waits the whole timeout, and is served.
+    // A packet that arrives alone waits for the whole timeout, then for its service.
     let timeout = asked - best.to.service;
     if timeout > 0.0 {
         say!("at low load a packet waits for the timeout: {} keeps the delay there", time(timeout));

@@ -1,6 +1,6 @@
-//! What a flow sends at most and what it is served at least, drawn over time,
-//! with the distances between them: across its delay, down its backlog. The
-//! picture follows the reader's choice of a light or a dark page.
+//! Draws a flow's arrival curve and service curve over time, with the distances between them: the
+//! horizontal one is its delay, the vertical one its backlog. The picture follows the reader's
+//! choice of a light or a dark page.
 
 use anyhow::{Context, Result, anyhow, bail};
 use falaj_pictures::chart::{Area, Drawn, FONT};
@@ -22,18 +22,18 @@ type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64
 
 const PANEL: (u32, u32) = (620, 400);
 
-// Each is one colour in the light and its counterpart in the dark.
+// Each tone has a colour for light pages and its counterpart for dark ones.
 const SENT: Tone = (RGBColor(213, 94, 0), "#FF9F4A");
 const SERVED: Tone = (RGBColor(0, 114, 178), "#5CB8F2");
 const DISTANCE: Tone = (RGBColor(0, 120, 85), "#63D2A4");
 
-/// One flow's picture, and where it belongs.
+/// One flow's picture, with its link and direction.
 struct Picture<'a> {
     link: &'a str,
     way: &'static str,
     flow: &'a Outlook,
     service: &'a Curve,
-    /// Bytes that its queue holds, with packets of the largest size.
+    /// Capacity of its queue in bytes; a limit in packets counts packets of the largest size.
     queue: f64,
 }
 
@@ -44,8 +44,8 @@ impl Picture<'_> {
     }
 }
 
-/// Draws into one file, or into a directory if `path` is not `*.svg` or `*.png`;
-/// says what was written and what could not be drawn.
+/// Draws into one file, or into a directory if `path` is not `*.svg` or `*.png`. Returns messages
+/// about the files written and the flows not drawn.
 pub(super) fn write(path: &Path, ways: &[Way<'_>]) -> Result<Vec<String>> {
     let mut said = Vec::new();
     let mut pictures: Vec<Picture<'_>> = Vec::new();
@@ -115,7 +115,7 @@ fn panel(area: &Area<'_>, picture: &Picture<'_>) -> Drawn {
     let flow = picture.flow;
     let envelope = flow.envelope.as_ref().ok().map(|e| &e.curve);
     let bends = |curve: &Curve| float(&curve.pieces()[curve.pieces().len() - 1].at);
-    // Everything that is of interest, and some of what comes then.
+    // All points of interest, and some margin after them.
     let latest = match (&flow.distances, envelope) {
         (Some(d), Some(envelope)) => (float(&d.delay.at) + float(&d.delay.length))
             .max(float(&d.backlog.at))
@@ -168,7 +168,8 @@ fn panel(area: &Area<'_>, picture: &Picture<'_>) -> Drawn {
             Limit::Packets(n) => format!("queue {n}p: {}", text::bytes(level)),
             Limit::Bytes(_) => format!("queue {}", text::bytes(level)),
         };
-        // On the side where what is sent has not come to it yet, or is far above.
+        // The label is on the side where the arrival curve has not reached the limit yet, or is far
+        // above it.
         let early = envelope.is_some_and(|e| height(e, 0.3 * width) > level)
             && height(picture.service, 0.65 * width) > level;
         let (end, aside, h) = if early { (width, -8, HPos::Right) } else { (0.0, 12, HPos::Left) };
@@ -188,7 +189,7 @@ fn panel(area: &Area<'_>, picture: &Picture<'_>) -> Drawn {
     distances(&mut chart, &frame, picture, envelope.is_some())
 }
 
-/// The arrows and the words.
+/// Draws the arrows and their labels.
 fn distances(
     chart: &mut Chart<'_, '_>,
     frame: &CurveFrame,
@@ -203,7 +204,7 @@ fn distances(
     }
     named(chart, frame, &served, sent.as_deref(), "served at least", SERVED.0)?;
     let (Some(d), Some(backlog)) = (&flow.distances, &flow.backlog) else {
-        // Below the service curve there is nothing else.
+        // The area below the service curve is free.
         let corner = frame.place((frame.width, 0.0));
         let why = "only the queue bounds its delay";
         return word(chart, why, corner, (-8, -10), (HPos::Right, VPos::Bottom), ASIDE.0);
@@ -214,13 +215,13 @@ fn distances(
         (float(&d.backlog.at), float(&d.backlog.length), float(&d.backlog.level));
     arrow(chart, frame.place((then, top - amount)), frame.place((then, top)), (0, 6))?;
     let time = |ns: f64| text::nanos(ns).replace("us", "µs");
-    // A full queue may be shorter than the distance.
+    // The delay of a full queue may be shorter than the distance between the curves.
     let by_queue = flow.best().map(|best| best.delay.0 as f64).filter(|best| *best < wait.floor());
     let by_queue = by_queue.map_or(String::new(), |best| format!("; by the queue {}", time(best)));
     let delay = format!("delay ≤ {}{by_queue}", time(wait));
     let backlog = format!("backlog ≤ {}", text::bytes(backlog.bytes as f64));
-    // The corner below the one and left of the other is free of curves, if there
-    // is room in it; or the one above, where what is sent at most has climbed.
+    // The label goes below the delay arrow and left of the backlog arrow, where no curve passes, if
+    // there is room; otherwise above, where the arrival curve has already climbed.
     let (roomy, high) = (then > 0.3 * frame.width, level - (top - amount) > 0.16 * frame.tall);
     let (from, aside, v) = match (high, roomy) {
         (true, true) => ((at, level), (12, 7), VPos::Top),
@@ -240,8 +241,8 @@ fn distances(
     word(chart, &backlog, middle, (aside, 0), (h, VPos::Center), DISTANCE.0)
 }
 
-/// A curve's name, where it leaves the picture: above the line or, where another
-/// one would be in the way, below it.
+/// Writes a curve's name where the curve leaves the picture: above the line or, if the other curve
+/// is close above, below it.
 fn named(
     chart: &mut Chart<'_, '_>,
     frame: &CurveFrame,
@@ -257,11 +258,11 @@ fn named(
     let close_above =
         other.and_then(<[_]>::last).is_some_and(|o| (0.0..20.0).contains(&pixels(o.1 - end.1)));
     let (aside, anchor) = match end.0 * frame.time / frame.width {
-        // At the top, with or without room beside it; or on the right.
+        // The curve leaves at the top, with or without room beside it; or at the right.
         part if top && part < 0.75 => ((10, 4), (HPos::Left, VPos::Top)),
         _ if top => ((-12, 4), (HPos::Right, VPos::Top)),
         _ if close_above => {
-            // Below the line where the name begins.
+            // Below the line, at the point where the name begins.
             let slope = pixels(end.1 - before.1)
                 / ((end.0 - before.0) * frame.time / frame.width * f64::from(wide));
             ((-8, 6 + (slope * 7.5 * name.len() as f64) as i32), (HPos::Right, VPos::Top))
@@ -286,10 +287,10 @@ fn word(
     Ok(())
 }
 
-/// A line with a head at both ends; `along` points from its beginning to its end in pixels.
+/// Draws a line with a head at both ends; `along` points from its beginning to its end, in pixels.
 fn arrow(chart: &mut Chart<'_, '_>, from: (f64, f64), to: (f64, f64), along: (i32, i32)) -> Drawn {
     chart.draw_series(std::iter::once(PathElement::new([from, to], DISTANCE.0.stroke_width(2))))?;
-    // Upwards is against the pixels.
+    // Pixel rows count downwards.
     let (x, y) = (along.0, -along.1);
     for (at, sign) in [(from, 1), (to, -1)] {
         let (back, side) = ((x * 3 / 2 * sign, y * 3 / 2 * sign), (y * 2 / 3, x * 2 / 3));
@@ -302,7 +303,7 @@ fn arrow(chart: &mut Chart<'_, '_>, from: (f64, f64), to: (f64, f64), along: (i3
     Ok(())
 }
 
-/// What part of the curves is seen, and in which units.
+/// Visible part of the curves (ns, bytes), and the size of the axis units.
 struct CurveFrame {
     width: f64,
     tall: f64,
@@ -315,7 +316,7 @@ impl CurveFrame {
         (t / self.time, bytes / self.data)
     }
 
-    /// The curve as a line, up to where it leaves the picture.
+    /// Returns the curve as a line, up to the point where it leaves the picture.
     fn points(&self, curve: &Curve) -> Vec<(f64, f64)> {
         let mut all: Vec<(f64, f64)> = Vec::new();
         for p in curve.pieces() {
@@ -343,7 +344,7 @@ fn height(curve: &Curve, t: f64) -> f64 {
     Exact::from_float(t).map_or(0.0, |t| float(&curve.at(&t)))
 }
 
-/// When the curve has come to `bytes`.
+/// Returns the time in ns at which the curve reaches `bytes`.
 fn reached(curve: &Curve, bytes: f64) -> f64 {
     let last = &curve.pieces()[curve.pieces().len() - 1];
     let slope = float(&last.slope);

@@ -1,4 +1,5 @@
-//! `plan fits`: do all these fit on this link, and how many more?
+//! `plan fits`: checks whether all flows with a requirement fit on the link, and how many more
+//! copies of a flow would.
 
 use anyhow::{Context, Result};
 use falaj_plan::standing::{Standing, standings};
@@ -30,7 +31,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// More are not tried.
+/// Maximum number of copies tried.
 const MOST: usize = 1024;
 
 pub(super) fn main(args: &Args) -> Result<ExitCode> {
@@ -143,8 +144,8 @@ fn to_json(flow: &Standing) -> serde_json::Value {
     })
 }
 
-/// How many copies of a flow of a link may stand beside it before somebody is not promised what he
-/// needs.
+/// Returns how many copies of a flow can be added beside it before the guarantee of some flow falls
+/// below its requirement.
 fn room_for(text: &str, name: &str, scenario: &Scenario, flow: &str) -> Result<usize> {
     let link =
         scenario.links.iter().find(|link| link.up.flows.iter().any(|known| known.name == flow));
@@ -157,7 +158,7 @@ fn room_for(text: &str, name: &str, scenario: &Scenario, flow: &str) -> Result<u
         let mut file = file.clone();
         let flows = file["link"][&link]["flow"].as_table_like_mut().with_context(nowhere)?;
         let like = flows.get(flow).cloned().with_context(nowhere)?;
-        // In the place of the flow: those behind it may take what it leaves.
+        // The copies take the flow's position: flows after it may take the capacity that it leaves.
         let before: Vec<(String, Item)> =
             flows.iter().map(|(name, item)| (name.to_owned(), item.clone())).collect();
         let mut all = Table::new();
@@ -174,7 +175,7 @@ fn room_for(text: &str, name: &str, scenario: &Scenario, flow: &str) -> Result<u
             all.insert(&known, item);
         }
         file["link"][&link]["flow"] = Item::Table(all);
-        // A discipline that refuses so many has no room for them.
+        // If the discipline refuses this number of flows, the copies do not fit.
         let Ok((scenario, _)) = falaj_scenario::parse(&file.to_string(), name) else {
             return Ok(false);
         };

@@ -1,13 +1,14 @@
-//! `falaj plan`: what a scenario promises, before anything runs. What it is lies in `falaj-plan`.
+//! `falaj plan`: prints the guarantees of a scenario, before anything runs. The computation is in
+//! `falaj-plan`.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`stations`] | what stations of a channel get that always have packets |
+//! | [`stations`] | throughput of stations of a channel that always have packets |
 //! | [`whatif`] | the scenario with other values |
-//! | [`fits`] | `plan fits`: do all fit, and how many more? |
-//! | [`saihu`] | `plan saihu`: a network of other tools for bounds |
-//! | [`report`] | text |
-//! | `aggregate` | `plan aggregate`: sizes of containers |
+//! | [`fits`] | `plan fits`: checks whether all flows fit, and how many more would |
+//! | [`saihu`] | `plan saihu`: bounds for a network in the format of other tools |
+//! | [`report`] | prints a plan as text |
+//! | `aggregate` | `plan aggregate`: sizes of batches |
 //! | `draw` | the curves and their distances, as SVG |
 
 #[cfg(feature = "queueing")]

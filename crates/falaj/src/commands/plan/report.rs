@@ -1,4 +1,4 @@
-//! A plan as text.
+//! Prints a plan as text.
 
 use super::stations;
 use falaj_plan::Way;
@@ -114,7 +114,7 @@ pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
     say!("");
 }
 
-/// What packets wait at most over all links that they pass, where some pass several.
+/// Prints the end-to-end delay bounds, if packets pass several links.
 pub(super) fn end_to_end(routes: &Result<Routes, String>) {
     let routes = match routes {
         Ok(routes) if routes.is_network() => routes,
@@ -165,15 +165,16 @@ pub(super) fn end_to_end(routes: &Result<Routes, String>) {
     );
 }
 
-/// What is too long for a column: below the table, by number.
+/// Texts too long for a column; they are printed below the table, numbered.
 #[derive(Default)]
 struct Notes(Vec<String>);
 
 impl Notes {
-    /// As long as the formulas that people know; two of them and four numbers fit on a wide screen.
+    /// Widest text in a column, in characters: the length of well-known formulas. Two such columns
+    /// and four numbers fit on a wide screen.
     const WIDEST: usize = 56;
 
-    /// `text`, or where it stands.
+    /// Returns `text`, or a reference to the note that holds it.
     fn cell(&mut self, text: &str) -> String {
         if text.chars().count() <= Self::WIDEST {
             return text.to_owned();
@@ -208,7 +209,7 @@ fn backlog_of(flow: &Outlook) -> String {
     flow.backlog.as_ref().map_or(text::DASH.into(), |b| text::bytes(b.bytes as f64))
 }
 
-/// Each flow before and after.
+/// Prints each flow's guarantees before and after the change.
 fn compared(way: &Way<'_>, before: &Way<'_>) {
     let rows = way.flows.iter().map(|flow| {
         let was = before.flows.iter().find(|f| f.name == flow.name);
@@ -221,7 +222,7 @@ fn compared(way: &Way<'_>, before: &Way<'_>) {
     say!("{}\n", text::table(&["before -> after", "rate >=", "delay <=", "backlog <="], rows));
 }
 
-/// What is said of a flow, line by line, each behind a word.
+/// Returns the details of a flow, as lines with a keyword each.
 fn details(flow: &Outlook) -> Vec<(&'static str, String)> {
     let mut out = Vec::new();
     out.extend(flow.many.clone().map(|many| ("each", many)));
@@ -280,7 +281,8 @@ fn details(flow: &Outlook) -> Vec<(&'static str, String)> {
         out.push((word, bound(d.delay.0, &d.formula, &d.condition)));
         word = "";
     }
-    // What the discipline promises to a full queue, where curves give less.
+    // Bounds that the discipline guarantees for a full queue, where they differ from the bound of
+    // the curves.
     let full = promise
         .map(|p| &p.delay)
         .filter(|p| flow.assured.as_ref().is_none_or(|d| d.delay != p.delay));
@@ -324,8 +326,8 @@ fn described(envelope: &Envelope, together: bool) -> String {
     }
 }
 
-/// The flows whose queues may drop packets that had found room, or for which there was room, and
-/// how.
+/// Returns the flows whose queues have an AQM policy, and the policy's name. Such a queue may drop
+/// packets that were already queued, or that would have found room.
 fn policies(direction: &Direction) -> Vec<String> {
     let leaves = direction.pipe.setup.leaves();
     let named = direction.flows.iter().zip(leaves);

@@ -1,4 +1,4 @@
-//! `plan saihu`: bounds for a network that Saihu's tools have a form for.
+//! `plan saihu`: computes bounds for a network in the file format of Saihu's tools.
 
 use anyhow::{Result, anyhow};
 use falaj_plan::saihu;
@@ -39,7 +39,7 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
         )
     })?;
     read.notes.iter().for_each(|note| eprintln!("{name}: {note}"));
-    // What all flows send to a server in the long run, of what it serves.
+    // Load of each server: the long-term rate of all its flows divided by its service rate.
     let loads: Vec<Option<f64>> = (0..network.servers.len())
         .map(|s| {
             let through = network.flows.iter().filter(|flow| flow.path.contains(&s));

@@ -1,5 +1,5 @@
-//! What stations that contend for a channel get, when all always have packets: Bianchi's
-//! saturation.
+//! Prints the throughput of stations that contend for a channel, when all of them always have
+//! packets (Bianchi's saturation model).
 
 use falaj_plan::stations::expected;
 use falaj_scenario::Direction;

@@ -1,5 +1,4 @@
-//! `--what-if` and `--need`: the scenario with other values, set in its text
-//! and read by the ordinary parser.
+//! `--what-if` and `--need`: sets other values in the scenario's text, and parses it as usual.
 
 use anyhow::{Context, Result};
 use falaj_scenario::edit::{Edit, Set};
@@ -7,21 +6,20 @@ use falaj_scenario::{Problem, Scenario, Severity};
 use falaj_terminal::file;
 use toml_edit::DocumentMut;
 
-/// What the text of a scenario says once the needs and then the what-ifs are
-/// set in it.
+/// A scenario's text, in which requirements and then what-if values are set.
 pub(crate) struct WhatIf<'a> {
     name: &'a str,
     text: String,
-    /// Problems that were said already.
+    /// Titles of the problems already reported.
     said: Vec<String>,
     words: Vec<String>,
 }
 
 impl<'a> WhatIf<'a> {
-    /// The file as it is.
+    /// Parses the file unchanged.
     ///
     /// # Errors
-    /// What is wrong with it, which was said.
+    /// The scenario is wrong; the problems have been reported.
     pub(crate) fn new(text: String, name: &'a str) -> Result<(WhatIf<'a>, Scenario)> {
         let (scenario, warnings) = falaj_scenario::parse(&text, name).map_err(|errors| {
             file::tell(&errors);
@@ -32,10 +30,11 @@ impl<'a> WhatIf<'a> {
         Ok((WhatIf { name, text, said, words: Vec::new() }, scenario))
     }
 
-    /// Sets values; `option` is what they came by. A need is a flow's.
+    /// Sets values; `option` is the command-line option that gave them. A need is set as a
+    /// requirement of a flow.
     ///
     /// # Errors
-    /// There is no such key, or the scenario would be wrong, which was said.
+    /// The key does not exist; or the scenario would be wrong, and the problems have been reported.
     pub(crate) fn set(&mut self, option: &str, sets: &[Set], need: bool) -> Result<Scenario> {
         let mut file: DocumentMut = self.text.parse().context("the scenario is no TOML")?;
         let mut edit = Edit::new(&mut file);
@@ -63,8 +62,8 @@ impl<'a> WhatIf<'a> {
         }
     }
 
-    /// A problem that the file did not have. Its line would be one of a text
-    /// that nobody has seen.
+    /// Reports a problem that the original file did not have, without its line: the changed text is
+    /// not visible to the user.
     fn tell(&self, problem: &Problem, words: &str) {
         if self.said.contains(&problem.title) {
             return;

@@ -1,11 +1,12 @@
-//! Ports of the host that the command reaches: which may be together, and whether they are served.
+//! Ports of the host that the command reaches: checks for conflicts, and whether a server listens
+//! there.
 
 use anyhow::{Result, bail};
 use falaj_live::host_port::HostPort;
 use falaj_live::listening::{self, Transport};
 use falaj_terminal::note;
 
-/// Refuses two ports of the host at one port of the command.
+/// Refuses two host ports mapped to the same port of the command.
 pub(super) fn check(ports: &[HostPort]) -> Result<()> {
     for (n, port) in ports.iter().enumerate() {
         let at = port.command;
@@ -20,7 +21,8 @@ pub(super) fn check(ports: &[HostPort]) -> Result<()> {
     Ok(())
 }
 
-/// Tells of ports at which nothing on the host listens: their connections will be reset.
+/// Prints a note for each port at which nothing on the host listens: connections to it will be
+/// reset.
 pub(super) fn tell(ports: &[HostPort]) {
     let there = listening::ports();
     let is_served = |port| {
@@ -31,8 +33,8 @@ pub(super) fn tell(ports: &[HostPort]) {
     }
 }
 
-/// Says which process listens at one of these ports already, in the namespace of this name or
-/// process, if that is to be seen.
+/// Returns a message that names the process already listening at one of these ports in the
+/// namespace (name or process ID), if it can be determined.
 pub(super) fn conflict(ports: &[HostPort], namespace: &str) -> String {
     let held = namespace.parse().ok().and_then(|pid| {
         let at = |port: u16| Some((port, listening::process_at(pid, port)?));

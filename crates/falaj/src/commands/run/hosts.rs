@@ -75,12 +75,13 @@ pub(crate) fn main(args: Args, scenario: &Scenario, text: &str) -> Result<ExitCo
     let captured = args.recording.end(&mut forwarder);
     let summary = of_forwarder(scenario, &forwarder, hosts.unread());
     tell(args.stats, &hosts, &summary);
-    // The hosts first: the kernel removes one interface after the other, and these are waited for.
+    // The hosts are dropped first: the kernel removes their interfaces one after the other, and the
+    // drop waits for these.
     drop(hosts);
     status((exit, captured), &summary, &args.json, &args.fail_if)
 }
 
-/// The number of the host of this name.
+/// Returns the index of the host of this name.
 fn named(topology: &Topology, flag: &str, name: &str) -> Result<usize> {
     match topology.names().position(|known| known == name) {
         Some(node) => Ok(node),
@@ -91,7 +92,7 @@ fn named(topology: &Topology, flag: &str, name: &str) -> Result<usize> {
     }
 }
 
-/// What each is known by.
+/// Prints the addresses of each host.
 fn tell_addresses(topology: &Topology) {
     for (node, name) in topology.names().enumerate() {
         let v6 = topology.address6(node).map_or(String::new(), |address| format!(", {address}"));

@@ -1,4 +1,4 @@
-//! A line for each flow while a command runs, on a terminal.
+//! A line for each flow on the terminal, while a command runs.
 
 use falaj_live::event_loop::{Forwarder, LiveFlow};
 use falaj_scenario::Link;
@@ -10,13 +10,13 @@ use std::io::{self, Write as _};
 use std::sync::{Mutex, PoisonError};
 use terminal_size::{Height, Width, terminal_size_of};
 
-/// How often the lines change.
+/// Time between two updates of the lines.
 const STEP: Span = Span::from_millis(500);
-/// More lines than these fit few terminals.
+/// Maximum number of lines for each direction; few terminals have room for more.
 const LINES: usize = 20;
 
-/// The lines. They cost the link a moment twice a second, and share the terminal with the command,
-/// so they are there only where they are asked for.
+/// The lines of all flows. Updating them delays the link slightly twice a second, and they share
+/// the terminal with the command, so they appear only on request.
 pub(crate) struct Live {
     lines: Vec<FlowLine>,
     next: Time,
@@ -32,7 +32,8 @@ struct FlowLine {
 }
 
 impl Live {
-    /// None where nobody looks.
+    /// Creates the lines; there are none if they are not wanted or standard error is not a
+    /// terminal.
     pub(crate) fn new(links: &[Link], wanted: bool) -> Live {
         let mut lines = Vec::new();
         if wanted && progress::wanted() {
@@ -58,12 +59,12 @@ impl Live {
         Live { lines, next: Time::ZERO, last: Time::ZERO }
     }
 
-    /// When the lines are to change.
+    /// Returns the time of the next update.
     pub(crate) fn next(&self) -> Time {
         if self.lines.is_empty() { Time::NEVER } else { self.next }
     }
 
-    /// Changes them, if it is time to.
+    /// Updates the lines, if the time of the next update has come.
     pub(crate) fn update(&mut self, forwarder: &Forwarder) {
         let now = forwarder.clock().now();
         if now < self.next() {
@@ -86,7 +87,7 @@ impl Drop for Live {
     }
 }
 
-/// What a flow did between two looks.
+/// Returns a flow's rate, delay, drops and backlog between two updates, in words.
 fn told(before: &LiveFlow, now: &LiveFlow, elapsed: Span) -> String {
     let (was, is) = (&before.counters, &now.counters);
     let rate = (is.sent_bytes - was.sent_bytes) as f64 * 8e9 / elapsed.0.max(1) as f64;
@@ -98,8 +99,8 @@ fn told(before: &LiveFlow, now: &LiveFlow, elapsed: Span) -> String {
     format!("{}  queueing {delay}  {dropped} dropped  {} waiting", text::rate(rate), is.backlog)
 }
 
-/// The terminal at standard error, which may be stopped (Ctrl-S) without stopping the link. A
-/// picture is collected, and handed over in one piece.
+/// The terminal at standard error. It may be stopped (Ctrl-S) without stopping the link. Output is
+/// collected and written in one piece.
 #[derive(Debug, Default)]
 struct UnblockedTerminal(Mutex<String>);
 
@@ -109,7 +110,8 @@ impl UnblockedTerminal {
         Ok(())
     }
 
-    /// Moves the cursor by the control sequence that ends in `letter`; 0 would mean 1 there.
+    /// Moves the cursor by the control sequence that ends in `letter`. Zero cells are skipped,
+    /// because 0 means 1 in that sequence.
     fn go(&self, cells: usize, letter: char) -> io::Result<()> {
         if cells > 0 { self.push(&format!("\x1b[{cells}{letter}")) } else { Ok(()) }
     }

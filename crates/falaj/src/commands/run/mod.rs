@@ -5,7 +5,7 @@
 //! | [`host_ports`] | ports of the host that the command reaches |
 //! | [`hosts`] | a scenario with more than two ends |
 //! | [`live`] | a line for each flow while the command runs |
-//! | [`peer`] | the start of the command: when the peer listens |
+//! | [`peer`] | starts the command once the peer listens |
 
 mod host_ports;
 mod hosts;
@@ -173,7 +173,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Refuses what leads out of a guest, where time is virtual or a scenario says so.
+    /// Refuses options that lead out of a guest, where time is virtual or the scenario says so.
     fn refuse_outside(&self, time: RunTime) -> Result<()> {
         let way_out = !matches!(self.internet, Internet::Auto | Internet::None);
         let cure = "leave it out, or run what the command talks to at the far end, by --peer";
@@ -212,7 +212,7 @@ impl Internet {
     }
 }
 
-/// Says how to get a way out, if something wanted to go there and there is none.
+/// Prints how to get a way out, if packets tried to leave and no way out exists.
 fn tell_of_no_way_out(sandbox: &Sandbox, internet: Internet, why: Option<&str>) {
     if matches!(internet, Internet::None) || sandbox.stranded().is_none_or(|packets| packets == 0) {
         return;
@@ -223,7 +223,7 @@ fn tell_of_no_way_out(sandbox: &Sandbox, internet: Internet, why: Option<&str>) 
     }
 }
 
-/// `HOST:COMMAND`.
+/// A command for a host of the scenario, given as `HOST:COMMAND`.
 #[derive(Clone, Debug)]
 pub(crate) struct Within {
     pub(crate) host: String,
@@ -241,7 +241,8 @@ impl Within {
     }
 }
 
-/// A side with a command beside the one that was asked for. What is typed is for that one alone.
+/// Returns a side with a helper command. Its standard input is `/dev/null`, because terminal input
+/// belongs to the main command.
 pub(crate) fn helper(command: OsString) -> Result<SandboxSide> {
     let nothing = File::open("/dev/null").context("cannot open /dev/null")?;
     Ok(SandboxSide {
@@ -258,7 +259,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let (mut scenario, mut text) = args.link.scenario(1500)?;
     if let Some(seed) = args.seed {
         scenario.begin_at(seed);
-        // The text of a capture has the same seed.
+        // The scenario's text in a capture has the same seed.
         text = with_seed(&text, seed);
     }
     args.refuse_outside(scenario.run.time)?;
@@ -328,7 +329,8 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
         mtu,
         subnet,
         routes: !ways.is_empty(),
-        // Containers are for packets: units of many would fill one each.
+        // Batches are for single packets: a segmentation-offload unit of many packets would fill a
+        // batch alone.
         tso: args.aggregate.is_none(),
         resolver: ways.first().and_then(nat::resolver),
         user_namespace: if args.user_namespace {
@@ -354,7 +356,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let mut why = None;
     let out = match Nat::open(&sandbox, &ways) {
         Ok(out) => Some(out),
-        // Who asked for it by name cannot do without.
+        // An explicitly requested way out is required.
         Err(error) if !matches!(args.internet, Internet::Auto | Internet::None) => {
             bail!("--internet: {error}")
         }
@@ -367,9 +369,9 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let mut signals = Signals::take()?;
     let clock = Clock::from_zero(monotonic());
     let by_stack = out.as_ref().is_some_and(|out| out.way().is_user_mode());
-    // Such a stack does not slow down where packets are lost: all that it sends would be lost again
-    // and again. Beside a peer what comes down is the peer's as well, whose packets are lost as
-    // on any link.
+    // A user-mode TCP/IP stack does not slow down when packets are lost: all its retransmissions
+    // would be lost again and again. With a peer, the downward direction also carries the peer's
+    // packets, which are lost as on any link.
     let when_full = if by_stack && !has_peer { WhenFull::WaitDown } else { WhenFull::default() };
     let (network, options) = (scenario.network(), args.pace.options_or(when_full));
     let guest = args.aggregate.as_ref().map(|asked| asked.start(&mut sandbox)).transpose()?;
@@ -410,18 +412,20 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let summary = of_forwarder(control.scenario(), &forwarder, sandbox.unread());
     drop(control);
     tell(args.stats, sandbox.sides(), &summary);
-    // Without the link its guest ends, and takes no interface along that others wait for.
+    // When the link is dropped, its guest process ends. It does not take along any interface that
+    // others wait for.
     drop(forwarder);
     if let Some(mut guest) = guest {
         guest.wait()?;
     }
-    // The sides first: the kernel removes one interface after the other, and these are waited for.
+    // The sides are dropped first: the kernel removes their interfaces one after the other, and the
+    // drop waits for these.
     drop(sandbox);
     drop(out);
     status((exit, captured), &summary, &args.json, &args.fail_if)
 }
 
-/// Tells at the end how it went.
+/// Prints the results at the end.
 pub(crate) fn tell(stats: bool, sides: &Hosts, summary: &Summary) {
     let unread = sides.unread();
     if let Some(lost @ 1..) = unread {
@@ -442,8 +446,8 @@ pub(crate) fn tell(stats: bool, sides: &Hosts, summary: &Summary) {
     }
 }
 
-/// The exit status: the command's or, where that is 0, one of a condition or of the capture. Before
-/// it what is to be said or written.
+/// Returns the exit status: that of the command or, if that is 0, that of a failed condition or of
+/// the capture. Before that, writes the JSON summary and prints which conditions hold.
 pub(crate) fn status(
     (exit, captured): (Exit, ExitCode),
     summary: &Summary,
@@ -453,11 +457,11 @@ pub(crate) fn status(
     json.write(summary)?;
     let failed = fail_if.judge(summary)?;
     let status = u8::try_from(exit.shell_code()).unwrap_or(u8::MAX);
-    // A command that failed has said so already.
+    // A failed command has reported its own error.
     Ok(if status == 0 { failed.unwrap_or(captured) } else { ExitCode::from(status) })
 }
 
-/// Forwards until the command of one of these sides is done.
+/// Forwards packets until the command of the side `main` has ended.
 pub(crate) fn forward(
     forwarder: &mut Forwarder,
     (sides, main): (&mut Hosts, usize),
@@ -470,7 +474,7 @@ pub(crate) fn forward(
     let mut live = Live::new(links, lines);
     forwarder.tell_of_overflow();
     loop {
-        // The command first. A side of which nothing more comes leaves its links in place.
+        // The main side comes first. A closed side is no longer polled; its links stay in place.
         let others = (0..sides.count()).filter(|&side| side != main && !sides.is_closed(side));
         let heard: Vec<usize> = std::iter::once(main).chain(others).collect();
         let mut fds = vec![signals.as_fd()];

@@ -1,4 +1,4 @@
-//! The start of the command: when the peer listens.
+//! Starts the command once the peer listens.
 
 use anyhow::{Result, bail};
 
@@ -11,11 +11,11 @@ use std::ffi::OsString;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// How long the command waits for a port that was asked for.
+/// Longest wait of the command for an explicitly requested port.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long it waits for a peer that may listen at any port, or at none.
+/// Longest wait for a peer that may listen at any port, or at none.
 const MOMENT: Duration = Duration::from_secs(1);
-/// Time between two looks.
+/// Time between two checks.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// A port of the far end: `5201`, `53/udp`.
@@ -52,16 +52,17 @@ impl fmt::Display for PeerPort {
 /// Condition for the start of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// Nothing.
+    /// Starts at once.
     No,
-    /// Any port at which nothing listened before the peer was started; not for long.
+    /// Waits briefly for any port at which nothing listened before the peer was started.
     AnyPort,
-    /// This port.
+    /// Waits for this port.
     Port(PeerPort),
 }
 
 impl Wait {
-    /// Default condition for `command`: it waits for a peer that it names.
+    /// Returns the default condition for `command`: it waits for a peer if one of its arguments
+    /// names the peer.
     pub(crate) fn for_peer_of(command: &[OsString], subnet: Subnet) -> Wait {
         let names = [
             "FALAJ_PEER".to_owned(),
@@ -79,7 +80,8 @@ impl Wait {
     /// Starts the peer, and returns when the command may start.
     ///
     /// # Errors
-    /// The peer ended, or did not listen in time, where a port was asked for; a signal came.
+    /// With a requested port: the peer ended, or did not listen in time. In any case: a signal
+    /// came.
     pub(crate) fn start_peer(self, sandbox: &mut Sandbox, signals: &mut Signals) -> Result<()> {
         let before = sandbox.listening(End::Far);
         sandbox.go(End::Far)?;

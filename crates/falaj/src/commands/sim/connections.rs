@@ -1,4 +1,4 @@
-//! What connections of TCP have done in a simulation, told.
+//! Prints the results of TCP connections in a simulation.
 
 use falaj_experiment::replications::Replications;
 use falaj_scenario::{Scenario, Source};
@@ -8,7 +8,7 @@ use falaj_traffic::meter::Meter;
 use falaj_traffic::source::Model;
 use serde_json::{Value as Json, json};
 
-/// What each source that is one has carried, and how long its transfers took.
+/// Prints the goodput of each TCP source, and the duration of its transfers.
 pub(crate) fn tell(scenario: &Scenario, runs: &Replications) {
     let all: Vec<(&Source, &Connections)> =
         runs.connections().map(|(source, of)| (&scenario.traffic[source], of)).collect();
@@ -56,7 +56,7 @@ pub(crate) fn tell(scenario: &Scenario, runs: &Replications) {
     );
 }
 
-/// The same as JSON.
+/// Returns the same as JSON.
 pub(crate) fn json(source: &Source, of: &Connections) -> Json {
     let (t, goodput) = (&of.all, of.goodput());
     let completion = is_finite(source).then(|| {
@@ -102,7 +102,7 @@ fn is_finite(source: &Source) -> bool {
     matches!(&source.model, Model::Tcp(tcp) if tcp.bytes.is_some())
 }
 
-/// Its name, and how many it is.
+/// Returns the source's name, congestion control and number of connections.
 fn name(source: &Source) -> String {
     let congestion = congestion(source).unwrap_or_default();
     match source.sources {

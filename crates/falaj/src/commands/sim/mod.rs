@@ -1,11 +1,11 @@
-//! `falaj sim`: a scenario in simulated time.
+//! `falaj sim`: runs a scenario in simulated time.
 //!
 //! | module | what it has |
 //! |---|---|
-//! | [`connections`] | what connections of TCP have done, told |
-//! | [`replay`] | `--replay`: what entered a live link, once more |
-//! | [`export`] | packets and flows, in files for other programs |
-//! | `pictures` | what was simulated, drawn |
+//! | [`connections`] | results of TCP connections |
+//! | [`replay`] | `--replay`: replays the packets that entered a live link |
+//! | [`export`] | packets and flows in files for other programs |
+//! | `pictures` | pictures of the results |
 
 mod connections;
 mod export;
@@ -87,7 +87,7 @@ pub(crate) struct Args {
     asked: EffectiveConfig,
 }
 
-/// `flow` or, where there is traffic both ways, `flow up`.
+/// Returns the flow's name or, if both directions have traffic, `flow up` or `flow down`.
 pub(crate) fn name_of_flow(link: &Link, pipe: usize, flow: usize, both_ways: bool) -> String {
     let (direction, way) = if pipe == 0 { (&link.up, "up") } else { (&link.down, "down") };
     let name = &direction.flows[flow].name;
@@ -149,7 +149,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     args.asked.tell(&scenario);
     let runs = Replications::as_planned(&scenario, &plan)?;
     tell(args, &scenario, &runs)?;
-    // Behind the table, which is there whatever becomes of the files.
+    // Files are written after the table, which is printed even if writing fails.
     #[cfg(feature = "plots")]
     if let Some(out) = &args.plot {
         crate::commands::sim::pictures::write(
@@ -170,7 +170,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
 
 /// Prints the results, as a table or JSON.
 fn tell(args: &Args, scenario: &Scenario, runs: &Replications) -> Result<()> {
-    // Where there are rules, packets come to links that no source names.
+    // With rules, packets also reach links that no source names.
     let told = if scenario.rules.is_empty() { fed_flows(scenario) } else { runs.reached(scenario) };
     let rules: Vec<(&str, RuleCounters)> = scenario
         .rules
@@ -286,7 +286,7 @@ fn tell(args: &Args, scenario: &Scenario, runs: &Replications) -> Result<()> {
     Ok(())
 }
 
-/// The largest delay less the least.
+/// Returns the largest delay minus the smallest.
 fn jitter(way: &Meter) -> Option<Span> {
     Some(way.max()?.saturating_sub(way.min()?))
 }

@@ -1,4 +1,4 @@
-//! `falaj sim --replay`: what entered a live link, once more, in simulated time.
+//! `falaj sim --replay`: replays the packets that entered a live link, in simulated time.
 
 use crate::commands::sim::name_of_flow;
 use anyhow::{Context, Result, anyhow, ensure};
@@ -25,7 +25,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Exit status: a replay of falaj's own capture decided otherwise, or the capture is not whole.
+/// Exit status if a replay of falaj's own capture differs, or the capture is incomplete.
 const DIFFERS: u8 = 1;
 
 /// Bytes of an Ethernet header.
@@ -75,7 +75,8 @@ pub(crate) fn main(
             && changes.is_empty()
             && taken.iter().all(|taken| taken.length.is_none())
         {
-            // What the engine was told of each is there: it counts as it is.
+            // The capture holds the size that the engine counted for each packet, so sizes are
+            // taken unchanged.
             network.places.iter_mut().for_each(|place| place.account = Account::Ip);
         } else {
             let known = taken.iter().all(|taken| taken.length.is_some());
@@ -152,7 +153,7 @@ pub(crate) fn main(
     Ok(if differs { ExitCode::from(DIFFERS) } else { ExitCode::SUCCESS })
 }
 
-/// What happened between two packets.
+/// An event between two packets.
 #[derive(Clone, Copy)]
 enum Between<'a> {
     Change(&'a capture::Change),
@@ -175,7 +176,7 @@ impl Between<'_> {
     }
 }
 
-/// `change 3`, `word 7 of a port`.
+/// Writes `change 3`, or `word 7 of a port`.
 impl fmt::Display for Between<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -185,13 +186,13 @@ impl fmt::Display for Between<'_> {
     }
 }
 
-/// These enter, the next that do.
+/// Lets the next arrivals enter, those in the range `these`.
 fn enter(replay: &mut Replay<'_>, arrivals: &[Arrival], these: Range<usize>) -> Result<()> {
     for Arrival { way, flow, .. } in &arrivals[these.clone()] {
         let flows = replay.flows(PipeId(*way));
         let known = match flow {
             Some(flow) => flow.index() < flows,
-            // Rules know two ways.
+            // Rules know two directions.
             None => *way < 2 && flows > 0,
         };
         ensure!(known, "a packet of a flow that its scenario does not have");
@@ -200,7 +201,7 @@ fn enter(replay: &mut Replay<'_>, arrivals: &[Arrival], these: Range<usize>) -> 
     Ok(())
 }
 
-/// Makes the change; says what is running then, and where its links are.
+/// Makes the change; returns the scenario that then runs, and the positions of its links.
 fn changed(
     replay: &mut Replay<'_>,
     (before, at): (&Scenario, &[u32]),
@@ -215,7 +216,7 @@ fn changed(
     let places = replay.places(change.at);
     let free = vacant.iter().all(|place| places.vacant.contains(place));
     ensure!(free, "links begin where others have not ended");
-    // Which of those that are free were known to be is not told by the network alone.
+    // The network alone does not tell which of the free positions were known to be free.
     let places = PipePlaces { vacant: vacant.clone(), ..places };
     let difference = difference(before, &after, (at, places), *drop).map_err(|why| anyhow!(why))?;
     if let Some(change_of) = difference.change {
@@ -224,9 +225,10 @@ fn changed(
     Ok((after, difference.at))
 }
 
-/// What a capture of ours says, with what rules and masks see in its frames.
+/// Returns the arrivals recorded in falaj's own capture, with the header fields that rules and
+/// masks see in its frames.
 fn own_arrivals(capture: &Capture) -> Vec<Arrival> {
-    // Of what came in one piece, the headers of the first.
+    // Packets that arrived in one piece share the headers of the first.
     let mut first: BTreeMap<u32, Key> = BTreeMap::new();
     let mut of = |taken: &Taken, frame: &[u8]| {
         let key = match taken.part {
@@ -241,7 +243,8 @@ fn own_arrivals(capture: &Capture) -> Vec<Arrival> {
     capture.packets.iter().filter_map(|p| Some(of(p.taken.as_ref()?, capture.frame(p)))).collect()
 }
 
-/// The interfaces of a capture at the ends of a link: packets of `up` go up, those of `down` down.
+/// The interfaces of a capture at the ends of a link: packets of `up` go up, those of `down` go
+/// down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Interfaces {
     up: Vec<u32>,
@@ -268,7 +271,7 @@ impl Interfaces {
         Ok(made)
     }
 
-    /// The way of packets of an interface; `None`: they are left out.
+    /// Returns the direction of an interface's packets; `None` if they are left out.
     fn way(&self, interface: u32) -> Option<u32> {
         match (self.up.contains(&interface), self.down.contains(&interface)) {
             (true, _) => Some(0),
@@ -278,8 +281,9 @@ impl Interfaces {
     }
 }
 
-/// Arrivals alone: instants from the first one on, links and flows by the scenario's rules.
-/// Unless it is said otherwise, interface 1 is the far end and all others the near one.
+/// Returns the arrivals of another program's capture: times since the first packet; the scenario's
+/// rules choose links and flows. By default, interface 1 is the far end and all others are the near
+/// end.
 fn foreign(capture: &Capture, ends: Option<&Interfaces>) -> Vec<Arrival> {
     let way = |packet: &capture::Packet| match ends {
         Some(ends) => ends.way(packet.way),
@@ -310,7 +314,7 @@ fn foreign(capture: &Capture, ends: Option<&Interfaces>) -> Vec<Arrival> {
     packets.into_iter().map(arrival).collect()
 }
 
-/// Flows that packets came for.
+/// Returns the flows that received packets.
 fn rows<'a>(scenario: &Scenario, replayed: &'a Replayed) -> Vec<(String, &'a Counters, &'a Meter)> {
     let came = |way: usize| {
         let mut flows = replayed.flows.iter().skip(way).step_by(2).flatten();
@@ -318,7 +322,7 @@ fn rows<'a>(scenario: &Scenario, replayed: &'a Replayed) -> Vec<(String, &'a Cou
     };
     let both = came(0) && came(1);
     let mut rows = Vec::new();
-    // Behind the links stands what passes none.
+    // The entries after the links are for packets that pass no link.
     for (p, pipe) in replayed.flows.iter().enumerate().take(2 * scenario.links.len()) {
         let link = &scenario.links[p / 2];
         for (f, (counters, delay)) in pipe.iter().enumerate().filter(|(_, (c, _))| c.offered > 0) {

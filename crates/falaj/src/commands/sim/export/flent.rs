@@ -1,4 +1,4 @@
-//! Throughput and delay over the time of the first replication, in the file format of Flent: as its
+//! Throughput and delay over time in the first replication, in the file format of Flent, as its
 //! test `rrul_be_nflows` would have measured them.
 
 use super::{Fate, Runs};
@@ -11,10 +11,10 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-/// So many points has a series at least, unless they were closer than a millisecond.
+/// Minimum number of points in a series, unless they would be less than a millisecond apart.
 const POINTS: u64 = 200;
 
-/// Bytes and delays, of each stretch of time.
+/// Bytes, total delay in ns and packets in one time step.
 #[derive(Clone, Default)]
 struct FlentPoint {
     bytes: u64,
@@ -22,7 +22,7 @@ struct FlentPoint {
     packets: u64,
 }
 
-/// A flow's points, and what it is called.
+/// A flow's name, direction and points.
 struct FlowSeries {
     flow: String,
     up: bool,
@@ -34,7 +34,7 @@ impl FlowSeries {
         self.points.iter().map(|point| point.bytes as f64 * 8.0 / 1e6 / seconds).collect()
     }
 
-    /// Mean delays in milliseconds, where packets left.
+    /// Returns the mean delay of each step in milliseconds; `None` for steps without departures.
     fn delays(&self) -> Vec<Option<f64>> {
         let mean = |point: &FlentPoint| {
             (point.packets > 0).then(|| point.delay as f64 / point.packets as f64 / 1e6)
@@ -58,7 +58,7 @@ pub(super) fn write(path: &Path, runs: &Runs<'_>) -> Result<()> {
             up: name.way == "up",
             points: vec![FlentPoint::default(); count],
         });
-        // What ends after the run is not of it.
+        // Packets that end after the run are not counted.
         if let Some(point) = series.points.get_mut((end.0 / step) as usize) {
             point.bytes += u64::from(packet.bytes);
             point.delay += u128::from(end.0 - packet.arrival.0);
@@ -77,7 +77,7 @@ fn file(series: &[FlowSeries], runs: &Runs<'_>, step: u64, count: usize) -> Valu
     let seconds = step as f64 / 1e9;
     let x: Vec<f64> = (0..count).map(|n| (n as f64 + 0.5) * seconds).collect();
     let (mut results, mut raw, mut meta) = (Map::new(), Map::new(), Map::new());
-    // Instants since 1970, at which the simulation is said to have been.
+    // Times since 1970, when the simulation is said to have started.
     let points = |values: &[Option<f64>]| -> Value {
         let known =
             x.iter().zip(values).filter_map(|(x, value)| Some(json!({ "t": x, "val": (*value)? })));

@@ -1,4 +1,4 @@
-//! Each flow of each replication, as `falaj sim` counts it: behind the warm-up.
+//! Each flow of each replication, as `falaj sim` counts it: after the warm-up.
 
 use super::table::{ColumnValues, PendingRows, TableWriter};
 use super::{Form, Runs};

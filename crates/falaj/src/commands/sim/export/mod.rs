@@ -1,12 +1,12 @@
-//! What a simulation leaves in files for other programs.
+//! Files that a simulation writes for other programs.
 //!
 //! | module | what it writes |
 //! |---|---|
 //! | [`packets`] | each packet of all replications, as a table |
 //! | [`flows`] | each flow of each replication, as a table |
 //! | [`table`] | tables as CSV and, with the feature `parquet`, as Parquet |
-//! | [`pcapng`] | each packet at its arrival, its queueing delay beside it |
-//! | [`trace`] | who held each link, and what waited: for Perfetto and `chrome://tracing` |
+//! | [`pcapng`] | each packet at its arrival, with its queueing delay |
+//! | [`trace`] | link occupancy and backlogs, for Perfetto and `chrome://tracing` |
 //! | [`flent`] | throughput and delay over time, for Flent |
 
 mod flent;
@@ -47,7 +47,7 @@ pub(crate) struct Exports {
     flent: Option<PathBuf>,
 }
 
-/// What a file is to be, by the end of its name.
+/// File format, from the extension of the name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Csv,
@@ -75,18 +75,18 @@ fn form(path: &Path, allowed: &[Form], option: &str) -> Result<Form> {
     }
 }
 
-/// What is simulated for an export: as many replications, from the first packet on.
+/// The replications simulated for an export: the same ones as reported, from the first packet on.
 struct Runs<'a> {
     scenario: &'a Scenario,
-    /// How long each is.
+    /// Simulated time of each replication.
     duration: Span,
     replications: usize,
-    /// What of it was not counted where it was told.
+    /// Warm-up that the reported results exclude.
     warm_up: Span,
 }
 
 impl Exports {
-    /// Checks the names and the places before minutes are spent.
+    /// Checks file names and directories before a long simulation.
     pub(crate) fn check(&self) -> Result<()> {
         for path in &self.packets {
             form(path, &[Form::Csv, Form::Parquet, Form::Pcapng], "--packets")?;
@@ -104,7 +104,8 @@ impl Exports {
         }
     }
 
-    /// Writes what was asked for of a scenario that is in this file, of so many replications.
+    /// Writes the requested exports of a scenario, read from `file`, for this number of
+    /// replications.
     pub(crate) fn write(
         &self,
         scenario: &Scenario,
@@ -142,13 +143,13 @@ impl Exports {
     }
 }
 
-/// A packet, and what became of it.
+/// A packet and its fate.
 struct PacketRecord {
     pipe: PipeId,
     flow: FlowId,
-    /// As the link accounts them.
+    /// Bytes as counted at the link's layer.
     bytes: u32,
-    /// Last bit in.
+    /// Arrival of the last bit.
     arrival: Time,
     fate: Fate,
 }
@@ -174,7 +175,7 @@ impl PacketRecord {
         }
     }
 
-    /// `sent`, or why it was not.
+    /// Returns `sent`, or the reason for the drop.
     fn fate(&self) -> &'static str {
         match self.fate {
             Fate::Sent { .. } => "sent",
@@ -184,7 +185,7 @@ impl PacketRecord {
 }
 
 impl Runs<'_> {
-    /// Simulates a replication once more, and tells of each packet.
+    /// Simulates a replication again, and calls `each` for every packet.
     fn each(&self, replication: usize, mut each: impl FnMut(PacketRecord)) -> Result<()> {
         let experiment = experiment(self.scenario, self.duration);
         let links = 2 * self.scenario.links.len() as u32;
@@ -201,7 +202,7 @@ impl Runs<'_> {
         Ok(())
     }
 
-    /// By pipe and flow: link, direction and flow in words.
+    /// Returns the names of all flows, indexed by pipe and flow.
     fn names(&self) -> Vec<Vec<Name>> {
         let mut names: Vec<Vec<Name>> =
             (0..2 * self.scenario.links.len()).map(|_| Vec::new()).collect();
@@ -215,12 +216,12 @@ impl Runs<'_> {
     }
 }
 
-/// What a flow is called.
+/// Names of a flow.
 struct Name {
     link: String,
     way: &'static str,
-    /// Among all of the scenario.
+    /// Unique in the scenario.
     flow: String,
-    /// Among those of its direction.
+    /// Unique in its direction.
     own: String,
 }

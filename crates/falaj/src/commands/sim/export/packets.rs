@@ -1,4 +1,4 @@
-//! Each packet of all replications, a line for each.
+//! A table with one row for each packet of all replications.
 
 use super::table::{ColumnValues, TableWriter};
 use super::{Fate, Form, PacketRecord, Runs};

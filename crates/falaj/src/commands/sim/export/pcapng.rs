@@ -1,5 +1,6 @@
-//! The first replication as a capture: each packet at its arrival, and a comment that says how long
-//! it was queued. Of one link's packets `falaj sim --replay` decides alike.
+//! The first replication as a capture: each packet at its arrival, with a comment that gives its
+//! queueing delay. For a scenario with one link, `falaj sim --replay` makes the same decisions
+//! about the packets.
 
 use super::{Fate, PacketRecord, Runs};
 use anyhow::{Context, Result, ensure};
@@ -12,21 +13,21 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::Duration;
 
-/// Ethernet's header.
+/// Bytes of an Ethernet header.
 const ETHERNET: usize = 14;
 
 pub(super) fn write(path: &Path, runs: &Runs<'_>, text: &str) -> Result<()> {
     let scenario = runs.scenario;
     let mut packets: Vec<PacketRecord> = Vec::new();
     runs.each(0, |packet| packets.push(packet))?;
-    // Those of one instant stay in the order in which they were served.
+    // Packets of the same instant stay in the order in which they were served.
     packets.sort_by_key(|packet| (packet.arrival, packet.pipe, packet.flow));
     let way = |pipe: usize| if pipe.is_multiple_of(2) { "up" } else { "down" };
     let names: Vec<String> = (0..2 * scenario.links.len())
         .map(|pipe| format!("{} {}", scenario.links[pipe / 2].name, way(pipe)))
         .collect();
     let ways: Vec<&str> = names.iter().map(String::as_str).collect();
-    // What rules lead is told link by link, which no replay could follow.
+    // With rules, packets are recorded separately for each link, which a replay cannot follow.
     let text = if scenario.rules.is_empty() { text } else { "" };
     let file = BufWriter::new(File::create(path)?);
     let mut writer = Writer::new(file, text, &ways, Duration::ZERO)?;
@@ -60,7 +61,8 @@ fn direction(packet: &PacketRecord) -> Towards {
     if packet.pipe.0.is_multiple_of(2) { Towards::Up } else { Towards::Down }
 }
 
-/// A frame as the first source sends it that feeds this flow, or that leads there by rules.
+/// Builds a frame as sent by the first source that feeds this flow; or, with rules, by the first
+/// source in this direction.
 fn headers_of(
     runs: &Runs<'_>,
     packet: &PacketRecord,
@@ -90,7 +92,7 @@ fn headers_of(
     Ok(())
 }
 
-/// Of IPv4's header, whose own field is zero yet.
+/// Returns the checksum of an IPv4 header whose checksum field is still zero.
 fn checksum(header: &[u8]) -> u16 {
     let mut sum: u32 =
         header.chunks_exact(2).map(|two| u32::from(u16::from_be_bytes([two[0], two[1]]))).sum();

@@ -1,4 +1,4 @@
-//! Tables as files.
+//! Writes tables as files.
 
 use super::Form;
 use anyhow::Result;
@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
 
-/// A column's values, of lines that follow one another.
+/// Values of a column in consecutive rows.
 pub(super) enum ColumnValues {
     Whole(Vec<Option<i64>>),
     Number(Vec<Option<f64>>),
@@ -30,7 +30,7 @@ impl ColumnValues {
         }
     }
 
-    /// Nothing, of the same kind.
+    /// Takes the values and leaves an empty column of the same type.
     fn taken(&mut self) -> ColumnValues {
         match self {
             ColumnValues::Whole(all) => ColumnValues::Whole(std::mem::take(all)),
@@ -40,13 +40,13 @@ impl ColumnValues {
     }
 }
 
-/// Lines that have not been written yet.
+/// Rows not written yet.
 pub(super) type PendingRows = Vec<(&'static str, ColumnValues)>;
 
-/// So many lines are written at once.
+/// Number of rows written at once.
 const LINES: usize = 65_536;
 
-/// A table that is being written.
+/// A table file being written.
 pub(super) struct TableWriter {
     to: To,
     pub(super) columns: PendingRows,
@@ -59,7 +59,7 @@ enum To {
 }
 
 impl TableWriter {
-    /// Begins one with these columns, which are empty.
+    /// Creates the file with these columns, which are empty.
     pub(super) fn new(path: &Path, form: Form, columns: PendingRows) -> Result<TableWriter> {
         let file = BufWriter::new(File::create(path)?);
         let to = match form {
@@ -74,7 +74,7 @@ impl TableWriter {
         Ok(TableWriter { to, columns })
     }
 
-    /// Writes what there is, if it is enough.
+    /// Writes the pending rows, if there are at least `LINES` of them.
     pub(super) fn flush(&mut self) -> Result<()> {
         if self.columns[0].1.len() < LINES { Ok(()) } else { self.write() }
     }
@@ -94,7 +94,7 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Writes the rest, and ends it.
+    /// Writes the remaining rows and closes the file.
     pub(super) fn finish(mut self) -> Result<()> {
         self.write()?;
         match self.to {
@@ -108,7 +108,7 @@ impl TableWriter {
 
 #[cfg(feature = "parquet")]
 mod parquet {
-    //! Parquet, a row group for each stretch of lines.
+    //! Writes Parquet, one row group for each block of rows.
 
     use super::{ColumnValues, PendingRows};
     use anyhow::Result;
@@ -150,7 +150,7 @@ mod parquet {
             let mut group = self.0.next_row_group()?;
             for values in columns {
                 let Some(mut column) = group.next_column()? else { break };
-                // Of what there is, all; and which there is.
+                // The values present, and the definition levels, which mark the rows that have one.
                 match values {
                     ColumnValues::Whole(all) => {
                         let there: Vec<i64> = all.iter().copied().flatten().collect();

@@ -1,5 +1,5 @@
-//! Who held each link in the first replication, and what waited, as Chrome's trace events: Perfetto
-//! and `chrome://tracing` open them.
+//! Link occupancy and backlogs in the first replication, as Chrome trace events, which Perfetto and
+//! `chrome://tracing` open.
 
 use super::{Fate, Runs};
 use anyhow::Result;
@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-/// Nanoseconds as the format has them: microseconds, with their fractions.
+/// Converts nanoseconds to the format's unit: microseconds, with fractions.
 fn micros(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
@@ -16,7 +16,7 @@ fn micros(ns: u64) -> f64 {
 pub(super) fn write(path: &Path, runs: &Runs<'_>) -> Result<()> {
     let names = runs.names();
     let mut out = BufWriter::new(File::create(path)?);
-    // When and by how much the bytes of a flow's queue change.
+    // Changes of each flow's backlog: time in ns, and bytes.
     let mut steps: Vec<Vec<Vec<(u64, i64)>>> =
         names.iter().map(|flows| vec![Vec::new(); flows.len()]).collect();
     let mut lines: Vec<serde_json::Value> = Vec::new();
@@ -68,12 +68,12 @@ pub(super) fn write(path: &Path, runs: &Runs<'_>) -> Result<()> {
     failed?;
     for (pipe, flows) in steps.iter_mut().enumerate() {
         for (flow, steps) in flows.iter_mut().enumerate() {
-            // What leaves at an instant is gone when another comes.
+            // Departures come before arrivals at the same instant.
             steps.sort_unstable();
             let mut bytes = 0;
             for (n, &(at, change)) in steps.iter().enumerate() {
                 bytes += change;
-                // One count for each instant.
+                // One counter value for each instant.
                 if steps.get(n + 1).is_some_and(|next| next.0 == at) {
                     continue;
                 }

@@ -1,4 +1,4 @@
-//! Pictures of what was simulated. [`series`] says it as lines, bars and lanes, which
+//! Pictures of a simulation. [`series`] turns the results into lines, bars and lanes, which
 //! `falaj-pictures` draws.
 
 mod series;
@@ -17,14 +17,15 @@ use series::{Material, PARTS};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-/// What has to be known of delays, that their distribution has intervals.
+/// Quantiles of the delay that need confidence intervals, for the picture of the distribution.
 pub(crate) const SHARES: &[f64] = &series::SHARES;
 
-/// Draws what replications say, and the course of the first of them, into a directory.
+/// Draws the results of all replications, and the first replication over time, into a directory.
 pub(crate) fn write(out: &Path, scenario: &Scenario, study: &Study, warm_up: Span) -> Result<()> {
     std::fs::create_dir_all(out)
         .with_context(|| format!("cannot make the directory {}", out.display()))?;
-    // The first replication twice more: where its delays are longest, and what happened there.
+    // Simulates the first replication twice more: to find where its delays are longest, and to
+    // record what happens there.
     let duration = study.duration();
     let (experiment, seed) = (experiment(scenario, duration), scenario.run.seed);
     let stop = AtomicBool::new(false);

@@ -1,4 +1,4 @@
-//! What a simulation says, as lines, bars and lanes. Nothing here draws.
+//! Results of a simulation as lines, bars and lanes. This module does not draw.
 
 use falaj_engine::PipeId;
 use falaj_pictures::bars::{BarRow, Bars, HATCHINGS};
@@ -17,28 +17,28 @@ use falaj_sim::time_bins::{self, TimeBins};
 use falaj_terminal::text;
 use falaj_theory::{Curve, float};
 
-/// So many parts has the run; and so many of them are one where rates are told.
+/// Number of time bins in the run; and number of bins combined into one where rates are drawn.
 pub(super) const PARTS: usize = 600;
 const GROUP: usize = 6;
 
-/// No picture has more lines.
+/// Maximum number of lines in a picture.
 const MOST: usize = 7;
 
-/// Delays that differ by more than this stand on an axis of decades.
+/// Ratio of longest to shortest delay above which the axis is logarithmic.
 const DECADES: f64 = 20.0;
 
-/// Shares of packets whose delays have intervals.
+/// Quantiles of the delay that have confidence intervals.
 pub(super) const SHARES: [f64; 15] =
     [0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 0.9999];
 
-/// A direction of a link, and those of its flows that are shown: they were offered most.
+/// A direction of a link, and its flows that are shown: those with the most offered bytes.
 pub(super) struct Shown {
     pub(super) name: String,
     pub(super) link: usize,
     pub(super) towards: Towards,
     pub(super) pipe: PipeId,
     pub(super) flows: Vec<ShownFlow>,
-    /// So many more had packets.
+    /// Number of further flows that had packets.
     others: usize,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Shown {
 pub(super) struct ShownFlow {
     pub(super) flow: usize,
     pub(super) name: String,
-    /// Of the same name are of the same colour and stroke, whatever their link.
+    /// Number of its colour and stroke; flows of the same name have the same one on every link.
     number: usize,
 }
 
@@ -64,7 +64,7 @@ impl Shown {
     }
 }
 
-/// What pictures are made of.
+/// Input of the pictures.
 pub(super) struct Material<'a> {
     pub(super) study: &'a Study,
     pub(super) bins: &'a TimeBins,
@@ -72,11 +72,11 @@ pub(super) struct Material<'a> {
     pub(super) plan: &'a [Way<'a>],
     pub(super) shown: &'a [Shown],
     pub(super) duration: Span,
-    /// What was not counted of it.
+    /// Part of the run that the results exclude.
     pub(super) warm_up: Span,
 }
 
-/// The directions that packets came for.
+/// Returns the directions that received packets.
 pub(super) fn shown(scenario: &Scenario, study: &Study) -> Vec<Shown> {
     let mut all: Vec<Shown> = Vec::new();
     let offered = |pipe, flow: usize| study.flow(pipe, FlowId(flow as u32)).counters.offered_bytes;
@@ -112,7 +112,7 @@ pub(super) fn shown(scenario: &Scenario, study: &Study) -> Vec<Shown> {
     all
 }
 
-/// Where a part of the course ends, in seconds or another unit.
+/// Time axis of the run, in seconds or another unit.
 struct Clock {
     one: f64,
     name: &'static str,
@@ -129,7 +129,7 @@ impl Material<'_> {
         self.bins.flow(shown.pipe, FlowId(flow.flow as u32))
     }
 
-    /// A sheet with a panel for each direction, over the time of the run.
+    /// Returns a sheet with a panel for each direction, over the time of the run.
     fn over_time(&self, y: impl Fn(&Shown) -> (Axis, Vec<ChartLine>)) -> Sheet {
         let clock = self.clock();
         let warm_up = self.warm_up.0 as f64 / clock.one;
@@ -146,7 +146,7 @@ impl Material<'_> {
         Sheet { panel: (860, 330), columns: 1, charts: self.shown.iter().map(chart).collect() }
     }
 
-    /// Bits a second, of each flow.
+    /// Returns the throughput of each flow, in bit/s.
     pub(super) fn throughput(&self) -> Sheet {
         let clock = self.clock();
         let seconds = (self.bins.part().0 * GROUP as u64) as f64 / 1e9;
@@ -162,7 +162,7 @@ impl Material<'_> {
             let most = all.iter().flat_map(|(_, rates)| rates).copied().fold(0.0, f64::max);
             let (one, unit) = unit(most, &RATE);
             let line = |(flow, rates): &(&ShownFlow, Vec<f64>)| {
-                // The last part may be cut short by the end of the run.
+                // The last group may be cut short by the end of the run.
                 let at = |n: usize| clock.whole.min(n as f64 * seconds * 1e9 / clock.one);
                 let mut points: Vec<_> =
                     rates.iter().enumerate().map(|(n, rate)| (at(n), rate / one)).collect();
@@ -174,7 +174,7 @@ impl Material<'_> {
         })
     }
 
-    /// Bytes that wait, of each flow.
+    /// Returns the backlog of each flow, in bytes.
     pub(super) fn backlog(&self) -> Sheet {
         let clock = self.clock();
         self.over_time(|shown| {
@@ -200,8 +200,8 @@ impl Material<'_> {
         })
     }
 
-    /// Jain's index: of what all flows get, and of those that wait in proportion to what they are
-    /// promised.
+    /// Returns Jain's index over time: of the throughputs of all flows with packets; and of the
+    /// throughputs of the backlogged flows, each divided by its guaranteed rate.
     pub(super) fn fairness(&self) -> Sheet {
         let clock = self.clock();
         let groups = PARTS.div_ceil(GROUP);
@@ -240,7 +240,7 @@ impl Material<'_> {
                     came(flow) || backlog[parts.clone()].iter().any(|b| *b > 0)
                 };
                 raw.push(jain(flows.iter().filter(asks).map(|(flow, ..)| left(flow))));
-                // Who waits all the while could have had more.
+                // A flow backlogged for the whole group could have used more.
                 let waits = |(_, backlog, _): &&(&time_bins::FlowBins, Vec<u64>, Option<f64>)| {
                     backlog[parts.clone()].iter().all(|b| *b > 0)
                 };
@@ -258,7 +258,7 @@ impl Material<'_> {
         })
     }
 
-    /// Bits a second that each flow is promised.
+    /// Returns the guaranteed rate of each flow, in bit/s.
     fn promised(&self, shown: &Shown) -> Vec<Option<f64>> {
         let way = self.plan.get(2 * shown.link + usize::from(shown.towards == Towards::Down));
         let rate = |flow: &falaj_plan::bounds::Outlook| {
@@ -271,7 +271,8 @@ impl Material<'_> {
         way.map_or_else(Vec::new, |way| way.flows.iter().map(rate).collect())
     }
 
-    /// Which share of packets is delayed at most so long; or longer, over decades.
+    /// Returns the distribution of delays: the share of packets delayed by at most each delay; or,
+    /// if `longer`, the share delayed longer, on a logarithmic axis.
     pub(super) fn delays(&self, longer: bool) -> Sheet {
         let chart = |shown: &Shown| {
             let of = |f: &ShownFlow| self.study.flow(shown.pipe, FlowId(f.flow as u32));
@@ -300,7 +301,8 @@ impl Material<'_> {
                     let share = rest(sum as f64 / count);
                     let delay = (delay.0 as f64 / one).max(x.from);
                     points.push((delay, before));
-                    // Of the longest none is longer, which no logarithm shows.
+                    // No packet is delayed longer than the maximum, and a logarithmic axis has no
+                    // zero.
                     if longer && sum as f64 >= count {
                         break;
                     }
@@ -308,8 +310,8 @@ impl Material<'_> {
                     before = share;
                     least = if longer { least.min(share) } else { 0.0 };
                 }
-                // Between two shares the lower edge stays at the first one's, and the upper edge
-                // is at the second one's already: neither says more than is known.
+                // Between two quantiles, the lower edge keeps the share of the first one and the
+                // upper edge has that of the second one, so that neither claims more than is known.
                 let (mut low, mut high) = (Vec::<(f64, f64)>::new(), Vec::<(f64, f64)>::new());
                 for share in SHARES {
                     let estimate = flow.estimate(Measure::DelayQuantile(share));
@@ -356,8 +358,8 @@ impl Material<'_> {
         Sheet { panel: (760, 430), columns, charts: self.shown.iter().map(chart).collect() }
     }
 
-    /// What came and what left, in the backlog of each flow's longest delay, beside what theory
-    /// says.
+    /// Returns cumulative arrivals and departures during the backlog of each flow's longest delay,
+    /// beside the curves from theory.
     pub(super) fn cumulative(&self) -> Sheet {
         let charts: Vec<Chart> =
             self.shown.iter().flat_map(|shown| self.cumulative_of(shown)).collect();
@@ -447,7 +449,7 @@ impl Material<'_> {
         shown.flows.iter().filter_map(chart).collect()
     }
 
-    /// Who held each link, about the longest delay of its flows.
+    /// Returns the occupancy of each link around the longest delay of its flows.
     pub(super) fn timeline(&self) -> Vec<Lanes> {
         let of = |shown: &Shown| {
             let ours = self.windows.iter().filter(|e| e.pipe == shown.pipe && !e.sent.is_empty());
@@ -455,7 +457,7 @@ impl Material<'_> {
             let mut flows: Vec<usize> = window.sent.iter().map(|emit| emit.flow.index()).collect();
             flows.sort_unstable();
             flows.dedup();
-            // The one whose delay it is, and those that sent most.
+            // The flow with the longest delay, and the flows that sent most packets.
             let sent = |flow: usize| window.sent.iter().filter(|e| e.flow.index() == flow).count();
             flows.sort_by_key(|&f| (f != window.flow.index(), std::cmp::Reverse(sent(f)), f));
             flows.truncate(MOST);
@@ -492,7 +494,7 @@ impl Material<'_> {
         self.shown.iter().filter_map(of).collect()
     }
 
-    /// Why packets were lost, in all replications.
+    /// Returns the reasons for losses, in all replications.
     pub(super) fn drops(&self) -> Bars<'static> {
         let row = |shown: &Shown, f: &ShownFlow| {
             let (name, c) = (&f.name, &self.study.flow(shown.pipe, FlowId(f.flow as u32)).counters);
@@ -530,8 +532,8 @@ impl Material<'_> {
 const REASONS: [&str; HATCHINGS] =
     ["queue full", "queue's policy", "lost on the link", "too large", "thrown away"];
 
-/// Jain's index of some shares: 1 where all are alike, 1/n where one has all; not known of fewer
-/// than two.
+/// Returns Jain's index of some shares: 1 if all are equal, 1/n if one flow has everything, NaN for
+/// fewer than two shares.
 fn jain(shares: impl Iterator<Item = f64>) -> f64 {
     let (mut n, mut sum, mut squares) = (0.0, 0.0, 0.0);
     for share in shares {
@@ -542,7 +544,8 @@ fn jain(shares: impl Iterator<Item = f64>) -> f64 {
     if n < 2.0 || squares == 0.0 { f64::NAN } else { sum * sum / (n * squares) }
 }
 
-/// A curve that begins `early` before a picture, over it as far as it lies between these heights.
+/// Returns the part of a curve that lies in the picture, between the heights `bottom` and `top`.
+/// The curve begins `early` ns before the picture.
 fn sampled(curve: &Curve, early: f64, whole: f64, (bottom, top): (f64, f64)) -> Vec<(f64, f64)> {
     let mut points: Vec<(f64, f64)> = Vec::new();
     let pieces = curve.pieces();
@@ -554,7 +557,7 @@ fn sampled(curve: &Curve, early: f64, whole: f64, (bottom, top): (f64, f64)) -> 
         if from > until {
             continue;
         }
-        // Just there it may be lower than just behind.
+        // A curve may jump: its value at the point may be lower than just after it.
         if from == at {
             points.push((at - early, float(&piece.value)));
         }
@@ -564,7 +567,7 @@ fn sampled(curve: &Curve, early: f64, whole: f64, (bottom, top): (f64, f64)) -> 
     clipped(&points, bottom, top)
 }
 
-/// A rising line as far as it lies between two heights.
+/// Returns the part of a rising line between two heights.
 fn clipped(points: &[(f64, f64)], bottom: f64, top: f64) -> Vec<(f64, f64)> {
     let cross =
         |a: (f64, f64), b: (f64, f64), y: f64| (a.0 + (b.0 - a.0) * (y - a.1) / (b.1 - a.1), y);
@@ -600,7 +603,7 @@ mod tests {
 
     #[test]
     fn a_curve_is_seen_where_the_picture_is() {
-        // A byte each nanosecond after 100 of them.
+        // One byte per nanosecond, after a latency of 100 ns.
         let curve = Curve::rate_latency(Rate(8_000_000_000), Span(100));
         let whole = sampled(&curve, 0.0, 300.0, (0.0, 1000.0));
         assert_eq!((whole.first(), whole.last()), (Some(&(0.0, 0.0)), Some(&(300.0, 200.0))));
