@@ -1,16 +1,16 @@
-//! Numbers and units as those tools read them, and as a scenario writes them.
+//! Numbers and units in the syntax of tc and ipfw, and in the syntax of a scenario.
 
 use crate::lines::Word;
 use falaj_scenario::Problem;
 use falaj_scenario::suggest::{self, quoted};
 use falaj_scenario::units::{number_and_unit, parse_fraction};
 
-/// A kind of amount: what its units are worth.
+/// A kind of amount, with the units that it is written in.
 struct Units {
     what: &'static str,
     whole: &'static str,
     example: &'static str,
-    /// Unit and what one of it is, as a fraction.
+    /// Name of each unit, and its size in the smallest unit as a fraction (numerator, denominator).
     units: &'static [(&'static str, u128, u128)],
 }
 
@@ -93,23 +93,24 @@ fn read(word: &Word, of: &Units) -> Result<u64, Problem> {
         };
         return Err(wrong(what, format!("one of {}", suggest::list(names))));
     };
-    // Parts of the smallest unit that an eighth would leave are below what those tools keep.
+    // Fractions of the smallest unit, as from an eighth of a byte, are below the tools' precision
+    // and are dropped.
     let whole = number.times(*times, &word.text, of.whole, |n| n.to_string());
     whole.map(|n| n / *over as u64).map_err(|e| wrong(e.what, e.help))
 }
 
-/// In bits a second, as tc reads it: `bps` are bytes.
+/// Reads a rate in bits a second, in the syntax of tc: `bps` are bytes a second.
 pub(crate) fn tc_rate(word: &Word) -> Result<u64, Problem> {
     read(word, &TC_RATE)
 }
 
-/// In bytes, as tc reads it: `k` is 1024.
+/// Reads a size in bytes, in the syntax of tc: `k` is 1024.
 pub(crate) fn tc_size(word: &Word) -> Result<u64, Problem> {
     read(word, &TC_SIZE)
 }
 
-/// In nanoseconds. A bare number is refused: versions of tc read it as microseconds or as
-/// nanoseconds.
+/// Reads a time in nanoseconds. A bare number is an error, because some versions of tc read it as
+/// microseconds and others as nanoseconds.
 pub(crate) fn tc_time(word: &Word) -> Result<u64, Problem> {
     if !word.text.is_empty() && word.text.bytes().all(|b| b == b'0') {
         return Ok(0);
@@ -117,7 +118,7 @@ pub(crate) fn tc_time(word: &Word) -> Result<u64, Problem> {
     read(word, &TC_TIME)
 }
 
-/// A percentage, with its sign or without.
+/// Reads a percentage, with or without its sign.
 pub(crate) fn tc_percent(word: &Word) -> Result<String, Problem> {
     let text = word.text.trim_end_matches('%');
     let percent = format!("{text}%");
@@ -126,7 +127,7 @@ pub(crate) fn tc_percent(word: &Word) -> Result<String, Problem> {
         .map_err(|e| Problem::error(word.at.clone(), e.what).help(e.help))
 }
 
-/// From a part of 1 to percent; none: never.
+/// Converts a fraction of 1 to percent. `None` for zero.
 pub(crate) fn part_of_one(word: &Word) -> Result<Option<String>, Problem> {
     let fraction = parse_fraction(&word.text)
         .map_err(|e| Problem::error(word.at.clone(), e.what).help(e.help))?;
@@ -141,7 +142,7 @@ pub(crate) fn part_of_one(word: &Word) -> Result<Option<String>, Problem> {
         .then(|| format!("{zero}{percent}{point}{rest}%")))
 }
 
-/// A whole number.
+/// Reads a whole number, in base 10 or, with `0x`, in base 16.
 pub(crate) fn whole(word: &Word) -> Result<u64, Problem> {
     let (digits, base) = match word.text.strip_prefix("0x").or_else(|| word.text.strip_prefix("0X"))
     {
@@ -164,7 +165,7 @@ fn largest(n: u64, units: &[(&str, u64)]) -> String {
     format!("{}{name}", n / one)
 }
 
-/// As a scenario has it; 0 is unlimited.
+/// A rate in the syntax of a scenario; 0 is unlimited.
 pub(crate) fn rate(bits: u64) -> String {
     match bits {
         0 => "unlimited".to_owned(),
@@ -175,7 +176,7 @@ pub(crate) fn rate(bits: u64) -> String {
     }
 }
 
-/// As a scenario has it.
+/// A time in the syntax of a scenario.
 pub(crate) fn time(nanos: u64) -> String {
     match nanos {
         0 => "0s".to_owned(),
@@ -183,7 +184,7 @@ pub(crate) fn time(nanos: u64) -> String {
     }
 }
 
-/// As a scenario has it.
+/// A size in the syntax of a scenario.
 pub(crate) fn size(bytes: u64) -> String {
     largest(
         bytes,

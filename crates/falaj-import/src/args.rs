@@ -1,21 +1,21 @@
-//! The words of a command, one after the other.
+//! The words of a command, read one after the other.
 
 use crate::lines::Word;
 use falaj_scenario::Problem;
 use falaj_scenario::suggest::{self, quoted};
 use std::ops::Range;
 
-/// What is left of a command.
+/// The words of a command that are not read yet.
 #[derive(Debug, Clone)]
 pub(crate) struct Args<'a> {
     words: &'a [Word],
     at: usize,
-    /// Words that were left out, and the effect of that.
+    /// Warnings: words that were left out, and the effect of that.
     pub(crate) notes: Vec<Problem>,
 }
 
 impl<'a> Args<'a> {
-    /// All words of one that has some.
+    /// All words of a command, which has at least one.
     pub(crate) fn new(words: &'a [Word]) -> Args<'a> {
         Args { words, at: 0, notes: Vec::new() }
     }
@@ -30,18 +30,18 @@ impl<'a> Args<'a> {
         self.words.get(self.at)
     }
 
-    /// The next word if it is this one.
+    /// Takes the next word if it is `text`.
     pub(crate) fn take(&mut self, text: &str) -> Option<&'a Word> {
         self.peek().filter(|w| w.text == text).inspect(|_| self.at += 1)
     }
 
-    /// The next word if it begins as a number does.
+    /// Takes the next word if it begins with a digit or a point.
     pub(crate) fn number(&mut self) -> Option<&'a Word> {
         let number = |w: &&Word| w.text.starts_with(|c: char| c.is_ascii_digit() || c == '.');
         self.peek().filter(number).inspect(|_| self.at += 1)
     }
 
-    /// The words before one that is such, or all.
+    /// Takes the words before the first one for which `is` returns true, or all.
     pub(crate) fn until(&mut self, is: impl Fn(&Word) -> bool) -> &'a [Word] {
         let rest = &self.words[self.at..];
         let own = &rest[..rest.iter().position(is).unwrap_or(rest.len())];
@@ -49,7 +49,7 @@ impl<'a> Args<'a> {
         own
     }
 
-    /// The word behind the one before.
+    /// Takes the next word, as the value of the word before it.
     pub(crate) fn value(&mut self, what: &str) -> Result<&'a Word, Problem> {
         let before = self.before();
         self.next().ok_or_else(|| {
@@ -58,7 +58,8 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// Notes that a word has no part in the scenario, and why that makes no difference, or which.
+    /// Adds the warning that a word has no part in the scenario, with `why`: the reason why that
+    /// makes no difference, or the difference.
     pub(crate) fn left_out(&mut self, word: &Word, why: &str) {
         let what = format!("{} was left out: {why}", quoted(&word.text));
         self.notes.push(Problem::warning(word.at.clone(), what));
@@ -69,24 +70,24 @@ impl<'a> Args<'a> {
         self.at.checked_sub(1).and_then(|n| self.words.get(n))
     }
 
-    /// The words in a line.
+    /// All words, joined by blanks.
     pub(crate) fn line(&self) -> String {
         let words: Vec<&str> = self.words.iter().map(|w| w.text.as_str()).collect();
         words.join(" ")
     }
 
-    /// From the first word to the last.
+    /// The place of the whole command, from its first word to its last.
     pub(crate) fn all(&self) -> Range<usize> {
         self.words.first().map_or(0, |w| w.at.start)..self.end().end
     }
 
-    /// The last word.
+    /// The place of the last word.
     fn end(&self) -> Range<usize> {
         self.words.last().map_or(0..0, |w| w.at.clone())
     }
 }
 
-/// A word that is none of those that may stand here.
+/// The error for a word that is none of the `known` words.
 pub(crate) fn unknown(word: &Word, what: &str, known: &[&str]) -> Problem {
     let problem = Problem::error(word.at.clone(), format!("{} is not {what}", quoted(&word.text)));
     let problem = match suggest::nearest(&word.text, known.iter().copied()) {
@@ -96,7 +97,7 @@ pub(crate) fn unknown(word: &Word, what: &str, known: &[&str]) -> Problem {
     problem.help(format!("one of {}", suggest::list(known.iter().copied())))
 }
 
-/// Something that exists there and has no equal here.
+/// The error for a feature that the other tool has and falaj does not.
 pub(crate) fn no_equal(at: Range<usize>, what: &str, why: &str) -> Problem {
     Problem::error(at, format!("{} has no equal here", quoted(what))).help(why)
 }

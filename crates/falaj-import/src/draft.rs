@@ -1,15 +1,15 @@
-//! A scenario as it is being made: tables of keys, in order.
+//! A scenario in the making: tables of keys, in order.
 
 use std::fmt;
 use std::ops::Range;
 
-/// A table.
+/// A table of the scenario.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Table {
     pub(crate) header: String,
-    /// The command that it was made of.
+    /// Place of the command from which the table was made.
     pub(crate) at: Range<usize>,
-    /// Lines above it.
+    /// Comment lines above the table.
     pub(crate) comments: Vec<String>,
     keys: Vec<(String, String)>,
 }
@@ -19,7 +19,7 @@ impl Table {
         Table { header: header.into(), at, ..Table::default() }
     }
 
-    /// Sets a key to what TOML has for its value; the last one holds.
+    /// Sets a key to a value in TOML's syntax; a later value replaces an earlier one.
     pub(crate) fn set(&mut self, key: &str, value: impl Into<String>) {
         let value = value.into();
         match self.keys.iter_mut().find(|(k, _)| k == key) {
@@ -28,17 +28,17 @@ impl Table {
         }
     }
 
-    /// What TOML has for a key.
+    /// The value of a key, in TOML's syntax.
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
         self.keys.iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str())
     }
 
-    /// Takes a key out again.
+    /// Removes a key.
     pub(crate) fn unset(&mut self, key: &str) {
         self.keys.retain(|(k, _)| k != key);
     }
 
-    /// Sets a key to a text.
+    /// Sets a key to a string.
     pub(crate) fn text(&mut self, key: &str, value: impl fmt::Display) {
         self.set(key, quote(&value.to_string()));
     }
@@ -54,7 +54,7 @@ impl fmt::Display for Draft {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for table in &self.tables {
             for comment in &table.comments {
-                // Names may have what no comment of TOML has.
+                // Names may have control characters, which TOML forbids in comments.
                 writeln!(f, "# {}", comment.replace(char::is_control, "\u{fffd}"))?;
             }
             writeln!(f, "{}", table.header)?;
@@ -67,20 +67,20 @@ impl fmt::Display for Draft {
     }
 }
 
-/// A text of TOML, which has the escapes of JSON, and escapes what JSON need not: the character for
-/// deletion.
+/// Quotes a string for TOML. Its escapes are those of JSON, and it needs one more: for the delete
+/// character.
 pub(crate) fn quote(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
-/// A key of TOML, bare where it can be.
+/// A key of TOML, without quotes where TOML allows that.
 pub(crate) fn key(name: &str) -> String {
     let bare = !name.is_empty()
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
     if bare { name.to_owned() } else { quote(name) }
 }
 
-/// `{ a = 1, b = 2 }`.
+/// An inline table: `{ a = 1, b = 2 }`.
 pub(crate) fn inline(keys: &[(&str, String)]) -> String {
     let keys: Vec<String> = keys.iter().map(|(k, v)| format!("{k} = {v}")).collect();
     format!("{{ {} }}", keys.join(", "))

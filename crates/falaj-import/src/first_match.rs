@@ -1,15 +1,15 @@
-//! Of rules the first that takes a packet decides. Flows are tried in order too, but each with all
-//! of its rules: what a rule takes from those of flows that are tried before its own, these have to
-//! leave.
+//! Converts "the first matching rule decides" to flows. A scenario tries flows in order too, but
+//! each flow with all of its rules at once. A rule therefore excludes the packets of earlier rules
+//! whose flows are tried after its own.
 
 use falaj_engine::classifier::Match;
 use falaj_scenario::parse_match_or_empty;
 use falaj_scenario::units::Unreadable;
 
-/// What a rule takes.
+/// The packets that a rule takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Takes {
-    /// In the grammar of a scenario's `match`.
+    /// The match, in the grammar of a scenario's `match`.
     pub(crate) text: String,
     matches: Vec<Match>,
 }
@@ -19,17 +19,17 @@ impl Takes {
         Ok(Takes { text: text.to_owned(), matches: parse_match_or_empty(text)? })
     }
 
-    /// It takes no packet; not all that take none are known.
+    /// Returns true if the match takes no packet. Some matches that take none are not recognized.
     pub(crate) fn is_nothing(&self) -> bool {
         self.matches.is_empty()
     }
 
-    /// May there be a packet that both take?
+    /// Returns true if there may be a packet that both take.
     pub(crate) fn meets(&self, other: &Takes) -> bool {
         self.matches.iter().any(|one| other.matches.iter().any(|other| one.and(other).is_some()))
     }
 
-    /// What it takes and none of those do.
+    /// The packets that this takes and none of `others` does.
     pub(crate) fn less<'a>(
         &self,
         others: impl IntoIterator<Item = &'a Takes>,
@@ -46,7 +46,7 @@ impl Takes {
     }
 }
 
-/// What this does not take.
+/// The negation of a match.
 fn not(text: &str) -> String {
     const OF_ONE: &[&str] =
         &["src", "dst", "sport", "dport", "proto", "dscp", "tos", "ttl", "length", "ether", "vlan"];
@@ -58,18 +58,18 @@ fn not(text: &str) -> String {
     }
 }
 
-/// A rule that sends to a flow, which is the so-manyth that is tried.
+/// A rule that sends to a flow, given by the flow's position in the order of trial.
 #[derive(Debug, Clone)]
 pub(crate) struct Sends {
     pub(crate) flow: usize,
     pub(crate) takes: Takes,
 }
 
-/// What is left to each of these rules as one of its flow, so that flows take what the first of the
-/// rules sends them.
+/// The match that remains for each of these rules within its flow, so that each flow takes the
+/// packets that the first matching rule sends it.
 ///
 /// # Errors
-/// The number of a rule of which too many are made by that, and why.
+/// Returns the index of a rule whose match gets too many alternatives by that, and the reason.
 pub(crate) fn apart(rules: &[Sends]) -> Result<Vec<Takes>, (usize, Unreadable)> {
     let left = |(n, rule): (usize, &Sends)| {
         let before =

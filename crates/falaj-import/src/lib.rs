@@ -1,13 +1,13 @@
-//! Other tools' configurations, made into scenarios.
+//! Converts configurations of other tools to scenarios.
 //!
-//! | module | what it reads |
+//! | module | input |
 //! |---|---|
 //! | `tc` | `tc qdisc`, `tc class` and `tc filter`, of Linux |
 //! | `ipfw` | `ipfw`, `dnctl` and `pf`: pipes, queues, schedulers, rules and tables of dummynet |
 //! | `netconfig` | PlanetLab's command for both directions |
 //!
-//! A line either becomes part of the scenario, or is refused with what has no
-//! equal here: nothing is left out in silence.
+//! A line either becomes part of the scenario, or is refused with the part that has no equal here:
+//! nothing is left out silently.
 
 mod amounts;
 mod args;
@@ -23,17 +23,17 @@ pub use ipfw::{LastRule, ipfw};
 pub use netconfig::{Netconfig, netconfig};
 pub use tc::{Host, tc};
 
-/// What became of a file.
+/// The result of an import.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Imported {
     /// The scenario, as [`falaj_scenario::format()`] lays it out; [`falaj_scenario::parse`]
     /// accepts it.
     pub scenario: String,
-    /// What is not quite as it was there, and why.
+    /// Warnings: parts whose meaning differs slightly, and why.
     pub notes: Diagnostics,
 }
 
-/// The scenario of a draft, unless something was wrong.
+/// The scenario of a draft, or the errors if there are any.
 fn finish(
     draft: &draft::Draft,
     file: &str,
@@ -51,7 +51,7 @@ fn finish(
     }
 }
 
-/// What a scenario says that is refused, at the commands that it was made of.
+/// Maps errors in the scenario to the commands from which their tables were made.
 fn at_the_source(draft: &draft::Draft, scenario: &str, errors: &Diagnostics) -> Vec<Problem> {
     let source = |problem: &&Problem| problem.severity == Severity::Error;
     let of = |problem: &Problem| {

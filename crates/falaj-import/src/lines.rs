@@ -1,4 +1,4 @@
-//! Commands as shell scripts have them: words with their places.
+//! The commands of a shell script: words with their places.
 
 use falaj_scenario::Problem;
 use std::collections::BTreeMap;
@@ -12,13 +12,13 @@ pub(crate) struct Word {
 }
 
 impl Word {
-    /// Returns true if only a shell knows what stands here, as for `$(date)`.
+    /// Returns true if only a shell can expand this word, as `$(date)`.
     pub(crate) fn is_expanded(&self) -> bool {
         self.text.contains(['$', '`'])
     }
 }
 
-/// The first word of a command that only a shell can complete, as an error.
+/// The error at the first word of a command that only a shell can expand.
 pub(crate) fn expanded(words: &[Word]) -> Option<Problem> {
     let word = words.iter().find(|word| word.is_expanded())?;
     Some(Problem::error(word.at.clone(), "only a shell knows what this is").help(
@@ -26,7 +26,7 @@ pub(crate) fn expanded(words: &[Word]) -> Option<Problem> {
     ))
 }
 
-/// A word with which a part of a script begins that runs only on a condition, or several times.
+/// The error at a keyword that begins a conditional part of a script, or a loop.
 pub(crate) fn branches(words: &[Word]) -> Option<Problem> {
     const KEYWORDS: &[&str] = &["if", "for", "while", "until", "case", "function", "select"];
     let first = words.first()?;
@@ -40,14 +40,15 @@ pub(crate) fn branches(words: &[Word]) -> Option<Problem> {
     })
 }
 
-/// The commands of a script. A backslash at the end of a line goes on in the next; `#` begins a
-/// comment; `;`, `&&` and `||` end a command. Redirections of output are left out, and variables
-/// have the values that the script has given them before, unless that depends on a condition.
+/// The commands of a script. A backslash at the end of a line continues the command in the next
+/// line; `#` begins a comment; `;`, `&&` and `||` end a command. Redirections of output are left
+/// out. A variable has the value that the script has assigned to it before, unless that depends on
+/// a condition.
 pub(crate) fn commands(text: &str, problems: &mut Vec<Problem>) -> Vec<Vec<Word>> {
     let mut commands = Vec::new();
     let mut command: Vec<Word> = Vec::new();
     let mut chars = text.char_indices().peekable();
-    // The next word is the file that output goes to.
+    // The next word is the file of a redirection.
     let mut redirected = false;
     let mut variables = Variables { values: BTreeMap::new(), budget: 1 << 20 };
     let mut conditional = false;
@@ -87,8 +88,8 @@ pub(crate) fn commands(text: &str, problems: &mut Vec<Problem>) -> Vec<Vec<Word>
     commands
 }
 
-/// The values of a script's variables, and the bytes that may still be put in their places: a short
-/// script can double a value with each line.
+/// The values of a script's variables, and the number of bytes that may still be substituted. The
+/// limit is needed because a short script can double a value with each line.
 struct Variables {
     values: BTreeMap<String, String>,
     budget: usize,
@@ -102,7 +103,7 @@ impl Variables {
     }
 }
 
-/// The end of a command, which is one of the script's unless it only sets variables.
+/// Ends a command. It becomes a command of the script, unless it only sets variables.
 fn end(
     command: &mut Vec<Word>,
     commands: &mut Vec<Vec<Word>>,
@@ -143,7 +144,7 @@ fn is_name(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-/// The variable at a `$`: its name, and the bytes of the script that name it.
+/// The variable at a `$`: its name, and the length of the reference in bytes.
 fn variable(rest: &str) -> Option<(&str, usize)> {
     if let Some(braced) = rest.strip_prefix("${") {
         let (name, _) = braced.split_once('}')?;
@@ -154,20 +155,21 @@ fn variable(rest: &str) -> Option<(&str, usize)> {
     is_name(&all[..length]).then_some((&all[..length], length + 1))
 }
 
-/// `>FILE`, `2>FILE`, `2>&1`, `>>`: whether it names the file itself; none: it is no redirection.
+/// A redirection `>FILE`, `2>FILE`, `2>&1` or `>>`: true if the word contains its target. `None` if
+/// it is no redirection.
 fn redirection(word: &str) -> Option<bool> {
     let rest = word.trim_start_matches(|c: char| c.is_ascii_digit()).strip_prefix('>')?;
     Some(!rest.strip_prefix('>').unwrap_or(rest).is_empty())
 }
 
-/// Is this a backslash at the end of its line?
+/// Returns true if this backslash ends its line.
 fn continues(rest: &str) -> bool {
     rest[1..].split('\n').next().is_some_and(|line| line.trim().is_empty())
 }
 
 type Chars<'a> = std::iter::Peekable<std::str::CharIndices<'a>>;
 
-/// The words that begin here: one, or those of the value of a variable.
+/// The words that begin here: one, or several if a variable's value has blanks.
 fn words(
     text: &str,
     chars: &mut Chars<'_>,
@@ -176,7 +178,7 @@ fn words(
     problems: &mut Vec<Problem>,
 ) -> Vec<Word> {
     let mut word = String::new();
-    // Words that are whole by now, as a value has blanks.
+    // Words that are complete, because the value of a variable had blanks.
     let mut whole: Vec<String> = Vec::new();
     let mut quote: Option<char> = None;
     let mut end = text.len();
@@ -277,7 +279,7 @@ mod tests {
             words("A=eth0; B=\"x -q\"\n$B add $A \"${B}\" ${A}.5 $AB"),
             [["x", "-q", "add", "eth0", "x -q", "eth0.5", "$AB"]]
         );
-        // Whether the second holds depends on the first command, and the third on a shell.
+        // `A` depends on the first command and `B` on a shell, so neither is known.
         assert_eq!(
             words("export A=1\ntest && A=2\nB=3; B=$(x); C=4; C=$C$C; tc $A $B $C"),
             [&["test"][..], &["tc", "$A", "$B", "44"]]

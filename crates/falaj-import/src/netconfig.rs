@@ -1,9 +1,8 @@
-//! PlanetLab's `netconfig`: one command for both directions of what an application sends and
-//! receives.
+//! PlanetLab's `netconfig`: one command for both directions of an application's traffic.
 //!
-//! `config CLIENT 80 IN delay 100ms OUT bw 1Mbit/s`: connections that are opened here, to port 80
-//! elsewhere. A `SERVER` is asked at that port here, a `SERVICE` does both. What stands behind `IN`
-//! and `OUT` is what `ipfw pipe N config` takes.
+//! `config CLIENT 80 IN delay 100ms OUT bw 1Mbit/s`: connections that this host opens to port 80
+//! elsewhere. A `SERVER` accepts connections at that port of this host; a `SERVICE` does both. `IN`
+//! and `OUT` take the options of `ipfw pipe N config`.
 
 use crate::amounts::whole;
 use crate::args::{Args, unknown};
@@ -13,14 +12,14 @@ use crate::lines::{self, Word};
 use falaj_scenario::suggest::quoted;
 use falaj_scenario::{Diagnostics, Problem};
 
-/// What a command asks for.
+/// The result of one command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Netconfig {
     /// The link's name: `client-80`; its rules are `client-80-out` and `client-80-in`.
     pub name: String,
-    /// The tables of link and rules, as in a scenario; `None`: they shall go.
+    /// The tables of link and rules, as in a scenario; `None` if the command deletes them.
     pub tables: Option<String>,
-    /// What is not quite as it was there, and why.
+    /// Warnings: parts whose meaning differs slightly, and why.
     pub notes: Diagnostics,
 }
 
@@ -29,7 +28,7 @@ const SIDES: &[&str] = &["client", "server", "service"];
 /// Reads `[config] SIDE [PORTS] [ADDRESS] IN … OUT …`, or `delete SIDE [PORTS] [ADDRESS]`.
 ///
 /// # Errors
-/// What cannot be read or has no equal, and where.
+/// Returns the words that cannot be read or have no equal, and their places.
 pub fn netconfig(text: &str, file: &str) -> Result<Netconfig, Diagnostics> {
     let mut problems = Vec::new();
     let words: Vec<Word> = lines::commands(text, &mut problems).into_iter().flatten().collect();
@@ -103,7 +102,7 @@ fn read(words: &[Word]) -> Result<(String, Option<String>), Problem> {
     }
     let mut link = Table::new(format!("[link.{}]", key(&name)), args.all());
     link.text("rate", "unlimited");
-    // As dummynet, whose `netconfig` this is.
+    // dummynet, on which `netconfig` is based, counts bytes of IP packets.
     link.text("account", "ip");
     let mut draft = Draft { tables: vec![link] };
     let mut seen: Vec<&str> = Vec::new();
@@ -143,8 +142,8 @@ fn is_direction(word: &Word) -> bool {
     word.text.eq_ignore_ascii_case("in") || word.text.eq_ignore_ascii_case("out")
 }
 
-/// A client's packets go out to the port and come in from it, a server's the other way, a service's
-/// both ways.
+/// The match of a rule. A client's packets go out to the port and come in from it, a server's the
+/// reverse; a service has both.
 fn matches(side: &str, out: bool, ports: Option<&str>, address: Option<&str>) -> String {
     let to = |to: bool| {
         let [port, end] = if to { ["dport", "dst"] } else { ["sport", "src"] };

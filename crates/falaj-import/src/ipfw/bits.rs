@@ -1,5 +1,5 @@
-//! `mask src-ip 0x000000ff`: of addresses the last bits alone tell who is who. Where rules send one
-//! network, whole addresses tell the same apart.
+//! `mask src-ip 0x000000ff`: only the last bits of addresses distinguish flows. Where the rules
+//! send a single network, whole addresses distinguish the same flows.
 
 use super::rule::Rule;
 use crate::args::no_equal;
@@ -8,20 +8,21 @@ use falaj_scenario::Problem;
 use falaj_scenario::suggest::quoted;
 use std::ops::Range;
 
-/// A field of which the last bits are asked for.
+/// A field of a mask that keeps the last bits only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Last {
-    /// Of the source; else of the destination.
+    /// The field is the source address; else the destination.
     pub(super) src: bool,
-    /// So many.
+    /// Number of bits that the mask keeps.
     pub(super) bits: u32,
-    /// Of so many.
+    /// Number of bits of the whole field: 32 or 128.
     pub(super) of: u32,
     pub(super) at: Range<usize>,
 }
 
 impl Last {
-    /// The note where whole addresses tell the same apart, as all these rules send one network.
+    /// Returns a warning if whole addresses distinguish the same flows, because all these rules
+    /// send one network. Otherwise returns an error.
     pub(super) fn within<'a>(
         &self,
         rules: impl Iterator<Item = &'a Rule>,

@@ -11,7 +11,7 @@ use falaj_scenario::suggest::quoted;
 use falaj_scenario::units::number_and_unit;
 use std::ops::Range;
 
-/// What is configured.
+/// The kind of object that a command configures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Pipe,
@@ -19,27 +19,28 @@ pub(super) enum Kind {
     Sched,
 }
 
-/// What was said of one of them.
+/// The configuration of one pipe, queue or scheduler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Configured {
     pub(super) number: u64,
-    /// Keys of a link, and what TOML has for them.
+    /// Keys of a link, and their values in TOML's syntax.
     pub(super) link: Vec<(&'static str, String)>,
     /// The limit of its queue.
     pub(super) queue: Option<String>,
-    /// What its queue does before it is full.
+    /// The AQM of its queue.
     pub(super) policy: Keys,
     pub(super) weight: Option<u64>,
     /// The pipe or scheduler that a queue belongs to.
     pub(super) of: Option<u64>,
-    /// The discipline, as a scenario calls it, and its keys.
+    /// The discipline, by its name in a scenario, and its keys.
     pub(super) scheduler: Option<&'static str>,
     pub(super) own: Keys,
-    /// Fields for `each`: of a queue its own, of a pipe or a scheduler those of the link.
+    /// Fields for `each`: those of the queue itself, or for a pipe or a scheduler those of the
+    /// link.
     pub(super) each: Vec<String>,
-    /// Those of them of which the last bits are asked for.
+    /// The fields among them of which the mask keeps the last bits only.
     pub(super) last: Vec<Last>,
-    /// Where a `pri` stands.
+    /// Place of the word `pri`.
     pub(super) pri: Option<Range<usize>>,
     pub(super) at: Range<usize>,
     pub(super) line: String,
@@ -70,7 +71,7 @@ const WORDS: &[&str] = &[
     "pie",
 ];
 
-/// Reads all that stands behind `config`.
+/// Reads all words behind `config`.
 pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Configured, Problem> {
     let mut made = Configured {
         number,
@@ -176,7 +177,8 @@ pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Confi
                 )
                 .help("keep one of `red`, `gred`, `codel` and `pie`"));
             }
-            // Whether thresholds are slots or bytes is known when all is read.
+            // The limit decides whether thresholds are slots or bytes, and it may follow later:
+            // they are read at the end.
             "red" | "gred" => {
                 let numbers = args.clone();
                 args.value("its four numbers")?;
@@ -205,7 +207,7 @@ pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Confi
     Ok(made)
 }
 
-/// What is for another kind of object.
+/// The error for an option of another kind of object.
 fn misplaced(word: &Word, of: &str, kind: Kind) -> Problem {
     let name = match kind {
         Kind::Pipe => "pipe",
@@ -247,7 +249,7 @@ pub(super) fn bandwidth(word: &Word) -> Result<u64, Problem> {
         .map_err(|e| wrong(e.what, help))
 }
 
-/// Milliseconds, or with a unit.
+/// A time in milliseconds, or with a unit.
 pub(super) fn milliseconds(word: &Word) -> Result<String, Problem> {
     let bare = word.text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     let text = if bare { format!("{}ms", word.text) } else { word.text.clone() };
@@ -269,8 +271,8 @@ fn size(word: &Word) -> Result<u64, Problem> {
     number.times(bytes, &word.text, "bytes", |n| n.to_string()).map_err(|e| wrong(e.what))
 }
 
-/// A probability, or `K,p,H,r`: losses in the good state, into the bad one, losses there, and back.
-/// None: nothing is lost.
+/// Loss: a probability, or `K,p,H,r`: the loss in the good state, the transition to the bad state,
+/// the loss there, and the transition back. `None` if nothing is lost.
 fn loss(word: &Word) -> Result<Option<String>, Problem> {
     let parts: Vec<&str> = word.text.split(',').collect();
     let part = |text: &str| {
@@ -291,7 +293,7 @@ fn loss(word: &Word) -> Result<Option<String>, Problem> {
     }
 }
 
-/// Slots, or a size.
+/// A queue's limit: slots, or a size.
 fn limit(word: &Word) -> Result<String, Problem> {
     let slots = word.text.bytes().all(|b| b.is_ascii_digit());
     Ok(if slots { format!("{}p", whole(word)?.max(1)) } else { amounts::size(size(word)?) })
@@ -320,7 +322,7 @@ fn scheduler(word: &Word) -> Result<&'static str, Problem> {
     })
 }
 
-/// `all`, or fields with the bits of each that count.
+/// Reads `all`, or fields, each with a mask of the bits that count.
 fn mask(args: &mut Args<'_>, last: &mut Vec<Last>) -> Result<Vec<String>, Problem> {
     let mut fields = Vec::new();
     while let Some(word) = args.peek() {
@@ -374,7 +376,7 @@ fn mask(args: &mut Args<'_>, last: &mut Vec<Last>) -> Result<Vec<String>, Proble
             }
         }
     }
-    // A field without a length is of whole addresses of both versions.
+    // A field without a length stands for whole addresses of both versions.
     let whole = fields.clone();
     fields.retain(|field| {
         let of_six = field.strip_suffix("6/128");
@@ -393,7 +395,7 @@ fn mask(args: &mut Args<'_>, last: &mut Vec<Last>) -> Result<Vec<String>, Proble
     Ok(fields)
 }
 
-/// How many last bits of `bits` a mask keeps, if it keeps those alone and not all.
+/// Number of last bits, out of `bits`, that a mask keeps, if it keeps only those and not all.
 fn trailing(word: &Word, bits: u32) -> Option<u32> {
     let mask = match word.text.strip_prefix("0x") {
         Some(hex) => u128::from_str_radix(hex, 16).ok()?,
@@ -403,7 +405,7 @@ fn trailing(word: &Word, bits: u32) -> Option<u32> {
     (kept > 0 && kept < bits && mask.trailing_ones() == kept).then_some(kept)
 }
 
-/// How many leading bits of `bits` a mask keeps: `0xffffff00` or `/24`.
+/// Number of leading bits, out of `bits`, that a mask keeps: `0xffffff00` or `/24`.
 fn leading(word: &Word, bits: u32) -> Result<u32, Problem> {
     let refused = || {
         no_equal(

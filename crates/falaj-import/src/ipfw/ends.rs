@@ -1,12 +1,12 @@
-//! Interfaces are ends of links. What passes the first one that is named is the far end's, what
-//! passes a second one the near end's: packets come in by one and go out by the other.
+//! Interfaces stand for the ends of links. The first interface that the rules name is the far end,
+//! a second one the near end: packets come in by one and go out by the other.
 
 use super::rule::Rule;
 use crate::args::no_equal;
 use falaj_scenario::Problem;
 use falaj_scenario::suggest::quoted;
 
-/// Gives rules their directions by the interfaces that they name.
+/// Sets the directions of rules by the interfaces that they name.
 pub(super) fn ends(rules: &mut [Rule], problems: &mut Vec<Problem>) {
     let mut named: Vec<_> = Vec::new();
     for name in
@@ -45,7 +45,7 @@ pub(super) fn ends(rules: &mut [Rule], problems: &mut Vec<Problem>) {
             let way = interface.passes.or(said);
             if interface.name.text == first.text { way } else { way.map(turned) }
         });
-        // Where none is named it is for both ways.
+        // A rule that names no interface and no direction holds for both directions.
         let way = ways.next().flatten();
         if ways.any(|other| other != way) {
             let why = "packets come in by one interface and go out by the other";

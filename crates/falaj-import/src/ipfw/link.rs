@@ -1,4 +1,4 @@
-//! The links and rules that dummynet's objects amount to.
+//! Makes links and rules from dummynet's objects.
 
 use super::config::Configured;
 use super::queues::{self, Sorted};
@@ -7,9 +7,9 @@ use super::{Firewall, LastRule};
 use crate::draft::{Draft, Table, inline, key, quote};
 use falaj_scenario::Problem;
 
-/// A link for each pipe, with a flow for each of its queues; then the tables and rules.
+/// Makes a link for each pipe, with a flow for each of its queues; then the tables and rules.
 pub(super) fn links(all: &Firewall, draft: &mut Draft, problems: &mut Vec<Problem>) {
-    // A scheduler of a number stands for the pipe of that number.
+    // A scheduler belongs to the pipe of the same number.
     let mut numbers: Vec<u64> = all.pipes.iter().chain(&all.scheds).map(|c| c.number).collect();
     numbers.sort_unstable();
     numbers.dedup();
@@ -37,14 +37,14 @@ pub(super) fn links(all: &Firewall, draft: &mut Draft, problems: &mut Vec<Proble
     problems.extend(several_tags(&all.rules));
     draft.tables.extend(last_rule(all, problems));
     if all.rules.is_empty() {
-        // As it is of no use without rules, all that passes goes through the first one.
+        // Links are of no use without rules, so all packets go through the first one.
         let what =
             "no `ipfw add` and no rule of pf sends packets to these pipes: all pass the first one";
         problems.push(Problem::warning(0..0, what).help("put the rules into the same file"));
     }
 }
 
-/// Without a pipe there is nothing that packets could pass.
+/// The error for a script without a pipe: there is no link that packets could pass.
 fn no_pipe(all: &Firewall) -> Problem {
     let what = "there is no `pipe N config` in it, and so no link";
     let loses = all.rules.iter().find(|r| r.action == Action::Deny && r.probability.is_some());
@@ -57,7 +57,7 @@ fn no_pipe(all: &Firewall) -> Problem {
     }
 }
 
-/// Packets gather tags there.
+/// The warning for rules with several tags: in ipfw, a packet collects tags.
 fn several_tags(rules: &[Rule]) -> Option<Problem> {
     let mut marks = rules.iter().filter_map(|rule| rule.mark.as_ref());
     let first = marks.next()?;
@@ -67,7 +67,7 @@ fn several_tags(rules: &[Rule]) -> Option<Problem> {
     Some(Problem::warning(other.at.clone(), what))
 }
 
-/// Rules may share a number, and have names of their own here.
+/// Names of the rules. Several rules may share a number in ipfw; here each has a name of its own.
 fn names(rules: &[Rule]) -> Vec<String> {
     let name = |(n, rule): (usize, &Rule)| match rules[..n]
         .iter()
@@ -80,7 +80,7 @@ fn names(rules: &[Rule]) -> Vec<String> {
     rules.iter().enumerate().map(name).collect()
 }
 
-/// Rules of ipfw and pf see packets of IP alone.
+/// The rule that lets other frames than IP pass: rules of ipfw and pf see only IP packets.
 fn beside_ip() -> Table {
     let mut rule = Table::new("[[rule]]", 0..0);
     rule.comments.push("what is no IP, as ARP, meets no rule".to_owned());
@@ -93,7 +93,7 @@ fn beside_ip() -> Table {
 /// The name of the rule behind all others.
 const LAST: &str = "last";
 
-/// The rule that nobody writes, unless another takes all packets before it.
+/// The default rule at the end, unless other rules take all packets before it.
 fn last_rule(all: &Firewall, problems: &mut Vec<Problem>) -> Option<Table> {
     let ends = |rule: &Rule| match rule.action {
         Action::Allow | Action::Deny => true,
@@ -138,7 +138,7 @@ fn link(all: &Firewall, number: u64, draft: &mut Draft, problems: &mut Vec<Probl
     let header = format!("link.pipe{number}");
     let mut table = Table::new(format!("[{header}]"), at);
     table.comments.extend(pipe.iter().chain(&sched).map(|c| c.line.clone()));
-    // A profile may have a bandwidth, which counts where the pipe says none.
+    // A profile may have a bandwidth, which holds if the pipe has none.
     let says =
         |name: &str| pipe.iter().chain(&sched).flat_map(|c| &c.link).any(|(said, _)| *said == name);
     if !says("profile") {
@@ -218,7 +218,7 @@ fn link(all: &Firewall, number: u64, draft: &mut Draft, problems: &mut Vec<Probl
     table.set("scheduler", inline(&keys));
     draft.tables.push(table);
     let [up, down] = &sorted;
-    // Where one direction has none, or the same, they are those of the link.
+    // If one direction has no queues, or both have the same ones, the flows are those of the link.
     let of_link = up.is_empty() || down.is_empty() || up == down;
     let parts: Vec<(&Sorted, &str)> = match of_link {
         true => vec![(if up.is_empty() { down } else { up }, "")],
@@ -232,13 +232,14 @@ fn link(all: &Firewall, number: u64, draft: &mut Draft, problems: &mut Vec<Probl
     }
 }
 
-/// dummynet counts IP packets; of frames that it sees as such their headers too.
+/// The layer at which bytes count. dummynet counts IP packets; for rules that see frames it counts
+/// the frames' headers too.
 fn counted<'a>(mut rules: impl Iterator<Item = &'a Rule>) -> &'static str {
     let frames = rules.next().is_some_and(|first| first.frames) && rules.all(|rule| rule.frames);
     if frames { "l2" } else { "ip" }
 }
 
-/// A queue is a flow.
+/// A queue of dummynet as a flow.
 fn flow(queue: &Configured, takes: &[String], kind: &str, header: &str) -> Table {
     let mut flow = Table::new(format!("[{header}.flow.queue{}]", queue.number), queue.at.clone());
     flow.comments.push(queue.line.clone());
@@ -254,7 +255,7 @@ fn flow(queue: &Configured, takes: &[String], kind: &str, header: &str) -> Table
     match kind {
         "fifo" | "fq_codel" => {}
         "priority" => flow.set("priority", weight.to_string()),
-        // A visit's quantum is so many steps of 1500 bytes there.
+        // In dummynet the quantum is a multiple of 1500 bytes.
         "drr" => flow.text("quantum", format!("{}B", weight * 1500)),
         _ => flow.set("weight", weight.to_string()),
     }
@@ -264,14 +265,14 @@ fn flow(queue: &Configured, takes: &[String], kind: &str, header: &str) -> Table
     flow
 }
 
-/// What a pipe has by itself.
+/// Gives a pipe the one queue that it has without `queue` objects.
 fn one_queue(
     mut table: Table,
     header: &str,
     limit: Option<&str>,
     policy: &[(&'static str, String)],
 ) -> Vec<Table> {
-    // Slots are 50 unless it is said otherwise.
+    // dummynet's default limit is 50 slots.
     let limit = limit.unwrap_or("50p");
     if policy.is_empty() {
         table.set("scheduler", inline(&[("kind", quote("fifo")), ("queue", quote(limit))]));
@@ -283,7 +284,7 @@ fn one_queue(
     vec![table, flow]
 }
 
-/// A pipe with the one queue that it has by itself.
+/// A pipe with the one queue that it has without `queue` objects.
 pub(super) fn alone(pipe: &Configured, header: &str) -> Vec<Table> {
     let mut table = Table::new(format!("[{header}]"), pipe.at.clone());
     for (name, value) in &pipe.link {
@@ -295,7 +296,7 @@ pub(super) fn alone(pipe: &Configured, header: &str) -> Vec<Table> {
     one_queue(table, header, pipe.queue.as_deref(), &pipe.policy)
 }
 
-/// A limit, and what the queue does before it is reached.
+/// The value of a `queue` key: the limit, with the AQM if there is one.
 fn queue_of(limit: &str, policy: &[(&'static str, String)]) -> String {
     if policy.is_empty() {
         return quote(limit);
@@ -341,7 +342,8 @@ fn tables(all: &Firewall, draft: &mut Draft, problems: &mut Vec<Problem>) {
     }
 }
 
-/// The rule of a scenario; a rule that only counts stays a rule that goes on.
+/// The scenario's rule for rule `n`. A counting rule becomes a rule that continues with the next
+/// one. `None` if the scenario needs no rule.
 fn made(
     all: &Firewall,
     links: &[u64],
@@ -396,7 +398,7 @@ fn made(
         }
         Action::Allow => table.text("to", "pass"),
         Action::Deny => table.text("to", "drop"),
-        // What is counted goes on with the next rule; where none is left, it passes.
+        // A counted packet continues with the next rule; if there is none, it passes.
         Action::Count => match names.get(n + 1) {
             Some(next) => table.set("to", inline(&[("skip-to", quote(next))])),
             None => return Ok(None),

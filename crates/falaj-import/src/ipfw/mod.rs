@@ -1,15 +1,15 @@
 //! `ipfw` and `dnctl`: the pipes, queues, schedulers, rules and tables of dummynet.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | `config` | `pipe`, `queue` and `sched`, with their options |
-//! | `policy` | what a queue does before it is full |
+//! | `policy` | the AQM of a queue |
 //! | `bits` | masks of the last bits of addresses |
-//! | `queues` | which packets are whose queue's |
-//! | `ends` | interfaces, which are ends of links |
+//! | `queues` | which packets belong to which queue |
+//! | `ends` | interfaces, which stand for ends of links |
 //! | `pf` | rules of pf that send to pipes |
-//! | `rule` | `add`: which packets, and what becomes of them |
-//! | `link` | the links and rules that they amount to |
+//! | `rule` | `add`: which packets a rule takes, and its action |
+//! | `link` | the links and rules of the scenario |
 
 mod bits;
 mod config;
@@ -31,7 +31,7 @@ use falaj_scenario::{Diagnostics, Problem, Severity};
 use rule::Rule;
 use std::ops::Range;
 
-/// All that the commands have set.
+/// The state that all commands together configure.
 #[derive(Debug, Clone)]
 struct Firewall {
     pipes: Vec<Configured>,
@@ -39,24 +39,25 @@ struct Firewall {
     scheds: Vec<Configured>,
     rules: Vec<Rule>,
     tables: Vec<Entry>,
-    /// Does a packet leave the rules behind its first pipe?
+    /// A packet leaves the rules behind its first pipe.
     one_pass: bool,
     pf: Vec<pf::PfRule>,
-    /// The fate of packets that no rule takes, and whether the script or the reader says it.
+    /// The last rule, which takes the packets that no other rule takes; and whether the script or
+    /// the caller sets it.
     last: LastRule,
     last_is_said: bool,
 }
 
-/// The last rule of `ipfw`, which nobody writes: the fate of packets that no other rule takes.
+/// The last rule of `ipfw`, which is always there: it takes the packets that no other rule takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LastRule {
     /// They pass, as on macOS, OPNsense and pfSense.
     Accept,
-    /// They are dropped, as by FreeBSD's kernel unless it is told otherwise.
+    /// They are dropped, as by FreeBSD's kernel unless it is configured otherwise.
     Deny,
 }
 
-/// A line of a table.
+/// An entry of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry {
     table: String,
@@ -65,13 +66,13 @@ struct Entry {
     at: Range<usize>,
 }
 
-/// The scenario that a script of `ipfw` or `dnctl` commands amounts to: a link for each pipe, and
-/// rules, those of `pf` that send to pipes too. What goes out is `up`, what comes in is `down`.
-/// `last` is the fate of packets that no rule takes; `None`: they pass, unless the script says
-/// otherwise.
+/// Makes a scenario from a script of `ipfw` or `dnctl` commands: a link for each pipe, and the
+/// rules, also those of `pf` that send to pipes. Outgoing packets are `up`, incoming ones `down`.
+/// `last` is the rule for packets that no other rule takes. With `None` they pass, unless the
+/// script sets another rule.
 ///
 /// # Errors
-/// Every line that cannot be read or has no equal, and why.
+/// Returns every line that cannot be read or has no equal, and why.
 pub fn ipfw(text: &str, file: &str, last: Option<LastRule>) -> Result<Imported, Diagnostics> {
     let mut problems = Vec::new();
     let mut all = Firewall {
@@ -109,7 +110,7 @@ pub fn ipfw(text: &str, file: &str, last: Option<LastRule>) -> Result<Imported, 
     finish(&draft, file, text, problems)
 }
 
-/// The tables of one direction of a link, by what `pipe N config` takes.
+/// The tables of one direction of a link, from the options of `pipe N config`.
 pub(super) fn direction(args: &mut Args<'_>, header: &str) -> Result<Vec<Table>, Problem> {
     let made = config::read(Kind::Pipe, 0, args)?;
     match made.last.first() {
@@ -136,7 +137,7 @@ fn command(words: &[Word], all: &mut Firewall, notes: &mut Vec<Problem>) -> Resu
     one(args, words, all, notes)
 }
 
-/// A command of ipfw, dnctl or sysctl, without the programs in front.
+/// Reads a command of ipfw, dnctl or sysctl, without `sudo` in front.
 fn one(
     mut args: Args<'_>,
     words: &[Word],
@@ -167,7 +168,7 @@ fn one(
         "add" => {
             let last = all.rules.last().map_or(0, |r| r.number);
             let Some(rule) = rule::read(&mut args, last, notes)? else { return Ok(()) };
-            // Later ones of a number stand behind the earlier.
+            // Among rules of one number, later ones follow the earlier ones.
             let at =
                 all.rules.iter().position(|r| r.number > rule.number).unwrap_or(all.rules.len());
             all.rules.insert(at, rule);
@@ -214,7 +215,7 @@ fn left_out(args: &Args<'_>) -> Problem {
     Problem::warning(args.all(), "this is no command of dummynet or its rules, and was left out")
 }
 
-/// dummynet reads it, and looks at it nowhere.
+/// The warning about `pri`: dummynet parses this option and never uses it.
 fn pri(at: Range<usize>) -> Problem {
     let what = "dummynet reads `pri` and does nothing with it, and it was left out: under `type prio` the `weight` is the priority";
     Problem::warning(at, what)

@@ -8,18 +8,20 @@ use crate::lines::{self, Word};
 use falaj_scenario::Problem;
 use falaj_scenario::suggest::quoted;
 
-/// A rule, and whether those behind it are asked no more.
+/// A rule, and whether it is final: a packet that matches a `quick` rule is not tried against later
+/// ones.
 #[derive(Debug, Clone)]
 pub(super) struct PfRule {
     rule: Rule,
     quick: bool,
 }
 
-/// The words of a rule of pf: of a line of its file, or of one that `echo` hands to `pfctl`.
+/// The words of a rule of pf, if the command is one: a line of its file, or a text that `echo`
+/// pipes to `pfctl`.
 pub(super) fn words(command: &[Word]) -> Option<Vec<Word>> {
     let is_echo = command.first().is_some_and(|w| matches!(w.text.as_str(), "echo" | "printf"));
     let words = if is_echo {
-        // Each word has the place of the text that it is in.
+        // Each word has the place of the text that contains it.
         let inner = |word: &Word| {
             let words = lines::commands(&word.text, &mut Vec::new()).into_iter().flatten();
             words.map(|w| Word { text: w.text, at: word.at.clone() }).collect::<Vec<_>>()
@@ -37,7 +39,7 @@ pub(super) fn words(command: &[Word]) -> Option<Vec<Word>> {
     is_rule.then(|| tokens(&words))
 }
 
-/// Brackets, commas and `!` are words.
+/// Splits words, so that brackets, commas and `!` are words of their own.
 fn tokens(words: &[Word]) -> Vec<Word> {
     let mut tokens: Vec<Word> = Vec::new();
     for word in words {
@@ -59,7 +61,7 @@ fn tokens(words: &[Word]) -> Vec<Word> {
     tokens
 }
 
-/// One side of a rule: of the source, or of the destination.
+/// One side of a rule: its source or its destination.
 #[derive(Debug, Clone, Default)]
 struct Side {
     addresses: Vec<String>,
@@ -84,7 +86,7 @@ impl Side {
     }
 }
 
-/// Reads a rule, and the one for answers where it names a pipe for these.
+/// Reads a rule. If it names a second pipe, a second rule is for the answers.
 pub(super) fn read(words: &[Word], notes: &mut Vec<Problem>) -> Result<Vec<PfRule>, Problem> {
     let mut args = Args::new(words);
     let is_dummynet = args.take("dummynet").is_some();
@@ -187,7 +189,7 @@ fn action(word: &Word, number: &Word) -> Result<Action, Problem> {
     Ok(if word.text.ends_with("queue") { Action::Queue(number) } else { Action::Pipe(number) })
 }
 
-/// One word, or those in brackets; commas between them say nothing.
+/// Reads one word, or those in brackets; commas between them are skipped.
 fn list(args: &mut Args<'_>, what: &str) -> Result<Vec<Word>, Problem> {
     let first = args.value(what)?;
     if !matches!(first.text.as_str(), "{" | "(") {
@@ -204,7 +206,7 @@ fn list(args: &mut Args<'_>, what: &str) -> Result<Vec<Word>, Problem> {
     }
 }
 
-/// Behind `from` or `to`: addresses and ports.
+/// Reads the addresses and ports behind `from` or `to`.
 fn side(args: &mut Args<'_>, side: &mut Side) -> Result<(), Problem> {
     let is_address =
         |w: &Word| !matches!(w.text.as_str(), "port" | "to" | "pipe" | "queue" | "dnpipe");
@@ -240,7 +242,8 @@ fn side(args: &mut Args<'_>, side: &mut Side) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The rules in the order of first matches: of pf's the last one decides, or the first `quick` one.
+/// Rules in an order for which the first match decides. In pf the last match decides, or the first
+/// `quick` one.
 pub(super) fn in_order(rules: Vec<PfRule>) -> Vec<Rule> {
     let (quick, mut others): (Vec<PfRule>, Vec<PfRule>) = rules.into_iter().partition(|r| r.quick);
     others.reverse();

@@ -1,4 +1,4 @@
-//! `red`, `gred`, `codel`, `pie`, and what `fq_codel` takes of them.
+//! `red`, `gred`, `codel`, `pie`, and the options of `fq_codel`.
 
 use super::config::milliseconds;
 use crate::amounts::{part_of_one, size, whole};
@@ -8,10 +8,11 @@ use crate::lines::Word;
 use falaj_scenario::Problem;
 use falaj_scenario::suggest::quoted;
 
-/// Keys, and what TOML has for them.
+/// Keys, and their values in TOML's syntax.
 pub(super) type Keys = Vec<(&'static str, String)>;
 
-/// `w_q/min_th/max_th/max_p`; thresholds are slots, or bytes where the queue has bytes.
+/// Reads `w_q/min_th/max_th/max_p`; thresholds are slots, or bytes if the queue's limit is in
+/// bytes.
 pub(super) fn red(name: &Word, args: &mut Args<'_>, slots: bool) -> Result<Keys, Problem> {
     let word = args.value("its four numbers")?;
     let parts: Vec<&str> = word.text.split('/').collect();
@@ -43,7 +44,7 @@ pub(super) fn red(name: &Word, args: &mut Args<'_>, slots: bool) -> Result<Keys,
 
 const CODEL: &[&str] = &["target", "interval", "ecn", "noecn"];
 
-/// One word of `codel`; of others none.
+/// Reads an option of `codel`. Returns false if it is another word.
 fn of_codel(word: &Word, args: &mut Args<'_>, keys: &mut Keys) -> Result<bool, Problem> {
     match word.text.as_str() {
         "target" => set(keys, "target", quote(&milliseconds(args.value("a time")?)?)),
@@ -60,7 +61,7 @@ fn set(keys: &mut Keys, key: &'static str, value: String) {
     keys.push((key, value));
 }
 
-/// All that stands behind `codel`.
+/// Reads the options behind `codel`.
 pub(super) fn codel(args: &mut Args<'_>) -> Result<Keys, Problem> {
     let mut keys = vec![("policy", quote("codel"))];
     while let Some(word) = args.peek().filter(|w| CODEL.contains(&w.text.as_str())) {
@@ -70,9 +71,9 @@ pub(super) fn codel(args: &mut Args<'_>) -> Result<Keys, Problem> {
     Ok(keys)
 }
 
-/// All that stands behind `fq_codel`.
+/// Reads the options behind `fq_codel`.
 pub(super) fn fq_codel(args: &mut Args<'_>) -> Result<Keys, Problem> {
-    // It marks unless it is told not to.
+    // `fq_codel` marks packets unless `noecn` is given.
     let mut keys = vec![("ecn", quote("yes"))];
     let is = |w: &&Word| {
         CODEL.contains(&w.text.as_str()) || ["quantum", "limit", "flows"].contains(&w.text.as_str())
@@ -109,7 +110,7 @@ const PIE: &[&str] = &[
     "ts",
 ];
 
-/// All that stands behind `pie`.
+/// Reads the options behind `pie`.
 pub(super) fn pie(args: &mut Args<'_>) -> Result<Keys, Problem> {
     let mut keys = vec![("policy", quote("pie"))];
     while let Some(word) = args.peek().filter(|w| PIE.contains(&w.text.as_str())) {
@@ -134,7 +135,7 @@ pub(super) fn pie(args: &mut Args<'_>) -> Result<Keys, Problem> {
     Ok(keys)
 }
 
-/// What is as RFC 8033 has it, and cannot be set.
+/// Checks a parameter that falaj fixes to the value of RFC 8033.
 fn fixed(name: &Word, value: &Word, to: &[&str]) -> Result<(), Problem> {
     if to.contains(&value.text.as_str()) {
         return Ok(());

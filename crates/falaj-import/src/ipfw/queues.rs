@@ -1,5 +1,5 @@
-//! Which packets of a pipe are whose queue's: there the rule that takes a packet says it, here
-//! flows look at packets.
+//! Decides which packets of a pipe belong to which queue. In ipfw the matching rule decides; in a
+//! scenario flows match packets.
 
 use super::Firewall;
 use super::rule::{Action, Rule};
@@ -7,10 +7,10 @@ use crate::first_match::{Sends, Takes, apart};
 use falaj_scenario::Problem;
 use falaj_scenario::units::Unreadable;
 
-/// The queues of a pipe as flows are tried, each with what it takes.
+/// The queues of a pipe, in the order in which their flows are tried, each with its matches.
 pub(super) type Sorted = Vec<(u64, Vec<String>)>;
 
-/// Those for packets on their way up and down.
+/// The queues of a pipe for packets up and for packets down.
 pub(super) fn sorted(all: &Firewall, pipe: u64) -> Result<[Sorted; 2], Problem> {
     if !divide(all, pipe) {
         return Ok([Sorted::new(), Sorted::new()]);
@@ -18,22 +18,23 @@ pub(super) fn sorted(all: &Firewall, pipe: u64) -> Result<[Sorted; 2], Problem> 
     Ok([one_way(all, pipe, "up")?, one_way(all, pipe, "down")?])
 }
 
-/// Does any rule send to a queue of this pipe?
+/// Returns true if any rule sends to a queue of this pipe.
 pub(super) fn divide(all: &Firewall, pipe: u64) -> bool {
     all.rules.iter().any(|rule| queue_of(all, rule, pipe).is_some())
 }
 
-/// The queue that a rule sends to, if it is this pipe's.
+/// The queue that a rule sends to, if it belongs to this pipe.
 pub(super) fn queue_of(all: &Firewall, rule: &Rule, pipe: u64) -> Option<u64> {
     let Action::Queue(number) = rule.action else { return None };
     all.queues.iter().find(|q| q.number == number && q.of == Some(pipe)).map(|q| q.number)
 }
 
-/// A rule, and what comes to it and is its.
+/// A rule, with the packets that reach it and that it takes.
 struct Asked<'a> {
     rule: &'a Rule,
     takes: Takes,
-    /// Not all of that, but as chance has it, its own or that of a `skipto` before it.
+    /// The rule takes a random part of these packets: by its own probability, or by that of a
+    /// `skipto` before it.
     chance: bool,
 }
 
@@ -89,14 +90,15 @@ fn one_way(all: &Firewall, pipe: u64, way: &str) -> Result<Sorted, Problem> {
     Ok(sorted)
 }
 
-/// A rule that asks for a mark which a packet may get, or lose, before it comes to a queue: there
-/// the rule has decided by then, here flows are told apart by the mark that a packet has as it
-/// comes to the link.
+/// The error for a rule that matches a mark which a packet may get or lose before it reaches a
+/// queue. In ipfw the rule has decided by then. Here flows are distinguished by the mark that a
+/// packet has when it enters the link.
 fn marked_too_late(asked: &[Asked<'_>], sends: &[(u64, &Asked<'_>)]) -> Option<Problem> {
     let place = |rule: &Rule| asked.iter().position(|other| std::ptr::eq(other.rule, rule));
     for (n, early) in asked.iter().enumerate().filter(|(_, early)| early.asks_for_mark()) {
         let decides = |&&(queue, late): &&(u64, &Asked<'_>)| match early.rule.action {
-            // What it takes skips rules to queues, whose flows have to leave that.
+            // Packets that it takes skip rules to queues, and the flows of these queues must
+            // exclude them.
             Action::SkipTo(to) => {
                 sends.iter().any(|(_, left)| place(left.rule) > Some(n) && left.rule.number < to)
             }
@@ -111,7 +113,7 @@ fn marked_too_late(asked: &[Asked<'_>], sends: &[(u64, &Asked<'_>)]) -> Option<P
         for (_, late) in
             sends.iter().filter(|(_, late)| place(late.rule) >= Some(n)).filter(decides)
         {
-            // A rule to a queue marks packets before they come to it.
+            // A rule to a queue marks packets before they enter the queue.
             let from = if matches!(early.rule.action, Action::Queue(_)) { n } else { n + 1 };
             let marks = asked
                 .iter()
@@ -139,7 +141,7 @@ impl Asked<'_> {
     }
 }
 
-/// The rules of one direction, without the packets that skip them.
+/// The rules of one direction, each without the packets that skip it.
 fn asked<'a>(all: &'a Firewall, way: &str) -> Result<Vec<Asked<'a>>, Problem> {
     let mut asked: Vec<Asked<'a>> = Vec::new();
     let never = |rule: &Rule| rule.probability.as_deref() == Some("0%");
@@ -170,7 +172,7 @@ fn too_many(rule: &Rule, why: &Unreadable) -> Problem {
         .help("give queues that the same packets may go to pipes of their own")
 }
 
-/// A rule that sends to a pipe beside its queues.
+/// The error for a rule that sends to a pipe directly, although the pipe has queues.
 pub(super) fn beside(rule: &Rule, pipe: u64) -> Problem {
     let what = format!("pipe {pipe} has queues, and this rule sends to none of them");
     Problem::error(rule.at.clone(), what).help(

@@ -8,7 +8,7 @@ use falaj_scenario::Problem;
 use falaj_scenario::suggest::quoted;
 use std::ops::Range;
 
-/// What becomes of the packets of a rule.
+/// The action of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Action {
     Pipe(u64),
@@ -21,36 +21,36 @@ pub(super) enum Action {
     SkipTo(u64),
 }
 
-/// A rule.
+/// A rule of ipfw.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Rule {
     pub(super) number: u64,
-    /// In percent.
+    /// Probability of a match, in percent.
     pub(super) probability: Option<String>,
     pub(super) action: Action,
-    /// What it marks packets with, and where it says so.
+    /// The mark that it sets.
     pub(super) mark: Option<Mark>,
-    /// In the grammar of a scenario's `match`.
+    /// The match, in the grammar of a scenario's `match`.
     pub(super) matches: String,
-    /// `up` or `down`; none: both.
+    /// `up` or `down`; `None`: both.
     pub(super) direction: Option<&'static str>,
-    /// It looks at packets as they come in alone (`down`), or as they go out (`up`).
+    /// The rule sees packets only as they come in (`down`), or only as they go out (`up`).
     pub(super) pass: Option<&'static str>,
-    /// The table whose value counts, and which address is looked up in it.
+    /// The table for `tablearg`, and which address is looked up in it.
     pub(super) table: Option<(String, &'static str)>,
     /// The interfaces that it names.
     pub(super) interfaces: Vec<Interface>,
-    /// It sees frames, whose headers count.
+    /// The rule sees frames, whose headers count.
     pub(super) frames: bool,
     pub(super) at: Range<usize>,
     pub(super) line: String,
 }
 
-/// A number that a rule notes of its packets.
+/// The mark that a rule sets on its packets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) number: String,
-    /// Of which a packet may have several there.
+    /// It is a tag: in ipfw a packet may have several.
     pub(super) tag: bool,
     pub(super) at: Range<usize>,
 }
@@ -59,12 +59,12 @@ pub(super) struct Mark {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Interface {
     pub(super) name: Word,
-    /// Packets come in by it, or go out; else as the rule's direction says.
+    /// Direction of packets at the interface; `None`: the rule's direction.
     pub(super) passes: Option<&'static str>,
 }
 
-/// Reads what stands behind `add`; `last` is the highest number so far. None: it is left out, and
-/// `notes` say why.
+/// Reads the words behind `add`; `last` is the highest number so far. `None` if the rule is left
+/// out; `notes` then has the reason.
 pub(super) fn read(
     args: &mut Args<'_>,
     last: u64,
@@ -72,7 +72,7 @@ pub(super) fn read(
 ) -> Result<Option<Rule>, Problem> {
     let number = match args.number() {
         Some(word) => whole(word)?,
-        // Steps are of 100 there.
+        // ipfw numbers rules in steps of 100.
         None => last.saturating_add(100),
     };
     let (mut chance, mut mark) = (None, None);
@@ -89,7 +89,7 @@ pub(super) fn read(
                 let why = "tables lead to links here: write a rule for each queue, `queue 1 ip from 10.1.0.0/16 to any`";
                 return Err(no_equal(word.at.clone(), "queue tablearg", why));
             }
-            // Without a `call`, which is refused, it goes on with the next rule.
+            // `call` is an error, so `return` only continues with the next rule.
             "return" => {
                 args.left_out(word, "no rule calls another, and it goes on with the next one");
                 notes.append(&mut args.notes);
@@ -141,8 +141,8 @@ pub(super) fn read(
         notes.push(Problem::warning(args.all(), what));
         return Ok(None);
     }
-    // Where a packet comes in or goes out is said by the interface, at whichever of both it is
-    // looked at.
+    // `recv` and `xmit` decide the direction, no matter whether the rule sees the packet as it
+    // comes in or as it goes out.
     let by_interface = body.interfaces.iter().rev().find_map(|interface| interface.passes);
     let goes_out = body.interfaces.iter().any(|interface| interface.passes == Some("up"));
     let pass = body.direction.or(goes_out.then_some("up"));
@@ -177,7 +177,7 @@ pub(super) fn read(
     }))
 }
 
-/// What a rule looks at.
+/// The match of a rule while it is being read.
 #[derive(Default)]
 struct Body {
     terms: Vec<String>,
@@ -187,7 +187,7 @@ struct Body {
     frames: bool,
     /// The direction of packets from this host, or to it.
     me: Option<&'static str>,
-    /// Words that are not quite the same.
+    /// Warnings: words with a slightly different meaning here.
     notes: Vec<Problem>,
 }
 
@@ -226,9 +226,9 @@ impl Body {
         Ok(())
     }
 
-    /// Sides of which one holds.
+    /// Adds a block of alternatives, of which one must match.
     fn block(&mut self, not: bool, sides: Vec<String>) {
-        // What takes all packets says nothing.
+        // An alternative that matches all packets makes the block match all.
         if !sides.iter().any(String::is_empty) {
             self.term(not, format!("( {} )", sides.join(" or ")));
         }
@@ -260,7 +260,7 @@ impl Body {
         Ok(())
     }
 
-    /// An address and perhaps ports.
+    /// Reads an address, and ports if there are any.
     fn end(&mut self, args: &mut Args<'_>, side: &'static str, port: &str) -> Result<(), Problem> {
         let not = args.take("not").is_some();
         let word = args.value("an address")?;
@@ -286,7 +286,7 @@ impl Body {
             let first = w.text.split([',', '-']).next().unwrap_or("");
             w.text.starts_with(|c: char| c.is_ascii_digit()) || port_number(first).is_some()
         };
-        // What else `not` may be of, an option reads.
+        // A `not` without ports behind it belongs to an option.
         let mut ahead = args.clone();
         let not = ahead.take("not").is_some();
         if let Some(ports) = ahead.peek().filter(list) {
@@ -297,7 +297,7 @@ impl Body {
         Ok(())
     }
 
-    /// A comma separates addresses of one list.
+    /// Reads an address, or a list of addresses separated by commas.
     fn address(&mut self, word: &Word, side: &'static str) -> Result<Option<String>, Problem> {
         if let Some(table) = word.text.strip_prefix("table(").and_then(|t| t.strip_suffix(')')) {
             let name = table.split(',').next().unwrap_or("").to_owned();
@@ -431,7 +431,7 @@ impl Body {
             "tcpflags" => self.term(not, format!("flags {}", args.value("flags")?.text)),
             "setup" => self.term(not, "flags syn,!ack"),
             "established" => self.term(not, "( flags ack or flags rst )"),
-            // Not the first piece.
+            // `frag` matches fragments other than the first.
             "frag" => {
                 args.take("offset");
                 self.term(not, "( fragment not first-fragment )");
@@ -443,7 +443,7 @@ impl Body {
         Ok(())
     }
 
-    /// Links have two ends, which interfaces stand for.
+    /// Notes an interface. A link has two ends, for which interfaces stand.
     fn interface(
         &mut self,
         word: &Word,
@@ -461,7 +461,7 @@ impl Body {
     }
 }
 
-/// A mark, in base 10 or 16.
+/// Reads a mark, in base 10 or 16.
 fn marked(word: &Word, what: &str, most: u32) -> Result<String, Problem> {
     let text = word.text.as_str();
     let number = match text.strip_prefix("0x") {
@@ -488,7 +488,7 @@ fn opens(word: &Word) -> bool {
     matches!(word.text.as_str(), "{" | "(")
 }
 
-/// What stands in a block, up to its end.
+/// Reads the alternatives of a block, up to its end.
 fn sides<'a>(
     args: &mut Args<'a>,
     mut read: impl FnMut(&'a Word, &mut Args<'a>, &mut Body) -> Result<(), Problem>,
@@ -530,7 +530,7 @@ fn prefix(address: &str, word: &Word) -> Result<String, Problem> {
     }
 }
 
-/// A prefix without bits behind its length; none: it has none.
+/// A prefix with the bits behind its length cleared; `None` if they are zero already.
 fn masked(prefix: &str) -> Option<String> {
     let (address, length) = prefix.split_once('/')?;
     let address = address.parse().ok()?;
@@ -542,7 +542,7 @@ fn masked(prefix: &str) -> Option<String> {
     Some(Net::new(address, length).to_string()).filter(|net| net != prefix)
 }
 
-/// A port by its number, or by the names that rules have most often.
+/// A port by its number, or by one of the names that are common in rules.
 pub(super) fn port_number(name: &str) -> Option<String> {
     const NAMES: &[(&str, u16)] = &[
         ("ftp-data", 20),
@@ -590,7 +590,7 @@ pub(super) fn port_number(name: &str) -> Option<String> {
 /// A list of ports and ranges, with numbers in the place of names.
 fn port_list(text: &str) -> String {
     let range = |range: &str| {
-        // Names have dashes too.
+        // Names may contain dashes too.
         port_number(range).unwrap_or_else(|| {
             let ends = range.split('-').map(|end| port_number(end).unwrap_or(end.to_owned()));
             ends.collect::<Vec<_>>().join("-")
@@ -599,7 +599,7 @@ fn port_list(text: &str) -> String {
     text.split(',').map(range).collect::<Vec<_>>().join(",")
 }
 
-/// A type of Ethernet; some have names.
+/// An EtherType; some have names.
 fn ether(text: &str) -> &str {
     match text {
         "ip" | "ipv4" => "0x0800",
@@ -608,12 +608,12 @@ fn ether(text: &str) -> &str {
     }
 }
 
-/// `be` is what has none.
+/// A DSCP; `be` is 0.
 fn dscp(text: &str) -> &str {
     if text == "be" { "0" } else { text }
 }
 
-/// An action that has no equal, and why.
+/// The error for an action that has no equal, and why.
 fn no_action(word: &Word) -> Problem {
     let why = match word.text.as_str() {
         "check-state" => "rules know packets, and no connections",
@@ -635,7 +635,7 @@ fn no_action(word: &Word) -> Problem {
     no_equal(word.at.clone(), &word.text, why)
 }
 
-/// An option that has no equal, and why.
+/// The error for an option that has no equal, and why.
 fn no_option(word: &Word) -> Problem {
     let why = match word.text.as_str() {
         "keep-state"
@@ -665,7 +665,7 @@ fn no_option(word: &Word) -> Problem {
     no_equal(word.at.clone(), &word.text, why)
 }
 
-/// What may stand behind the addresses.
+/// The options that may follow the addresses.
 const OPTIONS: &[&str] = &[
     "in",
     "out",
@@ -699,7 +699,7 @@ const OPTIONS: &[&str] = &[
     "//",
 ];
 
-/// What a table is called.
+/// The name of a table in the scenario.
 pub(super) fn table_name(number: &str) -> String {
     if number.bytes().all(|b| b.is_ascii_digit()) {
         format!("table{number}")

@@ -1,5 +1,4 @@
-//! Disciplines that keep a queue short: `red`, `codel`, `pie`; and `fq_codel` and `sfq`, with a
-//! queue for each connection.
+//! AQMs: `red`, `codel`, `pie`; and `fq_codel` and `sfq`, with a queue for each connection.
 
 use super::attachment::stray;
 use crate::amounts::{part_of_one, size, tc_rate, tc_size, tc_time, time, whole};
@@ -8,22 +7,22 @@ use crate::draft::quote;
 use crate::lines::Word;
 use falaj_scenario::Problem;
 
-/// Keys, and what TOML has for them.
+/// Keys, and their values in TOML's syntax.
 pub(super) type Keys = Vec<(&'static str, String)>;
 
-/// A queue that does something before it is full.
+/// A queue with an AQM.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Managed {
-    /// As a scenario has it.
+    /// The limit, in the syntax of a scenario.
     pub(super) limit: String,
     pub(super) policy: Keys,
-    /// It takes another discipline in the place of its queue.
+    /// Another discipline may stand in the place of its queue.
     pub(super) below: bool,
-    /// Where it is not quite the same, and why.
+    /// Warnings: parts whose meaning differs slightly, and why.
     pub(super) notes: Vec<Problem>,
 }
 
-/// A queue for each connection.
+/// A discipline with a queue for each connection.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Fair {
     /// The discipline, and its keys.
@@ -36,7 +35,7 @@ fn set(keys: &mut Keys, key: &'static str, value: String) {
     keys.push((key, value));
 }
 
-/// `red limit B avpkt B …`; what is left out is as in tc.
+/// Reads `red limit B avpkt B …`; options that are left out have tc's defaults.
 pub(super) fn red(args: &mut Args<'_>) -> Result<Managed, Problem> {
     const WORDS: &[&str] = &[
         "limit",
@@ -127,8 +126,8 @@ pub(super) fn red(args: &mut Args<'_>) -> Result<Managed, Problem> {
     Ok(Managed { limit: size(limit), policy, below: true, notes })
 }
 
-/// As tc finds it: the least n for which an average that is moved by 2^-n lets `burst` packets pass
-/// below `min`.
+/// The exponent of the average's weight, computed as in tc: the least n for which an average with
+/// weight 2^-n lets `burst` packets pass below `min`.
 fn weight(min: u64, burst: u64, packet: u64) -> Option<u32> {
     let room = burst as f64 + 1.0 - min as f64 / packet as f64;
     if room < 1.0 {
@@ -142,9 +141,9 @@ fn weight(min: u64, burst: u64, packet: u64) -> Option<u32> {
         .map(|n| n as u32)
 }
 
-/// 2^-n in percent, with as many places as a probability takes.
+/// 2^-n in percent, with as many decimals as a probability accepts.
 fn half_powers(n: u32) -> String {
-    // Of 2^-31 as many places are left as it has digits that count.
+    // 16 decimals are enough for the significant digits of 2^-31.
     let places = 16;
     let scaled = 10u128.pow(places + 2) >> n;
     let (whole, rest) = (scaled / 10u128.pow(places), scaled % 10u128.pow(places));
@@ -152,7 +151,7 @@ fn half_powers(n: u32) -> String {
     format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// `codel limit P target T interval T`.
+/// Reads `codel limit P target T interval T`.
 pub(super) fn codel(args: &mut Args<'_>) -> Result<Managed, Problem> {
     const WORDS: &[&str] = &["limit", "target", "interval", "ecn", "noecn"];
     let mut made = Managed {
@@ -170,7 +169,7 @@ pub(super) fn codel(args: &mut Args<'_>) -> Result<Managed, Problem> {
     Ok(made)
 }
 
-/// One word that `fq_codel` takes too; of others none.
+/// Reads an option that `codel` and `fq_codel` have in common. Returns false if it is another word.
 fn of_codel(word: &Word, args: &mut Args<'_>, keys: &mut Keys) -> Result<bool, Problem> {
     match word.text.as_str() {
         "target" => set(keys, "target", quote(&time(tc_time(args.value("a time")?)?))),
@@ -187,7 +186,7 @@ fn of_codel(word: &Word, args: &mut Args<'_>, keys: &mut Keys) -> Result<bool, P
     Ok(true)
 }
 
-/// `pie limit P target T tupdate T`.
+/// Reads `pie limit P target T tupdate T`.
 pub(super) fn pie(args: &mut Args<'_>) -> Result<Managed, Problem> {
     const WORDS: &[&str] = &[
         "limit",
@@ -247,7 +246,7 @@ pub(super) fn pie(args: &mut Args<'_>) -> Result<Managed, Problem> {
     Ok(made)
 }
 
-/// `fq_codel limit P flows N quantum B …`.
+/// Reads `fq_codel limit P flows N quantum B …`.
 pub(super) fn fq_codel(args: &mut Args<'_>) -> Result<Fair, Problem> {
     const WORDS: &[&str] = &[
         "limit",
@@ -297,7 +296,8 @@ pub(super) fn fq_codel(args: &mut Args<'_>) -> Result<Fair, Problem> {
     Ok(made)
 }
 
-/// `sfq`: what `fq_codel` is without CoDel, which acts never where its times are the longest.
+/// Reads `sfq`, as `fq_codel` without CoDel: its target and interval are seconds long, so that it
+/// practically never acts.
 pub(super) fn sfq(args: &mut Args<'_>, kind: &Word) -> Result<Fair, Problem> {
     const WORDS: &[&str] = &["limit", "quantum", "perturb", "divisor", "flows", "depth"];
     let (mut limit, mut queues, mut quantum) = (127, 1024, None);
@@ -346,7 +346,7 @@ mod tests {
 
     #[test]
     fn weights_are_those_of_tc() {
-        // limit 400000 min 30000 max 90000 avpkt 1000 burst 55, of its manual page.
+        // The example of tc's manual page: limit 400000 min 30000 max 90000 avpkt 1000 burst 55.
         assert_eq!(weight(30_000, 55, 1000), Some(5));
         assert_eq!(weight(10_000, 5, 1000), None);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What a command of tc is about: a device, and where in its tree.
+//! The object of a command of tc: a device, and a place in its tree.
 
 use super::stab::{self, Stab};
 use crate::args::{Args, unknown};
@@ -13,17 +13,17 @@ pub(super) struct Handle {
     pub(super) minor: u16,
 }
 
-/// What stands before the kind, of all three objects.
+/// The words before the kind, for all three objects: disciplines, classes and filters.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Attachment<'a> {
     pub(super) dev: Option<&'a Word>,
     pub(super) parent: Option<Handle>,
     pub(super) handle: Option<Handle>,
-    /// What stands behind `handle` of a filter: its name, or a mark.
+    /// The `handle` of a filter: its name, or a mark.
     pub(super) number: Option<&'a Word>,
     pub(super) ingress: bool,
     pub(super) prio: Option<u64>,
-    /// What of IP a filter looks at.
+    /// The `protocol` of a filter.
     pub(super) protocol: Option<&'a Word>,
     pub(super) stab: Option<Stab>,
 }
@@ -33,7 +33,7 @@ const PLACE: &[&str] = &[
 ];
 
 impl<'a> Attachment<'a> {
-    /// Reads up to the kind, which is returned; none: there is none.
+    /// Reads up to the kind, and returns it; `None` if there is none.
     pub(super) fn read(
         args: &mut Args<'a>,
         filter: bool,
@@ -51,7 +51,7 @@ impl<'a> Attachment<'a> {
                 "ingress" | "clsact" => place.ingress = true,
                 "stab" if !filter => place.stab = Some(stab::read(word, args)?),
                 "protocol" => place.protocol = Some(args.value("a protocol")?),
-                // Of a discipline it is the kind.
+                // For a discipline, `prio` is the kind.
                 "prio" | "pref" | "priority" if filter => {
                     place.prio = Some(crate::amounts::whole(args.value("a number")?)?);
                 }
@@ -66,7 +66,7 @@ impl<'a> Attachment<'a> {
     }
 }
 
-/// `1:`, `1:10`, `root`; both parts are hexadecimal.
+/// Reads `1:`, `1:10` or `root`; both parts are hexadecimal.
 pub(super) fn handle(word: &Word) -> Result<Handle, Problem> {
     let wrong = || {
         let what = format!("{} is not a handle", quoted(&word.text));
@@ -81,7 +81,7 @@ pub(super) fn handle(word: &Word) -> Result<Handle, Problem> {
     Ok(Handle { major: part(major)?, minor: part(minor)? })
 }
 
-/// A word that stands where a parameter of `kind` may stand, and is none.
+/// The error for a word among the parameters of `kind` that is not one of them.
 pub(super) fn stray(word: &Word, kind: &str, known: &[&str]) -> Problem {
     if PLACE.contains(&word.text.as_str()) {
         return Problem::error(word.at.clone(), format!("`{}` stands before the kind", word.text));

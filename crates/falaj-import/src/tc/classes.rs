@@ -9,7 +9,7 @@ use crate::draft::quote;
 use crate::lines::Word;
 use falaj_scenario::Problem;
 
-/// `default MINOR`, in hexadecimal.
+/// Reads the class of `default MINOR`, in hexadecimal.
 fn default_class(word: &Word) -> Result<u16, Problem> {
     let digits = word.text.trim_start_matches("0x");
     let hex = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit());
@@ -19,7 +19,7 @@ fn default_class(word: &Word) -> Result<u16, Problem> {
     })
 }
 
-/// `htb default 20 r2q 10`: the class of the rest, and the divisor of rates that gives quanta.
+/// Reads `htb default 20 r2q 10`: the default class, and the divisor that gives quanta from rates.
 pub(super) fn htb_qdisc(args: &mut Args<'_>) -> Result<(Option<u16>, Option<u64>), Problem> {
     let (mut rest, mut r2q) = (None, None);
     while let Some(word) = args.next() {
@@ -47,7 +47,7 @@ pub(super) fn htb_qdisc(args: &mut Args<'_>) -> Result<(Option<u16>, Option<u64>
     Ok((rest, r2q))
 }
 
-/// What a class of htb says.
+/// The parameters of a class of htb.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Htb {
     pub(super) rate: u64,
@@ -56,26 +56,26 @@ pub(super) struct Htb {
     pub(super) ceil_burst: Option<u64>,
     pub(super) prio: Option<u64>,
     pub(super) quantum: Option<u64>,
-    /// Its packets cost so much more, and take cells of ATM.
+    /// Bytes added to each of its packets, and whether they take cells of ATM.
     pub(super) overhead: Option<String>,
     pub(super) atm: bool,
 }
 
 impl Htb {
-    /// The bytes that it sends in a visit, and whether they are in proportion to its rate.
+    /// Its quantum in bytes, and whether quanta are in proportion to rates.
     pub(super) fn quantum(&self, r2q: u64) -> (u64, bool) {
         let of_rate = self.rate / 8 / r2q;
         let kept = of_rate.clamp(1000, 200_000);
         (self.quantum.unwrap_or(kept), self.quantum.is_none() && kept == of_rate)
     }
 
-    /// The burst of a class that borrows from none.
+    /// The burst of a class that borrows from no other.
     pub(super) fn least_burst(&self) -> Option<u64> {
         let both = self.ceil_burst.filter(|_| self.ceil == self.rate);
         self.burst.into_iter().chain(both).min()
     }
 
-    /// Of a flow.
+    /// The keys of its flow.
     pub(super) fn keys(&self) -> Keys {
         let mut keys = vec![("rate", quote(&rate(self.rate))), ("ceil", quote(&rate(self.ceil)))];
         keys.extend(self.burst.map(|b| ("burst", quote(&size(b)))));
@@ -133,7 +133,7 @@ pub(super) fn htb(args: &mut Args<'_>) -> Result<Htb, Problem> {
     Ok(Htb { rate: own, ceil, burst, ceil_burst, prio, quantum, overhead, atm })
 }
 
-/// `burst`, or `burst/cell`.
+/// Reads `burst`, or `burst/cell`.
 pub(super) fn bucket(args: &mut Args<'_>) -> Result<u64, Problem> {
     let word = args.value("a size")?;
     let (text, cell) = word.text.split_once('/').unwrap_or((&word.text, ""));
@@ -143,7 +143,7 @@ pub(super) fn bucket(args: &mut Args<'_>) -> Result<u64, Problem> {
     tc_size(&Word { text: text.to_owned(), at: word.at.clone() })
 }
 
-/// A curve of two pieces: m1 for d, then m2.
+/// A curve of two pieces: rate m1 for a time d, then rate m2.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Curve {
     pub(super) first: u64,
@@ -152,7 +152,7 @@ pub(super) struct Curve {
 }
 
 impl Curve {
-    /// Under these names, of slopes that nothing reaches the least that there is.
+    /// The curve's keys, under these names. A slope of zero becomes the lowest rate, 1 bit/s.
     fn keys(self, names: [&'static str; 3]) -> Keys {
         let [slope, first, span] = names;
         let mut keys = Vec::new();
@@ -167,7 +167,7 @@ impl Curve {
     }
 }
 
-/// What a class of hfsc says.
+/// The parameters of a class of hfsc.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Hfsc {
     pub(super) real_time: Option<Curve>,
@@ -176,7 +176,7 @@ pub(super) struct Hfsc {
 }
 
 impl Hfsc {
-    /// Of a flow.
+    /// The keys of its flow.
     pub(super) fn keys(&self) -> Keys {
         let curves = [
             (self.real_time, ["rate", "burst-rate", "burst-time"]),
@@ -187,7 +187,7 @@ impl Hfsc {
     }
 }
 
-/// `hfsc default 30`: where the rest goes.
+/// Reads `hfsc default 30`: the default class.
 pub(super) fn hfsc_qdisc(args: &mut Args<'_>) -> Result<Option<u16>, Problem> {
     let mut rest = None;
     while let Some(word) = args.next() {
@@ -226,7 +226,8 @@ pub(super) fn hfsc(args: &mut Args<'_>) -> Result<Hfsc, Problem> {
     }
 }
 
-/// `[m1 R d T] m2 R`, or `[[umax B] dmax T] rate R`: so much within that time, and then the rate.
+/// Reads `[m1 R d T] m2 R`, or `[[umax B] dmax T] rate R`: B bytes within the time T, and then the
+/// rate.
 fn curve(args: &mut Args<'_>) -> Result<Curve, Problem> {
     let from = args.before().map_or(0..0, |w| w.at.clone());
     let (mut first, mut span, mut work, mut within, mut then) = (None, None, None, None, None);
@@ -266,7 +267,8 @@ fn curve(args: &mut Args<'_>) -> Result<Curve, Problem> {
                     .map_err(|_| wrong("so much in so little time is beyond any rate"))?;
                 return Ok(Curve { first, span: within, then });
             }
-            // Nothing at first, so that the work is done by then at the rate.
+            // The rate is zero at first, and then just enough time is left to send B bytes at the
+            // rate by T.
             let needed = (bits * 1_000_000_000).div_ceil(u128::from(then.max(1)));
             Ok(Curve {
                 first: 0,
@@ -278,11 +280,11 @@ fn curve(args: &mut Args<'_>) -> Result<Curve, Problem> {
     }
 }
 
-/// What `cbs` says: the slopes, in kbit/s, one of which the class has and the other it pays.
+/// The slopes of `cbs`, in bit/s: the idle slope of the class, and the sum of both slopes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cbs {
     pub(super) idle: u64,
-    /// How fast the port is: the slopes say it together.
+    /// Rate of the port, which is the sum of the absolute values of both slopes.
     pub(super) port: u64,
 }
 

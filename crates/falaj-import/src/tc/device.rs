@@ -1,4 +1,4 @@
-//! What the commands make of a device.
+//! The disciplines, classes and filters of devices, as the commands leave them.
 
 use super::aqm::Managed;
 use super::attachment::{Attachment, Handle};
@@ -10,38 +10,38 @@ use falaj_scenario::Problem;
 use std::mem::discriminant;
 use std::ops::Range;
 
-/// Something that was added: where it was said, and what it is below.
+/// A discipline or class that a command added, with its place in the tree and in the script.
 #[derive(Debug, Clone)]
 pub(super) struct Node<T> {
     pub(super) handle: Option<Handle>,
-    /// Of what is at the root, none.
+    /// The place above; `None` at the root.
     pub(super) parent: Option<Handle>,
     pub(super) what: T,
-    /// What it says of the bytes of packets.
+    /// Its size table, which changes the bytes that packets count.
     pub(super) stab: Option<Stab>,
     pub(super) at: Range<usize>,
     pub(super) line: String,
 }
 
-/// A device.
+/// A device with its tree.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Device {
     pub(super) name: String,
     pub(super) qdiscs: Vec<Node<Qdisc>>,
     pub(super) classes: Vec<Node<Class>>,
     pub(super) filters: Vec<Filter>,
-    /// Filters of what comes in.
+    /// Filters of incoming packets.
     pub(super) incoming: Vec<Filter>,
-    /// The namespace that it is in, if the commands name one.
+    /// The network namespace of the device, if the commands name one.
     netns: Option<String>,
-    /// The name that commands give it.
+    /// The device's name in the commands.
     called: String,
-    /// The command that took its disciplines away last.
+    /// The last command that removed its root discipline.
     pub(super) removed: Option<Range<usize>>,
 }
 
 impl Device {
-    /// The device that sends on what comes in here.
+    /// The device to which filters redirect incoming packets.
     pub(super) fn redirected(&self) -> Option<&str> {
         self.incoming.iter().find_map(|f| match &f.to {
             Target::Device(name) => Some(name.as_str()),
@@ -53,7 +53,7 @@ impl Device {
         self.qdiscs.iter().find(|q| q.parent.is_none())
     }
 
-    /// Takes away the discipline in a place, with its classes, its filters and all below it.
+    /// Removes the discipline in a place, with its classes, its filters and everything below it.
     fn remove(&mut self, parent: Option<Handle>) {
         let at = self.qdiscs.iter().position(|q| q.parent == parent);
         let Some(major) = at.map(|at| self.qdiscs.remove(at)).and_then(|q| q.handle) else {
@@ -68,7 +68,7 @@ impl Device {
         }
     }
 
-    /// The discipline or class that something shall stand below is there by now; tc refuses the
+    /// Checks that the discipline or class above a new discipline exists by now; tc refuses the
     /// command otherwise.
     fn has_parent(&self, place: &Attachment<'_>, all: &Range<usize>) -> Result<(), Problem> {
         let Some(parent) = place.parent else { return Ok(()) };
@@ -106,16 +106,16 @@ impl Device {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verb {
     Add,
-    /// `replace`, and `change`.
+    /// `replace` and `change`.
     Replace,
     Delete,
 }
 
-/// All of them, in the order in which they are named.
+/// All devices, in the order in which the commands name them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Devices {
     pub(super) all: Vec<Device>,
-    /// The namespace that the command at hand runs in.
+    /// The namespace in which the current command runs.
     netns: Option<String>,
 }
 
@@ -142,7 +142,7 @@ impl Devices {
         Ok(&mut self.all[at])
     }
 
-    /// Commands from here on run in this namespace.
+    /// The following commands run in this namespace.
     pub(super) fn enter(&mut self, netns: Option<String>) {
         self.netns = netns;
     }
@@ -194,7 +194,7 @@ impl Devices {
             q.parent == parent && same_kind && (handle.is_none() || handle == q.handle)
         };
         match device.qdiscs.iter().find(changes) {
-            // It keeps its classes, and all that stands below it.
+            // The changed discipline keeps its classes and everything below it.
             Some(changed) => {
                 handle = changed.handle;
                 device.qdiscs.retain(|q| q.parent != parent);
@@ -332,7 +332,8 @@ impl Devices {
     }
 }
 
-/// The preference of a filter that says none: before all that have such, behind those below.
+/// The preference of a filter without one, as the kernel chooses it: one less than the lowest
+/// preference that was chosen so.
 fn before<'a>(others: impl Iterator<Item = &'a Filter>) -> u64 {
     const LEAST: u64 = 0x8000;
     const FIRST: u64 = 0xc000;

@@ -1,4 +1,4 @@
-//! What a device's tree amounts to in one direction of a link.
+//! Converts a device's tree to one direction of a link.
 
 use super::aqm::Managed;
 use super::attachment::Handle;
@@ -12,47 +12,47 @@ use falaj_scenario::Problem;
 use falaj_sched::units::rate::Rate;
 use std::ops::Range;
 
-/// One direction as it is being made.
+/// One direction of a link in the making.
 pub(super) struct Direction<'a> {
     pub(super) of: &'a Device,
     pub(super) header: String,
     pub(super) table: Table,
     pub(super) flows: Vec<Table>,
-    /// Links that packets of some classes pass before this one.
+    /// Links that the packets of some classes pass before this one.
     pub(super) before: Vec<Table>,
-    /// Packets that filters drop.
+    /// Matches of packets that filters drop.
     pub(super) drops: Vec<String>,
-    /// Packets that are in none of `ways` pass beside the link.
+    /// Packets of no class in `ways` bypass the link.
     pub(super) direct: bool,
-    /// The disciplines that became a part of this.
+    /// Places of the disciplines that are part of this direction.
     pub(super) visited: Vec<Range<usize>>,
-    /// The classes that packets go to, in the order in which they are tried.
+    /// The classes that packets go to, in the order in which their matches are tried.
     pub(super) ways: Vec<Way>,
     pub(super) rated: bool,
-    /// It is such a link before a class; and so much netem lets in there.
+    /// If this is a link before a class: the `limit` of its netem, in packets; 0 if it has none.
     pub(super) before_class: Option<u64>,
-    /// The place that says how much that is.
+    /// Place of that `limit`.
     limit_at: Option<Range<usize>>,
-    /// Something says what packets cost.
+    /// An overhead is set.
     costed: bool,
-    /// What loses or doubles packets.
+    /// The discipline that loses or duplicates packets.
     pub(super) lossy: Option<&'a Node<Qdisc>>,
-    /// How fast the device is, if that is known.
+    /// Rate of the device, if it is known.
     pub(super) device_rate: Option<Rate>,
     pub(super) notes: Vec<Problem>,
 }
 
-/// Which packets go to a class, and what they pass before its link.
+/// The packets of a class, and the link that they pass before the device's link.
 #[derive(Debug)]
 pub(super) struct Way {
-    /// In the grammar of a scenario's `match`.
+    /// Matches, in the grammar of a scenario's `match`.
     pub(super) rules: Vec<String>,
-    /// A link.
+    /// Name of the link before.
     pub(super) through: Option<String>,
     pub(super) at: Range<usize>,
 }
 
-/// What a discipline stands below.
+/// The place of a discipline: below nothing (at the root), a class, or another discipline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Below {
     Nothing,
@@ -87,14 +87,14 @@ impl<'a> Direction<'a> {
         }
     }
 
-    /// What packets of a class pass before its link.
+    /// A link that the packets of a class pass before the device's link.
     pub(super) fn before_class(of: &'a Device, name: &str, at: Range<usize>) -> Direction<'a> {
         let mut made = Direction::new(of, format!("link.{}", key(name)), at, None);
         made.table.text("rate", "unlimited");
         Direction { before_class: Some(0), ..made }
     }
 
-    /// All its tables, which is why it has none any more.
+    /// Takes all its tables.
     pub(super) fn tables(&mut self) -> Vec<Table> {
         let own = std::iter::once(std::mem::take(&mut self.table));
         own.chain(std::mem::take(&mut self.flows)).chain(std::mem::take(&mut self.before)).collect()
@@ -108,8 +108,9 @@ impl<'a> Direction<'a> {
         })
     }
 
-    /// From there down, as far as there is one discipline below the other; then its classes. What
-    /// is before a class and no link stays: below what, is returned.
+    /// Converts disciplines from `below` on downwards, while each has one discipline below it; then
+    /// classes. For a link before a class it stops at the first discipline that is no link, and
+    /// returns the place of that one.
     pub(super) fn make(&mut self, mut below: Below) -> Result<Option<Below>, Problem> {
         while let Some(node) = self.below(below) {
             if self.before_class.is_some() && !self.rated && !is_link(&node.what) {
@@ -199,7 +200,8 @@ impl<'a> Direction<'a> {
         Ok(None)
     }
 
-    /// The queue of a netem: with a rate its own, before a class that of the class.
+    /// Sets the queue for a netem's `limit`: its own queue if it has a rate, else the queue of the
+    /// class behind it.
     fn limited(&mut self, netem: &Netem, node: &Node<Qdisc>) -> Result<(), Problem> {
         if netem.rate.is_some() {
             self.takes_rate(&node.at)?;
@@ -214,18 +216,18 @@ impl<'a> Direction<'a> {
         Ok(())
     }
 
-    /// How many packets wait in the class that this is before.
+    /// The limit, in packets, of the queue of the class behind this link.
     pub(super) fn limit(&self) -> Option<u64> {
         self.before_class.filter(|limit| *limit > 0 && !self.rated)
     }
 
-    /// A limit that has no queue which it could be of.
+    /// The warning for a `limit` that no queue can have.
     pub(super) fn idle_limit(&self) -> Option<Problem> {
         let what = "`limit` was left out: the discipline below has queues with limits of their own";
         self.limit_at.clone().map(|at| Problem::warning(at, what))
     }
 
-    /// What a packet costs is said once.
+    /// Sets the overhead of packets, which a link has only once.
     pub(super) fn costs(
         &mut self,
         at: &Range<usize>,
@@ -243,7 +245,7 @@ impl<'a> Direction<'a> {
         Ok(())
     }
 
-    /// The discipline that stands in the place of another's queue.
+    /// The discipline that replaces another's queue.
     pub(super) fn child(&self, node: &Node<Qdisc>) -> Option<&'a Node<Qdisc>> {
         self.below(Below::Discipline(node.handle?.major))
     }
@@ -252,7 +254,7 @@ impl<'a> Direction<'a> {
         self.table.set("scheduler", inline(&[("kind", quote("fifo")), ("queue", quote(limit))]));
     }
 
-    /// The flow of all packets.
+    /// Adds one flow that takes all packets.
     fn only_flow(&mut self, node: &Node<Qdisc>, keys: &[(&'static str, String)]) {
         let mut flow = Table::new(format!("[{}.flow.all]", self.header), node.at.clone());
         flow.text("match", "any");
@@ -260,14 +262,14 @@ impl<'a> Direction<'a> {
         self.flows.push(flow);
     }
 
-    /// A queue as TOML has it.
+    /// A queue in TOML's syntax.
     pub(super) fn managed(&mut self, managed: &Managed) -> String {
         self.notes.extend(managed.notes.iter().cloned());
         let limit = [("limit", quote(&managed.limit))].into_iter();
         inline(&limit.chain(managed.policy.iter().cloned()).collect::<Vec<_>>())
     }
 
-    /// One rate in a direction.
+    /// Notes that the direction has a rate. A second rate is an error.
     pub(super) fn takes_rate(&mut self, at: &Range<usize>) -> Result<(), Problem> {
         if std::mem::replace(&mut self.rated, true) {
             return Err(no_equal(
@@ -279,12 +281,12 @@ impl<'a> Direction<'a> {
         Ok(())
     }
 
-    /// What divides the time of a link has to know how fast it is.
+    /// Checks that the rate of the link is known, which disciplines that share its time need.
     pub(super) fn needs_rate(&mut self, node: &Node<Qdisc>, kind: &str) -> Result<(), Problem> {
         if self.rated || self.device_rate.is_some() {
             return Ok(());
         }
-        // Their classes have rates of their own, which hold however fast the device is.
+        // Classes of htb and hfsc have rates of their own, which hold at any rate of the device.
         if ["htb", "hfsc"].contains(&kind) {
             self.table.text("rate", rate(FAST));
             let what = format!(
@@ -304,18 +306,19 @@ impl<'a> Direction<'a> {
     }
 }
 
-/// A class has a queue; what delays or limits its packets alone is a link.
+/// Returns true if a discipline becomes a link: it delays or limits packets, and a class has only a
+/// queue.
 pub(super) fn is_link(what: &Qdisc) -> bool {
     matches!(what, Qdisc::Netem(_) | Qdisc::Tbf { .. })
 }
 
-/// A device that is faster than its classes, bit/s.
+/// Rate of a device that is faster than all its classes, bit/s.
 const FAST: u64 = 1_000_000_000_000;
 
-/// The largest packet of Ethernet, as tc counts its bytes.
+/// The largest packet of Ethernet, in bytes as tc counts them.
 const LARGEST: u64 = 1514;
 
-/// netem loses and doubles packets where they enter it, and so before any rate.
+/// The warning that netem loses and duplicates packets at its entrance, thus before any rate.
 fn before_its_rate(node: &Node<Qdisc>) -> Problem {
     let has = |name: &str| match &node.what {
         Qdisc::Netem(netem) => netem.keys.iter().any(|(key, _)| *key == name),

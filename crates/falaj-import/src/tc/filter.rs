@@ -8,12 +8,12 @@ use falaj_scenario::Problem;
 use falaj_scenario::suggest::quoted;
 use std::ops::Range;
 
-/// A filter.
+/// A filter: the packets that it takes, and their target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Filter {
     pub(super) parent: Option<Handle>,
     pub(super) prio: u64,
-    /// In the grammar of a scenario's `match`.
+    /// The match, in the grammar of a scenario's `match`.
     pub(super) rule: String,
     pub(super) to: Target,
     /// The protocol and the kind of filter, which all filters of one preference have in common.
@@ -21,25 +21,25 @@ pub(super) struct Filter {
     pub(super) at: Range<usize>,
 }
 
-/// The fate of the packets that a filter takes.
+/// The target of the packets that a filter takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Target {
     Class(Handle),
-    /// Another device sends them on.
+    /// The packets are redirected to another device.
     Device(String),
     Drop,
-    /// As if there were no further filter.
+    /// The packets are treated as if there were no further filter.
     Pass,
-    /// It takes no packet.
+    /// The filter takes no packet.
     Nothing,
 }
 
-/// The words of a rule, gathered.
+/// The terms of a match while they are being read.
 #[derive(Default)]
 struct Rule {
     version: Option<&'static str>,
     terms: Vec<String>,
-    /// Reasons why it is not quite the same, or takes no packet.
+    /// Reasons why the match differs slightly, or takes no packet.
     notes: Vec<String>,
     is_nothing: bool,
 }
@@ -56,7 +56,7 @@ impl Rule {
         let addresses = self.terms.iter().any(|t| t.starts_with("src ") || t.starts_with("dst "));
         let ether = self.terms.iter().any(|t| t.starts_with("ether "));
         if ether && self.terms.len() > 1 {
-            // No packet is of this protocol and has headers of IP.
+            // No packet has both this EtherType and an IP header.
             return self.terms.join(" ");
         }
         let version = self.version.filter(|_| !addresses).map(str::to_owned);
@@ -65,7 +65,7 @@ impl Rule {
     }
 }
 
-/// Reads what stands behind the kind.
+/// Reads the words behind the kind.
 pub(super) fn read(
     kind: &Word,
     place: &Attachment<'_>,
@@ -104,7 +104,7 @@ pub(super) fn read(
             "flowid" | "classid" => class = Some(handle(args.value("a class")?)?),
             "action" => action = self::action(args)?,
             "police" => return Err(police(word)),
-            // They concern a card; here as there the packets are the same.
+            // These options concern network cards and make no difference to packets.
             "skip_hw" | "skip_sw" => {
                 let what = format!("`{}` was left out: there is no card here", word.text);
                 notes.push(Problem::warning(word.at.clone(), what));
@@ -150,13 +150,13 @@ pub(super) fn read(
     Ok(Filter { parent: place.parent, prio: place.prio.unwrap_or(0), rule, to, table, at })
 }
 
-/// What a filter's `protocol` says of packets: a name or a number of Ethernet's types.
+/// Reads a filter's `protocol`: the name or number of an EtherType.
 fn version(protocol: Option<&Word>) -> Result<Option<&'static str>, Problem> {
     let Some(word) = protocol else { return Ok(None) };
     let lower = word.text.to_ascii_lowercase();
     let number = if lower.starts_with("0x") { whole(word)? } else { 0 };
     match (lower.as_str(), number) {
-        // Of a tag, which `vlan_id` looks at.
+        // Types of VLAN tags, for which `vlan_id` is read.
         ("all" | "802.1q" | "802.1ad", _) | (_, 0x0003 | 0x8100 | 0x88a8) => Ok(None),
         ("ip" | "ipv4", _) | (_, 0x0800) => Ok(Some("ip")),
         ("ipv6" | "ip6", _) | (_, 0x86dd) => Ok(Some("ip6")),
@@ -169,7 +169,7 @@ fn version(protocol: Option<&Word>) -> Result<Option<&'static str>, Problem> {
     }
 }
 
-/// `handle 6 fw`: the mark that a packet has.
+/// Reads `handle 6 fw`: the mark that packets must have.
 fn marked(
     kind: &Word,
     place: &Attachment<'_>,
@@ -181,7 +181,7 @@ fn marked(
             "which mark? `handle MARK` before `fw` is missing",
         ));
     };
-    // All bits count unless a mask says otherwise.
+    // All bits count if there is no mask.
     let (mark, mask) = word.text.split_once('/').unwrap_or((&word.text, "0xffffffff"));
     let number = |text: &str| {
         let least = whole(&Word { text: text.to_owned(), at: word.at.clone() })?;
@@ -209,7 +209,7 @@ fn marked(
     Ok(format!("mark {mark}"))
 }
 
-/// `match ip dport 80 0xffff`.
+/// Reads `match ip dport 80 0xffff`.
 fn u32_match(args: &mut Args<'_>, rule: &mut Rule) -> Result<(), Problem> {
     let of = args.value("what to look at")?;
     match of.text.as_str() {
@@ -288,7 +288,7 @@ fn u32_match(args: &mut Args<'_>, rule: &mut Rule) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Bytes of the header of IP at an offset: those of fields that rules look at.
+/// Reads a match on bytes at an offset of the IP header, if they are a field that rules can match.
 fn bytes(
     of: &Word,
     (value, mask): (u64, u64),
@@ -308,7 +308,7 @@ fn bytes(
     let is_ip = rule.version == Some("ip");
     let is_tcp = rule.terms.iter().any(|term| term == "tcp");
     match (of.text.as_str(), place) {
-        // Written for IPv4, and repeated for IPv6 by well-known scripts.
+        // This is meant for IPv4; well-known scripts repeat it for IPv6.
         ("u8", "0") | ("u16", "2") if rule.version == Some("ip6") => {
             rule.is_nothing = true;
             rule.notes.push(
@@ -339,11 +339,11 @@ fn bytes(
             let side = if place == "20" { "sport" } else { "dport" };
             rule.term(format!("{side} {}", ports(value, &mask)?));
         }
-        // The length, as far as it can be told from a mask: all below a power of two.
+        // The length, for masks that match all lengths below a power of two.
         ("u16", "2") if value == 0 && is_ip && is_prefix(mask) => {
             rule.term(format!("length 0-{}", !mask & 0xffff));
         }
-        // Flags, behind a header of IP without options.
+        // Flags of TCP, behind an IP header without options.
         ("u8", "33") if is_tcp && mask <= 0xff => rule.term(flags(value, mask)),
         ("u8", "nexthdr+13") if is_tcp && mask <= 0xff => rule.term(flags(value, mask)),
         _ => return refused(),
@@ -357,7 +357,7 @@ fn is_prefix(mask: u64) -> bool {
     mask <= 0xffff && free & (free + 1) == 0
 }
 
-/// Flags of TCP that are set, and that are not.
+/// The match for flags of TCP that are set, and that are not set.
 fn flags(value: u64, mask: u64) -> String {
     const NAMES: [&str; 8] = ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr"];
     let of = |(n, name): (usize, &&str)| {
@@ -369,7 +369,7 @@ fn flags(value: u64, mask: u64) -> String {
     format!("flags {}", terms.join(","))
 }
 
-/// `"cmp(u16 at 2 layer transport eq 3306)"`, in one word or in several.
+/// Reads `"cmp(u16 at 2 layer transport eq 3306)"`, in one word or in several.
 fn ematch(args: &mut Args<'_>) -> Result<String, Problem> {
     let first = args.value("a match")?;
     let mut text = first.text.clone();
@@ -396,7 +396,7 @@ fn ematch(args: &mut Args<'_>) -> Result<String, Problem> {
     Err(no_equal(first.at.clone(), "this match", why))
 }
 
-/// The ports that agree with `value` where `mask` has ones.
+/// The ports that equal `value` in the bits where `mask` has ones.
 fn ports(value: u64, mask: &Word) -> Result<String, Problem> {
     let bits = whole(mask)?;
     if bits > 0xffff {
@@ -404,7 +404,7 @@ fn ports(value: u64, mask: &Word) -> Result<String, Problem> {
     }
     let run = bits.trailing_zeros().min(16);
     let (own, size) = (value & bits, 1u64 << run);
-    // Each choice of the free bits above the run gives a run of its own.
+    // Each combination of the other free bits gives a separate range.
     let free: Vec<u64> = (run..16).map(|n| 1u64 << n).filter(|bit| bits & bit == 0).collect();
     if free.len() > MOST_FREE {
         let why = "the ports that agree with it are more than 64 ranges: write the ranges";
@@ -422,10 +422,10 @@ fn ports(value: u64, mask: &Word) -> Result<String, Problem> {
     Ok(starts.into_iter().map(range).collect::<Vec<_>>().join(","))
 }
 
-/// Free bits of a mask of ports above the lowest ones.
+/// Largest number of free bits above the lowest ones in a mask of ports.
 const MOST_FREE: usize = 6;
 
-/// A protocol by its number; ICMP of the other version is a number like any.
+/// The match for a protocol number; ICMP of the other IP version is matched by its number.
 fn protocol(number: u64, version: Option<&str>) -> String {
     match (number, version) {
         (1, None | Some("ip")) => "icmp".to_owned(),
@@ -436,7 +436,7 @@ fn protocol(number: u64, version: Option<&str>) -> String {
     }
 }
 
-/// The types of service that agree with `value` where `mask` has ones; none: all.
+/// The values of the TOS byte that equal `value` where `mask` has ones; `None` for all values.
 fn service(value: u64, mask: u64, at: &Word) -> Result<Option<String>, Problem> {
     if mask > 0xff {
         return Err(Problem::error(at.at.clone(), "a mask of the type of service has 8 bits"));
@@ -446,7 +446,7 @@ fn service(value: u64, mask: u64, at: &Word) -> Result<Option<String>, Problem> 
     Ok(match mask {
         0 => None,
         0xff => Some(format!("tos {value}")),
-        // The two bits of ECN are free.
+        // The mask leaves the two ECN bits free.
         _ if mask & 3 == 0 => {
             let points = (0..64).filter(|dscp| agrees(&(dscp << 2)));
             Some(either(points.map(|dscp| format!("dscp {dscp}"))))
@@ -455,7 +455,7 @@ fn service(value: u64, mask: u64, at: &Word) -> Result<Option<String>, Problem> 
     })
 }
 
-/// One of the terms holds.
+/// A match for which one of the terms suffices.
 fn either(terms: impl Iterator<Item = String>) -> String {
     let terms: Vec<String> = terms.collect();
     if terms.len() == 1 { terms.concat() } else { format!("( {} )", terms.join(" or ")) }
@@ -505,7 +505,8 @@ fn flower(word: &Word, key: &str, args: &mut Args<'_>, rule: &mut Rule) -> Resul
     Ok(())
 }
 
-/// Behind `action`: `mirred egress redirect dev ifb0`, `drop`, `pass`; none: it does nothing.
+/// Reads the action behind `action`: `mirred egress redirect dev ifb0`, `drop` or `pass`; `None` if
+/// it does nothing.
 fn action(args: &mut Args<'_>) -> Result<Option<Target>, Problem> {
     let mut action = args.value("an action")?;
     if action.text == "gact" {
@@ -533,7 +534,7 @@ fn action(args: &mut Args<'_>) -> Result<Option<Target>, Problem> {
     Ok(Some(Target::Device(args.value("a device")?.text.clone())))
 }
 
-/// A limit without a queue.
+/// The error for a policer, which limits a rate without a queue.
 fn police(word: &Word) -> Problem {
     let why = "it drops what exceeds a rate, and no packet waits: give these packets a link with a \
                short queue, `rate = \"800kbit\"`, `burst = \"10kB\"`, `scheduler = { kind = \

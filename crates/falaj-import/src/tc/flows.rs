@@ -1,4 +1,4 @@
-//! The flows that classes of a device become, and the links before them.
+//! Converts the classes of a device to flows, with the links before them.
 
 use super::attachment::Handle;
 use super::device::Node;
@@ -11,17 +11,17 @@ use crate::args::no_equal;
 use crate::draft::{Table, inline, key, quote};
 use falaj_scenario::Problem;
 
-/// Where a flow is.
+/// The place of a flow in the scenario.
 struct ClassPlace<'p> {
     header: &'p str,
-    /// What its packets are like by the flow that it is in.
+    /// Matches of the flow that contains it.
     above: &'p [String],
-    /// It is in one.
+    /// The flow is within another flow.
     within: bool,
 }
 
 impl Direction<'_> {
-    /// The classes of the discipline that stands at the link.
+    /// Converts the classes of the discipline at the link.
     pub(super) fn classful(&mut self, node: &Node<Qdisc>) -> Result<(), Problem> {
         let mut tree = Tree::of(node, self.of, true)?;
         self.no_costs_below(&tree, false)?;
@@ -46,8 +46,8 @@ impl Direction<'_> {
         let header = self.header.clone();
         let place = ClassPlace { header: &header, above: &["any".to_owned()], within: false };
         self.level(&tree, 0, &place)?;
-        // Without a rate nothing waits where packets are only told apart for the links before their
-        // classes.
+        // Without a rate no packet waits. The classes then only distinguish the packets of the
+        // links before them.
         let tells_apart =
             !self.drops.is_empty() || self.ways.iter().any(|way| way.through.is_some());
         if tells_apart
@@ -67,8 +67,8 @@ impl Direction<'_> {
         Ok(())
     }
 
-    /// The flows of the classes below one of them, in the order in which filters are tried; the one
-    /// that takes the rest comes last. Within a flow the last takes what is left of it.
+    /// Adds flows for the classes below a class, in the order in which filters are tried; the
+    /// default class comes last. Within a flow, the last one takes all remaining packets.
     fn level(&mut self, tree: &Tree, parent: u16, place: &ClassPlace<'_>) -> Result<(), Problem> {
         let bands = tree.below(parent);
         for (n, band) in bands.iter().enumerate() {
@@ -105,7 +105,7 @@ impl Direction<'_> {
         Ok(())
     }
 
-    /// What a packet costs is for the whole link.
+    /// Checks that no class has an overhead of its own: a link has one overhead.
     fn no_costs_below(&self, tree: &Tree, is_below: bool) -> Result<(), Problem> {
         if let Some((at, ..)) = tree.costs.as_ref().filter(|_| is_below) {
             let why = "what a packet costs is for the whole link: give it to the discipline above all classes";
@@ -122,8 +122,8 @@ impl Direction<'_> {
         }
     }
 
-    /// What is below a class that has none of its own: a queue, or a discipline that divides it;
-    /// before these perhaps a link.
+    /// Converts the queue of a leaf class, or the discipline that divides it; before these there
+    /// may be a link.
     fn leaf(
         &mut self,
         mut table: Table,
@@ -277,14 +277,14 @@ impl Direction<'_> {
     }
 }
 
-/// A link before a class is one.
+/// The error for a second link before a class.
 fn third(inner: &Way) -> Problem {
     let why = "there is a link before a class above it already: write one for each, and a rule \
                that leads through all, `to = [\"first\", \"second\", \"third\"]`";
     no_equal(inner.at.clone(), "this discipline below a class", why)
 }
 
-/// Has it classes of its own?
+/// Returns true if the discipline has classes of its own.
 fn divides(what: &Qdisc) -> bool {
     !matches!(what, Qdisc::Fifo { .. } | Qdisc::Managed(_) | Qdisc::Fair(_) | Qdisc::Cbs(_))
 }

@@ -1,5 +1,5 @@
-//! The links that devices' trees amount to, and the rules that lead packets through those before a
-//! class.
+//! Makes links from devices' trees, and the rules that send packets through the links before
+//! classes.
 
 use super::Host;
 use super::device::Node;
@@ -14,7 +14,7 @@ use crate::draft::{Draft, Table, key, quote};
 use falaj_scenario::{Problem, Severity};
 use std::ops::Range;
 
-/// A link for each device but those that others redirect to.
+/// Makes a link for each device, but not for those to which others redirect.
 pub(super) fn links(
     devices: &Devices,
     host: &Host,
@@ -78,7 +78,7 @@ pub(super) fn links(
     }
 }
 
-/// Disciplines of a device that no packet comes to; the scenario has nothing of them.
+/// The problems of disciplines that no packet reaches: the scenario leaves them out.
 fn not_visited(device: &Device, visited: &[Range<usize>]) -> Vec<Problem> {
     let of = |node: &Node<Qdisc>| {
         let above = device
@@ -103,18 +103,18 @@ fn not_visited(device: &Device, visited: &[Range<usize>]) -> Vec<Problem> {
     device.qdiscs.iter().filter(|q| !visited.contains(&q.at)).map(of).collect()
 }
 
-/// The ways of the packets of one direction.
+/// The paths of the packets of one direction.
 struct Ways {
-    /// Packets in the order in which they are asked for, and whether they come to the link at all.
+    /// Matches in the order in which they are tried, and whether their packets come to the link.
     segments: Vec<(Vec<String>, Comes)>,
-    /// Packets that filters of the link's classes drop.
+    /// Matches of packets that filters of the link's classes drop.
     drops: Vec<String>,
     classes: Vec<Way>,
-    /// Packets that are in none of the classes pass.
+    /// Packets of no class bypass the link.
     direct: bool,
 }
 
-/// The fate of packets before their link.
+/// Whether packets come to the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Comes {
     ToLink,
@@ -129,7 +129,7 @@ impl Ways {
         Ways { segments, drops: Vec::new(), classes: Vec::new(), direct: false }
     }
 
-    /// Those that filters redirect come to the link.
+    /// The packets that filters redirect come to the link.
     fn incoming(device: &Device) -> Ways {
         let mut filters: Vec<_> = device.incoming.iter().collect();
         if filters.is_empty() {
@@ -156,12 +156,12 @@ impl Ways {
         made
     }
 
-    /// All of them come to the link, and pass nothing before it.
+    /// Returns true if all packets come to the link and pass nothing before it.
     fn is_plain(&self) -> bool {
         self.needs_rules().is_none()
     }
 
-    /// A place in the script for which the link alone does not do.
+    /// A place in the script that needs rules beside the link.
     fn needs_rules(&self) -> Option<Range<usize>> {
         let through = self.classes.iter().find(|way| way.through.is_some());
         let partly = self.segments.iter().any(|(_, comes)| *comes != Comes::ToLink);
@@ -171,7 +171,7 @@ impl Ways {
             .or((partly || self.direct || !self.drops.is_empty()).then_some(first))
     }
 
-    /// The classes, as far as rules have to tell them apart; packets of none go on.
+    /// The classes that rules must distinguish; packets of no class go on.
     fn told_apart(&self) -> Vec<(Vec<String>, Option<String>, Range<usize>)> {
         let mut ways: Vec<(Vec<String>, Option<String>, Range<usize>)> = self
             .classes
@@ -194,14 +194,14 @@ impl Ways {
     }
 }
 
-/// The rules that lead the packets of some classes through a link of their own before the device's,
-/// and others past it; none where all packets of both directions just pass the device's.
+/// The rules that send the packets of some classes through a link of their own before the device's
+/// link, and others past it. Empty if all packets of both directions only pass the device's link.
 fn rules(device: &str, ways: [Ways; 2]) -> Vec<Table> {
     if ways.iter().all(Ways::is_plain) {
         return Vec::new();
     }
     let mut rules = Vec::new();
-    // Directions in which all packets have their rule.
+    // Directions in which a rule takes all packets.
     let mut whole = [false; 2];
     for (n, (direction, ways)) in ["up", "down"].into_iter().zip(ways).enumerate() {
         let mut rule = |takes: &[String], to: String, at: Range<usize>| {
@@ -261,13 +261,13 @@ fn rules(device: &str, ways: [Ways; 2]) -> Vec<Table> {
     rules
 }
 
-/// One rule, or a list of them.
+/// One match, or a list of them, in TOML's syntax.
 pub(super) fn one_or_list(rules: &[String]) -> String {
     let rules: Vec<String> = rules.iter().map(|rule| quote(rule)).collect();
     if rules.len() == 1 { rules.concat() } else { format!("[{}]", rules.join(", ")) }
 }
 
-/// Where a device is spoken of first.
+/// The first place where a device is named.
 fn at(device: &Device) -> Range<usize> {
     device.qdiscs.first().map_or(0..0, |q| q.at.clone())
 }

@@ -1,21 +1,21 @@
-//! `tc qdisc`, `tc class` and `tc filter`: what a device sends passes its tree of queueing
+//! `tc qdisc`, `tc class` and `tc filter`: packets that a device sends pass its tree of queueing
 //! disciplines.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
-//! | `shown` | what `tc qdisc show` prints |
-//! | `attachment` | what a command of tc is about: a device, and where in its tree |
-//! | `device` | the tree of a device, as the commands make it |
-//! | `netem` | netem, which a link has keys for |
+//! | `shown` | the output of `tc qdisc show` |
+//! | `attachment` | the object of a command of tc: a device, and a place in its tree |
+//! | `device` | the tree of a device, as the commands leave it |
+//! | `netem` | netem, which becomes keys of a link |
 //! | `qdisc` | the other disciplines and their classes |
-//! | `aqm` | those that keep queues short, and those with a queue for each connection |
+//! | `aqm` | AQMs, and disciplines with a queue for each connection |
 //! | `classes` | classes of htb and hfsc; cbs |
-//! | `stab` | what a packet costs beside its own bytes |
+//! | `stab` | the overhead of packets |
 //! | `filter` | which packets go to which class |
 //! | `tree` | the classes of a discipline, and which packets go to them |
-//! | `direction` | what a device's tree amounts to in one direction of a link |
-//! | `flows` | the flows that its classes become, and the links before them |
-//! | `link` | the links, and the rules that lead through those before a class |
+//! | `direction` | converts a device's tree to one direction of a link |
+//! | `flows` | converts its classes to flows, with the links before them |
+//! | `link` | the links, and the rules that send packets through the links before classes |
 
 mod aqm;
 mod attachment;
@@ -40,21 +40,21 @@ use falaj_scenario::suggest::quoted;
 use falaj_scenario::{Diagnostics, Problem};
 use falaj_sched::units::rate::Rate;
 
-/// What the commands do not say.
+/// Properties of the host that the commands do not contain.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Host {
-    /// How fast its devices are, where no discipline limits what they send; `None`: unlimited.
+    /// Rate of its devices, where no discipline limits them; `None`: unlimited.
     pub rate: Option<Rate>,
-    /// The device that sends what comes down, if none is redirected to.
+    /// The device that sends the packets of direction `down`, if filters redirect to none.
     pub down: Option<String>,
 }
 
-/// The scenario that a script of `tc` commands amounts to: a link for each device. What a device
-/// sends goes up; what it receives and redirects to another, as to `ifb0`, comes down as that one
-/// sends it.
+/// Makes a scenario from a script of `tc` commands: a link for each device. Packets that a device
+/// sends go up. Packets that it receives and redirects to another device, as to `ifb0`, come down
+/// as that device sends them.
 ///
 /// # Errors
-/// Every line that cannot be read or has no equal, and why.
+/// Returns every line that cannot be read or has no equal, and why.
 pub fn tc(text: &str, file: &str, host: &Host) -> Result<Imported, Diagnostics> {
     let mut problems = Vec::new();
     let mut devices = Devices::default();
@@ -77,7 +77,7 @@ pub fn tc(text: &str, file: &str, host: &Host) -> Result<Imported, Diagnostics> 
 
 const OBJECTS: &[&str] = &["qdisc", "class", "filter"];
 const VERBS: &[&str] = &["add", "replace", "change", "delete"];
-/// They change nothing.
+/// Verbs that change nothing.
 const SHOW: &[&str] = &["show", "list", "ls", "get"];
 
 fn command(
@@ -111,7 +111,7 @@ fn command(
     if is_tc || OBJECTS.contains(&object.text.as_str()) || object.is_expanded() {
         lines::expanded(words).map_or(Ok(()), Err)?;
     }
-    // tc takes the beginning of a word for it.
+    // tc accepts the beginning of a word.
     let begun = |word: &Word, all: &[&'static str]| {
         let is = |name: &&&str| !word.text.is_empty() && name.starts_with(&word.text);
         all.iter().find(is).copied().filter(|name| is_tc || word.text == *name)
@@ -126,7 +126,7 @@ fn command(
     if let Some(words) = shown::command(words, args.clone(), kind)? {
         let mut shown = Args::new(&words);
         let made = match kind {
-            // A device without a discipline.
+            // `noqueue`: a device without a discipline.
             _ if words.is_empty() => Ok(()),
             "qdisc" => devices.qdisc(&mut shown, Verb::Add, &text[args.all()]),
             _ => devices.class(&mut shown, Verb::Add, &text[args.all()]),
@@ -156,7 +156,8 @@ fn command(
     made
 }
 
-/// Takes the programs in front of `tc` that run it in another place, and returns the namespace.
+/// Takes the programs in front of `tc` that run it elsewhere, as `ip netns exec`, and returns the
+/// namespace.
 fn prefix(args: &mut Args<'_>) -> Result<Option<String>, Problem> {
     let mut netns = None;
     loop {
@@ -182,7 +183,7 @@ fn prefix(args: &mut Args<'_>) -> Result<Option<String>, Problem> {
     }
 }
 
-/// A command of another program, with its effect where it has one on what is imported.
+/// The warning for a command of another program, with its effect if it has one on the import.
 fn left_out(args: &Args<'_>, words: &[Word]) -> Problem {
     let program = quoted(&words[0].text);
     if words[0].text == "sleep" {

@@ -1,4 +1,4 @@
-//! netem: what a link does to packets.
+//! netem: the impairments of a link.
 
 use super::attachment::stray;
 use super::stab;
@@ -9,18 +9,18 @@ use crate::lines::Word;
 use falaj_scenario::Problem;
 use std::ops::Range;
 
-/// What netem sets of a link.
+/// The settings of a netem for a link.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Netem {
-    /// Keys of a link, and what TOML has for them.
+    /// Keys of a link, and their values in TOML's syntax.
     pub(super) keys: Vec<(&'static str, String)>,
     /// Its own rate, in bits a second.
     pub(super) rate: Option<u64>,
-    /// So many packets, those on their way included.
+    /// Its limit in packets, which counts packets in transit too.
     pub(super) limit: u64,
-    /// Where that is said.
+    /// Place of `limit`, if the command has it.
     pub(super) limit_at: Option<Range<usize>>,
-    /// Where it is not quite the same, and why.
+    /// Warnings: parts whose meaning differs slightly, and why.
     pub(super) notes: Vec<Problem>,
 }
 
@@ -39,7 +39,7 @@ const WORDS: &[&str] = &[
     "seed",
 ];
 
-/// Reads all that stands behind `netem`.
+/// Reads all words behind `netem`.
 pub(super) fn read(args: &mut Args<'_>) -> Result<Netem, Problem> {
     let mut netem = Netem { limit: 1000, ..Netem::default() };
     let mut jitter: Option<(u64, Option<String>)> = None;
@@ -142,7 +142,7 @@ pub(super) fn read(args: &mut Args<'_>) -> Result<Netem, Problem> {
     Ok(netem)
 }
 
-/// Zero percent, however it is written.
+/// Returns true if the percentage is zero.
 fn nothing(percent: &str) -> bool {
     percent.bytes().all(|b| matches!(b, b'0' | b'.' | b'%'))
 }
@@ -182,7 +182,7 @@ fn loss(word: &Word, args: &mut Args<'_>, netem: &mut Netem) -> Result<(), Probl
             args.next();
             numbers.push(tc_percent(word)?);
         }
-        // Without `r` it is 100% less p: bursts of no memory.
+        // Without `r` it is 100% - p: losses are then independent of each other.
         let to_good = match numbers.first() {
             Some(r) => r.clone(),
             None => less(&to_bad),
@@ -208,7 +208,7 @@ fn loss(word: &Word, args: &mut Args<'_>, netem: &mut Netem) -> Result<(), Probl
     Ok(())
 }
 
-/// 100% less that.
+/// 100% minus a percentage.
 fn less(percent: &str) -> String {
     let text = percent.trim_end_matches('%');
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
@@ -221,7 +221,7 @@ fn less(percent: &str) -> String {
     }
 }
 
-/// `rate RATE [OVERHEAD [CELL [CELL-OVERHEAD]]]`.
+/// Reads `rate RATE [OVERHEAD [CELL [CELL-OVERHEAD]]]`.
 fn own_rate(args: &mut Args<'_>, netem: &mut Netem) -> Result<(), Problem> {
     let bits = tc_rate(args.value("a rate")?)?;
     netem.rate = (bits > 0).then_some(bits);

@@ -11,7 +11,7 @@ use crate::draft::quote;
 use crate::lines::Word;
 use falaj_scenario::Problem;
 
-/// A discipline.
+/// A discipline with its parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Qdisc {
     Netem(Netem),
@@ -23,23 +23,23 @@ pub(super) enum Qdisc {
         overhead: Option<String>,
         atm: bool,
     },
-    /// A queue of so many packets or bytes.
+    /// A queue with a limit in packets or in bytes.
     Fifo {
         packets: Option<u64>,
         bytes: Option<u64>,
     },
-    /// A queue that does something before it is full.
+    /// A queue with an AQM.
     Managed(Managed),
-    /// A queue for each connection.
+    /// A discipline with a queue for each connection.
     Fair(Fair),
     Cbs(Cbs),
-    /// Classes of a tree, and the one that takes the rest.
+    /// A tree of classes, with its default class.
     Htb {
         rest: Option<u16>,
         r2q: Option<u64>,
     },
     Hfsc(Option<u16>),
-    /// Bands by number.
+    /// Bands, of which the lower number has priority.
     Prio {
         bands: u64,
         of_best_effort: u64,
@@ -54,7 +54,7 @@ pub(super) enum Qdisc {
     Qfq,
 }
 
-/// A class.
+/// A class with its parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Class {
     Drr { quantum: Option<u64> },
@@ -63,7 +63,7 @@ pub(super) enum Class {
     Hfsc(Hfsc),
 }
 
-/// All that are known, for messages.
+/// All kinds that can be imported, for messages.
 const KINDS: &[&str] = &[
     "netem",
     "tbf",
@@ -85,13 +85,13 @@ const KINDS: &[&str] = &[
     "noqueue",
 ];
 
-/// Reads what stands behind the kind.
+/// Reads the parameters behind the kind.
 pub(super) fn read(kind: &Word, args: &mut Args<'_>) -> Result<Qdisc, Problem> {
     match kind.text.as_str() {
         "netem" => netem::read(args).map(Qdisc::Netem),
         "tbf" => tbf(args),
         "pfifo" | "bfifo" | "pfifo_head_drop" => fifo(kind, args),
-        // What a device has by itself: a queue of 1000 packets.
+        // This is a device's default: here it is a queue of 1000 packets.
         "pfifo_fast" => {
             args.left_out(kind, "one queue here; there three, by the type of service");
             nothing_more(args, "pfifo_fast")?;
@@ -119,7 +119,7 @@ pub(super) fn read(kind: &Word, args: &mut Args<'_>) -> Result<Qdisc, Problem> {
     }
 }
 
-/// What exists there and not here, and why.
+/// The reason why a discipline of tc has no equal here.
 fn without_equal(kind: &str) -> Option<&'static str> {
     Some(match kind {
         "cake" => {
@@ -152,7 +152,7 @@ fn nothing_more(args: &mut Args<'_>, kind: &str) -> Result<(), Problem> {
     }
 }
 
-/// `tbf rate R burst B latency T`, or `limit L`.
+/// Reads `tbf rate R burst B latency T`, or `limit L`.
 fn tbf(args: &mut Args<'_>) -> Result<Qdisc, Problem> {
     const WORDS: &[&str] = &["rate", "burst", "limit", "latency", "overhead", "linklayer", "mpu"];
     let (mut rate, mut burst, mut limit, mut latency) = (None, None, None, None);
@@ -202,7 +202,7 @@ fn fifo(kind: &Word, args: &mut Args<'_>) -> Result<Qdisc, Problem> {
     }
     Ok(match kind.text.as_str() {
         "pfifo" => Qdisc::Fifo { packets: limit, bytes: None },
-        // The packet that waits longest goes where there is no room.
+        // A full queue drops the packet that has waited longest.
         "pfifo_head_drop" => Qdisc::Managed(Managed {
             limit: format!("{}p", limit.unwrap_or(1000)),
             policy: vec![("policy", quote("head"))],
@@ -212,8 +212,8 @@ fn fifo(kind: &Word, args: &mut Args<'_>) -> Result<Qdisc, Problem> {
     })
 }
 
-/// Where a `priomap` sends what has no priority of its own; the rest of it follows the type of
-/// service.
+/// Reads a `priomap`, and returns the band of packets without a priority. The other entries depend
+/// on the type of service.
 fn priomap(args: &mut Args<'_>) -> Result<Option<u64>, Problem> {
     let mut first = None;
     while let Some(word) = args.number() {
@@ -266,7 +266,7 @@ fn ets(args: &mut Args<'_>) -> Result<Qdisc, Problem> {
             "ets has 1 to 16 bands, of which some are strict and the others have quanta",
         ));
     }
-    // Packets without a priority go to the last band unless a map says otherwise.
+    // Packets without a priority go to the last band if there is no map.
     Ok(Qdisc::Ets {
         bands,
         strict,
@@ -275,7 +275,7 @@ fn ets(args: &mut Args<'_>) -> Result<Qdisc, Problem> {
     })
 }
 
-/// Reads what stands behind the kind of a class.
+/// Reads the parameters behind the kind of a class.
 pub(super) fn class(kind: &Word, args: &mut Args<'_>) -> Result<Class, Problem> {
     match kind.text.as_str() {
         "drr" => {

@@ -4,8 +4,8 @@ use crate::args::{Args, no_equal};
 use crate::lines::Word;
 use falaj_scenario::Problem;
 
-/// Returns the words of the command that makes what a line shows, from `dev` on; none: the line is
-/// a command itself. `args` stands behind the object.
+/// Returns the words of the command that creates the object shown in a line, from `dev` on; `None`
+/// if the line is a command itself. `args` stands behind the object.
 pub(super) fn command(
     words: &[Word],
     mut args: Args<'_>,

@@ -1,4 +1,4 @@
-//! `stab`, and what others say alike: what a packet costs beside its own bytes.
+//! `stab`, and equal options of other disciplines: the overhead of packets.
 
 use crate::amounts::{tc_size, whole};
 use crate::args::{Args, unknown};
@@ -6,17 +6,17 @@ use crate::lines::Word;
 use falaj_scenario::Problem;
 use std::ops::Range;
 
-/// What each packet costs.
+/// The size table of a discipline: the overhead of each packet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Stab {
-    /// So many bytes more, as a scenario has it.
+    /// Bytes added to each packet, in the syntax of a scenario.
     pub(super) overhead: Option<String>,
-    /// It takes whole cells.
+    /// Packets take whole cells of ATM.
     pub(super) atm: bool,
     pub(super) at: Range<usize>,
 }
 
-/// Reads what stands behind `stab`, up to the kind.
+/// Reads the options behind `stab`, up to the kind.
 pub(super) fn read(word: &Word, args: &mut Args<'_>) -> Result<Stab, Problem> {
     let mut stab = Stab { at: word.at.clone(), ..Stab::default() };
     while let Some(word) = args.peek() {
@@ -37,7 +37,7 @@ pub(super) fn read(word: &Word, args: &mut Args<'_>) -> Result<Stab, Problem> {
     Ok(stab)
 }
 
-/// Bytes more, or less; none: as many.
+/// Reads a number of bytes to add or, if negative, to subtract; `None` for zero.
 pub(super) fn bytes(word: &Word) -> Result<Option<String>, Problem> {
     let (sign, digits) =
         word.text.strip_prefix('-').map_or(("", word.text.as_str()), |digits| ("-", digits));
@@ -45,7 +45,7 @@ pub(super) fn bytes(word: &Word) -> Result<Option<String>, Problem> {
     Ok((bytes != 0).then(|| format!("{sign}{bytes}B")))
 }
 
-/// `linklayer atm`: are there cells?
+/// Reads `linklayer atm`. Returns true if packets take cells.
 pub(super) fn cells(args: &mut Args<'_>) -> Result<bool, Problem> {
     let layer = args.value("a link layer")?;
     match layer.text.as_str() {
@@ -55,7 +55,7 @@ pub(super) fn cells(args: &mut Args<'_>) -> Result<bool, Problem> {
     }
 }
 
-/// `mpu 64`: the least that a packet costs.
+/// Reads `mpu 64`: the least size that a packet counts.
 pub(super) fn mpu(word: &Word, args: &mut Args<'_>) -> Result<(), Problem> {
     let least = tc_size(args.value("a size")?)?;
     let why = match least {

@@ -1,4 +1,4 @@
-//! The classes of a discipline, and which packets go to them.
+//! The classes of a discipline, and the packets that go to each.
 
 use super::aqm::Keys;
 use super::attachment::Handle;
@@ -14,13 +14,13 @@ use falaj_scenario::Problem;
 use falaj_scenario::units::Unreadable;
 use std::ops::Range;
 
-/// What will be a flow.
+/// A class or band, which becomes a flow.
 #[derive(Debug)]
 pub(super) struct Band {
     pub(super) minor: u16,
-    /// The class that it is below; 0: the discipline.
+    /// The class above it; 0: the discipline.
     parent: u16,
-    /// The discipline's keys for it.
+    /// The keys that the discipline gives it.
     pub(super) own: Keys,
     pub(super) at: Range<usize>,
 }
@@ -28,28 +28,29 @@ pub(super) struct Band {
 /// The classes of a discipline.
 #[derive(Debug)]
 pub(super) struct Tree {
-    /// As a scenario calls the discipline.
+    /// The discipline's name in a scenario.
     pub(super) kind: &'static str,
     pub(super) major: u16,
-    /// What one class above all others, which is none here, says of the link: its rate and burst.
+    /// Rate and burst of the link, from a single class above all others; that class itself is left
+    /// out.
     pub(super) rate: Option<(u64, Option<u64>)>,
     pub(super) notes: Vec<Problem>,
     bands: Vec<Band>,
-    /// The leaves that packets go to, as filters are tried, and what these look at; the one that
-    /// takes the rest comes last.
+    /// The leaves that packets go to, in the order in which filters are tried, and their matches;
+    /// the default class comes last.
     order: Vec<(u16, Vec<String>)>,
     rest: Option<u16>,
-    /// Packets that filters drop.
+    /// Matches of packets that filters drop.
     pub(super) drops: Vec<String>,
-    /// Packets that no filter takes pass beside all classes.
+    /// Packets that no filter takes bypass all classes.
     pub(super) direct: bool,
-    /// The place where classes say what packets cost, the overhead, and whether they take cells.
+    /// The place where classes set an overhead, the overhead, and whether packets take cells.
     pub(super) costs: Option<(Range<usize>, Option<String>, bool)>,
 }
 
 impl Tree {
-    /// Of the discipline at this node; where it is the link's own, a class above all others says
-    /// how fast that is.
+    /// The tree of the discipline at this node. If it is the link's own discipline, a single class
+    /// above all others sets the link's rate.
     pub(super) fn of(node: &Node<Qdisc>, device: &Device, at_link: bool) -> Result<Tree, Problem> {
         let major = node.handle.map_or(0, |h| h.major);
         let mut tree = Tree {
@@ -102,7 +103,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// The kind; and the bands of disciplines that have them by themselves.
+    /// Sets the kind, and the bands of disciplines that have fixed bands.
     fn fixed(&mut self, node: &Node<Qdisc>, device: &Device) -> Result<(), Problem> {
         let mut band = |number: u64, own: Option<(&'static str, String)>| {
             let own = own.into_iter().collect();
@@ -135,7 +136,7 @@ impl Tree {
                 self.kind = "ets";
             }
             Qdisc::Drr => self.kind = "drr",
-            // The kernel's has been QFQ+ since Linux 3.8.
+            // The kernel's qfq is QFQ+ since Linux 3.8.
             Qdisc::Qfq => self.kind = "qfq+",
             Qdisc::Htb { rest, .. } => (self.kind, self.rest) = ("htb", *rest),
             Qdisc::Hfsc(rest) => (self.kind, self.rest) = ("hfsc", *rest),
@@ -150,7 +151,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Bands with a credit-based shaper below: that is a discipline of its own.
+    /// Bands with a credit-based shaper below are a discipline of its own here.
     fn shaped(&mut self, device: &Device) -> Result<(), Problem> {
         let below = |minor: u16| {
             let is = |q: &&Node<Qdisc>| {
@@ -229,7 +230,7 @@ impl Tree {
         Ok(())
     }
 
-    /// A class above all others has no class to borrow from, so that its `rate` is its `ceil`.
+    /// A class above all others has no class to borrow from, so that its `ceil` is its `rate`.
     fn tops_borrow_nothing(&mut self, device: &Device) {
         for band in self.bands.iter_mut().filter(|b| b.parent == 0) {
             let Some(htb) = htb(device, self.major, band.minor) else { continue };
@@ -242,7 +243,8 @@ impl Tree {
         }
     }
 
-    /// Notes that classes below their parent's `ceil` share the rest otherwise in tc.
+    /// Adds a warning if a class has a `ceil` below that of its parent: in tc, the classes beside
+    /// it share the rest in other proportions.
     fn held_by_ceil(&mut self, device: &Device) {
         let class = |minor: u16| htb(device, self.major, minor);
         let mut held = self.bands.iter().filter(|band| {
@@ -257,7 +259,7 @@ impl Tree {
         self.notes.push(Problem::warning(first.at.clone(), what));
     }
 
-    /// The quanta of htb's leaves, where they are not in proportion to the rates.
+    /// Sets the quanta of htb's leaves, if they are not in proportion to the rates.
     fn quanta(&mut self, node: &Node<Qdisc>, device: &Device) {
         let Qdisc::Htb { r2q, .. } = &node.what else { return };
         let major = self.major;
@@ -283,7 +285,7 @@ impl Tree {
         }
     }
 
-    /// One class above all others is the link.
+    /// Makes a single class above all others the link.
     fn lift(&mut self, device: &Device) -> Result<(), Problem> {
         let mut tops = self.bands.iter().filter(|b| b.parent == 0);
         let (Some(top), None) = (tops.next(), tops.next()) else { return Ok(()) };
@@ -309,7 +311,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Which packets go where.
+    /// Finds the packets of each class.
     fn filters(&mut self, node: &Node<Qdisc>, device: &Device) -> Result<(), Problem> {
         let major = self.major;
         let mut filters: Vec<(u16, &Filter, String)> = Vec::new();
@@ -368,7 +370,8 @@ impl Tree {
             return Err(Problem::error(node.at.clone(), "no filter sends to any of its classes")
                 .help("add `tc filter add … flowid CLASS`, or `default` where there is one"));
         }
-        // Flows of one class stay together, whatever filters stand between theirs.
+        // The flows of one class stay together, even if filters of other classes stand between
+        // theirs.
         self.order = order.into_iter().map(|minor| (minor, Vec::new())).collect();
         let mut flat = Vec::new();
         self.flatten(0, &mut flat);
@@ -423,9 +426,9 @@ impl Tree {
         Ok(())
     }
 
-    /// The filters of a class, 0 for those of the discipline itself, in the order in which they are
-    /// tried; and behind each that sends to a class with classes, that one's own, which take
-    /// what both take. `asked`: those that were looked at.
+    /// Collects the filters of a class (0: the discipline itself), in the order in which they are
+    /// tried. A filter that sends to an inner class is followed by the filters of that class,
+    /// restricted to its own packets. `asked` gets the places of these filters.
     fn asked<'a>(
         &mut self,
         (class, above): (u16, Option<&str>),
@@ -504,7 +507,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Packets that a filter drops: those that filters before it leave.
+    /// Notes the packets that a filter drops: those that no filter before it takes.
     fn drop(&mut self, filter: &Filter, before: &[(u16, &Filter, String)]) -> Result<(), Problem> {
         let wrong = |why: Unreadable| Problem::error(filter.at.clone(), why.what).help(why.help);
         let before: Result<Vec<Takes>, Unreadable> =
@@ -517,7 +520,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Returns true if filters surely send all packets that `above` takes to some class.
+    /// Returns true if it is certain that filters send all packets of `above` to some class.
     pub(super) fn takes_all(&self, above: &[String]) -> bool {
         if self.rest.is_some() {
             return true;
@@ -545,7 +548,8 @@ impl Tree {
         self.bands.iter().all(|b| b.parent != minor)
     }
 
-    /// A class is below itself; loops end where their classes do.
+    /// Returns true if a class is below another, or is the same. Loops of classes end after as many
+    /// steps as there are classes.
     fn is_below(&self, leaf: u16, above: u16) -> bool {
         let mut at = leaf;
         for _ in 0..=self.bands.len() {
@@ -560,7 +564,7 @@ impl Tree {
         false
     }
 
-    /// The classes below this one that packets go to, in the order of their first filters.
+    /// The classes directly below this one that packets go to, in the order of their first filters.
     pub(super) fn below(&self, parent: u16) -> Vec<&Band> {
         let first = |band: &&Band| {
             let mut places =
@@ -580,7 +584,7 @@ impl Tree {
         self.rest.is_some_and(|rest| self.is_below(rest, minor))
     }
 
-    /// What packets are like that go to this class, or to one below it.
+    /// The matches of the packets that go to this class, or to one below it.
     pub(super) fn rules(&self, minor: u16) -> Vec<String> {
         self.order
             .iter()
@@ -590,7 +594,7 @@ impl Tree {
     }
 }
 
-/// A class of htb.
+/// The parameters of a class of htb.
 fn htb(device: &Device, major: u16, minor: u16) -> Option<&Htb> {
     let is = |c: &&Node<Class>| c.handle == Some(Handle { major, minor });
     match device.classes.iter().find(is).map(|c| &c.what) {
@@ -599,7 +603,7 @@ fn htb(device: &Device, major: u16, minor: u16) -> Option<&Htb> {
     }
 }
 
-/// What both rules take, each as a `match` that can be read; none if nothing is.
+/// Matches of the packets that both rules take; empty if there are none.
 pub(super) fn both(one: &str, other: &str) -> Vec<String> {
     match (one, other) {
         ("any", only) | (only, "any") => vec![only.to_owned()],

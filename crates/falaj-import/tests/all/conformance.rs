@@ -1,7 +1,7 @@
-//! What the manual pages of tc and ipfw have, and what becomes of it: `table.toml` says it row by
-//! row, and every row is tried. Its lines become a scenario that has what it says, and packets
-//! through that scenario fare as it says; or they are refused with that message. The page of the
-//! reference is made of the same rows.
+//! Every option of the manual pages of tc and ipfw, as a row of `table.toml`; each row is tested.
+//! Its lines become a scenario with the keys of the row, and packets through that scenario behave
+//! as the row expects. Or the lines are refused with the message of the row. The page of the
+//! reference is generated from the same rows.
 
 mod packets;
 
@@ -15,21 +15,21 @@ const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/conformance/tabl
 
 /// A row of the table.
 struct Row<'a> {
-    /// As the manual page writes it.
+    /// The option, as the manual page writes it.
     option: &'a str,
     /// `yes`, `better` or `no`.
     here: &'a str,
-    /// How it is better, or why it is refused.
+    /// How it is better here, or why it is refused.
     how: &'a str,
-    /// Commands.
+    /// The commands of a script.
     lines: String,
-    /// How fast the device is, if that is to be known.
+    /// Rate of the device, if it matters.
     rate: Option<&'a str>,
-    /// What the scenario has.
+    /// Texts that the scenario must contain.
     has: Vec<&'a str>,
-    /// What is said of the lines.
+    /// Texts that the messages about the lines must contain.
     says: Vec<&'a str>,
-    /// What is sent, and what becomes of it.
+    /// Packets to send, and the expected results.
     send: Vec<&'a str>,
     then: Vec<&'a str>,
 }
@@ -91,7 +91,7 @@ fn imported(tool: &str, row: &Row<'_>) -> Result<Imported, Diagnostics> {
     }
 }
 
-/// Everything that is wrong with a row.
+/// All faults of a row.
 fn wrong(tool: &str, row: &Row<'_>) -> Vec<String> {
     let mut wrong = Vec::new();
     let said;
@@ -109,7 +109,7 @@ fn wrong(tool: &str, row: &Row<'_>) -> Vec<String> {
             }
             let (scenario, _) =
                 parse(&made.scenario, "the scenario").expect("an import is a scenario");
-            // Bytes are as the tool counts them.
+            // Bytes are counted as the tool counts them.
             let header = if tool == "tc" { 14 } else { 0 };
             let ran = Ran::new(&scenario, &row.send, header);
             for then in &row.then {

@@ -1,5 +1,5 @@
-//! Every parser of the crate, under random texts of the words that it knows and of others: each
-//! text is read, or refused with a place.
+//! Every parser of the crate, with random texts of words that it knows and of other words. Each
+//! text is read, or refused with the place of the error.
 
 #[path = "../../../falaj-scenario/tests/all/fuzz/harness.rs"]
 pub(crate) mod harness;
@@ -31,7 +31,7 @@ fn of_netconfig(text: &str) {
     }
 }
 
-/// Every parser.
+/// All parsers.
 pub(crate) const TARGETS: [Target; 3] = [
     (
         "tc",
@@ -55,7 +55,7 @@ fn whatever_they_are_given() {
     harness::run(&TARGETS);
 }
 
-/// What fuzzers begin with, and what they have found.
+/// The texts that fuzzers begin with, and those that they found.
 #[test]
 fn texts_that_fuzzers_begin_with() {
     harness::run_corpus(&TARGETS);

@@ -1,4 +1,4 @@
-//! Scripts of `ipfw`, and the scenarios that they become.
+//! Scripts of `ipfw`, and the scenarios made from them.
 
 use expect_test::{Expect, expect};
 use falaj_engine::header::Protocol;
@@ -25,7 +25,7 @@ fn becomes(script: &str, expected: Expect) {
     }
 }
 
-/// Rules of pf send to pipes: the last one that takes a packet decides, or the first `quick` one.
+/// Rules of pf send to pipes: the last matching rule decides, or the first `quick` one.
 #[test]
 fn rules_of_pf() {
     becomes(
@@ -104,7 +104,7 @@ fn rules_of_pf() {
     );
 }
 
-/// Rulesets as firewalls have them: loopback first, `return`, `me`, names of ports.
+/// Rulesets in the style of firewalls: loopback first, `return`, `me`, names of ports.
 #[test]
 fn rules_as_firewalls_have_them() {
     becomes(
@@ -1561,7 +1561,7 @@ fn what_differs_is_said() {
     );
 }
 
-/// dummynet stores `pri`, and takes the weight for the priority.
+/// dummynet stores `pri`, and uses the weight as the priority.
 #[test]
 fn pri_means_nothing_and_that_is_said() {
     becomes(
@@ -1605,7 +1605,7 @@ fn pri_means_nothing_and_that_is_said() {
     );
 }
 
-/// What rules look at: the destination, its port, the protocol.
+/// The fields that rules match: the destination, its port, the protocol.
 const TO: &[(&str, &[&str])] = &[
     ("any", &["10.0.0.5", "10.0.0.7", "10.0.9.9", "10.1.0.1"]),
     ("10.0.0.0/8", &["10.0.0.5", "10.0.0.7", "10.0.9.9", "10.1.0.1"]),
@@ -1623,7 +1623,7 @@ const PROTOCOLS: &[(&str, &[Protocol])] = &[
 ];
 const WAYS: &[(&str, &[usize])] = &[("", &[0, 1]), ("out", &[0]), ("in", &[1])];
 
-/// To a queue, or so many rules further.
+/// A rule that sends to a queue, or skips a number of rules.
 #[derive(Debug, Clone)]
 struct Rule {
     looks: [usize; 4],

@@ -1,4 +1,4 @@
-//! Scripts of `tc`, and the scenarios that they become.
+//! Scripts of `tc`, and the scenarios made from them.
 
 use expect_test::{Expect, expect};
 use falaj_engine::header::Protocol;
@@ -606,7 +606,7 @@ fn classes_within_classes() {
     );
 }
 
-/// Two companies, their departments and these ones' services: four levels of classes below the
+/// Two companies, their departments and the services of these: four levels of classes below the
 /// link.
 const COMPANIES: &str = "\
 tc qdisc add dev eth0 root handle 1: htb default 99
@@ -777,7 +777,7 @@ fn trees_of_classes() {
             queue = "1000p"
         "##]],
     );
-    // Filters that lead nowhere, up, or where nothing can be.
+    // Filters that send nowhere, upwards, or to a place where nothing can be.
     let filters = |lines: &str| {
         let (classes, _) = COMPANIES.split_once("tc filter").unwrap();
         format!("{classes}{lines}")
@@ -903,7 +903,7 @@ fn trees_of_classes() {
     );
 }
 
-/// Packets that no class takes pass beside it, and so do those that nothing redirects.
+/// Packets that no class takes bypass the link, and so do packets that no filter redirects.
 #[test]
 fn packets_that_tc_does_not_shape_pass() {
     becomes(
@@ -967,7 +967,7 @@ fn packets_that_tc_does_not_shape_pass() {
             to = "pass"
         "##]],
     );
-    // A class that is not there, or has classes, takes no rest.
+    // A missing class, or one that has classes, cannot be the default class.
     becomes(
         "tc qdisc add dev e root handle 1: htb default 40\n\
          tc class add dev e parent 1:9 classid 1:1 htb rate 8mbit\n\
@@ -1006,7 +1006,7 @@ fn packets_that_tc_does_not_shape_pass() {
             to = "e"
         "##]],
     );
-    // Within a class only its own packets are told apart.
+    // Within a class, matches only distinguish its own packets.
     becomes(
         "tc qdisc add dev e root handle 1: htb default 1\n\
          tc class add dev e parent 1: classid 1:1 htb rate 50mbit\n\
@@ -1060,7 +1060,7 @@ fn packets_that_tc_does_not_shape_pass() {
     );
 }
 
-/// A discipline becomes a part of the scenario, or it is told that it does not.
+/// Each discipline becomes a part of the scenario, or a message says that it does not.
 #[test]
 fn no_discipline_vanishes() {
     becomes(
@@ -1163,7 +1163,7 @@ fn no_discipline_vanishes() {
               |
               = help: it stands in the place of the queue that `red` looks at: put `netem` above, and `red` below it"#]],
     );
-    // What replaces another takes all away that was below that.
+    // A discipline that replaces another removes everything below that one.
     becomes(
         "tc qdisc add dev e root handle 1: prio\n\
          tc qdisc add dev e parent 1:1 handle 2: tbf rate 1mbit burst 2kb latency 50ms\n\
@@ -1181,7 +1181,8 @@ fn no_discipline_vanishes() {
     );
 }
 
-/// Commands as they stand in scripts: with programs in front, redirections, numbers in other bases.
+/// Commands in the forms of real scripts: with programs in front, redirections, numbers in other
+/// bases.
 #[test]
 fn commands_are_read_in_the_forms_that_scripts_have() {
     becomes(
@@ -1274,7 +1275,7 @@ fn commands_are_read_in_the_forms_that_scripts_have() {
     );
 }
 
-/// Bytes, masks and flags that well-known scripts look at.
+/// Bytes, masks and flags that well-known scripts match.
 #[test]
 fn filters_of_bytes_are_fields() {
     becomes_at(
@@ -1720,10 +1721,10 @@ fn words_may_be_cut_short() {
     );
 }
 
-/// What packets of one class pass alone is a link before that of all.
+/// A discipline that only the packets of one class pass becomes a link before the device's link.
 #[test]
 fn what_is_below_a_class_is_a_link_before_it() {
-    // As in the manual page of netem: nothing says how fast the device is, so no band waits for
+    // The example of netem's manual page. The rate of the device is unknown, so no band waits for
     // another.
     becomes(
         "tc qdisc add dev eth0 root handle 1: prio\n\
@@ -1761,7 +1762,7 @@ fn what_is_below_a_class_is_a_link_before_it() {
             to = "eth0"
         "##]],
     );
-    // Of filters the first decides, whatever its class has; the class of the rest comes last.
+    // The first matching filter decides, whatever is below its class; the default class comes last.
     becomes(
         &(tree("30")
             + "tc qdisc add dev e parent 1:30 handle 30: netem delay 20ms loss 1%\n\
@@ -1846,7 +1847,8 @@ fn what_is_below_a_class_is_a_link_before_it() {
             to = "e"
         "##]],
     );
-    // In both directions; and below a class of a discipline that is below a class.
+    // Links before classes in both directions, and below a class of a discipline that is below a
+    // class.
     becomes(
         "tc qdisc add dev eth0 handle ffff: ingress\n\
          tc filter add dev eth0 parent ffff: matchall action mirred egress redirect dev ifb0\n\
@@ -1989,7 +1991,7 @@ fn links_below_classes_that_rules_cannot_lead_through_are_refused() {
     );
 }
 
-/// What filters look at: the destination, its port, the protocol.
+/// The fields that filters match: the destination, its port, the protocol.
 const TO: &[(&str, &[&str])] = &[
     ("", &["10.0.0.5", "10.0.0.7", "10.0.9.9", "10.1.0.1"]),
     ("dst_ip 10.0.0.0/16", &["10.0.0.5", "10.0.0.7", "10.0.9.9"]),
@@ -2006,7 +2008,7 @@ const PROTOCOLS: &[(&str, &[Protocol])] = &[
 #[derive(Debug, Clone)]
 struct Looks {
     at: [usize; 3],
-    /// With this preference, or with none.
+    /// The filter's preference, if it has one.
     prio: Option<u64>,
     leaf: usize,
 }
@@ -2037,7 +2039,7 @@ proptest! {
             )
             .expect("a text takes all");
         }
-        // Preferences of those that say none begin high and fall.
+        // Preferences that the kernel chooses begin high and fall.
         let mut order: Vec<usize> = (0..filters.len()).collect();
         order.sort_by_key(|n| {
             filters[*n].prio.map_or((u64::MAX, filters.len() - n), |prio| (prio, *n))
@@ -2098,8 +2100,8 @@ proptest! {
     }
 }
 
-/// What is wrong with a name of a device that has what no comment of a scenario has is told at its
-/// line, and not as a scenario that is none.
+/// A device's name may contain characters that comments of a scenario cannot. The error is reported
+/// at the line of the script, and not as an invalid scenario.
 #[test]
 fn a_name_may_have_what_no_comment_has() {
     let script = "tc qdisc add dev eth0 root netem delay 10ms\ntc qdisc add dev \u{1}\u{0}l root netem delay 2ms";

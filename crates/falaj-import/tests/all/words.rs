@@ -1,10 +1,10 @@
-//! Each word of an accepted script counts: without it the scenario or the notes are others, or the
+//! Each word of an accepted script matters: without it the scenario or the notes change, or the
 //! script is refused.
 
 use falaj_import::{Host, Imported, ipfw, tc};
 use falaj_scenario::Diagnostics;
 
-/// Scripts in which no word is idle: an option that says the usual has no place here.
+/// Scripts without a word that could be left out, such as an option with its default value.
 const TC: &[&str] = &[
     "tc qdisc add dev a root netem delay 10ms 2ms 25% distribution normal loss 1% 20% duplicate 2% 10% corrupt 3% 5% reorder 4% 6% gap 3 limit 77 seed 5\n\
      tc qdisc add dev b root netem loss gemodel 1% 10% 70% 0.1% rate 1mbit 20 48 5 limit 50\n\
@@ -68,7 +68,7 @@ const IPFW: &[&str] = &[
      pass in log proto udp from any to any port { 53 54 } dnpipe (1, 2)",
 ];
 
-/// Words that say the usual where others are there, or name a place without a second meaning.
+/// Words that repeat a default while other words are there, or that name a place in a second way.
 const IDLE: &[(&str, &str)] = &[
     ("add 200", "it has this number by itself"),
     ("200", "it has this number by itself"),
@@ -90,7 +90,7 @@ const IDLE: &[(&str, &str)] = &[
     ("prio 2", "filters without a preference come last"),
 ];
 
-/// The scenario without its comments, which repeat the script, and the notes.
+/// The scenario without its comments, which repeat the script; and the notes.
 fn told(made: &Result<Imported, Diagnostics>) -> Option<(String, Vec<String>)> {
     let made = made.as_ref().ok()?;
     let lines = made.scenario.lines().filter(|line| !line.starts_with('#'));
@@ -98,7 +98,8 @@ fn told(made: &Result<Imported, Diagnostics>) -> Option<(String, Vec<String>)> {
     Some((lines.collect::<Vec<_>>().join("\n"), notes))
 }
 
-/// The words that can be taken out, alone or with up to two behind them, and nothing changes.
+/// The words that make no difference when they are removed, alone or with up to two words behind
+/// them.
 fn idle(script: &str, import: &dyn Fn(&str) -> Result<Imported, Diagnostics>) -> Vec<String> {
     let whole = import(script);
     if let Err(errors) = &whole {

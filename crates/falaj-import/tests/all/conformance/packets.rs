@@ -1,18 +1,18 @@
-//! Packets through a scenario in simulated time: what is sent, and what must have become of it, in
+//! Packets through a scenario in simulated time: the packets to send and the expected results, in
 //! words.
 //!
-//! `3 x 1000B every 1ms from 5ms udp dport 5004 ecn down`: so many packets of so many bytes, as the
-//! tool counts them: `tc` with the Ethernet header, dummynet without. Each such stream has a
-//! letter, in order: a, b, …
+//! `3 x 1000B every 1ms from 5ms udp dport 5004 ecn down`: the number of packets, and their size in
+//! bytes as the tool counts them: `tc` with the Ethernet header, dummynet without. Each such stream
+//! has a letter, in order: a, b, …
 //!
-//! | expectation | what it says |
+//! | expectation | meaning |
 //! |---|---|
-//! | `due 1ms 2ms` | when each that arrives does so, to the nanosecond |
-//! | `order a b a` | whose they are, in the order in which they arrive |
-//! | `first 30 a 19..21` | how many of the first ones are of a stream |
-//! | `arrived`, `lost`, `dropped`, `refused`, `marked`, `copies`, `corrupted`, `overtaken` `5..15` | how many; `of a` at the end: of that stream |
-//! | `delay 8ms..12ms`, `mean 9.9ms..10.1ms`, `deviation 2ms..3ms` | of the time from a packet's start to its arrival; all delays within |
-//! | `gaps 1ms..2ms` | from one arrival to the next, within |
+//! | `due 1ms 2ms` | the times of all arrivals, to the nanosecond |
+//! | `order a b a` | the streams of all packets, in the order in which they arrive |
+//! | `first 30 a 19..21` | how many of the first packets belong to a stream |
+//! | `arrived`, `lost`, `dropped`, `refused`, `marked`, `copies`, `corrupted`, `overtaken` `5..15` | number of such packets; with `of a` at the end: of that stream |
+//! | `delay 8ms..12ms`, `mean 9.9ms..10.1ms`, `deviation 2ms..3ms` | of the time from a packet's start to its arrival; for `delay` the range of all |
+//! | `gaps 1ms..2ms` | range of the times from one arrival to the next |
 
 use falaj_engine::header::Protocol;
 use falaj_engine::key::{Fragment, Key, Macs};
@@ -34,7 +34,7 @@ struct Stream {
 }
 
 impl Stream {
-    /// `header`: so many bytes of a packet are the frame's.
+    /// `header`: bytes of each packet that belong to the Ethernet header.
     fn new(text: &str, header: u32) -> Stream {
         let mut words = text.split_whitespace();
         let mut word = || words.next();
@@ -100,11 +100,11 @@ impl Stream {
     }
 }
 
-/// What became of all of them.
+/// The results for all packets.
 pub(crate) struct Ran {
     /// Stream and start of each packet, by its handle.
     sent: Vec<(usize, Time)>,
-    /// In order: when, and who.
+    /// Time and handle of each arrival, in order.
     arrived: Vec<(Time, u32)>,
     copies: Vec<u32>,
     corrupted: Vec<u32>,
@@ -180,7 +180,7 @@ impl Ran {
         own.map(|(due, h)| (*due - self.sent[*h as usize].1).0 as f64).collect()
     }
 
-    /// In which way it is not as was said.
+    /// How the results differ from an expectation; `None` if they do not.
     pub(crate) fn differs(&self, then: &str) -> Option<String> {
         let words: Vec<&str> = then.split_whitespace().collect();
         let letter = |text: &str| text.bytes().next().map_or(0, |b| usize::from(b - b'a'));
