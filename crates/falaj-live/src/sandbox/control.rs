@@ -1,4 +1,4 @@
-//! The few words that the caller and the first process of a side say to each other.
+//! Messages between the caller and the first process of a side.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -14,18 +14,17 @@ use super::event::Exit;
 use crate::error::SetupStep;
 use crate::process;
 
-/// One message; some carry a descriptor along.
+/// One message; some carry a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SideMessage {
-    /// From the launcher: a side's first process has this number; with its pidfd.
+    /// From the launcher: the process number of a side's first process; with its pidfd.
     Born(i32),
-    /// From a side: the namespaces are up; with the network namespace where the other side needs
-    /// it.
+    /// From a side: the namespaces are up; with the network namespace if the other side needs it.
     Namespace,
     /// From a side: the interface is up; with the TAP descriptor if there is one.
     Ready,
-    /// From a side: the interface is up; with a packet socket, and what there was to a TAP, if that
-    /// was tried.
+    /// From a side: the interface is up; with a packet socket. The step and errno are those of a
+    /// TAP that was tried and failed.
     Packet(Option<SetupStep>, i32),
     /// From a side or the launcher: this step failed with this errno.
     Failed(SetupStep, i32),
@@ -33,27 +32,28 @@ pub(crate) enum SideMessage {
     Exited(Exit),
     /// From the far side: a socket that listens for a port of the host.
     HostPort,
-    /// To a side: the other one is there, make or configure the link; with its network namespace or
-    /// without.
+    /// To a side: the other side is up, make or configure the link; with the other's network
+    /// namespace, or without.
     Link,
     /// To a side: start the command.
     Go,
-    /// To the far side: answer for the near one at the way out without delay.
+    /// To the far side: answer ARP requests for the near side at the way out without delay.
     Answer,
     /// To a side: pass this signal to the command.
     Signal(i32),
-    /// To a side: live as long as a process holds the socket, and not as the caller does.
+    /// To a side: live as long as a process holds the socket, and no longer only as long as the
+    /// caller.
     Outlive,
 }
 
-/// What a look at the socket brought.
+/// The result of reading the socket.
 #[derive(Debug)]
 pub(crate) enum SideReply {
     /// A message and the descriptor that came with it.
     Message(SideMessage, Option<OwnedFd>),
-    /// Nothing yet.
+    /// There is no message yet.
     Nothing,
-    /// The other end is gone.
+    /// The other end is closed.
     Closed,
 }
 
@@ -156,7 +156,7 @@ pub(crate) fn receive(socket: &OwnedFd, wait: bool) -> Result<SideReply, Errno> 
             }
             Err(Errno::EINTR) => {}
             Err(Errno::EAGAIN) => return Ok(SideReply::Nothing),
-            // The other end went away with a message of ours unread.
+            // The other end was closed before it had read a message of ours.
             Err(Errno::ECONNRESET) => return Ok(SideReply::Closed),
             Err(errno) => return Err(errno),
         }

@@ -1,4 +1,4 @@
-//! News from a side of a sandbox.
+//! Events of a side of a sandbox.
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,12 +20,13 @@ impl Exit {
     }
 }
 
-/// News from a side.
+/// An event of a side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SideEvent {
-    /// Its command ended. What it left running goes on until the sandbox is dropped.
+    /// Its command ended. Processes that the command left behind go on until the sandbox is
+    /// dropped.
     Exited(Exit),
-    /// The side itself is gone, killed from outside, with all its processes. Nothing comes after
-    /// this, and `Sandbox::control_fd` stays readable for ever: take it out of the poll set.
+    /// The side itself is gone, killed from outside, with all its processes. No event follows, and
+    /// `Sandbox::control_fd` stays readable for ever: remove it from the poll set.
     Closed,
 }

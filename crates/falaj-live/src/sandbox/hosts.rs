@@ -1,4 +1,4 @@
-//! Any number of sides, each in namespaces of its own, and what holds them.
+//! Any number of sides, each in namespaces of its own, and the caller's handles of them.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -24,30 +24,31 @@ use crate::link_end::{End, Subnet};
 use crate::netns;
 use crate::process::{self, Cloned, wait};
 
-/// What holds for all sides.
+/// The settings that all sides have in common.
 pub(crate) struct All {
     pub(crate) tso: bool,
     pub(crate) join: Join,
     pub(crate) user_namespace: UserNamespace,
-    /// Of the way out.
+    /// The addresses of the way out.
     pub(crate) subnet: Subnet,
     pub(crate) resolver: Option<String>,
-    /// Whether the sides are the ends of one link, the near one first.
+    /// The sides are the ends of one link, the near one first.
     pub(crate) ends: bool,
 }
 
-/// Where an interface of a side is read and written.
+/// The descriptor by which packets of a side's interface are read and written.
 #[derive(Debug)]
 pub enum Joint {
-    /// It is a TAP.
+    /// The interface is a TAP.
     Tap(Tap),
-    /// It is one of a veth pair, with a packet socket at the other one.
+    /// The interface is one of a veth pair, with a packet socket at the other one.
     Packet(Arc<PacketSocket>),
 }
 
-/// Sides and what holds them, by their numbers; dropping it kills whatever still runs there.
+/// Sides by their numbers, and the caller's handles of them; dropping it kills all processes that
+/// still run there.
 ///
-/// What a [`Sandbox`](super::Sandbox) says of the caller's signals and thread holds here too.
+/// The rules for the caller's signals and thread are those of a [`Sandbox`](super::Sandbox).
 #[derive(Debug)]
 pub struct Hosts {
     held: Vec<Held>,
@@ -57,23 +58,23 @@ pub struct Hosts {
     terminal: Terminal,
 }
 
-/// The caller's hold on one side.
+/// The caller's handles of one side.
 #[derive(Debug)]
 struct Held {
     init: Cloned,
     control: OwnedFd,
-    /// One for each interface; `None`: it was taken, or there is none.
+    /// One for each interface; `None` if it was taken, or there is none.
     joints: Vec<Option<Joint>>,
-    /// There is a command that was not started yet.
+    /// The side has a command that was not started yet.
     waiting: bool,
     /// The command was started and has not been seen to end.
     running: bool,
     closed: bool,
-    /// Another process goes on with it.
+    /// Another process continues with the side.
     left: bool,
 }
 
-/// Copies of the caller's hold on a side, by which another process goes on with it.
+/// Copies of the caller's handles of a side, with which another process continues.
 #[derive(Debug)]
 pub struct SideHandover {
     init: OwnedFd,
@@ -81,14 +82,14 @@ pub struct SideHandover {
 }
 
 impl SideHandover {
-    /// How many descriptors it is.
+    /// Number of descriptors.
     pub const DESCRIPTORS: usize = 2;
 
     /// From now on the side does not end with this process, but when all descriptors of its control
-    /// socket are closed. Returns those that the other process needs; never waits.
+    /// socket are closed. Returns the descriptors that the other process needs; never waits.
     ///
     /// # Errors
-    /// The side is gone, or it does not read what it is told.
+    /// The side is gone, or it does not read its messages.
     pub fn descriptors(&self) -> io::Result<[OwnedFd; SideHandover::DESCRIPTORS]> {
         control::send(&self.control, SideMessage::Outlive, None)?;
         Ok([self.init.try_clone()?, self.control.try_clone()?])
@@ -116,8 +117,8 @@ impl Drop for Held {
 
 impl Drop for Hosts {
     fn drop(&mut self) {
-        // All at once: the kernel takes tens of milliseconds to remove one side's interface, and
-        // the other sides should not go on meanwhile, alone.
+        // All sides are killed at once: the kernel takes tens of milliseconds to remove one side's
+        // interface, and the other sides should not run on alone meanwhile.
         for side in self.held.iter().filter(|side| !side.left) {
             side.kill();
         }
@@ -153,7 +154,7 @@ impl Hosts {
             });
         }
         let born = bear(inits, own_users);
-        // From here on the sides are held, and dropping them ends them.
+        // From here on the sides have handles, and dropping these ends them.
         let mut held = Vec::new();
         let mut failure = None;
         for ((cloned, control), &(waiting, interfaces)) in
@@ -182,7 +183,7 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// Goes on with sides of one interface each that another process has made, by the descriptors
+    /// Continues with sides of one interface each that another process has made, by the descriptors
     /// of [`SideHandover`].
     ///
     /// # Errors
@@ -200,7 +201,7 @@ impl Hosts {
                 waiting: false,
                 running: false,
                 closed: false,
-                // Until all is taken over they are the other process's.
+                // Until everything is taken over the sides belong to the other process.
                 left: true,
             });
         }
@@ -208,21 +209,21 @@ impl Hosts {
         Ok(Hosts { held, ends: false, no_tap: None, own_users: false, terminal })
     }
 
-    /// A copy of the hold on a side, for another process.
+    /// Copies of a side's handles, for another process.
     ///
     /// # Errors
-    /// There are too many descriptors.
+    /// The process has too many descriptors.
     pub fn handover(&self, side: usize) -> io::Result<SideHandover> {
         let Held { init, control, .. } = &self.held[side];
         Ok(SideHandover { init: init.pidfd.try_clone()?, control: control.try_clone()? })
     }
 
-    /// Says whether the sides are another process's, and do not end with these.
+    /// Sets whether the sides belong to another process, and do not end with this object.
     pub fn set_left(&mut self, left: bool) {
         self.held.iter_mut().for_each(|side| side.left = left);
     }
 
-    /// Sees to it that all sides have their ends of the links.
+    /// Gives all sides their ends of the links.
     fn join(&mut self, join: Join) -> Result<(), Error> {
         if matches!(join, Join::Veth | Join::Bridge) {
             let [near, far] = End::BOTH.map(End::index);
@@ -253,7 +254,7 @@ impl Hosts {
         Ok(())
     }
 
-    /// Which end of the link a side is, where there is but one.
+    /// The end of the link that a side is, if there is only one link.
     fn end(&self, side: usize) -> Option<End> {
         End::BOTH.get(side).copied().filter(|_| self.ends)
     }
@@ -292,7 +293,7 @@ impl Hosts {
         }
     }
 
-    /// Starts the forwarder of the host's ports, when both sides listen for them.
+    /// Starts the forwarder of the host's ports, as soon as both sides listen for them.
     pub(super) fn forward_host_ports(&self) -> Result<FarForwarder, Error> {
         self.await_message(End::Near.index(), SideMessage::Ready)?;
         let mut sockets = Vec::new();
@@ -333,25 +334,25 @@ impl Hosts {
         self.held[side].joints.get_mut(n)?.take()
     }
 
-    /// Why there are packet sockets where [`Join::Auto`] would rather have had TAPs.
+    /// The reason for packet sockets where [`Join::Auto`] prefers TAPs.
     pub fn no_tap(&self) -> Option<&Error> {
         self.no_tap.as_ref()
     }
 
-    /// How many sides there are.
+    /// Number of sides.
     pub fn count(&self) -> usize {
         self.held.len()
     }
 
-    /// Readable when [`Hosts::read_event`] has news of this side.
+    /// Readable when [`Hosts::read_event`] has an event of this side.
     pub fn control_fd(&self, side: usize) -> BorrowedFd<'_> {
         self.held[side].control.as_fd()
     }
 
-    /// The next news of a side, if there is any; never waits.
+    /// The next event of a side, if there is any; never waits.
     ///
     /// # Errors
-    /// What `recvmsg(2)` says, which is nothing in ordinary life.
+    /// The errors of `recvmsg(2)`, of which none is expected.
     pub fn read_event(&mut self, side: usize) -> io::Result<Option<SideEvent>> {
         let side = &mut self.held[side];
         if side.closed {
@@ -367,14 +368,14 @@ impl Hosts {
             }
         };
         side.running = false;
-        // While another side's command runs, the terminal may be that one's.
+        // While another side's command runs, that command may own the terminal.
         if !self.held.iter().any(|side| side.running) {
             self.terminal.take_back();
         }
         Ok(Some(event))
     }
 
-    /// Whether the side is gone, and its descriptor says nothing more.
+    /// Returns true if the side is gone, and its descriptor has no further events.
     pub fn is_closed(&self, side: usize) -> bool {
         self.held[side].closed
     }
@@ -388,8 +389,8 @@ impl Hosts {
         Ok(control::send(&self.held[side].control, SideMessage::Signal(signal), None)?)
     }
 
-    /// Packets that all sides' interfaces lost on their way out because nobody read them in time.
-    /// `None` if the kernel does not say.
+    /// Packets that all sides' interfaces dropped on their way out because falaj did not read them
+    /// in time. `None` if the kernel does not report it.
     pub fn unread(&self) -> Option<u64> {
         /// The column of /proc/net/dev, counted after the interface's name.
         const DROPPED_OUTGOING: usize = 11;
@@ -407,7 +408,7 @@ impl Hosts {
         self.held.iter().flat_map(|side| (0..side.joints.len()).map(move |n| of(side, n))).sum()
     }
 
-    /// Whether the sides are in a user namespace of their own.
+    /// Returns true if the sides are in a user namespace of their own.
     pub(crate) fn has_own_users(&self) -> bool {
         self.own_users
     }
@@ -418,9 +419,9 @@ impl Hosts {
     }
 }
 
-/// Waits until a side has said that it outlives the process that made it.
+/// Waits until a side confirms that it outlives the process that made it.
 fn await_outliving(control: &OwnedFd) -> Result<(), Errno> {
-    /// It answers at once, unless it is stopped.
+    /// The timeout in ms; a side answers at once, unless it is stopped.
     const PATIENCE: u16 = 2_000;
     let mut said = [PollFd::new(control.as_fd(), PollFlags::POLLIN)];
     if poll(&mut said, PATIENCE)? == 0 {
@@ -428,7 +429,7 @@ fn await_outliving(control: &OwnedFd) -> Result<(), Errno> {
     }
     let mut answered = Err(Errno::EPROTO);
     loop {
-        // One answer for each time that it was asked: who asked before did not get so far.
+        // There is one answer for each request, also for those of earlier processes that gave up.
         match control::receive(control, false)? {
             SideReply::Message(SideMessage::Ready, _) => answered = Ok(()),
             SideReply::Message(SideMessage::Failed(_, errno), _) => {
@@ -441,7 +442,7 @@ fn await_outliving(control: &OwnedFd) -> Result<(), Errno> {
     }
 }
 
-/// Brings the first processes of the sides into the world, each where it is to be, in their order.
+/// Clones the first processes of the sides, each in its namespaces, in their order.
 fn bear(inits: Vec<SideInit>, own_users: bool) -> Vec<Result<Cloned, Error>> {
     let count = inits.len();
     let (mut own, mut there) = (Vec::new(), Vec::new());
@@ -485,8 +486,8 @@ fn clone_inits(inits: Vec<SideInit>, flags: CloneFlags) -> Vec<Result<Cloned, Er
         .collect()
 }
 
-/// Clones the first processes of sides from within another user namespace, or another network
-/// namespace: by a process that has gone there.
+/// Clones the first processes of sides from within another user namespace or network namespace, by
+/// a process that has entered it.
 fn launch(
     inits: Vec<SideInit>,
     flags: CloneFlags,

@@ -2,8 +2,8 @@
 //!
 //! It is process 1 of the side's process namespace. The kernel therefore kills every process of the
 //! side when it dies, and it dies with the caller (a parent-death signal, and the end of the
-//! control socket). Nothing can outlive a sandbox, however hard it tries. Where another process is
-//! to go on with a side, it holds the control socket too, and there is no signal any more.
+//! control socket). No process can outlive a sandbox. If another process is to continue with a
+//! side, it holds the control socket too, and the parent-death signal is cleared.
 
 use std::env;
 use std::ffi::OsStr;
@@ -37,33 +37,33 @@ use crate::host_port;
 use crate::link_end::{End, Subnet};
 use crate::process;
 
-/// All that the first process of a side needs to know.
+/// The data that the first process of a side needs.
 pub(super) struct SideInit {
     pub(super) plan: SidePlan,
     pub(super) control: OwnedFd,
-    /// Which end of a pair of veth interfaces it makes.
+    /// The end of a pair of veth interfaces that this side makes.
     pub(super) end: End,
     pub(super) tso: bool,
     pub(super) join: Join,
-    /// Whether the side is in a user namespace of its own.
+    /// The side is in a user namespace of its own.
     pub(super) own_users: bool,
     pub(super) subnet: Subnet,
-    /// What `/etc/resolv.conf` is to hold.
+    /// The content of `/etc/resolv.conf`; `None`: unchanged.
     pub(super) resolver: Option<String>,
-    /// A namespace that lives as long as this side.
+    /// A namespace between the sides, which lives as long as this side.
     pub(super) between: Option<OwnedFd>,
 }
 
-/// What the caller gets of an interface.
+/// The message and descriptor that the caller gets for an interface.
 type Handed = (SideMessage, Option<OwnedFd>);
 
 impl SideInit {
-    /// Lives the life of process 1; the result is its exit status.
+    /// Runs as process 1 of the side; the result is its exit status.
     ///
-    /// Runs in a copy of a process that had one thread, so it may allocate and lock as it pleases.
+    /// It runs in a copy of a process that had one thread, so it may allocate and lock.
     pub(super) fn run(mut self) -> i32 {
-        // The copies of the caller's descriptors go first: while this process held the caller's end
-        // of the control socket, its own end could never report the caller's death.
+        // The copies of the caller's descriptors are closed first: as long as this process holds
+        // the caller's end of the control socket, its own end cannot report the caller's death.
         let mut keep = vec![self.control.as_raw_fd()];
         keep.extend(
             [&self.plan.side.stdin, &self.plan.side.stdout, &self.plan.side.stderr]
@@ -75,7 +75,7 @@ impl SideInit {
         match self.start() {
             Ok(signals) => self.serve(&signals),
             Err((step, errno)) => {
-                // If not even this can be said, the caller is gone.
+                // If even this message cannot be sent, the caller is gone.
                 let _ = control::send(&self.control, SideMessage::Failed(step, errno as i32), None);
                 1
             }
@@ -83,7 +83,8 @@ impl SideInit {
     }
 
     fn start(&mut self) -> Result<SignalFd, (SetupStep, Errno)> {
-        // A caller that ignores SIGCHLD passes that on, and the command's status would be lost.
+        // A child inherits an ignored SIGCHLD from the caller, and then the command's status would
+        // be lost.
         process::restore_default(libc::SIGCHLD);
         let signals = prctl::set_pdeathsig(Signal::SIGKILL)
             .and_then(|()| SigSet::all().thread_block())
@@ -106,8 +107,8 @@ impl SideInit {
         if self.own_users {
             userns::give_capabilities();
         }
-        // The descriptors are the caller's alone from here on, so that an interface loses its
-        // carrier with its own.
+        // From here on only the caller has these descriptors, so that an interface loses its
+        // carrier when the caller closes its own.
         for (message, descriptor) in handed {
             control::send(&self.control, message, descriptor.as_ref().map(AsFd::as_fd))
                 .map_err(|errno| (SetupStep::HandOver, errno))?;
@@ -123,8 +124,8 @@ impl SideInit {
         Ok(signals)
     }
 
-    /// Starts to forward the ports of the host, or makes the sockets for that where they are the
-    /// caller's.
+    /// Starts to forward the ports of the host, or makes the sockets for that if the caller
+    /// forwards them.
     fn host_ports(&self) -> Result<Vec<OwnedFd>, Errno> {
         let ports = &self.plan.host_ports;
         let Some(at) = self.plan.attachments.first().filter(|_| !ports.is_empty()) else {
@@ -199,7 +200,7 @@ impl SideInit {
         }
     }
 
-    /// Waits until it is this side's turn to make the link.
+    /// Waits for the message to make the link.
     fn link(&self) -> Result<Option<OwnedFd>, (SetupStep, Errno)> {
         match control::receive(&self.control, true) {
             Ok(SideReply::Message(SideMessage::Link, fd)) => Ok(fd),
@@ -208,8 +209,8 @@ impl SideInit {
         }
     }
 
-    /// Starts the command when told to, reaps whatever dies, passes signals on; until the caller is
-    /// gone.
+    /// Starts the command on request, reaps processes that end, and passes signals on, until the
+    /// caller is gone.
     fn serve(&mut self, signals: &SignalFd) -> i32 {
         let mut command: Option<Pid> = None;
         loop {
@@ -246,18 +247,18 @@ impl SideInit {
             }
             while let Ok(Some(info)) = signals.read_signal() {
                 let signal = info.ssi_signo as i32;
-                // Only what somebody outside sent to this very process: what the terminal sends
-                // (Ctrl-C, a new window size, a hang-up) reaches the command too,
-                // which is in the same process group, and a number is visible here
-                // only if the sender is inside, where nobody has to speak to the command through
-                // us.
+                // Passes on only signals that a process outside of the sandbox sent to this very
+                // process. Signals of the terminal (Ctrl-C, a new window size, a hang-up) reach the
+                // command too, which is in the same process group. A sender's process number is
+                // visible here only if the sender is inside, and such a sender can signal the
+                // command directly.
                 if PASSED.contains(&signal) && info.ssi_code == libc::SI_USER && info.ssi_pid == 0 {
                     pass_on(signal, command);
                 }
             }
             while let Some((pid, status)) = process::reap() {
                 if command == Some(Pid::from_raw(pid)) {
-                    // Forgotten before anything else: its number may come to mean another process.
+                    // This comes first, because the number may be reused for another process.
                     command = None;
                     self.report(match status.signal() {
                         Some(signal) => Exit::Signal(signal),
@@ -268,23 +269,23 @@ impl SideInit {
         }
     }
 
-    /// Says how a task went that the caller waits for.
+    /// Reports the outcome of a task to the caller, which waits for it.
     fn tell(&self, done: Result<(), (SetupStep, Errno)>) {
         let message = match done {
             Ok(()) => SideMessage::Ready,
             Err((step, errno)) => SideMessage::Failed(step, errno as i32),
         };
-        // A caller that is gone shows in the next poll.
+        // If the caller is gone, the next poll shows that.
         let _ = control::send(&self.control, message, None);
     }
 
     fn report(&self, exit: Exit) {
-        // A caller that is gone shows in the next poll.
+        // If the caller is gone, the next poll shows that.
         let _ = control::send(&self.control, SideMessage::Exited(exit), None);
     }
 
-    /// Starts the command, if there is one that was not started yet; an exit status if it cannot
-    /// be.
+    /// Starts the command, if there is one that was not started yet. Returns an exit status if it
+    /// cannot be started.
     fn spawn(&mut self) -> Option<Result<Pid, Exit>> {
         let side = &mut self.plan.side;
         let words = side.command.take()?;
@@ -315,8 +316,8 @@ impl SideInit {
         Some(match command.spawn() {
             Ok(child) => Ok(Pid::from_raw(child.id() as i32)),
             Err(error) => {
-                // A directory of PATH that may not be searched makes exec say EACCES of a command
-                // that is nowhere.
+                // If a directory of PATH may not be searched, exec reports EACCES for a command
+                // that does not exist.
                 let found = match error.kind() {
                     io::ErrorKind::NotFound => false,
                     io::ErrorKind::PermissionDenied => is_somewhere(program, &path),
@@ -335,7 +336,7 @@ impl SideInit {
     }
 }
 
-/// Whether there is a file of the program's name where `exec` looks for it.
+/// Returns true if there is a file of the program's name where `exec` looks for it.
 fn is_somewhere(program: &OsStr, path: &OsStr) -> bool {
     if program.as_bytes().contains(&b'/') {
         return true;
@@ -343,7 +344,8 @@ fn is_somewhere(program: &OsStr, path: &OsStr) -> bool {
     env::split_paths(path).any(|directory| directory.join(program).is_file())
 }
 
-/// Signals that are passed on to the command when somebody outside sends them to process 1.
+/// Signals that are passed on to the command if a process outside of the sandbox sends them to
+/// process 1.
 const PASSED: [i32; 7] = [
     libc::SIGTERM,
     libc::SIGINT,
@@ -356,29 +358,28 @@ const PASSED: [i32; 7] = [
 
 fn pass_on(signal: i32, command: Option<Pid>) {
     if let (Some(pid), Ok(signal)) = (command, Signal::try_from(signal)) {
-        // ESRCH is no failure: the command died and its status is on the way.
+        // ESRCH is no failure: the command ended and its status will be reported.
         let _ = kill(pid, signal);
     }
 }
 
-/// Shows the side its own processes in `/proc` and its own interfaces in `/sys`. Best effort:
-/// containers may refuse, and few programs look. The same holds for files that are to hold
-/// something else.
+/// Shows the side its own processes in `/proc` and its own interfaces in `/sys`, and replaces the
+/// content of `files`. Best effort: containers may refuse these mounts, and few programs need them.
 fn mounts(files: &[Option<(&str, &str)>]) {
     let none = None::<&str>;
-    // Nothing may be mounted before this holds: it would appear outside too.
+    // Without this, later mounts would appear outside of the sandbox too.
     if mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).is_err() {
         return;
     }
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-    // Kept to be put back over the new /sys: programs read their limits there.
+    // This is mounted again over the new /sys: programs read their limits there.
     let cgroup = open(
         "/sys/fs/cgroup",
         OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
         Mode::empty(),
     );
     let _ = mount(Some("proc"), "/proc", Some("proc"), flags, none);
-    // The new files live in memory that nobody can reach once /sys is mounted over it.
+    // The new files live in memory that is out of reach as soon as /sys is mounted over it.
     if files.iter().any(Option::is_some)
         && mount(Some("falaj"), "/sys", Some("tmpfs"), flags, none).is_ok()
     {

@@ -9,10 +9,10 @@
 //! ```
 //!
 //! Each side is a process namespace as well. Its first process makes the side, starts the command
-//! and reports how it ended; whatever the command leaves behind dies with the sandbox, and the
+//! and reports how it ended. Processes that the command leaves behind die with the sandbox, and the
 //! sandbox dies with the caller, even by SIGKILL. Neither root nor any privilege is needed where
 //! user namespaces are allowed. Where `/dev/net/tun` may not be opened, veth pairs and packet
-//! sockets take the place of the TAPs ([`Join::Auto`]).
+//! sockets replace the TAPs ([`Join::Auto`]).
 //!
 //! ```no_run
 //! use falaj_live::sandbox::{End, SideEvent, Sandbox, SandboxSide, SandboxSpec};
@@ -61,10 +61,11 @@ use crate::error::Error;
 use crate::host_port::FarForwarder;
 use crate::listening::{self, Transport};
 
-/// Two sides and what holds them; dropping it kills whatever still runs there.
+/// Two sides, and the caller's handles of them; dropping it kills all processes that still run
+/// there.
 ///
 /// While it lives, the caller ignores SIGINT, SIGQUIT and SIGTTOU, unless it had actions of its own
-/// for them: Ctrl-C is meant for the command. (A signalfd receives an ignored signal all the same
+/// for them, because Ctrl-C is meant for the command. (A signalfd still receives an ignored signal
 /// if it is blocked.)
 ///
 /// The thread that called [`Sandbox::start`] must live as long as the sandbox: the kernel takes
@@ -79,11 +80,12 @@ pub struct Sandbox {
 impl Sandbox {
     /// Makes both sides and the link between them; the commands wait for [`Sandbox::go`].
     ///
-    /// The process must have one thread only, as it is copied as it is; threads may be started
+    /// The process must have only one thread, because it is cloned as it is; threads may be started
     /// afterwards.
     ///
     /// # Errors
-    /// Says which step failed, why, and what to try. Nothing is left behind then.
+    /// Returns the step that failed, the reason, and what to try. Everything made so far is removed
+    /// then.
     pub fn start(spec: SandboxSpec) -> Result<Sandbox, Error> {
         let SandboxSpec {
             mtu,
@@ -103,11 +105,12 @@ impl Sandbox {
             let namespace = namespace.clone().filter(|_| end == End::Far);
             let mut at = Attachment::new(0, 0, end, subnet, mtu, true);
             let other = end.other();
-            // A router's default route is the way out, and a namespace that is there has its own.
+            // A router's default route is the way out, and an existing namespace has its own.
             if namespace.is_none() && !(routes && end == End::Far) {
                 at.routes.push((None, subnet.address(other).into()));
             }
-            // The way out is IPv4's: with no route of IPv6 programs do not try it first.
+            // The way out carries only IPv4: without a route for IPv6, programs do not try that
+            // first.
             if namespace.is_none() && !routes {
                 at.routes.push((None, subnet.address6(other).into()));
             }
@@ -153,7 +156,7 @@ impl Sandbox {
         self.sides.go(end.index())
     }
 
-    /// The TAP interface of a side; `None` if the sides are joined otherwise, or it was taken.
+    /// The TAP interface of a side; `None` if the sides are joined in another way, or it was taken.
     pub fn tap(&self, end: End) -> Option<&Tap> {
         match self.sides.joint(end.index(), 0) {
             Some(Joint::Tap(tap)) => Some(tap),
@@ -179,20 +182,20 @@ impl Sandbox {
         }
     }
 
-    /// Why there are packet sockets where [`Join::Auto`] would rather have had TAPs.
+    /// The reason for packet sockets where [`Join::Auto`] prefers TAPs.
     pub fn no_tap(&self) -> Option<&Error> {
         self.sides.no_tap()
     }
 
-    /// Readable when [`Sandbox::read_event`] has news of this side.
+    /// Readable when [`Sandbox::read_event`] has an event of this side.
     pub fn control_fd(&self, end: End) -> BorrowedFd<'_> {
         self.sides.control_fd(end.index())
     }
 
-    /// The next news of a side, if there is any; never waits.
+    /// The next event of a side, if there is any; never waits.
     ///
     /// # Errors
-    /// What `recvmsg(2)` says, which is nothing in ordinary life.
+    /// The errors of `recvmsg(2)`, of which none is expected.
     pub fn read_event(&mut self, end: End) -> io::Result<Option<SideEvent>> {
         self.sides.read_event(end.index())
     }
@@ -205,15 +208,15 @@ impl Sandbox {
         self.sides.signal(end.index(), signal)
     }
 
-    /// Packets that both sides' interfaces lost on their way out because nobody read them in time:
-    /// the kernel keeps so many and drops the rest, which only it has seen. `None` if it does
-    /// not say.
+    /// Packets that both sides' interfaces dropped on their way out because falaj did not read them
+    /// in time: the kernel queues a limited number and drops the rest. Only the kernel counts these
+    /// drops; `None` if it does not report them.
     pub fn unread(&self) -> Option<u64> {
         self.sides.unread()
     }
 
-    /// Packets that reached the far side and were to go beyond it, where there is no way. `None` if
-    /// the kernel does not say.
+    /// Packets that reached the far side and were addressed beyond it, without a route there.
+    /// `None` if the kernel does not report them.
     pub fn stranded(&self) -> Option<u64> {
         let count = |file: &str, of: &str, name: &str| -> Option<u64> {
             let text =
@@ -222,8 +225,8 @@ impl Sandbox {
             let at = lines.next()?.split_whitespace().position(|known| known == name)?;
             lines.next()?.split_whitespace().nth(at)?.parse().ok()
         };
-        // The first is what one that is no router counts, the second what a router without a route
-        // does.
+        // A host that is no router counts them in the first counter, a router without a route in
+        // the second.
         Some(count("snmp", "Ip:", "InAddrErrors")? + count("netstat", "IpExt:", "InNoRoutes")?)
     }
 
@@ -232,13 +235,13 @@ impl Sandbox {
         listening::ports_of(self.pid(end).unsigned_abs())
     }
 
-    /// Has the far side the end of the way out configured, once its interface is there.
+    /// Configures the far side's end of the way out, once its interface is there.
     pub(crate) fn configure_way_out(&self) -> Result<(), Error> {
         self.sides.send(End::Far.index(), SideMessage::Link, None)?;
         self.sides.await_message(End::Far.index(), SideMessage::Ready).map(drop)
     }
 
-    /// Has the far side answer for the near one at the way out without delay.
+    /// Lets the far side answer ARP requests for the near side at the way out without delay.
     pub(crate) fn answer_at_once(&self) -> Result<(), Error> {
         self.sides.send(End::Far.index(), SideMessage::Answer, None)?;
         self.sides.await_message(End::Far.index(), SideMessage::Ready).map(drop)
@@ -249,7 +252,7 @@ impl Sandbox {
         self.subnet
     }
 
-    /// Whether the sides are in a user namespace of their own.
+    /// Returns true if the sides are in a user namespace of their own.
     pub(crate) fn has_own_users(&self) -> bool {
         self.sides.has_own_users()
     }
@@ -260,10 +263,10 @@ impl Sandbox {
     }
 }
 
-/// Whether a sandbox can be had here, found out by making one.
+/// Checks whether a sandbox can be made on this host, by making one.
 ///
 /// # Errors
-/// As [`Sandbox::start`].
+/// The errors of [`Sandbox::start`].
 pub fn available() -> Result<(), Error> {
     Sandbox::start(SandboxSpec::default()).map(drop)
 }

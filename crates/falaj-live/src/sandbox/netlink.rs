@@ -28,16 +28,16 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use nix::errno::Errno;
 
-/// What an interface is to be.
+/// The settings of an interface.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NetlinkInterface<'a> {
     pub(crate) name: &'a str,
     pub(crate) mac: [u8; 6],
     /// The largest IP packet in bytes.
     pub(crate) mtu: u16,
-    /// Frames that wait for the reader at most.
+    /// Largest number of frames that wait for the reader.
     pub(crate) queue: u32,
-    /// Whether it may be handed units of many packets; else the kernel divides them first.
+    /// The interface accepts units of many packets; else the kernel divides them first.
     pub(crate) large: bool,
 }
 
@@ -79,7 +79,7 @@ impl Netlink {
         self.request(RouteNetlinkMessage::SetLink(link), 0)
     }
 
-    /// Makes interface `index` what `interface` says.
+    /// Gives interface `index` the settings of `interface`.
     pub(crate) fn configure(
         &mut self,
         index: u32,
@@ -128,8 +128,8 @@ impl Netlink {
         self.request(RouteNetlinkMessage::SetLink(link), 0)
     }
 
-    /// Has interface `index` send frames at this rate, by a token bucket for a few of the largest
-    /// of its `mtu`; what waits for tokens waits in it, a megabyte at most.
+    /// Lets interface `index` send frames at this rate, by a token bucket of at least two of the
+    /// largest frames of its `mtu`. Frames that wait for tokens are queued, at most a megabyte.
     pub(crate) fn add_token_bucket(
         &mut self,
         index: u32,
@@ -142,9 +142,9 @@ impl Netlink {
         const BURST: u16 = 6;
         const WAITS: u32 = 1 << 20;
         let bytes = rate.0 / 8;
-        // What a timer that is late by half a millisecond must not lose.
+        // The burst covers a timer that is late by half a millisecond.
         let burst = u32::try_from(bytes / 2_000).unwrap_or(u32::MAX).max(2 * (u32::from(mtu) + 18));
-        // Rate and peak rate of a `tc_tbf_qopt`, then how much waits; the link layer is Ethernet.
+        // Rate and peak rate of a `tc_tbf_qopt`, then the limit; the link layer is Ethernet.
         let mut parameters = [0; 36];
         parameters[1] = 1;
         parameters[8..12].copy_from_slice(&u32::try_from(bytes).unwrap_or(u32::MAX).to_ne_bytes());
@@ -184,7 +184,7 @@ impl Netlink {
         self.request(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    /// Says for ever which Ethernet address a neighbour behind interface `index` has.
+    /// Adds a permanent entry for the Ethernet address of a neighbour behind interface `index`.
     pub(crate) fn add_neighbour(
         &mut self,
         index: u32,
@@ -205,8 +205,8 @@ impl Netlink {
         self.request(RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE | NLM_F_REPLACE)
     }
 
-    /// Has interface `index` answer for addresses of others without delay. Not by `/proc`, which
-    /// does not show this to user namespaces.
+    /// Lets interface `index` answer ARP requests for other hosts' addresses without delay. `/proc`
+    /// does not show this setting to user namespaces, so netlink sets it.
     pub(crate) fn answer_at_once(&mut self, index: u32) -> Result<(), Errno> {
         let mut message = NeighbourTableMessage::default();
         message.header.family = AddressFamily::Inet;
@@ -220,7 +220,7 @@ impl Netlink {
         self.request(RouteNetlinkMessage::SetNeighbourTable(message), 0)
     }
 
-    /// Sends what is for these addresses through interface `index` to `gateway`.
+    /// Routes packets for these addresses through interface `index` to `gateway`.
     pub(crate) fn add_route(
         &mut self,
         index: u32,
@@ -240,7 +240,7 @@ impl Netlink {
         self.request(RouteNetlinkMessage::DelLink(link), 0)
     }
 
-    /// Sends everything that has no better route through interface `index` to `gateway`.
+    /// Routes all packets without a better route through interface `index` to `gateway`.
     pub(crate) fn add_default_route(&mut self, index: u32, gateway: IpAddr) -> Result<(), Errno> {
         self.request(
             RouteNetlinkMessage::NewRoute(route(index, gateway)),
@@ -262,8 +262,8 @@ impl Netlink {
         match NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer)
             .map(|answer| answer.payload)
         {
-            // The kernel's errors are negative errnos; an acknowledgement is the error 0, of which
-            // there is no code.
+            // The kernel's errors are negative errnos; an acknowledgement is the error 0, which has
+            // no code here.
             Ok(NetlinkPayload::Error(error)) => match error.code {
                 None => Ok(()),
                 Some(code) => Err(Errno::from_raw(-code.get())),
@@ -273,7 +273,7 @@ impl Netlink {
     }
 }
 
-/// A route of everything through interface `index` to `gateway`.
+/// A route for all packets through interface `index` to `gateway`.
 fn route(index: u32, gateway: IpAddr) -> RouteMessage {
     let mut message = RouteMessage::default();
     message.header.address_family = family(gateway);

@@ -1,8 +1,8 @@
 //! The network of one side: quiet, and complete before the first packet.
 //!
-//! Whatever the kernel would send of its own accord (address resolution, duplicate address
-//! detection, router solicitations) would ride on the emulated link and disturb what is measured on
-//! it, so it is settled beforehand.
+//! Packets that the kernel would send by itself (address resolution, duplicate address detection,
+//! router solicitations) would use the emulated link and disturb measurements, so they are
+//! prevented beforehand.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
@@ -28,7 +28,7 @@ use crate::link_end::Subnet;
 /// configured, come after it.
 const QUEUE: u32 = 8192;
 
-/// The other end of the link's interface where that is one of a veth pair.
+/// The other end of the link's interface, if that is one of a veth pair.
 pub(super) const OUTER: &str = "falaj1";
 
 /// The kernel's bridge, in a namespace of its own.
@@ -46,8 +46,8 @@ pub(super) struct SideNetwork {
 }
 
 impl SideNetwork {
-    /// The namespace without its links: the loopback interface, and settings for interfaces to
-    /// come.
+    /// Prepares the namespace, still without its links: the loopback interface, and settings for
+    /// new interfaces.
     pub(super) fn prepare() -> Result<SideNetwork, Failure> {
         let mut network = SideNetwork::found()?;
         let loopback = if_nametoindex("lo").and_then(|index| network.netlink.up(index));
@@ -68,24 +68,24 @@ impl SideNetwork {
             ] {
                 set(&format!("ipv6/conf/{conf}/{name}"), value);
             }
-            // Where there are two ways between hosts, packets may come by the other one.
+            // If there are two paths between hosts, packets may arrive by the other one.
             set(&format!("ipv4/conf/{conf}/rp_filter"), "0");
         }
-        // Any group may ping; the kernel takes only groups that the user namespace knows.
+        // Any group may ping; the kernel only accepts groups that the user namespace maps.
         let (first, last) = groups();
         set("ipv4/ping_group_range", &format!("{first} {last}"));
         Ok(network)
     }
 
-    /// A namespace that is somebody else's, in which nothing is set.
+    /// The network of an existing namespace, which is used without changing settings.
     pub(super) fn found() -> Result<SideNetwork, Failure> {
         Ok(SideNetwork { netlink: Netlink::open().map_err(|errno| (SetupStep::Netlink, errno))? })
     }
 
-    /// A link as a TAP interface.
+    /// Makes a link as a TAP interface.
     pub(super) fn add_tap(&mut self, at: &Attachment, tso: bool) -> Result<Tap, Failure> {
         let tap = Tap::create(&at.name, tso, false)?;
-        // A TAP has been told already what it may hand over.
+        // The offloads of a TAP were set when it was created.
         let configured = if_nametoindex(&*at.name)
             .and_then(|index| self.netlink.configure(index, interface(at, at.mac, true)));
         configured.map_err(|errno| (SetupStep::Interface, errno))?;
@@ -93,7 +93,7 @@ impl SideNetwork {
         Ok(tap)
     }
 
-    /// A link as a pair of veth interfaces, the other one in that namespace.
+    /// Makes a link as a pair of veth interfaces, the other one in namespace `there`.
     pub(super) fn add_veth(
         &mut self,
         at: &Attachment,
@@ -104,9 +104,9 @@ impl SideNetwork {
         self.configure(at)
     }
 
-    /// A link as a packet socket at the far end of a pair of veth interfaces. That end is in a
-    /// network namespace of its own, where nobody answers; it lives as long as the socket, and
-    /// the pair with it. It sends at this `rate`, if there is one.
+    /// Makes a link as a packet socket at the far end of a pair of veth interfaces. That end is in
+    /// a network namespace of its own, which answers no packets. The namespace lives as long as the
+    /// socket, and the pair with it. The end sends at `rate`, if there is one.
     pub(super) fn add_packet(
         &mut self,
         at: &Attachment,
@@ -120,8 +120,8 @@ impl SideNetwork {
         let between = network_namespace().map_err(veth)?;
         let mut there = Netlink::open().map_err(|errno| (SetupStep::Netlink, errno))?;
         let here = interface(at, at.mac, tso);
-        // Of another address, so that the kernel takes what comes for somebody else's and looks no
-        // further.
+        // The end has another address, so that the kernel treats incoming packets as other hosts'
+        // and processes them no further.
         let [a, b, c, link, _, end] = at.mac;
         let outer =
             NetlinkInterface { name: OUTER, mac: [a, b, c, link, 1, end], large: true, ..here };
@@ -141,8 +141,8 @@ impl SideNetwork {
         Ok(socket)
     }
 
-    /// A kernel bridge in a network namespace of its own, which is answered and lives as long as
-    /// its descriptor, and the first of its ports.
+    /// Makes a kernel bridge in a network namespace of its own, with the first of its ports.
+    /// Returns the namespace; the bridge lives as long as this descriptor.
     pub(super) fn add_bridge(&mut self, at: &Attachment) -> Result<OwnedFd, Failure> {
         let bridge = |errno| (SetupStep::CreateBridge, errno);
         let side = network_namespace().map_err(bridge)?;
@@ -157,7 +157,8 @@ impl SideNetwork {
         Ok(between)
     }
 
-    /// A port of the bridge that is in that namespace, and at its other end the side's interface.
+    /// Makes a port of the bridge in namespace `between`, with the side's interface at its other
+    /// end.
     pub(super) fn join_bridge(&mut self, at: &Attachment, between: OwnedFd) -> Result<(), Failure> {
         let bridge = |errno| (SetupStep::CreateBridge, errno);
         let side = network_namespace().map_err(bridge)?;
@@ -165,7 +166,7 @@ impl SideNetwork {
         self.add_bridge_port(at, side)
     }
 
-    /// The same, from within the bridge's namespace; goes back to the side's.
+    /// Makes a port from within the bridge's namespace; then goes back to the side's.
     fn add_bridge_port(&mut self, at: &Attachment, side: OwnedFd) -> Result<(), Failure> {
         let bridge = |errno| (SetupStep::CreateBridge, errno);
         let mut here = Netlink::open().map_err(|errno| (SetupStep::Netlink, errno))?;
@@ -185,14 +186,13 @@ impl SideNetwork {
         self.configure(at)
     }
 
-    /// Brings the second end of a pair of veth interfaces up, and waits until both send what they
-    /// are given.
+    /// Brings the second end of a pair of veth interfaces up, and waits until both transmit.
     pub(super) fn complete_veth(&mut self, at: &Attachment) -> Result<(), Failure> {
         self.configure(at)?;
         SideNetwork::await_carrier(at)
     }
 
-    /// Waits until an interface sends what it is given.
+    /// Waits until an interface transmits.
     pub(super) fn await_carrier(at: &Attachment) -> Result<(), Failure> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0));
         let socket = socket.map_err(|error| {
@@ -234,8 +234,8 @@ impl SideNetwork {
     }
 }
 
-/// A link as a TAP interface of the namespace that the process is in, in which nothing else is set.
-/// One that `stays` may be there already, with what its owner gave it.
+/// Makes a link as a TAP interface of the current namespace, in which nothing else is set. A TAP
+/// that `stays` may exist already, with the settings of its owner.
 pub(crate) fn tap_in_place(at: &Attachment, stays: bool) -> Result<Tap, Failure> {
     let mut network = SideNetwork::found()?;
     let was_there = if_nametoindex(&*at.name);
@@ -254,14 +254,14 @@ pub(crate) fn tap_in_place(at: &Attachment, stays: bool) -> Result<Tap, Failure>
     Ok(tap)
 }
 
-/// Has the namespace pass on what is for others, if it is to.
+/// Lets the namespace forward packets for other hosts, if configured.
 pub(super) fn forward(forwards: Forwards) {
     match forwards {
         Forwards::Nothing => {}
         Forwards::WayOut => {
             set("ipv4/ip_forward", "1");
-            // Whoever answers at the way out asks there for the near side's address; interfaces to
-            // come inherit this.
+            // At the way out, hosts ask with ARP for the near side's address; new interfaces
+            // inherit this setting.
             set("ipv4/conf/default/proxy_arp", "1");
         }
         Forwards::All => {
@@ -271,8 +271,8 @@ pub(super) fn forward(forwards: Forwards) {
     }
 }
 
-/// Brings the far side's end of a way out through the host up, gives it an address, and sends all
-/// that has no better route there.
+/// Brings the far side's end of a way out through the host up, gives it an address, and sets the
+/// default route there.
 pub(super) fn configure_way_out(subnet: Subnet) -> Result<(), Failure> {
     let [own, gateway] = subnet.way_out();
     let mut netlink = Netlink::open().map_err(|errno| (SetupStep::Netlink, errno))?;
@@ -282,16 +282,16 @@ pub(super) fn configure_way_out(subnet: Subnet) -> Result<(), Failure> {
     netlink.add_default_route(index, gateway.into()).map_err(|errno| (SetupStep::Routes, errno))
 }
 
-/// Has this side answer for others at the way out at once, and not after a random time of up to 0.8
-/// s.
+/// Lets this side answer ARP requests for others at the way out at once, and not after a random
+/// time of up to 0.8 s.
 pub(super) fn answer_at_once() -> Result<(), Failure> {
     let mut netlink = Netlink::open().map_err(|errno| (SetupStep::Netlink, errno))?;
     let index = if_nametoindex(NAT_INTERFACE).map_err(|errno| (SetupStep::Interface, errno))?;
     netlink.answer_at_once(index).map_err(|errno| (SetupStep::Neighbours, errno))
 }
 
-/// Whether a link carries IPv6. It does not where the MTU is below 1280 bytes or IPv6 is switched
-/// off.
+/// Returns true if a link carries IPv6. It does not if the MTU is below 1280 bytes or IPv6 is
+/// switched off.
 pub(super) fn has_ipv6(interface: &str) -> bool {
     fs::read_to_string(format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"))
         .is_ok_and(|off| off.trim() == "0")
@@ -306,19 +306,20 @@ pub(super) fn network_namespace() -> Result<OwnedFd, Errno> {
     open("/proc/self/ns/net", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
 }
 
-/// The link-local address that the kernel makes of an Ethernet address (RFC 4291, appendix A).
+/// The link-local address that the kernel derives from an Ethernet address (RFC 4291, appendix A).
 fn link_local(mac: [u8; 6]) -> Ipv6Addr {
     let [a, b, c, d, e, f] = mac;
     Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
 }
 
-/// Sets one of this network namespace's settings. Best effort: `/proc/sys` may be read-only, as in
-/// containers, and the link works without.
+/// Sets a setting of this network namespace. Best effort: `/proc/sys` may be read-only, as in
+/// containers, and the link works without it.
 fn set(name: &str, value: &str) {
     let _ = fs::write(format!("/proc/sys/net/{name}"), value);
 }
 
-/// The lowest and the highest group of this user namespace, as far as the kernel lets groups ping.
+/// The lowest and the highest group of this user namespace, up to the highest that the kernel
+/// accepts for ping.
 fn groups() -> (u32, u32) {
     const HIGHEST: u32 = i32::MAX as u32;
     let map = fs::read_to_string("/proc/self/gid_map").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a side is to be, told by whoever makes it.
+//! The plan of a side: its command, interfaces, environment and namespace.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -6,7 +6,7 @@ use super::spec::{INTERFACE, SandboxSide};
 use crate::host_port::HostPort;
 use crate::link_end::{End, Subnet};
 
-/// An interface at one end of a link, and who is at the other end.
+/// An interface at one end of a link, and the hosts at the other end.
 #[derive(Clone, Debug)]
 pub(crate) struct Attachment {
     pub(crate) name: String,
@@ -14,18 +14,19 @@ pub(crate) struct Attachment {
     /// The Ethernet address at the other end.
     pub(crate) peer: [u8; 6],
     pub(crate) mtu: u16,
-    /// Its own, with their prefixes' lengths. Those of IPv6 are left out where the link carries
-    /// none.
+    /// The interface's addresses, with the lengths of their prefixes. IPv6 addresses are left out
+    /// if the link carries no IPv6.
     pub(crate) addresses: Vec<(IpAddr, u8)>,
-    /// Who is at the other end, with their Ethernet addresses.
+    /// The hosts at the other end, with their Ethernet addresses.
     pub(crate) neighbours: Vec<(IpAddr, [u8; 6])>,
-    /// What goes out here, all that has no better route or these addresses, and to whom.
+    /// Routes through this interface: a destination prefix, or `None` for the default route, and
+    /// the gateway.
     pub(crate) routes: Vec<(Option<(IpAddr, u8)>, IpAddr)>,
 }
 
 impl Attachment {
-    /// The `n`-th interface of a side, at this end of link `link`, with addresses of IPv6 or
-    /// without; without routes.
+    /// The `n`-th interface of a side, at this end of link `link`, with IPv6 addresses if `six` is
+    /// set; without routes.
     pub(crate) fn new(
         n: usize,
         link: u8,
@@ -65,14 +66,14 @@ pub(crate) fn interface(n: usize) -> String {
     }
 }
 
-/// What a side passes on that is not for itself.
+/// The packets for other hosts that a side forwards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Forwards {
     #[default]
     Nothing,
-    /// Over IPv4, to the way out that will be there.
+    /// IPv4 packets, to the way out that will be there.
     WayOut,
-    /// All.
+    /// All packets.
     All,
 }
 
@@ -81,26 +82,26 @@ pub(crate) enum Forwards {
 pub(crate) enum Variable {
     Text(String),
     V4(Ipv4Addr),
-    /// Only where the side's first link carries IPv6.
+    /// Set only if the side's first link carries IPv6.
     V6(Ipv6Addr),
-    /// Inside of another link, that one's would be there.
+    /// Removed, because within another link the variable would have that link's value.
     Unset,
 }
 
-/// One side.
+/// The plan of one side.
 #[derive(Debug, Default)]
 pub(crate) struct SidePlan {
     pub(crate) side: SandboxSide,
-    /// By their order the interfaces have their names.
+    /// Interfaces are named by this order.
     pub(crate) attachments: Vec<Attachment>,
     pub(crate) forwards: Forwards,
     pub(crate) variables: Vec<(String, Variable)>,
-    /// What `/etc/hosts` is to hold; `None`: what the caller's holds.
+    /// The content of `/etc/hosts`; `None`: unchanged.
     pub(crate) names: Option<String>,
-    /// The network namespace that it is in, by its name or a process there; `None`: one of its
-    /// own.
+    /// The side's network namespace: its name, or the number of a process in it; `None`: a
+    /// namespace of its own.
     pub(crate) namespace: Option<String>,
-    /// Ports of the host that it forwards: as the near side to the far one, as the far side to the
-    /// caller, which gets the sockets.
+    /// Ports of the host that the side forwards: the near side to the far side, and the far side to
+    /// the caller, which gets the sockets.
     pub(crate) host_ports: Vec<HostPort>,
 }

@@ -1,4 +1,4 @@
-//! What a sandbox is to be: its link, its addresses, and what runs on its two sides.
+//! The specification of a sandbox: its link, its addresses, and the commands on its two sides.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -22,15 +22,16 @@ pub enum Join {
     Auto,
     /// A TAP interface on each side; the caller reads and writes every packet.
     Tap,
-    /// An interface of a veth pair on each side, the pair's other one in a namespace where only the
-    /// caller has a packet socket; it reads and writes every packet.
+    /// An interface of a veth pair on each side. The pair's other one is in a namespace where only
+    /// the caller has a packet socket; the caller reads and writes every packet.
     Packet,
-    /// The same, and the pair's other interface sends no faster than at this rate, as a card does:
-    /// by the kernel's token bucket (`tbf`), which counts whole frames without their checksums.
+    /// As `Packet`, but the pair's other interface sends at most at this rate, as a network card
+    /// does: by the kernel's token bucket (`tbf`), which counts whole frames without their
+    /// checksums.
     Device(Rate),
-    /// A pair of veth interfaces, with nothing in between: the yardstick for benchmarks.
+    /// A pair of veth interfaces, with nothing in between: a baseline for benchmarks.
     Veth,
-    /// Two pairs of veth interfaces with a kernel bridge between them, another yardstick.
+    /// Two pairs of veth interfaces with a kernel bridge between them, another baseline.
     Bridge,
 }
 
@@ -44,7 +45,7 @@ pub enum UserNamespace {
     Always,
 }
 
-/// What runs on one side.
+/// The command of one side, with its streams and environment.
 #[derive(Debug, Default)]
 pub struct SandboxSide {
     /// The command and its arguments, looked up in `PATH`; `None` leaves the side without one.
@@ -72,13 +73,13 @@ impl SandboxSide {
     }
 }
 
-/// What a sandbox is to be.
+/// The specification of a sandbox.
 #[derive(Debug)]
 pub struct SandboxSpec {
     /// The link's largest IP packet in bytes, 68 to 65521. Below 1280 the link carries no IPv6.
     pub mtu: u16,
-    /// Whether a TAP may hand over TCP units larger than the MTU, to be passed on as they are: far
-    /// more throughput, but one unit is then many packets.
+    /// A TAP may pass TCP units larger than the MTU, which are forwarded as they are: throughput is
+    /// far higher, but one unit is then many packets.
     pub tso: bool,
     /// How the sides are joined.
     pub join: Join,
@@ -86,24 +87,24 @@ pub struct SandboxSpec {
     pub user_namespace: UserNamespace,
     /// The link's addresses.
     pub subnet: Subnet,
-    /// Whether the far side is a router: it passes on what is not for itself, once there is a
-    /// [way out](crate::nat).
+    /// The far side is a router: it forwards packets for other hosts, once there is a [way
+    /// out](crate::nat).
     pub routes: bool,
-    /// What `/etc/resolv.conf` is to hold on both sides; `None`: what the caller's holds.
+    /// The content of `/etc/resolv.conf` on both sides; `None`: the caller's.
     pub resolver: Option<String>,
     /// Side a.
     pub near: SandboxSide,
     /// Side b.
     pub far: SandboxSide,
     /// Side b's network namespace: a name under `/run/netns`, or the number of a process there;
-    /// `None`: one of its own. Of one that is there nothing is changed but that it has the
+    /// `None`: a namespace of its own. An existing namespace is not changed, but that it has the
     /// link's interface as long as the sandbox lives.
     pub namespace: Option<String>,
     /// Ports of the host that side a reaches at its own loopback addresses.
     pub host_ports: Vec<HostPort>,
 }
 
-/// Interfaces with an MTU of 1500 bytes and large TCP units; a user namespace if need be; no
+/// Interfaces with an MTU of 1500 bytes and large TCP units; a user namespace if it is needed; no
 /// commands.
 impl Default for SandboxSpec {
     fn default() -> SandboxSpec {

@@ -1,4 +1,4 @@
-//! What the caller and its commands owe to the terminal they share.
+//! Signals and the foreground of the terminal that the caller and its commands share.
 //!
 //! All of them are in one process group, so that Ctrl-C reaches the command as if falaj were not
 //! there. The caller must outlive that Ctrl-C to report how the command ended. And a command that
@@ -13,13 +13,13 @@ use nix::unistd::{getpgrp, tcgetpgrp, tcsetpgrp};
 
 use crate::process;
 
-/// The caller's hold on its terminal; letting go restores signal actions and the foreground process
-/// group.
+/// The state of the caller's terminal; dropping it restores signal actions and the foreground
+/// process group.
 #[derive(Debug)]
 pub(super) struct Terminal {
     /// The terminal, if there is one and the caller was in its foreground.
     foreground: Option<File>,
-    /// Signals ignored by us, to be restored.
+    /// Signals that the caller ignores meanwhile, to be restored.
     ignored: Vec<i32>,
 }
 

@@ -10,7 +10,7 @@ use caps::{CapSet, Capability};
 use nix::errno::Errno;
 use nix::unistd::{Gid, Uid};
 
-/// What the command may do in its namespaces: what ping, tcpdump and ip need, and no more.
+/// The capabilities of the command in its namespaces: those that ping, tcpdump and ip need.
 const GIVEN: [Capability; 3] =
     [Capability::CAP_NET_ADMIN, Capability::CAP_NET_RAW, Capability::CAP_NET_BIND_SERVICE];
 
@@ -22,15 +22,15 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// The caller's, as it is outside of the namespace.
+    /// The caller's identity outside of the namespace.
     pub(super) fn of_caller() -> Identity {
         Identity { uid: Uid::effective(), gid: Gid::effective() }
     }
 
     /// Maps the identity into the user namespace that this process has just made.
     pub(super) fn map(self) -> Result<(), Errno> {
-        // Without privilege the kernel demands this first: groups that one cannot leave may be
-        // there to deny access. Kernels before 3.19 lack the file.
+        // Without privilege the kernel requires this first: groups that a process cannot leave may
+        // exist to deny access. Kernels before 3.19 lack the file.
         match write("/proc/self/setgroups", "deny") {
             Ok(()) | Err(Errno::ENOENT) => {}
             Err(errno) => return Err(errno),
@@ -44,7 +44,7 @@ fn write(path: &str, text: &str) -> Result<(), Errno> {
     fs::write(path, text).map_err(|e| e.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
 }
 
-/// Whether the process must make a user namespace to be allowed the others.
+/// Returns true if the process must make a user namespace to be allowed to make the others.
 pub(super) fn needed() -> bool {
     let has = |capability| caps::has_cap(None, CapSet::Effective, capability).unwrap_or(false);
     !(Uid::effective().is_root()
@@ -52,10 +52,10 @@ pub(super) fn needed() -> bool {
         && has(Capability::CAP_NET_ADMIN))
 }
 
-/// Lets commands started from now on keep the network's capabilities, which `exec` would take from
-/// all but root.
+/// Lets commands that start from now on keep the network capabilities, which `exec` would remove
+/// for all users but root.
 ///
-/// Best effort: a command without them runs too, and is told by the kernel what it lacks.
+/// Best effort: a command without them runs too, and gets the kernel's error where it needs one.
 pub(super) fn give_capabilities() {
     for capability in GIVEN {
         let _ = caps::raise(None, CapSet::Inheritable, capability)
