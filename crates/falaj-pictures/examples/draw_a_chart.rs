@@ -1,11 +1,11 @@
-//! Two lines in a chart, as SVG, into the directory for temporary files.
+//! Draws two lines in a chart, as SVG, into the directory for temporary files.
 //! `cargo run -p falaj-pictures --example draw_a_chart`
 
 use falaj_pictures::chart::{Axis, Chart, ChartLine, STROKE, Sheet, svg};
 use falaj_pictures::save_one;
 
 pub(crate) fn main() -> anyhow::Result<()> {
-    // The mean wait in M/M/1 and M/D/1, in services, by load.
+    // The mean wait in M/M/1 and M/D/1, in service times, by load.
     let line = |name: &str, number, of: f64| {
         let point = |percent: u32| {
             let load = f64::from(percent) / 100.0;

@@ -1,4 +1,4 @@
-//! Rows of bars that are put together of parts.
+//! Rows of stacked bars.
 
 use super::chart::{Area, Drawn, FONT};
 use super::palette::{ASIDE, GRID, INK, PAGE, SEVERAL, finished, tone};
@@ -6,13 +6,13 @@ use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// A row: its name, its parts by their number, and what stands behind it.
+/// A row: its name, its parts by their number, and the text behind the bar.
 pub struct BarRow {
-    /// What stands before it.
+    /// The name before the bar.
     pub name: String,
     /// The length of each part.
     pub parts: Vec<f64>,
-    /// What stands behind it.
+    /// The text behind the bar.
     pub words: String,
 }
 
@@ -20,18 +20,18 @@ pub struct BarRow {
 pub struct Bars<'a> {
     /// The title.
     pub title: String,
-    /// What the parts are.
+    /// The names of the parts.
     pub parts: &'a [&'static str],
-    /// The rows, from above.
+    /// The rows, from top to bottom.
     pub rows: Vec<BarRow>,
 }
 
 const WIDTH: u32 = 860;
 const ROW: i32 = 34;
-/// Where bars begin, and how long the longest is.
+/// The left edge of bars, and the length of the longest bar.
 const LEFT: i32 = 170;
 const LONGEST: f64 = 270.0;
-/// Parts that are told apart without colours.
+/// Number of parts that differ without colors.
 pub const HATCHINGS: usize = 5;
 
 /// The bars as SVG.
@@ -68,7 +68,7 @@ fn draw(text: &mut String, bars: &Bars<'_>) -> Drawn {
         let mut x = f64::from(LEFT);
         for (part, value) in row.parts.iter().enumerate().filter(|(_, value)| **value > 0.0) {
             let wide = value / most * LONGEST;
-            // A sliver says that there is something.
+            // A part with a small value is still visible.
             swatch(&area, (x as i32, middle - 9), (wide as i32).max(2), 18, part)?;
             x += wide.max(2.0);
         }
@@ -79,10 +79,11 @@ fn draw(text: &mut String, bars: &Bars<'_>) -> Drawn {
     Ok(())
 }
 
-/// How far apart the lines of a hatching are: near enough that the smallest rectangle has some.
+/// Distance of the lines of a hatching: small enough that the smallest rectangle has some.
 const GAP: i32 = 5;
 
-/// A rectangle of the n-th part, with a hatching of its own: none, upright, level, both, aslant.
+/// Draws a rectangle of the n-th part, with a hatching of its own: none, vertical, horizontal,
+/// both, diagonal.
 fn swatch(area: &Area<'_>, (x, y): (i32, i32), wide: i32, high: i32, n: usize) -> Drawn {
     area.draw(&Rectangle::new([(x, y), (x + wide, y + high)], tone(n).filled()))?;
     let line = |from: (i32, i32), to: (i32, i32)| area.draw(&PathElement::new([from, to], PAGE.0));
@@ -111,7 +112,7 @@ fn swatch(area: &Area<'_>, (x, y): (i32, i32), wide: i32, high: i32, n: usize) -
 mod tests {
     use super::*;
 
-    /// Without its colours each part is still told from the others, in the legend and in a row.
+    /// Parts differ in the legend and in a row without their colors, too.
     #[test]
     fn each_part_has_a_hatching_of_its_own() {
         let parts: Vec<String> = (0..HATCHINGS)

@@ -8,9 +8,9 @@ use plotters::coord::{CoordTranslate, Shift};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// Where a part of a picture is drawn.
+/// The area in which a part of a picture is drawn.
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-/// The outcome of drawing.
+/// The result of drawing.
 pub type Drawn = Result<(), Box<dyn std::error::Error>>;
 type Context<'a, 'b> =
     ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
@@ -21,16 +21,16 @@ pub const FONT: &str = "sans-serif";
 /// Height of a line of the legend.
 const LEGEND: u32 = 24;
 
-/// How an axis goes.
+/// The scale of an axis.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Scale {
-    /// Evenly.
+    /// Linear.
     Linear,
-    /// Whole numbers, and nothing between.
+    /// Whole numbers only.
     Each,
-    /// From one power of ten to the next.
+    /// Logarithmic, with labels at powers of ten.
     Decades,
-    /// From one power of two to the next.
+    /// Logarithmic, with labels at powers of two.
     Doublings,
 }
 
@@ -43,7 +43,7 @@ impl Scale {
         }
     }
 
-    /// What stands beside a place, with so many digits behind the point.
+    /// The label at a place, with this number of digits behind the point.
     fn label(self, place: f64, digits: usize) -> String {
         match self {
             Scale::Linear => format!("{place:.digits$}"),
@@ -58,7 +58,7 @@ impl Scale {
     }
 }
 
-/// 2048 as `2k`, a quarter as `0.25`.
+/// The number 2048 as `2k`, a quarter as `0.25`.
 fn thousands(value: f64) -> String {
     if value >= 1024.0 { format!("{:.0}k", value / 1024.0) } else { format!("{value}") }
 }
@@ -75,11 +75,11 @@ fn superscript(number: i32) -> String {
     number.to_string().chars().map(raised).collect()
 }
 
-/// An axis: what stands beside it, how it goes, and from where to where.
+/// An axis: its name, its scale and its range.
 pub struct Axis {
-    /// What stands beside it.
+    /// The name beside the axis.
     pub name: String,
-    /// How it goes.
+    /// Its scale.
     pub scale: Scale,
     /// Its first value.
     pub from: f64,
@@ -98,7 +98,7 @@ impl Axis {
         }
     }
 
-    /// In whole steps of `scale` around these values, which are above zero.
+    /// An axis in whole steps of `scale` around these values, which are above zero.
     pub fn whole(name: impl Into<String>, scale: Scale, least: f64, most: f64) -> Axis {
         let low = scale.place(least).floor();
         let high = scale.place(most).ceil().max(low + 1.0);
@@ -107,7 +107,7 @@ impl Axis {
         Axis { name: name.into(), scale, from: back(low), to: back(high) }
     }
 
-    /// Each whole number from one to another, with room for bars.
+    /// An axis of the whole numbers in a range, with room for bars.
     pub fn each(name: impl Into<String>, least: f64, most: f64) -> Axis {
         Axis {
             name: name.into(),
@@ -121,7 +121,7 @@ impl Axis {
         self.scale.place(self.from)..self.scale.place(self.to)
     }
 
-    /// So many labels at most, and so many digits behind their points.
+    /// The largest number of labels, and the number of digits behind their points.
     fn labels(&self, usual: usize) -> (usize, usize) {
         let range = self.range();
         let labels = if self.scale == Scale::Linear {
@@ -133,17 +133,17 @@ impl Axis {
     }
 }
 
-/// A line of a chart. Where it is not a number there is a gap.
+/// A line of a chart. Values that are NaN make a gap.
 pub struct ChartLine {
-    /// What the legend says of it.
+    /// Its name in the legend.
     pub name: String,
-    /// Which of several it is, by colour and stroke; and by mark, if the chart has marks.
+    /// Its number, which determines color and stroke; also the mark, if the chart has marks.
     pub number: usize,
     /// Its points.
     pub points: Vec<(f64, f64)>,
-    /// Around the line, both edges: where it may as well be.
+    /// The outline of an uncertainty band around the line.
     pub band: Vec<(f64, f64)>,
-    /// Upright bars: where, from, to.
+    /// Vertical bars: x, lower end, upper end.
     pub bars: Vec<(f64, f64, f64)>,
 }
 
@@ -157,7 +157,7 @@ impl ChartLine {
         self.points.iter().any(|(_, y)| !y.is_nan())
     }
 
-    /// The same in steps: a value holds until the next one.
+    /// A line in steps: a value holds until the next one.
     pub fn steps(name: impl Into<String>, number: usize, points: &[(f64, f64)]) -> ChartLine {
         let mut all: Vec<(f64, f64)> = Vec::with_capacity(2 * points.len());
         for &(x, y) in points {
@@ -170,7 +170,7 @@ impl ChartLine {
     }
 }
 
-/// A panel.
+/// A panel with its axes and lines.
 pub struct Chart {
     /// The title.
     pub title: String,
@@ -178,17 +178,17 @@ pub struct Chart {
     pub x: Axis,
     /// The vertical axis.
     pub y: Axis,
-    /// The lines, the first below.
+    /// The lines; later ones are drawn over earlier ones.
     pub lines: Vec<ChartLine>,
-    /// Upright lines with a word beside them: what is at that place.
+    /// Vertical lines with a word beside them that names the place.
     pub places: Vec<(f64, String)>,
     /// Each point has a mark.
     pub marks: bool,
-    /// How wide lines are: as wide as bars where they are.
+    /// Width of lines; larger if they stand for bars.
     pub stroke: u32,
 }
 
-/// How wide lines are, unless they are something else.
+/// The usual width of lines.
 pub const STROKE: u32 = 2;
 
 /// Panels of one size, in rows.
@@ -217,7 +217,7 @@ fn draw(text: &mut String, sheet: &Sheet) -> Drawn {
             names.push((&line.name, line.number));
         }
     }
-    // A letter is that wide, about; before it there are the stroke and some room.
+    // The approximate width of a letter; before the name there are the stroke and some space.
     let longest = names.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0) as u32;
     let wide = 72 + longest * 15 / 2;
     let in_a_row = ((sheet.panel.0 * columns as u32 - 62) / wide).max(1) as usize;
@@ -258,7 +258,7 @@ fn names(
     Ok(())
 }
 
-/// A mark for each; when the colours are used up, another.
+/// Draws a mark of line `number`; after all colors are used, the shape changes.
 fn mark<C: CoordTranslate>(
     area: &DrawingArea<SVGBackend<'_>, C>,
     at: C::From,
@@ -344,7 +344,7 @@ fn upright(context: &mut Context<'_, '_>, chart: &Chart, at: f64, word: &str) ->
     Ok(())
 }
 
-/// The points that the eye tells apart, by whole pixels.
+/// The points that differ by whole pixels.
 fn thinned(context: &Context<'_, '_>, points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
     let area = context.plotting_area();
     let mut seen: Vec<(f64, f64)> = Vec::new();
@@ -356,7 +356,8 @@ fn thinned(context: &Context<'_, '_>, points: impl Iterator<Item = (f64, f64)>) 
             hidden = Some(point);
             continue;
         }
-        // Where a line leaves a pixel counts, lest it be drawn aslant.
+        // The last point in a pixel is kept too, so that the line leaves the pixel at the right
+        // angle.
         seen.extend(hidden.take());
         seen.push(point);
         last = Some(pixel);
@@ -377,7 +378,7 @@ mod tests {
         range.key_points(most).into_iter().map(|place| axis.scale.label(place, digits)).collect()
     }
 
-    /// Far from zero labels need more digits than near it.
+    /// Labels far from zero need more digits than labels near it.
     #[test]
     fn no_two_labels_of_an_axis_are_the_same() {
         assert_eq!(labels(0.0, 1.0)[..3], ["0.00", "0.20", "0.40"]);

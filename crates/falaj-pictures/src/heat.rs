@@ -1,4 +1,4 @@
-//! A table whose cells are coloured by their values.
+//! A table whose cells are colored by their values.
 
 use super::chart::{Area, Drawn, FONT};
 use super::palette::{INK, PAGE, coloured};
@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// Rows and columns with their names; a cell's colour goes with its logarithm.
+/// Rows and columns with their names; a cell's color depends on the logarithm of its value.
 pub struct Heat {
     /// The title.
     pub title: String,
@@ -14,7 +14,7 @@ pub struct Heat {
     pub rows: Vec<String>,
     /// The columns' names.
     pub columns: Vec<String>,
-    /// By row and column: a value, and the words in the cell.
+    /// Cells by row and column: a value, and the text in the cell.
     pub cells: Vec<Vec<Option<(f64, String)>>>,
 }
 
@@ -23,7 +23,8 @@ const ROW: i32 = 27;
 const CELL: i32 = 112;
 const HEAD: i32 = 76;
 
-// From light to dark, in print too: one hue, and each step darker than the one before.
+// The scale goes from light to dark, also in print: one hue, and each step is darker than the one
+// before.
 const LIGHT: (f64, f64, f64) = (239.0, 246.0, 251.0);
 const DARK: (f64, f64, f64) = (8.0, 61.0, 119.0);
 
@@ -79,7 +80,8 @@ fn draw(text: &mut String, heat: &Heat) -> Drawn {
                 [(left + 1, top + 1), (left + CELL - 1, top + ROW - 1)],
                 colour.filled(),
             ))?;
-            // Neither is a colour of the page: the cell is the same by day and by night.
+            // Neither color belongs to the page's colors, so that the cell looks the same in light
+            // and dark.
             let ink = if part > 0.45 { RGBColor(254, 254, 254) } else { RGBColor(16, 16, 16) };
             let style =
                 (FONT, 13).into_font().color(&ink).pos(Pos::new(HPos::Center, VPos::Center));

@@ -1,4 +1,4 @@
-//! Who held the link: a lane for each flow; what waited, and what was sent.
+//! Link occupancy: a lane for each flow, with the waiting and the transmission of its packets.
 
 use super::chart::{Area, Drawn, FONT};
 use super::palette::{ASIDE, GRID, INK, PAGE, SEVERAL, finished, tone};
@@ -7,21 +7,21 @@ use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// A packet: when it came, when it was sent, and in which lane; in nanoseconds.
+/// A packet: its arrival, its transmission and its lane; times in nanoseconds.
 pub struct LanePacket {
     /// The number of its lane.
     pub lane: usize,
-    /// When it came.
+    /// Time of its arrival.
     pub came: f64,
-    /// When its transmission began.
+    /// Start of its transmission.
     pub start: f64,
-    /// When that ended.
+    /// End of its transmission.
     pub end: f64,
-    /// It is the one that the picture is about.
+    /// It has the longest delay, which the picture is about.
     pub longest: bool,
 }
 
-/// A link's lanes over a stretch of time.
+/// A link's lanes over an interval of time.
 pub struct Lanes {
     /// The title.
     pub title: String,
@@ -29,9 +29,9 @@ pub struct Lanes {
     pub names: Vec<String>,
     /// The packets.
     pub packets: Vec<LanePacket>,
-    /// Where the stretch begins.
+    /// Start of the interval.
     pub from: f64,
-    /// Where it ends.
+    /// End of the interval.
     pub to: f64,
 }
 
@@ -124,7 +124,7 @@ fn panel(area: &Area<'_>, lanes: &Lanes) -> Drawn {
             area.draw(&Rectangle::new(corners, INK.0.stroke_width(2)))?;
             continue;
         }
-        // Packets that follow on one another stay two.
+        // A line separates packets that follow one another directly.
         area.draw(&PathElement::new(
             [(end.max(start + 1), middle - 13), (end.max(start + 1), middle + 7)],
             PAGE.0,
@@ -133,7 +133,7 @@ fn panel(area: &Area<'_>, lanes: &Lanes) -> Drawn {
     Ok(())
 }
 
-/// 1, 2 or 5 times a power of ten, at least that much.
+/// The smallest of 1, 2 or 5 times a power of ten that is at least `step`.
 fn nice(step: f64) -> f64 {
     let power = 10f64.powf(step.max(1e-9).log10().floor());
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|n| n * power).find(|n| *n >= step).unwrap_or(step)

@@ -1,11 +1,11 @@
-//! falaj's pictures, drawn as SVG; nothing here knows what is drawn.
+//! Draws falaj's pictures as SVG; no code here depends on the content of a picture.
 //!
 //! **Kinds.** [`chart`] draws panels of lines over axes, [`bars`] rows of bars, [`lanes`] packets
 //! on a time line, [`heat`] a table coloured by its values.
 //!
-//! **What they share.** [`palette`] has colours and strokes that are told apart in grey print;
-//! [`units`] the units of axes. [`save`] and [`save_one`] write pictures as SVG and, with the
-//! feature `png`, as PNG.
+//! **Common parts.** [`palette`] has colors and strokes that differ in grey print too; [`units`]
+//! the units of axes. [`save`] and [`save_one`] write pictures as SVG and, with the feature `png`,
+//! as PNG.
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 
@@ -25,7 +25,7 @@ pub mod units;
 use anyhow::{Context, Result};
 use std::path::Path;
 
-/// Writes a picture as the file's name says: `*.png`, or else SVG.
+/// Writes a picture in the format of the file's name: `*.png`, or else SVG.
 pub fn save_one(path: &Path, svg: &str) -> Result<()> {
     if path.extension().is_some_and(|extension| extension == "png") {
         return as_png(path, svg);
@@ -46,7 +46,7 @@ fn as_png(path: &Path, _: &str) -> Result<()> {
     )
 }
 
-/// Writes pictures by their names, as SVG and, where falaj was built for it, as PNG.
+/// Writes pictures by their names, as SVG and, if falaj was built with the feature, as PNG.
 pub fn save(out: &Path, pictures: &[(String, String)]) -> Result<()> {
     for (name, svg) in pictures {
         let path = out.join(format!("{name}.svg"));

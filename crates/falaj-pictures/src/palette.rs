@@ -1,10 +1,11 @@
-//! Colours and strokes of all pictures: Okabe and Ito's, told apart by those who see few colours,
-//! and in grey by their strokes. A picture follows the reader's choice of a light or a dark page.
+//! Colors and strokes of all pictures: the palette of Okabe and Ito, which color-blind readers can
+//! distinguish; in grey print the strokes differ. A picture follows the reader's choice of a light
+//! or a dark page.
 
 use plotters::style::RGBColor;
 
-/// A colour in the light, and its counterpart in the dark: what is drawn in the first is found
-/// again by it.
+/// A color on a light page, and its counterpart on a dark page. The first one identifies the
+/// elements that get the second.
 pub type Tone = (RGBColor, &'static str);
 
 /// The page.
@@ -13,10 +14,10 @@ pub const PAGE: Tone = (RGBColor(255, 255, 255), "#15181C");
 pub const INK: Tone = (RGBColor(30, 30, 30), "#E8E8E8");
 /// Lines of the grid.
 pub const GRID: Tone = (RGBColor(228, 228, 228), "#31363D");
-/// What stands aside: limits, waiting.
+/// Secondary elements: limits, waiting.
 pub const ASIDE: Tone = (RGBColor(112, 112, 112), "#A2A8B0");
 
-/// Of flows, or whatever there are several of.
+/// The colors of flows and other numbered lines.
 pub const SEVERAL: [Tone; 7] = [
     (RGBColor(213, 94, 0), "#FF9F4A"),
     (RGBColor(0, 114, 178), "#5CB8F2"),
@@ -27,20 +28,20 @@ pub const SEVERAL: [Tone; 7] = [
     (RGBColor(90, 90, 90), "#C4C4C4"),
 ];
 
-/// The strokes of these: drawn and blank, in turns.
+/// The strokes of these: lengths of dashes and gaps, in turn.
 const STROKES: [&str; 7] = ["", "7 3", "2 3", "12 3 2 3", "5 4", "16 4", "7 2 2 2 2 2"];
 
-/// The colour of the n-th.
+/// The color of line `n`.
 pub fn tone(n: usize) -> RGBColor {
     SEVERAL[n % SEVERAL.len()].0
 }
 
-/// As SVG has it, and as `plotters` writes it.
+/// A color in SVG's syntax, as `plotters` writes it.
 fn hex(c: RGBColor) -> String {
     format!("#{:02X}{:02X}{:02X}", c.0, c.1, c.2)
 }
 
-/// A picture as it was drawn, given colours for the dark, these of its own besides.
+/// Adds the colors for dark pages, also those of `own`, to a picture.
 pub fn coloured(mut svg: String, own: &[Tone]) -> String {
     let mut dark = String::new();
     for (light, colour) in [PAGE, INK, GRID, ASIDE].iter().chain(own) {
@@ -58,7 +59,7 @@ fn behind_the_head(svg: &str) -> usize {
     svg.find('>').map_or(0, |n| n + 1)
 }
 
-/// The same, with a margin around words that lie on lines.
+/// As `coloured`, with a margin around text that lies on lines.
 pub fn finished(svg: String, own: &[Tone]) -> String {
     let mut svg = coloured(svg, own);
     let style = format!(
@@ -71,7 +72,7 @@ pub fn finished(svg: String, own: &[Tone]) -> String {
     svg
 }
 
-/// The same; lines of several have a stroke each.
+/// As `finished`; each numbered line has a stroke of its own.
 pub fn stroked(svg: &str) -> String {
     let mut svg = svg.to_owned();
     for ((light, _), stroke) in SEVERAL.iter().zip(STROKES).filter(|(_, stroke)| !stroke.is_empty())

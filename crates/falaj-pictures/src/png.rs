@@ -6,14 +6,14 @@ use resvg::usvg::fontdb::{Database, Family, Query};
 use resvg::usvg::{Options, Tree};
 use std::path::Path;
 
-/// Dots for each unit of the SVG: sharp in print and on dense screens.
+/// Pixels for each unit of the SVG: sharp in print and on dense screens.
 const SCALE: f32 = 2.0;
 
-/// What stands for `sans-serif` where the system does not say.
+/// Fonts for `sans-serif`, if the system does not configure one.
 const SANS: [&str; 5] = ["DejaVu Sans", "Liberation Sans", "Noto Sans", "Arial", "Helvetica"];
 
-/// Writes a PNG for each, by its name. Without a font there would be no
-/// words in them: then there are none, which is said.
+/// Writes a PNG for each picture, by its name. Without a font they would have no text; then none is
+/// written, and a note says so.
 pub(crate) fn write(out: &Path, figures: &[(String, String)]) -> Result<()> {
     if figures.is_empty() {
         return Ok(());
@@ -25,7 +25,7 @@ pub(crate) fn write(out: &Path, figures: &[(String, String)]) -> Result<()> {
     figures.iter().try_for_each(|(name, svg)| put(&out.join(format!("{name}.png")), svg, &options))
 }
 
-/// Writes one of which nothing else is wanted.
+/// Writes one picture, of which only the PNG is wanted.
 pub(super) fn write_one(path: &Path, svg: &str) -> Result<()> {
     let none =
         || format!("{}: this system has no fonts to write in a PNG; take `.svg`", path.display());
@@ -37,14 +37,14 @@ fn put(path: &Path, svg: &str, options: &Options<'_>) -> Result<()> {
     std::fs::write(path, png).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// How PNGs are made where there are fonts.
+/// The options for PNGs, if the system has fonts.
 fn with_fonts() -> Option<Options<'static>> {
     let mut options = Options::default();
     options.fontdb_mut().load_system_fonts();
     has_sans(options.fontdb_mut()).then_some(options)
 }
 
-/// Sees to a font for `sans-serif`; is there any?
+/// Sets a font for `sans-serif`. Returns true if there is any.
 fn has_sans(fonts: &mut Database) -> bool {
     let known = |fonts: &Database, family| {
         fonts.query(&Query { families: &[family], ..Query::default() }).is_some()

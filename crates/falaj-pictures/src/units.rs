@@ -1,24 +1,24 @@
 //! Units of axes.
 
-/// Nanoseconds.
+/// Units of time, in nanoseconds.
 pub const TIME: [(f64, &str); 4] = [(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")];
-/// Bytes.
+/// Units of data, in bytes.
 pub const DATA: [(f64, &str); 4] = [(1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB")];
-/// Bits in a second.
+/// Units of rates, in bits a second.
 pub const RATE: [(f64, &str); 4] =
     [(1.0, "bit/s"), (1e3, "kbit/s"), (1e6, "Mbit/s"), (1e9, "Gbit/s")];
 
-/// How many of the least there are in one of an axis that goes so far, and that unit's name.
+/// The size, in the smallest unit, of the unit for an axis up to `most`; and that unit's name.
 pub fn unit(most: f64, units: &[(f64, &'static str)]) -> (f64, &'static str) {
     *units.iter().rev().find(|(one, _)| most >= 2.0 * one).unwrap_or(&units[0])
 }
 
-/// Digits behind the point, on an axis from here to there with so many labels at most: as many as
-/// its extent wants, and no two labels are the same where it begins far from zero.
+/// Number of digits behind the point on an axis with at most `labels` labels: as many as its extent
+/// needs, so that no two labels are the same if it begins far from zero.
 pub fn digits(from: f64, to: f64, labels: usize) -> usize {
     let usual = if to < 2.0 { 2 } else { usize::from(to < 20.0) };
     let least = (to - from) / (labels + 1) as f64;
-    // Labels stand at the next of 1, 2, 5 and 10 above this.
+    // The step between labels is the next of 1, 2, 5 and 10 above this.
     let power = least.log10().floor();
     let power = if least / 10f64.powf(power) >= 5.0 { power + 1.0 } else { power };
     usual.max((-power).clamp(0.0, 12.0) as usize)
