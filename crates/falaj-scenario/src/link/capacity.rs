@@ -1,4 +1,4 @@
-//! Reads how a link turns bytes into time: its rate, and what else there may be.
+//! Reads the capacity of a link: its rate, its trace, or its token bucket.
 
 use crate::diagnostics::Problem;
 use crate::files::trace::{self, Trace};
@@ -11,13 +11,13 @@ use falaj_sched::units::rate::Rate;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The keys that say what a link carries; the one nearest to a direction counts.
+/// The keys that set the capacity; those of the table nearest to a direction count.
 const OWN: [&str; 2] = ["rate", "trace"];
-/// A packet of a mahimahi trace.
+/// Size in bytes of a packet of a mahimahi trace.
 const PACKET: u32 = 1500;
 
-/// The rate, or the mean of what changes, and the capacity; `None`: something
-/// is wrong, which was said.
+/// The rate (of a trace its mean) and the capacity; `None` if there is an error, which was
+/// reported.
 pub(crate) fn capacity(
     tables: &[&Fields<'_>],
     account: Option<Account>,
@@ -50,7 +50,7 @@ pub(crate) fn capacity(
         }
         return traced(&given, account?, beside, problems);
     }
-    // What a profile says counts only where nothing else does.
+    // The rate of a profile counts only where no key sets one.
     let silent = tables.iter().all(|t| OWN.iter().all(|key| !t.means(key)));
     let rate = match bw.filter(|_| silent) {
         Some(bw) => bw,

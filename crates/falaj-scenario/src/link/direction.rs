@@ -1,7 +1,7 @@
 //! Reads one direction of a link.
 //!
-//! A key of [`keys::DIRECTION`] has a reader in [`READERS`], which sets what it means in a
-//! [`Draft`]. When all of them have read, the discipline is asked, and the direction is whole.
+//! Each key of [`keys::DIRECTION`] has a reader in [`READERS`], which stores its meaning in a
+//! [`Draft`]. After all readers the discipline checks its setup, and the direction is complete.
 
 use crate::adapters;
 use crate::diagnostics::Problem;
@@ -28,24 +28,24 @@ use falaj_sched::units::time::Span;
 use std::ops::Range;
 use std::path::Path;
 
-/// What a direction is read from.
+/// The sources from which a direction is read.
 pub(super) struct Source<'s, 'a> {
     /// The tables that may have its keys, the nearest first.
     pub(super) tables: &'s [&'s Fields<'a>],
     pub(super) towards: Towards,
     pub(super) flows: &'s FlowTable<'a>,
-    /// `None`: its discipline could not be read, which was said.
+    /// `None` if its discipline could not be read, which was reported.
     pub(super) chosen: Option<&'s Chosen<'a>>,
-    /// Keys of flows that are no mistake, though this direction's discipline does not take them.
+    /// Keys of flows that are no error, although this direction's discipline does not use them.
     pub(super) elsewhere: &'s [Key],
-    /// Part of the link stands under a slip of its name.
+    /// A part of the link has a header with a misspelt name.
     pub(super) parted: bool,
-    /// The folder of the scenario, where its files are.
+    /// The scenario's directory, relative to which its files are named.
     pub(super) beside: &'s Path,
 }
 
-/// The rates that a discipline promised its flows. The other direction is mostly alike: then it
-/// need not be asked again.
+/// The rates that a discipline guarantees its flows, kept because the other direction is mostly
+/// equal: then they need not be computed again.
 pub(super) struct PromisedBefore {
     kind: &'static str,
     setup: Setup,
@@ -53,30 +53,30 @@ pub(super) struct PromisedBefore {
     rates: Vec<Option<Rate>>,
 }
 
-/// A direction as far as it could be read.
+/// The parts of a direction that could be read.
 #[derive(Default)]
 pub(super) struct Side {
-    /// `None`: something is wrong with it, which was said.
+    /// `None` if it has an error, which was reported.
     pub(super) direction: Option<Direction>,
-    /// The names of its leaves; `None`: not known.
+    /// The names of its leaves; `None` if unknown.
     pub(super) names: Option<Vec<String>>,
-    /// What the leaves are promised, as far as it is known.
+    /// The guaranteed rates of the leaves, if they are known.
     pub(super) promised: Vec<Option<Rate>>,
 }
 
-/// What the keys of a direction have said so far.
+/// The values of a direction that are read so far.
 struct Draft<'a> {
-    /// With defaults for what was not read. Its setup has no flows until all is read.
+    /// Has defaults where nothing is read yet. Its setup has no flows until all keys are read.
     pipe: PipeSpec,
     account: Account,
     mtu: u32,
     overhead: i32,
     cells: Cells,
-    /// The rate that a profile says, where no other key does.
+    /// The rate of a profile, which counts where no other key sets one.
     bandwidth: Option<Rate>,
     flows: Vec<FlowRead<'a>>,
     names: Option<Vec<String>>,
-    /// The keys that could not be read, which was said.
+    /// The keys that could not be read, which was reported.
     wrong: Vec<&'static str>,
 }
 
@@ -110,14 +110,14 @@ impl Draft<'_> {
     }
 }
 
-/// Reads some keys of a direction into a draft; `None`: they are wrong or missing, which was said,
-/// and the direction cannot be whole.
+/// Reads some keys of a direction into a draft. `None` if they are wrong or missing, which was
+/// reported, and the direction cannot be complete.
 struct Reader {
     keys: &'static [&'static str],
     read: for<'a> fn(&Source<'_, 'a>, &mut Draft<'a>, &mut Vec<Problem>) -> Option<()>,
 }
 
-/// What reads the keys of a direction, each behind those that it looks at.
+/// The readers of a direction's keys, each after those whose results it uses.
 const READERS: &[Reader] = &[
     Reader {
         keys: &["delay"],
@@ -275,7 +275,8 @@ impl<'a> Source<'_, 'a> {
         }
     }
 
-    /// What the readers made, with a flow at least; `None`: something is wrong, which was said.
+    /// The results of the readers, with at least one flow; `None` if there is an error, which was
+    /// reported.
     fn whole<'s>(
         &'s self,
         mut draft: Draft<'a>,
@@ -286,8 +287,8 @@ impl<'a> Source<'_, 'a> {
             if self.parted {
                 return None;
             }
-            // Without flows the link is one; what its discipline needs to know of a flow then has
-            // to have a default.
+            // Without flows the link is a single flow, so each key that its discipline reads from a
+            // flow must have a default.
             draft.flows.push(all(self.tables, chosen.entry, problems)?);
         }
         let Draft { mut pipe, account, mtu, overhead, cells, flows, .. } = draft;
@@ -303,7 +304,7 @@ impl<'a> Source<'_, 'a> {
     }
 }
 
-/// A direction whose keys are all read, and whose discipline is to be asked.
+/// A direction whose keys are all read, and whose discipline has yet to check its setup.
 struct Whole<'w, 'a> {
     source: &'w Source<'w, 'a>,
     chosen: &'w Chosen<'a>,
@@ -314,14 +315,15 @@ struct Whole<'w, 'a> {
 }
 
 impl<'a> Whole<'_, 'a> {
-    /// The direction, and what its leaves are promised; `None`: it is refused, which was said.
+    /// The direction, and the guaranteed rates of its leaves; `None` if it is refused, which was
+    /// reported.
     fn direction(
         mut self,
         before: &mut Option<PromisedBefore>,
         problems: &mut Vec<Problem>,
     ) -> Option<(Direction, Vec<Option<Rate>>)> {
         let kind = self.pipe.kind;
-        // Where flows have masks none is divided.
+        // If flows have masks, no flow is divided.
         if self.slots().len() < self.classes().len() {
             self.possible(&self.flows.iter().collect::<Vec<_>>(), problems)?;
         }
@@ -357,12 +359,12 @@ impl<'a> Whole<'_, 'a> {
         Some((direction, promised.concat()))
     }
 
-    /// All flows that the discipline knows of.
+    /// All flows that the discipline sees.
     fn classes(&self) -> Vec<&FlowRead<'a>> {
         hierarchy::classes(self.pipe.kind, &self.flows)
     }
 
-    /// Those of them that packets wait in or other disciplines divide.
+    /// The flows among them in which packets wait, or which other disciplines divide.
     fn slots(&self) -> Vec<&FlowRead<'a>> {
         let mut slots = self.classes();
         slots.retain(|flow| !hierarchy::is_joined(self.pipe.kind, flow));
@@ -373,7 +375,7 @@ impl<'a> Whole<'_, 'a> {
         refusal(refused, self.source.tables, self.chosen, flows)
     }
 
-    /// Says why its masks cannot be, if they cannot.
+    /// Checks that the masks are possible, and reports the reason if they are not.
     fn possible(&self, flows: &[&FlowRead<'_>], problems: &mut Vec<Problem>) -> Option<()> {
         let Some(refused) = self.pipe.masks.impossible(self.pipe.kind, &self.pipe.setup) else {
             return Some(());
@@ -382,7 +384,7 @@ impl<'a> Whole<'_, 'a> {
         None
     }
 
-    /// Which rates the discipline promises its flows.
+    /// The rates that the discipline guarantees its flows.
     fn rates(
         &self,
         before: &mut Option<PromisedBefore>,
@@ -434,7 +436,7 @@ impl<'a> Whole<'_, 'a> {
     fn warn_of_short_queues(&self, rates: &[Option<Rate>], problems: &mut Vec<Problem>) {
         let (entry, flows) = (self.chosen.entry, &self.flows);
         for queue in queues::short_queues(&self.pipe.setup, self.pipe.delay, entry, rates) {
-            // A FIFO's one queue is the scheduler's, unless its only flow says how long it is.
+            // The single queue of a FIFO is the scheduler's, unless its only flow sets the limit.
             let own = |n: &usize| {
                 entry.kind != fifo::MANIFEST.kind || flows[*n].fields.field("queue").is_some()
             };
@@ -448,7 +450,7 @@ impl<'a> Whole<'_, 'a> {
                 Some(fields) => place(fields.field("queue"), &fields.at),
                 None => (self.source.tables.first().map_or(0..0, |t| t.at.clone()), true),
             };
-            // Whoever asks for a short delay has a short queue on purpose.
+            // A flow that requires a short delay has a short queue on purpose.
             let wanted = |n: usize| flows[n].flow.need.delay.is_some();
             if flow.map_or_else(|| (0..flows.len()).any(wanted), wanted) {
                 continue;
@@ -467,7 +469,7 @@ impl<'a> Whole<'_, 'a> {
     }
 }
 
-/// The place of a value, or of the header of its table where it is not set: then true.
+/// The place of a value; if it is not set, the place of its table's header, and true.
 fn place(field: Option<&Field<'_>>, header: &Range<usize>) -> (Range<usize>, bool) {
     match field {
         Some(field) => (field.at.clone(), false),
@@ -479,7 +481,7 @@ fn place(field: Option<&Field<'_>>, header: &Range<usize>) -> (Range<usize>, boo
 mod tests {
     use super::*;
 
-    /// `preset` is read before, and the pace when the discipline has been asked.
+    /// `preset` is read before the readers, and the pace after the discipline's check.
     #[test]
     fn every_key_has_one_reader() {
         let mut read: Vec<&str> = READERS.iter().flat_map(|reader| reader.keys).copied().collect();

@@ -17,7 +17,7 @@ use falaj_sched::mechanisms::classes::DEEPEST;
 use std::ops::Range;
 use toml::de::{DeTable, DeValue};
 
-/// Where the flows of a direction are.
+/// The table of a direction's flows.
 pub(crate) enum FlowTable<'a> {
     Given(&'a DeTable<'a>),
     Absent,
@@ -29,7 +29,7 @@ pub(crate) fn flow_table<'a>(tables: &[&Fields<'a>]) -> FlowTable<'a> {
         None if tables.iter().any(|t| t.means("flow")) => FlowTable::Wrong,
         None => FlowTable::Absent,
         Some(field) => match field.datum {
-            // `[link.x.flow]` with nothing in it.
+            // `[link.x.flow]` without keys.
             Some(Datum::Table(table)) if table.is_empty() => FlowTable::Absent,
             Some(Datum::Table(table)) => FlowTable::Given(table),
             _ => FlowTable::Wrong,
@@ -37,7 +37,7 @@ pub(crate) fn flow_table<'a>(tables: &[&Fields<'a>]) -> FlowTable<'a> {
     }
 }
 
-/// What divides a flow, and its parts.
+/// The discipline that divides a flow, and its parts.
 pub(crate) type Parts<'a> = Option<(Chosen<'a>, Values, Vec<FlowRead<'a>>)>;
 
 /// One flow as read.
@@ -47,12 +47,12 @@ pub(crate) struct FlowRead<'a> {
     pub(crate) setup: FlowSetup,
     pub(crate) each: Option<Each>,
     pub(crate) parts: Parts<'a>,
-    /// It is an adapter's, or one of its parts is: it takes the packets of adapters alone.
+    /// The flow or one of its parts belongs to an adapter: it takes only packets of adapters.
     pub(crate) adapters: bool,
 }
 
-/// The flows of a direction or the parts of a flow, at this level below the link, if all of them
-/// are whole.
+/// Reads the flows of a direction or the parts of a flow, at this level below the link. `None` if
+/// one of them has errors.
 pub(crate) fn read_flows<'a>(
     table: &'a DeTable<'a>,
     keys: &'static [Key],
@@ -97,7 +97,7 @@ fn flow<'a>(
     let mut envelope = Some(Vec::new());
     let adapters = adapters::below(&fields);
     for key in keys {
-        // Without adapters there is nothing else that says which packets are its.
+        // Without adapters, only `match` decides which packets belong to the flow.
         let key = &if key.name == "match" && !adapters {
             Key { fallback: Fallback::Required, ..*key }
         } else {
@@ -156,7 +156,7 @@ fn read_need<'a>(
     Some(Need { rate, delay: values.span("delay") })
 }
 
-/// The token buckets of a flow, of which there is one at least.
+/// The token buckets of a flow, at least one.
 fn read_envelope<'a>(
     tables: &[(&'a DeTable<'a>, Range<usize>)],
     flow: &Fields<'_>,
@@ -186,11 +186,11 @@ fn read_envelope<'a>(
             _ => None,
         }
     });
-    // All of them first, to find all that is wrong.
+    // All of them are read first, to find all errors.
     read.collect::<Vec<_>>().into_iter().collect()
 }
 
-/// The parts of a flow and what divides it among them; an error was said.
+/// The parts of a flow and the discipline that divides it. Errors were reported.
 fn parts<'a>(
     fields: &Fields<'a>,
     (towards, level): (Towards, usize),
@@ -220,7 +220,7 @@ fn parts<'a>(
         )));
         return Err(());
     }
-    // Each says something of packets in a queue, and would be of none.
+    // Each of these keys concerns packets in a queue, and a divided flow has no queue.
     let of_a_queue = [
         ("each", "no mask"),
         ("queue", "no queue"),
@@ -256,7 +256,7 @@ fn parts<'a>(
     Ok(Some((chosen, scheduler.ok_or(())?, parts.ok_or(())?)))
 }
 
-/// The one flow of a direction that names none.
+/// The only flow of a direction without flows.
 pub(crate) fn all<'a>(
     tables: &[&Fields<'a>],
     entry: &'static Manifest,
@@ -295,13 +295,13 @@ pub(crate) fn all<'a>(
     })
 }
 
-/// Warns of packets without a flow and of flows without packets.
+/// Warns of packets that match no flow, and of flows that no packet reaches.
 pub(crate) fn unmatched(flows: &[FlowRead<'_>], owner: &Fields<'_>, problems: &mut Vec<Problem>) {
     if flows.is_empty() {
         return;
     }
     match flows.iter().position(|f| !f.adapters && f.flow.matches.iter().any(Match::is_any)) {
-        // What comes by an adapter has a flow, and nothing else comes.
+        // Packets from an adapter have a flow, and there are no other packets.
         None if flows.iter().any(|f| f.adapters) => {}
         None => problems.push(
             Problem::warning(

@@ -1,5 +1,4 @@
-//! A flow that is divided: the parts that it has, and the discipline below it
-//! that divides its share among them.
+//! Divided flows: the parts of a flow, and the discipline that divides its rate among them.
 
 use crate::diagnostics::Problem;
 use crate::link::flows::FlowRead;
@@ -17,7 +16,7 @@ use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
 impl FlowRead<'_> {
-    /// The flow, or its leaves if it has parts: what packets belong to.
+    /// The flow, or its leaves if it has parts. Packets belong to leaves.
     pub(crate) fn leaves(self) -> Vec<Flow> {
         let Some((_, _, parts)) = self.parts else { return vec![self.flow] };
         let within = |leaf: Flow| {
@@ -40,12 +39,12 @@ impl FlowRead<'_> {
     }
 }
 
-/// What the part of a flow is known by.
+/// The name of a part of a flow.
 fn part_name(flow: &str, part: &str) -> String {
     format!("{flow}/{part}")
 }
 
-/// The names of what packets belong to, even where not all of it can be read.
+/// The names of the leaves, even if some of their tables have errors.
 pub(crate) fn leaf_names(table: &DeTable<'_>) -> Vec<String> {
     let names = |(name, value): (
         &toml::Spanned<std::borrow::Cow<'_, str>>,
@@ -63,15 +62,15 @@ pub(crate) fn leaf_names(table: &DeTable<'_>) -> Vec<String> {
     table.iter().flat_map(names).collect()
 }
 
-/// Is this flow of a discipline of `kind` divided by that itself, in a tree that it is handed
-/// whole?
+/// Returns true if a discipline of `kind` divides this flow itself, because it takes the tree as a
+/// whole.
 pub(crate) fn is_joined(kind: &str, flow: &FlowRead<'_>) -> bool {
     let by_its_own = flow.parts.as_ref().is_some_and(|(chosen, ..)| chosen.entry.kind == kind);
     by_its_own && registry::takes_trees(kind)
 }
 
-/// What a discipline of `kind` is built from for these flows: of those that are divided by itself
-/// with what is below them. `link` says the rest.
+/// The setups of these flows for a discipline of `kind`. Flows that it divides itself include their
+/// parts. `link` has the other values.
 pub(crate) fn joined(kind: &str, link: &Setup, flows: &[FlowRead<'_>]) -> Vec<FlowSetup> {
     let one = |flow: &FlowRead<'_>| {
         let mut setup = flow.setup.clone();
@@ -92,7 +91,7 @@ pub(crate) fn joined(kind: &str, link: &Setup, flows: &[FlowRead<'_>]) -> Vec<Fl
     flows.iter().map(one).collect()
 }
 
-/// All flows that a discipline of `kind` knows of, depth first.
+/// All flows that a discipline of `kind` sees, depth first.
 pub(crate) fn classes<'r, 'a>(kind: &str, flows: &'r [FlowRead<'a>]) -> Vec<&'r FlowRead<'a>> {
     let below = |flow: &'r FlowRead<'a>| match &flow.parts {
         Some((_, _, parts)) if is_joined(kind, flow) => classes(kind, parts),
@@ -101,8 +100,8 @@ pub(crate) fn classes<'r, 'a>(kind: &str, flows: &'r [FlowRead<'a>]) -> Vec<&'r 
     flows.iter().flat_map(|flow| std::iter::once(flow).chain(below(flow))).collect()
 }
 
-/// For each flow what its leaves are promised, where no other discipline stands between; at least
-/// one for each.
+/// For each flow the guaranteed rates of its leaves, at least one; `None` for leaves below another
+/// discipline.
 pub(crate) fn promised(
     kind: &str,
     rates: &[Option<Rate>],
@@ -127,8 +126,8 @@ pub(crate) fn promised(
     flows.iter().map(|flow| leaves(kind, &mut rates, flow)).collect()
 }
 
-/// Builds what divides flows otherwise than the discipline that they are [joined] for, at the
-/// `rates` that they are promised; says what is wrong with it where it stands. False: something is.
+/// Builds the disciplines that divide flows below the one that they are [joined] for, at the
+/// guaranteed `rates`. Reports errors at their places; returns false if there are any.
 pub(crate) fn divide(
     setup: &mut Setup,
     rates: &mut std::slice::Iter<'_, Option<Rate>>,
@@ -182,7 +181,8 @@ pub(crate) fn divide(
     good
 }
 
-/// Does each part get packets, and each packet of the flow a part?
+/// Checks that each part gets packets, and that each packet of the flow has a part; returns true if
+/// so.
 fn takes_all(flow: &FlowRead<'_>, parts: &[FlowRead<'_>], problems: &mut Vec<Problem>) -> bool {
     let mut good = true;
     for part in parts {
@@ -196,7 +196,7 @@ fn takes_all(flow: &FlowRead<'_>, parts: &[FlowRead<'_>], problems: &mut Vec<Pro
             good = false;
         }
     }
-    // Nothing comes but by its adapters.
+    // All packets come from its adapters.
     let adapters = flow.flow.adapter.is_none() && parts.iter().any(|part| part.adapters);
     if let Some(last) =
         parts.last().filter(|last| !adapters && !last.flow.matches.iter().any(Match::is_any))

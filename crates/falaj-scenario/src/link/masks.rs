@@ -1,4 +1,4 @@
-//! Reads by which mask a link or a flow is many.
+//! Reads the mask by which a link or a flow is divided into many.
 
 use crate::diagnostics::Problem;
 use crate::keys::Key;
@@ -7,7 +7,7 @@ use crate::read::{Datum, Fields, Got, get};
 use falaj_engine::masks::Each;
 use falaj_sched::contract::params::Value;
 
-/// The mask of a table, if it has one; an error was said.
+/// The mask of a table, if it has one. Errors were reported.
 pub(crate) fn each(
     tables: &[&Fields<'_>],
     keys: &[Key],

@@ -28,23 +28,23 @@ use std::ops::Range;
 use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
-/// Whoever writes one of these knows what counts.
+/// If a table has one of these keys, the author knows which bytes count.
 const COUNTS: [&str; 3] = ["account", "overhead", "cells"];
 
-/// What is known of a link, even if it is not whole.
+/// The parts of a link that could be read, even if it has errors.
 pub(crate) struct Known {
     pub(crate) name: String,
-    /// `None`: something is wrong with it, which was said.
+    /// `None` if it has an error, which was reported.
     pub(crate) link: Option<Link>,
-    /// The flows' names up and down; `None`: not known.
+    /// The flows' names up and down; `None` if unknown.
     pub(crate) flows: [Option<Vec<String>>; 2],
-    /// What the leaves up and down are promised, as far as it is known.
+    /// The guaranteed rates of the leaves up and down, if they are known.
     pub(crate) promised: [Vec<Option<Rate>>; 2],
-    /// `account` is written up and down: whoever wrote it knows what counts.
+    /// One of the keys in [`COUNTS`] is set, for each direction.
     pub(crate) account: [bool; 2],
 }
 
-/// A name in a header that was probably to be that of another link.
+/// A link's name in a header that is probably a misspelling of another link's name.
 pub(crate) struct Slip<'a> {
     pub(crate) name: &'a str,
     meant: &'a str,
@@ -59,9 +59,9 @@ impl Slip<'_> {
     }
 }
 
-/// The links without a rate whose names are near to one that has a rate.
+/// The links without a rate whose names are similar to that of a link with a rate.
 pub(crate) fn slips<'a>(links: &'a DeTable<'a>) -> Vec<Slip<'a>> {
-    // A misspelt `rate` is said where it stands.
+    // A misspelt `rate` is reported at its place.
     let rate = |table: &DeTable<'_>| {
         let carries = |name: &str| {
             keys::CARRIES.contains(&name) || suggest::nearest(name, keys::CARRIES).is_some()
@@ -83,9 +83,9 @@ pub(crate) fn slips<'a>(links: &'a DeTable<'a>) -> Vec<Slip<'a>> {
         .collect()
 }
 
-/// Reads `[link.NAME]`. Where part of it stands under a slip of its name, what
-/// is missing here is not said, nor which flows it has. Files are looked for
-/// `beside` the scenario's.
+/// Reads `[link.NAME]`. If a part of the link has a header with a misspelt name, missing keys are
+/// not reported, and the names of flows are unknown. Files are named relative to `beside`, the
+/// scenario's directory.
 pub(crate) fn link<'a>(
     name: &str,
     table: &'a DeTable<'a>,
@@ -108,7 +108,8 @@ pub(crate) fn link<'a>(
             problems,
         ))
     });
-    // A direction's own table comes before the link's, and a preset behind the table that names it.
+    // A direction's own table comes before the link's table; a preset comes after the table that
+    // names it.
     let presets = [("up", 0), ("down", 1)]
         .map(|(way, n)| [sides[n].as_ref(), Some(&link)].map(|t| preset(way, t)));
     let [up, down] = [0, 1].map(|n| {
@@ -133,8 +134,8 @@ pub(crate) fn link<'a>(
     let read = [0, 1].map(|n| {
         let (tables, others) = (both[n], both[1 - n]);
         let flows = flow_table(tables);
-        // What the other direction's discipline takes from a flow that both
-        // use is no mistake; nor is anything while a discipline is unknown.
+        // If both directions share a flow, the keys of the other direction's discipline are no
+        // error; and no key is an error while a discipline is unknown.
         let shared = match (&flows, &flow_table(others)) {
             (FlowTable::Given(a), FlowTable::Given(b)) => std::ptr::eq(*a, *b),
             _ => false,
@@ -172,7 +173,7 @@ pub(crate) fn link<'a>(
     Known { name: name.to_owned(), link, flows: names, promised, account }
 }
 
-/// What a preset says of a direction, as if it stood where it is named.
+/// The keys of a preset for a direction, with the place where it is named.
 fn preset<'a>(way: &str, table: Option<&Fields<'a>>) -> Vec<Fields<'a>> {
     let Some(field) = table.and_then(|t| t.field("preset")) else { return Vec::new() };
     let Some(Datum::Value(Value::Choice(name))) = field.datum else { return Vec::new() };

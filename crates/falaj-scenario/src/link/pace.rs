@@ -1,4 +1,4 @@
-//! Reads who paces a link.
+//! Reads what paces a link: falaj or a device.
 
 use crate::diagnostics::Problem;
 use crate::keys;
@@ -7,12 +7,13 @@ use falaj_engine::pipe::Pace;
 use falaj_sched::contract::params::{ConfigError, Setup, Value};
 use falaj_sched::queues::queue::Limit;
 
-/// Unless it is said, a device holds as much as its link carries in this part of a second.
+/// The default backlog of a device is the traffic of its link in this part of a second.
 const PART: u64 = 1_000;
-/// And so many of its largest packets at least: it sends one while it is handed another.
+/// It is at least this number of its largest packets: the device sends one while it receives
+/// another.
 const LEAST: u64 = 2;
 
-/// Who paces a direction of this setup; an error was said.
+/// The pacing of a direction with this setup. Errors were reported.
 pub(crate) fn pace(
     tables: &[&Fields<'_>],
     setup: &Setup,
@@ -46,12 +47,12 @@ pub(crate) fn pace(
         Some(Value::Limit(Limit::Bytes(bytes))) => bytes,
         _ => (setup.rate.0 / 8 / PART).max(LEAST * largest),
     };
-    // More than this nobody's device holds, and it is above any default.
+    // No device holds more than this, and it is above any default.
     Ok(Pace::Device { backlog: u32::try_from(bytes).unwrap_or(u32::MAX) })
 }
 
-/// What a device-paced link cannot be, at the key that it is about; `None`: it is about something
-/// else.
+/// The error for a device-paced link, at the key that is concerned; `None` if it concerns another
+/// key.
 pub(crate) fn refusal(refused: &ConfigError, tables: &[&Fields<'_>]) -> Option<Problem> {
     let ours = ["pace", "backlog", "rate"].contains(&refused.param);
     let field = tables.iter().find_map(|table| table.field(refused.param)).filter(|_| ours)?;

@@ -7,8 +7,7 @@ use falaj_sched::contract::params::Values;
 use falaj_sched::registry;
 use std::path::Path;
 
-/// Loads the library that a scheduler names, if it is of the kind that has one; says what is wrong
-/// with it.
+/// Loads the library of a scheduler of kind `plugin`; reports its errors.
 pub(crate) fn load(
     entry: &Manifest,
     fields: Option<&Fields<'_>>,
@@ -26,7 +25,7 @@ pub(crate) fn load(
         Err(unloadable) => {
             let problem =
                 Problem::error(field.at.clone(), format!("`library`: {}", unloadable.what));
-            // What both directions have alike is said once.
+            // An error that both directions have is reported once.
             if !problems.iter().any(|said| said.title == problem.title && said.span == problem.span)
             {
                 problems.push(problem.help(unloadable.help));

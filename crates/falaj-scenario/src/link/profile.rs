@@ -1,4 +1,5 @@
-//! Reads the profile of a direction: how long packets take beyond their own transmission.
+//! Reads the profile of a direction: the distribution of extra time that packets take beyond their
+//! transmission.
 
 use crate::diagnostics::Problem;
 use crate::files::profile;
@@ -8,8 +9,8 @@ use falaj_engine::impair::profile::Profile;
 use falaj_sched::units::rate::Rate;
 use std::path::Path;
 
-/// The profile of a direction and the rate in it, if there is one; `Err`: something is wrong, which
-/// was said.
+/// The profile of a direction and the rate in it, if there is one; `Err` if there is an error,
+/// which was reported.
 pub(crate) fn profile(
     tables: &[&Fields<'_>],
     beside: &Path,

@@ -1,4 +1,4 @@
-//! Reads the queue of a flow: its limit, and what it does before that is reached.
+//! Reads the queue of a flow: its limit and its AQM.
 
 use crate::diagnostics::Problem;
 use crate::keys::{self, Key};
@@ -18,7 +18,7 @@ pub(crate) struct Queue {
     pub(crate) policy: Option<Policy>,
 }
 
-/// The queue of a flow that says nothing of it.
+/// The queue of a flow without the key.
 pub(crate) fn unsaid() -> Option<Queue> {
     let keys::Fallback::Value(text) = keys::LIMIT.fallback else { return None };
     match parse_value(Kind::Limit, text) {
@@ -27,7 +27,7 @@ pub(crate) fn unsaid() -> Option<Queue> {
     }
 }
 
-/// What `got` is, which the key `queue` of a flow was; `None`: something is wrong, which was said.
+/// Reads a flow's key `queue`, which is `got`; `None` if there is an error, which was reported.
 pub(crate) fn read(got: Got<'_>, flow: &Fields<'_>, problems: &mut Vec<Problem>) -> Option<Queue> {
     match got {
         Got::Given(Datum::Value(Value::Limit(limit))) => Some(Queue { limit, policy: None }),
@@ -40,7 +40,7 @@ pub(crate) fn read(got: Got<'_>, flow: &Fields<'_>, problems: &mut Vec<Problem>)
     }
 }
 
-/// The keys that a policy takes besides limit and name.
+/// The keys of an AQM, besides limit and name.
 fn own(name: &str) -> Vec<Key> {
     let takes = aqm::params(name);
     keys::MANAGED.iter().filter(|k| takes.iter().any(|p| p.name == k.name)).copied().collect()
@@ -78,7 +78,7 @@ fn of_table(
     }
 }
 
-/// A key that is not for this policy may be for others.
+/// A help text that names the AQMs that have this key, if there are any.
 fn whose(title: &str) -> Option<String> {
     let key = title.split_once("has no key `")?.1.trim_end_matches('`');
     let takes = |name: &&&str| aqm::params(name).iter().any(|p| p.name == key);
@@ -87,7 +87,7 @@ fn whose(title: &str) -> Option<String> {
     (!names.is_empty()).then(|| format!("`{key}` is for the {plural} {}", suggest::list(names)))
 }
 
-/// How a key of a queue's table is written.
+/// An example for a key of a queue's table.
 pub(crate) fn example(key: &str) -> &'static str {
     let name = aqm::NAMES.iter().find(|name| aqm::params(name).iter().any(|p| p.name == key));
     match (key, name) {
@@ -105,7 +105,7 @@ pub(crate) fn example(key: &str) -> &'static str {
     }
 }
 
-/// The value that the flow's setup has it as.
+/// Adds the AQM to the values of a flow's setup.
 pub(crate) fn among(values: Values, policy: Option<Policy>) -> Values {
     match policy {
         Some(policy) => values.with(falaj_sched::contract::params::POLICY, Value::Policy(policy)),

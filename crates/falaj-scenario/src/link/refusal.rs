@@ -1,4 +1,4 @@
-//! What a discipline refuses, said at the value that it refuses.
+//! Reports a discipline's error at the value that is concerned.
 
 use crate::diagnostics::{Problem, Severity};
 use crate::link::flows::FlowRead;
@@ -6,7 +6,7 @@ use crate::link::scheduler::Chosen;
 use crate::read::Fields;
 use falaj_sched::contract::params::ConfigError;
 
-/// The discipline's refusal, at the value that it refuses.
+/// The discipline's error, at the value that is concerned.
 pub(crate) fn refusal(
     refused: ConfigError,
     tables: &[&Fields<'_>],
@@ -38,7 +38,7 @@ pub(crate) fn refusal(
     .help(refused.help)
 }
 
-/// The same where the discipline takes what is hardly meant.
+/// The same as a warning, if the discipline accepts a value that is probably unintended.
 pub(crate) fn taken_all_the_same(
     taken: ConfigError,
     tables: &[&Fields<'_>],

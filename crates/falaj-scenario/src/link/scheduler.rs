@@ -37,9 +37,9 @@ pub(crate) fn chosen<'a>(
     })
 }
 
-/// Asks a discipline that was accepted which rate it promises each flow.
+/// Gets the rate that a discipline, whose setup is valid, guarantees each flow.
 pub(crate) struct Promised {
-    /// These.
+    /// The flows whose rates are returned.
     pub(crate) flows: Vec<FlowId>,
 }
 impl registry::Visitor for Promised {

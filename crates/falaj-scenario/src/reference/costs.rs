@@ -1,14 +1,14 @@
-//! Measured costs of a packet, for the page of the disciplines.
+//! Measured costs of a packet, for the reference of the disciplines.
 
-/// Instructions of a packet enqueued and dequeued, by compiler, discipline and load; `falaj bench
-/// sched --instructions` counts them.
+/// Instructions for each packet, enqueued and dequeued, by compiler, discipline and load; `falaj
+/// bench sched --instructions` counts them.
 const INSTRUCTIONS: &str = include_str!("../../../../docs/instructions.toml");
 /// Nanoseconds net of `none`, with the machine; `falaj bench sched --record` writes them.
 const NANOSECONDS: &str = include_str!("../../../../docs/nanoseconds.toml");
-/// The load of the page: 256 flows, filled to 20 packets each and drained.
+/// The load on the page: 256 flows, filled to 20 packets each and drained.
 const LOAD: &str = "1::256 0..20n";
 
-/// Instructions that a discipline adds to a list of packets in its place, where they were counted.
+/// Instructions that a discipline needs more than a plain list of packets, if they were counted.
 pub(crate) fn instructions(kind: &str) -> Option<i64> {
     let of = |kind: &str| -> Option<i64> {
         let row =
@@ -19,13 +19,13 @@ pub(crate) fn instructions(kind: &str) -> Option<i64> {
     Some(of(kind)? - of("none")?)
 }
 
-/// Nanoseconds that a discipline adds to a list of packets in its place, under the same load, where
+/// Nanoseconds that a discipline needs more than a plain list of packets, under the same load, if
 /// they were measured.
 pub(crate) fn nanoseconds(kind: &str) -> Option<&'static str> {
     NANOSECONDS.lines().find_map(|line| line.strip_prefix(&format!("\"{kind}\" = ")))
 }
 
-/// On which machine and day, and what was measured.
+/// A property of the measurement: its machine, compiler, day or load.
 pub(crate) fn measured(key: &str) -> &'static str {
     let value = NANOSECONDS.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "));
     value.unwrap_or_default().trim_matches('"')

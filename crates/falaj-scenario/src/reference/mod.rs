@@ -1,7 +1,6 @@
-//! The keys of the file and the disciplines, told to people: one of them, a
-//! list, or the whole page. All of it is made from [`crate::keys`] and
-//! [`falaj_sched::registry::all`], so that it cannot say anything else
-//! than what the parser does.
+//! Describes the keys of the file and the disciplines for people: one of them, a list, or the whole
+//! page. All of it is generated from [`crate::keys`] and [`falaj_sched::registry::all`], so that it
+//! cannot contradict the parser.
 
 mod costs;
 mod nesting;
@@ -23,9 +22,9 @@ pub use schema::schema;
 /// No key or discipline has this name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unknown {
-    /// What was asked for.
+    /// The name that was requested.
     pub name: String,
-    /// What was probably meant.
+    /// The most similar name, if one is similar.
     pub near: Option<String>,
 }
 
@@ -40,7 +39,7 @@ impl fmt::Display for Unknown {
 }
 impl std::error::Error for Unknown {}
 
-/// A key, where it stands, and the discipline that it is for.
+/// A key, its table, and the discipline that it belongs to.
 #[derive(Clone, Copy)]
 struct Topic {
     table: &'static Table,
@@ -49,7 +48,7 @@ struct Topic {
 }
 
 impl Topic {
-    /// `flow.phase`, `link`.
+    /// The path of the key, such as `flow.phase` or `link`.
     fn path(&self) -> String {
         match self.table.word {
             "" => self.key.name.to_owned(),
@@ -57,7 +56,8 @@ impl Topic {
         }
     }
 
-    /// Is it what `asked` says, a name or a path such as `link.uplink.flow.a.queue`?
+    /// Returns true if `asked` names this key, by its name or by a path such as
+    /// `link.uplink.flow.a.queue`.
     fn answers(&self, asked: &str) -> bool {
         let mut words: Vec<&str> = asked.split('.').collect();
         if words.pop() != Some(self.key.name) {
@@ -67,13 +67,13 @@ impl Topic {
         match tables.next_back() {
             Some(word) => *word == self.table.word,
             None if words.is_empty() => true,
-            // A discipline's name may stand before its key.
+            // A discipline's name may precede its key.
             None => self.of.is_some_and(|e| words == [e.kind]),
         }
     }
 }
 
-/// Every key, in the order of the file, each behind its table's own.
+/// All keys, in the order of the file; the disciplines' keys follow those of their table.
 fn topics() -> Vec<Topic> {
     let mut all = Vec::new();
     for table in TABLES {
@@ -90,11 +90,11 @@ fn topics() -> Vec<Topic> {
     all
 }
 
-/// What is known of a key (`delay`, `flow.phase`, `link.uplink.rate`) or of a
-/// discipline (`drr`), for a terminal; ends with a newline.
+/// The description of a key (`delay`, `flow.phase`, `link.uplink.rate`) or of a discipline (`drr`),
+/// for a terminal; ends with a newline.
 ///
 /// # Errors
-/// No such name; the error has the nearest one.
+/// There is no such name; the error has the nearest one.
 pub fn explain(asked: &str) -> Result<String, Unknown> {
     let topics = topics();
     let mut parts: Vec<String> = topics.iter().filter(|t| t.answers(asked)).map(key_text).collect();
@@ -105,13 +105,13 @@ pub fn explain(asked: &str) -> Result<String, Unknown> {
     let paths: Vec<String> = topics.iter().map(Topic::path).collect();
     let names = topics.iter().map(|t| t.key.name).chain(registry::all().map(|e| e.kind));
     let near = suggest::nearest(asked, names.chain(paths.iter().map(String::as_str)));
-    // `link.dealy`: the last word alone may be what is wrong.
+    // `link.dealy`: perhaps only the last word is wrong.
     let last = asked.rsplit('.').next().unwrap_or(asked);
     let near = near.or_else(|| suggest::nearest(last, topics.iter().map(|t| t.key.name)));
     Err(Unknown { name: asked.to_owned(), near: near.map(str::to_owned) })
 }
 
-/// All keys and disciplines, a line for each, for a terminal.
+/// All keys and disciplines, one a line, for a terminal.
 pub fn list() -> String {
     let mut out = String::new();
     for table in TABLES {
@@ -201,7 +201,7 @@ fn discipline_text(entry: &Manifest) -> String {
     out
 }
 
-/// What may be written, in words.
+/// The values that a key accepts, in words.
 pub(crate) fn value(holds: Holds) -> String {
     match holds {
         Holds::Value(Kind::Span) => SPAN_UNITS.replacen("units of", "a", 1),
@@ -275,7 +275,7 @@ fn default(key: &Key, markdown: bool) -> String {
     }
 }
 
-/// A key in its place.
+/// An example of a key in its table.
 fn example(topic: &Topic) -> String {
     let key = &topic.key;
     let set = format!("{} = {}", key.name, sample(key, topic.of.is_some()));
@@ -333,12 +333,12 @@ fn example(topic: &Topic) -> String {
     }
 }
 
-/// Returns true if a direction has a key of this name that holds a table or a value alone.
+/// Returns true if a direction has a key of this name that holds a table or a single value.
 fn is_brief(word: &str) -> bool {
     keys::direction(word).is_some_and(|key| matches!(key.holds, Holds::Brief(_)))
 }
 
-/// A table in one line, with what it cannot do without.
+/// A table in one line, with its required key.
 fn with_first(word: &str, keys: &[Key], key: &Key, set: &str) -> String {
     match keys.first().filter(|first| first.name != key.name) {
         Some(first) => format!("{word} = {{ {} = {}, {set} }}", first.name, sample(first, false)),
@@ -442,7 +442,7 @@ pub fn disciplines() -> String {
     out
 }
 
-/// Which may stand below a flow of which.
+/// Writes which discipline may divide a flow of which other one.
 fn nesting(out: &mut String) {
     out.push_str(
         "\n## One below a flow of another\n\n\
@@ -501,7 +501,7 @@ fn capital(text: &str) -> String {
     chars.next().map_or(String::new(), |c| c.to_uppercase().chain(chars).collect())
 }
 
-/// `  what      text`, its further lines below the first.
+/// Writes `  what      text`, with further lines of the text below the first.
 fn row(out: &mut String, what: &str, text: &str) {
     let mut what = what;
     for part in text.split('\n') {

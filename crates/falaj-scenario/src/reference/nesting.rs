@@ -1,5 +1,5 @@
-//! Which discipline may stand below a flow of which: all pairs are built, and what is refused is
-//! told with its reason.
+//! Finds which discipline may divide a flow of which other one: all pairs are built, and refused
+//! pairs are listed with their reason.
 
 use falaj_sched::contract::manifest::Manifest;
 use falaj_sched::contract::params::{FlowSetup, Inner, Kind, Param, Setup, Value, Values};
@@ -11,18 +11,18 @@ use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
 use std::collections::BTreeMap;
 
-/// What becomes of a pair.
+/// The result of building a pair.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Clone)]
 enum Outcome {
-    /// The parts are promised something.
+    /// The pair is accepted, and the parts have a guarantee.
     Promised,
-    /// They may stand so, and are promised nothing.
+    /// The pair is accepted, and the parts have no guarantee.
     Taken,
-    /// They may not, for this reason.
+    /// The pair is refused, for this reason.
     Refused(String),
 }
 
-/// A value that a discipline takes where it has to be given, on a link of so many megabits.
+/// A valid value of a required parameter, for a link of `mbit` Mbit/s.
 fn example(param: &Param, mbit: u64) -> Value {
     match param.kind {
         Kind::Span => Value::Span(Span::from_millis(10)),
@@ -40,21 +40,22 @@ fn examples(params: &[Param], mbit: u64) -> Values {
     needed.fold(Values::default(), |values, param| values.with(param.name, example(param, mbit)))
 }
 
-/// Two flows of this discipline, with what has to be given and nothing else.
+/// Two flows of this discipline, with only the required parameters.
 fn smallest(entry: &Manifest, mbit: u64) -> Setup {
     let flow = || FlowSetup::new(examples(entry.flow, mbit), Limit::Packets(20));
     let scheduler = examples(entry.scheduler, mbit);
     Setup { rate: Rate::from_mbit(mbit), largest: 1514, scheduler, flows: vec![flow(), flow()] }
 }
 
-/// Of the link; and of a flow, at least, which is promised a rate for packets of a byte.
+/// Rates in Mbit/s: of the link, and of a flow. The latter is a lower bound, since some disciplines
+/// guarantee only the rate of a flow whose packets have one byte.
 const MBIT: [u64; 2] = [100_000, 5];
 
 fn pair(above: &Manifest, below: &Manifest) -> Outcome {
     let mut setup = smallest(above, MBIT[0]);
     let mut part = smallest(below, MBIT[1]);
     if above.kind == below.kind && registry::takes_trees(above.kind) {
-        // Parts of a class have together what it has.
+        // The parts of a class share the parameters of the class.
         part.flows.truncate(1);
     }
     setup.flows[0].inner = Some(Box::new(Inner { kind: below.kind, setup: part }));
@@ -62,14 +63,14 @@ fn pair(above: &Manifest, below: &Manifest) -> Outcome {
         Ok(promises) if promises[0].is_ok() => Outcome::Promised,
         Ok(_) => Outcome::Taken,
         Err(refusals) => {
-            // What is wrong below is told of the flow above, behind whose it is.
+            // An error below is reported at the flow above, after the name of the part.
             let why = refusals.into_iter().next().map_or(String::new(), |refused| refused.what);
             Outcome::Refused(why.rsplit_once("`: ").map_or(why.clone(), |(_, why)| why.to_owned()))
         }
     }
 }
 
-/// Disciplines above, disciplines below, and why not: as few rows as say it all.
+/// Disciplines above, disciplines below, and the reason, in as few rows as possible.
 pub(crate) fn refused() -> Vec<(String, String, String)> {
     let mut rows = Vec::new();
     let mut by_below: BTreeMap<&str, BTreeMap<String, Vec<&str>>> = BTreeMap::new();
@@ -107,8 +108,8 @@ pub(crate) fn refused() -> Vec<(String, String, String)> {
     rows
 }
 
-/// Those above and those below whose parts are promised something: whichever of the former over
-/// whichever of the latter.
+/// The disciplines above and those below for which parts have a guarantee: each of the former with
+/// each of the latter.
 pub(crate) fn promised() -> (String, String) {
     let gives =
         |above: &&Manifest| ENTRIES.iter().any(|below| pair(above, below) == Outcome::Promised);
@@ -127,7 +128,7 @@ fn listed(kinds: &[&str]) -> String {
 mod tests {
     use super::*;
 
-    /// A pair that cannot be built for another reason would be told as one that cannot stand so.
+    /// A pair that fails for another reason would be listed as a refused pair.
     #[test]
     fn what_has_to_be_given_is_enough() {
         for entry in ENTRIES {

@@ -6,9 +6,8 @@ use falaj_sched::contract::params::Kind;
 use falaj_sched::registry;
 use serde_json::{Map, Value, json};
 
-/// JSON Schema (draft 2020-12) of the scenario file, made from the same keys
-/// as its parser. What needs arithmetic is left to the parser: which names
-/// exist, what fits a link, what a discipline refuses.
+/// JSON Schema (draft 2020-12) of the scenario file, generated from the same keys as its parser.
+/// The parser alone checks existing names, the limits of a link, and the disciplines' own checks.
 pub fn schema() -> Value {
     let mut defs = Map::new();
     defs.insert("link".into(), link());
@@ -49,7 +48,7 @@ fn table(of: &[Key]) -> Value {
     out
 }
 
-/// Tables by names that people choose.
+/// Tables whose names users choose.
 fn named(inner: &Value) -> Value {
     json!({
         "type": "object",
@@ -185,7 +184,7 @@ fn scheduler() -> Value {
     json!({ "type": "object", "oneOf": registry::all().map(one).collect::<Vec<_>>() })
 }
 
-/// A flow that two directions may share: what any discipline takes.
+/// A flow that two directions may share: it accepts the keys of any discipline.
 fn any_flow(keys: &[Key]) -> Value {
     let mut out = table(keys);
     let mut own: Vec<Key> = registry::all().flat_map(keys::of_flow).collect();
@@ -198,7 +197,8 @@ fn any_flow(keys: &[Key]) -> Value {
     out
 }
 
-/// If the scheduler of this table is of a kind, so are its flows, each a `word`.
+/// If this table's scheduler is of a certain kind, its flows are of that kind too; each is a
+/// `word`.
 fn by_discipline(out: &mut Value, word: &str, unless: Option<&Value>) {
     let rules: Vec<Value> = registry::all()
         .map(|entry| {
@@ -206,7 +206,7 @@ fn by_discipline(out: &mut Value, word: &str, unless: Option<&Value>) {
             let kind = json!({ "properties": { "scheduler": kind } });
             let flows = named(&json!({ "$ref": format!("#/$defs/{}", flow_of(word, entry.kind)) }));
             let mut flows = json!({ "properties": { "flow": flows } });
-            // What it cannot do without, it needs flows for.
+            // If a flow has required keys, the table must have flows.
             if keys::of_flow(entry).iter().any(|key| key.fallback == Fallback::Required) {
                 flows["required"] = json!(["flow"]);
             }
@@ -221,7 +221,7 @@ fn by_discipline(out: &mut Value, word: &str, unless: Option<&Value>) {
 fn link() -> Value {
     let mut out = table(keys::LINK);
     let carries = CARRIES.map(|key| json!({ "required": [key] }));
-    // Both directions may have what the link has not.
+    // Both directions may have the keys that the link lacks.
     let both = json!({
         "required": ["up", "down"],
         "properties": { "up": { "anyOf": carries }, "down": { "anyOf": carries } },
@@ -245,9 +245,9 @@ fn direction() -> Value {
     if let Some(out) = out.as_object_mut() {
         out.remove("required");
     }
-    // Its flows may be the link's, or the link's scheduler serve its flows.
+    // A direction's flows may be the link's, or the link's scheduler may serve them.
     let unless = json!({ "not": { "required": ["flow"] } });
     by_discipline(&mut out, "flow", Some(&unless));
-    // Without flows of its own nothing is known of them here.
+    // The schema cannot check flows outside of this table.
     out
 }
