@@ -1,4 +1,4 @@
-//! What of a scenario fits links of real packets, and of what there is a warning.
+//! Checks whether a scenario's links can carry real packets, and prints warnings about them.
 
 mod paced;
 
@@ -9,7 +9,7 @@ use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
 
-/// The one link of a scenario, without rules.
+/// The index of a scenario's only link. Several links and rules are errors.
 pub fn only_link(scenario: &Scenario) -> Result<usize> {
     match scenario.links.len() {
         1 if scenario.rules.is_empty() => Ok(0),
@@ -22,7 +22,7 @@ pub fn only_link(scenario: &Scenario) -> Result<usize> {
     }
 }
 
-/// Its links, where they stand between two ends.
+/// The links of a scenario, each between two ends. Hosts are an error.
 pub fn between_two_ends(scenario: &Scenario) -> Result<&[Link]> {
     if !scenario.hosts.is_empty() {
         bail!(
@@ -32,15 +32,15 @@ pub fn between_two_ends(scenario: &Scenario) -> Result<&[Link]> {
     live_links(scenario)
 }
 
-/// Its links live, of which rules say which ones packets pass, and of which devices pace those
-/// before ports alone.
+/// The links of a scenario for real packets. Several links need rules, and a device-paced link must
+/// be the last one before a port.
 pub fn live_links(scenario: &Scenario) -> Result<&[Link]> {
     let links = led_to(scenario)?;
     paced::before_ports(scenario)?;
     Ok(links)
 }
 
-/// Its links, of which rules say which ones packets pass.
+/// The links of a scenario; several links need rules.
 pub fn led_to(scenario: &Scenario) -> Result<&[Link]> {
     match scenario.links.len() {
         n if n > 1 && scenario.rules.is_empty() => {
@@ -52,7 +52,7 @@ pub fn led_to(scenario: &Scenario) -> Result<&[Link]> {
     }
 }
 
-/// Refuses a scenario with more ends than are here.
+/// Rejects a scenario with adapters, since the links of this command have two ends.
 pub fn no_adapters(scenario: &Scenario) -> Result<()> {
     match scenario.adapters().first() {
         None => Ok(()),
@@ -63,7 +63,8 @@ pub fn no_adapters(scenario: &Scenario) -> Result<()> {
     }
 }
 
-/// Refuses a link with masks where packets do not come from whom they would tell apart.
+/// Rejects a link with masks, for commands whose packets do not come from the hosts that the masks
+/// distinguish.
 pub fn no_masks(link: &Link, why: &str) -> Result<()> {
     if [&link.up, &link.down].iter().all(|direction| direction.pipe.masks.is_none()) {
         return Ok(());
@@ -71,8 +72,8 @@ pub fn no_masks(link: &Link, why: &str) -> Result<()> {
     bail!("link {} has `each`, and here {why}: `falaj sim`, `run` and `bridge` know it", link.name)
 }
 
-/// That a queue was full for the first time: packets are lost, and whoever did not mean that is
-/// told how to have it otherwise.
+/// Warns that a queue was full for the first time: packets are lost, and the warning names the key
+/// that sets the queue's limit.
 pub fn warn_of_overflow(links: &[Link], pipe: PipeId, flow: FlowId) {
     let Some(link) = links.get(pipe.0 as usize / 2) else { return };
     let (way, direction) = [("up", &link.up), ("down", &link.down)][pipe.0 as usize % 2];
@@ -93,8 +94,8 @@ pub fn warn_of_overflow(links: &[Link], pipe: PipeId, flow: FlowId) {
     );
 }
 
-/// That there were more ids than a mask makes queues or links for, for the first time, or than the
-/// process has memory for, which then is `short`.
+/// Warns, for the first time, that there are more ids than a mask creates queues or links for, or,
+/// if `short` is true, than the process has memory for.
 pub fn warn_of_sharing(links: &[Link], pipe: PipeId, flow: Option<FlowId>, short: bool) {
     let Some(link) = links.get(pipe.0 as usize / 2) else { return };
     let (way, direction) = [("up", &link.up), ("down", &link.down)][pipe.0 as usize % 2];
@@ -124,10 +125,10 @@ pub fn warn_of_sharing(links: &[Link], pipe: PipeId, flow: Option<FlowId>, short
     }
 }
 
-/// Phases shorter than this are waited for by spinning.
+/// Phases shorter than this are timed by spinning.
 const SPINS: Span = Span::from_micros(60);
 
-/// A short phase keeps the processor busy: said before it surprises anybody.
+/// Warns that a short phase keeps a processor busy.
 pub fn warn_of_spinning(link: &Link) {
     let mut told = Vec::new();
     for direction in [&link.up, &link.down] {
@@ -145,7 +146,8 @@ pub fn warn_of_spinning(link: &Link) {
     }
 }
 
-/// What a link carries in a round trip, or in 50 ms if that is longer; 20 packets at least.
+/// The default queue: the bytes that a link carries in a round trip, or in 50 ms if that is longer;
+/// at least 20 packets.
 pub fn default_queue(rate: Rate, delay: Span) -> Limit {
     if rate.is_unlimited() {
         return Limit::Packets(1000);

@@ -36,7 +36,7 @@ pub struct Attack<'a> {
     pub envelopes: &'a [Vec<(Rate, u64)>],
     /// The bound on the delay of each flow; `None`: the flow's delay is not measured.
     pub bounds: &'a [Option<Span>],
-    /// Bytes of the smallest packet that is tried.
+    /// Size of the smallest packet that is tried, in bytes.
     pub smallest: u32,
 }
 
@@ -194,7 +194,8 @@ impl Dice<'_> {
         self.chance.next_u64() % n.max(1)
     }
 
-    /// A packet's length: the largest, the smallest, a byte less than the largest, or any between.
+    /// Draws a packet's length: the largest, the smallest, a byte less than the largest, just above
+    /// half of it, or any between.
     fn bytes(&mut self) -> u32 {
         let (least, largest) = (self.attack.smallest, self.attack.spec.setup.largest);
         let bytes = match self.below(6) {

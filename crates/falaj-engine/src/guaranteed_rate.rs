@@ -51,8 +51,8 @@ impl GuaranteedRateClock {
 
     /// The clock from `now` on, when the guarantee changes. The service that the flow has got in
     /// advance is kept as bytes or as the time it would have lasted, whichever is more: a fair
-    /// queue remembers the one and a regulator the other. What the flow was behind is forgotten, as
-    /// no guarantee covers when it is sent now.
+    /// queue remembers the one and a regulator the other. A lag of the flow behind its guarantee is
+    /// forgotten, since no guarantee covers when that service is made up now.
     #[must_use]
     pub fn changed(self, rate: Rate, latency: Span, now: Time) -> GuaranteedRateClock {
         let ahead = self.clock.saturating_sub(self.at(now));

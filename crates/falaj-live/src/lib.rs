@@ -4,8 +4,8 @@
 //!
 //! # The system
 //! [`clock`] is the one clock, CLOCK_MONOTONIC, and the resource usage of threads. [`priority`]
-//! makes a thread run on time, [`signals`] makes signals readable from a descriptor, [`heap`] makes
-//! all threads allocate from one heap, [`host`] has the capabilities and limits of this host,
+//! makes a thread run on time, [`signals`] makes signals readable from a descriptor, and [`heap`]
+//! makes all threads allocate from one heap. [`host`] has the capabilities and limits of this host,
 //! [`listening`] lists the ports at which programs listen, and [`passing`] passes bytes and
 //! descriptors between processes. A failure in creating processes, namespaces and sockets is an
 //! [`error`] that names the step and a remedy. Private modules beside them hold the system calls:

@@ -25,9 +25,9 @@ pub(crate) struct Functions {
     pub(crate) promise: Option<abi::Promises>,
 }
 
-/// An instance of the library. Every call below relies on these facts: the pointer came from
-/// `create` of the same library, its data is alive and used by one call at a time, the instance is
-/// owned by this struct alone, and it is destroyed once, at the end.
+/// An instance of the library. Every call below relies on these facts. The pointer came from
+/// `create` of the same library, and its data is alive and used by one call at a time. The instance
+/// is owned by this struct alone, and it is destroyed once, at the end.
 pub(crate) struct Foreign {
     functions: Functions,
     own: NonNull<c_void>,

@@ -3,7 +3,7 @@
 //!
 //! No part of a stream is lost. If a packet would find no room the reader waits, and so, by TCP's
 //! own window, does the sender. The messages that open, end and reset a stream cross the link like
-//! its data: a connection is made at the far end when the open message arrives, and the client's
+//! its data. A connection is made at the far end when the open message arrives, and the client's
 //! data are read when the answer is back, a round trip later.
 
 use crate::backpressure::QueueRoom;

@@ -111,9 +111,10 @@ fn read(
     Some((after, n))
 }
 
-/// Returns true if nothing except the one flow can be affected: one link without rules, whose
-/// directions share their undivided flows; no sources, and none of the values that are checked
-/// together: rates that make queues short on a link with a delay, rests of phases.
+/// Returns true if the change can affect only the one flow. There must be one link without rules,
+/// whose directions share their undivided flows, and no sources. There must be none of the values
+/// that are checked together: rates that make queues short on a link with a delay, and rests of
+/// phases.
 fn is_simple(before: &Scenario, file: &DocumentMut, link: &str) -> bool {
     let tables = file.iter().all(|(key, _)| key == "link" || key == "run");
     let of_link = file.get("link").and_then(|links| links.get(link)?.as_table_like());

@@ -1,8 +1,8 @@
 //! A ring of descriptors, in either role and direction.
 //!
 //! The slave owns all buffers. In a ring to the master it fills them with packets and announces
-//! them by `head`, and gets them back when the master moves `tail`; in the other ring it provides
-//! empty ones by `head`, and the master fills them and announces them by `tail`.
+//! them by `head`; it gets them back when the master moves `tail`. In the other ring it provides
+//! empty ones by `head`; the master fills them and announces them by `tail`.
 //!
 //! Everything that the peer may write is read once and checked. An invalid descriptor costs its
 //! packet; an impossible index ends the ring.

@@ -1,5 +1,5 @@
 //! Rings, ours and memif's, under every order of steps that two threads may take and that a
-//! processor may make of them, up to a number of preemptions: no string is lost, duplicated, torn
+//! processor may make of them, up to a number of preemptions. No string is lost, duplicated, torn
 //! or out of order, and neither side sleeps for ever.
 
 use falaj_batch::memif::message::AddRing;

@@ -11,11 +11,11 @@
 //! If the discipline lets no packet go before a later instant, none is handed over before that
 //! instant, as the device would send it at once. So phases that pass unused stay unused.
 //!
-//! The pipe concludes that a flow has run empty when that is so, and not ahead of time: the last
-//! packet of a flow is in its queue until the device has sent it, and the next decision is made
-//! then, or when the flow gets another packet. Otherwise a flow whose packets keep coming would
-//! seem to run empty whenever the device takes all its queued packets; it would lose its turn, and
-//! a part of its guaranteed rate, as its queue is shorter than the device's.
+//! The pipe does not conclude ahead of time that a flow has run empty. The last packet of a flow is
+//! in its queue until the device has sent it, and the next decision is made then, or when the flow
+//! gets another packet. Otherwise a flow whose packets keep coming would seem to run empty whenever
+//! the device takes all its queued packets. It would lose its turn, and a part of its guaranteed
+//! rate, as its queue is shorter than the device's.
 //!
 //! Packets that the device has been handed keep their end, even if the rate changes. If that end is
 //! more than 100 ms away and the new rate is higher, they end by the new rate, and the discipline

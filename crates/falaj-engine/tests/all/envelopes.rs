@@ -187,9 +187,10 @@ fn neither_delay_nor_backlog_exceeds_its_distance() {
     );
 }
 
-/// Disciplines that assign deadlines by a curve: a flow that conforms to an envelope waits no
+/// Disciplines that assign deadlines by a curve. A flow that conforms to an envelope waits no
 /// longer than the distance from there to the curve, plus the lateness of packets after their
-/// deadlines, whatever the other flows send and whatever its other guarantee is.
+/// deadlines. This holds for any traffic of the other flows and for any other guarantee of the
+/// flow.
 #[test]
 fn who_keeps_to_an_envelope_waits_no_longer_than_its_curve_says() {
     struct Ask;
@@ -262,9 +263,9 @@ fn who_keeps_to_an_envelope_waits_no_longer_than_its_curve_says() {
     );
 }
 
-/// Disciplines that serve flows in turns: a flow that keeps to an envelope waits no longer than
-/// from there to its turns, whatever the others send, at rates at which a byte takes no whole
-/// number of nanoseconds too.
+/// Disciplines that serve flows in turns. A flow that conforms to an envelope waits no longer than
+/// the distance from there to the curve of its turns, for any traffic of the other flows. Rates at
+/// which a byte takes a fraction of a nanosecond are included.
 #[test]
 fn a_flow_that_keeps_to_an_envelope_waits_no_longer_than_its_turns_say() {
     struct Ask;

@@ -166,8 +166,8 @@ fn bounds_are_kept_in_every_mix() {
     assert!(nearest > 0.6, "some mix comes near a bound: {nearest}");
 }
 
-/// One heavy flow among a number of light ones equal to its weight: a turn of DRR is as many
-/// packets long as the flow's weight; priority leaves the light flows nothing, first in first out
+/// One heavy flow among a number of light ones equal to its weight. A turn of DRR has as many
+/// packets as the flow's weight. Priority leaves the light flows nothing, and first in first out
 /// gives the heavy one no more than a light one. Fair disciplines stay within a few packets.
 #[test]
 fn who_is_unfair_and_by_how_much() {

@@ -228,9 +228,9 @@ fn ids_are_flows_of_their_own() {
     }
 }
 
-/// A single id, on a link that is removed and created again, is served as on a permanent one: the
-/// link is removed only when that makes no difference, considering a bucket that is not full and a
-/// flow ahead of its rate as well.
+/// A single id, on a link that is removed and created again, is served as on a permanent one. The
+/// link is removed only when that makes no difference, even for a bucket that is not full and for a
+/// flow ahead of its rate.
 #[test]
 fn a_link_that_went_forgot_nothing() {
     let mut gone = 0;

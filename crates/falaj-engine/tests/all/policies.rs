@@ -381,7 +381,7 @@ fn head_drop_loses_who_waits_longest_and_not_who_is_on_the_wire() {
 }
 
 /// Two packets per millisecond where one leaves: the packet that leaves at n ms arrived at n/2, so
-/// the head is 5 ms old from 9 ms on, and the first drop is an interval later; the next by the
+/// the head is 5 ms old from 9 ms on. The first drop is an interval later; the next ones follow the
 /// control law.
 #[test]
 fn codel_drops_at_the_instants_of_its_law() {
@@ -642,10 +642,10 @@ fn shares(kind: &'static str, seed: u64, name: &str) -> Option<(bool, [u64; 2])>
 }
 
 /// A packet that is dropped from the front of a queue costs neither its flow nor others any
-/// service: with head drop both get what they get with tail drop, under every discipline whose
-/// queues support it and that shares the link. Disciplines that use only a packet's arrival or due
-/// time guarantee no share, or none if rates do not fit; and if a fluid server continues to count
-/// dropped packets (`DropImpact::All`) there is no guarantee any more.
+/// service. With head drop both get what they get with tail drop, under every discipline that
+/// shares the link and whose queues support head drop. Disciplines that use only a packet's arrival
+/// or due time guarantee no share, or none if rates do not fit. If a fluid server continues to
+/// count dropped packets (`DropImpact::All`) there is no guarantee any more.
 #[test]
 fn head_drop_takes_nothing_from_anybody_s_share() {
     let mut seen = BTreeMap::new();

@@ -308,8 +308,9 @@ fn turns_are_served_as_said() {
         for (first, start) in starts.take(40) {
             let mut done = 0;
             for e in own[first..].iter().take_while(|e| e.end.0 < horizon) {
-                // It leaves by when the curve reaches its last byte. Where we count from the end
-                // of another packet, that was told in the nanosecond that it began.
+                // The packet leaves no later than the curve reaches its last byte. If the backlog
+                // is counted from the end of another packet, the start was reported in the
+                // nanosecond in which it began.
                 done += e.bytes;
                 let told = u64::from(first > 0);
                 let due = curve.at(&exact((e.end.0 - start).saturating_sub(told)));

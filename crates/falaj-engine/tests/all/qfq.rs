@@ -552,8 +552,8 @@ fn long_sequences_are_served_by_definition() {
     }
 }
 
-/// Weights, and packet lengths in proportion to them, so that all finish at the same virtual times:
-/// the flow's number decides, for a quarter of a million packets; also between flows that were
+/// Weights, and packet lengths in proportion to them, so that all finish at the same virtual times.
+/// The flow's number decides, for a quarter of a million packets, also between flows that were
 /// always present and one that arrives at such an instant.
 #[test]
 fn equal_finishes_are_equal_however_long_it_goes_on() {

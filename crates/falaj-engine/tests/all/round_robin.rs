@@ -291,10 +291,10 @@ fn ours(specs: [&PipeSpec; 2], steps: &[Step]) -> Vec<(usize, u64)> {
     emits(&out).iter().map(|e| (e.flow.index(), e.end.0 / 8)).collect()
 }
 
-/// All sequences of six steps, each of them a packet (three flows, two sizes) followed by a byte's
-/// time, or a longer pause; and after each step a change of the setup, or of the discipline, or of
-/// its flows: the last flow is added, and if the model supports that, it then behaves as if the
-/// flow had existed without packets.
+/// All sequences of six steps. Each step is a packet (three flows, two sizes) followed by a byte's
+/// time, or a longer pause. After each step the setup changes, or the discipline, or its flows: the
+/// last flow is added, and if the model supports that, it then behaves as if the flow had existed
+/// without packets.
 fn every_sequence(
     specs: [&PipeSpec; 2],
     sizes: [u32; 2],

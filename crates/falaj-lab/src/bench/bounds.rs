@@ -1,5 +1,5 @@
-//! `falaj bench bounds`: how near the delays that are promised come to being reached. Links with
-//! drawn parameters are attacked by arrivals that a search changes over and over.
+//! `falaj bench bounds`: how close delays come to their guaranteed bounds. Links with drawn
+//! parameters are attacked by arrivals that a search changes repeatedly.
 
 use anyhow::{Context, Result, ensure};
 use falaj_engine::chance::Chance;
@@ -57,31 +57,32 @@ pub struct Args {
     json: bool,
 }
 
-/// The worst that was found for a discipline.
+/// The worst results for a discipline.
 struct Attacked {
     kind: &'static str,
-    /// Without envelopes, and with envelopes of all flows.
+    /// The worst link without envelopes, and the worst with envelopes of all flows.
     worst: [Option<WorstLink>; 2],
 }
 
-/// The link whose bound comes nearest to being reached.
+/// The link whose delay comes closest to its bound.
 struct WorstLink {
-    /// Links that were attacked.
+    /// Number of links that were attacked.
     links: u64,
     scenario: String,
     witness: Witness,
-    /// The bound on the delay of the flow that waited, and its formula.
+    /// The bound on the delay of the flow in the witness, and its formula.
     bound: (Span, String),
 }
 
-/// Names of the two cases in JSON, and endings of the files' names.
+/// Names of the two cases in JSON, and suffixes of the files' names.
 const CASES: [(&str, &str); 2] = [("plain", ""), ("envelopes", "-envelopes")];
-/// Bytes of the smallest packet that a scenario sends, which a witness is.
+/// Size of the smallest packet that a scenario can send, in bytes. A witness is written as a
+/// scenario.
 const SMALLEST: u32 = 74;
-/// A link is drawn anew until the discipline accepts it.
+/// Largest number of draws for a link, which is drawn again until the discipline accepts it.
 const DRAWS: u64 = 60;
 
-/// Attacks the bounds.
+/// Attacks the bounds, and prints the results.
 pub fn main(args: &Args) -> Result<ExitCode> {
     let entries = if args.alg.is_empty() {
         ENTRIES.iter().filter(|entry| !entry.guarantee.starts_with("nothing")).collect()
@@ -143,7 +144,7 @@ fn attacked(entry: &'static Manifest, args: &Args, mut tried: impl FnMut()) -> A
     Attacked { kind: entry.kind, worst }
 }
 
-/// Attacks the first link of a scenario; `None`: it is refused, or promises no delay.
+/// Attacks the first link of a scenario; `None` if it is refused, or guarantees no delay.
 fn attack(text: &str, seed: u64, effort: u64) -> Option<WorstLink> {
     let (scenario, _) = falaj_scenario::parse(text, "drawn.toml").ok()?;
     let ways = plan(&scenario).ok()?;
@@ -170,16 +171,16 @@ struct LinkDraws {
 }
 
 impl LinkDraws {
-    /// Between both, which are included.
+    /// A number from `low` to `high`, both included.
     fn from(&mut self, low: u64, high: u64) -> u64 {
         self.drawn += 1;
         low + self.chance.draw(self.drawn) % (high.max(low) - low + 1)
     }
 
-    /// A link of this discipline.
+    /// A scenario of one link with this discipline.
     fn scenario(&mut self, entry: &'static Manifest, envelopes: bool) -> String {
         let (largest, n) = (1_500, self.from(2, 5));
-        // At the second rate a byte takes no whole number of nanoseconds.
+        // At the second rate a byte takes a fraction of a nanosecond.
         let rate = Rate([1_000_000_000, 987_654_321][self.from(0, 1) as usize]);
         let room = if envelopes { 1_000 } else { self.from(1, 12) };
         let flow = FlowSetup::new(Values::default(), Limit::Packets(room as u32));
@@ -242,7 +243,8 @@ impl LinkDraws {
     }
 }
 
-/// Keys with their values as a scenario has them, each between two texts.
+/// Keys with their values in the syntax of a scenario, each between the texts `before` and
+/// `behind`.
 fn keys(values: &Values, before: &str, behind: &str) -> String {
     let key = |(name, value): (&str, Value)| {
         let value = match value {
@@ -261,7 +263,7 @@ fn keys(values: &Values, before: &str, behind: &str) -> String {
 }
 
 impl WorstLink {
-    /// The scenario with a source for each packet, in their order.
+    /// The scenario with a source for each packet, in the order of arrival.
     fn replayed(&self) -> String {
         let Witness { arrivals, flow, delay, ratio } = &self.witness;
         let mut text = format!(
@@ -323,7 +325,7 @@ fn print(rows: &[Attacked]) {
 mod tests {
     use super::*;
 
-    /// The short form of the attack, on each discipline that promises a delay.
+    /// A short attack on each discipline that guarantees a delay.
     #[test]
     fn no_bound_is_broken_and_most_are_near() {
         let args =

@@ -2,9 +2,9 @@
 //!
 //! Each adapter with readable units gets a quantum in its turn, in proportion to its weight, and is
 //! read while that lasts. It is charged the processing time of its units, from reading to the end
-//! of queueing: an adapter with a storm of tiny packets, or of units that are expensive for another
-//! reason, uses no more of the processor than its share while others want theirs. Its unread units
-//! stay in the kernel, at the adapter's own cost.
+//! of queueing. So an adapter with a storm of tiny packets, or of units that are expensive for
+//! another reason, uses no more than its share of the processor while others want theirs. Its
+//! unread units stay in the kernel, at the adapter's own cost.
 
 use falaj_sched::mechanisms::deficit::Surplus;
 use std::collections::VecDeque;

@@ -26,8 +26,8 @@ pub trait Guarantees: Discipline {
     /// The guarantee of flow `f` of the scenario.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise>;
 
-    /// How flow `f` is served in turns, where that is known: the delays of flows that keep to an
-    /// envelope may be shorter by it.
+    /// The curve of flow `f` for service in turns, if it is known. Delay bounds of flows that
+    /// conform to an envelope may be smaller by it.
     fn turns(&self, f: FlowId) -> Option<StaircaseCurve> {
         let _ = f;
         None
@@ -145,29 +145,29 @@ impl Promise {
     }
 }
 
-/// How a flow is served in turns, more finely than by a rate and a latency. Counted from the
-/// beginning of any backlog, the packet that ends with the `n`-th byte of the flow has left when
-/// this curve reaches `n`.
+/// A service curve of a flow that is served in turns, more precise than a rate and a latency.
+/// Counted from the beginning of any backlog, the packet that ends with the `n`-th byte of the flow
+/// has left when this curve reaches `n`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaircaseCurve {
     /// Rate of service within a turn.
     pub rate: Rate,
-    /// The time until the first turn begins.
+    /// Time until the first turn begins.
     pub latency: Span,
-    /// The first turns: each as often as its number says.
+    /// The first turns, each with the number of its repetitions.
     pub first: Vec<(u64, StairTurn)>,
-    /// The turns that follow, one after another and from the beginning again; not empty.
+    /// The turns that follow, in order and then again from the beginning; not empty.
     pub cycle: Vec<StairTurn>,
 }
 
-/// A turn of a flow, and the pause behind it.
+/// A turn of a flow, and the pause after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StairTurn {
-    /// Bytes of the flow.
+    /// Bytes that the flow sends in the turn.
     pub bytes: u64,
-    /// Bytes that others send at the link's rate until the next turn.
+    /// Bytes that other flows send at the link's rate until the next turn.
     pub others: u64,
-    /// Time that passes beside.
+    /// Additional time until the next turn.
     pub idle: Span,
 }
 

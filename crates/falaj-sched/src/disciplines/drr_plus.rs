@@ -250,7 +250,7 @@ impl DrrPlus {
         quanta.max().map_or(0, |quantum| quantum + self.quanta.largest - 1)
     }
 
-    /// How `f` is visited as an ordinary flow, beside what comes by the fast lane.
+    /// The visits of `f` as an ordinary flow, with the traffic of the fast lane in addition.
     fn visits_after_the_lane(&self, f: FlowId) -> Visits {
         let (rate, burst) = self.reserved(Some(f));
         let shared = self.quanta.visits_among_all(f);
@@ -415,7 +415,8 @@ impl Guarantees for DrrPlus {
         })
     }
 
-    /// A flow of low latency may leave the fast lane at any instant of a backlog.
+    /// Only ordinary flows have a curve: a flow of low latency may leave the fast lane at any
+    /// instant of a backlog.
     fn turns(&self, f: FlowId) -> Option<StaircaseCurve> {
         let ordinary = self.contracts[f.index()].is_none();
         ordinary.then(|| self.visits_after_the_lane(f).turns())

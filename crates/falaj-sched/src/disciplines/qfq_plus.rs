@@ -307,10 +307,10 @@ impl QueueHooks for QfqPlus {}
 impl MediumHooks for QfqPlus {}
 
 impl Guarantees for QfqPlus {
-    /// Budgets have the role for aggregates that packets have for the flows of QFQ: an aggregate
+    /// Budgets have the role for aggregates that packets have for the flows of QFQ. An aggregate
     /// whose service begins at `S` has ended at most a budget of other work after the time is `S`
-    /// and two roundings, and the packet on the wire is already counted in the time (`L`). Whenever
-    /// an aggregate of `n` flows has packets, it has been served at most two roundings ahead of the
+    /// and two roundings; the packet on the wire is already counted in the time (`L`). Whenever an
+    /// aggregate of `n` flows has packets, it has been served at most two roundings ahead of the
     /// time (an aggregate of one flow is not ahead if that flow owes nothing). Within it, until `X`
     /// bytes of a flow have left, each of its neighbors sends at most `ceil(X/L) L + L` (see DRR):
     /// the aggregate must be served that amount, except for the last packet. Since `X` consists of

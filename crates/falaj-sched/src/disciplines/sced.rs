@@ -13,9 +13,9 @@
 //!   deadline is the later of two readings. Exact.
 //! - below: `S` is the higher of its lines, the deadline the earlier reading. That is exact after
 //!   any instant at which the flow was not ahead of its curve. A minimum of such curves may have
-//!   any number of pieces; so while the flow is ahead, its deadlines are no earlier than SCED's, so
-//!   that other flows keep theirs, and no later than those of the second line alone, on which its
-//!   delay bound relies.
+//!   any number of pieces. So while the flow is ahead, its deadlines are no earlier than SCED's, so
+//!   that other flows keep theirs. They are no later than those of the second line alone, on which
+//!   its delay bound relies.
 //! - equal: both are Virtual Clock's reading, which starts at the packet that arrived at the idle
 //!   flow.
 //!

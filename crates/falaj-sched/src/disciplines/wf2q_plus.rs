@@ -48,9 +48,9 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// A head that starts at most this many units later counts as started: the time is rounded to one
-/// unit, and by less than one more until 64 MB were sent without a pause by flows whose weights add
-/// up to no divisor of a byte.
+/// A head that starts at most this many units later counts as started. The time is rounded to one
+/// unit. It is rounded by less than one more until 64 MB were sent without a pause by flows whose
+/// weights add up to no divisor of a byte.
 const NEAR: i64 = 2;
 
 /// Worst-case fair weighted fair queueing, the practical form.

@@ -168,8 +168,8 @@ impl Quanta {
     }
 }
 
-/// The visits of a flow: until the end of its `m`-th visit others send at most `m` times `between`
-/// and `once`.
+/// The visits of a flow: until the end of its `m`-th visit, other flows send at most `m * between +
+/// once` bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Visits {
     /// Rate of the link, or the rest of it.
@@ -197,10 +197,10 @@ impl Visits {
         self.rate.airtime_of_many((self.between + self.once + self.largest).saturating_add(carry))
     }
 
-    /// The same without a line laid below: the last of `S` bytes has left after `S + ceil(S/Q) X +
-    /// K` bytes. That is Tabatabaee and Le Boudec's curve that is not convex ("Deficit round-robin:
-    /// a second network calculus analysis", 2021); they count bits, and so any deficit that the
-    /// flow may have, where here packets have left whole.
+    /// The same as a staircase, without a line below it: the last of `S` bytes has left after `S +
+    /// ceil(S/Q) X + K` bytes. This is the curve of Tabatabaee and Le Boudec that is not convex
+    /// ("Deficit round-robin: a second network calculus analysis", 2021). They count bits, and so
+    /// any deficit that the flow may have; here packets have left whole.
     pub(crate) fn turns(&self) -> StaircaseCurve {
         StaircaseCurve {
             rate: self.rate,

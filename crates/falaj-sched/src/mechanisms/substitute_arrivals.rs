@@ -1,7 +1,7 @@
 //! Substitute arrival times for heads that replace dropped packets.
 //!
 //! Disciplines that see arrivals count each packet from its arrival. If a policy drops packets from
-//! the front of a queue, none of the remaining ones has been there for long: counted from its own
+//! the front of a queue, none of the remaining ones has been there for long. Counted from its own
 //! arrival, a head would always be the last among those of all flows, and its flow would get less
 //! than one that rejects new packets, or nothing. But bytes of a flow are interchangeable. So a
 //! packet that becomes head after a drop inherits the dropped packet's arrival time. A packet

@@ -3,8 +3,8 @@
 //! A packet carries the time of its arrival, and is stamped when it becomes the head of its queue.
 //! That yields the stamps of its arrival, since all packets before it have left by then; and
 //! packets dropped meanwhile are in none of them. With final stamps at arrival, packets behind a
-//! dropped one would wait for it as if it had been sent: a flow with a short queue and head drop,
-//! whose packets arrive faster than they leave, would never be served again.
+//! dropped one would wait for it as if it had been sent. Then a flow with a short queue and head
+//! drop, whose packets arrive faster than they leave, would never be served again.
 //!
 //! A packet that replaces a dropped head takes the dropped packet's finish, if its own is earlier.
 //! Otherwise a packet hidden behind a long one would come to the front at a time when others no

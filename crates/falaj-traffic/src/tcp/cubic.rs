@@ -289,7 +289,7 @@ mod tests {
     }
 
     /// 11 segments after a loss at 16, with a round trip of 40 ms. The curve, at first 16 - 0.4 *
-    /// 12.5, soon asks for less than a segment, and the Reno-friendly window grows by a segment for
+    /// 12.5, soon asks for less than a segment. The Reno-friendly window grows by a segment for
     /// each 1.9 windows: 20 is reached after 9 * 1.9 = 17 round trips, or a few later as growth is
     /// computed once in each. RFC 9438 would take 5 * 1.9 + 4 = 13.5.
     #[test]
@@ -354,9 +354,9 @@ mod tests {
 
     /// RFC 9438, 5.1: with deterministic loss the mean is 1.054 RTT^0.75 / p^0.75 segments; 187 for
     /// 100 ms and one in 10,000. With windows of whole segments, the window W is back at that of
-    /// the loss once less than one segment is missing: (1 / 0.4)^(1/3) = 1.36 s before the curve,
-    /// and a round trip before that, as growth looks ahead. From then on losses repeat at the same
-    /// W, whatever it is. W is at most 257, where it is back just as the next loss comes: then K =
+    /// the loss once less than one segment is missing: (1 / 0.4)^(1/3) = 1.36 s before the curve.
+    /// It is a round trip earlier still, as growth looks ahead. From then on losses repeat at the
+    /// same W, for any W. W is at most 257, where it is back just as the next loss comes: then K =
     /// (0.3 W / 0.4)^(1/3) = 5.78 s, and 10,000 segments take K - 1.46 s = 4.31 s, a mean of 232.
     #[test]
     fn the_mean_window_is_that_of_the_rfc() {

@@ -1,6 +1,6 @@
-//! Deficit round robin, as falaj's own `drr` and the example in C: each visit gives a flow its
-//! quantum, it sends while its deficit covers the head, keeps the rest for the next visit, and
-//! loses it when it runs empty.
+//! Deficit round robin, as falaj's own `drr` and the example in C. Each visit gives a flow its
+//! quantum. The flow sends while its deficit covers the head, keeps the rest for the next visit,
+//! and loses it when it runs empty.
 
 use falaj_plugin_api::{Answer, Discipline, Queue, Refused, Sent, Setup, Value, export};
 use std::collections::VecDeque;

@@ -220,8 +220,8 @@ impl PacketRing {
             return None;
         }
         // SAFETY: with the status read (and acquired) as the reader's, the kernel leaves the frame
-        // alone until `pop` gives it back, which takes `self` exclusively: nobody writes
-        // while the slice lives.
+        // alone until `pop` gives it back. `pop` takes `self` exclusively, so the frame is not
+        // written while the slice lives.
         let all = unsafe { std::slice::from_raw_parts(self.frame().as_ptr(), FRAME) };
         // SAFETY: a tpacket2_hdr is shorter than a frame; it is read as it is, and any bits are a
         // value of it.

@@ -2,9 +2,9 @@
 //! is read here.
 //!
 //! Nothing in that memory is trusted. An address is translated for each access, and one outside of
-//! the guest's memory is an error of that single unit; a chain is followed for a limited number of
-//! descriptors, loop or not; an index beyond the size of the ring is rejected. In every case the
-//! guest gets each chain back.
+//! the guest's memory is an error of that single unit. A chain is followed for a limited number of
+//! descriptors, even if it is a loop. An index beyond the size of the ring is rejected. In every
+//! case the guest gets each chain back.
 
 use std::fs::File;
 use std::io::Write;

@@ -1,9 +1,9 @@
 //! Memory in chunks, each owned by this process or the kernel at any time, and the four rings by
 //! which they change hands.
 //!
-//! The kernel writes the rings, and no wrong value of theirs does harm: no frame is read from
-//! outside of the memory, no chunk is written to that is not one of those for sending, and a call
-//! does no more work than a ring has places.
+//! The kernel writes the rings, and a wrong value in them does no harm: no frame is read from
+//! outside of the memory, and only chunks for sending are written to. A call does no more work than
+//! a ring has places.
 
 use std::ops::Range;
 

@@ -136,7 +136,7 @@ pub(super) fn socket() -> Result<OwnedFd, Errno> {
 
 /// Makes the first descriptor refer to the file of the second one.
 pub(super) fn replace(descriptor: BorrowedFd<'_>, by: &OwnedFd) -> Result<(), Errno> {
-    // SAFETY: whoever owns the descriptor still owns it, and it still is a socket; no memory is
+    // SAFETY: the owner of the descriptor still owns it, and it still is a socket; no memory is
     // passed.
     let done = unsafe { libc::dup3(by.as_raw_fd(), descriptor.as_raw_fd(), libc::O_CLOEXEC) };
     Errno::result(done).map(drop)

@@ -156,15 +156,15 @@ impl Discipline for DrrPlusPlus {
     }
 }
 
-/// What the bounds of a flow are made of.
+/// The terms of a flow's bounds, for its sort (low latency or not) and the other sort.
 struct VisitsBySort {
-    /// Flows of its sort, with itself.
+    /// Number of flows of its sort, including itself.
     ours: u64,
-    /// Flows of the other sort.
+    /// Number of flows of the other sort.
     others: u64,
     /// Its visits, without the deficits that flows carry over.
     own: Visits,
-    /// Bytes that a flow carries over at most.
+    /// Largest number of bytes that a flow carries over.
     carried: u64,
 }
 
@@ -191,7 +191,7 @@ impl Guarantees for DrrPlusPlus {
     /// See the module's documentation.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let VisitsBySort { ours, others, own, carried } = self.visits_by_sort(f);
-        // All bounds but that of the curve know how many visits there are.
+        // All bounds except the curve know the number of visits.
         let with = |carry: u64| Visits { once: (ours - 1 + carry) * carried, ..own };
         let until = |bytes: u64| {
             with(bytes.div_ceil(own.quantum).saturating_mul(ours).min(others)).delay(bytes)
@@ -239,7 +239,8 @@ impl Guarantees for DrrPlusPlus {
         })
     }
 
-    /// In each of the first visits another `n` flows of the other sort send what they carried over.
+    /// In each of the first visits another `n` flows of the other sort send the deficit that they
+    /// carried over.
     fn turns(&self, f: FlowId) -> Option<StaircaseCurve> {
         let VisitsBySort { ours, others, own, carried } = self.visits_by_sort(f);
         let turn = |carry: u64| StairTurn {

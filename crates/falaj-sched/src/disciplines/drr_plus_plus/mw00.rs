@@ -163,7 +163,7 @@ impl Discipline for Mw00 {
 }
 
 impl Mw00 {
-    /// How `f` is visited, and the formulas of its rate and its delay.
+    /// The visits of `f`, and the formulas of its rate and its delay.
     fn visits_with_credit(&self, f: FlowId) -> (Visits, &'static str, &'static str) {
         let visits = self.quanta.visits(f, |j| j != f && Some(j) != self.low);
         let normal = self.quanta.flows(|j| Some(j) != self.low).count() as u64;
@@ -186,7 +186,7 @@ impl QueueHooks for Mw00 {}
 impl MediumHooks for Mw00 {}
 
 impl Guarantees for Mw00 {
-    /// See the module's text.
+    /// See the module's documentation.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let (visits, rate_formula, formula) = self.visits_with_credit(f);
         Ok(Promise {

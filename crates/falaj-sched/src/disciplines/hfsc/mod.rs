@@ -436,7 +436,7 @@ mod tests {
     use std::string::String;
 
     /// Its curve is a quarter for 4 B of time and then a half. A is sent the excess by
-    /// link-sharing, and is not penalized when B arrives an eighth before 4: B's deadlines are 5
+    /// link-sharing, and is not penalized when B arrives an eighth before 4. B's deadlines are 5
     /// 1/3, 6 2/3, 8, 10, all minus an eighth; the last of them is earlier than A's own 10 by that
     /// eighth.
     #[test]

@@ -1,11 +1,10 @@
 //! A minimum, a cap and a weight for each class of a tree: hClock.
 //!
 //! Billaud and Gulati, "hClock: hierarchical QoS for packet scheduling in a hypervisor" (2013).
-//! Each class has the three clocks of [mClock](crate::disciplines::mclock), and from the link down
-//! each node chooses among its own classes: the earliest `R` among those whose `R` has come and
-//! that have a packet, otherwise by weight among those whose `L` has come. So the service that a
-//! class gets by its reservation goes to the reservations below it first, and the rest of it by
-//! weight.
+//! Each class has the three clocks of [mClock](crate::disciplines::mclock). From the link down each
+//! node chooses among its own classes: the earliest `R` among those whose `R` has come and that
+//! have a packet, otherwise by weight among those whose `L` has come. So the service that a class
+//! gets by its reservation goes to the reservations below it first, and the rest of it by weight.
 //!
 //! - A reservation is served out of that of the class above, which is therefore at least the sum of
 //!   those below; that sum is its default.

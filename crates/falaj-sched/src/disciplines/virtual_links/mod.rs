@@ -146,7 +146,7 @@ pub struct VirtualLinks {
     pub(crate) rate: Rate,
     /// `L`: transmission time of the largest packet.
     largest: Span,
-    /// The same in bytes.
+    /// Size of the largest packet in bytes.
     largest_bytes: u64,
     full_queues: Vec<u64>,
 }
@@ -250,8 +250,8 @@ impl VirtualLinks {
         ConfigErrors::of(refused)
     }
 
-    /// The longest cycle, and the time by which it may be longer for what is rounded. Packet-wise
-    /// charges are whole nanoseconds: a link may be that much over its phase.
+    /// The longest cycle, and the rounding error of a phase. Packet-wise charges are whole
+    /// nanoseconds: each link may exceed its phase by one nanosecond, which the cycle includes.
     fn rounded_cycle(&self, serve: Serve) -> (Span, Span) {
         let whole = BIT_NANOS.is_multiple_of(self.rate.0);
         let each = Span(self.links.len() as u64);
@@ -259,22 +259,25 @@ impl VirtualLinks {
         (self.cycle() + more, if whole { Span::ZERO } else { Span(1) })
     }
 
-    /// The time by which a packet in lent time delays others.
+    /// Largest delay of other links' packets by a packet in lent time.
     fn lent(&self) -> Span {
         if self.links.iter().any(|l| l.lends) { self.largest } else { Span::ZERO }
     }
 
-    /// How the phases of link `f` carry what is queued there, whatever its packets are.
+    /// Lower bound on the bytes that the phases of link `f` carry while packets are queued there,
+    /// for packets of any sizes.
     ///
-    /// A phase holds `W` bytes, less by a tail shorter than the head that does not fit: at least `W
-    /// - L + 1`. That head goes first in the next phase, so that two phases that follow each other
-    /// carry `W + 1` at least. After `j` phases with tails the next one takes all that ends within
-    /// `W` more. Tails that are carried over are lost to no phase.
+    /// A phase of `W` bytes ends with a tail if the head does not fit. The tail is shorter than
+    /// that head, so the phase carries at least `W - L + 1` bytes. The head goes first in the next
+    /// phase, so that two successive phases carry at least `W + 1`. After `j` phases with tails,
+    /// the next phase carries all packets that end within another `W`. If tails are carried over,
+    /// no phase loses any.
     ///
-    /// Before its first whole phase the link waits for a tail of its own at most, where these
-    /// are waited out, and for the phases of the others; packet-wise once more for these in the
-    /// phase itself. A cycle takes `S`, or without tails that are waited out the phases of the
-    /// others and what the link sends. What others carry over comes once: `N - 1` tails.
+    /// Before its first whole phase the link waits for the phases of the others and, if tails are
+    /// waited out, for at most one tail of its own. The packet-wise server adds the phases of the
+    /// others once more, within the phase itself. A cycle takes `S`; if tails are not waited out,
+    /// it takes the phases of the others and the link's own transmissions. Tails that others carry
+    /// over count once: `N - 1` tails.
     fn carried(&self, f: FlowId, serve: Serve) -> CarriedByPhases {
         let (w, l, largest) = (self.links[f.index()].phase, self.largest, self.largest_bytes);
         let (cycle, rounding) = self.rounded_cycle(serve);
@@ -308,17 +311,16 @@ impl VirtualLinks {
         }
     }
 
-    /// How link `f` is served in turns.
+    /// The curve of link `f` for service in turns.
     pub(crate) fn turns(&self, f: FlowId, serve: Serve) -> StaircaseCurve {
         self.carried(f, serve).turns()
     }
 
-    /// The paper's guarantees to link `f`, corrected, and those of what goes
-    /// beyond it:
+    /// The paper's guarantees to link `f`, corrected, and those of the extensions:
     ///
     /// - Tails carried over are never lost, so that `b` packets need `K = ceil(b L/W)` cycles after
-    ///   the one that has begun, in each of which the others have their phases, and `N - 1` tails
-    ///   more in all of them together. The rate is `C W/S` whatever the sizes.
+    ///   the one that has begun. In each of them the others have their phases, and in all of them
+    ///   together `N - 1` tails more. The rate is `C W/S` for any sizes.
     /// - A packet sent in lent idle time delays packets that arrive meanwhile by at most its own
     ///   time, an `L`. At its end the server is in the state in which it would be if that time had
     ///   passed idle, so all else holds from there.
@@ -334,7 +336,8 @@ impl VirtualLinks {
         let (s, rounding) = self.rounded_cycle(serve);
         let carried = self.carried(f, serve);
         let bytes = matches!(link.limit, Limit::Bytes(_));
-        // Phases that a full queue takes, and what is left of packets for the last one.
+        // Number of phases that a full queue takes, and the packets' time that remains for the last
+        // one.
         let (m, rest) = match link.limit {
             Limit::Packets(b) => {
                 let (b, k) = (u64::from(b), w / l);
@@ -408,19 +411,20 @@ impl VirtualLinks {
     }
 }
 
-/// How the phases of a link that stays backlogged carry its bytes, at least.
+/// Lower bound on the bytes that the phases of a backlogged link carry.
 struct CarriedByPhases {
     rate: Rate,
-    /// The time until the first phase begins to carry.
+    /// Time until the first phase begins to carry.
     latency: Span,
-    /// Bytes of that one.
+    /// Bytes of the first phase.
     first: u64,
-    /// Bytes of those behind it, of two in turn, and the pause before each.
+    /// Bytes of the phases after it, which alternate between two values, each with the pause before
+    /// it.
     later: [(Span, u64); 2],
 }
 
 impl CarriedByPhases {
-    /// By when the last of so many bytes has left.
+    /// Time until the last of `bytes` has left.
     fn until(&self, bytes: u64) -> Span {
         let [(pause, one), (longer, other)] = self.later;
         let behind = bytes.saturating_sub(self.first);
@@ -444,17 +448,17 @@ impl CarriedByPhases {
         }
     }
 
-    /// Returns true if a phase alone carries at least half of what two of them must.
+    /// Returns true if a single phase carries at least half of the minimum of two phases.
     fn one_is_best(&self) -> bool {
         self.later[0] == self.later[1]
     }
 
-    /// The rate of two phases together in cycles of length `s`, and the latency that goes with it;
-    /// `spare` is by how much a phase is longer than the largest packet.
+    /// The rate of two phases together in cycles of length `s`, and its latency; `spare` is the
+    /// time by which a phase exceeds the largest packet.
     ///
-    /// Just after a phase that carries its least the last bytes are `spare` at most and a byte
-    /// behind the line that begins with the first phase; and `largest` bytes more, as packets
-    /// count when they have left whole.
+    /// Just after a phase with the minimum of bytes, the last bytes are at most `spare` and a byte
+    /// behind the line that begins with the first phase. They are `largest` bytes more behind it,
+    /// as packets count when they have left whole.
     fn line(&self, s: Span, spare: Span, largest: u64) -> (Rate, Span) {
         let [(_, one), (_, other)] = self.later;
         let bits = u128::from(one + other) * u128::from(BIT_NANOS);
