@@ -49,7 +49,7 @@ fn a_delay_has_a_size_and_a_timeout() {
             && number(&best["timeout_ns"]) > number(&best["fill_ns"]),
         "{json}"
     );
-    // Half of what comes within 340 us or so.
+    // A batch holds about half of the packets that arrive within 340 us.
     assert!((20.0..80.0).contains(&(200e3 / number(&best["containers_per_s"]))), "{json}");
     assert!(number(&json["least"]["delay_ns"]) < number(&best["delay_ns"]), "{json}");
     let never = plan("--rate 20k --per-container 15us --delay 20us --any-timeout");
@@ -114,12 +114,12 @@ fn machines_fit_until_they_do_not() {
     )
     .json();
     assert_eq!(json["feasible"], true);
-    // At most ten have the server's time.
+    // The server has time for ten machines at most.
     assert!((2.0..10.0).contains(&number(&json["vms"])), "{json}");
 }
 
-/// The points that were measured between two processes. How long a busy machine takes is not asked
-/// for, but that is never less than this.
+/// Checks the points measured between two processes. A busy machine may make times longer, never
+/// shorter than `least`.
 fn measured(figure: &serde_json::Value, least: f64) {
     let names = figure["curves"].as_array().expect("curves").iter();
     let of = |name: &str| {
@@ -143,7 +143,7 @@ fn figure_three_is_measured_live() {
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let json = ran.json();
     assert_eq!(json["summary"]["missed"], 0);
-    // There and back, 112 us each.
+    // There and back, at least 112 us each.
     measured(&json["figures"][0], 2.0 * 112.0);
     for (args, told) in [
         (&["--figure", "2", "--live"][..], "--live is for Figures 3 and 4"),

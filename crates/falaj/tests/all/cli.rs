@@ -1,4 +1,4 @@
-//! Commands that need no network: `sim`, `plan`, and what is said about input that is wrong.
+//! Commands that need no network: `sim`, `plan`, and the messages for wrong input.
 
 use crate::common::{Ran, TENANTS, directory, falaj, file, flow, number, program, signal};
 use expect_test::expect;
@@ -20,7 +20,7 @@ fn a_seed_decides_everything() {
     assert_eq!(once.json()["seed"], 7);
     let poisson = |ran: &crate::common::Ran| flow(&ran.json()["flows"], "b").clone();
     assert_ne!(poisson(&once), poisson(&other));
-    // Replications count on from the seed: two from 7 are not one from 7 twice.
+    // Each replication has the next seed: two from 7 are not the same one twice.
     let two = falaj(&[
         "sim",
         tenants,
@@ -55,15 +55,16 @@ fn what_comes_in_goes_out_or_is_dropped() {
                 .map(|key| number(&f[key]));
         assert!(p50 <= p99 && p99 <= max && mean <= max, "{f}");
         assert!(number(&f["max_backlog_packets"]) <= 20.0, "{f}");
-        // Bits sent in 8 x 0.5 s.
+        // Bits offered in 8 x 0.5 s.
         let bits = delivered * 8.0 * if name == "a" { 500.0 } else { 1500.0 };
         assert!((number(&f["delivered_rate"]) * 4.0 - bits).abs() < 1.0, "{f}");
     }
     let (a, b) = (flow(&json["flows"], "a"), flow(&json["flows"], "b"));
     assert_eq!((number(&a["offered_rate"]), number(&a["dropped"])), (12e6, 0.0));
-    // Half the link, less the tails that 1500 B leave of 500 us.
+    // Half of the link, less the time at the end of each 500 us phase into which no packet of 1500
+    // B fits.
     assert!((number(&b["delivered_rate"]) / 48e6 - 1.0).abs() < 0.01, "{b}");
-    // Eight replications: a Student interval around a mean that is not exactly known.
+    // Eight replications: the mean has a Student interval of positive width.
     assert!(number(&b["delay_mean_half_width_ns"]) > 0.0, "{b}");
 
     let one =
@@ -74,8 +75,7 @@ fn what_comes_in_goes_out_or_is_dropped() {
     );
 }
 
-/// A connection that knows what arrives: its payload, round trips and transfers are told, in words
-/// and as JSON.
+/// TCP connections: their payload, round trips and transfers are reported, in words and as JSON.
 #[test]
 fn connections_and_their_transfers_are_told() {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/tcp.toml");
@@ -91,7 +91,7 @@ fn connections_and_their_transfers_are_told() {
         (&download["traffic"], &download["congestion"]),
         (&"download".into(), &"cubic".into())
     );
-    // Payload and headers are what the link carried, less the call.
+    // Payload and headers together are what the link carried, less the traffic of the call.
     let goodput = number(&download["goodput"]) + number(&pages["goodput"]);
     assert!((8.5e6..9.6e6).contains(&goodput), "{goodput}");
     assert!(number(&download["goodput_half_width"]) > 0.0);
@@ -106,7 +106,7 @@ fn connections_and_their_transfers_are_told() {
     );
     let done = &pages["completion"];
     assert!(number(&done["complete"]) >= 10.0 && number(&done["not_complete"]) <= 2.0, "{pages}");
-    // 69 segments are three round trips at least, half of the last one there.
+    // 69 segments take at least three round trips, the last of which counts one way only.
     assert!(
         number(&done["min_ns"]) > 100e6 && number(&done["mean_ns"]) < number(&done["max_ns"]),
         "{pages}"
@@ -125,7 +125,7 @@ fn connections_and_their_transfers_are_told() {
     }
 }
 
-/// Where no closed loop can be, it is said what to do instead.
+/// Commands without a closed loop refuse TCP sources and give the cure.
 #[test]
 fn connections_are_simulated_only() {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/tcp.toml");
@@ -153,8 +153,8 @@ fn connections_are_simulated_only() {
     assert!(ran.out.contains("their chances are the same, and their packets not"), "{}", ran.out);
 }
 
-/// Bounds over several links: of a scenario, of what is written of it for other tools, and of their
-/// own files.
+/// Bounds over several links: of a scenario, of its export for other tools, and of those tools' own
+/// files.
 #[test]
 fn bounds_go_over_several_links() {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/chain.toml");
@@ -183,7 +183,7 @@ fn bounds_go_over_several_links() {
         "{}",
         ran.err
     );
-    // What the form has no word for is not written.
+    // A scenario that the format cannot express is not written.
     let poisson = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/tcp.toml");
     let ran = falaj(&["plan", poisson, "--saihu", "tcp.json"]);
     assert_eq!(ran.status, Some(2));
@@ -194,7 +194,7 @@ fn bounds_go_over_several_links() {
     );
 }
 
-/// What shards write is what one run writes, and the table has a line for each point and flow.
+/// Shards write the same as a single run, and the table has a line for each point and flow.
 #[test]
 fn a_sweep_in_shards_is_the_sweep() {
     let tenants = file("sweep.toml", TENANTS);
@@ -251,8 +251,8 @@ fn a_sweep_in_shards_is_the_sweep() {
     assert!(ran.err.starts_with("with uplink.rate=10:\nerror"), "{}", ran.err);
 }
 
-/// The same seed, and so the same arrivals, with a policy that sees to it that packets stay short;
-/// who may be marked is not dropped.
+/// The same seed, and so the same arrivals, with an AQM policy that keeps the queue short. A packet
+/// that can be marked is not dropped.
 #[test]
 fn a_policy_keeps_a_queue_short_and_is_told_of() {
     let text = |queue: &str, ecn: &str| {
@@ -354,7 +354,7 @@ fn replications_come_until_an_interval_is_narrow() {
         "{}",
         few.out
     );
-    // The sum of both is as before: a cut of 40 ms leaves 60 of each.
+    // The sum of both is as before: a warm-up of 40 ms leaves 60 packets of each.
     let cut = sim(&["--warm-up", "40ms", "--json"]).json();
     assert_eq!(number(&flow(&cut["flows"], "a")["offered"]), 8.0 * 180.0);
     assert_eq!(cut["warm_up"]["cut_ns"], 40_000_000);
@@ -372,8 +372,8 @@ fn replications_come_until_an_interval_is_narrow() {
     }
 }
 
-/// Envelopes' worst in one queue: what the plan bounds by is what is sent, and what comes out is
-/// within it and near.
+/// The worst case of all envelopes in one queue: the sources send exactly what the plan's bound
+/// assumes, and the simulated delay is within the bound and close to it.
 #[test]
 fn greedy_sources_meet_the_bound_of_their_envelopes() {
     let text = "[link.a]\nrate = \"20mbit\"\n[link.a.flow.x]\nmatch = \"any\"\nqueue = \"500p\"\n\
@@ -386,8 +386,8 @@ fn greedy_sources_meet_the_bound_of_their_envelopes() {
     let scenario = file("greedy.toml", text);
     let plan = falaj(&["plan", scenario, "--json"]).json();
     let bound = number(&plan["directions"][0]["flows"][0]["expected"]["delay_ns"]);
-    // 20 kB, 2 x 5 kB, 10 kB and 4 kB at once, at 20 Mbit/s: 17.6 ms; the shaped one's comes at any
-    // time. Nothing is added for packets.
+    // Bursts of 20 kB, 2 x 5 kB, 10 kB and 4 kB at 20 Mbit/s take 17.6 ms; the burst of the shaped
+    // flow may come at any time. Nothing is added for packets.
     assert!((17.5e6..17.7e6).contains(&bound), "{plan}");
     let sim = falaj(&["sim", scenario, "--json"]).json();
     let longest = number(&flow(&sim["flows"], "x")["delay_max_ns"]);
@@ -425,7 +425,8 @@ fn scenarios_are_compared_in_pairs() {
     let json = compare(&["--what-if", "b.queue=10p", "--json"]).json();
     let b = flow(&json["flows"], "b");
     let of = |key: &str, part: &str| number(&b[key]["others"][0][part]);
-    // Half the queue is half the delay; the interval of the difference is there, and far from zero.
+    // Half of the queue means half of the delay; the difference has an interval, and is far from
+    // zero.
     assert!(
         of("delay_mean_ns", "difference") < -1e6 && of("delay_mean_ns", "half_width") < 1e5,
         "{b}"
@@ -441,7 +442,8 @@ fn scenarios_are_compared_in_pairs() {
     let same = compare(&[tenants]);
     assert_eq!(same.status, Some(0), "{same:?}");
     assert_eq!(same.out.matches("   the same ").count(), 10, "{}", same.out);
-    // Of three each is compared with the first, and has its line in each flow's panel.
+    // With three scenarios, each other one is compared with the first, and has its line in each
+    // flow's panel.
     let short = file("pairs-short.toml", &TENANTS.replace("20p", "10p"));
     let three = compare(&[tenants, short, "--svg", "pairs.svg"]);
     assert_eq!(three.status, Some(0), "{three:?}");
@@ -469,7 +471,7 @@ fn scenarios_are_compared_in_pairs() {
 #[test]
 fn ctrl_c_tells_what_is_known_so_far() {
     let tenants = file("interrupted.toml", TENANTS);
-    // Would take minutes.
+    // The command would take minutes.
     let mut child = program(&[
         "sim",
         tenants,
@@ -501,7 +503,7 @@ fn ctrl_c_tells_what_is_known_so_far() {
 
 #[test]
 fn ctrl_c_in_a_long_replication_tells_how_far_it_came() {
-    // A replication of minutes; it is not waited for.
+    // A replication would take minutes; the interrupt does not wait for it.
     let tenants = file("long.toml", TENANTS);
     let child =
         program(&["sim", tenants, "--duration", "10h", "--replications", "1"]).spawn().unwrap();
@@ -519,7 +521,7 @@ fn ctrl_c_in_a_long_replication_tells_how_far_it_came() {
 
 #[test]
 fn ctrl_c_ends_what_reproduces_and_measures() {
-    // Their first figures would take a minute.
+    // The first figures of these commands would take a minute.
     let bench = ["bench", "sim", "--only", "fifo", "--millions", "1000", "--repeat", "1", "--json"];
     let reproduce = ["reproduce", "fortuna", "--beyond"];
     for args in [&bench[..], &reproduce[..]] {
@@ -549,14 +551,15 @@ fn promises_are_the_papers_by_hand() {
     check(&json, "a", [l + 4 * s + (s - w) + 2 * 4 * l, l + 5 * s + (s - w), 2 * l, 37_888_000]);
     check(&json, "b", [5_590_080, 5_621_120, 242_240, 37_888_000]);
 
-    // L is no whole number of nanoseconds, and (1'') ends in S: 30 Mbit/s, L = 403733.3 ns rounded
-    // up; a: W = 1 ms, k = 2, m = 10, r = 2; b: W = 500 us, k = 1, b = 3, m = 3, r = 1; S = 1.5
-    // ms.
+    // L is not a whole number of nanoseconds, and (1'') ends in S: 30 Mbit/s, L = 403733.3 ns
+    // rounded up; a: W = 1 ms, k = 2, m = 10, r = 2; b: W = 500 us, k = 1, b = 3, m = 3, r = 1; S =
+    // 1.5 ms.
     let text = TENANTS.replace("100mbit", "30mbit").replacen("500us", "1ms", 1);
     let (head, tail) = text.split_at(text.rfind("20p").unwrap());
     let json =
         falaj(&["plan", file("uneven.toml", &format!("{head}3p{}", &tail[3..])), "--json"]).json();
-    // Where a byte is no whole number of nanoseconds, a cycle may last one longer for each link.
+    // Where a byte does not take a whole number of nanoseconds, a cycle may be 1 ns longer for each
+    // virtual link.
     let (l, phases, s) = (403_734, 1_500_000, 1_500_002);
     let own = s; // N r L = 1614936 is longer than a cycle
     let (before, rate) = (s - 1_000_000, 30 * (1_000_000 - l) * 1_000_000 / phases);
@@ -567,7 +570,7 @@ fn promises_are_the_papers_by_hand() {
     check(&json, "b", [l + 2 * s + before + own, l + 3 * s + before, 2 * l, rate]);
 }
 
-/// (1''), (3), (4) in nanoseconds and (2) in bits per second, both ways.
+/// Checks (1''), (3), (4) in nanoseconds and (2) in bits per second, in both directions.
 fn check(plan: &serde_json::Value, name: &str, [one, three, four, two]: [u64; 4]) {
     for way in [0, 1] {
         let f = flow(&plan["directions"][way]["flows"], name);
@@ -621,7 +624,8 @@ fn a_proposal_keeps_its_word() {
     let cases = [
         (TENANTS, r#"rate = "50mbit""#, "phase"),
         (TENANTS, r#"delay = "5ms""#, "phase"),
-        // Longer phases help only until a whole queue fits in: just there, it is enough.
+        // Longer phases help only until a whole queue fits into one; a phase of exactly that length
+        // meets this requirement.
         (TENANTS, r#"delay = "3.6ms""#, "phase"),
         (TENANTS, r#"rate = "60mbit", delay = "4ms""#, "phase"),
         (&drr, r#"rate = "80mbit""#, "quantum"),
@@ -689,12 +693,12 @@ fn an_envelope_bounds_delay_and_backlog() {
         (&a["backlog"]["lossless"], &a["backlog"]["enough"]),
         (&false.into(), &"4242B".into())
     );
-    // Of two buckets both hold: the second lets only 1000 B come at once, and what follows is
-    // slower than the phase.
+    // With two buckets, both constraints hold: the data at the knee of the second one waits
+    // longest.
     let two = format!(r#"[{bucket}, {{ rate = "80mbit", burst = "1000B" }}]"#);
     let a = plan("envelope-two.toml", &sends(&two, "20p"));
     assert_eq!(a["assured"]["delay_ns"], 1_121_120 + 80_000, "{a}");
-    // More than it is served: only the queue bounds it.
+    // The flow sends more than its service: only the queue bounds its delay.
     let a = plan("envelope-fast.toml", &sends(r#"{ rate = "40mbit", burst = "3kB" }"#, "20p"));
     assert_eq!(
         (&a["assured"]["delay_ns"], &a["backlog"]),
@@ -711,22 +715,23 @@ fn traffic_tells_what_to_expect_and_assures_nothing() {
     let json = falaj(&["plan", file("derived.toml", TENANTS), "--json"]).json();
     let flows = &json["directions"][0]["flows"];
     let (a, b) = (flow(flows, "a"), flow(flows, "b"));
-    // 500 B, and what 12 Mbit/s are in the nanosecond that rounding may take: 500.0015 B in the
-    // first phase.
+    // 500 B, plus what 12 Mbit/s send in the nanosecond that rounding may add: 500.0015 B at 37.888
+    // Mbit/s.
     assert_eq!(a["expected"]["delay_ns"], 1_121_120 + 40_001);
     assert_eq!(a["assured"]["delay_ns"], 5_590_080);
-    // 500.0015 B and 1.5 B/us for T: 2363.4 B.
+    // 500.0015 B plus 1.5 B/us for the time T: 2363.4 B.
     assert_eq!((&a["backlog"]["bytes"], &a["backlog"]["packets"]), (&2_363.into(), &4.into()));
     assert_eq!(a["backlog"]["lossless"], true);
     assert_eq!(b["envelope"]["none"], "none: traffic b is Poisson, whose bursts have no limit");
-    // The simulator keeps to both.
+    // The simulated values are within both bounds.
     let sim = falaj(&["sim", "derived.toml", "--duration", "500ms", "--json"]).json();
     let seen = flow(&sim["flows"], "a");
     assert!(
         number(&seen["delay_max_ns"]) <= 1_161_121.0 && number(&seen["max_backlog_packets"]) <= 4.0,
         "{seen}"
     );
-    // A need is judged by what is assured, and the envelope that would do is offered.
+    // A requirement is judged by the assured bound, and the message proposes an envelope that would
+    // suffice.
     let ran = falaj(&["plan", "derived.toml", "--need", "a.delay=2ms"]);
     assert_eq!(ran.status, Some(1), "{ran:?}");
     let declare = r#"declare `envelope = { rate = "12mbit", burst = "501B" }`"#;
@@ -752,7 +757,7 @@ fn a_need_may_come_from_the_command_line() {
         "REFUSED b: needs a delay of at most 3ms, is promised 5.59 ms; `queue = \"9p\"` would"
     ));
     assert!(!ran.out.contains("REFUSED a"), "{}", ran.out);
-    // Nine packets will do, and ten will not.
+    // A queue of nine packets meets the requirement, ten do not.
     let queue = |n: &str| {
         falaj(&["plan", tenants, "--need", "b.delay=3ms", "--what-if", &format!("b.queue={n}")])
             .status
@@ -789,7 +794,8 @@ fn what_if_compares_with_the_file_as_it_is() {
     for words in ["before -> after", "37.9 Mbit/s -> 659 Mbit/s", "link uplink up: 1.00 Gbit/s"] {
         assert!(ran.out.contains(words), "no `{words}` in\n{}", ran.out);
     }
-    // The same as a file that says so, and as the file itself beside it.
+    // The result equals that of a file with this value, and is shown beside that of the original
+    // file.
     let text = TENANTS.replace("100mbit", "1gbit");
     let (head, tail) = text.split_at(text.rfind("500us").unwrap());
     let there =
@@ -885,7 +891,7 @@ fn curves_are_drawn() {
     assert_eq!(ran.err, "wrote drawn-each/uplink-up-a.svg\nwrote drawn-each/uplink-up-b.svg\n");
     assert!(read("drawn-each/uplink-up-b.svg").contains("only the queue bounds its delay"));
     assert!(ran.json()["admitted"] == true);
-    // A first in, first out queue promises no rate to one of many, and nothing is known of b.
+    // FIFO guarantees no rate to one of several flows, and nothing is known about the traffic of b.
     let fifo = TENANTS.lines().filter(|l| {
         !l.starts_with("kind") && !l.starts_with("phase") && !l.starts_with("scheduler")
     });
@@ -898,7 +904,8 @@ fn curves_are_drawn() {
 
 #[test]
 fn nobody_else_pays_for_a_proposal() {
-    // Together more than the link has; each alone could get it by taking it from the other.
+    // Together the requirements exceed the link's rate; each alone could be met by taking capacity
+    // from the other flow.
     let text = TENANTS
         .replace(r#"kind = "A""#, "kind = \"A\"\nneed = { rate = \"60mbit\" }")
         .replace(r#"kind = "B""#, "kind = \"B\"\nneed = { rate = \"37mbit\" }");
@@ -949,7 +956,7 @@ fn no_file() {
     assert_eq!(falaj(&["run", "no-such.toml", "--", "true"]).status, Some(2));
 }
 
-/// Captures as other programs write them: of IP without frames, and of many interfaces.
+/// Captures written by other programs: of IP packets without frames, and of many interfaces.
 #[test]
 fn captures_of_other_programs() {
     let tenants = file("other.toml", "[link.l]\nrate = \"8mbit\"\naccount = \"ip\"\n");
@@ -958,7 +965,7 @@ fn captures_of_other_programs() {
         raw.extend([second, 0, 0, 0, 0, 0, 0, 0, 20, 0, 0, 0, 0xe8, 3, 0, 0, 0x45]);
         raw.extend([0; 19]);
     }
-    // A section, three interfaces of Ethernet, and a packet of each.
+    // A section, three Ethernet interfaces, and a packet of each.
     let mut many: Vec<u8> = [0x0a0d_0d0a_u32, 28, 0x1a2b_3c4d, 1 << 16, u32::MAX, u32::MAX, 28]
         .map(u32::to_be_bytes)
         .concat();
@@ -975,7 +982,7 @@ fn captures_of_other_programs() {
     let sim = |words: &[&str]| falaj(&[&["sim", &tenants][..], words].concat());
     let ran = sim(&["--replay", "ip.pcap", "--json"]);
     assert_eq!(ran.status, Some(0), "{}", ran.err);
-    // 1000 bytes at 8 Mbit/s, of which 20 were kept.
+    // 1000 bytes at 8 Mbit/s, of which the capture holds 20.
     assert!(ran.out.contains("\"delay_p50_ns\": 1000"), "{}", ran.out);
     let ran = sim(&["--replay", "many.pcapng"]);
     assert!(ran.err.contains("1 packets are of a third interface"), "{}", ran.err);
@@ -984,7 +991,7 @@ fn captures_of_other_programs() {
     assert!(ran.err.contains("1 packets are of interfaces that `--interface` does not name"));
     assert!(ran.out.contains("replayed: 2 packets"), "{}", ran.out);
     assert!(ran.out.contains("down"), "{}", ran.out);
-    // Cut off in its last packet.
+    // The file is cut off within its last packet.
     std::fs::write(directory.join("cut.pcap"), &raw[..raw.len() - 5]).expect("written");
     let ran = sim(&["--replay", "cut.pcap"]);
     assert_eq!(ran.status, Some(1), "{}", ran.err);
@@ -1252,7 +1259,7 @@ fn standard_input_is_laid_out() {
         use std::io::Write;
         let mut command = program(args);
         let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
-        // Who refuses its arguments does not read.
+        // A command that refuses its arguments does not read its input.
         let _ = child.stdin.take().unwrap().write_all(text.as_bytes());
         child.wait_with_output().unwrap().into()
     };
@@ -1384,7 +1391,8 @@ fn fairness_is_measured_with_a_witness() {
     let (fair, drr) = (number(&of("wf2q+")["b_wfi"]), of("drr"));
     assert!(number(&drr["b_wfi"]) > 4.0 * fair && drr["bound"].is_null(), "{drr}");
 
-    // The worst that is found is a file that says the same when it is read again.
+    // The worst case found is written as a scenario file that gives the same result when it is read
+    // again.
     let few = ["--alg", "wf2q", "--flowsets", "4:1500,1:1500:3"];
     let found = falaj(&[&["bench", "wfi", "--search", "--effort", "200"], &few[..]].concat());
     assert_eq!((found.status, found.err.as_str()), (Some(0), ""));
@@ -1447,7 +1455,8 @@ fn reference(page: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(page)
 }
 
-/// Between two real processes; what a busy machine decides is not asked for.
+/// Measures between two real processes; values that depend on the load of the machine are not
+/// checked.
 #[test]
 fn packets_cross_in_containers() {
     let ran = falaj(&[
@@ -1480,11 +1489,12 @@ fn packets_cross_in_containers() {
         assert!(number(&row["delay"]) > 0.0 && number(&row["delay_mean"]) > 0.0, "{row}");
     }
     assert!(number(&rows[6]["formula"]) > 100e3 && rows[7]["formula"].is_null(), "{json}");
-    // Nobody waits before he comes: half of 200 us, and more where the machine has no time.
+    // A packet waits only after its arrival: half of 200 us on average, and more on a busy machine.
     assert!(number(&rows[6]["waited"]) > 80e3, "{json}");
 }
 
-/// What the tuner and the others did, in full; who is better is for a machine that is not busy.
+/// Checks that all results of the tuner and of the other policies are present. Which is better can
+/// be judged on an idle machine only.
 #[test]
 fn containers_follow_the_load() {
     let args = ["--delay", "5ms", "--rates", "5e3", "--each", "40ms", "--step", "1", "--json"];
@@ -1496,7 +1506,7 @@ fn containers_follow_the_load() {
         (rate["tried"].as_array().unwrap().len(), json["steps"].as_array().unwrap().len()),
         (35, 0)
     );
-    // A turn may have been too short for a machine with others at work.
+    // An interval may have been too short on a machine that runs other processes too.
     let told = |row: &&serde_json::Value| {
         row["delay"].as_f64().is_some_and(|d| d > 0.0) && row["cpu"].as_f64().is_some()
     };
@@ -1539,7 +1549,7 @@ fn containers_that_cannot_be_are_refused() {
     );
 }
 
-/// `UPDATE_EXPECT=1 cargo test -p falaj` writes the page.
+/// The page is up to date; `UPDATE_EXPECT=1 cargo test -p falaj` writes it.
 #[test]
 fn the_page_of_the_command_line_is_up_to_date() {
     let ran = falaj(&["man", "--reference"]);
@@ -1555,7 +1565,7 @@ fn the_page_of_the_command_line_is_up_to_date() {
     );
 }
 
-/// The fields of an object and of all below it.
+/// Collects the names of the fields of an object and of all objects in it.
 fn fields<'a>(json: &'a serde_json::Value, found: &mut BTreeSet<&'a str>) {
     if let Some(list) = json.as_array() {
         list.iter().for_each(|below| fields(below, found));
@@ -1586,7 +1596,7 @@ fn every_field_of_json_is_in_the_reference() {
             .split("\n## ")
             .find(|s| s.starts_with(&format!("`{command} --json`")))
             .expect("a section");
-        // `…flows[].rate` tells of both.
+        // `…flows[].rate` documents both fields.
         let quoted = section.split('`').skip(1).step_by(2);
         let told: BTreeSet<&str> = quoted
             .flat_map(|words| words.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'))
@@ -1603,8 +1613,8 @@ fn every_field_of_json_is_in_the_reference() {
     }
 }
 
-/// What is expected of stations that always have packets, and what they get: as many packets each,
-/// the slow one most of the air.
+/// Checks the expected and the simulated throughput of stations that always have packets: all send
+/// equally many packets, and the slow station uses most of the air time.
 #[test]
 fn stations_get_what_is_expected() {
     let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/stations.toml");
@@ -1639,7 +1649,7 @@ fn stations_get_what_is_expected() {
 
 // ------------------------------------------------------------------------------------ the tutorial
 
-/// The blocks of this language, in order.
+/// Returns the code blocks of this language, in order.
 fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
     let opening = format!("\n```{language}\n");
     page.split(opening.as_str())
@@ -1648,7 +1658,7 @@ fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// Every line shown is printed, in this order; `…` stands for what was left out.
+/// Asserts that every line shown on a page is printed, in this order; `…` stands for omitted text.
 fn assert_shown(shown: &str, printed: &str) {
     let mut lines = printed.lines().map(str::trim_end);
     for line in shown.lines().map(str::trim_end).filter(|line| *line != "…") {
@@ -1663,7 +1673,7 @@ fn falaj_at(directory: &Path, args: &[&str]) -> Ran {
     program(args).current_dir(directory).output().expect("the program starts").into()
 }
 
-/// What the other pages show of the repository's own scenarios.
+/// The other pages show the actual output of the repository's own scenarios.
 #[test]
 fn the_pages_show_what_is_printed() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -1682,7 +1692,7 @@ fn the_pages_show_what_is_printed() {
     }
 }
 
-/// `UPDATE_EXPECT=1 cargo test -p falaj` draws it.
+/// The picture is up to date; `UPDATE_EXPECT=1 cargo test -p falaj` draws it.
 #[test]
 #[cfg(feature = "plots")]
 fn the_picture_of_the_curves_is_up_to_date() {
@@ -1705,8 +1715,7 @@ fn the_picture_of_the_curves_is_up_to_date() {
     );
 }
 
-/// A link that loses packets and delays each by another time, and one whose rate nobody knows
-/// beforehand.
+/// A link that loses packets and varies their delays, and one whose rate is not known in advance.
 #[test]
 fn what_a_link_does_to_packets_is_said() {
     let radio =
@@ -1746,13 +1755,13 @@ fn what_a_link_does_to_packets_is_said() {
     assert!(presets.contains("lte: mobile") && presets.contains("  source: "), "{presets}");
 }
 
-/// Two links and chance, as the example has it; and what the rules took.
+/// Two links chosen at random, as in the example; and the counts of the rules.
 #[test]
 fn rules_are_simulated() {
     let example = include_str!("../../../../examples/reorder.toml");
     let sim = falaj(&["sim", file("reorder.toml", example), "--warm-up", "none", "--json"]).json();
     let packets = |n: usize| sim["rules"][n]["packets"].as_u64().unwrap();
-    // 1 Mbit/s of 500 B for 10 s.
+    // 1 Mbit/s in packets of 500 B for 10 s.
     assert_eq!((packets(0) + packets(1), &sim["unmatched"]), (2500, &0.into()), "{sim}");
     assert!((650..850).contains(&packets(0)), "30 % of 2500: {sim}");
     assert_eq!(flow(&sim["flows"], "long.all")["offered"], packets(0));
@@ -1761,8 +1770,8 @@ fn rules_are_simulated() {
     assert!(said.contains(" some ") && said.contains(&packets(0).to_string()), "{said}");
 }
 
-/// Behind three links calls differ by no more than what is planned for the last one; with gaps
-/// alone by more.
+/// After three links, the jitter of calls is within the bound planned for the last one; with
+/// gap-based scheduling alone it is larger.
 #[test]
 fn jitter_over_a_chain_is_planned_and_simulated() {
     let example = include_str!("../../../../examples/jitter.toml");
@@ -1770,7 +1779,8 @@ fn jitter_over_a_chain_is_planned_and_simulated() {
     let last =
         plan["directions"].as_array().unwrap().iter().find(|way| way["link"] == "far").unwrap();
     let bound = flow(&last["flows"], "calls")["jitter"]["delay_ns"].as_u64().unwrap();
-    // Of four packets of 1514 B at 4 Mbit/s one is its own, one is under way, and two come before.
+    // Four packets of 1514 B at 4 Mbit/s: the call's own packet, one in transmission, and two ahead
+    // of it.
     assert_eq!(bound, 9_084_000 + 2);
     assert!(flow(&last["flows"], "video")["jitter"].is_null());
     let jitter = |name: &str| {
@@ -1799,7 +1809,8 @@ fn jitter_over_a_chain_is_planned_and_simulated() {
     assert!(falaj(&["sim", "jitter.toml", "--duration", "1s"]).out.contains(" from end to end "));
 }
 
-/// Done as it says. Live runs are left out, they never print the same twice.
+/// Runs the tutorial's commands as printed. Live runs are left out, because their output differs
+/// each time.
 #[test]
 fn the_tutorial_shows_what_is_printed() {
     let page =
@@ -1811,7 +1822,7 @@ fn the_tutorial_shows_what_is_printed() {
     };
     let sessions = blocks(&page, "console");
     let mut at = sessions.iter();
-    // The next session with this command: what it shows, and what is printed.
+    // Returns the next session with this command: the output shown, and the actual output.
     let mut shows = |command: &str| {
         let prompt = format!("$ falaj {command}\n");
         let session =
@@ -1905,8 +1916,8 @@ fn a_tree_of_classes_is_imported_and_simulated() {
     let [a11, a12, a2, rest] = ["1-a/1-a1/1-a11", "1-a/1-a1/1-a12", "1-a/1-a2", "1-99"];
     let all = [("w", a11), ("x", a12), ("y", a2), ("z", rest)];
     close(rates(&all), &[(a11, 3.0), (a12, 1.0), (a2, 2.0), (rest, 4.0)]);
-    // What one leaves its sister gets, up to her ceiling; what all of a company leave is the
-    // rest's.
+    // The capacity that one class leaves goes to its sibling, up to the sibling's ceiling; the
+    // capacity that a whole company leaves goes to the rest.
     close(rates(&[all[0], all[2], all[3]]), &[(a11, 4.0), (a2, 2.0), (rest, 4.0)]);
     close(rates(&[all[1], all[3]]), &[(a12, 6.0), (rest, 4.0)]);
 }

@@ -1,5 +1,5 @@
-//! What documents say of the code is so: why each library is there, under which licences all of
-//! them are, where unsafe code stands.
+//! Checks the documents' claims about the code: the reason for each library, the licences of all
+//! libraries, and the places of unsafe code.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ fn read(name: &str) -> String {
     fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// All packages as they are locked, those of features that are no default included.
+/// Returns all locked packages, including those of features that are not enabled by default.
 fn packages() -> Vec<Value> {
     let words = ["metadata", "--locked", "--format-version", "1", "--all-features"];
     let ask = |more: &[&str]| {
@@ -24,7 +24,7 @@ fn packages() -> Vec<Value> {
             Command::new(env!("CARGO")).args(words).args(more).current_dir(root()).output();
         output.expect("cargo starts")
     };
-    // What was built is here; what only other features and systems need may not be.
+    // Built packages are available offline; those of other features and systems may not be.
     let mut output = ask(&["--offline"]);
     if !output.status.success() {
         output = ask(&[]);
@@ -34,7 +34,7 @@ fn packages() -> Vec<Value> {
     metadata["packages"].as_array().expect("packages").clone()
 }
 
-/// What a program under Apache-2.0 or MIT may hold, and be given to anybody with: one list, which
+/// Licences that a program under Apache-2.0 or MIT may include and redistribute: one list, which
 /// cargo-deny reads too.
 static LICENCES: LazyLock<Vec<String>> = LazyLock::new(|| {
     let deny: toml::Table = read("deny.toml").parse().expect("TOML");
@@ -42,7 +42,8 @@ static LICENCES: LazyLock<Vec<String>> = LazyLock::new(|| {
     list.iter().map(|name| name.as_str().expect("a name").to_owned()).collect()
 });
 
-/// May something be used that is under this? An expression of SPDX; some write a slash for `OR`.
+/// Returns true if a package under this licence may be used. `expression` is an SPDX expression;
+/// some packages write a slash for `OR`.
 fn is_allowed(expression: &str) -> bool {
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
@@ -117,7 +118,7 @@ fn each_library_has_its_reason() {
     let mut libraries = BTreeSet::new();
     for package in of_ours {
         for dependency in package["dependencies"].as_array().expect("a list") {
-            // Of this project itself.
+            // Path dependencies are part of this project.
             if dependency["path"].is_null() {
                 libraries.insert(dependency["name"].as_str().expect("a name").to_owned());
             }
@@ -129,7 +130,7 @@ fn each_library_has_its_reason() {
     assert!(without.is_empty(), "docs/decisions/0001-libraries.md says nothing of {without:?}");
 }
 
-/// All files of Rust in there.
+/// Collects all Rust files below a directory.
 fn sources(place: &Path, found: &mut Vec<PathBuf>) {
     for entry in
         fs::read_dir(place).expect("a directory").map(|entry| entry.expect("an entry").path())
@@ -142,7 +143,7 @@ fn sources(place: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Places in a file where something unsafe is done or said, comments not counted.
+/// Returns the number of places with `unsafe` in a file; comments are not counted.
 fn unsafe_places(text: &str) -> usize {
     let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
     code.map(|line| {
@@ -186,8 +187,8 @@ fn the_table_of_unsafe_code_is_whole() {
     assert_eq!(there, said, "in the code, and in docs/reference/unsafe.md");
 }
 
-/// A front page that has a table of modules, or tells the crate's layers, names all of them, in
-/// brackets or in backquotes.
+/// A crate's front page that has a table of modules, or describes the crate's layers, names all
+/// modules, in brackets or in backquotes.
 #[test]
 fn front_pages_name_each_module() {
     let mut pages = 0;
@@ -211,7 +212,8 @@ fn front_pages_name_each_module() {
     assert!(pages > 3, "{pages} name their modules");
 }
 
-/// Capabilities as they were measured to be needed; each one left out refuses an adapter's port.
+/// Checks the capabilities in the systemd unit. All of them were measured to be necessary: without
+/// any one of them, an adapter's port is refused.
 #[test]
 fn the_unit_for_systemd_confines_the_service() {
     let unit = read("examples/systemd/falaj.service");

@@ -1,10 +1,10 @@
-//! What `falaj sim` leaves in files: read back, and held against what it says.
+//! Reads the files that `falaj sim` writes, and compares them with its printed results.
 
 use crate::common::{TENANTS, directory, falaj, file, number};
 use serde_json::Value;
 use std::io::Read;
 
-/// Simulates the tenants, shortly, and says what was offered and dropped.
+/// Simulates the tenants briefly, and returns the offered and dropped packets.
 fn simulated(name: &str, args: &[&str]) -> Value {
     let scenario = file(name, TENANTS);
     let short = [
@@ -130,7 +130,7 @@ fn a_trace_has_one_packet_on_the_link_at_a_time() {
         .collect();
     assert!(held.len() > 100, "{}", held.len());
     assert!(held.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0 + 1e-6));
-    // Every queue is empty in the end.
+    // Every queue is empty at the end.
     for queue in ["queue of a", "queue of b"] {
         let counts: Vec<f64> = events
             .iter()
@@ -159,7 +159,7 @@ fn flent_gets_series_of_one_length() {
     );
     let rates = results["TCP upload sum"].as_array().expect("rates");
     let mean = rates.iter().map(number).sum::<f64>() / x as f64;
-    // 12 Mbit/s of one, and 48 of the other's half of the link.
+    // 12 Mbit/s of one tenant, and 48 Mbit/s of the other tenant's half of the link.
     assert!((mean - 60.0).abs() < 2.0, "{mean}");
     assert_eq!(file["metadata"]["TEST_PARAMETERS"]["upload_streams"], "2");
 }
@@ -181,8 +181,8 @@ fn pictures_are_drawn_of_all_that_is_asked_for() {
         let svg = text(&format!("plotted/{name}.svg"));
         assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"), "{name}");
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{name}");
-        // Colours for a dark page; and a stroke of its own for the second line, where there is one:
-        // a tenant never waits long.
+        // The picture has colours for a dark page, and a separate stroke for the second line, where
+        // there is one: one tenant never waits long.
         assert!(svg.contains("prefers-color-scheme: dark"), "{name}");
         let single = ["drops", "timeline", "fairness"].contains(&name);
         assert_eq!(svg.contains("stroke-dasharray"), !single, "{name}");
@@ -214,9 +214,9 @@ fn names_that_say_nothing_are_refused() {
     }
 }
 
-/// Three constant-rate flows through two links whose queue of one packet goes to the latest: what
-/// waits is dropped when another comes. A packet came to the first link when its source sent it,
-/// whatever became of it later.
+/// Three constant-rate flows pass two links with a queue of one packet, in which the newest packet
+/// replaces the queued one. The recorded arrival of a packet at the first link is when its source
+/// sent it, whatever happens to it later.
 #[test]
 fn what_is_dropped_from_a_queue_keeps_its_arrival() {
     let link = |name: &str| {
@@ -252,7 +252,7 @@ fn what_is_dropped_from_a_queue_keeps_its_arrival() {
         }
     }
     came.sort_unstable();
-    // Each source sends once in a millisecond.
+    // Each source sends one packet per millisecond.
     let sent = |n: &u64| n / 3 * 1_000_000 + n % 3 * 300_000;
     let all: Vec<u64> = (0..150).map(|n| sent(&n)).collect();
     assert_eq!(came, all[..came.len()]);

@@ -1,9 +1,9 @@
-//! `--help` fits a page, names every command in a group, and `--help-all` has the rest.
+//! `--help` fits on a page and names every command in a group; `--help-all` has the rest.
 
 use crate::common::{falaj, program};
 use std::collections::BTreeSet;
 
-/// Every visible command, as the words behind `falaj`.
+/// Returns every visible command, as the words after `falaj`.
 pub(crate) fn commands() -> Vec<Vec<String>> {
     let page = falaj(&["man", "--reference"]).out;
     let headings = page.lines().filter_map(|line| line.trim_start_matches('#').strip_prefix(" `"));
@@ -14,7 +14,7 @@ pub(crate) fn commands() -> Vec<Vec<String>> {
     headings.filter(|heading| heading.starts_with("falaj")).map(words).collect()
 }
 
-/// What a command prints for this flag, as wide as the pages are.
+/// Returns a command's output for this flag, as wide as the pages.
 pub(crate) fn help(command: &[String], flag: &str) -> String {
     let words: Vec<&str> = command.iter().map(String::as_str).chain([flag]).collect();
     let ran = program(&words).env("COLUMNS", "100").output().expect("it starts");
@@ -45,7 +45,7 @@ fn every_command_is_in_one_group() {
     }
 }
 
-/// Long options that stand in a help.
+/// Returns the long options that a help text lists.
 fn options(help: &str) -> BTreeSet<&str> {
     let lines = help.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
     let words = lines.filter_map(|line| line.split([' ', ',']).find(|word| word.starts_with("--")));

@@ -1,5 +1,5 @@
-//! The program as a user sees it, where no packet has to pass a kernel's interface: one program, so
-//! that it is linked once.
+//! Tests of the program that need no network interface of the kernel, in one test binary, so that
+//! it is linked once.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,10 +1,10 @@
-//! A discipline in a shared library, from the command line.
+//! Tests a discipline in a shared library, from the command line.
 
 use crate::common::{falaj, file, flow};
 use crate::libraries::{drr, naughty};
 use serde_json::json;
 
-/// Two flows that send more than the link carries, under this scheduler.
+/// Returns a scenario with this scheduler and two flows that send more than the link carries.
 fn scenario(scheduler: &str, of_a: &str) -> String {
     format!(
         "[link.uplink]\nrate = \"10mbit\"\nscheduler = {scheduler}\n\n\
@@ -28,7 +28,7 @@ fn a_library_is_simulated_planned_and_measured_as_its_built_in_twin() {
     assert_eq!(theirs.json()["breaches"], json!([]));
     let plan = falaj(&["plan", mine]);
     assert!(plan.out.contains("the plug-in `./libtwin.so` declares no promise"), "{plan:?}");
-    // A parameter is set as any other.
+    // A discipline's parameter is set as any other value.
     let planned = falaj(&["plan", mine, "--what-if", "a.with.quantum=10B"]);
     assert!(
         planned.err.contains("flow `a`: `./libtwin.so`: the `quantum` is out of range"),
@@ -67,9 +67,10 @@ fn what_breaks_the_contract_is_told_at_the_end() {
         (&json!("uplink up"), &json!("./libunknown.so"))
     );
     assert_eq!(breach["times"], 2);
-    // By turns, a packet each: both get through.
+    // The substitute serves the flows in turn, one packet each: both flows get packets through.
     let sent = |name: &str| flow(&json["flows"], name)["delivered"].as_u64().expect("a number");
-    // Four went before that in each replication, and one may be on the wire at its end.
+    // The library sent four packets before that in each replication, and one packet may be in
+    // transmission at the end.
     let taken = breach["packets_by_turns"].as_u64().expect("a number") + 2 * 4;
     assert!((taken - 2..=taken).contains(&(sent("a") + sent("b"))), "{json}");
     assert!(sent("a").abs_diff(sent("b")) < 2 * 30, "{json}");

@@ -1,4 +1,4 @@
-//! `falaj relay` as a user sees it.
+//! Tests `falaj relay` from the command line.
 
 use crate::common::{Ran, TENANTS, falaj, file, flow, number, program, signal};
 use crate::libraries::naughty;
@@ -6,13 +6,13 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpListener, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// A datagram there and back through a relay that is then interrupted; what it left, and how long
-/// they took.
+/// Sends a datagram there and back through a relay that is then interrupted; returns the relay's
+/// output, and the round-trip time.
 fn relayed(flags: &[&str]) -> (Ran, Duration) {
     relayed_times(1, flags)
 }
 
-/// The same of so many, one after the other.
+/// Does the same with `times` datagrams, one after the other.
 fn relayed_times(times: u32, flags: &[&str]) -> (Ran, Duration) {
     let server = UdpSocket::bind("127.0.0.1:0").unwrap();
     let to = server.local_addr().unwrap().to_string();
@@ -83,7 +83,7 @@ fn ctrl_c_ends_it_with_a_summary() {
 fn a_scenario_sorts_by_addresses_and_ports() {
     let (ran, _) = relayed(&[file("relay.toml", TENANTS), "--udp", "--json", "-"]);
     let json = ran.json();
-    // Nobody sends to port 5001.
+    // No process sends to port 5001.
     assert_eq!(
         ["up a", "up b"].map(|name| number(&flow(&json["flows"], name)["sent"])),
         [0.0, 1.0]

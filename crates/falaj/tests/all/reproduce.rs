@@ -1,4 +1,4 @@
-//! `falaj reproduce`: what it takes. The published run itself takes minutes.
+//! Tests the arguments of `falaj reproduce`. The published run itself takes minutes.
 
 use crate::common::{falaj, file, number};
 
@@ -18,7 +18,7 @@ fn a_row_is_a_scenario() {
     let json = ran.json();
     let links = json["flows"].as_array().expect("flows");
     assert_eq!(links.len(), 3, "BAB");
-    // Saturated: 28 us of each 66.67.
+    // The virtual link is saturated: it has 28 us of each 66.67 us.
     assert!((number(&links[0]["delivered_rate"]) / 420e6 - 1.0).abs() < 0.02, "{json}");
 }
 

@@ -1,10 +1,10 @@
-//! Disciplines in shared libraries.
+//! Builds disciplines in shared libraries.
 
 use crate::common::directory;
 use std::path::Path;
 use std::process::Command;
 
-/// A library of this source, beside the scenarios.
+/// Compiles this source into a library, in the directory of the scenarios.
 pub(crate) fn library(name: &str, source: &Path, flags: &[&str]) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
@@ -18,13 +18,13 @@ pub(crate) fn library(name: &str, source: &Path, flags: &[&str]) {
     assert!(status.expect("there is a compiler of C").success());
 }
 
-/// A discipline that keeps to its contract for four packets.
+/// Builds a discipline that fulfils its contract for four packets, then commits `fault`.
 pub(crate) fn naughty(name: &str, fault: &str) {
     let source = Path::new("crates/falaj-plugin/tests/c/naughty.c");
     library(name, source, &[&format!("-DFAULT={fault}")]);
 }
 
-/// The example in C.
+/// Builds the example in C.
 pub(crate) fn drr(name: &str) {
     library(name, Path::new("examples/plugins/c/drr.c"), &[]);
 }

@@ -1,13 +1,13 @@
-//! The program as a user sees it.
+//! Runs the program as a user does.
 
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-/// Two tenants at 100 Mbit/s with 500 us of each millisecond and 20 packets of queue each.
+/// Two tenants at 100 Mbit/s, each with 500 us of each millisecond and a queue of 20 packets.
 pub(crate) const TENANTS: &str = include_str!("../tenants.toml");
 
-/// What a run of the program left behind.
+/// Exit status and output of a run of the program.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) status: Option<i32>,
@@ -28,11 +28,12 @@ impl From<Output> for Ran {
     }
 }
 
-/// The program, in the directory where [`file`] puts scenarios; nothing comes from a terminal.
+/// Returns the program as a command, in the directory where [`file`] puts scenarios, without
+/// terminal input.
 pub(crate) fn program(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_falaj"));
     command.args(args).current_dir(directory()).env_remove("RUST_BACKTRACE");
-    // What was measured of this host changes no test.
+    // Earlier measurements of this host must not influence a test.
     command.env("XDG_STATE_HOME", directory().join("nobody-was-here"));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
@@ -46,24 +47,24 @@ pub(crate) fn directory() -> PathBuf {
     env!("CARGO_TARGET_TMPDIR").into()
 }
 
-/// A scenario file of this name; it tells tests apart.
+/// Writes a scenario file of this name, which must be unique to the test, and returns the name.
 pub(crate) fn file<'a>(name: &'a str, text: &str) -> &'a str {
     std::fs::write(directory().join(name), text).expect("a file can be written");
     name
 }
 
-/// Sends a signal, by its name, as a shell does.
+/// Sends a signal by name, with the shell's `kill`.
 pub(crate) fn signal(name: &str, pid: u32) {
     let sent = Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status();
     assert!(sent.expect("there is a shell").success(), "no SIG{name} to {pid}");
 }
 
-/// `object["a"]["b"]` as a number.
+/// Returns a JSON value such as `object["a"]["b"]` as a number.
 pub(crate) fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is not a number"))
 }
 
-/// The flow of this name among `flows`.
+/// Returns the flow of this name among `flows`.
 pub(crate) fn flow<'a>(flows: &'a Value, name: &str) -> &'a Value {
     let flows = flows.as_array().expect("a list of flows");
     flows

@@ -1,4 +1,4 @@
-//! A service that runs, asked over HTTP. Who uses this calls [`sends`] first.
+//! Starts a service and queries it over HTTP. A test program that uses this calls [`sends`] first.
 
 use crate::common::{directory, file, program, signal};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Three adapters: `calm` keeps to an envelope, `greedy` and `wild` send what they like.
+/// Three adapters: `calm` keeps to its envelope, `greedy` and `wild` send without limit.
 pub(crate) const THREE: &str = r#"
 [link.uplink]
 rate = "20mbit"
@@ -35,7 +35,7 @@ weight = 1
 queue = "50p"
 "#;
 
-/// A service that runs, and ends with this.
+/// A running service, which ends with this value.
 pub(crate) struct Service {
     pub(crate) child: Child,
     pub(crate) api: PathBuf,
@@ -50,7 +50,7 @@ impl Drop for Service {
     }
 }
 
-/// An answer: its status, and its body.
+/// An HTTP answer: status and body.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: String,
@@ -68,7 +68,7 @@ impl Service {
         Service::start_with(name, text, &[], |_| {})
     }
 
-    /// With these words more, and whatever else the command is to have.
+    /// Starts a service with these further arguments; `prepare` may change the command.
     pub(crate) fn start_with(
         name: &str,
         text: &str,
@@ -76,7 +76,7 @@ impl Service {
         prepare: impl FnOnce(&mut Command),
     ) -> Service {
         let file = directory().join(file(name, text));
-        // Names of sockets are short.
+        // The length of socket names is limited.
         let short =
             std::env::temp_dir().join(format!("falaj-serve-test-{}-{name}", std::process::id()));
         let (api, control) = (short.with_extension("http"), short.with_extension("sock"));
@@ -88,7 +88,7 @@ impl Service {
         let child = command.spawn().unwrap();
         let mut service = Service { child, api, file, processes: Value::Null };
         let began = Instant::now();
-        // Of one that was killed the socket may be there still.
+        // The socket of a killed service may still exist.
         let listens = |service: &Service| UnixStream::connect(&service.api).is_ok();
         while !listens(&service) || service.get("/v1/adapters").json()["adapters"] == json!([]) {
             assert_eq!(service.child.try_wait().unwrap(), None, "it ended");
@@ -99,13 +99,13 @@ impl Service {
         service
     }
 
-    /// Whatever is written, and what comes back.
+    /// Writes these bytes and returns the answer.
     pub(crate) fn raw(&self, bytes: &[u8], whole: bool) -> Vec<u8> {
         let mut stream = UnixStream::connect(&self.api).expect("it listens");
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        // It may have refused before all was written.
+        // The service may refuse before everything is written.
         let _ = stream.write_all(bytes);
-        // Who says no more before the answer is there is not answered.
+        // A client that closes its sending side before the answer gets none.
         if !whole {
             let _ = stream.shutdown(std::net::Shutdown::Write);
         }
@@ -148,19 +148,19 @@ impl Service {
         self.send_from(process, gap, size, packets)
     }
 
-    /// The same from the namespace of a process.
+    /// Sends the same from the namespace of a process.
     pub(crate) fn send_from(&self, process: i64, gap: u64, size: usize, packets: u64) -> Child {
         let numbers = [gap.to_string(), size.to_string(), packets.to_string()];
         within(process).args(["--send", &self.uplink()]).args(numbers).spawn().expect("nsenter")
     }
 
-    /// Kills it as nothing else does.
+    /// Kills the service with `SIGKILL`.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// The uplink's address: that of the subnet's first place.
+    /// Returns the uplink's address: the first one of the subnet.
     pub(crate) fn uplink(&self) -> String {
         let process = self.processes[""].as_i64().expect("the uplink is in a namespace");
         let routes = std::fs::read_to_string(format!("/proc/{process}/net/fib_trie")).unwrap();
@@ -171,7 +171,7 @@ impl Service {
         format!("{}:9", address.expect("it has an address"))
     }
 
-    /// Waits until that is so.
+    /// Waits until the condition holds.
     pub(crate) fn until(&self, what: &str, so: impl Fn(&Service) -> bool) {
         let began = Instant::now();
         while !so(self) {
@@ -184,7 +184,7 @@ impl Service {
         }
     }
 
-    /// Ends it as an operator does; its sockets are gone then.
+    /// Ends the service as an operator does, with `SIGTERM`; its sockets are gone then.
     pub(crate) fn end(mut self) {
         signal("TERM", self.child.id());
         assert_eq!(self.child.wait().unwrap().code(), Some(0));
@@ -192,7 +192,7 @@ impl Service {
     }
 }
 
-/// This program, in the network namespace of a process.
+/// Returns this program as a command in the network namespace of a process.
 pub(crate) fn within(process: i64) -> Command {
     let mut command = Command::new("nsenter");
     command.args(["--target", &process.to_string(), "--net"]);
@@ -207,8 +207,8 @@ pub(crate) fn up(adapter: &Value) -> &Value {
     &adapter["up"][0]
 }
 
-/// What this program does in the namespace of a process, if that is asked for by these words: says
-/// whether it was.
+/// Runs this program's role in a process's namespace, if these arguments name one. Returns true if
+/// they did.
 pub(crate) fn sends(words: &[&str]) -> bool {
     let number = |text: &str| text.parse().expect("a number");
     match words {
@@ -218,20 +218,20 @@ pub(crate) fn sends(words: &[&str]) -> bool {
                 drop(socket.send_to(payload, to))
             });
         }
-        // Each from another port.
+        // Sends each datagram from another port.
         ["--flows", to, gap, size, packets] => {
             each(number(gap), number(packets), number(size), |payload| {
                 let _ = UdpSocket::bind("0.0.0.0:0").and_then(|socket| socket.send_to(payload, to));
             })
         }
-        // As fast as TCP goes, in one connection after the other, until it is killed.
+        // Sends at TCP's full speed, in one connection after the other, until killed.
         ["--stream", to] => loop {
             if let Ok(mut stream) = TcpStream::connect(to) {
                 while stream.write_all(&[0; 1 << 16]).is_ok() {}
             }
             std::thread::sleep(Duration::from_millis(20));
         },
-        // Reads what comes so.
+        // Reads from such connections.
         ["--sink", at] => {
             for stream in TcpListener::bind(at).expect("the port is free").incoming() {
                 std::thread::spawn(|| {
@@ -244,7 +244,7 @@ pub(crate) fn sends(words: &[&str]) -> bool {
     true
 }
 
-/// So many times, once in so many microseconds or, with none, as fast as it goes.
+/// Calls `send` `times` times: once every `gap` microseconds or, if `gap` is 0, without pauses.
 fn each(gap: u64, times: u64, size: u64, mut send: impl FnMut(&[u8])) {
     let (began, payload) = (Instant::now(), vec![0; size as usize]);
     for n in 0..times {

@@ -1,7 +1,8 @@
-//! Frames of which bytes are turned, overwritten, repeated and left out at random, at an interface;
-//! beside them good ones, numbered, each of which the other end has to send back unchanged. Who
-//! sends waits for these before it sends on, so that nothing is lost for want of room, whatever
-//! else the machine does: a good frame that does not come back was lost for a bad one.
+//! Sends frames at an interface in which bytes are flipped, overwritten, repeated and left out at
+//! random. Good, numbered frames are among them, and the other end has to return each of these
+//! unchanged. The sender waits for them before it goes on, so that no frame is lost for lack of
+//! room, however busy the machine is: a good frame that does not return was lost because of a bad
+//! one.
 
 use nix::libc;
 use nix::net::if_::if_nametoindex;
@@ -10,27 +11,27 @@ use nix::sys::socket::{MsgFlags, recv, send};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
-/// Where bad frames, as they were before, are sent to.
+/// Destination address of the bad frames before mutation.
 pub(crate) const TO_WHOM: [u8; 6] = [0x02, 0, 0, 0, 0, QUESTION];
-/// Free for experiments: the type of the good ones.
+/// Ethernet type of the good frames, reserved for experiments.
 const GOOD: u16 = 0x88b5;
 const ETHERNET: usize = 14;
-/// The byte of the address that tells those sent from those sent back.
+/// Index of the address byte that distinguishes sent frames from returned ones.
 const TO: usize = 5;
 const QUESTION: u8 = 0xb0;
 const ANSWER: u8 = 0xb1;
-/// Bad ones beside a good one, and good ones under way.
+/// Number of bad frames for each good one, and maximum number of good frames in transit.
 const BESIDE: u64 = 15;
 const WINDOW: u64 = 4;
-/// How long a good one may take, on a machine that does other things.
+/// Longest time in ms until a good frame returns, on a busy machine.
 const PATIENCE: u16 = 20_000;
 
-/// How many bad frames: a few, or `FALAJ_FRAMES` of them.
+/// Returns the number of bad frames: 20,000, or `FALAJ_FRAMES` if set.
 pub(crate) fn frames() -> u64 {
     std::env::var("FALAJ_FRAMES").ok().and_then(|frames| frames.parse().ok()).unwrap_or(20_000)
 }
 
-/// A packet socket at an interface, for frames of this type, with this option on.
+/// Opens a packet socket at an interface, for frames of this type, with this option set.
 pub(crate) fn packet_socket(interface: &str, ethertype: u16, option: libc::c_int) -> OwnedFd {
     // SAFETY: the call passes no memory, and the descriptor is fresh from the kernel.
     let socket = unsafe {
@@ -54,7 +55,7 @@ pub(crate) fn packet_socket(interface: &str, ethertype: u16, option: libc::c_int
     socket
 }
 
-/// Sends good frames back, for ever.
+/// Returns good frames forever.
 pub(crate) fn echo(interface: &str) -> ! {
     let socket = packet_socket(interface, GOOD, 0);
     let mut frame = [0; 4000];
@@ -66,7 +67,7 @@ pub(crate) fn echo(interface: &str) -> ! {
     }
 }
 
-/// Makes an answer of a good frame; what is none has no answer.
+/// Turns a good frame into its answer. Returns true if the frame was good.
 pub(crate) fn answer(frame: &mut [u8]) -> bool {
     let good = number(frame, QUESTION).is_some();
     if good {
@@ -75,18 +76,19 @@ pub(crate) fn answer(frame: &mut [u8]) -> bool {
     good
 }
 
-/// How frames get to the link, and answers back.
+/// Transport of frames to the link, and of answers back.
 pub(crate) trait Way {
-    /// The longest good frame.
+    /// Length of the longest good frame, in bytes.
     const LONGEST: usize = 1514;
 
-    /// Whether it could be sent; room may be short for a moment.
+    /// Returns true if a good frame could be sent; room may be short for a moment.
     fn good(&mut self, frame: &[u8]) -> bool;
 
-    /// The same of a bad one, with a virtio-net header in front or none.
+    /// Returns true if a bad frame could be sent; `header` says whether a virtio-net header
+    /// precedes it.
     fn bad(&mut self, bytes: &[u8], header: bool) -> bool;
 
-    /// The length of what comes, good or not, in so many milliseconds.
+    /// Receives a frame, good or not, within `milliseconds`; returns its length.
     fn comes(&mut self, frame: &mut [u8], milliseconds: u16) -> Option<usize>;
 }
 
@@ -97,8 +99,9 @@ pub(crate) struct Interface {
 }
 
 impl Interface {
-    /// Without headers nobody divides a frame: a thousand packets of one have no room where packets
-    /// wait one by one.
+    /// Opens sockets at an interface. `headers` must be false where packets are queued one by one:
+    /// without virtio-net headers no frame is segmented into a thousand packets, for which such a
+    /// queue has no room.
     pub(crate) fn at(interface: &str, headers: bool) -> Interface {
         let bad = [false, true].map(|header| {
             packet_socket(interface, 0, if header && headers { libc::PACKET_VNET_HDR } else { 0 })
@@ -121,8 +124,7 @@ impl Way for Interface {
     }
 }
 
-/// Bad frames at an interface; good ones in datagrams, as what is in between looks at packets of IP
-/// alone.
+/// Bad frames at an interface, and good ones in datagrams, because the link sees IP packets alone.
 pub(crate) struct Datagrams {
     good: UdpSocket,
     bad: Interface,
@@ -152,14 +154,15 @@ impl Way for Datagrams {
     }
 }
 
-/// Sends so many bad frames; says what became of the good ones. Waits for who sends them back.
+/// Sends `frames` bad frames, and returns what happened to the good ones. Waits until the other end
+/// answers.
 pub(crate) fn storm<W: Way>(mut way: W, frames: u64) -> String {
     let seeds = seeds();
     let mut random = Random(0x5eed);
     let mut next = 0;
     let (mut taken, mut numbered) = (0, 0);
     while !(way.good(&numbers(numbered, 60)) && comes(&mut way, &mut next, 300)) {
-        // Those that the other end was not there for, or not yet up, are not missed.
+        // Frames sent before the other end was up may be missing.
         numbered += 1;
         next = numbered;
     }
@@ -193,7 +196,7 @@ pub(crate) fn storm<W: Way>(mut way: W, frames: u64) -> String {
     format!("{taken} bad taken, {} good came back", numbered - first)
 }
 
-/// Whether the next good frame comes back in so many milliseconds: in order, each once.
+/// Returns true if the next good frame returns within `milliseconds`, in order and only once.
 fn comes(way: &mut impl Way, next: &mut u64, milliseconds: u16) -> bool {
     let mut frame = [0; 4000];
     while let Some(length) = way.comes(&mut frame, milliseconds) {
@@ -212,7 +215,7 @@ fn comes(way: &mut impl Way, next: &mut u64, milliseconds: u16) -> bool {
 fn received(socket: &impl AsFd, frame: &mut [u8], milliseconds: u16) -> Option<usize> {
     let mut fds = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
     while poll(&mut fds, PollTimeout::from(milliseconds)).expect("it polls") > 0 {
-        // What the network says of an earlier one is an error here.
+        // An error here is the network's answer to an earlier datagram.
         if let Ok(length) = recv(socket.as_fd().as_raw_fd(), frame, MsgFlags::empty()) {
             return Some(length);
         }
@@ -220,7 +223,7 @@ fn received(socket: &impl AsFd, frame: &mut [u8], milliseconds: u16) -> Option<u
     None
 }
 
-/// A good frame: its number, and bytes that follow from it.
+/// Returns a good frame: its number, and bytes derived from it.
 fn numbers(number: u64, length: usize) -> Vec<u8> {
     let mut frame = ethernet(GOOD);
     frame.extend(number.to_be_bytes());
@@ -228,7 +231,7 @@ fn numbers(number: u64, length: usize) -> Vec<u8> {
     frame
 }
 
-/// The number of a good frame that goes this way, if it is one to the last byte.
+/// Returns the number of a good frame in this direction, if every byte is right.
 fn number(frame: &[u8], way: u8) -> Option<u64> {
     let number = u64::from_be_bytes(frame.get(ETHERNET..ETHERNET + 8)?.try_into().ok()?);
     let mut good = numbers(number, frame.len());
@@ -236,7 +239,7 @@ fn number(frame: &[u8], way: u8) -> Option<u64> {
     (good == frame).then_some(number)
 }
 
-/// Room may be short for a moment.
+/// Sends a frame, and retries while room is short. Returns true if it was sent whole.
 fn sent(socket: &impl AsFd, frame: &[u8]) -> bool {
     (0..1000).any(|_| match send(socket.as_fd().as_raw_fd(), frame, MsgFlags::empty()) {
         Ok(length) => length == frame.len(),
@@ -247,7 +250,7 @@ fn sent(socket: &impl AsFd, frame: &[u8]) -> bool {
     })
 }
 
-/// Puts the right checksum into an IPv4 header, if this is one.
+/// Writes the right checksum into an IPv4 header, if the frame has one.
 fn summed(frame: &mut [u8]) {
     let Some((ethernet, packet)) = frame.split_at_mut_checked(ETHERNET) else { return };
     let length = packet.first().map_or(0, |byte| usize::from(byte & 15) * 4);
@@ -267,8 +270,8 @@ fn ethernet(ethertype: u16) -> Vec<u8> {
     frame
 }
 
-/// Frames as they are sent: TCP, UDP, ICMP and fragments over IPv4 and IPv6, with options and
-/// extension headers, behind tags, ARP.
+/// Returns valid frames as seeds: TCP, UDP, ICMP and fragments over IPv4 and IPv6, with options and
+/// extension headers, with VLAN tags, and ARP.
 fn seeds() -> Vec<Vec<u8>> {
     let v4 = |protocol: u8, fragment: u16, options: &[u8], rest: &[u8]| {
         let length = (20 + options.len() + rest.len()) as u16;
@@ -323,7 +326,7 @@ fn seeds() -> Vec<Vec<u8>> {
     plain.iter().cloned().chain(one).chain(two).collect()
 }
 
-/// The same numbers in each run.
+/// Random numbers that are the same in each run.
 struct Random(u64);
 
 impl Random {
@@ -338,12 +341,12 @@ impl Random {
         (self.next() % limit as u64) as usize
     }
 
-    /// One of these frames, with up to eight changes; with a virtio-net header in front that says
-    /// anything, if asked for.
+    /// Returns one of these frames with up to eight changes. If `header`, an arbitrary virtio-net
+    /// header precedes it.
     fn mutated(&mut self, seeds: &[Vec<u8>], header: bool) -> Vec<u8> {
         let mut frame = seeds[self.below(seeds.len())].clone();
         for _ in 0..=self.below(8) {
-            // Most of what is read stands in the first bytes.
+            // Most parsed fields are in the first bytes.
             let near = if self.below(4) == 0 { frame.len() } else { frame.len().min(80) };
             let at = self.below(near.max(1));
             let some = 1 + self.below(64);
@@ -359,7 +362,8 @@ impl Random {
                 _ => frame.resize(frame.len() + some, 0),
             }
         }
-        // Whoever looks at packets of IP alone sees those with a right header, so most have one.
+        // A link that sees IP packets alone receives only those with a valid header, so most frames
+        // get one.
         if self.below(4) > 0 {
             summed(&mut frame);
         }

@@ -1,12 +1,12 @@
-//! `falaj attach` at interfaces that are in use.
+//! Tests `falaj attach` at interfaces in use.
 //!
 //! ```text
 //! here [a1] === [a0] host a, attached to
 //! ```
 //!
-//! Each case runs in a process of its own (`--case`) that has made itself a user and a network
-//! namespace. Times are asserted from below alone: a busy host makes them longer. That a link is
-//! gone shows in the shortest of many.
+//! Each case runs in a process of its own (`--case`), which creates a user and a network namespace
+//! for itself. Times are asserted from below alone, because a busy host makes them longer. That a
+//! link is gone shows in the shortest of many round trips.
 
 use crate::common::{Ran, directory, program, signal};
 use crate::host::Host;
@@ -29,9 +29,9 @@ const CASES: &[(&str, fn())] = &[
 
 const HERE: [&str; 2] = ["10.9.0.2", "fd09::2"];
 const THERE: [&str; 2] = ["10.9.0.1", "fd09::1"];
-/// Where the echo is.
+/// Port of the echo server.
 const PORT: u16 = 7;
-/// One way, where nothing else is said.
+/// Default delay of one way.
 const DELAY: Duration = Duration::from_millis(20);
 
 pub(crate) fn trials(possible: bool) -> Vec<Trial> {
@@ -50,14 +50,14 @@ pub(crate) fn trials(possible: bool) -> Vec<Trial> {
     CASES.iter().map(|&(name, _)| trial(name)).collect()
 }
 
-/// Runs the case of this name, if there is one.
+/// Runs the case of this name. Returns true if it exists.
 pub(crate) fn case(name: &str) -> bool {
     let case = CASES.iter().find(|case| case.0 == name);
     case.iter().for_each(|case| case.1());
     case.is_some()
 }
 
-/// A host, and an echo here, which it reaches.
+/// Starts a host, and an echo server here that it reaches.
 fn host() -> Host {
     let mut host = Host::start();
     netlink::set_up("lo", true);
@@ -80,7 +80,7 @@ fn host() -> Host {
     host
 }
 
-/// A connection from the host to the echo.
+/// Opens a connection from the host to the echo server.
 fn connection(host: &Host) -> TcpStream {
     let namespace = File::open(format!("/proc/{}/ns/net", host.pid())).expect("it is there");
     let connect = move || {
@@ -93,7 +93,7 @@ fn connection(host: &Host) -> TcpStream {
     stream
 }
 
-/// The time to the echo and back.
+/// Returns the time of a round trip to the echo server.
 fn round_trip(stream: &mut TcpStream) -> Duration {
     let began = Instant::now();
     stream.write_all(&[1]).expect("it is sent");
@@ -101,7 +101,7 @@ fn round_trip(stream: &mut TcpStream) -> Duration {
     began.elapsed()
 }
 
-/// Every round trip takes as long.
+/// Asserts that every round trip takes at least this time.
 fn takes(stream: &mut TcpStream, least: Duration) {
     for _ in 0..5 {
         let took = round_trip(stream);
@@ -109,7 +109,7 @@ fn takes(stream: &mut TcpStream, least: Duration) {
     }
 }
 
-/// As long as it takes without a link: some round trip is short.
+/// Asserts that the link is gone: some round trip is short.
 fn takes_no_time(stream: &mut TcpStream) {
     let began = Instant::now();
     while round_trip(stream) >= DELAY {
@@ -117,7 +117,7 @@ fn takes_no_time(stream: &mut TcpStream) {
     }
 }
 
-/// `falaj attach`, which has begun.
+/// A running `falaj attach`.
 struct Attached {
     child: Child,
     said: Lines<BufReader<ChildStderr>>,
@@ -147,7 +147,7 @@ impl Attached {
         panic!("never said: {words}, but {before:?}");
     }
 
-    /// How it ended; `None`: by a signal.
+    /// Returns its exit status; `None` if a signal ended it.
     fn status(mut self) -> Option<i32> {
         self.child.wait().expect("it ends").code()
     }
@@ -184,7 +184,7 @@ fn only_some() {
     takes_no_time(&mut stream);
     signal("INT", attached.child.id());
     assert_eq!(attached.status(), Some(0));
-    // One way, and not the way back.
+    // The delay applies to one direction, and not to the other.
     let these = format!("tcp dport {PORT}");
     let attached = Attached::start(&[&process, "--delay", "20ms", "--only", &these]);
     takes(&mut stream, DELAY);
@@ -197,7 +197,7 @@ fn only_some() {
     takes_no_time(&mut stream);
 }
 
-/// Commands that stand in for container runtimes, on a path of their own.
+/// Creates commands that stand in for container runtimes, and returns a `PATH` with them.
 fn runtimes(scripts: &[(&str, &str)]) -> String {
     let place = directory().join("runtimes");
     let _ = fs::remove_dir_all(&place);
@@ -240,7 +240,7 @@ fn containers() {
         assert_eq!(attached.status(), Some(0), "{words:?}");
         takes_no_time(&mut stream);
     }
-    // Those of a project end with what has started them.
+    // The links of a project end with the process that started them.
     let mut attached = Attached::by(attach(&["--all-of", "shop"]));
     attached.child.kill().expect("it is there");
     assert_eq!(attached.status(), None);
@@ -274,12 +274,12 @@ fn refused() {
     refuses(&[&process, "--only", "tcp dport x"], "--only");
     let ran = program(&["detach"]).output().expect("it starts");
     assert_eq!(Ran::from(ran).status, Some(2));
-    // All interfaces here would be both ends of a pair.
+    // With all interfaces here, both ends of a pair would be attached to.
     let here = std::process::id();
     netlink::veth("b1", "b0", here);
     refuses(&[&here.to_string()], "are the two ends of one veth pair");
     netlink::delete("b1");
-    // This interface carries the session.
+    // This interface carries the SSH session.
     let over_ssh = |words: &[&str]| {
         let mut command = program(&[&["attach"], words].concat());
         command.env("SSH_CONNECTION", format!("{} 5000 {} 22", THERE[0], HERE[0]));
@@ -290,13 +290,13 @@ fn refused() {
     let attached = Attached::by(over_ssh(&["a1", "--yes"]));
     signal("INT", attached.child.id());
     assert_eq!(attached.status(), Some(0));
-    // Without the rights for it.
+    // Without the necessary capability.
     let mut command = Command::new("setpriv");
     command.args(["--bounding-set", "-net_admin", "--inh-caps", "-net_admin", "--"]);
     command.arg(env!("CARGO_BIN_EXE_falaj")).args(["attach", "a1"]).env("PATH", "/usr/bin:/bin");
     let ran: Ran = command.output().expect("setpriv").into();
     assert!(ran.err.contains("that takes CAP_NET_ADMIN"), "{ran:?}");
-    // It ends with the last process of its target.
+    // `attach` ends with the last process of its target.
     let mut attached = Attached::start(&[&process, "--delay", "20ms"]);
     drop(host);
     attached.says(&format!("{process} is gone"));

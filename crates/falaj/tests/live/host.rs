@@ -1,4 +1,4 @@
-//! What the hosts at both ends do: they are told in lines, and answer each with one.
+//! The hosts at both ends: each order is a line, and so is each answer.
 
 use crate::netlink;
 use crate::storm::{self, packet_socket};
@@ -10,10 +10,10 @@ use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 pub(crate) const PORT: u16 = 4711;
-/// Each way.
+/// Bytes of a transfer in each direction.
 const TRANSFER: usize = 3 << 20;
 
-/// Does what it is told until nobody tells any more.
+/// Executes orders until the input ends.
 pub(crate) fn live() {
     println!("ready");
     for line in std::io::stdin().lines() {
@@ -75,12 +75,12 @@ fn told(words: &[&str]) -> String {
     }
 }
 
-/// Bytes that tell their place, another row of them for each way.
+/// Returns bytes that depend on their position, different for each direction.
 fn content(way: usize) -> Vec<u8> {
     (0..TRANSFER).map(|i| (i * 7 + i / 251 + way) as u8).collect()
 }
 
-/// Reads a transfer and answers with one; one datagram likewise.
+/// Receives a transfer and answers with one; then the same with one datagram.
 fn serve(listener: &TcpListener, datagrams: &UdpSocket) {
     let (mut stream, _) = listener.accept().expect("somebody calls");
     let mut came = Vec::new();
@@ -93,7 +93,7 @@ fn serve(listener: &TcpListener, datagrams: &UdpSocket) {
     datagrams.send_to(&datagram[..length], from).expect("a way back");
 }
 
-/// Both transfers and a datagram there and back, from the other side of it.
+/// Performs both transfers, and sends a datagram there and back, from the client side.
 fn ask(to: SocketAddr) -> String {
     let mut stream =
         TcpStream::connect_timeout(&to, Duration::from_secs(10)).expect("the link carries TCP");
@@ -114,7 +114,7 @@ fn ask(to: SocketAddr) -> String {
     "passed".into()
 }
 
-/// Sends numbered datagrams for a second, four in each millisecond.
+/// Sends numbered datagrams for a second, four per millisecond.
 fn flood(to: SocketAddr) {
     let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
     let began = Instant::now();
@@ -123,15 +123,16 @@ fn flood(to: SocketAddr) {
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         let mut datagram = [0; 1000];
         datagram[..4].copy_from_slice(&number.to_be_bytes());
-        // Where the kernel has no room one is missing, and that is no matter.
+        // A datagram for which the kernel has no room may be missing.
         let _ = socket.send_to(&datagram, to);
     }
 }
 
-/// Counts numbered datagrams until no more come: how many, and whether their numbers rose.
+/// Counts numbered datagrams until no more arrive; returns their number, and whether the sequence
+/// was increasing.
 fn in_order(at: SocketAddr) -> String {
     let socket = UdpSocket::bind(at).expect("a port");
-    // What the system allows: nobody here is to lose what the link has sent.
+    // As large as the system allows, so that the receiver loses no packets that the link sent.
     let _ = setsockopt(&socket, sockopt::RcvBuf, &(1 << 20));
     println!("listening");
     let (mut came, mut last, mut rise) = (0, None, true);
@@ -146,8 +147,8 @@ fn in_order(at: SocketAddr) -> String {
     format!("{came} {}", if rise { "in order" } else { "out of order" })
 }
 
-/// Sends frames as they are, in hexadecimal, each with a vnet header in front or none; how many the
-/// kernel took.
+/// Sends frames given in hexadecimal, each with a virtio-net header in front or without; returns
+/// how many the kernel accepted.
 fn send(interface: &str, with_header: bool, frames: &[&str]) -> String {
     let socket = packet_socket(interface, 0, if with_header { libc::PACKET_VNET_HDR } else { 0 });
     let mut taken = 0;
@@ -161,8 +162,8 @@ fn send(interface: &str, with_header: bool, frames: &[&str]) -> String {
     taken.to_string()
 }
 
-/// Waits for a frame with this type in its Ethernet header, tags not counted: its tag and its
-/// bytes, or `nothing`.
+/// Waits for a frame with this Ethernet type, tags not counted; returns its tag and bytes, or
+/// `nothing`.
 fn await_frame(interface: &str, ethertype: u16) -> String {
     let socket = packet_socket(interface, libc::ETH_P_ALL as u16, libc::PACKET_AUXDATA);
     println!("listening");
@@ -203,14 +204,14 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A host: what to write its orders to, and where its answers come from.
+/// A host process, with the pipes for its orders and answers.
 pub(crate) struct Host {
     process: std::process::Child,
     answers: std::io::Lines<std::io::BufReader<std::process::ChildStdout>>,
 }
 
 impl Host {
-    /// In a network namespace of its own.
+    /// Starts a host in a network namespace of its own.
     pub(crate) fn start() -> Host {
         use std::process::{Command, Stdio};
         let me = std::env::current_exe().expect("a path");
@@ -232,7 +233,7 @@ impl Host {
         self.process.id()
     }
 
-    /// Tells it to do something.
+    /// Sends an order.
     pub(crate) fn begin(&mut self, order: &str) {
         writeln!(self.process.stdin.as_mut().expect("a pipe"), "{order}").expect("it listens");
     }
@@ -241,7 +242,7 @@ impl Host {
         self.answers.next().expect("it answers").expect("text")
     }
 
-    /// Tells it to do something and waits until it has.
+    /// Sends an order and waits for its answer.
     pub(crate) fn ask(&mut self, order: &str) -> String {
         self.begin(order);
         self.answer()

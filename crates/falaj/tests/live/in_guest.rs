@@ -1,7 +1,8 @@
-//! Tests that run in virtual time: in a guest of their own, whose clock stands still while anything
-//! computes. What they say of times, rates and order no load can break, and waiting takes no time.
+//! Tests that run in virtual time: each in a guest of its own, whose clock stands still while any
+//! program computes. Load on the host cannot break their assertions about times, rates and order,
+//! and waiting takes no real time.
 //!
-//! They take a kernel (`make kernel`); where there is none they run in real time, as all others do.
+//! The tests need a kernel (`make kernel`); without one they run in real time, as all others do.
 
 use falaj_guest::boot::{CpuTime, GuestConfig};
 use falaj_guest::epoch::Epoch;
@@ -12,7 +13,7 @@ use libtest_mimic::{Completion, Failed};
 use std::process::Command;
 use std::time::Duration;
 
-/// Their names, without what follows a `::`.
+/// Names of the tests, without the part after `::`.
 const TESTS: &[&str] = &[
     "a_delay_delays",
     "a_rate_limits",
@@ -41,7 +42,7 @@ const TESTS: &[&str] = &[
     "stopped_for_five_seconds_it_goes_on",
 ];
 
-/// The environment's variable that says which tests are run: `real`, `virtual`, or all.
+/// Environment variable that selects the tests: `real`, `virtual`, or all.
 pub(crate) const CHOICE: &str = "FALAJ_LIVE";
 
 /// Returns true if this test runs in a guest.
@@ -56,14 +57,14 @@ pub(crate) fn test(name: &str) -> Result<Completion, Failed> {
     let ran = Command::new(this).args(["--in-guest", name]).env_remove(CHOICE).output()?;
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     let said = text(&ran.stdout);
-    // As this program ends a run.
+    // The last line of a successful run of this program.
     if ran.status.success() && said.contains("1 passed; 0 failed; 0 ignored") {
         return Ok(Completion::Completed);
     }
     Err(format!("in a guest:\n{said}{}", text(&ran.stderr)).into())
 }
 
-/// Boots a guest that runs this program's test of this name, and ends as that does.
+/// Boots a guest that runs this program's test of this name, and exits with the guest's status.
 pub(crate) fn main(name: &str) {
     let config = GuestConfig {
         kernel: kernel::find(None).expect("there is a kernel"),

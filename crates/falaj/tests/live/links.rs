@@ -1,6 +1,7 @@
-//! Commands that make a link of real packets: `run`, `traffic`, `compare`.
+//! Tests commands that make a link of real packets: `run`, `traffic`, `compare`.
 //!
-//! This program is also what runs at the ends of the links (`--probe`): any image has it.
+//! This program also runs at the ends of the links (`--probe`), so that no other program is needed
+//! there.
 
 use crate::common::{Ran, TENANTS, directory, falaj, file, flow, number, program, signal};
 use crate::libraries::{drr, naughty};
@@ -17,19 +18,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Where probes listen.
+/// Port at which probes listen.
 const PORT: u16 = 4711;
 
-/// A test, and where else it is run.
+/// A test, and the other environments in which it runs.
 type Test = (&'static str, fn(&Users), Again);
 
-/// Where a test is run once more.
+/// Further environments in which a test runs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Again {
     Nowhere,
-    /// In a user namespace that root would not need.
+    /// In a user namespace, even as root.
     Users,
-    /// There, and on a machine whose /dev/net/tun is something else.
+    /// In a user namespace, and on a machine without TAP devices, whose /dev/net/tun is another
+    /// device.
     Tapless,
 }
 use Again::{Nowhere, Tapless};
@@ -90,7 +92,7 @@ const TESTS: &[Test] = &[
     ("without_namespaces_packets_go_over_loopback", loopback, Nowhere),
 ];
 
-/// A test of ways out, which of them, and where else it is run.
+/// A test of ways out, the ways it tests, and the other environments in which it runs.
 type WayOut = (&'static str, fn(&Users, &str), &'static [&'static str], Again);
 
 const WAYS_OUT: &[WayOut] = &[
@@ -104,7 +106,7 @@ const WAYS_OUT: &[WayOut] = &[
     ("the_host_is_as_it_was", host, &["host"], Nowhere),
 ];
 
-/// A test, and what it is of.
+/// A test of a link, or of a way out.
 #[derive(Clone, Copy)]
 enum What {
     Link(fn(&Users)),
@@ -112,7 +114,7 @@ enum What {
 }
 
 impl What {
-    /// A way out that lacks its program is left out, and says so.
+    /// Runs the test. A way out whose program is missing is left out, with a message.
     fn is_tested(self, users: &Users) -> Completion {
         match self {
             What::Link(test) => test(users),
@@ -131,7 +133,7 @@ impl What {
     }
 }
 
-/// The programs of which a way out needs one, and what has them.
+/// Returns the programs one of which a way out needs, and how to install one.
 fn needs(way: &str) -> (&'static [&'static str], &'static str) {
     match way {
         "pasta" => (&["pasta"], "apt install passt"),
@@ -147,7 +149,7 @@ fn is_there(program: &str) -> bool {
     found.is_ok_and(|found| found.status.success())
 }
 
-/// All of them, each once more where else it is run.
+/// Returns all tests as trials, with one trial more for each further environment.
 pub(crate) fn trials(possible: bool) -> Vec<Trial> {
     let trial = |name: String, users: Users, what: What| {
         crate::trial(possible, name, move || Ok(what.is_tested(&users)))
@@ -176,15 +178,15 @@ pub(crate) fn trials(possible: bool) -> Vec<Trial> {
 
 // ------------------------------------------------------------------------------------------- tools
 
-/// Which users there are behind the link.
+/// Environment of a test: users behind the link, and TAP devices.
 struct Users {
     flags: &'static [&'static str],
-    /// Where there is no TAP.
+    /// True if there are no TAP devices.
     tapless: bool,
 }
 
 impl Users {
-    /// `falaj run FLAGS… ARGS…`
+    /// Returns the command `falaj run FLAGS… ARGS…`.
     fn command(&self, args: &[&str]) -> Command {
         let args = [&["run"], self.flags, args].concat();
         if self.tapless { without(NO_TAP, &args) } else { program(&args) }
@@ -194,7 +196,7 @@ impl Users {
         self.command(args).output().expect("the program starts").into()
     }
 
-    /// The same, and it must go well.
+    /// Runs the same, and asserts that it succeeds.
     fn ok(&self, args: &[&str]) -> Ran {
         let ran = self.run(args);
         assert_eq!(ran.status, Some(0), "{args:?}: {ran:?}");
@@ -202,7 +204,7 @@ impl Users {
     }
 }
 
-/// falaj on a machine from which this script has taken something.
+/// Returns falaj as a command on a machine from which this script has removed a facility.
 fn without(script: &str, args: &[&str]) -> Command {
     let mut command = Command::new("unshare");
     command.args([
@@ -217,10 +219,11 @@ fn without(script: &str, args: &[&str]) -> Command {
     command
 }
 
-/// Where there is no such device nothing need be taken.
+/// Hides the TUN device, if there is one.
 const NO_TAP: &str = "{ [ ! -e /dev/net/tun ] || mount --bind /dev/null /dev/net/tun; }";
 
-/// This program as a command inside: its path, without anything a shell minds.
+/// Returns the path of this program as a command inside, without characters that a shell
+/// interprets.
 fn me() -> String {
     let path =
         std::env::current_exe().expect("a path").into_os_string().into_string().expect("UTF-8");
@@ -302,13 +305,13 @@ fn environment(users: &Users) {
 
 fn signals(users: &Users) {
     let script = "trap 'exit 5' TERM; trap 'echo int' INT; trap 'echo hup' HUP; echo ready; while :; do sleep 0.02; done";
-    // Who runs the tests may ignore some of them, as `nohup` does: a shell cannot trap these any
-    // more.
+    // The process that runs the tests may ignore some of these signals, as `nohup` does, and a
+    // shell cannot trap ignored signals.
     let heeded = "--default-signal=INT,HUP,TERM";
     let mut child = users.command(&["--", "env", heeded, "sh", "-c", script]).spawn().unwrap();
     let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!(said.next().as_deref(), Some("ready"));
-    // Two of one kind at once would be one.
+    // Two pending signals of one kind would be merged.
     for (name, answer) in [("INT", "int"), ("HUP", "hup"), ("INT", "int")] {
         signal(name, child.id());
         assert_eq!(said.next().as_deref(), Some(answer));
@@ -324,10 +327,10 @@ fn signals(users: &Users) {
     assert_eq!((said.next(), child.wait().unwrap().code()), (None, Some(128 + 15)));
 }
 
-/// The terminal of a session that it leads goes away: the kernel tells it alone.
+/// The terminal of the session that falaj leads goes away: the kernel signals falaj alone.
 fn hang_up(_: &Users) {
     let pty = nix::pty::openpty(None, None).unwrap();
-    // Of copies no other process has one.
+    // No other process has a copy of these descriptors.
     let (master, slave) = (pty.master.try_clone().unwrap(), pty.slave.try_clone().unwrap());
     drop(pty);
     let end = || Stdio::from(slave.try_clone().unwrap());
@@ -346,7 +349,7 @@ fn hang_up(_: &Users) {
 }
 
 fn peer(users: &Users) {
-    // The peer reads all it can get before the command starts to, and then outlives it.
+    // The peer reads its whole input before the command starts to run, and then outlives it.
     let peer = "wc -c; echo over; exec sleep 60";
     let mut child = users
         .command(&["--peer", peer, "--", "sh", "-c", "sleep 0.3; cat"])
@@ -364,12 +367,12 @@ fn peer(users: &Users) {
         began.elapsed()
     );
     assert_eq!(out.split_whitespace().collect::<Vec<_>>().join(" "), "0 over for the command");
-    // A peer that fails, or ends early, is no reason to stop.
+    // A peer that fails or ends early does not end the link.
     let ran = users.run(&["--peer", "exit 3", "--", "sh", "-c", "sleep 0.3; exit 4"]);
     assert_eq!(ran.status, Some(4));
 }
 
-/// A connection is refused as long as the peer does not listen, and `bash` tries but once.
+/// A connection is refused until the peer listens, and `bash` tries only once.
 fn waits(users: &Users) {
     let serve = format!("sleep 0.3; exec {} --probe serve 10.77.0.2", me());
     let connect = format!(": </dev/tcp/$FALAJ_PEER/{PORT}");
@@ -418,11 +421,11 @@ fn delay(users: &Users) {
             "20",
         ]);
         let mut times: Vec<f64> = ran.json().as_array().unwrap().iter().map(number).collect();
-        // Never early. One may be late where the machine has other things to do, but not most.
+        // Never early. Some may be late on a busy machine, but not most.
         assert!(times.iter().all(|&ms| ms >= 40.0), "{times:?}");
         assert!(median(&mut times) < 60.0, "{times:?}");
         if falaj_guest::is_inside() {
-            // In virtual time nothing is late.
+            // In virtual time no round trip is late.
             assert!(times.iter().all(|&ms| ms < 40.1), "{times:?}");
         }
     }
@@ -458,7 +461,7 @@ fn sorts(users: &Users) {
         row.trim()[flow.len()..].split_whitespace().next().unwrap().parse().unwrap()
     };
     assert_eq!(offered("up a"), 3);
-    // And what the kernels themselves have to say.
+    // The kernels themselves add a few packets.
     assert!(offered("up b") >= 1, "{}", ran.err);
     assert_eq!(offered("down a"), 0);
 }
@@ -482,7 +485,7 @@ fn rules(users: &Users) {
     assert_eq!(of("rules", "rule", "chain", "packets"), 2.0);
     assert_eq!(of("rules", "rule", "gone", "packets"), 1.0);
     assert_eq!(of("rules", "rule", "on", "packets"), 3.0);
-    // Those that went on behind the second link, and what the kernels themselves have to say.
+    // Packets that continued after the second link, and a few of the kernels themselves.
     assert!(of("rules", "rule", "rest", "packets") >= 3.0, "{json}");
     assert_eq!(of("flows", "flow", "first up all", "sent"), 2.0);
     assert_eq!(of("flows", "flow", "second up all", "sent"), 5.0);
@@ -491,7 +494,8 @@ fn rules(users: &Users) {
 
 fn capture(users: &Users) {
     let tenants = file("capture-tenants.toml", TENANTS);
-    // Alike, whether file or flags made the link, and whatever the loop waits for.
+    // Replays are alike, whether a file or flags describe the link, and whatever the event loop
+    // waits for.
     for (name, link) in [
         ("capture-file.pcapng", &[tenants][..]),
         (
@@ -516,10 +520,10 @@ fn capture(users: &Users) {
         assert!(number(&json["packets"]) > 1000.0, "{json}");
         let dropped: f64 =
             json["flows"].as_array().unwrap().iter().map(|f| number(&f["dropped"])).sum();
-        // The flood is well above 5 Mbit/s, and on a busy machine not always above 100.
+        // The flood is well above 5 Mbit/s, but on a busy machine not always above 100 Mbit/s.
         assert!(dropped > 100.0 || link == [tenants], "{json}");
 
-        // Another nanosecond of delay would have been noticed.
+        // A difference of one nanosecond in a delay is detected.
         let altered = format!("altered-{name}");
         let mut bytes = std::fs::read(crate::common::directory().join(name)).unwrap();
         let at = bytes.windows(5).rposition(|w| w == b" due=").unwrap() + 5;
@@ -529,12 +533,12 @@ fn capture(users: &Users) {
         assert_eq!(ran.status, Some(1), "{ran:?}");
         assert!(ran.out.contains("first difference: number="), "{}", ran.out);
 
-        // Through another link: no comparison, other delays.
+        // Through another link, decisions are not compared, and delays differ.
         let other = file("capture-other.toml", &TENANTS.replace("100mbit", "1gbit"));
         let json = falaj(&["sim", other, "--replay", name, "--json"]).json();
         assert_eq!((&json["same_decisions"], number(&json["unmatched"])), (&Value::Null, 0.0));
 
-        // Cut off, as by a full disk: what is there is replayed.
+        // A truncated capture, as after a full disk: the existing part is replayed.
         std::fs::write(crate::common::directory().join(&altered), &bytes[..bytes.len() / 2])
             .unwrap();
         let ran = falaj(&["sim", "--replay", &altered, "--json"]);
@@ -556,7 +560,7 @@ fn capture(users: &Users) {
 }
 
 fn entrance(users: &Users) {
-    // While falaj stands still nobody reads, and the kernel keeps so many packets only.
+    // While falaj is stopped, no packets are read, and the kernel keeps a limited number only.
     let script =
         "echo ready && read go && $0 --probe burst 10.77.0.2 20000 && echo sent && read stop";
     let mut child = users
@@ -583,7 +587,7 @@ fn entrance(users: &Users) {
         .parse()
         .unwrap();
     assert!((5_000..20_010).contains(&count), "{}", ran.err);
-    // Where nothing is lost nothing is said.
+    // Without losses there is no message.
     let ran = users.ok(&["--stats", "--", "true"]);
     assert!(!ran.err.contains("entrance"), "{}", ran.err);
 }
@@ -605,8 +609,8 @@ fn refused(users: &Users) {
     assert!(ran.err.contains("this scenario has 2 links"), "{}", ran.err);
 }
 
-/// Round trips took no less than this, and the fastest not so much more that it passed another
-/// link.
+/// Asserts that every round trip took at least `least` ms, and that the fastest one took so little
+/// more that it cannot have passed another link.
 fn takes(ran: &Ran, least: f64) {
     let times: Vec<f64> = ran.json().as_array().unwrap().iter().map(number).collect();
     assert!(times.iter().all(|&ms| ms >= least), "{least}: {times:?}");
@@ -621,7 +625,7 @@ fn star(users: &Users) {
          \"y\"\n[host.c-1]\nlink = \"z\"\n",
     );
     let me = me();
-    // Twice each link's delay, and never less; each host found by its name, and by its variable.
+    // At least twice the delay of each link; each host is found by its name, and by its variable.
     for (find, six, least) in [
         ("$(getent ahostsv4 b | head -n 1 | cut -d ' ' -f 1)", "", 60.0),
         ("$FALAJ_ADDR_B", "", 60.0),
@@ -634,8 +638,8 @@ fn star(users: &Users) {
         let ran = users.ok(&[star, "--in", &echo, "--", "sh", "-c", &ask]);
         takes(&ran, least);
     }
-    // Streams, in whatever units the kernels make of them; a command elsewhere than in the first
-    // host.
+    // Streams, in whatever segmentation-offload units the kernels form; with a command in a host
+    // other than the first.
     let serve = format!("a:{me} --probe serve $FALAJ_ADDR");
     let fetch = format!("{me} --probe fetch $FALAJ_ADDR_A");
     let ran =
@@ -678,8 +682,8 @@ fn chain(users: &Users) {
         let ask = format!("{me} --probe ask $FALAJ_ADDR{six}_D 10");
         takes(&users.ok(&[chain, "--in", &echo, "--", "sh", "-c", &ask]), 120.0);
     }
-    // A narrow link in the middle, which the ends hear of from who is before it; it takes IPv6 from
-    // all.
+    // A link in the middle has a small MTU, which the ends learn from the host before it; it is too
+    // small for IPv6, so no host has an IPv6 address.
     let narrow = text.replace("[link.z]", "mtu = \"1000B\"\n[link.z]");
     let narrow = file("narrow.toml", &narrow);
     let serve = format!("d:{me} --probe serve $FALAJ_ADDR");
@@ -711,9 +715,9 @@ fn wrong_hosts(users: &Users) {
     }
 }
 
-/// A process in namespaces of its own, as a container's first one.
+/// A process in namespaces of its own, such as a container's first process.
 fn netns(users: &Users) {
-    // Root enters any; who is not enters what is inside user namespaces of his own.
+    // Root may enter any namespace; other users may enter those inside their own user namespaces.
     let mut container = Command::new("unshare");
     container.args(["-Urn", "sh", "-c", "echo; read line; cat /proc/net/dev"]);
     let mut container = container.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -726,7 +730,7 @@ fn netns(users: &Users) {
         let command = ["--peer", &echo, "--", &me, "--probe", "ask", address, "5"];
         let mut command = users.command(&[&link[..], &command].concat());
         if users.tapless {
-            // Who pretends to have no TAP is in a user namespace beside the container's.
+            // Without TAP, this test runs in a user namespace beside the container's.
             let ran: Ran = command.output().unwrap().into();
             assert_eq!(ran.status, Some(2), "{ran:?}");
             assert!(
@@ -740,7 +744,7 @@ fn netns(users: &Users) {
         let times = ran.json();
         assert!(times.as_array().unwrap().iter().all(|ms| number(ms) >= 10.0), "{times}");
     }
-    // It is as it was.
+    // The container is as before.
     writeln!(container.stdin.take().unwrap()).unwrap();
     let rest: Vec<String> = said.collect();
     assert!(
@@ -751,7 +755,7 @@ fn netns(users: &Users) {
     assert!(container.wait().unwrap().success());
 }
 
-/// Answers one stream and one datagram of each client with what came.
+/// Starts a server that echoes one stream and one datagram of each client; returns its port.
 fn echo_server(at: &str) -> u16 {
     let listener = TcpListener::bind((at, 0)).expect("loopback");
     let port = listener.local_addr().expect("bound").port();
@@ -776,7 +780,7 @@ fn echo_server(at: &str) -> u16 {
 
 fn host_ports(users: &Users) {
     let me = me();
-    // Servers that listen at one of the two addresses are reached at both.
+    // Servers that listen at one of the two loopback addresses are reached at both.
     for server in ["127.0.0.1", "::1"] {
         let port = echo_server(server);
         let ports = [port.to_string(), format!("{port}:80")];
@@ -786,17 +790,18 @@ fn host_ports(users: &Users) {
                 let probe = ["--", &me, "--probe", "round", transport, at, of_command];
                 let ran = users.ok(&[&command[..], &probe].concat());
                 let ms = number(&ran.json());
-                // A stream is opened, asked and answered across the link; a datagram is sent once.
+                // A stream is opened, then a request and its answer cross the link; a datagram
+                // crosses it once each way.
                 let least = if transport == "tcp" { 80.0 } else { 40.0 };
                 assert!(ms >= least, "{server} at {at}, {transport}: {ms}");
                 assert_eq!(ran.err, "");
             }
         }
-        // At the far end it is, too.
+        // The port is reachable from the far end, too.
         let far = ["--", &me, "--probe", "round", "tcp", "10.77.0.2", &ports[0]];
         assert!(number(&users.ok(&[&command[..], &far].concat()).json()) >= 80.0);
     }
-    // Where nothing listens, falaj says so, and the command's connection is of no use.
+    // If nothing listens at the port, falaj says so, and the command's connection fails.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let probe = ["--", &me, "--probe", "round", "tcp", "127.0.0.1", &port];
     let ran = users.run(&[&["--host-port", &port][..], &probe].concat());
@@ -813,7 +818,7 @@ fn host_ports(users: &Users) {
     }
 }
 
-/// A server in the container listens at the port that the far end would listen at.
+/// A server in the container already listens at the port that the far end needs.
 fn port_in_use(users: &Users) {
     let mut server = Command::new("unshare");
     let mut server = server.args(["-Urn", &me(), "--probe", "web", "0.0.0.0"]).spawn().unwrap();
@@ -832,7 +837,7 @@ fn port_in_use(users: &Users) {
     assert!(ran.err.contains(&format!(") listens at port {port} of --netns {id}: ")), "{ran:?}");
 }
 
-/// `falaj run FLAGS…` inside of another.
+/// Returns the command line of `falaj run FLAGS…` inside another one.
 fn inner(users: &Users, flags: &str) -> String {
     format!("{} run {} {flags}", env!("CARGO_BIN_EXE_falaj"), users.flags.join(" "))
 }
@@ -860,7 +865,7 @@ fn nest_outside(users: &Users, way: &str) {
 }
 
 fn names(users: &Users, way: &str) {
-    // What the host asks for names is on its loopback interface, as systemd's resolver is.
+    // The host's name server is on its loopback interface, like systemd's resolver.
     let own = file("resolv.conf", "search example.org\nnameserver 127.0.0.53\n");
     let far = file("resolv-far.conf", "nameserver 10.77.0.2\n");
     let web = format!("{} --probe web 10.77.0.2", me());
@@ -872,8 +877,8 @@ fn names(users: &Users, way: &str) {
     );
     let ran = users.ok(&["--peer", &web, "--", "unshare", "-m", "sh", "-c", &script]);
     assert_eq!(ran.out, "the page\nsearch example.org\nnameserver 10.77.254.3\n", "{way}: {ran:?}");
-    // Another machine is asked straight, and answers by its own address; the host has pages of its
-    // own.
+    // A name server on another machine is queried directly, and its answers come from its own
+    // address; the host has its own web server.
     let script = format!(
         "mount --bind {far} /etc/resolv.conf && {{ {0} --probe web 10.77.0.1 & }} && {1} -- sh -c \
          '{0} --probe get falaj.test; {0} --probe get 10.77.0.1; cat /etc/resolv.conf'",
@@ -883,8 +888,8 @@ fn names(users: &Users, way: &str) {
     let both = format!("{} --probe names 10.77.0.2 10.77.0.2 & {web}", me());
     let ran = users.ok(&["--peer", &both, "--", "unshare", "-m", "sh", "-c", &script]);
     assert_eq!(ran.out, "the page\nthe page\nnameserver 10.77.0.2\n", "{way}: {ran:?}");
-    // All that such a stack sends at once waits at a queue of ten packets, and arrives: were it
-    // lost, it would come again and again.
+    // All packets that the user-mode TCP/IP stack sends at once wait before a queue of ten packets,
+    // and arrive: if they were lost, they would be lost again at each retransmission.
     let fetch = format!("{} --probe fetch 10.77.0.2", me());
     let script = inner(users, &format!("--rate 20mbit --queue 10p --stats --internet {way}"))
         + &format!(" -- {fetch}");
@@ -900,8 +905,8 @@ fn names(users: &Users, way: &str) {
 }
 
 fn host(users: &Users, way: &str) {
-    // The host is the near end of a link, whose network nobody minds. Of iptables rules and chains
-    // count: that there is a table for them is its own affair.
+    // The host is the near end of a link, so that the test may change its network. Of iptables,
+    // only rules and user-defined chains are compared: iptables may create its tables itself.
     let state = "cat /proc/sys/net/ipv4/ip_forward; cut -d: -f1 /proc/net/dev | sort; \
                  PATH=$PATH:/usr/sbin:/sbin; if command -v nft >/dev/null; then nft list ruleset; \
                  else iptables-save | sed -n '/^-A/p;/^:.* - /p'; fi";
@@ -935,7 +940,7 @@ fn host(users: &Users, way: &str) {
 }
 
 fn no_way_out(users: &Users) {
-    // Nothing is found in an empty PATH, except what is asked for by its whole name.
+    // With an empty PATH, only programs with absolute paths are found.
     let without = |flags: &[&str]| -> Ran {
         let mut command =
             users.command(&[flags, &["--", &me(), "--probe", "knock", "192.0.2.1"]].concat());
@@ -983,7 +988,7 @@ fn summary(users: &Users) {
     );
 }
 
-/// Its first figures would take five minutes.
+/// The first figures of the command would take five minutes.
 fn interrupted(_: &Users) {
     let child = program(&["bench", "delay", "--datagrams", "1000000"]).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(1500));
@@ -1007,7 +1012,7 @@ fn doctor(_: &Users) {
     let ran = kept(&["doctor", "--json"]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let json = ran.json();
-    // From then on what goes beyond it is said, with the number.
+    // From then on, a link beyond the limit causes a warning with the number.
     let ran = kept(&beyond);
     assert!(ran.status == Some(0) && ran.err.contains("up: 900 Gbit/s is beyond the "), "{ran:?}");
     assert!(ran.err.contains("of a delay of 1us packets are more than a tenth late"), "{ran:?}");
@@ -1029,7 +1034,7 @@ fn doctor(_: &Users) {
         "{json}"
     );
     assert!(floor("release_error_p50_ns") <= floor("release_error_p99_ns"), "{json}");
-    // Anything less is no network.
+    // Any lower value means that no network was measured.
     assert!(
         floor("delivered_per_s") > 1e3
             && floor("packets_per_s") > 1e3
@@ -1052,8 +1057,8 @@ fn doctor(_: &Users) {
 }
 
 fn start_up(users: &Users) {
-    // The processor time of falaj and all its children, which no load of the host makes longer: of
-    // a command, and where there is a way out as well, which has more to make and to remove.
+    // The CPU time of falaj and all its children, which load on the host does not increase: for a
+    // command without a way out, and with one, which has more to set up and remove.
     let spent = || {
         let usage = getrusage(UsageWho::RUSAGE_CHILDREN).expect("every Linux has it");
         [usage.user_time(), usage.system_time()].map(|time| time.num_microseconds()).iter().sum()
@@ -1071,7 +1076,7 @@ fn start_up(users: &Users) {
 }
 
 fn kill_9(users: &Users) {
-    // No other process sleeps for as long as these do.
+    // The sleep time is unique to these processes.
     let nanos =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().subsec_nanos();
     let token = format!("86400.{nanos:09}{}", std::process::id());
@@ -1080,8 +1085,8 @@ fn kill_9(users: &Users) {
     let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!((said.next().as_deref(), said.next().as_deref()), (Some("up"), Some("up")));
     let before = alive(&token);
-    // falaj, a shell and two that sleep at each end; the first processes of the sides have falaj's
-    // command line.
+    // falaj itself, and a shell and two sleeping processes at each end; the first process of each
+    // side has falaj's command line.
     assert!(before.len() >= 7, "{before:?}");
     child.kill().unwrap();
     let killed = Instant::now();
@@ -1092,7 +1097,8 @@ fn kill_9(users: &Users) {
     }
 }
 
-/// Processes with this in their command lines. What is dying has none any more, and holds nothing.
+/// Returns the processes with this in their command lines. A dying process has no command line, and
+/// holds no resources.
 fn alive(token: &str) -> Vec<u32> {
     let pids = std::fs::read_dir("/proc")
         .unwrap()
@@ -1104,9 +1110,9 @@ fn alive(token: &str) -> Vec<u32> {
     pids.filter(has_it).collect()
 }
 
-/// Measured again, five times at most, while its report says that a sender found no processor at
-/// its instants: then it sent something else than was to be sent. Where it says how late the link
-/// itself was, that counts too.
+/// Measures up to five times, while the report shows that a sender got no CPU time when it was due,
+/// and so did not send the intended traffic. If the report has the link's lateness, that counts
+/// too.
 fn punctually(measure: impl Fn() -> Value, senders: impl Fn(&Value) -> Vec<&Value>) -> Value {
     let is_late = |sender: &&Value| {
         let link = sender["release_error_p99_ns"].as_f64().unwrap_or(0.0);
@@ -1143,7 +1149,7 @@ fn traffic(_: &Users) {
     }
     let [a, b] = ["a", "b"].map(|name| flow(&json["flows"], name));
     assert!(number(&a["received"]) >= 0.99 * number(&a["sent"]), "{a}");
-    // Half the link: 4000 packets of 1500 B a second, and a queue that empties at the end.
+    // Half of the link: 4000 packets of 1500 B per second, and a queue that empties at the end.
     assert!((number(&b["received"]) / 4000.0 - 1.0).abs() < 0.05, "{b}");
 
     let ran = falaj(&["traffic", tenants, "--duration", "300ms"]);
@@ -1173,7 +1179,8 @@ fn traffic(_: &Users) {
     assert_eq!(falaj(&[&short[..], &["-q"]].concat()).err, "");
 }
 
-/// Runs `compare` and asserts what must hold on any machine; 3 says that this one is too busy.
+/// Runs `compare` and asserts what must hold on any machine. Exit status 3 means that this machine
+/// is too busy.
 fn compared(name: &str, text: &str, flows: &[&str]) -> Value {
     let ran = falaj(&["compare", file(name, text), "--duration", "2s", "--json"]);
     let json = ran.json();
@@ -1194,7 +1201,7 @@ fn compared(name: &str, text: &str, flows: &[&str]) -> Value {
             assert!(number(&f[way]["dropped"]) <= number(&f[way]["offered"]), "{way} {f}");
         }
         let measured = &f["measured"];
-        // Each is handed over once, and each that was handed over arrives at a socket.
+        // Each packet is delivered once, and each delivered packet arrives at a socket.
         assert_eq!(measured["release_error"]["packets"], measured["delay"]["packets"], "{f}");
         assert!(number(&measured["end_to_end"]["datagrams"]) > 0.0, "{f}");
         assert_eq!(f["broken"], false);
@@ -1212,8 +1219,8 @@ fn compare(_: &Users) {
     assert_eq!(json["over"], "namespaces", "measured means that a kernel's interface was crossed");
     let [a, b] = ["a", "b"].map(|name| flow(&json["flows"], name));
     assert_eq!((&a["bound_ns"], &a["promised_rate"]), (&5_590_080.into(), &37_888_000.into()));
-    // Who floods gets no less than was promised, simulated and measured; who does not loses
-    // nothing, except where a busy machine makes a burst of what was to be sent evenly.
+    // The flooding flow gets at least its guaranteed rate, simulated and measured. The other one
+    // loses no packets, except where a busy machine turns even sending into a burst.
     for (way, few) in [("simulated", 0.0), ("measured", 0.05)] {
         assert!(number(&b[way]["rate"]) > 37_888_000.0, "{b}");
         assert!(number(&b[way]["dropped"]) > 0.0, "{b}");
@@ -1243,7 +1250,7 @@ fn both_ways(_: &Users) {
     assert_eq!(json["over"], "namespaces");
     for way in ["up", "down"] {
         let a = flow(&json["flows"], &format!("a {way}"));
-        // Four senders and receivers beside falaj itself: two processors are not always enough for
+        // Four senders and receivers run beside falaj: two processors are not always enough for
         // even sending.
         assert!(number(&a["measured"]["rate"]) > 10e6, "{a}");
         let b = flow(&json["flows"], &format!("b {way}"));
@@ -1251,8 +1258,8 @@ fn both_ways(_: &Users) {
     }
 }
 
-/// Two links in a chain for one port, one of them alone for another; a third for chance; and a rule
-/// that drops.
+/// Two links in a chain for one port, one of them alone for another port, a third one chosen at
+/// random, and a rule that drops.
 const RULED: &str = r#"
 [link.first]
 rate = "20mbit"
@@ -1315,7 +1322,7 @@ replications = 2
 
 fn ruled(_: &Users) {
     const NO_NAMESPACES: &str = "echo 0 > /proc/sys/user/max_net_namespaces";
-    // Nothing leads to the second link alone for sure, and the message says what would do.
+    // No rule leads to the second link alone with certainty, and the message gives the cure.
     let words = ["traffic", file("ruled.toml", RULED), "--duration", "500ms", "--json"];
     let ran = falaj(&words);
     assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""), "{ran:?}");
@@ -1343,11 +1350,11 @@ fn ruled(_: &Users) {
         assert_eq!(ran.status, Some(0), "{ran:?}");
         let json = ran.json();
         assert_eq!(json["over"], over);
-        // 125 of each source; two of them begin in the first link upwards.
+        // 125 packets of each source; two sources begin in the first link upwards.
         let up = flow(&json["flows"], "first.all up");
         let sent = number(&up["sent"]);
         assert!((200.0..=250.0).contains(&sent) && number(&up["received"]) >= 0.9 * sent, "{json}");
-        // Half of it passes the first link only, the other half both.
+        // Half of these packets pass the first link only, the other half both.
         let [p50, max] = ["p50_ns", "max_ns"].map(|key| number(&up[key]));
         assert!(p50 >= 5e6 && max >= 15e6, "{up}");
         let took = |name: &str| {
@@ -1359,7 +1366,7 @@ fn ruled(_: &Users) {
             "{json}"
         );
         assert!((30.0..=95.0).contains(&took("some")), "{json}");
-        // Packets of the kernels themselves are among them.
+        // Packets of the kernels themselves are included.
         for (name, sources) in [("first.all up", 250.0), ("second.all up", 125.0)] {
             let carried = number(&flow(&json["links"], name)["offered"]);
             assert!((0.8 * sources..=sources + 30.0).contains(&carried), "{name}: {json}");
@@ -1377,7 +1384,7 @@ fn ruled(_: &Users) {
         for way in ["simulated", "measured"] {
             let replications = if way == "simulated" { 2.0 } else { 1.0 };
             let offered = number(&f[way]["offered"]) / replications;
-            // What the kernels themselves have to say passes the links too.
+            // Packets of the kernels themselves pass the links too.
             assert!((0.8 * many..=many + 30.0).contains(&offered), "{way} {f}");
             assert!(number(&f[way]["delay"]["packets"]) > 0.0, "{way} {f}");
         }
@@ -1412,8 +1419,8 @@ fn section_ii_b(_: &Users) {
         let outcomes = json["live"]["outcomes"].as_array().expect("outcomes").iter();
         let tenants = outcomes.flat_map(|o| o["tenants"].as_array().expect("tenants"));
         let sent = tenants.filter(|t| number(&t["measured"]["packets"]) > 0.0);
-        // Of a source that is in time those are left out that are due at the very end: within 100
-        // us of it there are several.
+        // Even a punctual source leaves out packets due at the very end: several are due within the
+        // last 100 us.
         let late = ["sent_late_p99_ns", "release_error_p99_ns"];
         let few = |t: &Value| 1.0 + 0.01 * number(&t["measured"]["packets"]);
         sent.filter(|t| {
@@ -1436,8 +1443,9 @@ fn section_ii_b(_: &Users) {
             assert_eq!(count("packets"), 0.0, "{o}");
             continue;
         }
-        // Each of the thread's sleeps is told, with what ended it. How many there are is the
-        // host's: where waking up takes as long as packets are apart, hybrid stays awake.
+        // Each sleep of the thread is reported, with the reason for its end. Their number depends
+        // on the host: where waking up takes as long as the gap between packets, hybrid pacing
+        // stays awake.
         let told = [
             "woken_by_timer",
             "woken_by_packet",
@@ -1449,7 +1457,7 @@ fn section_ii_b(_: &Users) {
         let slept = count("voluntary_switches");
         assert!(slept <= told + 50.0 && count("cpu_ns") > 0.0, "{o}");
         let is_device = o["paced_by"] == "device";
-        // Under light load the link is idle between two packets, and asleep when one comes.
+        // Under light load the link is idle between two packets, and asleep when one arrives.
         assert!(slept > 0.0 && count("woken_by_packet") > 0.0 || o["load"] != "light", "{o}");
         assert!(slept > 0.0 || !is_device, "{o}");
         assert!(count("woken_by_timer") > 0.0 || !is_device, "{o}");
@@ -1461,7 +1469,7 @@ fn section_ii_b(_: &Users) {
             "each packet that the link sent was handed over: {o}"
         );
         for t in tenants {
-            // What was decided is not dropped before the wire.
+            // Transmitted packets are not dropped before the wire.
             assert_eq!(t["received"], t["measured"]["packets"], "{o}");
             let [simulated, measured] =
                 ["simulated", "measured"].map(|way| number(&t[way]["rate"]));
@@ -1470,8 +1478,8 @@ fn section_ii_b(_: &Users) {
     }
 }
 
-/// Figure 8: who writes to the disk is in a control group of its own where there may be one, and it
-/// is gone in the end, however that comes.
+/// Figure 8: the process that writes to the disk runs in its own control group, if one can be
+/// created; the group is removed at the end, however the run ends.
 fn disk_beside(_: &Users) {
     let words = ["reproduce", "xen", "--figure", "8", "--quick", "--json"];
     let groups = || -> Vec<PathBuf> {
@@ -1523,7 +1531,7 @@ fn disk_beside(_: &Users) {
     }
 }
 
-/// Control groups of those who write to a disk, below this one.
+/// Returns the control groups of disk writers below this one.
 fn below(directory: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
@@ -1538,8 +1546,8 @@ fn below(directory: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Frames of video as packets of up to 17,000 B, and divided: each arrives, about when the
-/// simulated one does.
+/// Video frames as packets of up to 17,000 B, and fragmented: each packet arrives at about its
+/// simulated time.
 fn thesis(_: &Users) {
     let ran =
         falaj(&["reproduce", "zhang", "--live", "--figure", "10", "--duration", "2s", "--json"]);
@@ -1609,8 +1617,8 @@ fn tcp(users: &Users) {
             ran.err
         );
     }
-    // What packets of a unit wait for one another is told, and is nothing where each leaves by
-    // itself.
+    // The report includes the time for which packets of a unit are held for one another; it is
+    // absent if each packet leaves singly.
     for (slack, held) in [("200us", true), ("0s", false)] {
         let serve = format!("{} --probe serve 10.77.0.2", me());
         let flags = ["--rate", "500mbit", "--slack", slack, "--stats", "--peer", &serve];
@@ -1625,7 +1633,7 @@ fn guest(users: &Users) {
         let flags = ["--aggregate", how, "--delay", "5ms", "--peer", &echo];
         let ran =
             users.ok(&[&flags[..], &["--", &me(), "--probe", "ask", "10.77.0.2", "5"]].concat());
-        // Containers cost time and gain none.
+        // Batches may add delay, but never remove it.
         let times: Vec<f64> = ran.json().as_array().unwrap().iter().map(number).collect();
         assert!(times.len() == 5 && times.iter().all(|&ms| ms >= 10.0), "{how}: {times:?}");
         let serve = format!("{} --probe serve 10.77.0.2", me());
@@ -1633,7 +1641,7 @@ fn guest(users: &Users) {
         let ran = users.ok(&[&flags[..], &["--", &me(), "--probe", "fetch", "10.77.0.2"]].concat());
         assert_eq!(ran.out, "whole\n", "{how}: {ran:?}");
     }
-    // Without a TAP there is nothing to give it.
+    // Without a TAP device, the far end's process has no interface.
     let ran: Ran =
         without(NO_TAP, &["run", "--aggregate", "62,200us", "--", "true"]).output().unwrap().into();
     assert_eq!(ran.status, Some(2), "{ran:?}");
@@ -1686,7 +1694,7 @@ fn inside(users: &Users) {
 struct Control(BufReader<UnixStream>);
 
 impl Control {
-    /// As soon as there is one.
+    /// Connects as soon as the socket exists.
     fn await_at(path: &Path) -> Control {
         for _ in 0..500 {
             if let Ok(stream) = UnixStream::connect(path) {
@@ -1706,7 +1714,7 @@ impl Control {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
     }
 
-    /// The same, if the link is there still.
+    /// Sends a request; returns `None` if the link has ended.
     fn try_ask(&mut self, request: &Value) -> Option<Value> {
         self.0.get_mut().write_all(format!("{request}\n").as_bytes()).ok()?;
         let mut line = String::new();
@@ -1721,7 +1729,7 @@ impl Control {
     }
 }
 
-/// Where a test's control socket is.
+/// Returns the path of a test's control socket.
 fn control_at(name: &str, users: &Users) -> PathBuf {
     std::env::temp_dir().join(format!(
         "falaj-test-{}-{name}-{}",
@@ -1730,7 +1738,7 @@ fn control_at(name: &str, users: &Users) -> PathBuf {
     ))
 }
 
-/// What the help and the page on changes say one can type, one after the other on a link made by
+/// Runs the examples of the help and of the page on changes, one after the other, on a link made by
 /// flags.
 fn examples(users: &Users) {
     let help = falaj(&["set", "--help"]).out;
@@ -1768,15 +1776,14 @@ fn examples(users: &Users) {
     }
 }
 
-/// Whatever is sent, as many as [`storm::frames`] says: who sends good ones beside it gets each of
-/// these back.
+/// Sends [`storm::frames`] mutated frames; every good frame among them comes back.
 fn mutated(users: &Users) {
     let back = format!("{} --probe frames-back", me());
     users.ok(&["--peer", &back, "--", &me(), "--probe", "storm"]);
 }
 
-/// Ids, those that had to share and the busiest are shown of a link that runs, and the first one
-/// that has to share is told.
+/// For a running link, `show` reports the ids of a mask, the flows that share a queue, and the
+/// busiest ones; the first flow that has to share causes a message.
 fn masks_shown(users: &Users) {
     let text = "[link.a]\nrate = \"10mbit\"\nscheduler = { kind = \"drr\" }\n[link.a.flow.users]\nmatch = \"udp dst 10.77.0.2\"\n\
         each = \"dport\"\nmax-flows = 3\n[link.a.flow.rest]\nmatch = \"any\"\n";
@@ -1816,8 +1823,8 @@ fn masks_shown(users: &Users) {
     );
 }
 
-/// All that a link is, changed as fast as it goes while it is flooded and others do what they can
-/// at its socket: each packet is accounted for at each instant that is looked at.
+/// Changes every value of a link as fast as possible, while it is flooded and hostile clients use
+/// its socket: each packet is accounted for in every sample.
 fn changes(users: &Users) {
     const CHANGES: [&[&str]; 14] = [
         &["link.rate=5mbit"],
@@ -1844,7 +1851,7 @@ fn changes(users: &Users) {
         users.command(&[&flags[..], &["--", &me(), "--probe", "flood", "10.77.0.2"]].concat());
     let mut run = command.spawn().expect("the program starts");
     let mut control = Control::await_at(&path);
-    // Who has taken an answer is not driven out by those that only connect.
+    // A client that has received an answer is not displaced by those that only connect.
     assert!(control.ask(&serde_json::json!({ "do": "show" }))["error"].is_null());
     let mut hostile: Vec<UnixStream> =
         (0..100).filter_map(|_| UnixStream::connect(&path).ok()).collect();
@@ -1871,7 +1878,8 @@ fn changes(users: &Users) {
         if answer["error"]["what"] == "the link is gone" {
             break;
         }
-        // Packets that wait and are too large keep it from being made, which is whole as well.
+        // Queued packets that would be too large prevent the change, which is then refused as a
+        // whole.
         let too_large = answer["error"]["what"]
             .as_str()
             .is_some_and(|what| what.contains("would be too large"));
@@ -1909,8 +1917,8 @@ fn changes(users: &Users) {
     assert!(replays(&capture).1 >= f64::from(made));
 }
 
-/// Links and rules that come and go while packets pass: at each instant that is looked at, links
-/// have seen what rules took, and each packet is accounted for.
+/// Links and rules are added and removed while packets pass: in every sample, the counts of links
+/// and rules agree, and each packet is accounted for.
 fn links_change(users: &Users) {
     const CHANGES: [&[&str]; 8] = [
         &[
@@ -1980,7 +1988,7 @@ fn links_change(users: &Users) {
         let of_rules =
             |rule: &Value| if rule["rule"] == "out" { 0 } else { count(&rule["packets"]) };
         let taken: u64 = list(&report["rules"]).iter().map(of_rules).sum();
-        // What passed no link was taken by a rule that is gone, or by one that is not counted here.
+        // Packets that passed no link matched a removed rule, or a rule that is not counted here.
         let passed = taken + count(&report["gone"]["taken"]);
         assert!(passed >= seen && passed <= seen + 20, "{passed} {seen}: {report}");
         gone = count(&report["gone"]["sent"]);
@@ -1995,8 +2003,8 @@ fn links_change(users: &Users) {
 }
 
 /// Disciplines from libraries take over and are replaced while the link is flooded: each packet is
-/// accounted for at each instant that is looked at, and what one of them broke is told at the end,
-/// though it is gone then.
+/// accounted for in every sample, and contract violations by one of them are reported at the end,
+/// though it is gone by then.
 fn plug_ins(users: &Users) {
     drr("libgood-live.so");
     naughty("libbad-live.so", "UNKNOWN_FLOW");
@@ -2055,7 +2063,8 @@ fn plug_ins(users: &Users) {
     assert!(ran.err.contains(&told) && !ran.err.contains("libgood-live.so` broke"), "{}", ran.err);
 }
 
-/// A capture replays as it was; says how many packets and changes are in it.
+/// Asserts that a capture replays with the same decisions; returns its numbers of packets and
+/// changes.
 fn replays(name: &str) -> (f64, f64) {
     let ran = falaj(&["sim", "--replay", name, "--json"]);
     let json = ran.json();
@@ -2068,12 +2077,12 @@ fn replays(name: &str) -> (f64, f64) {
     (number(&json["packets"]), number(&json["changes"]))
 }
 
-/// What the link has carried is in the file before it ends: whoever watches needs not wait for it.
+/// Packets are in the capture file before the link ends, so that it can be read meanwhile.
 fn growing_capture(_: &Users) {
     let path = directory().join("growing.pcapng");
     let _ = std::fs::remove_file(&path);
     let words = ["run", "--internet", "none", "--capture", "growing.pcapng", "--"];
-    // The kernel's own packets, of IPv6, pass it at once.
+    // IPv6 packets of the kernel itself pass the link at once.
     let mut child = program(&[&words[..], &["sleep", "60"]].concat()).spawn().unwrap();
     let began = Instant::now();
     let captured = || {
@@ -2097,7 +2106,7 @@ fn piped_capture(_: &Users) {
     assert!(falaj_traffic::capture::read(&output.stdout[..]).is_ok(), "{output:?}");
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "said\n");
     assert!(!directory().join("-").exists());
-    // A terminal would show bytes.
+    // A terminal would show raw bytes.
     let pty = nix::pty::openpty(None, None).unwrap();
     let output = program(&words).stdout(Stdio::from(pty.slave)).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
@@ -2108,8 +2117,8 @@ fn piped_capture(_: &Users) {
     );
 }
 
-/// Rate, weight, discipline, flows, the first rules and another link change under load: it replays
-/// as it was, and not with another change.
+/// Rate, weight, discipline, flows, the first rules and another link change under load: the capture
+/// replays with the same decisions, but not with a different change.
 fn captured_changes(users: &Users) {
     const CHANGES: [&[&str]; 9] = [
         &["link.rate=3mbit"],
@@ -2152,7 +2161,7 @@ fn captured_changes(users: &Users) {
     let mut control = Control::await_at(&path);
     let mut made = 0;
     for (n, change) in CHANGES.iter().cycle().take(90).enumerate() {
-        // Where lengths count otherwise, what waits may be too large.
+        // If lengths are counted differently, queued packets may be too large.
         let drop = n % 4 == 3 || change.contains(&"link.account=ip");
         let Some(answer) =
             control.try_ask(&serde_json::json!({ "do": "set", "set": change, "drop": drop }))
@@ -2174,7 +2183,7 @@ fn captured_changes(users: &Users) {
     let whole = falaj(&["sim", "--replay", &name]);
     assert!(whole.out.contains(&format!(" packets, {made} changes\n")), "{}", whole.out);
 
-    // Another rate from a change on would have been noticed.
+    // A different rate after a change is detected.
     let mut bytes = std::fs::read(directory().join(&name)).expect("it is there");
     let rate = b"rate = \"3mbit\"";
     let changed: Vec<usize> =
@@ -2184,7 +2193,7 @@ fn captured_changes(users: &Users) {
     std::fs::write(directory().join(&altered), &bytes).expect("written");
     let ran = falaj(&["sim", "--replay", &altered]);
     assert!(ran.status == Some(1) && ran.out.contains("first difference: number="), "{ran:?}");
-    // So would one that is not there: what is written down is numbered.
+    // A missing change is detected too, because changes are numbered.
     let number = b"FALAJ_CHANGE=0\n";
     let at = bytes.windows(number.len()).position(|w| w == number).expect("the first one");
     bytes[at + number.len() - 2] = b'x';
@@ -2195,7 +2204,7 @@ fn captured_changes(users: &Users) {
             .contains("packets or changes are missing in the capture: decisions were not compared"),
         "{ran:?}"
     );
-    // Through another link: its changes are its own.
+    // Through another link, the recorded changes do not apply.
     let ran = falaj(&[
         "sim",
         file("capture-plain.toml", "[link.a]\nrate = \"1mbit\"\n"),
@@ -2209,7 +2218,8 @@ fn captured_changes(users: &Users) {
     );
 }
 
-/// Rules by chance, chains of links and what no rule takes: it replays as it was.
+/// Random rules, chains of links and packets that match no rule: the capture replays with the same
+/// decisions.
 fn captured_rules(users: &Users) {
     let text = "[link.slow]\nrate = \"4mbit\"\ndelay = \"3ms\"\ncorrupt = \"2%\"\n[link.fast]\nrate = \"50mbit\"\naccount = \"ip\"\n\
         [[rule]]\nmatch = \"udp\"\ndirection = \"up\"\nprobability = \"5%\"\nto = \"drop\"\n\
@@ -2245,7 +2255,7 @@ fn captured_rules(users: &Users) {
     );
 }
 
-/// A whole scenario is given at once, or refused as a whole.
+/// A whole scenario is applied at once, or refused as a whole.
 fn whole_file(users: &Users) {
     let path = control_at("whole", users);
     let at = path.to_str().expect("UTF-8");
@@ -2265,7 +2275,7 @@ fn whole_file(users: &Users) {
         (&ran.json()["links"][1]["link"], &ran.json()["rules"][0]["rule"]),
         (&"slow".into(), &"web".into())
     );
-    // Who takes a link away says what becomes of the rules that lead there.
+    // Removing a link requires a change of the rules that lead to it.
     let ran = set(&["link.slow="]);
     assert!(
         ran.status == Some(2) && ran.err.contains("rule `web`: there is no link `slow`"),
@@ -2286,7 +2296,8 @@ fn whole_file(users: &Users) {
     assert!(run.wait().expect("it ends").success());
 }
 
-/// One command gives what an application sends and receives a link of its own, and takes it away.
+/// One command gives an application's traffic, in both directions, a link of its own, and another
+/// one removes it.
 fn netconfig(users: &Users) {
     let path = control_at("netconfig", users);
     let at = path.to_str().expect("UTF-8");
@@ -2318,14 +2329,14 @@ fn netconfig(users: &Users) {
 fn socket(users: &Users) {
     let path = control_at("socket", users);
     let at = path.to_str().expect("UTF-8");
-    // What a link that was killed has left is replaced.
+    // The socket left by a killed link is replaced.
     drop(UnixListener::bind(&path).expect("a socket"));
     let mut command = users.command(&["--rate", "10mbit", "--control", at, "--", "cat"]);
     let mut run = command.stdin(Stdio::piped()).spawn().expect("the program starts");
     drop(Control::await_at(&path));
     let mode = std::fs::metadata(&path).expect("a socket").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    // It is not taken from a link that runs.
+    // The socket of a running link is not taken over.
     let ran = users.run(&["--control", at, "--", "true"]);
     assert_eq!(ran.status, Some(2), "{ran:?}");
     assert!(ran.err.contains("in use"), "{}", ran.err);
@@ -2373,7 +2384,7 @@ fn tapless(_: &Users) {
         assert!(number(&f["measured"]["delay"]["max_ns"]) <= number(&f["bound_ns"]), "{f}");
         assert!(number(&f["measured"]["end_to_end"]["datagrams"]) > 0.0, "{f}");
     }
-    // Links run there, and what takes the device does not.
+    // Links run there, but features that need the device do not.
     let words = ["doctor", "--no-measuring", "--json"];
     let ran: Ran = without(NO_TAP, &words).output().unwrap().into();
     assert_eq!(ran.status, Some(0), "{ran:?}");
@@ -2402,7 +2413,7 @@ fn loopback(_: &Users) {
         assert!(number(&f["measured"]["delay"]["max_ns"]) <= number(&f["bound_ns"]), "{f}");
         assert!(number(&f["measured"]["end_to_end"]["datagrams"]) > 0.0, "{f}");
     }
-    // What is left to measure is measured, and the answer is no.
+    // `doctor` measures what it can, and its exit status is that of a failure.
     let ran: Ran = without(NO_NAMESPACES, &["doctor", "--json"]).output().unwrap().into();
     assert_eq!(
         (ran.status, &ran.json()["floor"]["over"]),
@@ -2410,7 +2421,7 @@ fn loopback(_: &Users) {
         "{ran:?}"
     );
     assert_eq!(ran.json()["backends"][0]["works"], false);
-    // A command cannot run behind a link that is not there.
+    // Without namespaces, a command cannot run behind a link.
     let ran: Ran = without(NO_NAMESPACES, &["run", "--", "true"]).output().unwrap().into();
     assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""), "{ran:?}");
     assert!(
@@ -2422,7 +2433,7 @@ fn loopback(_: &Users) {
 
 // ------------------------------------------------------------------------------------------ probes
 
-/// What runs at the ends of the links.
+/// Probes that run at the ends of the links.
 pub(crate) fn probes(probe: &str, words: &[&str]) {
     let at = |address: &str, port: u16| SocketAddr::new(address.parse().expect("an address"), port);
     let bound = |to: SocketAddr| {
@@ -2434,10 +2445,10 @@ pub(crate) fn probes(probe: &str, words: &[&str]) {
     };
     let mut datagram = [0; 2000];
     match (probe, words) {
-        // Sends back what comes, for ever.
+        // Returns good frames forever.
         ("frames-back", []) => storm::echo("falaj0"),
-        // Frames that are changed at random, and good ones beside them; exits with an error if one
-        // does not come back.
+        // Sends randomly mutated frames and good ones; exits with an error if a good one does not
+        // come back.
         ("storm", []) => {
             let said = storm::storm(storm::Interface::at("falaj0", true), storm::frames());
             assert!(
@@ -2452,7 +2463,7 @@ pub(crate) fn probes(probe: &str, words: &[&str]) {
                 socket.send_to(&datagram[..length], from).expect("a way back");
             }
         }
-        // Round trips through `echo`: their times in milliseconds, as JSON.
+        // Prints the times of round trips to `echo` in milliseconds, as JSON.
         ("ask", [address, times]) => {
             let socket = bound(at(address, PORT));
             await_peer(&socket);
@@ -2462,7 +2473,7 @@ pub(crate) fn probes(probe: &str, words: &[&str]) {
                 socket.send(&[i as u8; 100]).expect("sent");
                 loop {
                     let length = socket.recv(&mut datagram).expect("an answer");
-                    // Answers to what was sent while the peer was not there yet are shorter.
+                    // Answers to datagrams sent before the peer was ready are shorter.
                     if datagram[..length] == [i as u8; 100] {
                         break;
                     }
@@ -2471,7 +2482,7 @@ pub(crate) fn probes(probe: &str, words: &[&str]) {
             }
             println!("{times:?}");
         }
-        // Sends twice what a link of 10 Mbit/s carries, for 1.3 s; asks `meter` what came of it.
+        // Sends twice the rate of a 10 Mbit/s link for 1.3 s; then queries `meter` for the result.
         ("flood", [address]) => {
             let socket = bound(at(address, PORT));
             await_peer(&socket);
@@ -2493,8 +2504,8 @@ pub(crate) fn probes(probe: &str, words: &[&str]) {
             }
             panic!("no answer");
         }
-        // The rate, in bit/s with Ethernet headers, at which full packets come in during a second
-        // of a flood.
+        // Measures the rate, in bit/s with Ethernet headers, at which full packets arrive during
+        // one second of a flood.
         ("meter", [address]) => {
             let socket = UdpSocket::bind(at(address, PORT)).expect("a socket");
             let (mut first, mut last, mut count) = (None, None, 0);
@@ -2518,14 +2529,14 @@ pub(crate) fn probes(probe: &str, words: &[&str]) {
                 }
             }
         }
-        // So many datagrams, as fast as they go.
+        // Sends `count` datagrams as fast as possible.
         ("burst", [address, count]) => {
             let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
             for _ in 0..count.parse().expect("a number") {
                 socket.send_to(b"hello", at(address, PORT)).expect("sent");
             }
         }
-        // Hands one caller 2 MB that tell their place.
+        // Sends one client 2 MB whose contents depend on the position.
         ("serve", [address]) => {
             let (mut stream, _) =
                 TcpListener::bind(at(address, PORT)).expect("a port").accept().expect("a caller");
@@ -2541,7 +2552,7 @@ pub(crate) fn probes(probe: &str, words: &[&str]) {
             stream.read_to_end(&mut came).expect("all of it");
             println!("{}", if came == content() { "whole" } else { "broken" });
         }
-        // The time in milliseconds until a stream or a datagram came back.
+        // Prints the time in milliseconds until the answer by a stream or a datagram.
         ("round", [transport, address, port]) => {
             let to = at(address, port.parse().expect("a port"));
             let began = Instant::now();
@@ -2560,16 +2571,16 @@ pub(crate) fn probes(probe: &str, words: &[&str]) {
             assert_eq!(came, b"hello");
             println!("{}", began.elapsed().as_secs_f64() * 1e3);
         }
-        // Sends where nobody may be.
+        // Sends datagrams to an address that may not exist.
         ("knock", [address]) => {
             let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
             for _ in 0..5 {
-                // With no route there the kernel says so.
+                // Without a route, the kernel returns an error.
                 let _ = socket.send_to(b"?", at(address, PORT));
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
-        // One page for whoever asks.
+        // Serves one page to every client.
         ("web", [address]) => {
             let listener = TcpListener::bind(at(address, PORT)).expect("a socket");
             for stream in listener.incoming() {
@@ -2584,7 +2595,7 @@ pub(crate) fn probes(probe: &str, words: &[&str]) {
                 .expect("a page");
             print!("{page}");
         }
-        // Says of every name that it has this address, and nothing of other kinds.
+        // A name server that gives this address for every name, and no records of other types.
         ("names", [address, answer]) => {
             let socket = UdpSocket::bind(at(address, 53)).expect("a socket");
             let IpAddr::V4(answer) = answer.parse().expect("an address") else { panic!("IPv4") };
@@ -2616,17 +2627,17 @@ fn content() -> Vec<u8> {
     (0..2 << 20).map(|i: u32| (i * 7 + i / 251) as u8).collect()
 }
 
-/// Fills a packet of 1500 B.
+/// Payload in bytes of a packet of 1500 B.
 const PAYLOAD: usize = 1472;
 
-/// Knocks until somebody answers.
+/// Sends datagrams until the peer answers.
 fn await_peer(socket: &UdpSocket) {
     let limit = socket.read_timeout().expect("a time");
     socket.set_read_timeout(Some(Duration::from_millis(100))).expect("a time");
     for _ in 0..100 {
-        // Refused while nobody listens there.
+        // Sending fails while no process listens there.
         if socket.send(b"?").is_ok() && socket.recv(&mut [0; 10]).is_ok() {
-            // Whatever else was answered is old by now.
+            // Discards further answers, which are outdated.
             while socket.recv(&mut [0; 10]).is_ok() {}
             socket.set_read_timeout(limit).expect("a time");
             return;

@@ -1,17 +1,17 @@
-//! Links of real packets: one program, so that it is linked once.
+//! Tests of links with real packets, in one test binary, so that it is linked once.
 //!
 //! | module | what it tests |
 //! |---|---|
 //! | [`links`] | commands that make a link: `run`, `traffic`, `compare` |
 //! | [`bridge`] | `falaj bridge` between hosts |
-//! | [`attach`] | `falaj attach` at interfaces that are in use |
-//! | `serve` | `falaj serve`, asked and changed |
-//! | `faults` | what goes wrong outside of falaj |
-//! | `attacks` | what others may try against a service |
-//! | `pages` | commands that pages print |
+//! | [`attach`] | `falaj attach` at interfaces in use |
+//! | `serve` | `falaj serve`, queried and changed |
+//! | `faults` | faults outside of falaj |
+//! | `attacks` | attacks on a service |
+//! | `pages` | commands on the documentation pages |
 //!
 //! These tests measure, so they run one after the other. Where namespaces are not allowed they are
-//! left out, and say so. This program is also what runs in the namespaces that they make.
+//! left out, with a message. This program also runs in the namespaces that the tests create.
 //!
 //! Tests that assert times, rates or order run in virtual time where there is a kernel for it
 //! ([`in_guest`]). `FALAJ_LIVE=virtual` runs these tests alone, and `FALAJ_LIVE=real`
@@ -78,7 +78,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// Does what a test has started this program for, if it was one.
+/// Runs this program's role in a test. Returns true if a test started it for one.
 fn is_of_a_test(words: &[&str]) -> bool {
     #[cfg(feature = "serve")]
     if service::sends(words) {
@@ -102,7 +102,7 @@ fn is_of_a_test(words: &[&str]) -> bool {
     true
 }
 
-/// Runs the case of this name, if there is one.
+/// Runs the case of this name. Returns true if it exists.
 fn is_case(name: &str) -> bool {
     #[cfg(feature = "serve")]
     if serve::case(name) || faults::case(name) {
@@ -111,7 +111,7 @@ fn is_case(name: &str) -> bool {
     bridge::case(name) || attach::case(name)
 }
 
-/// A test, left out where namespaces are not allowed.
+/// Returns a test that is left out where namespaces are not allowed.
 fn trial(
     possible: bool,
     name: String,

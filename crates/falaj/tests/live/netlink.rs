@@ -1,4 +1,4 @@
-//! The kernel's network configuration, as far as these tests need it.
+//! The parts of the kernel's network configuration that these tests need.
 
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
@@ -15,8 +15,8 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use nix::net::if_::if_nametoindex;
 use std::net::IpAddr;
 
-/// A pair of veth interfaces, as the kernel sets them up: `here`, and `there` in the network
-/// namespace of a process.
+/// Creates a veth pair with default settings: `here`, and `there` in the network namespace of a
+/// process.
 pub(crate) fn veth(here: &str, there: &str, process: u32) {
     let mut peer = LinkMessage::default();
     peer.attributes = vec![LinkAttribute::IfName(there.into()), LinkAttribute::NetNsPid(process)];
@@ -27,13 +27,12 @@ pub(crate) fn veth(here: &str, there: &str, process: u32) {
     request(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL);
 }
 
-/// A kernel bridge.
+/// Creates a kernel bridge.
 pub(crate) fn add_bridge(name: &str) {
     add(name, vec![LinkInfo::Kind(InfoKind::Bridge)], None);
 }
 
-/// The interface on top of another one that carries a VLAN. Returns false if the kernel has no
-/// VLANs.
+/// Creates an interface for a VLAN on top of another one. Returns false if the kernel has no VLANs.
 pub(crate) fn add_vlan(name: &str, below: &str, id: u16) -> bool {
     let data = LinkInfo::Data(InfoData::Vlan(vec![InfoVlan::Id(id)]));
     let info = vec![LinkInfo::Kind(InfoKind::Vlan), data];
@@ -49,7 +48,7 @@ pub(crate) fn add_vlan(name: &str, below: &str, id: u16) -> bool {
     }
 }
 
-/// An interface with an Ethernet address of its own, on top of another one.
+/// Creates an interface with an Ethernet address of its own on top of another one (macvlan).
 pub(crate) fn add_macvlan(name: &str, below: &str) {
     add(name, vec![LinkInfo::Kind(InfoKind::MacVlan)], Some(below));
 }
@@ -120,7 +119,7 @@ pub(crate) fn delete(name: &str) {
     request(RouteNetlinkMessage::DelLink(interface(name)), 0);
 }
 
-/// How many ask for an interface to be promiscuous.
+/// Returns an interface's promiscuity count.
 pub(crate) fn promiscuity(name: &str) -> u32 {
     let NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) =
         ask(RouteNetlinkMessage::GetLink(interface(name)), 0)

@@ -1,5 +1,5 @@
-//! Commands that pages print, run by a shell as they are printed: each in a network namespace with
-//! a loopback interface and nothing else, so that their ports are theirs alone.
+//! Runs commands from the documentation pages in a shell, as printed: each in a network namespace
+//! with a loopback interface only, so that their ports are free.
 
 use crate::common::{Ran, directory, signal};
 use libtest_mimic::{Completion, Trial};
@@ -8,8 +8,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Commands of other pages, each from its beginning, which take nothing but the repository's files
-/// and the tutorial's scenario; and their exit status.
+/// The beginnings of commands on the pages that need only the repository's files and the tutorial's
+/// scenario; and their exit status.
 const OF_PAGES: &[(&str, &str, i32)] = &[
     ("docs/tutorial.md", "falaj check office.toml", 0),
     ("docs/tutorial.md", "falaj explain flow.kind", 0),
@@ -55,7 +55,7 @@ fn text_of(page: &str) -> String {
     std::fs::read_to_string(root().join(page)).unwrap_or_else(|error| panic!("{page}: {error}"))
 }
 
-/// A line of a shell in `place`, where falaj is installed.
+/// Starts a line of shell in `place`, with falaj installed.
 fn shell(line: &str, place: &Path) -> Child {
     let installed = Path::new(env!("CARGO_BIN_EXE_falaj")).parent().expect("a directory");
     let path = std::env::var("PATH").unwrap_or_default();
@@ -74,7 +74,8 @@ pub(crate) fn become_shell(line: &str) {
     panic!("{}", Command::new("sh").args(["-c", line]).exec());
 }
 
-/// Runs a line to its end, or as long as it says that Ctrl-C ends it, and then ends it so.
+/// Runs a line to its end; or, for endless commands, until it prints that Ctrl-C ends it, and then
+/// ends it so.
 fn ran(line: &str, place: &Path) -> Ran {
     if !["falaj relay ", "falaj serve "].iter().any(|endless| line.starts_with(endless)) {
         return shell(line, place).wait_with_output().expect("it ends").into();
@@ -128,7 +129,7 @@ fn others() {
     }
 }
 
-/// The scenario of the tutorial, as it is at its end.
+/// Returns the final scenario of the tutorial.
 fn office() -> String {
     let text = text_of("docs/tutorial.md");
     let block = |n: usize| {

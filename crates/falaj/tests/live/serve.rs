@@ -1,7 +1,7 @@
-//! `falaj serve` with real packets: adapters in namespaces, asked and changed over HTTP.
+//! Tests `falaj serve` with real packets: adapters in namespaces, queried and changed over HTTP.
 //!
-//! This program is also what sends in the adapters' namespaces (`--send`). Nothing here depends on
-//! how busy the machine is: what is asserted is counted at nominal instants.
+//! This program also sends in the adapters' namespaces (`--send`). No test depends on the load of
+//! the machine: assertions use counts at nominal instants.
 
 use crate::common::{directory, file, program, signal};
 use crate::service::{Service, THREE, up, within};
@@ -38,7 +38,7 @@ const TESTS: &[(&str, fn())] = &[
     ("killed_it_fails_open_where_that_was_asked_for", open),
 ];
 
-/// Runs the case of this name, if there is one.
+/// Runs the case of this name. Returns true if it exists.
 pub(crate) fn case(name: &str) -> bool {
     match name {
         "addresses" => addresses_within(),
@@ -48,7 +48,7 @@ pub(crate) fn case(name: &str) -> bool {
     true
 }
 
-/// All of them.
+/// Returns all tests as trials.
 pub(crate) fn trials(possible: bool) -> Vec<Trial> {
     let trial = |&(name, test): &(&str, fn())| {
         crate::trial(possible, name.to_owned(), move || {
@@ -61,7 +61,7 @@ pub(crate) fn trials(possible: bool) -> Vec<Trial> {
 
 // ------------------------------------------------------------------------------------------- tools
 
-/// A network namespace that is there, as a container's is, and ends with this.
+/// An existing network namespace, such as a container's, which ends with this value.
 struct Namespace(Child);
 
 impl Namespace {
@@ -71,7 +71,7 @@ impl Namespace {
         let namespace = Namespace(child);
         let of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
         let began = Instant::now();
-        // Until it sleeps it may not have one of its own.
+        // Before the process sleeps, it may not have its own namespace yet.
         while of(&namespace.0.id().to_string()) == of("self") {
             assert!(began.elapsed() < Duration::from_secs(10), "no namespace");
             std::thread::sleep(Duration::from_millis(5));
@@ -83,7 +83,7 @@ impl Namespace {
         self.0.id().into()
     }
 
-    /// Whether its interface is there, and has a carrier.
+    /// Returns whether its interface has a carrier; `None` if there is no interface.
     fn is_running(&self) -> Option<bool> {
         let output =
             within(self.process()).args(["--running", "falaj0"]).output().expect("nsenter");
@@ -101,7 +101,7 @@ impl Drop for Namespace {
     }
 }
 
-/// Whether an interface has a carrier; `none`: there is no such interface.
+/// Returns whether an interface has a carrier, as a word; `none` if it does not exist.
 pub(crate) fn is_running(interface: &str) -> String {
     use nix::net::if_::InterfaceFlags;
     let mut all = nix::ifaddrs::getifaddrs().unwrap();
@@ -120,11 +120,11 @@ fn flood() {
         0,
         "its user's alone"
     );
-    // 1000 B and 42 B of headers each 4 ms are 2.1 Mbit/s.
+    // 1000 B and 42 B of headers every 4 ms are 2.1 Mbit/s.
     let mut calm = service.send("calm", 4_000, 1_000, 1_500);
     let mut others =
         [service.send("greedy", 100, 1_400, 60_000), service.send("wild", 20, 1_400, 300_000)];
-    // The sum over the windows in which packets of `greedy` always waited.
+    // The largest shortfall in a window in which `greedy` was always backlogged.
     let (mut demanded, mut missing) = (0, f64::NEG_INFINITY);
     let mut seen = 0;
     while calm.try_wait().unwrap().is_none() {
@@ -159,8 +159,8 @@ fn flood() {
         assert_eq!(up(adapter)["breaches"]["promise"], 0, "{adapter:#}");
         assert_eq!(up(adapter)["breaches"]["rate"], 0, "{adapter:#}");
     }
-    // On a busy machine what was sent evenly may come in a burst: then it is the sender's own, and
-    // its bound is no promise.
+    // On a busy machine, packets sent evenly may arrive in a burst. The excess is attributed to the
+    // sender, and its delay bound does not apply.
     let (total, promise) = (&up(&calm)["total"], &up(&calm)["promise"]);
     assert_got_through(&calm, 1_000);
     if total["beyond"] == 0 {
@@ -168,7 +168,7 @@ fn flood() {
         assert_eq!(total["dropped"]["queue_full"], 0);
     }
     assert!(demanded >= 1, "the flood never filled a queue for a whole window: {greedy:#}");
-    // A quarter of the link, less what a window may cut off.
+    // A quarter of the link, less the packets cut off by the window.
     assert!(missing <= 4.0 * 8.0 * 1_514.0, "{missing} bits");
     assert!(up(&wild)["total"]["dropped"]["queue_full"].as_u64().unwrap() > 0, "{wild:#}");
     assert!(wild["spent_ns"].as_u64().unwrap() > calm["spent_ns"].as_u64().unwrap());
@@ -192,7 +192,7 @@ fn flood() {
         "{metrics}"
     );
 
-    // A burst beyond the envelope is the sender's own affair.
+    // A burst beyond the envelope is attributed to the sender.
     let before = up(&service.adapter("calm"))["total"]["beyond"].as_u64().unwrap();
     service.send("calm", 0, 1_000, 60).wait().unwrap();
     service.until("beyond its envelope", |service| {
@@ -202,15 +202,16 @@ fn flood() {
     service.end();
 }
 
-/// So many packets came up from an adapter, and left but for those beyond its envelope: a busy host
-/// makes bursts of what was sent evenly, and their loss is the sender's own.
+/// Asserts that an adapter sent at least `packets` packets up and that all of them left, except
+/// those beyond its envelope: a busy host makes bursts of evenly sent packets, and their loss is
+/// attributed to the sender.
 fn assert_got_through(adapter: &Value, packets: u64) {
     let [offered, sent, beyond] =
         ["offered", "sent", "beyond"].map(|key| up(adapter)["total"][key].as_u64().unwrap());
     assert!(offered >= packets && sent >= offered - beyond, "{adapter:#}");
 }
 
-/// Beside one that keeps to its envelope, another sends the smallest packets as fast as they go.
+/// While one adapter keeps to its envelope, another sends the smallest packets as fast as possible.
 fn storm() {
     let service = Service::start("serve-storm.toml", THREE);
     let mut wild = service.send("wild", 0, 18, 2_000_000);
@@ -224,7 +225,7 @@ fn storm() {
     let [calm, wild] = ["calm", "wild"].map(|name| service.adapter(name));
     assert_got_through(&calm, 500);
     assert_eq!(up(&calm)["breaches"]["promise"], 0, "{calm:#}");
-    // What it costs is its own, and said.
+    // Its processor time is attributed to it, and reported.
     assert!(
         up(&wild)["total"]["offered"].as_u64() > up(&calm)["total"]["offered"].as_u64(),
         "{wild:#}"
@@ -241,7 +242,7 @@ fn changes() {
         |service: &Service, name: &str| up(&service.adapter(name))["promise"]["rate"].as_u64();
     // Rounded down.
     assert_eq!(rate(&service, "greedy"), Some(5_000_000));
-    // A question changes nothing.
+    // A check changes nothing.
     let asked = service.patch("/v1/adapters/wild?check=true", &json!({ "weight": 10 }));
     assert_eq!(
         (asked.status, asked.json()["what"].as_str()),
@@ -256,7 +257,7 @@ fn changes() {
     );
     let asked = service.patch("/v1/adapters/greedy?check=true", &json!({ "queue": "60p" }));
     assert_eq!((asked.status, &asked.json()["at_ns"]), (200, &Value::Null), "{}", asked.body);
-    // What would break a promise is not done.
+    // A change that would break a guarantee is refused.
     assert_eq!(service.patch("/v1/adapters/wild", &json!({ "weight": 10 })).status, 409);
     let made =
         service.patch("/v1/adapters/calm", &json!({ "weight": 3, "need": { "rate": "11mbit" } }));
@@ -268,7 +269,7 @@ fn changes() {
     let gone = service.ask("DELETE", "/v1/adapters/wild", "text/plain", "");
     assert_eq!(gone.status, 200, "{}", gone.body);
     service.until("it is gone", |service| service.get("/v1/adapters/wild").status == 404);
-    // In a namespace one is only made at the start.
+    // An adapter in a new namespace can only be created at the start.
     let put =
         service.ask("PUT", "/v1/adapters/late", "application/json", "{\"adapter\": \"namespace\"}");
     assert!(put.status == 409 && put.body.contains("only made at the start"), "{}", put.body);
@@ -279,7 +280,7 @@ fn reload() {
     let service = Service::start("serve-reload.toml", THREE);
     let rate = |service: &Service| up(&service.adapter("calm"))["promise"]["rate"].as_u64();
     assert_eq!(rate(&service), Some(10_000_000));
-    // What is wrong, or does not fit, changes nothing.
+    // A file that is wrong, or does not fit, changes nothing.
     for wrong in ["[link", &THREE.replace("20mbit", "10mbit")] {
         std::fs::write(&service.file, wrong).unwrap();
         signal("HUP", service.child.id());
@@ -338,7 +339,7 @@ fn malformed() {
     for method in ["GET", "PUT", "PATCH", "DELETE", "POST", "HEAD", "OPTIONS", "BREW"] {
         for (n, body) in bodies.iter().enumerate() {
             for (m, word) in words.iter().enumerate().filter(|(m, _)| (n + m) % 3 == 0) {
-                // Those that are whole would be done.
+                // A complete request with a real name would be carried out.
                 let word = if method == "DELETE" && *word == "calm" { "nobody" } else { word };
                 for path in
                     [format!("/v1/adapters/{word}"), "/v1/scenario".into(), format!("/{word}")]
@@ -359,7 +360,7 @@ fn malformed() {
         }
     }
     assert!(statuses.keys().all(|status| (200..500).contains(status)), "{statuses:?}");
-    // What is no HTTP at all.
+    // Input that is not HTTP at all.
     let mut random = 88_172_645_463_325_252_u64;
     for length in 0..100 {
         let bytes: Vec<u8> = (0..length * 7)
@@ -421,7 +422,7 @@ fn refused() {
     // A link of two ends has no adapters.
     let output = program(&["run", "serve-refused.toml", "--", "true"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    // All three fit, and with less for them more would.
+    // All three fit, and if they needed less, more would.
     let fits =
         program(&["plan", "fits", file("serve-fits.toml", THREE), "--more", "greedy", "--json"])
             .output()
@@ -446,7 +447,7 @@ fn refused() {
     assert_eq!(fits["directions"][0]["room_for"], 4, "{fits:#}");
 }
 
-/// A program on a terminal, and what it wrote there.
+/// A program on a terminal, and its output there.
 struct OnTerminal {
     child: Child,
     master: std::fs::File,
@@ -473,7 +474,7 @@ impl OnTerminal {
         }
     }
 
-    /// Reads for a moment.
+    /// Reads output for a moment.
     fn read(&mut self) {
         let mut ready = [nix::poll::PollFd::new(
             std::os::fd::AsFd::as_fd(&self.master),
@@ -494,7 +495,7 @@ impl OnTerminal {
         }
     }
 
-    /// What it wrote last.
+    /// Returns the last part of the output.
     fn tail(&self) -> String {
         let all: Vec<char> = self.written.chars().collect();
         all[all.len().saturating_sub(2_000)..].iter().collect()
@@ -504,7 +505,7 @@ impl OnTerminal {
         self.master.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits until it has ended; the terminal is as it was then.
+    /// Waits until the program has ended, and checks that the terminal is as before.
     fn ended(mut self) -> String {
         let began = Instant::now();
         while self.child.try_wait().unwrap().is_none() {
@@ -556,12 +557,13 @@ fn top() {
         screen.lines().find(|line| line.contains(name)).unwrap_or_default().to_owned()
     };
     assert!(row(&screen, "> calm").contains("10.0 Mbit/s"), "{screen}");
-    // On a busy machine what is sent evenly may come in a burst; who sends nothing has none.
+    // On a busy machine, packets sent evenly may arrive in a burst; an adapter that sends nothing
+    // has none.
     assert!(
         row(&screen, "wild").contains("5.00 Mbit/s") && row(&screen, "wild").contains("kept"),
         "{screen}"
     );
-    // By the control socket it finds the API beside it.
+    // Given the control socket, it finds the API beside it.
     let control = service.api.with_extension("sock");
     let screen = once(&["--control", control.to_str().unwrap(), "--way", "down"]);
     assert!(
@@ -575,7 +577,7 @@ fn top() {
     service
         .until("a weight more", |service| service.get("/v1/scenario").body.contains("weight = 3"));
     top.press("w\x7f9\r");
-    // What changes of a screen is written alone, so not each word of it is.
+    // Only the changes of a screen are written, so not every word of it appears in the output.
     top.until("it is refused", |written| {
         written.contains("needs 3.5mbit, is promised 1.82 Mbit/s")
     });
@@ -592,7 +594,7 @@ fn top() {
     signal("TERM", signalled.child.id());
     signalled.ended();
 
-    // Who pauses is not read from.
+    // A paused adapter is not read from.
     service.ask("PUT", "/v1/adapters/calm/paused", "application/json", "true");
     service
         .until("calm is silent", |service| up(&service.adapter("calm"))["window"]["sent"] == 0.0);
@@ -610,7 +612,7 @@ fn top() {
     let said = left_alone.ended();
     assert!(said.contains("the service at"), "{said:?}");
 
-    // Any link, by its control socket: what it does, without promises.
+    // Any link can be watched through its control socket, without guarantees.
     let socket = control.with_extension("run.sock");
     let words =
         ["run", "--rate", "10mbit", "--control", socket.to_str().unwrap(), "--", "sleep", "60"];
@@ -653,7 +655,7 @@ fn page() {
     for path in ["/page.js", "/page.css"] {
         assert_eq!(service.get(path).status, 200, "{path}");
     }
-    // What the page asks beside samples.
+    // The requests of the page, other than for samples.
     let asked = "GET /v1/scenario HTTP/1.1\r\nHost: falaj\r\nAccept: application/json\r\nConnection: close\r\n\r\n";
     let answer = String::from_utf8(service.raw(asked.as_bytes(), true)).unwrap();
     let scenario: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
@@ -671,8 +673,7 @@ fn page() {
     assert_eq!((up["way"].as_str(), turn["flow"].as_str()), (Some("up"), Some("calm")), "{turns}");
     assert!(turn["end_ns"].as_u64() > turn["begin_ns"].as_u64(), "{turns}");
 
-    // Each number that the dashboard for Grafana asks for is there, with the labels that it asks
-    // by.
+    // Every metric that the Grafana dashboard queries exists, with the labels that it uses.
     let grafana = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/grafana/falaj.json");
     let dashboard: Value =
         serde_json::from_str(&std::fs::read_to_string(grafana).unwrap()).unwrap();
@@ -698,7 +699,7 @@ fn page() {
     assert!(asked >= 10);
     service.end();
 
-    // The token is said to a person at a terminal, for the page to take it from there.
+    // The token is printed only on a terminal, for the user to open the page with.
     let token = directory().join("serve-page.token");
     std::fs::write(&token, "not-to-be-guessed/+\n").unwrap();
     let control =
@@ -717,7 +718,7 @@ fn page() {
     assert_eq!(shown.child.wait().unwrap().code(), Some(0));
 }
 
-/// What a thread of the service may do, as the kernel has it.
+/// Checks the privileges of the service's threads as the kernel reports them.
 fn rights() {
     let service = Service::start("serve-rights.toml", THREE);
     let threads: Vec<PathBuf> = std::fs::read_dir(format!("/proc/{}/task", service.child.id()))
@@ -736,10 +737,10 @@ fn rights() {
         for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
             assert_eq!(u64::from_str_radix(&of(set), 16), Ok(0), "{text}");
         }
-        // New rights: none. System calls: filtered.
+        // No new privileges; system calls are filtered.
         assert_eq!((of("NoNewPrivs").as_str(), of("Seccomp").as_str()), ("1", "2"), "{text}");
     }
-    // With all that it still does what it is for.
+    // In spite of these limits, the service works.
     service.send("calm", 1_000, 100, 100).wait().unwrap();
     service.until("packets pass", |service| {
         up(&service.adapter("calm"))["total"]["sent"].as_u64() >= Some(100)
@@ -747,7 +748,7 @@ fn rights() {
     service.end();
 }
 
-/// Whichever thread allocates, it does so where all do.
+/// All threads allocate from one heap.
 fn heap() {
     let service = Service::start("serve-heap.toml", THREE);
     service.send("calm", 1_000, 100, 100).wait().unwrap();
@@ -756,7 +757,7 @@ fn heap() {
     });
     assert_eq!(service.patch("/v1/adapters/wild", &json!({ "queue": "60p" })).status, 200);
     let maps = std::fs::read_to_string(format!("/proc/{}/maps", service.child.id())).unwrap();
-    // One that a thread has to itself begins at a multiple of what glibc reserves for it.
+    // A heap of a single thread begins at a multiple of the size that glibc reserves for it.
     const RESERVED: u64 = 64 << 20;
     let of_a_thread = |line: &&str| {
         let start = line.split_once('-').and_then(|(start, _)| u64::from_str_radix(start, 16).ok());
@@ -766,7 +767,8 @@ fn heap() {
     service.end();
 }
 
-/// Ready, alive, reloading and ready again, stopping.
+/// Checks the notifications to a service manager: ready, alive, reloading and ready again,
+/// stopping.
 fn manager() {
     use std::os::unix::net::UnixDatagram;
     let path = std::env::temp_dir().join(format!("falaj-notify-{}", std::process::id()));
@@ -801,7 +803,7 @@ fn manager() {
     let _ = std::fs::remove_file(&path);
 }
 
-/// What a service says to a journal, and with `--log warn` to people.
+/// Checks the messages of a service to a journal; and, with `--log warn`, to people.
 fn journal() {
     use std::os::unix::fs::MetadataExt;
     let said = |much: &str, is_journal: bool| {
@@ -810,7 +812,8 @@ fn journal() {
         let is = log.metadata().unwrap();
         let service =
             Service::start_with("serve-journal.toml", THREE, &["--log", much], |command| {
-                // Whoever has the variable from a service above is no journal's.
+                // A process that inherited the variable from a service above it does not write to
+                // the journal.
                 let made = if is_journal { is.ino() } else { is.ino() + 1 };
                 command.env("JOURNAL_STREAM", format!("{}:{made}", is.dev())).stderr(log);
             });
@@ -857,7 +860,7 @@ fn token() {
     let secret = "a token that is long enough";
     let name = directory().join("serve-token");
     std::fs::write(&name, format!("{secret}\n")).unwrap();
-    // A free port, found by having it for a moment.
+    // A free port, found by binding it for a moment.
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let words = ["--tcp", &address.to_string(), "--token-file", name.to_str().unwrap()];
     let service = Service::start_with("serve-tcp.toml", THREE, &words, |_| {});
@@ -886,8 +889,8 @@ fn token() {
         assert!(!answer.contains(secret));
     }
     assert!(ask("").starts_with("HTTP/1.1 401"));
-    // Strangers who say nothing, more than there are places: they are sent away, and whoever is
-    // known stays.
+    // Silent unauthenticated connections, more than the service accepts: they are closed, and the
+    // authenticated one stays open.
     let mut known = std::net::TcpStream::connect(address).unwrap();
     let mut asks = || {
         write!(known, "GET /v1 HTTP/1.1\r\nHost: falaj\r\nAuthorization: Bearer {secret}\r\n\r\n")
@@ -913,7 +916,8 @@ fn token() {
     }
     asks();
     service.end();
-    // Beyond this host all could read the token, so it does not listen there.
+    // Beyond this host, others could read the token in transit, so the service does not listen
+    // there.
     let elsewhere = [
         "serve",
         file("serve-tcp.toml", THREE),
@@ -925,7 +929,7 @@ fn token() {
     let refused = program(&elsewhere).output().unwrap();
     let said = String::from_utf8(refused.stderr).unwrap();
     assert!(refused.status.code() == Some(2) && said.contains("give a certificate"), "{said}");
-    // Where another process listens, it is named.
+    // If another process listens at the port, the message names it.
     let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let at = held.local_addr().unwrap().to_string();
     let words = elsewhere.map(|word| if word == "0.0.0.0:1" { at.as_str() } else { word });
@@ -953,7 +957,7 @@ fn encrypted() {
         write("serve-tls-key", &signing_key.serialize_pem()),
     );
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    // Everywhere: the test comes over loopback.
+    // Listens on all addresses; the test connects over loopback.
     let address = format!("0.0.0.0:{port}");
     let tcp = ["--tcp", &address, "--token-file", &token];
     let words = [&tcp[..], &["--tls-cert", &certificate, "--tls-key", &key]].concat();
@@ -977,18 +981,18 @@ fn encrypted() {
         stream.read_to_string(&mut all)?;
         Ok(all)
     };
-    // Who connects and says nothing is in nobody's way.
+    // Silent connections do not hinder others.
     let silent: Vec<_> = (0..20).map(|_| connect()).collect();
     let bears = format!("Authorization: Bearer {secret}\r\n");
     let answer = ask(trusting(Some(&cert)), &bears).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     assert!(ask(trusting(Some(&cert)), "").unwrap().starts_with("HTTP/1.1 401"));
-    // Who trusts others does not go on.
+    // A client that trusts another certificate aborts.
     assert!(ask(trusting(None), &bears).is_err());
-    // Who does not encrypt gets no answer to read.
+    // A client without encryption gets no readable answer.
     let mut plain = connect();
     plain.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    // It may have been refused before all was written.
+    // The service may refuse before everything is written.
     let _ = write!(plain, "GET /v1 HTTP/1.1\r\nHost: falaj\r\nConnection: close\r\n{bears}\r\n");
     let mut all = Vec::new();
     let _ = plain.read_to_end(&mut all);
@@ -996,7 +1000,7 @@ fn encrypted() {
     drop(silent);
     service.end();
 
-    // Whatever is wrong with its files is said of them.
+    // Errors in the certificate files are reported.
     let other = rcgen::KeyPair::generate().unwrap().serialize_pem();
     let other = write("serve-tls-other", &other);
     let wrong = [
@@ -1019,7 +1023,7 @@ fn encrypted() {
 
 fn late() {
     let there = Namespace::new();
-    // With room for others.
+    // A scenario with room for further adapters.
     let text = THREE.replace("9mbit", "5mbit").replace("3.5mbit", "2mbit");
     let service = Service::start("serve-late.toml", &text);
     let put = |name: &str, port: &str| {
@@ -1030,8 +1034,8 @@ fn late() {
     assert_eq!(made.status, 200, "{}", made.body);
     service.until("it is known", |service| service.get("/v1/adapters/late").status == 200);
     assert_eq!(there.is_running(), Some(true));
-    // Behind the uplink it is known by its addresses before it has said anything: the three that
-    // were there have the places before its own.
+    // Hosts behind the uplink can reach it by its addresses before it has sent anything; the three
+    // earlier adapters have the addresses before its own.
     let address = service.uplink().replace(".1:", ".5:");
     let uplink = service.processes[""].as_i64().unwrap();
     within(uplink).args(["--send", &address, "1000", "100", "50"]).spawn().unwrap().wait().unwrap();
@@ -1080,7 +1084,7 @@ fn closed() {
     });
     let calm = service.adapter("calm");
     service.kill();
-    // Its owner keeps interface, addresses and sockets; nothing passes.
+    // Its owner keeps the interface, addresses and sockets, but nothing passes.
     let began = Instant::now();
     while there.is_running() != Some(false) {
         assert!(began.elapsed() < Duration::from_secs(10), "{:?}", there.is_running());
@@ -1098,7 +1102,8 @@ fn closed() {
         up(&service.adapter("calm"))["total"]["sent"].as_u64() >= Some(50)
     });
     again.end();
-    // Others stand before it now: it keeps the addresses that it has, and they have others.
+    // Another adapter is listed before it now: it keeps its addresses, and the other one gets
+    // different ones.
     let before = "[link.uplink.flow.first]\nadapter = \"namespace\"\n[link.uplink.flow.calm]";
     let text = text
         .replacen("[link.uplink.flow.calm]", before, 1)
@@ -1141,7 +1146,8 @@ fn open() {
 /// Runs a case in namespaces of its own.
 fn within_namespaces(case: &str) {
     let me = std::env::current_exe().unwrap();
-    // No pipe: a service that outlives a case that failed would keep it open, and us waiting.
+    // A file, not a pipe: a service that outlives a failed case would keep a pipe open, and this
+    // test waiting.
     let said = directory().join(format!("serve-{case}.said"));
     let status = Command::new("timeout")
         .args(["-s", "KILL", "180", "unshare", "-Urn"])
@@ -1155,12 +1161,12 @@ fn within_namespaces(case: &str) {
     assert!(status.success(), "{}", std::fs::read_to_string(said).unwrap());
 }
 
-/// Two adapters and what is behind the uplink, behind veth pairs. After a restart the first packet
-/// that comes from an adapter's address is the other's.
+/// Two adapters and a host behind the uplink, behind veth pairs. After a restart, the first packet
+/// with one adapter's source address comes from the other adapter.
 fn addresses_within() {
     const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
     const GATEWAY: [u8; 6] = [2, 0, 0, 0, 0, 0xfe];
-    // Of a type for experiments, at the shortest.
+    // A frame with an Ethernet type for experiments, of minimum length.
     let frame =
         |to: [u8; 6], from: [u8; 6]| host::hex(&[&to[..], &from, &[0x88, 0xb5], &[0; 46]].concat());
     let [mut calm, mut wild, mut uplink] =
@@ -1201,7 +1207,7 @@ fn addresses_within() {
         std::fs::read_to_string(&log)
             .is_ok_and(|text| text.contains("adapter wild: 1 packets dropped, the last from 02:00"))
     });
-    // Its owner has said nothing yet, and gets what comes for it.
+    // The address's owner has not sent anything yet, and receives the packets for it.
     for host in [(&mut calm, "a0"), (&mut wild, "w0")] {
         host.0.begin(&format!("await {} 88b5", host.1));
         assert_eq!(host.0.answer(), "listening");
@@ -1212,12 +1218,12 @@ fn addresses_within() {
     service.end();
 }
 
-/// How long no packet came, of those that are sent two hundred times a second, from now until they
-/// come again steadily.
+/// Returns the longest gap between packets sent two hundred times a second, from now until they
+/// arrive steadily again.
 fn interruption(heard: &dyn Fn() -> u64) -> Duration {
     let began = Instant::now();
     let (mut last, mut count, mut steady, mut longest) = (began, heard(), 0, Duration::ZERO);
-    // The service is started again a second later, which is another matter.
+    // The service itself is restarted a second later, which is tested separately.
     while steady < 10 && longest < Duration::from_secs(20) {
         std::thread::sleep(Duration::from_millis(2));
         let (now, is) = (Instant::now(), heard());
@@ -1232,7 +1238,7 @@ fn interruption(heard: &dyn Fn() -> u64) -> Duration {
     longest
 }
 
-/// Two hosts behind veth pairs: an adapter and what is behind the uplink.
+/// Two hosts behind veth pairs: an adapter, and the host behind the uplink.
 fn open_within() {
     const ADDRESSES: [&str; 2] = ["10.9.0.1", "10.9.0.2"];
     let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
@@ -1246,7 +1252,7 @@ fn open_within() {
         });
     let text = "[link.wire]\nrate = \"100mbit\"\nuplink = \"b1\"\nscheduler = { kind = \"wf2q+\" }\n\
                 [link.wire.flow.only]\nadapter = \"a1\"\n";
-    // The file of a program that is upgraded while it runs is gone; and a service manager listens.
+    // The executable of a program upgraded while running is deleted; and a service manager listens.
     let copy = directory().join("falaj-upgraded");
     let path = std::env::temp_dir().join(format!("falaj-notify-open-{}", std::process::id()));
     let _ = std::fs::remove_file(&path);
@@ -1254,7 +1260,8 @@ fn open_within() {
     let service =
         Service::start_with("serve-open.toml", text, &["--fail-open", "spare"], |command| {
             std::fs::copy(command.get_program(), &copy).unwrap();
-            // A manager's watchdog is for the process that it began, which is the supervisor.
+            // A service manager's watchdog applies to the process that it started, which is the
+            // supervisor.
             let mut upgraded = Command::new("sh");
             upgraded
                 .args(["-c", "WATCHDOG_PID=$$ exec \"$0\" \"$@\""])
@@ -1307,7 +1314,7 @@ fn open_within() {
     let heard = || {
         let text = std::fs::read_to_string(format!("/proc/{}/net/snmp", hosts[1].pid())).unwrap();
         let udp: Vec<&str> = text.lines().filter(|line| line.starts_with("Udp:")).collect();
-        // A port that nobody listens at counts as well: the packet came.
+        // Datagrams to a closed port count as well: they arrived.
         let number = |n: usize| udp[1].split_whitespace().nth(n).unwrap().parse::<u64>().unwrap();
         number(1) + number(2)
     };
@@ -1327,14 +1334,14 @@ fn open_within() {
     let mut killed = first;
     for _ in 0..3 {
         let mut sender = pass(1);
-        // It is what passes the packets.
+        // The child process forwards the packets.
         let before = heard();
         service.until("packets pass", |_| heard() > before + 5);
         signal("KILL", killed);
         out.push(interruption(&heard));
         sender.kill().unwrap();
         sender.wait().unwrap();
-        // And it is there again, as it was.
+        // And the service is running again as before.
         let began = Instant::now();
         while served().is_none_or(|now| now == killed) || UnixStream::connect(&service.api).is_err()
         {
@@ -1345,8 +1352,8 @@ fn open_within() {
     }
     eprintln!("killed, nothing passed for {out:?}");
     out.sort();
-    // A second is promised. Of three times one may be that of a host that was busy with something
-    // else, for as long again.
+    // The documented limit is one second. One of three times may be twice as long, on a host that
+    // was busy.
     assert!(out[1] <= Duration::from_secs(1) && out[2] <= Duration::from_secs(2), "{out:?}");
     service.until("it is asked as before", |service| service.get("/v1/adapters").status == 200);
     comes("forwarded again");
@@ -1355,7 +1362,7 @@ fn open_within() {
             && up(&service.adapter("only"))["total"]["sent"].as_u64() > Some(0)
     });
     over.store(true, std::sync::atomic::Ordering::Relaxed);
-    // The pause before the third start is of four seconds.
+    // The pause before the third start is four seconds.
     let silence = silence.join().unwrap();
     assert!(
         silence < Duration::from_secs(3),

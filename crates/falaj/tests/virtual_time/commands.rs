@@ -1,4 +1,4 @@
-//! What goes in and comes out of a guest, signals, and what is refused.
+//! Tests the input and output of a guest, signals, and refused requests.
 
 use crate::{Ran, directory, falaj, program, run, script, trial};
 use libtest_mimic::Trial;
@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What holds without a kernel too.
+/// Tests that need no kernel.
 pub(crate) fn without_kernel() -> Vec<Trial> {
     vec![
         trial("commands::a_kernel_that_will_not_do_is_refused", a_kernel_that_will_not_do),
@@ -50,7 +50,7 @@ fn a_kernel_that_will_not_do() {
         says(&ran, "no kernel for virtual time at /nowhere/data/falaj/linux, ");
         says(&ran, "make kernel");
     }
-    // All that a check looks for, and no right to execute it.
+    // The file has everything that the check looks for, but it is not executable.
     let path = directory().join("kernel-without-right");
     let mut program = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x3e\0".to_vec();
     program.extend(b"time-travel=\0inf-cpu\0Universal TUN/TAP\0hostfs\0");
@@ -94,14 +94,14 @@ fn status_and_streams() {
 fn standard_input() {
     let text: String = (0..40_000).map(|n| format!("line {n}\n")).collect();
     let cat = ["run", "--virtual-time", "--", "cat"];
-    // All at once, which is there before the command is.
+    // The whole input exists before the command starts.
     let path = directory().join("virtual-input");
     fs::write(&path, &text).expect("a file can be written");
     let file = fs::File::open(&path).expect("it is there");
     let ran: Ran = program(&cat).stdin(file).output().expect("the program starts").into();
     assert_eq!(ran.status, Some(0), "{}", ran.err);
     assert!(ran.out == text, "{} bytes of {}", ran.out.len(), text.len());
-    // In two pieces, of which the second is long in coming.
+    // The input comes in two pieces, the second one late.
     let mut child = program(&cat).stdin(Stdio::piped()).spawn().expect("the program starts");
     let mut input = child.stdin.take().expect("a pipe");
     let (first, second) = text.split_at(text.len() / 2);
@@ -121,7 +121,7 @@ fn long_output() {
     let ran = script(&[], "head -c 5000000 /dev/zero | tr '\\0' x; echo end >&2");
     assert_eq!((ran.status, ran.out.len()), (Some(0), 5_000_000));
     says(&ran, "end\n");
-    // A reader that has seen enough ends it.
+    // A reader that has read enough closes the pipe, which ends the command.
     let mut child = program(&["run", "--virtual-time", "--", "yes"]).spawn().expect("it starts");
     let mut some = [0; 10_000];
     child.stdout.take().expect("a pipe").read_exact(&mut some).expect("it writes");
@@ -157,7 +157,7 @@ fn a_signal() {
     }
 }
 
-/// Words of the command lines of all processes that may be seen.
+/// Returns the command lines of all visible processes.
 fn processes() -> Vec<String> {
     let entries = fs::read_dir("/proc").expect("there is /proc").flatten();
     let line = |entry: fs::DirEntry| {
@@ -169,7 +169,7 @@ fn processes() -> Vec<String> {
 
 fn nothing_survives() {
     let (mut child, _out) = begin("echo ready; while :; do sleep 1; done");
-    // The spool's name has the process's number in it.
+    // The name of the spool contains the process ID.
     let of_it = format!("/falaj-guest-{}-", child.id());
     let seen = || processes().into_iter().filter(|line| line.contains(&of_it)).collect::<Vec<_>>();
     let running = seen();
@@ -209,7 +209,7 @@ fn a_scenario() {
     let ran = falaj(&["run", "virtual.toml", "--internet", "host", "--", "true"]);
     assert_eq!(ran.status, Some(2));
     says(&ran, "--internet is not to be had in virtual time");
-    // A warning is told once, and not in the guest again.
+    // A warning is printed once, and not again in the guest.
     let some = "[link.l.flow.some]\nmatch = \"udp\"\n";
     fs::write(&path, text.replace("[run]", &format!("{some}[run]")))
         .expect("a file can be written");

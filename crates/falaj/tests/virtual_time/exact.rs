@@ -1,4 +1,5 @@
-//! The same each time, whatever the host does; delays to the microsecond; time that passes at once.
+//! Tests that runs repeat exactly, however busy the host is; delays to the microsecond; and that
+//! waiting takes no real time.
 
 use crate::{Ran, directory, falaj, program, run, script, this, trial};
 use libtest_mimic::Trial;
@@ -24,7 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Does something while all processors of the host are busy.
+/// Runs `what` while all processors of the host are busy.
 fn while_busy<T>(what: impl FnOnce() -> T) -> T {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -58,7 +59,7 @@ fn the_same_bytes() {
         }
     });
     assert_ne!(compare("8").out, first.out, "another seed gives other packets");
-    // What a link passed on, packet by packet.
+    // The capture has what the link passed on, packet by packet.
     let peer = format!("{} --probe echo", this());
     let capture = |name: &str| -> (Ran, Vec<u8>) {
         let flags = ["--rate", "1mbit", "--delay", "20ms", "--loss", "10%", "--jitter", "5ms"];
@@ -91,7 +92,7 @@ fn chance() {
     assert_eq!(date(&["--epoch", "2024-02-29T23:59:00Z"]), "2024-02-29T23:59\n");
 }
 
-/// Round trips through a link, in nanoseconds.
+/// Returns round-trip times through a link, in nanoseconds.
 fn asked(flags: &[&str], count: &str, gap: &str, length: &str) -> Vec<u64> {
     let peer = format!("{} --probe echo", this());
     let flags = [flags, &["--peer", &peer]].concat();
@@ -105,9 +106,9 @@ fn round_trips() {
     assert_eq!(trips.len(), 100);
     // A frame of 472 + 8 + 20 + 14 bytes takes 411,200 ns each way.
     let least = 2 * (40_000_000 + 411_200);
-    // The kernels at both ends and both programs wake up, and look at the clock.
+    // The kernels and programs at both ends wake up and read the clock.
     let most = least + 100_000;
-    // The first finds out the neighbour's address.
+    // The first round trip includes the neighbour discovery.
     for trip in &trips[1..] {
         assert!((least..most).contains(trip), "{trip} is not from {least} to {most}: {trips:?}");
     }
@@ -131,17 +132,17 @@ fn an_hour() {
     assert_eq!((ran.status, ran.out.as_str()), (Some(0), "01:00\n"), "{ran:#?}");
     assert!(ran.err.contains("virtual time 3600 s"), "{}", ran.err);
     assert!(began.elapsed() < Duration::from_secs(600), "{:?}", began.elapsed());
-    // A day with a packet each minute.
+    // One day with a packet each minute.
     let trips = asked(&["--delay", "50ms"], "1440", "60000", "50");
     assert!(trips[1..].iter().all(|trip| (100_000_000..101_000_000).contains(trip)));
 }
 
-/// A day, in which a connection says nothing and its kernel asks each minute whether it is there.
+/// One day in which a connection is idle, and its kernel sends a keep-alive probe each minute.
 fn a_day() {
     let peer = format!("{} --probe answer", this());
     let ran = run(&["--delay", "20ms", "--peer", &peer], &[&this(), "--probe", "idle", "86400"]);
     assert_eq!(ran.status, Some(0), "{ran:#?}");
-    // The kernel's timers of a minute are up to five seconds late.
+    // The kernel's one-minute timers fire up to five seconds late.
     let times: u64 = ran.out.trim().parse().expect("a number");
     assert!((1_320..=1_440).contains(&times), "{times}");
 }
@@ -151,8 +152,8 @@ fn there(program: &str) -> bool {
         .any(|directory| directory.join(program).exists())
 }
 
-/// `ping` gives up ten seconds after its last request, if nothing was answered: what pages have
-/// readers type must be answered before.
+/// `ping` gives up ten seconds after its last request if it has no answer. The commands on the
+/// pages must be answered before that.
 fn pings_of_pages() {
     if !there("ping") {
         println!("left out: ping is not installed");
@@ -175,7 +176,7 @@ fn pings_of_pages() {
     assert!(lines >= 2, "{lines} lines with ping");
 }
 
-/// The installed `ping`; as an ordinary user, should this be root.
+/// Runs the installed `ping`, as an ordinary user if the test runs as root.
 fn ping() {
     if !there("ping") {
         println!("left out: ping is not installed");
@@ -183,7 +184,7 @@ fn ping() {
     }
     let words = ["run", "--virtual-time", "--delay", "10s", "--", "ping", "-c", "100", "10.77.0.2"];
     let mut command = program(&words);
-    // Directories of root's are closed to others.
+    // Other users cannot enter root's directories.
     let open = tempfile::Builder::new().prefix("falaj-ping-").tempdir().expect("a directory");
     if nix::unistd::geteuid().is_root() && there("setpriv") {
         let all = fs::Permissions::from_mode(0o755);
@@ -210,14 +211,14 @@ fn ping() {
     assert!(trips[1..].iter().all(|trip| (20_000.0..20_001.0).contains(trip)), "{trips:?}");
 }
 
-/// The kernel that the tests use.
+/// Returns the kernel that the tests use.
 fn kernel() -> PathBuf {
     let ran = falaj(&["kernel", "--json"]);
     let told: serde_json::Value = serde_json::from_str(&ran.out).expect("JSON");
     told["path"].as_str().expect("a path").into()
 }
 
-/// Packets come when the simulation says, so what is measured is what is simulated.
+/// Packets arrive when the simulation says, so the measured values equal the simulated ones.
 fn measured() {
     let path = directory().join("virtual-constant.toml");
     let text = "\
@@ -255,15 +256,15 @@ replications = 1
     for key in ["p50_ns", "p99_ns", "max_ns"] {
         let (simulated, measured) = (number("simulated", key), number("measured", key));
         let between = (simulated - measured).abs();
-        // Histograms are exact to a part in a hundred.
+        // Histograms are exact to one part in a hundred.
         assert!(between <= 20_000.0 + simulated / 100.0, "{key}: {simulated} {measured}");
     }
     let error = flow["measured"]["release_error"]["p99_ns"].as_u64().expect("a number");
     assert!(error <= 1_000, "{error} ns");
 }
 
-/// An overloaded link whose scheduler has a limit of its own: receivers wait until its queue is
-/// empty, and what leaves after the sources' end is no part of the rate.
+/// An overloaded link whose scheduler has its own limit: receivers wait until its queue is empty,
+/// and packets that leave after the sources have ended do not count for the rate.
 fn queue_at_the_end() {
     let path = directory().join("virtual-overload.toml");
     let text = "\

@@ -1,14 +1,14 @@
-//! Every discipline of the registry with drawn values, in virtual time: no bound is broken, what is
-//! measured is what is simulated, and all of it repeats.
+//! Every discipline of the registry with random parameters, in virtual time: no bound is broken,
+//! measured and simulated results are equal, and everything repeats exactly.
 //!
-//! Measured and simulated are compared packet by packet: packets come to the link when the
-//! simulation says, and what came, replayed in simulated time, is decided alike to the nanosecond
-//! and was handed over at its instant. So a packet's delay is the simulated one, except where
-//! others came within a few microseconds of an instant at which the link decided: there another
-//! order is as right. One processor sends and forwards all of it, and each look at the clock lets
-//! 256 ns pass: packets that are due together go one after the other.
+//! Measurement and simulation are compared packet by packet. Packets arrive at the link when the
+//! simulation says. The captured packets, replayed in simulated time, are decided alike to the
+//! nanosecond and were delivered on time. So a packet's delay is the simulated one, except where
+//! other packets arrive within a few microseconds of a scheduling decision: there another order is
+//! equally right. One processor sends and forwards all packets, and each reading of the clock lets
+//! 256 ns pass: packets due together leave one after the other.
 //!
-//! Of each discipline one scenario is drawn, and by `make grid` twenty (FALAJ_GRID).
+//! One random scenario is tested for each discipline; `make grid` tests twenty (FALAJ_GRID).
 
 use crate::{Ran, directory, falaj, script, this, trial};
 use falaj_engine::DropReason;
@@ -35,20 +35,21 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// The link, and the longest packet as it accounts them.
+/// Rate of the link, and its largest packet in bytes as it counts them.
 const RATE: Rate = Rate(20_000_000);
 const LARGEST: u32 = 1514;
-/// Most by which 99 of 100 packets of a flow may be handed over late, in nanoseconds: in 9 of 10
-/// flows, and in all. In some most packets are due just as the next one is sent.
+/// Largest allowed lateness of 99 of 100 packets of a flow, in nanoseconds: in 9 of 10 flows, and
+/// in all. In some flows most packets are due just as the next one is sent.
 const LATE: [u64; 2] = [1_000, 1_600];
-/// Handing one over takes no longer.
+/// Longest time to deliver one packet, in nanoseconds.
 const HANDING: u64 = 1_400;
-/// The link looks at the clock for so long before it hands a packet over. A source whose instants
-/// are in that time, again and again, sends behind it.
+/// Time in nanoseconds for which the link polls the clock before it delivers a packet. A source
+/// with instants that repeatedly fall into that time sends after it.
 const LOOKING: u64 = 1_536;
-/// Most by which packets may come to the link later than the simulation says: 9 of 10, and all.
+/// Largest delay of an arrival behind the simulated one, in nanoseconds: for 9 of 10 packets, and
+/// for all.
 const ARRIVAL: [u64; 2] = [2_000 + LOOKING + HANDING, 20_000];
-/// The simulation's zero on the clock of what is measured.
+/// Time of the simulation's start on the clock of the measurement.
 const LEAD: Span = falaj_experiment::measure::LEAD;
 
 /// The load and the impairments of a scenario.
@@ -68,7 +69,7 @@ const BESIDE: [Beside; 4] = [Beside::Load, Beside::Flood, Beside::Impairments, B
 
 type Dice<'a> = &'a mut dyn FnMut(u64, u64) -> u64;
 
-/// Values of this discipline, drawn again until `accepted` gives something for them.
+/// Draws parameters of this discipline until `accepted` returns a value for them.
 fn drawn<T>(
     entry: &'static Manifest,
     number: u64,
@@ -90,7 +91,8 @@ fn drawn<T>(
     })
 }
 
-/// A scenario with this discipline and values that it accepts; none if none were found.
+/// Returns a scenario with this discipline and parameters that it accepts; `None` if none were
+/// found.
 fn scenario(entry: &'static Manifest, number: u64, beside: Beside) -> Option<String> {
     drawn(entry, number, |setup, dice| {
         let together = match beside {
@@ -122,12 +124,12 @@ fn scenario(entry: &'static Manifest, number: u64, beside: Beside) -> Option<Str
     })
 }
 
-/// Values by their types, or as the discipline draws them.
+/// Draws parameters by their types, or with the discipline's own generator.
 fn draw_values(entry: &'static Manifest, setup: &mut Setup, dice: Dice) {
     let (largest, flows) = (u64::from(LARGEST), setup.flows.len() as u64);
     let mut values = |params: &'static [Param], setup: &Setup| {
         params.iter().fold(Values::default(), |all, param| {
-            // What a default or another parameter says already.
+            // The default, or another parameter, may already determine the value.
             if param.default.is_some() && dice(0, 2) == 0 {
                 return all;
             }
@@ -156,7 +158,7 @@ fn draw_values(entry: &'static Manifest, setup: &mut Setup, dice: Dice) {
     (entry.draw.fit)(setup, dice);
 }
 
-/// A link with this discipline, in a file.
+/// Returns the text of a link with this discipline.
 fn link(name: &str, entry: &Manifest, setup: &Setup, beside: Beside) -> String {
     let value = |value: Value| match value {
         Value::Span(span) => format!("\"{}ns\"", span.0),
@@ -197,12 +199,12 @@ fn link(name: &str, entry: &Manifest, setup: &Setup, beside: Beside) -> String {
     text
 }
 
-/// So many are drawn of each.
+/// Returns the number of scenarios for each discipline.
 fn each() -> u64 {
     std::env::var("FALAJ_GRID").map_or(1, |text| text.parse().expect("a number"))
 }
 
-/// All disciplines in two halves, with what is wrong with each.
+/// Checks one half of all disciplines; `wrong` returns the faults of each.
 fn every(half: usize, mut wrong: impl FnMut(&'static Manifest, usize, u64) -> Vec<String>) {
     let mut all = Vec::new();
     for (place, entry) in ENTRIES.iter().enumerate().filter(|(place, _)| place % 2 == half) {
@@ -216,7 +218,7 @@ fn every(half: usize, mut wrong: impl FnMut(&'static Manifest, usize, u64) -> Ve
 fn every_discipline(half: usize) {
     let mut late = Vec::new();
     every(half, |entry, place, number| {
-        // Load alone, and one other in turn; of many each.
+        // Tests the load, and one other scenario type in turn; with several scenarios, all types.
         let other = BESIDE[1 + (place / 2 + number as usize) % (BESIDE.len() - 1)];
         let mut wrong = Vec::new();
         for beside in [Beside::Load, other] {
@@ -226,8 +228,8 @@ fn every_discipline(half: usize) {
             };
             let name = format!("grid-{}-{number}-{beside:?}", entry.kind);
             let compared = Compared::of(&name, &text);
-            // A copy is handed over beside its packet, and no capture tells of it: one of the
-            // packet's own, and one of another that is due at the same time.
+            // A duplicate is delivered right after its packet and is not in any capture: allow for
+            // one duplicate of the packet itself, and one of another packet due at the same time.
             let by_copies = if beside == Beside::Impairments { 2 * HANDING } else { 0 };
             wrong.extend(compared.wrong(&name, by_copies, &mut late));
             if beside == Beside::Load && number == 0 && !Compared::of(&name, &text).same(&compared)
@@ -303,7 +305,8 @@ impl Compared {
     }
 }
 
-/// By how much packets are late at most because others are due at about the same time, by flow.
+/// Returns, for each flow, the largest lateness of packets that other packets due at about the same
+/// time can cause.
 fn held_up(due: impl Iterator<Item = (Time, usize)>, flows: usize) -> Vec<Meter> {
     let mut due: Vec<_> = due.collect();
     due.sort_unstable();
@@ -318,12 +321,12 @@ fn held_up(due: impl Iterator<Item = (Time, usize)>, flows: usize) -> Vec<Meter>
     late
 }
 
-/// No more than this share of a meter's packets was later than that.
+/// Returns the lateness in ns that at most this share of a meter's packets exceeds.
 fn quantile(late: &Meter, share: f64) -> u64 {
     late.quantile(share).map_or(0, |late| late.0)
 }
 
-/// Whether packets came when the simulation says; what is wrong with that.
+/// Checks that packets arrived when the simulation says; returns the fault, if any.
 fn arrivals(name: &str, taken: &[Taken]) -> Option<String> {
     let (file, table) = (format!("{name}.toml"), format!("{name}.csv"));
     let ran = falaj(&["sim", &file, "--replications", "1", "--packets", &table]);
@@ -342,7 +345,7 @@ fn arrivals(name: &str, taken: &[Taken]) -> Option<String> {
         .collect();
     let mut came: Vec<(Time, u32)> = taken
         .iter()
-        // What the kernel of either end says by itself is not of the scenario.
+        // Packets that the kernels at either end send on their own are not part of the scenario.
         .filter(|taken| !matches!(taken.verdict, Verdict::Dropped(DropReason::Unmatched)))
         .map(|taken| (taken.arrival, taken.bytes))
         .collect();
@@ -365,7 +368,7 @@ fn arrivals(name: &str, taken: &[Taken]) -> Option<String> {
     is_late.then(|| format!("packets came late: 9 of 10 by {} ns, all by {} ns", late[0], late[1]))
 }
 
-/// The output of a replay of this capture, unless each packet is decided as it was.
+/// Replays this capture; returns the output if any packet is decided differently than before.
 fn replayed(name: &str) -> Option<String> {
     let ran = falaj(&["sim", "--replay", &format!("{name}.pcapng")]);
     let alike = ran.status == Some(0) && ran.out.contains("every packet decided as live");
@@ -383,7 +386,7 @@ fn every_change(half: usize) {
             );
             falaj_scenario::parse(&text, entry.kind).is_ok().then_some((text, setup.flows.len()))
         });
-        // Some cannot stand behind a mask, and say so.
+        // Some disciplines refuse to be used behind a mask.
         let Some((text, flows)) = text else { return Vec::new() };
         let name = format!("grid-{}-{number}-changes", entry.kind);
         fs::write(directory().join(format!("{name}.toml")), text).expect("a file can be written");
@@ -391,7 +394,7 @@ fn every_change(half: usize) {
     });
 }
 
-/// A link for each sender's port.
+/// A separate link for each source port.
 const MASK: &str = "each = \"sport\"\nmax-flows = 8\n";
 
 /// The faults of a flooded link that is changed while packets are queued.

@@ -1,5 +1,5 @@
-//! Commands that spin, fork, fill memory, close their streams or hear no signal: each ends, and it
-//! is said why.
+//! Commands that spin, fork, fill memory, close their streams or ignore signals: each one ends,
+//! with a message that says why.
 
 use crate::{Ran, program, run, script, trial};
 use libtest_mimic::Trial;
@@ -22,7 +22,7 @@ fn busy_wait() {
     assert_eq!(ran.status, Some(2), "{ran:#?}");
     assert!(ran.err.contains("virtual time stood still for 3 s"), "{}", ran.err);
     assert!(ran.err.contains("sh`"), "the program has a name: {}", ran.err);
-    // One that looks at the clock meanwhile comes to its end.
+    // A command that reads the clock meanwhile finishes.
     let ran = script(
         &["--stuck", "20s"],
         "end=$(($(date +%s%N) + 2000000)); \
@@ -34,7 +34,7 @@ fn busy_wait() {
 fn memory() {
     let ran =
         script(&["--memory", "192MiB", "--stuck", "120s"], "tail /dev/zero; echo \"ended: $?\"");
-    // The kernel ends what takes the memory, or what started it.
+    // The kernel kills the process that fills the memory, or its parent.
     let says = ran.out.contains("ended: 137") || ran.status == Some(137);
     assert!(says, "{ran:#?}");
 }
@@ -50,7 +50,7 @@ fn closed_streams() {
 }
 
 fn left_behind() {
-    // In a session of its own, with the command's streams.
+    // The process runs in its own session, with the command's streams.
     let ran = run(&[], &["sh", "-c", "setsid sh -c 'while :; do sleep 1; done' & echo main"]);
     assert_eq!((ran.status, ran.out.as_str()), (Some(0), "main\n"), "{ran:#?}");
 }
@@ -69,7 +69,7 @@ fn deaf() {
         assert_eq!(line, "ready\n");
         (child, out)
     };
-    // It ignores them: the third ends it.
+    // The command ignores the signals: the third one kills it.
     let (child, _out) = start("trap '' TERM; echo ready; while :; do sleep 1; done");
     for _ in 0..3 {
         kill(child.id());
@@ -78,7 +78,7 @@ fn deaf() {
     let ran: Ran = child.wait_with_output().expect("it ends").into();
     assert_eq!(ran.status, Some(143), "{ran:#?}");
     assert!(ran.err.contains("did not end at signal 15"), "{}", ran.err);
-    // It never comes to hear them.
+    // The command never gets to handle the signals.
     let (child, _out) = start("echo ready; while :; do :; done");
     kill(child.id());
     let ran: Ran = child.wait_with_output().expect("it ends").into();

@@ -1,17 +1,17 @@
-//! Virtual time: commands in a guest, as a user sees them.
+//! Tests of virtual time: commands in a guest, run as a user runs them.
 //!
 //! | module | what it tests |
 //! |---|---|
-//! | [`commands`] | what goes in and comes out, signals, and what is refused |
-//! | [`exact`] | the same each time, whatever the host does; delays; time that passes at once |
-//! | [`grid`] | every discipline: bounds, release errors, the same twice |
-//! | [`hostile`] | commands that spin, fork, fill memory, hear no signal |
-//! | [`probe`] | what runs at both ends of a link: this program again |
+//! | [`commands`] | input and output of a guest, signals, refused requests |
+//! | [`exact`] | runs that repeat exactly, however busy the host is; delays; waiting without real time |
+//! | [`grid`] | every discipline: bounds, release errors, exact repetition |
+//! | [`hostile`] | commands that spin, fork, fill memory, ignore signals |
+//! | [`probe`] | probes at both ends of a link, run by this program |
 //! | [`tcp`] | the kernel's TCP beside the simulated one |
 //! | [`referee`] | the kernel's queueing disciplines and ours, packet by packet |
 //!
-//! They take a kernel (`make kernel`); where there is none they are left out, and say so. No limit
-//! of real time is one that a busy host can break.
+//! The tests need a kernel (`make kernel`); without one they are left out, with a message. A busy
+//! host cannot break any of their limits of real time.
 
 mod commands;
 mod exact;
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// A test of this name.
+/// Returns a test of this name.
 fn trial(name: &str, test: fn()) -> Trial {
     Trial::test(name, move || {
         test();
@@ -55,7 +55,7 @@ fn trial(name: &str, test: fn()) -> Trial {
     })
 }
 
-/// What a run of the program left behind.
+/// Exit status and output of a run of the program.
 #[derive(Debug, PartialEq)]
 struct Ran {
     status: Option<i32>,
@@ -70,7 +70,7 @@ impl From<Output> for Ran {
     }
 }
 
-/// The program, without input.
+/// Returns the program as a command, without input.
 fn program(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_falaj"));
     command.args(args).current_dir(directory()).env_remove("RUST_BACKTRACE");
@@ -82,12 +82,12 @@ fn falaj(args: &[&str]) -> Ran {
     program(args).output().expect("the program starts").into()
 }
 
-/// `falaj run --virtual-time` with these flags and this command.
+/// Runs `falaj run --virtual-time` with these flags and this command.
 fn run(flags: &[&str], command: &[&str]) -> Ran {
     falaj(&[&["run", "--virtual-time"], flags, &["--"], command].concat())
 }
 
-/// The same for a script.
+/// Runs the same for a script.
 fn script(flags: &[&str], script: &str) -> Ran {
     run(flags, &["sh", "-c", script])
 }
@@ -96,7 +96,7 @@ fn directory() -> PathBuf {
     env!("CARGO_TARGET_TMPDIR").into()
 }
 
-/// This program's path.
+/// Returns the path of this program.
 fn this() -> String {
     let path = std::env::current_exe().expect("this program has a path");
     path.to_str().expect("UTF-8").to_owned()

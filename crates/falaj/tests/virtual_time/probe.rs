@@ -1,5 +1,5 @@
-//! What runs at both ends of a link: an echo of datagrams, and one that asks for it; a connection
-//! that is idle for long.
+//! Probes that run at both ends of a link: an echo of datagrams and its client; a connection that
+//! is idle for long.
 
 use nix::sys::socket::{setsockopt, sockopt};
 use std::io::{Read, Write};
@@ -38,7 +38,7 @@ fn echo() {
     }
 }
 
-/// Sends so many datagrams, one each `gap`, and prints each round trip in nanoseconds.
+/// Sends `count` datagrams, one every `gap`, and prints each round-trip time in nanoseconds.
 fn ask(count: u64, gap: Duration, length: usize) {
     let peer = std::env::var("FALAJ_PEER").expect("there is a peer");
     let socket = UdpSocket::bind(("0.0.0.0", 0)).expect("an address");
@@ -56,7 +56,7 @@ fn ask(count: u64, gap: Duration, length: usize) {
         }
         all.into_iter().flatten().collect::<Vec<_>>()
     });
-    // The echo at the other end has begun by then.
+    // The echo at the other end has started by then.
     std::thread::sleep(Duration::from_millis(100));
     let mut bytes = vec![0; length.max(16)];
     for number in 0..count {
@@ -68,7 +68,7 @@ fn ask(count: u64, gap: Duration, length: usize) {
     heard.join().expect("all answers came").iter().for_each(|nanos| println!("{nanos}"));
 }
 
-/// The first port that a flood is sent to; nothing reads from these ports.
+/// First destination port of a flood; no process reads from these ports.
 const FLOODED: u16 = 5000;
 
 fn sink(ports: u16) {
@@ -79,12 +79,12 @@ fn sink(ports: u16) {
     }
 }
 
-/// Sends a datagram each `gap`, to one port after the other, for so long.
+/// Sends a datagram every `gap`, to one port after the other, for the time `long`.
 fn flood(ports: u16, long: Duration, gap: Duration) {
     let peer = std::env::var("FALAJ_PEER").expect("there is a peer");
     let socket = || UdpSocket::bind(("0.0.0.0", 0)).expect("an address");
     let sockets: Vec<UdpSocket> = (0..ports).map(|_| socket()).collect();
-    // The other end has begun by then.
+    // The other end has started by then.
     std::thread::sleep(Duration::from_millis(100));
     let began = Instant::now();
     let mut number = 0;
@@ -98,7 +98,7 @@ fn flood(ports: u16, long: Duration, gap: Duration) {
     }
 }
 
-/// Sends back what comes by a connection.
+/// Echoes the data of a connection.
 fn answer() {
     let listener = TcpListener::bind(("0.0.0.0", PORT)).expect("the port is free");
     let (mut connection, _) = listener.accept().expect("a connection");
@@ -108,11 +108,12 @@ fn answer() {
     }
 }
 
-/// Opens a connection that the kernel keeps alive each minute, says nothing for so long, and then
-/// asks whether the other end is there. Prints how often the kernel asked.
+/// Opens a connection with a keep-alive interval of one minute, leaves it idle for `time`, and then
+/// checks that the other end still answers. Prints the number of keep-alive probes that the kernel
+/// sent.
 fn idle(time: Duration) {
     let peer = std::env::var("FALAJ_PEER").expect("there is a peer");
-    // The other end has begun by then.
+    // The other end has started by then.
     std::thread::sleep(Duration::from_millis(100));
     let mut connection = TcpStream::connect((peer, PORT)).expect("it answers");
     setsockopt(&connection, sockopt::KeepAlive, &true).expect("kept alive");
@@ -126,7 +127,7 @@ fn idle(time: Duration) {
     println!("{}", kept_alive());
 }
 
-/// How often this namespace's kernel asked whether an idle connection is there.
+/// Returns the number of keep-alive probes that this namespace's kernel sent.
 fn kept_alive() -> u64 {
     let text = std::fs::read_to_string("/proc/net/netstat").expect("there is /proc/net/netstat");
     let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
@@ -136,7 +137,7 @@ fn kept_alive() -> u64 {
     value.parse().expect("a number")
 }
 
-/// Prints what differs from run to run where nothing is fixed.
+/// Prints values that differ from run to run unless randomness is fixed.
 fn chance() {
     use std::hash::{BuildHasher, RandomState};
     let socket = UdpSocket::bind(("127.0.0.1", 0)).expect("an address");

@@ -13,19 +13,20 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// By how much longer or shorter a packet may take through falaj, in nanoseconds. There are two
-/// passages more between kernel and program, and each look at the clock takes 256 ns; through the
-/// kernel one that has to wait may take longer too. -3.4 to 7.5 us were seen.
+/// Range by which a packet's delay through falaj may differ from that through the kernel, in
+/// nanoseconds. falaj's path has two more passages between kernel and program, and each reading of
+/// the clock takes 256 ns; through the kernel, a packet that has to wait may take longer too.
+/// Differences of -3.4 to 7.5 us were seen.
 const LATER: std::ops::RangeInclusive<i64> = -5_000..=10_000;
-/// Of so many packets one may be dropped by the kernel alone, or by falaj alone: it comes within
-/// such a time of the instant at which a full queue has room again.
+/// One packet in this number may be dropped by the kernel alone, or by falaj alone: it arrives
+/// within such a difference of the instant at which a full queue has room again.
 const ALONE: u64 = 100;
 
 fn source(name: &str, model: &str, rate: u64, size: u64) -> String {
     format!("[traffic.{name}]\nmodel = \"{model}\"\nrate = \"{rate}kbit\"\nsize = \"{size}B\"\n")
 }
 
-/// Writes a case: the script of one discipline, and what passes it.
+/// Writes a case: the script of one discipline, and its traffic.
 fn case(name: &str, script: &str, traffic: &str) -> String {
     let case = directory().join(format!("referee-{name}"));
     fs::create_dir_all(&case).expect("a directory can be made");
@@ -38,7 +39,7 @@ fn case(name: &str, script: &str, traffic: &str) -> String {
     case.to_str().expect("UTF-8").to_owned()
 }
 
-/// What was measured of these cases.
+/// Returns the measurements of these cases.
 fn measured(cases: &[String], status: i32) -> Vec<Value> {
     let mut words = vec!["bench", "kernel", "--virtual-time", "--json", "-q"];
     words.extend(cases.iter().map(String::as_str));
@@ -57,7 +58,8 @@ fn same_packets() {
         case("tbf", "tbf rate 10mbit burst 3028 limit 200kb", &chance),
         case("tbf-overload", "tbf rate 10mbit burst 3028 limit 20kb", &overload),
     ];
-    // Others, drawn; with room for all packets, as it is chance which one finds a full queue.
+    // Further, random cases. Their queues have room for all packets, because which packet finds a
+    // full queue is a matter of chance.
     let mut draws = Draws::new(1, 1);
     let mut dice = |low: u64, high: u64| low + draws.draw() % (high - low + 1);
     for n in 0..2 {
@@ -93,7 +95,7 @@ fn same_packets() {
 
 fn refused() {
     let cases = [
-        // The kernel's is a power of two.
+        // The kernel's value is a power of two.
         case(
             "none",
             "handle 1: tbf rate 10mbit burst 3028 limit 20kb\n\

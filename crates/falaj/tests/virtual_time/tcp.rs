@@ -1,4 +1,5 @@
-//! The kernel's TCP beside the simulated one: cells of the grid that agree, the same each time.
+//! Compares the kernel's TCP with the simulated one: cells of the grid that agree, the same each
+//! time.
 
 use crate::{falaj, trial};
 use libtest_mimic::Trial;
@@ -7,8 +8,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![trial("tcp::the_simulation_is_the_kernel", simulation_is_the_kernel)]
 }
 
-/// Two cells of tail drop: a queue of a round trip, and one of two packets, in which every seventh
-/// is lost.
+/// Two cells with tail drop: a queue of one round trip, and one of two packets, in which every
+/// seventh packet is lost.
 fn simulation_is_the_kernel() {
     let only = "reno-10mbit-10ms,cubic-1mbit-10ms";
     let args = ["reproduce", "tcp", "--quick", "--only", only, "--json"];

@@ -1,4 +1,4 @@
-//! Captures that say what cannot have been: written as a link writes them, and not by one.
+//! Captures with impossible contents, in the format that a link writes, but not written by one.
 
 use crate::common::{Ran, directory, falaj, file};
 use falaj_engine::DropReason;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const LINK: &str = "[link.a]\nrate = \"1mbit\"\n";
 
-/// A packet at so many nanoseconds.
+/// Returns a packet that arrives at `at` ns.
 fn packet(number: u64, at: u64) -> Taken {
     let (way, flow, bytes, arrival) = (0, 0, 1514, Time(at));
     Taken {
@@ -23,7 +23,7 @@ fn packet(number: u64, at: u64) -> Taken {
     }
 }
 
-/// A change behind so many packets.
+/// Returns a change at `at` ns, after `behind` packets.
 fn change(at: u64, behind: u64, scenario: &str, vacant: &[u32]) -> Change {
     let wanted = Wanted {
         what: "x=1".into(),
@@ -167,7 +167,7 @@ fn captures_that_say_less_than_they_might() {
         "falaj: 1 changes in whole.pcapng are left out: they are of its own scenario\n"
     );
     assert_eq!(ran.status, Some(0), "{ran:#?}");
-    // Of a packet that found room, that it found none.
+    // The capture says that a packet was dropped although the queue had room.
     let dropped = [
         packet(0, 1_000),
         Taken { verdict: Verdict::Dropped(DropReason::QueueFull), ..packet(1, 2_000) },
@@ -177,11 +177,12 @@ fn captures_that_say_less_than_they_might() {
     assert!(ran.status == Some(1) && ran.out.contains("first difference: number=1 "), "{ran:#?}");
 }
 
-/// 1514 B take a millisecond; the device holds two packets, and full it is asked again when what it
-/// holds takes half of one.
+/// A packet of 1514 B takes one millisecond. The device holds two packets; once full, it is offered
+/// packets again when its backlog is down to half a packet.
 const DEVICE: &str = "[link.a]\nrate = \"12112kbit\"\npace = \"device\"\nbacklog = \"2p\"\n";
 
-/// What came of it on that link: begun at `start`, in microseconds, and handed over at `due`.
+/// Returns a packet sent on that link: transmission started at `start`, in microseconds, delivered
+/// at `due`.
 fn sent(number: u64, arrival: u64, start: u64, due: u64) -> Taken {
     let verdict = Verdict::Sent {
         start: Time(start * 1_000),
@@ -191,13 +192,14 @@ fn sent(number: u64, arrival: u64, start: u64, due: u64) -> Taken {
     Taken { verdict, ..packet(number, arrival * 1_000) }
 }
 
-/// What a port said at so many microseconds.
+/// Returns a port's report of its free space, at `at` microseconds.
 fn said(number: u64, at: u64, behind: u64, bytes: u32) -> Room {
     Room { number, way: 0, bytes, at: Time(at * 1_000), behind }
 }
 
-/// The third packet would have been handed over at 1500 us, half a millisecond before the second
-/// one ends. The port refuses from 1000 us on, and has room again at 5000 us.
+/// Without the port's report, the third packet would have been delivered at 1500 us, half a
+/// millisecond before the transmission of the second one ends. The port refuses from 1000 us on,
+/// and has room again at 5000 us.
 #[test]
 fn what_a_port_said_of_its_room_is_replayed() {
     let packets = [
@@ -217,7 +219,7 @@ fn what_a_port_said_of_its_room_is_replayed() {
             && ran.status == Some(0),
         "{ran:#?}"
     );
-    // Whatever of it is altered: the first packet that is decided otherwise is named.
+    // Whatever is altered, the message names the first packet decided differently.
     let first = [
         ("room-sooner", vec![rooms[0], said(1, 4_000, 4, u32::MAX)], 2),
         ("room-less", vec![rooms[0], said(1, 5_000, 4, 1_514)], 2),
@@ -229,11 +231,11 @@ fn what_a_port_said_of_its_room_is_replayed() {
         let first = format!("first difference: number={number} ");
         assert!(ran.status == Some(1) && ran.out.contains(&first), "{name}: {first}\n{ran:#?}");
     }
-    // One that is missing is noticed by the numbers of the others.
+    // A missing report is detected by the numbers of the others.
     let ran = replayed_with("room-missing.pcapng", &rooms[1..]);
     let missing = "packets or changes are missing in the capture: decisions were not compared";
     assert!(ran.status == Some(0) && ran.out.contains(missing), "{ran:#?}");
-    // And what cannot have been is refused.
+    // An impossible report is refused.
     for (name, rooms, said) in [
         (
             "room-late.pcapng",

@@ -1,5 +1,5 @@
-//! What people are told who asked for what cannot be: each message once, by the words that bring it
-//! about. What scenarios and other tools' files are told stands beside their parsers.
+//! Messages for impossible requests: each message once, with the command that causes it. Messages
+//! about scenarios and other tools' files are tested beside their parsers.
 
 mod captures;
 mod options;
@@ -13,7 +13,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
-/// The input is wrong: nothing was done, and that is said.
+/// Asserts that the input is refused as wrong, without any action.
 fn refused(args: &[&str], said: &str) {
     let ran = falaj(args);
     assert!(
@@ -96,7 +96,7 @@ const ADAPTER: &str = "[link.up]\nrate = \"20mbit\"\nuplink = \"namespace\"\nsch
                        \"500B\"\n";
 const TRAFFIC: &str = "[traffic.x]\nmodel = \"cbr\"\nrate = \"1mbit\"\nsize = \"500B\"\n";
 
-/// Scenarios that are right, elsewhere.
+/// Scenarios that are valid for other commands.
 #[test]
 fn a_scenario_for_another_command() {
     let text = |text: &str| format!("{text}{TRAFFIC}");
@@ -143,7 +143,7 @@ fn a_scenario_for_another_command() {
     refused(&["traffic", silent], "link a has no [traffic.NAME]: there is nothing to send");
 }
 
-/// The device is behind the port: simulated it is behind each link.
+/// The device is behind the port; in a simulation it is behind each link.
 #[test]
 fn a_device_behind_another_link() {
     let links = "[link.a]\nrate = \"1mbit\"\nup = { pace = \"device\" }\n[link.b]\nrate = \"1mbit\"\n\
@@ -178,7 +178,7 @@ fn a_device_behind_another_link() {
             Some(0)
         );
     }
-    // Last, or of the other direction, it may.
+    // It is allowed as the last link, or in the other direction.
     let rules = "[[rule]]\ndirection = \"down\"\nto = [\"a\", \"c\"]\n[[rule]]\nmatch = \"udp\"\nto = [\"b\", \"a\"]\n[[rule]]\nto = \"c\"\n";
     let last = by("device-last.toml", rules);
     refused(
@@ -222,13 +222,13 @@ fn a_service_that_does_not_begin() {
     );
 }
 
-/// The same where something was said on standard output before that was found.
+/// Asserts the same for a command that wrote to standard output before it found the error.
 fn ends(args: &[&str], said: &str) {
     let ran = falaj(args);
     assert!(ran.status == Some(2) && ran.err.contains(said), "{args:?}: {said}\n{ran:#?}");
 }
 
-/// A place for sockets of this test's own.
+/// Returns a directory for this test's own sockets.
 fn place(name: &str, mode: u32) -> PathBuf {
     let place = directory().join(name);
     let _ = std::fs::remove_dir_all(&place);
@@ -247,7 +247,7 @@ fn ran_at(place: &std::path::Path, args: &[&str]) -> Ran {
         .into()
 }
 
-/// Says hello as whoever it is, to so many that connect.
+/// Listens and sends this hello to the given number of clients.
 fn listens(
     place: &std::path::Path,
     name: &str,

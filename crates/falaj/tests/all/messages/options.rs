@@ -1,4 +1,4 @@
-//! Options with values that no command takes, and files that are not what they are given for.
+//! Options with values that no command accepts, and files of the wrong kind.
 
 use super::{ADAPTER, TRAFFIC, ends, refused};
 use crate::common::{Ran, TENANTS, directory, falaj, file, program};
@@ -9,7 +9,7 @@ use std::process::Stdio;
 
 const LINK: &str = "[link.a]\nrate = \"1mbit\"\n";
 
-/// Words that follow those of a command.
+/// Returns a function that asserts the refusal of a command with further arguments.
 fn of<'a>(command: &'a str) -> impl Fn(&str, &str) + 'a {
     move |words, said| {
         refused(&[command, words].join(" ").split_whitespace().collect::<Vec<_>>(), said);
@@ -90,7 +90,7 @@ fn plans_of_containers_that_cannot_be() {
     );
     plan("1k --delay 0s", "--delay 0s: it must be above zero; write `10s`, for instance");
 
-    // Nothing is wrong with the input, and nothing is stable: the status says so.
+    // The input is valid, but no size is stable: the exit status says so.
     let ran =
         falaj(&["plan", "aggregate", "--per-container", "10us", "--rate", "1M", "--max-size", "5"]);
     let said = "with containers of 5 packets, the largest size: unstable: the load is 4.0000, and must be below 1";
@@ -123,7 +123,7 @@ fn benches_of_nothing() {
         "--against true --alg drr --flows 2",
         "true said nothing of its time for null (exit status: 0)",
     );
-    // What dummynet's program prints, for whatever discipline it is asked.
+    // This script prints the output of dummynet's program for any discipline.
     let theirs = directory().join("knows-no-discipline");
     std::fs::write(&theirs, "#!/bin/sh\necho main NULL n 1 2 time 0.1 12.3 qlen 0 1 >&2\n")
         .expect("a file can be written");
@@ -244,8 +244,8 @@ fn simulations_that_cannot_be() {
     );
 }
 
-/// Found out before anything is simulated; and what was simulated is told, whatever becomes of the
-/// files.
+/// A place that cannot be written is detected before the simulation. Results of the simulation are
+/// printed even if writing the files fails later.
 #[test]
 fn places_that_cannot_be_written() {
     let plain = file("places.toml", &format!("{LINK}{TRAFFIC}"));
@@ -297,7 +297,7 @@ fn plans_that_cannot_be() {
         &["plan", "fits", plain, "--more", "nobody"],
         "--more: no link has a flow nobody of its own",
     );
-    // The flow of a link that names none, and one of one direction.
+    // A link's implicit flow, and a flow of one direction.
     refused(
         &["plan", "fits", plain, "--more", "all"],
         "--more: there is no [link.a.flow.all], of which more could",
@@ -412,7 +412,7 @@ fn live_links_that_cannot_be() {
     );
 }
 
-/// Guests of programs that are not what they are taken for.
+/// Virtual machines whose program, kernel or files are missing or wrong.
 #[test]
 fn guests_that_cannot_be() {
     let at = tempfile::tempdir().expect("a directory can be made");
@@ -455,7 +455,7 @@ fn guests_that_cannot_be() {
     refused("guest 1 did not begin; its console ends with:\n");
 }
 
-/// The status is that of what was wrong, whether anybody hears why or not.
+/// The exit status is that of the error, even if the message cannot be written.
 #[test]
 fn nobody_listens() {
     for args in [

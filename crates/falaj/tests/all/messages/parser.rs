@@ -1,11 +1,11 @@
-//! Words that the command line does not take: each is answered by one line, with what is allowed,
-//! and what is proposed there is taken.
+//! Words that the command line rejects: the message is one line with the allowed values, and the
+//! values that it proposes are accepted.
 
 use super::refused;
 use crate::common::{falaj, file, program};
 use crate::help::{commands, help};
 
-/// What these words are answered, which is one line in falaj's own form.
+/// Returns the message for these words, which is one line in falaj's own format.
 fn answer(words: &[&str]) -> String {
     let ran = falaj(words);
     assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""), "{words:?}: {ran:?}");
@@ -17,7 +17,7 @@ fn answer(words: &[&str]) -> String {
     ran.err
 }
 
-/// Options with a value, as they stand in a help: `--rate` and `<RATE>`.
+/// Returns the options with a value as a help text lists them: `--rate` and `<RATE>`.
 fn with_values(help: &str) -> Vec<(&str, &str)> {
     let lines = help.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
     let words = lines.filter_map(|line| {
@@ -56,7 +56,7 @@ fn every_command_answers_what_it_does_not_take() {
             alone.push(option.to_owned());
             let lacks = said(alone);
             assert!(lacks.contains(&format!("`{option}` lacks its value")), "{lacks} {value}");
-            // A value of no sense is refused by name, or the option behind it is.
+            // A nonsensical value is refused by name, or the option after it is.
             let mut bad = words(&[]);
             bad.extend([option, "@no\u{1}sense@", "--no-such-option"].map(str::to_owned));
             let bad = said(bad);
@@ -116,8 +116,8 @@ fn the_nearest_and_what_is_allowed_are_named() {
     }
 }
 
-/// Runs with this value as far as a namespace that is not there: what was said of the value, if it
-/// was refused.
+/// Runs with this value up to a namespace that does not exist; returns the message about the value,
+/// if it was refused.
 fn refusal(option: &str, value: &str) -> Option<String> {
     let ran = falaj(&["run", "--netns", "no-such-namespace", option, value, "--", "true"]);
     assert_eq!(ran.status, Some(2), "{option} {value}: {ran:?}");
@@ -125,7 +125,7 @@ fn refusal(option: &str, value: &str) -> Option<String> {
     (!last.contains("no-such-namespace")).then_some(last)
 }
 
-/// Each value that a message proposes is taken.
+/// Each value that a message proposes is accepted.
 #[test]
 fn a_cure_leads_to_no_other_error() {
     let wrong: [(&str, &[&str]); 9] = [
@@ -154,7 +154,7 @@ fn a_cure_leads_to_no_other_error() {
             let tells = ["digits", "units of "].iter().any(|words| cure.contains(words));
             assert!(!proposed.is_empty() || tells, "no value is proposed: {said}");
             for word in proposed {
-                // A unit alone stands in the place of the one that was written.
+                // A unit alone replaces the unit of the given value.
                 let number = value.trim_end_matches(|c: char| !c.is_ascii_digit());
                 let is_value = word == "unlimited" || word.contains(|c: char| c.is_ascii_digit());
                 let cured = if is_value { word.to_owned() } else { format!("{number}{word}") };

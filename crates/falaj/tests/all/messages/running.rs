@@ -1,5 +1,5 @@
-//! Links that run: what is said to those who ask and change them. Guests' cards are their ends, for
-//! which nobody needs rights.
+//! Running links: messages for clients that query and change them. Their ends are network cards of
+//! virtual machines, which need no privileges.
 
 use super::{ADAPTER, place, refused};
 use crate::common::{falaj, file, program};
@@ -11,11 +11,11 @@ use std::process::{Child, ChildStderr, Command};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// A command that runs beside this one, and ends with this.
+/// A command that runs beside the test, and ends with this value.
 struct Running {
     child: Child,
     err: BufReader<ChildStderr>,
-    /// Where its sockets are: names of sockets are short.
+    /// Directory of its sockets; the length of socket names is limited.
     at: TempDir,
 }
 
@@ -27,7 +27,7 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// Until it has said this.
+    /// Starts the command and waits until it has printed this.
     fn until(at: TempDir, mut command: Command, said: &str) -> Running {
         let mut child = command.spawn().expect("it starts");
         let err = BufReader::new(child.stderr.take().expect("a pipe"));
@@ -36,7 +36,7 @@ impl Running {
         running
     }
 
-    /// A line that has this; what was said before it is passed over.
+    /// Returns the next line that contains this; lines before it are skipped.
     fn says(&mut self, said: &str) -> String {
         let mut all = String::new();
         while !all.lines().last().is_some_and(|line| line.contains(said)) {
@@ -57,7 +57,7 @@ impl Running {
         Running::until(at, command, "forwarding between vhost:")
     }
 
-    /// With one adapter, and these words more.
+    /// Starts a service with one adapter and these further arguments.
     fn service(name: &str, more: &[&str]) -> Running {
         let at = tempfile::tempdir().expect("a directory can be made");
         let file = file(name, &served(at.path()));
@@ -65,7 +65,7 @@ impl Running {
         let mut command = program(&["serve", file, "--control"]);
         command.arg(control).arg("--api").arg(api).args(more);
         let service = Running::until(at, command, "serving ");
-        // It serves before it has looked at its adapters for the first time.
+        // The service answers before it has checked its adapters for the first time.
         let looked = (0..4000).any(|_| {
             std::thread::sleep(Duration::from_millis(5));
             service.ask("GET /v1/adapters", "").1["adapters"] != json!([])
@@ -78,13 +78,14 @@ impl Running {
         self.at.path().join(name).to_str().expect("UTF-8").to_owned()
     }
 
-    /// Asks the API.
+    /// Sends a request to the API.
     fn ask(&self, request: &str, body: &str) -> (u16, Value) {
         http(UnixStream::connect(self.at("api")).expect("it listens"), request, body)
     }
 }
 
-/// A service's file: guests' cards in this directory.
+/// Returns a service's file whose adapters are network cards of virtual machines, with sockets in
+/// this directory.
 fn served(at: &Path) -> String {
     let at = at.display();
     format!(
@@ -96,8 +97,8 @@ fn served(at: &Path) -> String {
 fn http(mut stream: impl Read + Write, request: &str, body: &str) -> (u16, Value) {
     let head = "HTTP/1.1\r\nHost: falaj\r\nConnection: close\r\nContent-Type: application/json";
     let length = body.len();
-    // In one piece: a service that has heard enough answers and closes, and what is written after
-    // that fails.
+    // The request is written at once: a service that has read enough answers and closes, and a
+    // later write would fail.
     let whole = format!("{request} {head}\r\nContent-Length: {length}\r\n\r\n{body}");
     stream.write_all(whole.as_bytes()).expect("it listens");
     let mut all = String::new();
@@ -234,7 +235,7 @@ fn lines_that_are_no_requests() {
     assert_eq!(answered(r#"{"id":7}"#)["id"], 7);
 }
 
-/// Links that answer what nobody understands, or nothing.
+/// Links whose answers are not valid, or missing.
 #[test]
 fn answers_that_are_not_to_be_read() {
     let at = tempfile::tempdir().expect("a directory can be made");
@@ -264,13 +265,13 @@ fn answers_that_are_not_to_be_read() {
     }
 }
 
-/// A link that tells what it does, of a scenario that is none.
+/// A link that reports its state, but whose scenario is invalid.
 #[test]
 fn a_scenario_that_is_not_to_be_read() {
     let link = Running::bridge();
     let mut asking = UnixStream::connect(link.at("control")).expect("it listens");
     writeln!(asking, "{{\"do\":\"show\"}}").expect("it listens");
-    // Its hello and its answer are said again, elsewhere.
+    // Another socket repeats its hello and its answer.
     let lines = BufReader::new(asking).lines().take(2);
     let mut said: Vec<String> = lines.map(|line| line.expect("UTF-8")).collect();
     said.push(r#"{"ok": {"toml": "x"}}"#.to_owned());
@@ -293,7 +294,7 @@ fn a_scenario_that_is_not_to_be_read() {
     other.join().expect("it was asked");
 }
 
-/// Services that answer as none does.
+/// Services with answers that no real service gives.
 #[test]
 fn services_that_are_none() {
     let at = tempfile::tempdir().expect("a directory can be made");
@@ -314,8 +315,8 @@ fn services_that_are_none() {
         let listener = UnixListener::bind(&path).expect("a socket");
         let service = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().expect("somebody connects");
-            // What was asked is read before the answer, so that nothing of it is lost when the
-            // socket closes.
+            // The request is read before the answer is written, so that no part of the answer is
+            // lost when the socket closes.
             let mut asked = BufReader::new(stream.try_clone().expect("a descriptor")).lines();
             asked.find(|line| line.as_ref().is_ok_and(String::is_empty));
             stream.write_all(answer.as_bytes()).expect("somebody reads");

@@ -1,5 +1,5 @@
-//! Attackers who reach the API and have no token: over TCP, by a page in a browser, by as many
-//! connections as there are.
+//! Attackers who reach the API without a token: over TCP, from a page in a browser, with as many
+//! connections as possible.
 
 use crate::common::directory;
 use crate::service::{Service, THREE, up};
@@ -20,17 +20,17 @@ pub(super) const ATTACKS: &[super::Attack] = &[
 
 const SECRET: &str = "a token that is long enough";
 
-/// A service with an address, where [`SECRET`] is the token.
+/// Starts a service with a TCP address, where [`SECRET`] is the token.
 fn over_tcp(name: &str) -> (Service, SocketAddr) {
     let secret = directory().join(format!("{name}.token"));
     std::fs::write(&secret, SECRET).unwrap();
-    // A free port, found by having it for a moment.
+    // A free port, found by binding it for a moment.
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let words = ["--tcp", &address.to_string(), "--token-file", secret.to_str().unwrap()];
     (Service::start_with(&format!("{name}.toml"), THREE, &words, |_| {}), address)
 }
 
-/// The answer to a request with these lines in its header.
+/// Returns the answer to a request with these header lines.
 fn ask(address: SocketAddr, request: &str, lines: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     write!(stream, "{request} HTTP/1.1\r\nHost: falaj\r\nConnection: close\r\n{lines}\r\n")
@@ -70,8 +70,9 @@ fn routes() {
     service.end();
 }
 
-/// Another page in a browser asks without the token (a cookie there is none), as a name of its own
-/// that leads here, or before a request proper; nobody tells the browser that it may read or send.
+/// Pages in a browser send requests without the token (there is no cookie), preflight requests
+/// included: from another origin, from a `null` origin, and from the service's own. No answer
+/// allows the browser to read or to send.
 fn pages() {
     let (service, address) = over_tcp("attack-pages");
     for origin in ["http://evil.example", "null", &format!("http://{address}")] {
@@ -90,8 +91,7 @@ fn pages() {
     for stands in ["default-src 'none'", "frame-ancestors 'none'", "nosniff"] {
         assert!(page.contains(stands), "{stands}: {page}");
     }
-    // A name with markup stays a name: nothing that is told is of a kind that a
-    // browser runs.
+    // A name with markup stays a name: no answer has a content type that a browser executes.
     let name = "/v1/adapters/%3Cimg%20src=x%20onerror=alert(1)%3E";
     let authorized = format!("Authorization: Bearer {SECRET}\r\n");
     let answer = ask(address, &format!("GET {name}"), &authorized);
@@ -100,7 +100,7 @@ fn pages() {
     service.end();
 }
 
-/// As many connections as this process may have, to each of the three sockets.
+/// Opens as many connections as this process may have, to each of the three sockets.
 fn idle() {
     let (service, address) = over_tcp("attack-idle");
     let control = service.api.with_extension("sock");
@@ -138,7 +138,8 @@ fn idle() {
     service.end();
 }
 
-/// One that is begun, whether it is ever taken in or not; none where as many wait as may.
+/// Begins a connection, whether or not it is ever accepted; returns `None` if the queue of pending
+/// connections is full.
 fn connection(family: AddressFamily, to: &impl SockaddrLike) -> Option<OwnedFd> {
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let socket = socket(family, SockType::Stream, flags, None).ok()?;

@@ -1,4 +1,4 @@
-//! Code that runs within the service, as that of a library does, or that of an intruder.
+//! Attacks by code that runs within the service, such as that of a library or of an intruder.
 
 use crate::common::{directory, signal};
 use crate::libraries::{drr, library};
@@ -13,7 +13,7 @@ pub(super) const ATTACKS: &[super::Attack] = &[
     ("confined_a_service_has_what_access_names", access),
 ];
 
-/// One adapter, and a discipline from a library.
+/// Returns a scenario with one adapter, and a discipline from a library.
 fn by_library(library: &str) -> String {
     format!(
         "[link.uplink]\nrate = \"20mbit\"\nuplink = \"namespace\"\n\
@@ -22,7 +22,7 @@ fn by_library(library: &str) -> String {
     )
 }
 
-/// A directory for this test alone, beside those of the scenarios and of sockets.
+/// Returns a directory for this test alone, separate from those of the scenarios and sockets.
 fn elsewhere(name: &str) -> PathBuf {
     let elsewhere = directory().with_file_name(format!("attacks-{name}-{}", std::process::id()));
     let _ = fs::remove_dir_all(&elsewhere);
@@ -30,7 +30,7 @@ fn elsewhere(name: &str) -> PathBuf {
     elsewhere
 }
 
-/// Has some packets pass, and returns what the library said meanwhile.
+/// Sends some packets through, and returns the library's messages.
 fn trespassed(service: &Service, log: &Path) -> String {
     service.send("calm", 1_000, 100, 20).wait().unwrap();
     service.until("packets pass", |service| {
@@ -76,14 +76,14 @@ fn files() {
     ] {
         assert_eq!(ended(call), "ENOSYS", "{call}: {said}");
     }
-    // Which of them refuses is the kernel's affair.
+    // Either of the mechanisms may refuse it; which one depends on the kernel.
     assert_ne!(ended("reads what others have open"), "done", "{said}");
     assert_eq!(fs::read_to_string(&secret).unwrap(), "a secret");
     service.end();
     fs::remove_dir_all(elsewhere).unwrap();
 }
 
-/// Editors and those who renew keys write a file beside, and rename it.
+/// Replaces a file as editors and key-renewal tools do: writes another file, and renames it.
 fn replace(file: &Path, text: &str) {
     let beside = file.with_extension("beside");
     fs::write(&beside, text).unwrap();

@@ -1,6 +1,6 @@
-//! Standing attacks on a service that runs: what others may try, and what it costs them.
+//! Permanent tests of attacks on a running service, and of their effects on others.
 //!
-//! | module | who attacks |
+//! | module | attacker |
 //! |---|---|
 //! | [`api`] | clients that reach the API and have no token |
 //! | [`confinement`] | code within the service's process |
@@ -14,7 +14,7 @@ type Attack = (&'static str, fn());
 
 const ATTACKS: &[&[Attack]] = &[api::ATTACKS, confinement::ATTACKS];
 
-/// All of them.
+/// Returns all attacks as trials.
 pub(crate) fn trials(possible: bool) -> Vec<Trial> {
     let trial = |&(name, attack): &Attack| {
         crate::trial(possible, name.to_owned(), move || {

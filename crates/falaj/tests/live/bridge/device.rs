@@ -1,5 +1,5 @@
-//! A link that the interface at its end paces. There stands a token bucket of the kernel, which is
-//! slower than the link has it: the socket refuses again and again.
+//! A link paced by the interface at its end. The interface has a token bucket of the kernel that is
+//! slower than the configured rate: the socket refuses packets again and again.
 
 use super::{B, Bridge, DROPPED, LOST, OFFERED, count, hosts};
 use crate::common::{Ran, directory, falaj, file};
@@ -7,7 +7,7 @@ use falaj_traffic::capture::{self, Capture};
 use std::fs::File;
 use std::process::Command;
 
-/// A fifth slower than the link.
+/// A token bucket with a rate one fifth below that of the link.
 pub(crate) const TOKEN_BUCKET: [&str; 7] = ["tbf", "rate", "4mbit", "burst", "4kb", "limit", "1mb"];
 
 const LINK: &str = "[link.l]\nrate = \"5mbit\"\npace = \"device\"\nbacklog = \"10p\"\n\
@@ -15,7 +15,8 @@ const LINK: &str = "[link.l]\nrate = \"5mbit\"\npace = \"device\"\nbacklog = \"1
 const SENT: usize = 1;
 const NOT_TAKEN: usize = 4;
 
-/// Has host a flood host b over it; what b says of what came, and the bridge of what it did.
+/// Lets host a flood host b over the link; returns b's report of the arrivals, and the bridge's
+/// statistics.
 fn flooded(args: &[&str]) -> (String, String) {
     let (mut a, mut b) = hosts();
     let tc =
@@ -30,8 +31,8 @@ fn flooded(args: &[&str]) -> (String, String) {
     (came, bridge.end())
 }
 
-/// More comes than the link takes. What its queue had no room for is dropped there; what it sent
-/// comes, all of it and in order.
+/// More packets arrive than the link carries. Packets without room in the link's queue are dropped
+/// there; all packets that it sends arrive, in order.
 pub(crate) fn order() {
     let (came, stats) = flooded(&[]);
     let of = |column| count(&stats, "up numbered", column);
@@ -41,13 +42,13 @@ pub(crate) fn order() {
     assert_eq!(of(NOT_TAKEN), 0, "{stats}");
 }
 
-/// What the port said of its room is between the packets of the capture, and with that each is
-/// decided alike.
+/// The port's reports of its free space are in the capture between the packets, and with them the
+/// replay decides each packet alike.
 pub(crate) fn replayed() {
     replayed_with("hybrid");
 }
 
-/// The same where the loop sleeps.
+/// The same with a sleeping event loop.
 pub(crate) fn replayed_sleeping() {
     replayed_with("sleep");
 }
@@ -69,8 +70,8 @@ fn replayed_with(timer: &str) {
     altered(name);
 }
 
-/// A port that would have had no room where it had some: the first packet that is decided otherwise
-/// is named.
+/// Alters the capture so that the port has no room where it had some: the first packet decided
+/// differently is named.
 fn altered(name: &str) {
     let mut bytes = std::fs::read(directory().join(name)).expect("it is there");
     let room = format!("FALAJ_ROOM={}\n", u32::MAX).into_bytes();

@@ -1,5 +1,5 @@
-//! A guest without a machine around it: a driver of its card that sends what it is given, and takes
-//! what comes.
+//! A guest without a virtual machine: a driver of its network card, which sends the given frames
+//! and receives others.
 
 use crate::guest::{
     CSUM, FROM_GUEST, Guest, HEADER, LEAST, MRG_RXBUF, SIZE, TO_GUEST, TSO4, parts,
@@ -11,14 +11,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use vm_memory::{Bytes, GuestAddress};
 
-/// Buffers, one for each descriptor of a ring.
+/// Guest addresses of the buffers, one for each descriptor of a ring.
 const SENT: u64 = 0x40000;
 const COMES: u64 = 0x80000;
 const BUFFER: u64 = 0x4000;
 
 pub(crate) struct Driver {
     guest: Guest,
-    /// Entries of the ring to the guest that were looked at.
+    /// Number of entries of the ring to the guest already read.
     seen: u16,
 }
 
@@ -32,7 +32,7 @@ impl Driver {
         Driver { guest, seen: 0 }
     }
 
-    /// Sends as soon as a descriptor is free.
+    /// Sends a frame as soon as a descriptor is free.
     fn sends(&mut self, parts: [&[u8]; 2]) -> bool {
         let (guest, began) = (&mut self.guest, Instant::now());
         while guest.made[FROM_GUEST].wrapping_sub(guest.used(FROM_GUEST)) >= SIZE {
@@ -55,7 +55,8 @@ impl Way for Driver {
         self.sends([&[0; HEADER], frame])
     }
 
-    /// A header is two bytes longer here; without one it says nothing.
+    /// The header here is two bytes longer than in packet sockets; without `header`, it is all
+    /// zeroes.
     fn bad(&mut self, bytes: &[u8], header: bool) -> bool {
         match bytes.split_at_checked(HEADER - 2) {
             Some((header_of, frame)) if header => {

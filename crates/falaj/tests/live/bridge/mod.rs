@@ -1,13 +1,13 @@
-//! `falaj bridge` between hosts in network namespaces, joined by veth pairs as the kernel sets them
-//! up: with offloads.
+//! Tests `falaj bridge` between hosts in network namespaces, joined by veth pairs with the kernel's
+//! default settings: with offloads.
 //!
 //! ```text
 //! host a [a0] === [a1] falaj bridge [b1] === [b0] host b
 //! ```
 //!
-//! Each case runs in a process of its own (`--case`) that has made itself a user and a network
-//! namespace; the hosts are processes of this program too (`--probe host`). Where namespaces are
-//! not allowed the cases are left out, and say so.
+//! Each case runs in a process of its own (`--case`), which creates a user and a network namespace
+//! for itself; the hosts are processes of this program too (`--probe host`). Where namespaces are
+//! not allowed, the cases are left out, with a message.
 
 mod device;
 mod driver;
@@ -46,17 +46,17 @@ const CASES: &[(&str, fn())] = &[
     (REPLAYED_SLEEPING, device::replayed_sleeping),
 ];
 
-/// These take a token bucket of the kernel, and its command.
+/// These cases need a token bucket of the kernel, and its command.
 const ORDER: &str = "what_a_device_paces_stays_in_order_and_whole";
 const REPLAYED: &str = "what_a_device_refused_is_in_the_capture_and_is_replayed";
 const REPLAYED_SLEEPING: &str = "what_a_device_refused_is_replayed_where_the_loop_sleeps";
 
-/// These take a firewall that knows queues, and its command.
+/// These cases need a firewall with queues, and its command.
 const QUEUES: &str = "packets_of_the_firewalls_queues_are_held_and_go_on";
 const MUTATED_IN_QUEUES: &str = "mutated_frames_cost_no_good_one_in_the_firewalls_queues";
 
-/// What is done again by AF_XDP, where `falaj doctor` says that there is such a thing: by root, in
-/// a network namespace.
+/// Cases repeated with AF_XDP, where `falaj doctor` reports it as available: as root, in a network
+/// namespace.
 const BY_XDP: &[&str] = &[
     "tcp_and_udp_pass_with_offloads_on",
     "hostile_frames_stop_nothing",
@@ -68,15 +68,15 @@ const BY_XDP: &[&str] = &[
     "interfaces_of_other_namespaces",
 ];
 
-/// Says to a case how it is to be done.
+/// Environment variable that sets the `--via` option of a case.
 const VIA: &str = "FALAJ_TEST_VIA";
 
-/// What a case adds to the command.
+/// Returns the arguments that a case adds to the command.
 fn via() -> Vec<String> {
     std::env::var(VIA).map_or(Vec::new(), |via| vec!["--via".into(), via])
 }
 
-/// Whether a rule can give packets to a queue.
+/// Returns true if a firewall rule can pass packets to a queue.
 fn has_queues() -> bool {
     let mut command = Command::new("unshare");
     command.args(["-Urn", "iptables", "-A", "OUTPUT", "-j", "NFQUEUE", "--queue-num", "1"]);
@@ -87,7 +87,7 @@ fn has_queues() -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Whether an interface can be had that sends at a rate.
+/// Returns true if an interface can be given a token bucket.
 fn has_token_buckets() -> bool {
     let mut command = Command::new("unshare");
     command.args(["-Urn", "tc", "qdisc", "add", "dev", "lo", "root"]).args(device::TOKEN_BUCKET);
@@ -98,7 +98,7 @@ fn has_token_buckets() -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Whether `falaj doctor` has found AF_XDP.
+/// Returns true if `falaj doctor` found AF_XDP.
 fn has_xdp() -> bool {
     let findings =
         Ran::from(program(&["doctor", "--no-measuring", "--json"]).output().expect("it starts"))
@@ -108,14 +108,14 @@ fn has_xdp() -> bool {
         == true
 }
 
-/// Runs the case of this name, if there is one.
+/// Runs the case of this name. Returns true if it exists.
 pub(crate) fn case(name: &str) -> bool {
     let case = CASES.iter().find(|case| case.0 == name);
     case.iter().for_each(|case| case.1());
     case.is_some()
 }
 
-/// All cases, and some of them by AF_XDP too.
+/// Returns all cases, some of them also with AF_XDP.
 pub(crate) fn trials(possible: bool) -> Vec<Trial> {
     let trial = |name: &'static str, via: Option<&'static str>| {
         let title = via.map_or(name.to_owned(), |via| format!("{name}::{via}"));
@@ -159,10 +159,10 @@ pub(crate) fn trials(possible: bool) -> Vec<Trial> {
 const A: [&str; 2] = ["10.9.0.1", "fd09::1"];
 const B: [&str; 2] = ["10.9.0.2", "fd09::2"];
 
-/// Both hosts, and their links to where we are.
+/// Starts both hosts, each with a veth pair to this namespace.
 fn hosts() -> (Host, Host) {
-    // Nobody here has an address, or anything to say. Where that cannot be set, what is said does
-    // no harm.
+    // The interfaces here need no addresses and should send nothing by themselves. If this cannot
+    // be set, their packets do no harm.
     let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
     let [a, b] = [("a1", "a0", A), ("b1", "b0", B)].map(|(here, there, addresses)| {
         let mut host = Host::start();
@@ -174,7 +174,7 @@ fn hosts() -> (Host, Host) {
     (a, b)
 }
 
-/// A bridge that forwards.
+/// A running bridge.
 struct Bridge {
     child: Child,
     said: Lines<BufReader<ChildStderr>>,
@@ -186,13 +186,13 @@ impl Bridge {
             program(&[&["bridge"], args].concat()).args(via()).spawn().expect("the program starts");
         let said = BufReader::new(child.stderr.take().expect("a pipe")).lines();
         let mut bridge = Bridge { child, said };
-        // By what was asked for: it would be said first.
+        // The bridge uses the requested backend: otherwise it would print another message first.
         let first = bridge.said.next().expect("it says something").expect("text");
         assert!(first.starts_with("falaj: forwarding between "), "{first}");
         bridge
     }
 
-    /// Waits for a line that begins so.
+    /// Waits for a line that begins with `words`.
     fn says(&mut self, words: &str) {
         let mut before = Vec::new();
         for line in self.said.by_ref() {
@@ -205,7 +205,7 @@ impl Bridge {
         panic!("never said: {words}, but {before:?}");
     }
 
-    /// Ends it as Ctrl-C does; what it said then.
+    /// Ends the bridge as Ctrl-C does, and returns its remaining output.
     fn end(mut self) -> String {
         assert!(
             self.child.try_wait().expect("a status").is_none(),
@@ -218,7 +218,7 @@ impl Bridge {
     }
 }
 
-/// The number that stands in this column of this flow's line.
+/// Returns the number in this column of this flow's line.
 fn count(stats: &str, flow: &str, column: usize) -> u64 {
     let line = stats
         .lines()
@@ -240,8 +240,8 @@ fn pass_between(a: &mut Host, b: &mut Host, address: &str) {
     assert_eq!(a.ask(&format!("ask {address}")), "passed", "{address}");
 }
 
-/// An Ethernet frame for nobody in particular, with a type that is free for experiments behind
-/// these tags.
+/// Returns an Ethernet frame to an unused address, with these VLAN tags and an Ethernet type
+/// reserved for experiments.
 fn frame(tags: &[u32], payload: usize) -> Vec<u8> {
     let mut frame = vec![0x02, 0, 0, 0, 0, 0xb0, 0x02, 0, 0, 0, 0, 0xa0];
     tags.iter().for_each(|tag| frame.extend(tag.to_be_bytes()));
@@ -270,7 +270,7 @@ fn passes() {
         );
         assert!(!stats.contains("packets "), "nothing is lost: {stats}");
     }
-    // A scenario's rules see what is inside.
+    // A scenario's rules see the packets inside the frames.
     let two = file(
         "two.toml",
         "[link.two]\nrate = \"unlimited\"\n[link.two.flow.tcp]\nmatch = \"tcp\"\n[link.two.flow.rest]\nmatch = \"any\"\n",
@@ -287,8 +287,8 @@ fn passes() {
 fn tagged() {
     let (mut a, mut b) = hosts();
     let bridge = Bridge::start(&["a1", "b1"]);
-    // The kernel takes the outer tag out of a frame that comes in, also at the host that says what
-    // came.
+    // The kernel removes the outer tag from a received frame, also at the host that reports the
+    // arrivals.
     let tags = [
         &[][..],
         &[0x8100_a005],
@@ -322,7 +322,8 @@ fn giants() {
     let mut bridge = Bridge { child: bridge, said };
     bridge.says("falaj: warning: a1 has an mtu of 9000 B and the link one of 1500 B");
     bridge.says("falaj: forwarding");
-    // Longer than the link's mtu, than a frame of the ring, and than the interface behind.
+    // Payloads longer than the link's MTU, than a frame of the ring, and than the MTU of the next
+    // interface.
     for payload in [1501, 1600, 2000, 4000, 9000] {
         assert_eq!(
             a.ask(&format!("send a0 false {}", hex(&frame(&[], payload)))),
@@ -330,7 +331,7 @@ fn giants() {
             "{payload}"
         );
     }
-    // A full frame with a tag is no giant.
+    // A full frame with a tag is not too large.
     b.begin(&format!("await b0 {ETHERTYPE:x}"));
     assert_eq!(b.answer(), "listening");
     assert_eq!(a.ask(&format!("send a0 false {}", hex(&frame(&[0x8100_0005], 1500)))), "1");
@@ -341,7 +342,7 @@ fn giants() {
     assert!(lost >= 5, "{stats}");
 }
 
-/// What the line that ends so counts.
+/// Returns the count in the line that ends with `words`.
 fn lines_of(stats: &str, words: &str) -> u64 {
     let line = stats.lines().find(|line| line.ends_with(words));
     line.map_or(0, |line| line.split(' ').next().expect("a number").parse().expect("a number"))
@@ -362,7 +363,7 @@ fn hostile() {
         }
     };
     for (host, interface) in [(&mut a, "a0"), (&mut b, "b0")] {
-        // Runts, of types that promise more than is there.
+        // Truncated frames, with types whose headers would be longer.
         let mut frames = Vec::new();
         for ethertype in [
             [0x08, 0x00],
@@ -376,18 +377,18 @@ fn hostile() {
             let mut whole = frame(&[], 60);
             whole[12..14].copy_from_slice(&ethertype);
             frames.extend((0..=64).map(|length| whole[..length].to_vec()));
-            // The same with bytes in which every length and offset is as large as can be.
+            // The same, with all lengths and offsets at their maximum.
             whole[14..].fill(0xff);
             frames.extend((0..=64).map(|length| whole[..length].to_vec()));
         }
-        // Stacks of tags, cut off anywhere.
+        // Stacks of tags, truncated at every length.
         for tags in [1, 2, 3, 8, 40] {
             let whole = frame(&vec![0x8100_0001; tags], 20);
             frames.extend((14..=whole.len()).map(|length| whole[..length].to_vec()));
             frames.push(frame(&vec![0x88a8_0fff; tags], 0));
         }
         storm(host, interface, false, &frames);
-        // Units whose header says what the frame is not.
+        // Segmentation-offload units whose virtio-net header contradicts the frame.
         let mut units = Vec::new();
         for ip in [&IPV4_TCP[..], &IPV6_UDP] {
             for gso in [0_u8, 1, 3, 4, 5, 0x81, 0x84, 0xff] {
@@ -422,8 +423,8 @@ fn hostile() {
     );
 }
 
-/// As many as [`storm::frames`] says, each way; whatever they are, who sends good ones beside them
-/// gets each of these back.
+/// Sends [`storm::frames`] mutated frames in each direction; every good frame among them comes
+/// back.
 fn mutated() {
     let (mut a, mut b) = hosts();
     let bridge = Bridge::start(&["a1", "b1", "--stats"]);
@@ -442,7 +443,7 @@ fn all_came(said: &str) {
     assert!(said.ends_with(" good came back") && !said.ends_with(" 0 good came back"), "{said}");
 }
 
-/// The same over memory between two programs, as frames and in containers.
+/// The same over shared memory between two programs, as frames and in batches.
 fn mutated_in_memory() {
     let (mut a, mut b) = hosts();
     let path = format!("{}/falaj-test-{}.sock", std::env::temp_dir().display(), std::process::id());
@@ -458,7 +459,7 @@ fn mutated_in_memory() {
     }
 }
 
-/// The same from a guest by its card.
+/// The same from a guest through its network card.
 fn mutated_by_a_guest() {
     let (_a, mut b) = hosts();
     let path = std::env::temp_dir().join(format!("falaj-test-{}.sock", std::process::id()));
@@ -469,8 +470,8 @@ fn mutated_by_a_guest() {
     bridge.end();
 }
 
-/// The same by the queues of the firewall: packets that the kernel takes in for this host, and what
-/// this host says to them.
+/// The same through the queues of the firewall: packets that the kernel receives for this host, and
+/// this host's answers.
 fn mutated_in_queues() {
     let mut a = Host::start();
     netlink::veth("a1", "a0", a.pid());
@@ -499,13 +500,13 @@ fn mutated_in_queues() {
     });
     all_came(&a.ask(&format!("storm-to {} a0 {}", B[0], storm::frames())));
     let stats = bridge.end();
-    // What the kernel itself takes for broken, or for another network's, it does not show to
-    // anybody.
+    // Packets that the kernel itself rejects as invalid, or as of another network, do not reach the
+    // queues.
     let (up, good) = (count(&stats, "up all", OFFERED), storm::frames() / 15);
     assert!(up > good + storm::frames() / 10, "{stats}");
 }
 
-/// Headers from the Ethernet type on, of a packet with 3000 B behind.
+/// Headers, from the Ethernet type on, of a packet with 3000 B of payload.
 const IPV4_TCP: [u8; 42] = [
     0x08, 0x00, 0x45, 0, 0x0b, 0xe0, 0, 1, 0, 0, 64, 6, 0x4f, 0x0a, 10, 9, 0, 1, 10, 9, 0, 2, 0x10,
     0, 0x20, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 0x10, 1, 0, 0, 0, 0, 0,
@@ -526,19 +527,19 @@ fn vanishes() {
     pass_between(&mut a, &mut b, B[1]);
     netlink::delete("b1");
     bridge.says("falaj: b1 is gone: waiting for it");
-    // What comes meanwhile has nowhere to go.
+    // Packets that arrive meanwhile cannot be forwarded.
     assert_eq!(a.ask(&format!("send a0 false {}", hex(&frame(&[], 100)))), "1");
     netlink::veth("b1", "b0", b.pid());
     netlink::set_up("b1", true);
     b.does(&format!("up b0 {}", B.join(" ")));
     bridge.says("falaj: b1 is up: forwarding");
     assert_eq!(netlink::promiscuity("b1"), 1);
-    // The new interface has a new Ethernet address: host b is the one to call.
+    // The new interface has a new Ethernet address, so host b has to open the connection.
     pass_between(&mut b, &mut a, A[0]);
     bridge.end();
 }
 
-/// Whoever renames an interface changes nothing of what passes there.
+/// Renaming an interface does not affect its packets.
 fn renamed() {
     let (mut a, mut b) = hosts();
     let mut bridge = Bridge::start(&["a1", "b1"]);
@@ -550,20 +551,21 @@ fn renamed() {
     netlink::set_up("wan0", true);
     bridge.says("falaj: a1 is up: forwarding");
     pass_between(&mut a, &mut b, B[1]);
-    // By its other name it is one link's still.
+    // Under its new name, it still belongs to the link.
     let second = program(&["bridge", "wan0", "b1"]).args(via()).output().expect("it starts");
     let second = Ran::from(second);
     assert!(
         second.err.contains("wan0") && second.err.contains("another falaj forwards there"),
         "{second:?}"
     );
-    // Another interface of the old name is none of its ends as long as the first one is there.
+    // While the renamed interface exists, another interface with the old name is not an end of the
+    // link.
     let c = Host::start();
     netlink::veth("a1", "c0", c.pid());
     netlink::set_up("a1", true);
     pass_between(&mut b, &mut a, A[0]);
     assert_eq!(netlink::promiscuity("a1"), 0);
-    // Then it is the one of that name.
+    // Afterwards, the interface with the old name is the end.
     netlink::delete("wan0");
     bridge.says("falaj: a1 is up: forwarding");
     assert_eq!(netlink::promiscuity("a1"), 1);
@@ -583,20 +585,20 @@ fn unread() {
     let lost = lines_of(&stats, "were not read in time at the entrance");
     let [sent, offered] = [SENT as u64, count(&stats, "up all", OFFERED)];
     assert!(lost > sent / 3 && lost < sent, "{stats}");
-    // And what the kernels themselves have to say.
+    // The kernels themselves add a few packets.
     assert!((sent..sent + 20).contains(&(lost + offered)), "{stats}");
 }
 
-/// More segments come at one interface than it has room for while the program stands still. By
-/// AF_XDP each of them takes a place, and the program is told of those that found none; by packet
-/// sockets a unit takes one, however many segments it has. Packets that come at the other interface
-/// meanwhile all pass.
+/// More segments arrive at one interface than it has room for, while the program is stopped. With
+/// AF_XDP each segment takes one slot, and the program learns how many found none. With packet
+/// sockets a unit takes one slot, however many segments it has. All packets that arrive at the
+/// other interface meanwhile pass.
 fn segments() {
     const GOOD: u64 = 1_000;
     const UNITS: u64 = 60;
-    /// Of 3000 B of payload.
+    /// Segment size in bytes; a unit has 3000 B of payload.
     const SIZE: u16 = 8;
-    /// Frames of AF_XDP that have room.
+    /// Number of AF_XDP frames that have room.
     const RING: u64 = 4_096;
     let mut unit = vec![1, 1];
     for field in [54, SIZE, 34, 16] {
@@ -617,13 +619,13 @@ fn segments() {
     std::thread::sleep(Duration::from_secs(1));
     let stats = bridge.end();
     let [up, down] = ["up all", "down all"].map(|all| count(&stats, all, OFFERED));
-    // The kernels themselves have a few words to say.
+    // The kernels themselves add a few packets.
     assert!((GOOD..GOOD + 20).contains(&down), "{stats}");
     let words = "were not read in time at the entrance";
     let lost = stats.contains(words).then(|| lines_of(&stats, words));
     let by_xdp = via().contains(&"xdp".to_owned());
     assert_eq!(lost.is_some(), by_xdp, "{stats}");
-    // Losses within the pair of interfaces, whose ring is short, are the sender's to count.
+    // The ring of the veth pair is short; losses within the pair are counted at the sender.
     let least = if by_xdp { RING } else { all };
     let known = up + lost.unwrap_or(0);
     assert!((least..all + 20).contains(&known) && up >= least, "{all} segments: {stats}");
@@ -648,12 +650,12 @@ fn leaves_nothing() {
 
 fn elsewhere() {
     let (mut a, mut b) = hosts();
-    // From another network namespace, where these interfaces are not.
+    // From another network namespace, which does not have these interfaces.
     let here = std::process::id().to_string();
     let [near, far] = ["a1", "b1"].map(|interface| format!("{interface}@{here}"));
     let me = env!("CARGO_BIN_EXE_falaj");
-    // In a user namespace of its own it is a stranger to this one; one that was made from here may
-    // enter.
+    // In an unrelated user namespace, the program may not enter this one; in one that was created
+    // from here, it may.
     let mut command = Command::new("unshare");
     command
         .args(["-n", me, "bridge", &near, &far])
@@ -676,7 +678,7 @@ fn elsewhere() {
     assert!(ran.err.contains("cannot enter the network namespace"), "{ran:?}");
 }
 
-/// A user namespace is not enough for AF_XDP.
+/// AF_XDP needs more privilege than a user namespace gives.
 fn no_xdp() {
     let (mut a, mut b) = hosts();
     let mut child =
@@ -691,7 +693,7 @@ fn no_xdp() {
     bridge.says("falaj: forwarding between a1 and b1");
     pass_between(&mut a, &mut b, B[0]);
     bridge.end();
-    // Who may have neither hears of both.
+    // A process that may use neither gets a message about both.
     let mut command = Command::new("setpriv");
     command.args(NO_CAPABILITIES).args([
         env!("CARGO_BIN_EXE_falaj"),
@@ -708,7 +710,7 @@ fn no_xdp() {
     assert!(packet.contains("a1: ") && packet.contains("CAP_NET_RAW"), "{packet}");
 }
 
-/// Hosts in a user namespace of their own; they talk when told to.
+/// Hosts in a user namespace of their own; they communicate on request.
 pub(crate) fn container() {
     let (mut a, mut b) = hosts();
     println!("ready");
@@ -731,7 +733,7 @@ fn somebody_elses() {
     let mut said =
         BufReader::new(container.stdout.take().expect("a pipe")).lines().map(Result::unwrap);
     assert_eq!(said.next().as_deref(), Some("ready"));
-    // Who made the container may enter it, with no capability of his own.
+    // The user who created the container may enter it, without any capability.
     let pid = container.id();
     let mut command = Command::new("setpriv");
     command.args(NO_CAPABILITIES).args([env!("CARGO_BIN_EXE_falaj"), "bridge"]);
@@ -748,15 +750,15 @@ fn somebody_elses() {
     assert!(container.wait().expect("a status").success());
 }
 
-/// Two links behind each other, each in its process, with memory between them: as frames, and in
-/// containers.
+/// Two links in series, each in its own process, with shared memory between them: as frames, and in
+/// batches.
 fn shared_memory() {
     let (mut a, mut b) = hosts();
     let path = format!("{}/falaj-test-{}.sock", std::env::temp_dir().display(), std::process::id());
     let (master, slave) =
         (format!("memif:{path},secret=word"), format!("memif:{path},slave,secret=word"));
     for flags in [&[][..], &["--aggregate", "62,200us"]] {
-        // Who connects may be there first.
+        // The connecting side may start first.
         let mut second = Bridge::start(&[&slave, "b1", "--stats"]);
         let mut first = Bridge::start(&[&["a1", &master, "--stats"], flags].concat());
         first.says(&format!("falaj: memif:{path} is up"));
@@ -767,7 +769,7 @@ fn shared_memory() {
         for address in A {
             pass_between(&mut b, &mut a, address);
         }
-        // It is told of, and taken again.
+        // The loss of the peer is reported, and a new peer is accepted.
         second.end();
         first.says(&format!("falaj: memif:{path} is gone"));
         let second = Bridge::start(&[&slave, "b1", "--stats"]);
@@ -824,7 +826,7 @@ fn refused() {
         assert_eq!(child.wait().expect("a status").code(), Some(2), "{args:?}");
         assert!(said.contains(words), "{args:?}: {said}");
     }
-    // A user without the right to open packet sockets is told how to get it.
+    // A user without the right to open packet sockets gets a message that says how to obtain it.
     let mut command = Command::new("setpriv");
     command.args(NO_CAPABILITIES).args([env!("CARGO_BIN_EXE_falaj"), "bridge", "a1", "b1"]);
     let ran: Ran = command.stdin(Stdio::null()).output().expect("setpriv is there").into();
@@ -835,7 +837,7 @@ fn refused() {
     );
 }
 
-/// A bridge that is refused, and why.
+/// Returns the message of a bridge that is refused.
 fn refusal(a: &str, b: &str) -> String {
     let mut command = Command::new("timeout");
     command.args(["-s", "KILL", "20", env!("CARGO_BIN_EXE_falaj"), "bridge", a, b]);
@@ -857,7 +859,7 @@ fn loops() {
     for name in ["c0", "c1", "d0", "d1"] {
         netlink::set_up(name, true);
     }
-    // Where the kernel has no VLANs, the rest is tested alone.
+    // Where the kernel has no VLANs, only the rest is tested.
     let has_vlans = [("a1", 5), ("a1", 6), ("c1", 5), ("b1", 6)]
         .map(|(below, id)| netlink::add_vlan(&format!("{below}.{id}"), below, id))
         == [true; 4];
@@ -895,7 +897,7 @@ fn loops() {
         assert!(refusal("a1", other).contains("a1 is one interface: a link has two ends"));
     }
     assert!(refusal("lo", "a1").contains("lo returns each frame"));
-    // Two VLANs of one interface, and what shares no way.
+    // Two VLANs of one interface, and interfaces that share no path.
     for (a, b) in [("a1.5", "a1.6"), ("a1", "b1"), ("a1", "d1"), ("br0", "br1"), ("c1.5", "b1.6")]
         .into_iter()
         .filter(|&(a, b)| is_there([a, b]))
@@ -913,7 +915,7 @@ fn queues() {
     netlink::set_up("lo", true);
     let socket = |port: u16| UdpSocket::bind(("127.0.0.1", port)).expect("an address");
     let [up, down] = [socket(9001), socket(9002)];
-    // What is to come may take its time; what is not has had enough of it.
+    // Expected packets may take long; for those not expected, a short wait is enough.
     let waits = |socket: &UdpSocket, comes: bool| {
         let time = if comes { Duration::from_secs(20) } else { Duration::from_millis(300) };
         socket.set_read_timeout(Some(time)).expect("a time");
@@ -934,7 +936,7 @@ fn queues() {
         assert_eq!(&buffer[..got.unwrap_or(0)], &sent[..got.unwrap_or(0)]);
         at.elapsed()
     };
-    // Packets that the kernel holds: the third column.
+    // Number of packets that the kernel holds: the third column.
     let held = || -> u64 {
         let text = std::fs::read_to_string("/proc/net/netfilter/nfnetlink_queue")
             .expect("the kernel has queues");
@@ -952,7 +954,7 @@ fn queues() {
         }
     };
 
-    // Nobody is there, and the rule does not let it by.
+    // No program reads the queue, and the rule does not bypass it.
     passes(&down, &up, 100, false);
     let bridge = Bridge::start(&["nfqueue:1", "nfqueue:2", "--delay", "30ms", "--stats"]);
     for (from, to) in [(&down, &up), (&up, &down)] {
@@ -968,7 +970,7 @@ fn queues() {
         "{stats}"
     );
 
-    // Who has a queue keeps it.
+    // A queue stays with the program that has it.
     let bridge = Bridge::start(&["nfqueue:1", "nfqueue:2"]);
     let ran =
         Ran::from(program(&["bridge", "nfqueue:3", "nfqueue:2"]).output().expect("it starts"));
@@ -976,18 +978,18 @@ fn queues() {
         ran.status == Some(2) && ran.err.contains("cannot take queue 2 of the firewall"),
         "{ran:?}"
     );
-    // The first goes on.
+    // The first bridge continues.
     passes(&down, &up, 100, true);
     bridge.end();
 
-    // What the link drops the kernel does not hold any longer.
+    // The kernel does not keep packets that the link dropped.
     let bridge = Bridge::start(&["nfqueue:1", "nfqueue:2", "--loss", "100%", "--stats"]);
     passes(&down, &up, 100, false);
     holds(0);
     let stats = bridge.end();
     assert_eq!(count(&stats, "up all", LOST), 1, "{stats}");
 
-    // What is held at the end is dropped, or goes on.
+    // Packets held at the end are dropped or, with `--fail-open`, passed on.
     for open in [false, true] {
         let flags: &[&str] = if open { &["--fail-open"] } else { &[] };
         let bridge =

@@ -1,6 +1,6 @@
-//! The clock. falaj reads CLOCK_MONOTONIC, which nobody can set: a step of the time of day touches
-//! no packet, and while all stands still (suspended, or stopped) that clock stands too or goes on,
-//! and what was due then is handed over at once.
+//! Faults of the clock. falaj reads CLOCK_MONOTONIC, which cannot be set: a step of the time of day
+//! affects no packet. While the machine is suspended or the process is stopped, that clock stops or
+//! continues, and packets that came due meanwhile are delivered at once afterwards.
 
 use super::scene::{Footprint, Link, Sender, Told, asking, number, until};
 use crate::common::{Ran, directory, falaj, program, signal};
@@ -9,16 +9,16 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-/// Round trips are those of the link, whatever the time of day.
+/// Asserts that round trips take the link's delay, whatever the time of day.
 fn as_ever(ran: &Ran) {
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let times: Vec<f64> = ran.out.lines().map(|line| line.parse().expect("a number")).collect();
     assert!(times.len() >= 10 && times.iter().all(|&ms| ms >= 20.0), "{times:?}");
-    // One may be late where the machine has other things to do, but not most.
+    // Some may be late on a busy machine, but not most.
     assert!(times.iter().filter(|&&ms| ms < 120.0).count() * 2 > times.len(), "{times:?}");
 }
 
-/// The time of day goes to and fro by an hour whenever it is asked for.
+/// The time of day jumps by an hour, forward or back, at each reading.
 pub(crate) fn step() {
     let library = directory().join("step.so");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/live/faults/step.c");
@@ -52,7 +52,7 @@ pub(crate) fn step() {
     let link = Link::start_by("step", by, &words);
     until("packets pass", || link.adds_up()[0] > 25);
     as_ever(&link.end());
-    // That it was stepped is seen where it is asked for: in a capture, which says when it began.
+    // The steps show where the time of day is read: in a capture, which records when it began.
     let began = first_stamp(&capture);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
     let off = Duration::from_nanos(began.abs_diff(now.as_nanos() as u64));
@@ -68,12 +68,12 @@ pub(crate) fn step() {
     as_ever(&link.end());
 }
 
-/// When the first packet of a capture came, in nanoseconds since 1970.
+/// Returns the arrival of a capture's first packet, in nanoseconds since 1970.
 fn first_stamp(capture: &Path) -> u64 {
     let bytes = std::fs::read(capture).expect("it is there");
-    // As it is written here.
+    // The capture is big-endian.
     let word = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-    // Blocks have their kind, their length, and, of packets, an interface and both halves of a
+    // Blocks have a type and a length; packet blocks also an interface and both halves of a time
     // stamp.
     let mut at = 0;
     while word(at) != 6 {
@@ -82,13 +82,13 @@ fn first_stamp(capture: &Path) -> u64 {
     u64::from(word(at + 12)) << 32 | u64::from(word(at + 16))
 }
 
-/// A machine that runs since long ago, as the one from which it was moved: clocks are not zero at
-/// its start.
+/// A machine that has been running for long, such as the one a guest was migrated from: its clocks
+/// do not start at zero.
 pub(crate) fn other_zero() {
     let (ask, echo) = asking();
     let by = |words: &[&str]| {
         let mut command = Command::new("unshare");
-        // Ten years.
+        // Ten years, in seconds.
         command.args(["-T", "--monotonic", "315360000", "--boottime", "315360000", "--fork"]);
         let inner = program(words);
         command.arg(inner.get_program()).args(inner.get_args()).current_dir(directory());
@@ -103,8 +103,8 @@ pub(crate) fn other_zero() {
     as_ever(&link.end());
 }
 
-/// Nobody may tell by the promises that it was stopped, but by this host's delays: it is the host
-/// that is late.
+/// A stopped process must not show as a broken guarantee, only as delay of this host: the host is
+/// late.
 pub(crate) fn stopped() {
     let told = Told::start("stopped", THREE, &[]);
     let _calm = Sender::calm(&told, "calm");
@@ -113,7 +113,7 @@ pub(crate) fn stopped() {
     let held = Footprint::of(told.id());
     let before = told.up("calm");
     signal("STOP", told.id());
-    // It is read when it can be.
+    // The file is read as soon as the process continues.
     told.read_again(&THREE.replace("20mbit", "40mbit"));
     std::thread::sleep(Duration::from_secs(5));
     signal("CONT", told.id());
@@ -121,10 +121,10 @@ pub(crate) fn stopped() {
     told.passes("calm");
     told.adds_up();
     let after = told.up("calm");
-    // 250 packets in each second, which waited where the kernel keeps them.
+    // 250 packets per second, which the kernel kept meanwhile.
     let came = number(&after["total"]["offered"]) - number(&before["total"]["offered"]);
     assert!(came >= 1_000, "{after:#}");
-    // Nothing of it is the promise's fault: they came late, all at once, beyond the envelope.
+    // The guarantee is not violated: the packets arrived late, all at once, beyond the envelope.
     assert!(number(&after["total"]["beyond"]) > number(&before["total"]["beyond"]), "{after:#}");
     let breaches = &up(&told.service.adapter("calm"))["breaches"].clone();
     assert_eq!((&breaches["promise"], &breaches["rate"]), (&0.into(), &0.into()), "{breaches}");

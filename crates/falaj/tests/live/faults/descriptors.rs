@@ -1,4 +1,4 @@
-//! No file descriptor is left.
+//! The process has no free file descriptors.
 
 use super::scene::{Footprint, Sender, Told, until};
 use crate::service::THREE;
@@ -6,14 +6,14 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
-/// Packets pass, the file is not read again and that is said, adapters are refused with a reason;
-/// and then all is as before.
+/// Packets pass, the file is not read again, which is reported, and adapters are refused with a
+/// reason. Afterwards everything is as before.
 pub(crate) fn used_up() {
     let told = Told::start("descriptors", THREE, &[]);
     let _calm = Sender::calm(&told, "calm");
     told.passes("calm");
     let held = Footprint::of(told.id());
-    // Those it has been given may have any numbers; what counts is how many it can still take.
+    // The open descriptors may have any numbers; the number of free ones matters.
     let taken =
         |number: u64| std::fs::symlink_metadata(format!("/proc/{}/fd/{number}", told.id())).is_ok();
     let below = (0..).find(|number| !taken(*number)).expect("some are free") + 2;
@@ -23,7 +23,7 @@ pub(crate) fn used_up() {
             .status();
         assert!(status.expect("there is prlimit").success());
     };
-    // One connection to the API has its own, before none is left.
+    // One connection to the API already has a descriptor before none is left.
     let mut asking = UnixStream::connect(&told.service.api).expect("it listens");
     let ask = |asking: &mut UnixStream, request: &str| {
         asking.write_all(request.as_bytes()).expect("it reads");
@@ -65,7 +65,7 @@ pub(crate) fn used_up() {
     told.end();
 }
 
-/// Packets of `calm` that have left, asked over a connection that is there.
+/// Returns the number of packets of `calm` sent, over an existing connection.
 fn answered(asking: &mut UnixStream) -> u64 {
     asking.write_all(b"GET /v1/adapters/calm HTTP/1.1\r\nHost: falaj\r\n\r\n").expect("it reads");
     let mut answer = String::new();

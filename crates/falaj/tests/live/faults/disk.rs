@@ -1,12 +1,12 @@
-//! No room on the disk.
+//! The disk is full.
 
 use super::scene::{Footprint, Link, Told, asking, fill, number, small_disk, until};
 use crate::common::{directory, falaj};
 use crate::service::THREE;
 use serde_json::json;
 
-/// The link is there for its packets; that some of them are missing in the capture is said, with
-/// the reason.
+/// The link goes on carrying packets; that some are missing in the capture is reported, with the
+/// reason.
 pub(crate) fn capture() {
     let capture = small_disk("disk", "400k").join("c.pcapng");
     let at = capture.to_str().expect("UTF-8");
@@ -15,7 +15,7 @@ pub(crate) fn capture() {
     let words =
         ["--rate", "1gbit", "--capture", at, "--stats", "--peer", &echo, "--", "sh", "-c", &flood];
     let link = Link::start("capture", &words);
-    // A change is made all the same, whether it can be written down or not.
+    // A change is made, whether or not it can be recorded.
     let made = link.ask(&json!({ "do": "set", "set": ["link.rate=2gbit"] }));
     assert!(made["ok"]["at_ns"].is_u64(), "{made}");
     until("the flood has passed, and answers come", || link.adds_up()[1] > 20);
@@ -24,7 +24,7 @@ pub(crate) fn capture() {
     until("answers come", || link.adds_up()[1] > before + 20);
     held.is_that_of(link.child.id());
     let ran = link.end();
-    // What the link was there for has gone well; the capture that was asked for has not.
+    // The link did its work; the requested capture is incomplete.
     assert!(ran.status == Some(1) && ran.out.lines().count() > 20, "{ran:?}");
     let warning = ran
         .err
@@ -36,7 +36,7 @@ pub(crate) fn capture() {
         "{warning}"
     );
     let missing: u64 = warning.split(' ').nth(2).expect("a number").parse().expect("one");
-    // What is there is replayed, and is not less than what is not missing.
+    // The recorded part is replayed, and has all packets that are not reported missing.
     let replayed = falaj(&["sim", "--replay", at, "--json"]);
     assert!(replayed.status == Some(1) && replayed.err.contains("breaks off"), "{replayed:?}");
     let there = number(&replayed.json()["packets"]);
@@ -51,8 +51,8 @@ pub(crate) fn capture() {
     assert!(offered <= there + missing, "{offered} came, {there} are there, {missing} are missing");
 }
 
-/// A change is made, and that it will be forgotten is said; what was kept before is as it was, and
-/// nothing half is beside it.
+/// A change is made, with a message that it will not survive a restart. The saved state is as
+/// before, and no partial file is beside it.
 pub(crate) fn state() {
     let place = small_disk("disk", "64k");
     let kept = place.join("state.toml");

@@ -6,7 +6,7 @@ use crate::netlink;
 
 const UPLINK: &str = "10.9.0.1";
 
-/// Three hosts behind veth pairs: two adapters, and what is behind the uplink.
+/// Three hosts behind veth pairs: two adapters, and the host behind the uplink.
 pub(crate) struct Hosts(pub(crate) [Host; 3]);
 
 const PAIRS: [[&str; 3]; 3] =
@@ -34,7 +34,8 @@ impl Hosts {
 
 impl Drop for Hosts {
     fn drop(&mut self) {
-        // Each end takes the other along, and its namespace is gone when the kernel comes to it.
+        // Deleting one end of a pair removes the other; otherwise the kernel would remove it with
+        // its namespace, later.
         PAIRS.iter().for_each(|[here, ..]| netlink::delete(here));
     }
 }

@@ -1,4 +1,4 @@
-//! kill -9.
+//! Processes killed by SIGKILL.
 
 use super::scene::{
     Footprint, Link, Random, Sender, Told, asking, descendants, network, number_of, until,
@@ -17,7 +17,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// The program: what it made goes with it, and another one takes its sockets.
+/// The program is killed: everything it created is gone with it, and another process can use its
+/// sockets.
 pub(crate) fn program() {
     let mut told = Told::start("killed", THREE, &[]);
     let sender = Sender::calm(&told, "calm");
@@ -44,8 +45,8 @@ fn is_zombie(process: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| stat.contains(") Z"))
 }
 
-/// The program in the middle of changes that are kept: what is kept is one of them, whole, and is
-/// served again.
+/// The program is killed during changes that are saved: the saved state is one of them, complete,
+/// and is served again.
 pub(crate) fn state() {
     let place = std::env::temp_dir().join("state.toml");
     let words = ["--state", place.to_str().expect("UTF-8")];
@@ -53,12 +54,12 @@ pub(crate) fn state() {
         let mut told = Told::start("killed-state", THREE, &words);
         let (api, (made, making)) = (told.service.api.clone(), channel());
         let changes = std::thread::spawn(move || {
-            // Until nobody answers.
+            // Until the service no longer answers.
             (0..)
                 .take_while(|n| changed(&api, 100 + n % 50))
                 .for_each(|n| made.send(n).expect("it is heard"));
         });
-        // Then another one is under way.
+        // By then, the next change is in progress.
         making.recv().expect("a change is made");
         std::thread::sleep(Duration::from_millis(20 * round));
         told.service.kill();
@@ -70,12 +71,12 @@ pub(crate) fn state() {
     told.says("holds changes made before");
     let kept = told.service.get("/v1/scenario").body;
     let queue = (100..150).filter(|n| kept.contains(&format!("queue = \"{n}p\""))).count();
-    // `calm` has 100 packets from the start.
+    // The queue of `calm` has 100 packets from the start.
     assert!(queue == 2 || kept.matches("queue = \"100p\"").count() == 2, "{kept}");
     told.end();
 }
 
-/// Another queue for `wild`; says whether there was an answer.
+/// Changes the queue of `wild`. Returns true if there was an answer.
 fn changed(api: &Path, packets: u64) -> bool {
     use std::io::{Read, Write};
     let Ok(mut stream) = std::os::unix::net::UnixStream::connect(api) else { return false };
@@ -87,7 +88,8 @@ fn changed(api: &Path, packets: u64) -> bool {
     sent.is_ok() && stream.read_to_string(&mut answer).is_ok() && answer.starts_with("HTTP/1.1 200")
 }
 
-/// What runs inside: the command itself, its namespace, the peer, the peer's namespace.
+/// Processes inside are killed: the command itself, its namespace's first process, the peer, and
+/// the first process of the peer's namespace.
 pub(crate) fn command() {
     let sleeps = ["--peer", "exec sleep 3600", "--", "sh", "-c", "sleep 1800 & cat; exit 7"];
     let begin = |name: &str| {
@@ -103,7 +105,8 @@ pub(crate) fn command() {
     let ran = link.ended();
     assert_eq!((ran.status, ran.err.as_str()), (Some(128 + 9), ""));
 
-    // The first process of a side: all others of its namespace go with it.
+    // Returns the first process of a side: if it is killed, all others of its namespace are killed
+    // too.
     let first = |link: &Link, words: &str| {
         let inside = link.process(words).expect("it runs");
         let stat = std::fs::read_to_string(format!("/proc/{inside}/stat")).expect("it runs");
@@ -149,7 +152,8 @@ pub(crate) fn command() {
     );
 }
 
-/// What is behind an adapter, and who opens ports: the others keep what they were promised.
+/// The processes behind an adapter, and the one that opens ports, are killed: the other adapters
+/// keep their guarantees.
 pub(crate) fn behind_an_adapter() {
     let told = Told::start("behind", THREE, &[]);
     let _calm = Sender::calm(&told, "calm");
@@ -162,7 +166,7 @@ pub(crate) fn behind_an_adapter() {
     let gone = told.service.ask("DELETE", "/v1/adapters/wild", "text/plain", "");
     assert_eq!(gone.status, 200, "{}", gone.body);
 
-    // The one without a namespace of its own, among its children.
+    // The child without a network namespace of its own.
     let namespace = |process: u32| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
     let opener =
         descendants(told.id()).into_iter().find(|child| namespace(*child) == namespace(told.id()));
@@ -183,7 +187,8 @@ pub(crate) fn behind_an_adapter() {
     told.end();
 }
 
-/// The process that takes containers at the far end: the link is told of as gone, by a name.
+/// The process that receives batches at the far end is killed: the link reports by name that it is
+/// gone.
 pub(crate) fn peer_of_a_ring() {
     let (ask, echo) = asking();
     let words =
@@ -205,13 +210,13 @@ pub(crate) fn peer_of_a_ring() {
     assert!(!control.exists(), "its socket goes with it");
 }
 
-/// How often [`at_any_instant`] kills (`FALAJ_KILLS`).
+/// Returns how often [`at_any_instant`] kills a process (`FALAJ_KILLS`).
 pub(crate) fn times() -> u64 {
     number_of("FALAJ_KILLS").unwrap_or(12)
 }
 
-/// Any process of a link or a service, at any instant from its first on: nothing is left of them
-/// once those that went on have been told to end, and the next one starts as if nothing had been.
+/// Kills any process of a link or a service at any instant from its start: once the remaining
+/// processes have been told to end, nothing is left, and the next one starts as usual.
 pub(crate) fn at_any_instant() {
     let control = std::env::temp_dir().join("killed-any.sock");
     let control = control.to_str().expect("UTF-8");
@@ -249,14 +254,14 @@ pub(crate) fn at_any_instant() {
         let mut all = descendants(child.id());
         all.push(child.id());
         let victim = all[random.below(all.len() as u64) as usize];
-        // It may have ended by itself since it was seen.
+        // The process may have ended by itself meanwhile.
         let _ = kill(Pid::from_raw(victim as i32), Signal::SIGKILL);
-        // Processes that go on without it do so until they are told to end.
+        // Processes that do not depend on it continue until they are ended.
         std::thread::sleep(Duration::from_micros(random.below(100_000)));
         let what = format!("round {round}: {words:?}, killed {victim} of {all:?}");
         ends(&mut child, &what);
         until(&format!("nothing is left; {what}"), || {
-            // Those whose parent was killed are ours.
+            // Processes whose parent was killed become children of this one.
             while waitpid(None, Some(WaitPidFlag::WNOHANG)).is_ok_and(|was| was.pid().is_some()) {}
             let left = descendants(std::process::id());
             left.iter().all(|left| hosts.iter().any(|host| host.pid() == *left))
@@ -284,7 +289,7 @@ pub(crate) fn at_any_instant() {
     }
 }
 
-/// Ends it, if it goes on.
+/// Ends the process, if it is still running.
 fn ends(child: &mut Child, what: &str) {
     if child.try_wait().expect("it is ours").is_none() {
         signal("TERM", child.id());
@@ -292,7 +297,7 @@ fn ends(child: &mut Child, what: &str) {
     until(&format!("it ends; {what}"), || child.try_wait().expect("it is ours").is_some());
 }
 
-/// All files below a directory.
+/// Returns all files below a directory.
 fn files(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).expect("it is ours");
     entries

@@ -1,5 +1,5 @@
-//! No memory: where flows are many there are so many and no more, and packets have a part of what
-//! the process may take.
+//! Lack of memory: the number of flows is limited, and packets may take only a part of the
+//! process's memory.
 
 use super::scene::{Footprint, Link, Sender, Told, asking, me, number, scenario, until};
 use crate::common::program;
@@ -7,8 +7,7 @@ use crate::service::THREE;
 use serde_json::{Value, json};
 use std::process::Command;
 
-/// For those beyond `max-flows` there are queues that they share; nobody's packets are lost for
-/// that.
+/// Flows beyond `max-flows` share queues; no packets are lost because of that.
 pub(crate) fn flows() {
     let text = "[link.many]\nrate = \"100mbit\"\nscheduler = { kind = \"drr\" }\n\
                 [link.many.flow.users]\nmatch = \"any\"\neach = \"src sport\"\nmax-flows = 4\n";
@@ -28,21 +27,22 @@ pub(crate) fn flows() {
     assert!(ran.err.contains("packets there was none: they shared"), "{ran:?}");
 }
 
-/// What finds no memory is lost, as at a full queue, and said; when others have left it passes
-/// again.
+/// Packets without memory are lost, as at a full queue, and counted; packets pass again once others
+/// have left.
 pub(crate) fn packets() {
     let (ask, echo) = asking();
-    // One in 20 us, for ten seconds: what comes faster may be lost before the link reads it.
+    // One packet every 20 us, for ten seconds: at a higher rate, packets may be lost before the
+    // link reads them.
     let flood = format!("{} --send 10.77.0.2:9 20 1400 500000; {ask}", me());
     let by = |words: &[&str]| {
         let mut command = Command::new("prlimit");
         let inner = program(words);
-        // As much as it takes without packets, and half as much again.
+        // The memory that the program needs without packets, and half as much again.
         command.arg("--as=420000000").arg(inner.get_program()).args(inner.get_args());
         command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
         command
     };
-    // Slow enough to be filled by whatever the host sends in a minute.
+    // The link is slow enough that any host fills it within a minute.
     let words = [
         "--stats", "--rate", "1mbit", "--queue", "1000000p", "--peer", &echo, "--", "sh", "-c",
         &flood,
@@ -72,13 +72,13 @@ pub(crate) fn packets() {
     assert!(ran.err.contains("packets found no memory"), "{ran:?}");
 }
 
-/// An adapter whose queue has no end in sight takes what it may of the memory, and its neighbour
-/// loses nothing by that.
+/// An adapter with a practically unlimited queue takes its share of the memory, and its neighbour
+/// loses no packets because of that.
 pub(crate) fn neighbours() {
     let text = THREE.replace("weight = 1\nqueue = \"50p\"\n", "weight = 1\nqueue = \"1000000p\"\n");
     let told = Told::start_by("neighbours", &text, |command| {
         let mut by = Command::new("prlimit");
-        // A quarter of that is for packets.
+        // A quarter of that memory is for packets.
         by.arg("--as=800000000").arg(command.get_program()).args(command.get_args());
         by.current_dir(command.get_current_dir().expect("it has one"))
             .stdin(std::process::Stdio::null());
@@ -98,11 +98,11 @@ pub(crate) fn neighbours() {
     told.read_again(&text.replace("20mbit", "40mbit"));
     until("the file as it is now", || told.rate("calm") == 20_000_000);
     let calm = || number(&told.up("calm")["total"]["sent"]);
-    // Three seconds of a packet in four milliseconds; how fast they come is the host's affair.
+    // Three seconds at one packet per four milliseconds; a slow host may take longer.
     let first = calm();
     until("the calm one's packets pass", || calm() > first + 750);
     drop(flood);
-    // It is known whose packets those were: none of the neighbour's, and all of them.
+    // The losses are counted for each adapter: none for the neighbours, all for the flooding one.
     let lost = || -> Vec<[u64; 2]> {
         let of = |name: &str| {
             ["up", "down"].map(|way| number(&told.service.adapter(name)["no_memory"][way]))
@@ -115,7 +115,7 @@ pub(crate) fn neighbours() {
         std::thread::sleep(std::time::Duration::from_millis(500));
         std::mem::replace(&mut known, lost()) == known
     });
-    // What the uplink's end answers it finds none either.
+    // The answers from the uplink's end find no memory either.
     assert!(known[2][0] > 1_000 && known[..2] == [[0; 2]; 2], "{known:?}");
     assert_eq!(all(), known[2].iter().sum::<u64>(), "{known:?}");
     let line = format!(

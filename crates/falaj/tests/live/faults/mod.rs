@@ -1,27 +1,27 @@
-//! What goes wrong outside of falaj, done to it while packets pass, and a change of the link in the
-//! middle of each.
+//! Faults outside of falaj, caused while packets pass; in the middle of each one, the link is
+//! changed.
 //!
-//! | file | what goes wrong |
+//! | file | fault |
 //! |---|---|
-//! | [`killed`] | kill -9 of the program, of the command inside, of the peer at the other end of a ring |
+//! | [`killed`] | SIGKILL of the program, of the command inside, of the peer at the other end of a ring |
 //! | [`ports`] | an interface is removed and comes back |
-//! | [`clocks`] | the clock is stepped, and all stands still |
-//! | [`disk`] | no room on the disk |
+//! | [`clocks`] | the clock is stepped; the process is stopped |
+//! | [`disk`] | the disk is full |
 //! | [`memory`] | no memory for a new flow, and none for packets |
-//! | [`descriptors`] | no file descriptor is left |
-//! | [`namespaces`] | no namespaces are allowed any more |
-//! | [`overload`] | ten times what the link carries; and what a round robin lets pass of that |
-//! | [`neighbour`] | an adapter's owner, or a host at another port, means harm or hangs |
-//! | [`twice`] | two for one interface |
-//! | [`unread_log`] | nobody reads what is said |
-//! | [`upgrade`] | a new process goes on with a service |
-//! | [`soak`] | traffic of all kinds and changes at random, for an hour or shorter |
+//! | [`descriptors`] | no file descriptors are left |
+//! | [`namespaces`] | namespaces are no longer allowed |
+//! | [`overload`] | ten times the rate of the link; and the packets of a round robin under overload |
+//! | [`neighbour`] | an adapter's owner, or a host at another port, attacks or hangs |
+//! | [`twice`] | two processes for one interface |
+//! | [`unread_log`] | the messages are not read |
+//! | [`upgrade`] | a new process takes over a service |
+//! | [`soak`] | random traffic of all kinds and random changes, for an hour or less |
 //!
-//! Each case runs in a process of its own (`--case`), in namespaces that it has for itself, and
-//! takes in whatever loses its parent. So nothing is left behind if, after it, that process has no
-//! descendants and its namespace is as it was: a network namespace, a memfd, a thread are there as
-//! long as a process has them. Of a service that goes on, [`scene::Footprint`] is what its process
-//! holds. Where namespaces are not allowed the cases are left out, and say so.
+//! Each case runs in a process of its own (`--case`), in its own namespaces, and adopts orphaned
+//! descendants. So nothing is left behind if, afterwards, that process has no descendants and its
+//! namespace is as before: a network namespace, a memfd or a thread exists only as long as a
+//! process holds it. For a service that continues, [`scene::Footprint`] is what its process holds.
+//! Where namespaces are not allowed, the cases are left out, with a message.
 
 mod clocks;
 mod descriptors;
@@ -76,14 +76,14 @@ const CASES: &[(&str, fn())] = &[
     ("everything_at_random", soak::everything),
 ];
 
-/// Runs the case of this name, if there is one.
+/// Runs the case of this name. Returns true if it exists.
 pub(crate) fn case(name: &str) -> bool {
     let case = CASES.iter().find(|case| case.0 == name);
     case.iter().for_each(|case| scene::around(case.1));
     case.is_some()
 }
 
-/// All cases.
+/// Returns all cases.
 pub(crate) fn trials(possible: bool) -> Vec<Trial> {
     let trial = |&(name, _): &(&'static str, fn())| {
         crate::trial(possible, name.to_owned(), move || run(name))
@@ -91,17 +91,18 @@ pub(crate) fn trials(possible: bool) -> Vec<Trial> {
     CASES.iter().map(trial).collect()
 }
 
-/// Runs a case in a process and namespaces of its own, with a place of its own for sockets.
+/// Runs a case in a process and namespaces of its own, with its own directory for sockets.
 fn run(name: &str) -> Result<Completion, libtest_mimic::Failed> {
     let me = std::env::current_exe().expect("a path");
-    // Names of sockets are short.
+    // The length of socket names is limited.
     let place = std::env::temp_dir().join(format!("falaj-faults-{}", std::process::id()));
     std::fs::create_dir_all(&place).expect("a directory can be made");
     let most = (60 + soak::long().as_secs() + 4 * killed::times()).to_string();
     let mut command = Command::new("timeout");
     command.args(["-s", "KILL", &most, "unshare", "-Urnm"]).arg(me).args(["--case", name]);
     command.env("TMPDIR", &place).env("XDG_RUNTIME_DIR", &place).stdin(Stdio::null());
-    // No pipes: a process that outlives the case would keep them open, and this test waiting.
+    // Files, not pipes: a process that outlives the case would keep a pipe open, and this test
+    // waiting.
     let [said, errors] = ["stdout", "stderr"].map(|end| directory().join(format!("{name}.{end}")));
     let [stdout, stderr] = [&said, &errors].map(|file| File::create(file).expect("a file"));
     let status = command.stdout(stdout).stderr(stderr).status().expect("it starts");

@@ -1,12 +1,12 @@
-//! No namespaces are allowed: at the start, which is refused with what to try, and any more, which
-//! is nobody's affair.
+//! Namespaces are not allowed: at the start, which is refused with a cure; and later on, which
+//! affects nothing.
 
 use super::scene::{Footprint, Sender, Told, until};
 use crate::common::{Ran, directory, file, program};
 use crate::service::THREE;
 use std::process::{Command, Stdio};
 
-/// falaj with these words on a machine on which there may be so many namespaces of a kind: none.
+/// Runs falaj with these arguments on a machine that allows no namespaces of this kind.
 fn without(kind: &str, words: &[&str]) -> Ran {
     let script = format!("echo 0 > /proc/sys/user/max_{kind}_namespaces && exec \"$0\" \"$@\"");
     let mut command = Command::new("unshare");
@@ -35,7 +35,8 @@ pub(crate) fn off() {
         assert!(ran.err.contains(&try_this(kind)), "{ran:?}");
     }
 
-    // From now on: this case's own user namespace, and so all that it is above.
+    // The limit applies from now on, to this case's user namespace, and so to all namespaces below
+    // it.
     let told = Told::start("namespaces", THREE, &[]);
     let _calm = Sender::calm(&told, "calm");
     told.passes("calm");

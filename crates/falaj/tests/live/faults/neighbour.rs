@@ -1,5 +1,5 @@
-//! Who shares a link's thread and means harm, or hangs: it is its own affair, and its neighbour
-//! gets what was promised.
+//! A neighbour that shares a link's thread and attacks or hangs: only its own traffic suffers, and
+//! the other adapters keep their guarantees.
 
 use super::hosts::Hosts;
 use super::overload::Resident;
@@ -8,7 +8,8 @@ use crate::common::{Ran, directory, program, signal};
 use crate::host::{Host, hex};
 use serde_json::Value;
 
-/// Half of the link for one that keeps to its envelope, and half for another.
+/// Returns a scenario: half of the link for an adapter that keeps to its envelope, and half for
+/// another.
 fn text(wild: &str, calm: &str) -> String {
     format!(
         "[link.wire]\nrate = \"20mbit\"\nuplink = \"u1\"\nscheduler = {{ kind = \"wf2q+\" }}\n\
@@ -18,8 +19,8 @@ fn text(wild: &str, calm: &str) -> String {
     )
 }
 
-/// What no host means to send: cut off anywhere, with lengths, offsets and addresses as large as
-/// can be or none.
+/// Sends malformed packets: truncated at any length, with lengths, offsets and addresses that are
+/// maximal or zero.
 fn malformed(host: &mut Host) {
     for (n, ethertype) in
         [0x0800_u16, 0x86dd, 0x8100, 0x88a8, 0x0806, 0x0000, 0xffff].into_iter().enumerate()
@@ -37,7 +38,7 @@ fn malformed(host: &mut Host) {
     }
 }
 
-/// The smallest packets there are, a flow for each packet, and what is no packet.
+/// Sends the smallest packets possible, each of another flow, and malformed ones.
 pub(crate) fn misbehaves() {
     let mut hosts = Hosts::new();
     let told = Told::start("neighbour", &text("a1", "b1"), &[]);
@@ -75,12 +76,12 @@ pub(crate) fn misbehaves() {
     told.end();
 }
 
-/// Processor time of both, in nanoseconds.
+/// Returns the processor time of both adapters, in nanoseconds.
 fn spent(told: &Told) -> [u64; 2] {
     ["wild", "calm"].map(|name| number(&told.service.adapter(name)["spent_ns"]))
 }
 
-/// Who has the other end of a ring stands still, and neither takes nor gives.
+/// The process at the other end of a ring stops, and neither reads nor writes.
 pub(crate) fn hangs() {
     let hosts = Hosts::new();
     let ring = format!("memif:{}/ring.sock", std::env::temp_dir().display());
@@ -112,12 +113,12 @@ pub(crate) fn hangs() {
     told.end();
 }
 
-/// Packets of whoever keeps to a modest rate.
+/// Number of packets of the host with a modest rate.
 const STEADY: usize = 1_000;
 
-/// Two hosts, each behind a link of its own, of one thread: one storms with the smallest packets,
-/// whether its link carries them or drops most of them as soon as they are read, and the other's
-/// own go on as if it were alone.
+/// Two hosts, each behind its own link, share one thread. One sends a storm of the smallest
+/// packets, which its link either carries or mostly drops as soon as they are read; the other's
+/// packets pass as if it were alone.
 pub(crate) fn storms() {
     let me = me();
     for (name, rate) in [("storm-passes", "unlimited"), ("storm-is-dropped", "1mbit")] {
@@ -160,8 +161,8 @@ pub(crate) fn storms() {
             )
         };
         assert!(of("x up all", "offered") > 20 * STEADY as u64, "a storm: {summary:#}");
-        // Where much else is done the probes miss a few; on a link of their own all come, after 10
-        // ms and what the machine takes.
+        // On a busy machine the probes miss a few packets. On a link of their own all of them
+        // arrive, after 10 ms and the machine's own delay.
         let (came, least, median) = (times.len(), times[0], times[times.len() / 2]);
         assert!(
             came > STEADY * 95 / 100 && least >= 10.0 && median < 100.0,

@@ -1,4 +1,4 @@
-//! Ten times what the link carries.
+//! Overload of ten times the link's rate.
 
 use super::scene::{Footprint, Sender, Told, number, until};
 use super::soak::long;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy)]
 pub(crate) struct Resident {
     pub(crate) all: u64,
-    /// What is no page of a file. Of those the kernel keeps as many as it has room for.
+    /// Memory that is not file-backed. The kernel keeps file pages as long as it has room for them.
     pub(crate) own: u64,
 }
 
@@ -26,15 +26,15 @@ impl Resident {
     }
 }
 
-/// For a minute where [`long`] is as long, who keeps to what was agreed is promised and gets it;
-/// what others send beyond is theirs to lose, and takes no memory.
+/// For up to a minute (shorter if [`long`] is), an adapter that keeps to its envelope gets its
+/// guarantees. Excess packets of the others are dropped as their own, and take no memory.
 pub(crate) fn tenfold() {
     let told = Told::start("overload", THREE, &[]);
     let _calm = Sender::calm(&told, "calm");
     told.passes("calm");
     let held = Footprint::of(told.id());
-    // 1442 B each 100 us are 115 Mbit/s, from both: ten times 20 Mbit/s and more, if the machine
-    // can.
+    // 1442 B every 100 us are 115 Mbit/s from each of the two: more than ten times 20 Mbit/s, if
+    // the machine is fast enough.
     let flood = [Sender::each(&told, "greedy", 100), Sender::each(&told, "wild", 100)];
     until("queues are full", || ["greedy", "wild"].iter().all(|name| dropped(&told, name) > 0));
     let (before, began) = (Resident::of(told.id()).own, Instant::now());
@@ -60,14 +60,14 @@ pub(crate) fn tenfold() {
     told.end();
 }
 
-/// Two that send more than the link carries, three turns for one: what the round robin has decided
-/// on comes out at the uplink's other end, each packet of it. What is lost was lost in the queues
-/// before.
+/// Two adapters send more than the link carries, with three turns for one. Every packet that the
+/// round robin transmits arrives at the uplink's other end; packets are lost in the queues alone,
+/// before the decision.
 pub(crate) fn decided() {
     let text = "[link.wire]\nrate = \"20mbit\"\nuplink = \"namespace\"\nscheduler = { kind = \"xen-wrr\" }\n\
                 [link.wire.flow.heavy]\nadapter = \"namespace\"\nweight = 3\nqueue = \"400p\"\n\
                 [link.wire.flow.light]\nadapter = \"namespace\"\nqueue = \"400p\"\n";
-    // Each packet is handed over by itself, or the interface would count a few as one.
+    // Each packet is delivered singly; otherwise the interface would count several as one.
     let told = Told::start("decided", text, &["--slack", "0s"]);
     let sent = || {
         let sample = told.service.get("/v1/adapters").json();
@@ -76,8 +76,8 @@ pub(crate) fn decided() {
     };
     let flood = ["heavy", "light"].map(|name| Sender::each(&told, name, 0));
     until("queues are full", || ["heavy", "light"].iter().all(|name| dropped(&told, name) > 1_000));
-    // Of windows in which packets of both waited all the time. One may have a turn more than its
-    // share: four packets are all turns.
+    // Only windows in which both were always backlogged count. An adapter may have one turn more
+    // than its share: four packets are a whole round.
     let (mut seen, mut alike) = (0, 0);
     until("they have had turns", || {
         let sample = told.service.get("/v1/adapters").json();
@@ -107,7 +107,8 @@ pub(crate) fn decided() {
         let reasons = up["total"]["dropped"].as_object().expect("reasons");
         assert!(reasons.iter().all(|(why, count)| why == "queue_full" || *count == 0), "{up:#}");
     }
-    // What the link has sent, and what came in at the interface that is behind the uplink.
+    // Compares the packets that the link sent with those that arrived at the interface behind the
+    // uplink.
     let process = told.service.processes[""].as_i64().expect("the uplink is in a namespace");
     let came = || {
         let text =

@@ -1,11 +1,12 @@
-//! Interfaces that are removed.
+//! Removed interfaces.
 
 use super::hosts::Hosts;
 use super::scene::{Footprint, Sender, Told, until};
 use crate::netlink;
 use crate::service::{THREE, within};
 
-/// An adapter's, then the uplink's: told of, taken again, and nobody else's affair.
+/// The interface of an adapter, then that of the uplink, is removed: the loss is reported, the new
+/// interface is used, and the other adapters are not affected.
 pub(crate) fn comes_back() {
     let mut hosts = Hosts::new();
     let text = "[link.wire]\nrate = \"50mbit\"\nuplink = \"u1\"\nscheduler = { kind = \"wf2q+\" }\n\
@@ -50,8 +51,8 @@ pub(crate) fn comes_back() {
     told.end();
 }
 
-/// One that the service has made: nobody can give it back, so that is said, and another one may be
-/// had.
+/// An interface that the service created is removed: it cannot come back, which is reported, and
+/// another adapter can be added.
 pub(crate) fn for_good() {
     let told = Told::start("for-good", THREE, &[]);
     let _calm = Sender::calm(&told, "calm");

@@ -1,5 +1,5 @@
-//! Where a case takes place: what is there before and after it, processes and what they hold, links
-//! and what they say.
+//! Environment of the cases: the state before and after, processes and the resources that they
+//! hold, links and their reports.
 
 use crate::common::{directory, file, program, signal};
 use crate::service::{Service, within};
@@ -18,14 +18,14 @@ use std::time::{Duration, Instant};
 // ------------------------------------------------------------------------------------------------
 // before and after
 
-/// Runs a case, and then nothing of it is left.
+/// Runs a case, and asserts that nothing of it is left afterwards.
 pub(crate) fn around(case: fn()) {
     prctl::set_child_subreaper(true).expect("the kernel has subreapers");
     let before = network();
     case();
     let ended = Instant::now();
     loop {
-        // Those whose parent was killed are ours.
+        // Processes whose parent was killed become children of this one.
         while waitpid(None, Some(WaitPidFlag::WNOHANG)).is_ok_and(|status| status.pid().is_some()) {
         }
         let (left, now) = (descendants(std::process::id()), network());
@@ -40,7 +40,7 @@ pub(crate) fn around(case: fn()) {
     }
 }
 
-/// What there is in this network namespace: interfaces, who asks for them to be promiscuous, packet
+/// Returns the state of this network namespace: interfaces, their promiscuity counts, packet
 /// sockets, names of sockets, rules.
 pub(crate) fn network() -> Vec<String> {
     let read =
@@ -61,7 +61,7 @@ pub(crate) fn network() -> Vec<String> {
     for words in [&["nft", "list", "ruleset"][..], &["iptables-save"]] {
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).stderr(Stdio::null());
-        // A machine without it has no such rules.
+        // A machine without this command has no such rules.
         if let Ok(output) = command.output() {
             let rules = String::from_utf8_lossy(&output.stdout).into_owned();
             all.extend(rules.lines().filter(|line| !line.starts_with('#')).map(str::to_owned));
@@ -71,7 +71,7 @@ pub(crate) fn network() -> Vec<String> {
     all
 }
 
-/// Its children, theirs, and so on; none that have ended.
+/// Returns all descendants of a process that have not ended.
 pub(crate) fn descendants(process: u32) -> Vec<u32> {
     let mut all = Vec::new();
     for child in children(process) {
@@ -100,13 +100,13 @@ fn children(process: u32) -> Vec<u32> {
         .collect()
 }
 
-/// The words that a process was started with.
+/// Returns the command line of a process.
 pub(crate) fn command(process: u32) -> String {
     let words = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
     String::from_utf8_lossy(&words).replace('\0', " ")
 }
 
-/// What a process holds: threads, children, open files by kind.
+/// Resources that a process holds: threads, children, open files by type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Footprint {
     threads: usize,
@@ -115,7 +115,7 @@ pub(crate) struct Footprint {
 }
 
 impl Footprint {
-    /// As soon as whoever asked the process last is gone.
+    /// Returns the resources, as soon as the last client's connection is closed.
     pub(crate) fn of(process: u32) -> Footprint {
         let mut last = Footprint::now(process);
         for alike in std::iter::repeat_with(|| {
@@ -142,7 +142,8 @@ impl Footprint {
         Footprint { threads: count("task"), children: children(process).len(), files }
     }
 
-    /// The process holds what it held, as soon as whoever asked it last is gone.
+    /// Asserts that the process holds the same as before, as soon as the last client's connection
+    /// is closed.
     pub(crate) fn is_that_of(&self, process: u32) {
         let began = Instant::now();
         loop {
@@ -159,12 +160,12 @@ impl Footprint {
     }
 }
 
-/// The number that a variable of the environment has.
+/// Returns the number in an environment variable.
 pub(crate) fn number_of(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// Numbers that are the same in each run, until the machine makes them matter otherwise.
+/// Random numbers that are the same in each run; their effect may depend on the machine's timing.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -180,7 +181,7 @@ impl Random {
     }
 }
 
-/// Waits until that is so.
+/// Waits until the condition holds.
 pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !so() {
@@ -191,7 +192,7 @@ pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
 
 // --------------------------------------------------------------------------------------- a service
 
-/// A service, and what it says.
+/// A service, and its messages.
 pub(crate) struct Told {
     pub(crate) service: Service,
     said: PathBuf,
@@ -202,7 +203,7 @@ impl Told {
         Told::start_with(name, text, more, |_| {})
     }
 
-    /// The same by another command.
+    /// Starts the service; `by` may change the command.
     pub(crate) fn start_by(name: &str, text: &str, by: impl FnOnce(&mut Command)) -> Told {
         Told::start_with(name, text, &[], by)
     }
@@ -210,11 +211,11 @@ impl Told {
     fn start_with(name: &str, text: &str, more: &[&str], by: impl FnOnce(&mut Command)) -> Told {
         let said = directory().join(format!("{name}.said"));
         File::create(&said).expect("a file can be made");
-        // Several processes may say something there, one after the other.
+        // Several processes may write to the file, one after the other.
         let to = File::options().append(true).open(&said).expect("it was made");
         let service = Service::start_with(&format!("{name}.toml"), text, more, |command| {
-            // A watch that is to tell a service manager each 100 ms that all is well looks as
-            // often.
+            // With this watchdog interval the service notifies the service manager every 100 ms,
+            // and checks its adapters as often.
             command.stderr(to).env("WATCHDOG_USEC", "200000");
             by(command);
         });
@@ -225,17 +226,17 @@ impl Told {
         self.service.child.id()
     }
 
-    /// What it has said so far.
+    /// Returns the messages so far.
     pub(crate) fn said(&self) -> String {
         fs::read_to_string(&self.said).expect("it is there")
     }
 
-    /// Where another process says what it says, behind that.
+    /// Returns the file, opened so that another process appends its messages.
     pub(crate) fn says_where(&self) -> File {
         File::options().append(true).open(&self.said).expect("it is there")
     }
 
-    /// Waits until it has said that.
+    /// Waits until the service has printed these words.
     pub(crate) fn says(&self, words: &str) {
         let began = Instant::now();
         while !self.said().contains(words) {
@@ -248,35 +249,34 @@ impl Told {
         }
     }
 
-    /// Has it read its file again, which is this from now on.
+    /// Replaces the service's file with `text`, and makes the service read it.
     pub(crate) fn read_again(&self, text: &str) {
         fs::write(&self.service.file, text).expect("it is ours");
         signal("HUP", self.id());
     }
 
-    /// The rate that is promised to an adapter.
+    /// Returns the guaranteed rate of an adapter in bit/s.
     pub(crate) fn rate(&self, name: &str) -> u64 {
         number(&self.up(name)["promise"]["rate"])
     }
 
-    /// What is known of an adapter's flow upwards.
+    /// Returns the report on an adapter's flow in the up direction.
     pub(crate) fn up(&self, name: &str) -> Value {
         self.service.adapter(name)["up"][0].clone()
     }
 
-    /// Packets of an adapter that have passed so far.
+    /// Returns the number of an adapter's packets sent so far.
     pub(crate) fn passed(&self, name: &str) -> u64 {
         number(&self.up(name)["total"]["sent"])
     }
 
-    /// Packets of that adapter pass, from now on.
+    /// Waits until further packets of the adapter pass.
     pub(crate) fn passes(&self, name: &str) {
         let before = self.passed(name);
         self.service.until(&format!("packets of {name} pass"), |_| self.passed(name) >= before + 5);
     }
 
-    /// Of each packet of each flow it is known what became of it, and nobody was denied what was
-    /// promised.
+    /// Asserts that every packet of each flow is accounted for, and that no guarantee was violated.
     pub(crate) fn adds_up(&self) {
         let sample = self.service.get("/v1/adapters").json();
         for adapter in sample["adapters"].as_array().expect("adapters") {
@@ -293,7 +293,7 @@ impl Told {
         }
     }
 
-    /// Ends it as an operator does.
+    /// Ends the service as an operator does.
     pub(crate) fn end(self) {
         self.service.end();
     }
@@ -303,21 +303,21 @@ pub(crate) fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is no count"))
 }
 
-/// A process that sends until it is let go.
+/// A process that sends until this value is dropped.
 pub(crate) struct Sender(Child);
 
 impl Sender {
-    /// A packet of 1000 B each 4 ms, from the namespace of a process.
+    /// Sends a packet of 1000 B every 4 ms, from the namespace of a process.
     pub(crate) fn from(process: u32, to: &str) -> Sender {
         Sender::words(process, &["--send", to, "4000", "1000", &u64::MAX.to_string()])
     }
 
-    /// What [`crate::service::sends`], in the namespace of a process.
+    /// Runs a role of [`crate::service::sends`] in the namespace of a process.
     pub(crate) fn words(process: u32, words: &[&str]) -> Sender {
         Sender::spawn(within(process.into()).args(words))
     }
 
-    /// Whatever command.
+    /// Starts any command.
     pub(crate) fn spawn(command: &mut Command) -> Sender {
         Sender(command.spawn().expect("it starts"))
     }
@@ -327,30 +327,30 @@ impl Sender {
     }
 }
 
-/// Towards the uplink, from an adapter's namespace.
+/// Senders in an adapter's namespace, towards the uplink.
 impl Sender {
-    /// A packet of 1000 B each 4 ms.
+    /// Sends a packet of 1000 B every 4 ms.
     pub(crate) fn calm(told: &Told, name: &str) -> Sender {
         Sender(told.service.send(name, 4_000, 1_000, u64::MAX))
     }
 
-    /// Packets of 1400 B, one in so many microseconds.
+    /// Sends packets of 1400 B, one every `gap` microseconds.
     pub(crate) fn each(told: &Told, name: &str, gap: u64) -> Sender {
         Sender(told.service.send(name, gap, 1_400, u64::MAX))
     }
 
-    /// Each from another port.
+    /// Sends each packet from another port.
     pub(crate) fn flows(told: &Told, name: &str, gap: u64, size: u64) -> Sender {
         let numbers = [gap, size, u64::MAX].map(|number| number.to_string());
         Sender::behind(told, name, "--flows", &numbers)
     }
 
-    /// By TCP, which a [`Sender::sink`] takes.
+    /// Sends over TCP to a [`Sender::sink`].
     pub(crate) fn stream(told: &Told, name: &str) -> Sender {
         Sender::behind(told, name, "--stream", &[])
     }
 
-    /// Takes what comes so, behind the uplink.
+    /// Receives such streams behind the uplink.
     pub(crate) fn sink(told: &Told) -> Sender {
         Sender::behind(told, "", "--sink", &[])
     }
@@ -371,19 +371,20 @@ impl Drop for Sender {
 
 // ------------------------------------------------------------------------------------------ a link
 
-/// `falaj run`, and its control socket.
+/// A running `falaj run`, and its control socket.
 pub(crate) struct Link {
     pub(crate) child: Child,
     pub(crate) control: PathBuf,
 }
 
 impl Link {
-    /// With these words, which end with the command; it has begun.
+    /// Starts a link with these arguments, which end with the command, and waits until it has
+    /// begun.
     pub(crate) fn start(name: &str, words: &[&str]) -> Link {
         Link::start_by(name, program, words)
     }
 
-    /// The same by another way to start a program with these words.
+    /// The same; `by` builds the command from the arguments.
     pub(crate) fn start_by(
         name: &str,
         by: impl FnOnce(&[&str]) -> Command,
@@ -399,7 +400,7 @@ impl Link {
         Link { child, control }
     }
 
-    /// Asks it.
+    /// Sends a request to the control socket, and returns the answer.
     pub(crate) fn ask(&self, request: &Value) -> Value {
         let mut lines = BufReader::new(UnixStream::connect(&self.control).expect("it listens"));
         let mut line = String::new();
@@ -410,13 +411,13 @@ impl Link {
         serde_json::from_str(&line).expect("JSON")
     }
 
-    /// Changes it.
+    /// Sets a value of the link.
     pub(crate) fn set(&self, set: &str) {
         let answer = self.ask(&json!({ "do": "set", "set": [set] }));
         assert!(answer["error"].is_null(), "{answer}");
     }
 
-    /// Of each packet it is known what became of it; how many have come, by direction.
+    /// Asserts that every packet is accounted for; returns how many have arrived, by direction.
     pub(crate) fn adds_up(&self) -> [u64; 2] {
         let report = self.ask(&json!({ "do": "show" }));
         [0, 1].map(|direction| {
@@ -432,13 +433,13 @@ impl Link {
         })
     }
 
-    /// Its input ends, and so does its command; what it left.
+    /// Closes the input, which ends the command; returns the exit status and output.
     pub(crate) fn end(mut self) -> crate::common::Ran {
         drop(self.child.stdin.take());
         self.child.wait_with_output().expect("it ends").into()
     }
 
-    /// It ends by itself; what it left.
+    /// Waits for the link to end by itself; returns the exit status and output.
     pub(crate) fn ended(mut self) -> crate::common::Ran {
         let input = self.child.stdin.take();
         let ran = self.child.wait_with_output().expect("it ends").into();
@@ -446,7 +447,7 @@ impl Link {
         ran
     }
 
-    /// The process inside whose words begin so.
+    /// Returns the process inside whose command line begins with `words`.
     pub(crate) fn process(&self, words: &str) -> Option<u32> {
         descendants(self.child.id())
             .into_iter()
@@ -454,7 +455,8 @@ impl Link {
     }
 }
 
-/// This program as a command inside: its path, without anything a shell minds.
+/// Returns the path of this program as a command inside, without characters that a shell
+/// interprets.
 pub(crate) fn me() -> String {
     let path =
         std::env::current_exe().expect("a path").into_os_string().into_string().expect("UTF-8");
@@ -462,11 +464,11 @@ pub(crate) fn me() -> String {
     path
 }
 
-/// What runs at the ends of links.
+/// Probes that run at the ends of links.
 pub(crate) fn probe(words: &[&str]) {
     let far = ("10.77.0.2", 4711);
     match words {
-        // Sends back what comes, for ever.
+        // Echoes datagrams forever.
         ["echo"] => {
             let socket = UdpSocket::bind(("0.0.0.0", far.1)).expect("a socket");
             let mut datagram = [0; 2000];
@@ -475,14 +477,14 @@ pub(crate) fn probe(words: &[&str]) {
                 socket.send_to(&datagram[..length], from).expect("a way back");
             }
         }
-        // Asks for as long as there is input, one answer after the other; a line for each round
-        // trip, in milliseconds.
+        // Sends requests while there is input, one at a time; prints each round-trip time, in
+        // milliseconds, on a line.
         ["ask"] => {
             let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
             socket.set_read_timeout(Some(Duration::from_millis(200))).expect("a time");
             for n in 0_u64.. {
                 let began = Instant::now();
-                // Refused while nobody listens there.
+                // Sending fails while no process listens there.
                 let _ = socket.send_to(&n.to_be_bytes(), far);
                 let mut answer = [0; 8];
                 while socket.recv(&mut answer).is_ok() {
@@ -493,12 +495,12 @@ pub(crate) fn probe(words: &[&str]) {
                 }
             }
         }
-        // Sends so many datagrams of 1000 B, one in so many microseconds; what each took that came
-        // back, in milliseconds, as JSON.
+        // Sends `times` datagrams of 1000 B, one every `gap` microseconds; prints the round-trip
+        // times of those that came back, in milliseconds, as JSON.
         ["steady", to, gap, times] => {
             let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
             socket.set_read_timeout(Some(Duration::from_secs(1))).expect("a time");
-            // Refused while nobody listens there.
+            // Sending fails while no process listens there.
             until("somebody is there", || {
                 socket.send_to(b"?", to).is_ok() && socket.recv(&mut [0; 8]).is_ok()
             });
@@ -525,19 +527,19 @@ pub(crate) fn probe(words: &[&str]) {
             }
             println!("{:?}", came.join().expect("it reads"));
         }
-        // Takes an interface away.
+        // Removes an interface.
         ["remove", interface] => crate::netlink::delete(interface),
         _ => panic!("no probe {words:?}"),
     }
 }
 
-/// A command that asks until its link's input ends, and the peer that answers.
+/// Returns a command that sends requests until its link's input ends, and the peer that answers.
 pub(crate) fn asking() -> (String, String) {
     let me = me();
     (format!("{me} --fault ask & cat; kill $!"), format!("{me} --fault echo"))
 }
 
-/// A file system of so many bytes, of this case alone.
+/// Creates a file system of this size, for this case alone.
 pub(crate) fn small_disk(name: &str, size: &str) -> PathBuf {
     let place = std::env::temp_dir().join(name);
     fs::create_dir_all(&place).expect("it is ours");
@@ -549,13 +551,13 @@ pub(crate) fn small_disk(name: &str, size: &str) -> PathBuf {
     place
 }
 
-/// Fills what room there is.
+/// Fills the file system.
 pub(crate) fn fill(place: &Path) {
     let mut file = File::create(place.join("filler")).expect("there is a name left");
     while file.write_all(&[0; 4096]).is_ok() {}
 }
 
-/// A scenario beside the others: its whole path.
+/// Writes a scenario to the directory of the others; returns its absolute path.
 pub(crate) fn scenario(name: &str, text: &str) -> String {
     directory().join(file(name, text)).to_str().expect("UTF-8").to_owned()
 }

@@ -1,10 +1,10 @@
-//! All kinds of traffic and changes at random, for as long as `FALAJ_SOAK` says (in seconds; `make
-//! soak`: an hour) or for 20 s. Afterwards memory is what it was when the service had warmed up,
-//! everything adds up, nobody was denied what was promised, rates are the link's, and its clock has
-//! gone as this process's has.
+//! Random traffic of all kinds and random changes, for `FALAJ_SOAK` seconds (`make soak`: one hour)
+//! or for 20 s. Afterwards memory usage is as it was after the warm-up, all counts add up, no
+//! guarantee was violated, rates are those of the link, and the service's clock has advanced as
+//! this process's has.
 //!
-//! In a day of virtual time (`make day`) no packets are sent for two minutes after
-//! each change (`FALAJ_REST`, in seconds), so that the day has as many packets as an hour has here.
+//! In a day of virtual time (`make day`), no packets are sent for two minutes after each change
+//! (`FALAJ_REST`, in seconds), so that the day has as many packets as an hour has here.
 
 use super::overload::Resident;
 use super::scene::{Footprint, Random, Sender, Told, number, number_of, until};
@@ -12,12 +12,12 @@ use crate::service::THREE;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// How long.
+/// Returns the duration of the test.
 pub(crate) fn long() -> Duration {
     Duration::from_secs(number_of("FALAJ_SOAK").unwrap_or(20))
 }
 
-/// The instant of the last look, and how much each adapter had sent by then.
+/// Returns the time of the last sample in ns, and the adapters' counts at that time.
 fn look(told: &Told) -> (u64, Vec<Value>) {
     let sample = told.service.get("/v1/adapters").json();
     (number(&sample["at_ns"]), sample["adapters"].as_array().expect("adapters").clone())
@@ -26,7 +26,7 @@ fn look(told: &Told) -> (u64, Vec<Value>) {
 pub(crate) fn everything() {
     let rest = number_of("FALAJ_REST").map(Duration::from_secs);
     let told = Told::start_by("soak", THREE, |command| {
-        // Ten looks a second are more than a day has time for.
+        // Ten samples per second would be too many for a day.
         if rest.is_some() {
             command.env_remove("WATCHDOG_USEC");
         }
@@ -37,9 +37,9 @@ pub(crate) fn everything() {
     let mut random = Random::new(88_172_645_463_325_252);
     let mut senders: Vec<Sender> = Vec::new();
     let (began, all) = (Instant::now(), long());
-    // By then what is allocated once is there, or nearly. The rest has two halves, and the most
-    // that was taken in either: what leaks would show between them, and what waits at one
-    // instant or another does not.
+    // By then, memory allocated only once has been allocated, or nearly all of it. The remaining
+    // time has two halves, and the maximum usage in each is compared: leaks would show between
+    // them, and backlogs at single instants do not.
     let warm = all / 4;
     let halfway = warm + (all - warm) / 2;
     let mut most: [Option<Resident>; 2] = [None; 2];
@@ -72,7 +72,7 @@ pub(crate) fn everything() {
                 assert_eq!(answer.status, 200, "{}", answer.body);
             }
             _ => {
-                // What does not fit is refused, each time alike.
+                // A change that does not fit is refused, each time alike.
                 let answer = told.service.patch("/v1/adapters/wild", &json!({ "weight": 50 }));
                 assert_eq!(answer.status, 409, "{}", answer.body);
             }
@@ -98,13 +98,13 @@ pub(crate) fn everything() {
         "soak: {changes} changes in {} s, {taken} kB, {growth} kB more in the second half",
         all.as_secs()
     );
-    // A page more or less of what the allocator keeps is no growth. What leaks all the time shows
-    // from 5 kB/s on in five minutes, and from 0.5 kB/s on in an hour.
+    // A difference of a few pages in the allocator is no growth. A steady leak shows from 5 kB/s on
+    // in five minutes, and from 0.5 kB/s on in an hour.
     assert!(growth <= taken / 100 + 256, "{taken} kB, and {growth} kB more");
     drop(senders);
     let (last, _) = look(&told);
     let (ours, theirs) = (zero.elapsed().as_secs_f64(), (last - first) as f64 / 1e9);
-    // A look is up to a second old, at either end.
+    // A sample is up to a second old, at both ends.
     assert!((ours - theirs).abs() < 2.5, "{ours} s here, {theirs} s there");
     rate_is_the_links(&told);
     drop(calm);
@@ -118,7 +118,8 @@ pub(crate) fn everything() {
     told.end();
 }
 
-/// All that may come later, so that the memory for it is there when it is looked at.
+/// Causes everything that may occur later, so that the memory for it is allocated before the first
+/// sample.
 fn everything_at_once(told: &Told, long: Duration) {
     let answer = told.service.patch("/v1/adapters/wild", &json!({ "queue": "79p" }));
     assert_eq!(answer.status, 200, "{}", answer.body);
@@ -135,8 +136,8 @@ fn everything_at_once(told: &Told, long: Duration) {
     std::thread::sleep(long);
 }
 
-/// With more than it carries, the link carries what it is to, but for a packet at either end of a
-/// window.
+/// Asserts that an overloaded link sends at its configured rate, up to one packet at either end of
+/// a window.
 fn rate_is_the_links(told: &Told) {
     const RATE: f64 = 20e6;
     told.read_again(THREE);

@@ -1,4 +1,4 @@
-/* A clock of the day that is stepped: each time that it is asked for, by an hour forward or an hour back of what it is. */
+/* A time-of-day clock that jumps: each reading is an hour ahead of or behind the true time, in turn. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdatomic.h>

@@ -1,4 +1,5 @@
-//! Two for one thing: the second is refused with a reason, and the first one never knows.
+//! Two processes for one resource: the second one is refused with a reason, and the first one is
+//! not affected.
 
 use super::scene::{Footprint, Link, Sender, Told, scenario, until};
 use crate::common::{Ran, program};
@@ -8,7 +9,7 @@ use crate::service::THREE;
 use std::fs::File;
 use std::process::Command;
 
-/// By whichever command, and also while the first one is being changed.
+/// An interface in use, requested by any command, also while the first process is being changed.
 pub(crate) fn interface() {
     let hosts =
         [("a1", "a0", "10.9.0.1"), ("b1", "b0", "10.9.0.2")].map(|(here, there, address)| {
@@ -44,7 +45,7 @@ pub(crate) fn interface() {
     told.adds_up();
     held.is_that_of(told.id());
     drop(sender);
-    // Killed, it has no claim.
+    // A killed process has no claim to the interface.
     let mut told = told;
     told.service.kill();
     let said = File::create(std::env::temp_dir().join("bridge.said")).expect("ours");
@@ -56,12 +57,13 @@ pub(crate) fn interface() {
     crate::common::signal("INT", bridge.id());
     assert_eq!(bridge.wait().expect("it ends").code(), Some(0));
     drop(told);
-    // With an end goes the other one, and the host's namespace when the kernel comes to it.
+    // Deleting one end of a pair removes the other; otherwise the kernel would remove it with the
+    // host's namespace, later.
     ["a1", "b1"].iter().for_each(|here| netlink::delete(here));
     drop(hosts);
 }
 
-/// A control socket that is in use, and a namespace whose interface falaj has made.
+/// A control socket in use, and a namespace whose interface falaj created.
 pub(crate) fn socket_and_namespace() {
     let link = Link::start("first", &["--rate", "10mbit", "--", "cat"]);
     let at = link.control.to_str().expect("UTF-8");

@@ -1,4 +1,4 @@
-//! A log that nobody reads: a pipe at standard error that is full.
+//! An unread log: standard error is a full pipe.
 
 use super::hosts::Hosts;
 use super::scene::{Sender, number, until};
@@ -10,8 +10,8 @@ use serde_json::json;
 use std::fs::File;
 use std::io::Read;
 
-/// Changes and an interface that goes down and comes back fill the pipe with what is said of them.
-/// Packets of others pass, changes are answered, and the service ends when it is told to.
+/// Changes, and an interface that goes down and comes back, fill the pipe with messages. Packets of
+/// other adapters pass, changes are answered, and the service ends on request.
 pub(crate) fn stops_nothing() {
     let hosts = Hosts::new();
     let text = "[link.wire]\nrate = \"50mbit\"\nuplink = \"u1\"\nscheduler = { kind = \"wf2q+\" }\n\
@@ -23,7 +23,7 @@ pub(crate) fn stops_nothing() {
     });
     let _sender: Sender = hosts.send(1);
     let passed = || number(&service.adapter("b")["up"][0]["total"]["sent"]);
-    // A line of a change is longer than forty bytes.
+    // The message about a change is longer than forty bytes.
     for weight in 1..=room / 40 {
         netlink::set_up("a1", weight % 2 == 0);
         let answer = service.patch("/v1/adapters/b", &json!({ "weight": weight }));
@@ -34,6 +34,6 @@ pub(crate) fn stops_nothing() {
     service.end();
     let mut said = String::new();
     File::from(reader).read_to_string(&mut said).expect("text");
-    // A line that did not fit whole is not there.
+    // A message that did not fit completely is omitted.
     assert!(said.len() > 3_500 && said.contains("changed by the API"), "{said}");
 }

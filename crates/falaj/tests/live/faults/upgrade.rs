@@ -1,4 +1,4 @@
-//! A new process goes on with a service.
+//! A new process takes over a service.
 
 use super::scene::{Sender, Told, until};
 use crate::common::{Ran, program, signal};
@@ -15,14 +15,15 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Free for experiments.
+/// Ethernet type reserved for experiments.
 const NUMBERED: u16 = 0x88b5;
 const ETHERNET: usize = 14;
-/// Each sends this number of frames, of 1000 B, one in 4 ms: more than the link carries.
+/// Each sender sends this number of frames of 1000 B, one every 4 ms: together more than the link
+/// carries.
 const FRAMES: u32 = 300;
 const UPGRADES: usize = 4;
 
-/// A network namespace, as long as its process is there.
+/// Creates a network namespace, which exists as long as its process.
 fn namespace() -> Sender {
     let made = Sender::spawn(Command::new("unshare").args(["--net", "sleep", "3600"]));
     let of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
@@ -32,7 +33,7 @@ fn namespace() -> Sender {
     made
 }
 
-/// The probes in the namespaces: numbered frames are sent, or taken and counted.
+/// Probes in the namespaces, which send numbered frames, or receive and count them.
 pub(crate) fn probe(words: &[&str]) {
     let socket = packet_socket("falaj0", NUMBERED, 0);
     match words {
@@ -49,7 +50,8 @@ pub(crate) fn probe(words: &[&str]) {
                 while send(socket.as_raw_fd(), &frame, MsgFlags::empty()).is_err() {}
             }
         }
-        // By sender: how many came, and how many of these before one that was sent sooner.
+        // Prints, for each sender, the number of frames received, and how many of them arrived
+        // before one sent earlier.
         ["take"] => {
             setsockopt(&socket, ReceiveTimeout, &TimeVal::seconds(20)).expect("a time");
             let (mut frame, mut came) = ([0; 2_000], BTreeMap::<u8, (u32, u32, u32)>::new());
@@ -72,14 +74,14 @@ pub(crate) fn probe(words: &[&str]) {
     }
 }
 
-/// The command that goes on with a service.
+/// Returns the command that takes over a service.
 fn upgrade(told: &Told) -> Command {
     let file = told.service.file.to_str().expect("UTF-8");
     let control = told.service.api.with_extension("sock");
     program(&["serve", file, "--control", control.to_str().expect("UTF-8"), "--upgrade"])
 }
 
-/// A service whose uplink and two adapters are these.
+/// Starts a service with this uplink and these two adapters.
 fn service_of([uplink, a, b]: [&str; 3]) -> Told {
     let text = format!(
         "[link.l]\nrate = \"2mbit\"\ndelay = \"50ms\"\nuplink = \"{uplink}\"\n\
@@ -90,15 +92,16 @@ fn service_of([uplink, a, b]: [&str; 3]) -> Told {
     Told::start("upgrade", &text, &[])
 }
 
-/// The process that keeps the namespace of an adapter, or of the uplink, whose name is empty.
+/// Returns the process that keeps the namespace of an adapter, or of the uplink, whose name is
+/// empty.
 fn keeper(told: &Told, name: &str) -> u32 {
     let processes = &told.service.get("/v1").json()["processes"];
     let process = processes[name].as_u64().expect("it is in a namespace");
     u32::try_from(process).expect("the number of a process")
 }
 
-/// In namespaces that are there, and in those that the service makes, which go with the last
-/// process of it.
+/// Upgrades in existing namespaces, and in those that the service creates, which are gone with the
+/// service's last process.
 pub(crate) fn loses_nothing() {
     let spaces = [namespace(), namespace(), namespace()];
     let there = [0, 1, 2].map(|n| spaces[n].process());
@@ -107,7 +110,7 @@ pub(crate) fn loses_nothing() {
     let told = service_of(["namespace"; 3]);
     let made = ["", "a", "b"].map(|name| keeper(&told, name));
     upgrades(told, made);
-    // Also where that process cannot see to it.
+    // Also if that process is killed and cannot clean up.
     let told = service_of(["namespace"; 3]);
     let made = ["", "a", "b"].map(|name| keeper(&told, name));
     let (told, last) = by_a_signal(told);
@@ -118,7 +121,7 @@ pub(crate) fn loses_nothing() {
     until("its namespaces go with it", || !made.iter().any(is_there));
 }
 
-/// Again and again, while more comes than the link carries: each frame arrives, and in its order.
+/// Upgrades repeatedly while more arrives than the link carries: every frame arrives, in order.
 fn upgrades(mut told: Told, [uplink, a, b]: [u32; 3]) {
     let receiver = within(uplink.into())
         .args(["--upgrade", "take"])
@@ -132,7 +135,7 @@ fn upgrades(mut told: Told, [uplink, a, b]: [u32; 3]) {
     for n in 1..=UPGRADES {
         let said = told.said().matches("went on from").count();
         let next = upgrade(&told).stderr(told.says_where()).spawn().expect("it starts");
-        // As it was told.
+        // The old process ends as requested.
         let mut before = std::mem::replace(&mut told.service.child, next);
         assert_eq!(before.wait().expect("it ends").code(), Some(0), "{}", told.said());
         until("the new one goes on", || told.said().matches("went on from").count() > said);
@@ -141,7 +144,7 @@ fn upgrades(mut told: Told, [uplink, a, b]: [u32; 3]) {
     let counts = taken(receiver);
     assert_eq!(counts, json!({"1": [FRAMES, 0], "2": [FRAMES, 0]}), "{}", told.said());
     drop(senders);
-    // The counts go on.
+    // The counters continue.
     for name in ["a", "b"] {
         told.service.until("all is counted", |service| {
             let up = &service.adapter(name)["up"][0]["total"];
@@ -155,7 +158,7 @@ fn upgrades(mut told: Told, [uplink, a, b]: [u32; 3]) {
     until("its sockets go with it", || !told.service.api.exists());
 }
 
-/// The service starts the program once more, which goes on. Returns its number.
+/// Makes the service start the program again, which takes over. Returns the new process's ID.
 fn by_a_signal(mut told: Told) -> (Told, u32) {
     let before = told.said().matches("went on from").count();
     signal("USR2", told.id());
@@ -176,7 +179,7 @@ fn taken(receiver: Child) -> Value {
     serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
 }
 
-/// Where it cannot be, or is asked for wrongly, all stays as it is.
+/// If an upgrade is impossible, or wrongly requested, everything stays as it is.
 pub(crate) fn refused() {
     let wild = "[link.uplink.flow.wild]";
     let lines = THREE.lines().filter(|line| !line.starts_with("need"));
@@ -195,7 +198,7 @@ pub(crate) fn refused() {
     for bytes in [&b""[..], b"\x03\0\0\0\0\0\0\0abc", &[0xff; 64]] {
         use std::io::Write;
         let mut stream = UnixStream::connect(&place).expect("it listens");
-        // It may have gone already.
+        // The peer may have closed the connection already.
         let _ = stream.write_all(bytes);
     }
     told.says("nobody goes on with the service: who asks speaks otherwise");
