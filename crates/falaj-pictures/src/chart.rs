@@ -356,8 +356,7 @@ fn thinned(context: &Context<'_, '_>, points: impl Iterator<Item = (f64, f64)>) 
             hidden = Some(point);
             continue;
         }
-        // The last point in a pixel is kept too, so that the line leaves the pixel at the right
-        // angle.
+        // The last point in a pixel is kept too: the next segment begins there and has its slope.
         seen.extend(hidden.take());
         seen.push(point);
         last = Some(pixel);

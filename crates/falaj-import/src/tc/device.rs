@@ -333,7 +333,7 @@ impl Devices {
 }
 
 /// The preference of a filter without one, as the kernel chooses it: one less than the lowest
-/// preference that was chosen so.
+/// preference from 0x8000 on, or 0xc000 if there is none.
 fn before<'a>(others: impl Iterator<Item = &'a Filter>) -> u64 {
     const LEAST: u64 = 0x8000;
     const FIRST: u64 = 0xc000;

@@ -109,8 +109,8 @@ impl<'a> Direction<'a> {
     }
 
     /// Converts disciplines from `below` on downwards, while each has one discipline below it; then
-    /// classes. For a link before a class it stops at the first discipline that is no link, and
-    /// returns the place of that one.
+    /// classes. For a link before a class, as long as it has no rate, it stops at the first
+    /// discipline that does not become a link, and returns that discipline's place.
     pub(super) fn make(&mut self, mut below: Below) -> Result<Option<Below>, Problem> {
         while let Some(node) = self.below(below) {
             if self.before_class.is_some() && !self.rated && !is_link(&node.what) {

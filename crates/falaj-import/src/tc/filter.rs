@@ -1,4 +1,4 @@
-//! Which packets go to which class: `u32`, `flower`, `matchall`, `basic`, `fw`.
+//! Filters, which assign packets to classes: `u32`, `flower`, `matchall`, `basic`, `fw`.
 
 use super::attachment::{Attachment, Handle, handle};
 use crate::amounts::whole;

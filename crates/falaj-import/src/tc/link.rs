@@ -114,7 +114,7 @@ struct Ways {
     direct: bool,
 }
 
-/// Whether packets come to the link.
+/// The relation of packets to the link: through it, past it, or dropped before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Comes {
     ToLink,

@@ -55,7 +55,7 @@ pub(super) fn cells(args: &mut Args<'_>) -> Result<bool, Problem> {
     }
 }
 
-/// Reads `mpu 64`: the least size that a packet counts.
+/// Reads `mpu 64`: the smallest size that a packet counts as.
 pub(super) fn mpu(word: &Word, args: &mut Args<'_>) -> Result<(), Problem> {
     let least = tc_size(args.value("a size")?)?;
     let why = match least {

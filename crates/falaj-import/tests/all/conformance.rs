@@ -19,7 +19,7 @@ struct Row<'a> {
     option: &'a str,
     /// `yes`, `better` or `no`.
     here: &'a str,
-    /// How it is better here, or why it is refused.
+    /// The way in which it is better here, or the reason why it is refused.
     how: &'a str,
     /// The commands of a script.
     lines: String,

@@ -1,6 +1,6 @@
 //! Events of a side of a sandbox.
 
-/// How a command ended.
+/// The way in which a command ended: with a status or by a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// It returned this status. As in a shell, 127 also means that it was not found and 126 that it

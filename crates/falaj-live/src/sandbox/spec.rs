@@ -14,7 +14,7 @@ pub const INTERFACE: &str = "falaj0";
 /// The far side's interface to the world, where there is a [way out](crate::nat).
 pub(crate) const NAT_INTERFACE: &str = "out0";
 
-/// How the two sides are joined.
+/// The kind of connection between the two sides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Join {
     /// As `Tap`, or as `Packet` where there is no `/dev/net/tun` or it may not be opened.
@@ -35,7 +35,7 @@ pub enum Join {
     Bridge,
 }
 
-/// When to make a user namespace.
+/// The condition for making a user namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UserNamespace {
     /// If the caller is not root, or root without `CAP_SYS_ADMIN` and `CAP_NET_ADMIN`.
@@ -81,9 +81,9 @@ pub struct SandboxSpec {
     /// A TAP may pass TCP units larger than the MTU, which are forwarded as they are: throughput is
     /// far higher, but one unit is then many packets.
     pub tso: bool,
-    /// How the sides are joined.
+    /// The kind of connection between the sides.
     pub join: Join,
-    /// When to make a user namespace.
+    /// The condition for making a user namespace.
     pub user_namespace: UserNamespace,
     /// The link's addresses.
     pub subnet: Subnet,

@@ -8,7 +8,7 @@ const NANOSECONDS: &str = include_str!("../../../../docs/nanoseconds.toml");
 /// The load on the page: 256 flows, filled to 20 packets each and drained.
 const LOAD: &str = "1::256 0..20n";
 
-/// Instructions that a discipline needs more than a plain list of packets, if they were counted.
+/// Instructions of a discipline minus those of a plain list of packets, if they were counted.
 pub(crate) fn instructions(kind: &str) -> Option<i64> {
     let of = |kind: &str| -> Option<i64> {
         let row =
@@ -19,8 +19,8 @@ pub(crate) fn instructions(kind: &str) -> Option<i64> {
     Some(of(kind)? - of("none")?)
 }
 
-/// Nanoseconds that a discipline needs more than a plain list of packets, under the same load, if
-/// they were measured.
+/// Nanoseconds of a discipline minus those of a plain list of packets, under the same load, if they
+/// were measured.
 pub(crate) fn nanoseconds(kind: &str) -> Option<&'static str> {
     NANOSECONDS.lines().find_map(|line| line.strip_prefix(&format!("\"{kind}\" = ")))
 }
