@@ -50,7 +50,7 @@ fn limit(text: &str) -> Result<String, Unreadable> {
     }
 }
 
-/// Half of a round-trip time.
+/// Parses a round-trip time and returns half of it.
 fn half(text: &str) -> Result<Span, Unreadable> {
     parse_span(text).map(|Span(nanoseconds)| Span(nanoseconds / 2))
 }

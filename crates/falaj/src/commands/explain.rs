@@ -60,7 +60,7 @@ Example:
   falaj schema > falaj.schema.json")]
 pub(crate) struct SchemaArgs {}
 
-/// `falaj schema`.
+/// Prints the JSON Schema of the scenario file.
 pub(crate) fn schema(_: &SchemaArgs) -> Result<ExitCode> {
     say!("{}", serde_json::to_string_pretty(&reference::schema())?);
     Ok(ExitCode::SUCCESS)

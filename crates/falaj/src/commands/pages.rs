@@ -18,7 +18,7 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-/// `falaj completions`.
+/// Prints the completions for a shell.
 pub(crate) fn completions(args: &CompletionsArgs, mut command: Command) -> Result<ExitCode> {
     let mut out = Vec::new();
     clap_complete::generate(args.shell, &mut command, "falaj", &mut out);
@@ -40,7 +40,7 @@ pub(crate) struct ManArgs {
     reference: bool,
 }
 
-/// `falaj man`.
+/// Prints or writes the manual pages.
 pub(crate) fn man(args: &ManArgs, command: Command) -> Result<ExitCode> {
     match &args.directory {
         _ if args.reference => output::print(&reference(command)),

@@ -1,4 +1,4 @@
-//! `falaj plan aggregate` and `falaj reproduce aggregation` as a user sees them.
+//! Tests `falaj plan aggregate` and `falaj reproduce aggregation` from the command line.
 
 use crate::common::{Ran, falaj, number};
 

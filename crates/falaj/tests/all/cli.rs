@@ -395,8 +395,8 @@ fn greedy_sources_meet_the_bound_of_their_envelopes() {
     assert_eq!(number(&flow(&sim["flows"], "x")["dropped"]), 0.0);
 }
 
-/// The worst arrivals that an attack on bounds finds are scenarios, and simulation delays the same
-/// packets as long.
+/// The attack on bounds writes the worst arrivals that it finds as scenarios, and a simulation of
+/// them delays the packets equally long.
 #[test]
 fn the_worst_of_attacked_bounds_is_simulated_again() {
     let attack = "bench bounds --alg drr,virtual-links,priority --links 4 --effort 150 --json";
@@ -1740,7 +1740,7 @@ fn what_a_link_does_to_packets_is_said() {
         "{said}"
     );
 
-    // 500 B are 11 cells, 583 B.
+    // 500 B take 11 cells, 583 B.
     let cells =
         falaj(&["plan", file("cells.toml", &format!("{radio}cells = \"atm\"\n{traffic}"))]).out;
     assert!(cells.contains("packets to 1696 B") && cells.contains("1.17 Mbit/s"), "{cells}");
@@ -1797,7 +1797,7 @@ fn jitter_over_a_chain_is_planned_and_simulated() {
         ])
         .json();
         let way = &sim["ways"][0];
-        // 50 a second.
+        // 50 packets per second.
         assert!(
             way["traffic"] == "calls" && (990..=1000).contains(&way["delivered"].as_u64().unwrap()),
             "{sim}"

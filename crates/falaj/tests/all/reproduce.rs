@@ -62,8 +62,9 @@ fn commands_of_dummynet_do_what_the_talk_says() {
         overtaken.as_array().expect("points").iter().find(|p| p["x"] == gap).expect("a gap")["y"]
             .clone()
     };
-    // 0.3 of them take the longer pipe, and 90 ms are two gaps of 30 ms, of which none is at its
-    // end.
+    // 30 % of the packets take the pipe that is 90 ms longer. Such a packet is overtaken unless the
+    // next two packets, 30 ms apart, take it too; a packet exactly 90 ms later does not overtake
+    // it.
     assert!((number(&at(30.0)) - 30.0 * (1.0 - 0.3 * 0.3)).abs() < 1.0, "{json}");
     assert_eq!(at(120.0), 0.0);
 }

@@ -1,7 +1,7 @@
 //! Sends frames at an interface in which bytes are flipped, overwritten, repeated and left out at
 //! random. Good, numbered frames are among them, and the other end has to return each of these
 //! unchanged. The sender waits for them before it goes on, so that no frame is lost for lack of
-//! room, however busy the machine is: a good frame that does not return was lost because of a bad
+//! room, however busy the machine is. A good frame that does not return was lost because of a bad
 //! one.
 
 use nix::libc;

@@ -1057,8 +1057,8 @@ fn doctor(_: &Users) {
 }
 
 fn start_up(users: &Users) {
-    // The CPU time of falaj and all its children, which load on the host does not increase: for a
-    // command without a way out, and with one, which has more to set up and remove.
+    // The CPU time of falaj and all its children, which load on the host does not increase. It is
+    // measured without a way out, and with one, which has more to set up and remove.
     let spent = || {
         let usage = getrusage(UsageWho::RUSAGE_CHILDREN).expect("every Linux has it");
         [usage.user_time(), usage.system_time()].map(|time| time.num_microseconds()).iter().sum()
@@ -2002,8 +2002,8 @@ fn links_change(users: &Users) {
     assert!(replays(&capture).1 >= f64::from(made));
 }
 
-/// Disciplines from libraries take over and are replaced while the link is flooded: each packet is
-/// accounted for in every sample, and contract violations by one of them are reported at the end,
+/// Disciplines from libraries take over and are replaced while the link is flooded. Each packet is
+/// accounted for in every sample. Contract violations by one of them are reported at the end,
 /// though it is gone by then.
 fn plug_ins(users: &Users) {
     drr("libgood-live.so");

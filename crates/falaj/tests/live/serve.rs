@@ -202,8 +202,8 @@ fn flood() {
     service.end();
 }
 
-/// Asserts that an adapter sent at least `packets` packets up and that all of them left, except
-/// those beyond its envelope: a busy host makes bursts of evenly sent packets, and their loss is
+/// Asserts that an adapter sent at least `packets` packets up, and that all of them left, except
+/// those beyond its envelope. A busy host makes bursts of evenly sent packets, and their loss is
 /// attributed to the sender.
 fn assert_got_through(adapter: &Value, packets: u64) {
     let [offered, sent, beyond] =
@@ -240,7 +240,7 @@ fn changes() {
     let service = Service::start("serve-changes.toml", THREE);
     let rate =
         |service: &Service, name: &str| up(&service.adapter(name))["promise"]["rate"].as_u64();
-    // Rounded down.
+    // The rate is rounded down.
     assert_eq!(rate(&service, "greedy"), Some(5_000_000));
     // A check changes nothing.
     let asked = service.patch("/v1/adapters/wild?check=true", &json!({ "weight": 10 }));

@@ -264,7 +264,7 @@ impl Compared {
         self.ran.out == other.ran.out && self.capture == other.capture
     }
 
-    /// The faults of this run; `late` gets an entry for each flow.
+    /// Returns the faults of this run; `late` gets an entry for each flow.
     fn wrong(&self, name: &str, by_copies: u64, late: &mut Vec<bool>) -> Vec<String> {
         let Ok(told) = serde_json::from_str::<serde_json::Value>(&self.ran.out) else {
             return vec![format!("{name}: {:#?}", self.ran)];
@@ -397,7 +397,7 @@ fn every_change(half: usize) {
 /// A separate link for each source port.
 const MASK: &str = "each = \"sport\"\nmax-flows = 8\n";
 
-/// The faults of a flooded link that is changed while packets are queued.
+/// Returns the faults of a flooded link that is changed while packets are queued.
 fn changed(name: &str, flows: usize) -> Vec<String> {
     let (file, capture) = (format!("{name}.toml"), format!("{name}.pcapng"));
     let peer = format!("{} --probe sink {flows}", this());

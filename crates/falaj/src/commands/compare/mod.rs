@@ -428,7 +428,8 @@ mod tests {
         meter
     }
 
-    /// A flow with this bound; its delays simulated and measured, and its release errors.
+    /// Returns a flow with this bound, these simulated and measured delays, and these release
+    /// errors, all in ns.
     fn row(
         bound: Option<u64>,
         simulated: &[u64],

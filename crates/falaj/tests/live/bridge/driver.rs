@@ -55,8 +55,8 @@ impl Way for Driver {
         self.sends([&[0; HEADER], frame])
     }
 
-    /// The header here is two bytes longer than in packet sockets; without `header`, it is all
-    /// zeroes.
+    /// Sends a bad frame. The header here is two bytes longer than that of packet sockets; without
+    /// `header`, it is all zeroes.
     fn bad(&mut self, bytes: &[u8], header: bool) -> bool {
         match bytes.split_at_checked(HEADER - 2) {
             Some((header_of, frame)) if header => {

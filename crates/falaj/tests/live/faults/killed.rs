@@ -215,8 +215,8 @@ pub(crate) fn times() -> u64 {
     number_of("FALAJ_KILLS").unwrap_or(12)
 }
 
-/// Kills any process of a link or a service at any instant from its start: once the remaining
-/// processes have been told to end, nothing is left, and the next one starts as usual.
+/// Kills any process of a link or a service at any instant from its start. Once the remaining
+/// processes have been told to end, nothing is left, and the next link or service starts as usual.
 pub(crate) fn at_any_instant() {
     let control = std::env::temp_dir().join("killed-any.sock");
     let control = control.to_str().expect("UTF-8");

@@ -19,7 +19,7 @@
 //!
 //! Each case runs in a process of its own (`--case`), in its own namespaces, and adopts orphaned
 //! descendants. So nothing is left behind if, afterwards, that process has no descendants and its
-//! namespace is as before: a network namespace, a memfd or a thread exists only as long as a
+//! namespace is as before. A network namespace, a memfd or a thread exists only as long as a
 //! process holds it. For a service that continues, [`scene::Footprint`] is what its process holds.
 //! Where namespaces are not allowed, the cases are left out, with a message.
 

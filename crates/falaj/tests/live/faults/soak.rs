@@ -1,10 +1,10 @@
 //! Random traffic of all kinds and random changes, for `FALAJ_SOAK` seconds (`make soak`: one hour)
-//! or for 20 s. Afterwards memory usage is as it was after the warm-up, all counts add up, no
-//! guarantee was violated, rates are those of the link, and the service's clock has advanced as
+//! or for 20 s. Afterwards memory usage is as after the warm-up, all counts add up, and no
+//! guarantee was violated. Rates are those of the link, and the service's clock has advanced as
 //! this process's has.
 //!
 //! In a day of virtual time (`make day`), no packets are sent for two minutes after each change
-//! (`FALAJ_REST`, in seconds), so that the day has as many packets as an hour has here.
+//! (`FALAJ_REST`, in seconds). So the day has as many packets as an hour has here.
 
 use super::overload::Resident;
 use super::scene::{Footprint, Random, Sender, Told, number, number_of, until};

@@ -191,7 +191,7 @@ impl Runs<'_> {
         let links = 2 * self.scenario.links.len() as u32;
         let mut all = Every(|event: PacketEnd<'_>| {
             let packet = PacketRecord::of(event);
-            // Behind the links stands what passes none.
+            // The entries after the links are for packets that pass no link.
             if packet.pipe.0 < links {
                 each(packet);
             }
