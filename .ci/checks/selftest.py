@@ -135,6 +135,18 @@ CASES = [
     ("lines", "a text whose line ends in a backslash", crate(a=f'const S: &str = "\n{WIDE} \\\\\n  y";'), 0),
     ("lines", "a string continued by a backslash", crate(a=f'const S: &str = "{WIDE} \\\n  y";'), 1),
     ("lines", "tests too", LOW | {"crates/low/tests/t.rs": "// " + "x" * 98}, 1),
+    ("prose", "a headless sentence", crate(a="/// What it holds.\nstruct S;"), 1),
+    ("prose", "a headless sentence behind another", crate(a="/// A queue. What\n/// it holds.\nstruct S;"), 1),
+    ("prose", "a question", crate(a="/// What is it?\nstruct S;"), 0),
+    ("prose", "code in a comment", crate(a="/// ```text\n/// What nobody reads\n/// ```\nstruct S;"), 0),
+    ("prose", "words in code", crate(a='const S: &str = "nobody";\nfn nobody() {}'), 0),
+    ("prose", "a packet as a person", crate(a="// A packet that nobody has read."), 1),
+    ("prose", "a quantity without a name", crate(a="// It holds so many packets."), 1),
+    ("prose", "forty words and one more",
+     crate(a=f"// {'word ' * 39}word.\n", b=f"// {'word ' * 40}word.\n"), 1),
+    ("prose", "a page, without its code, tables and headings",
+     LOW | {"docs/a.md": "# What it is\n\n| What |\n\n    What runs\n\n```\nWhat runs\n```\n\nWhat is read.\n"}, 1),
+    ("prose", "a decision record", LOW | {"docs/decisions/0001-a.md": "What it was.\n"}, 0),
 ]
 
 

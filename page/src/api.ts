@@ -1,6 +1,6 @@
 // The service's API.
 
-import type { Adapter, Breach, Delays, Disciplines, Made, Problem, Sample, Scenario, Service, Turns } from "./model";
+import type { Adapter, Breach, Delays, Disciplines, FlowHistory, Made, Problem, Sample, Scenario, Service, Turns } from "./model";
 import { Events } from "./sse";
 
 /** The token is missing, or another. */
@@ -28,6 +28,7 @@ export class Api {
   scenario = () => this.get<Scenario>("v1/scenario");
   disciplines = () => this.get<Disciplines>("v1/disciplines");
   delays = (adapter: string) => this.get<Delays[]>(`v1/adapters/${encodeURIComponent(adapter)}/delays`);
+  history = (adapter: string) => this.get<FlowHistory[]>(`v1/adapters/${encodeURIComponent(adapter)}/history`);
   turns = () => this.get<Turns[]>("v1/turns?last=512");
 
   /** Changes keys of an adapter, or asks whether that could be. */

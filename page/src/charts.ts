@@ -44,6 +44,8 @@ export class Chart {
   private readonly table: HTMLTableElement;
   private readonly canvas: HTMLElement;
   private readonly details: HTMLDetailsElement;
+  private readonly legend: HTMLElement;
+  private labels: string[];
   private data: [number[], ...Column[]];
   private broken: Column = [];
 
@@ -53,8 +55,9 @@ export class Chart {
     this.canvas = h("div", { class: "plot", role: "img", "aria-label": title });
     this.table = h("table");
     this.details = h("details", { toggle: () => this.fillTable() }, h("summary", {}, "As a table"), scrolled(this.table, title));
-    const caption = h("figcaption", {}, h("h3", {}, title), legend(lines));
-    this.element = h("figure", {}, caption, this.canvas, ...beside, this.details);
+    this.labels = lines.map((line) => line.label);
+    this.legend = legend(lines);
+    this.element = h("figure", {}, h("figcaption", {}, h("h3", {}, title), this.legend), this.canvas, ...beside, this.details);
     this.plot = new uPlot(this.options(), this.data as uPlot.AlignedData, this.canvas);
     sized(this.plot, this.canvas);
     onTheme(() => this.plot.redraw(false));
@@ -139,6 +142,13 @@ export class Chart {
     ctx.restore();
   }
 
+  /** Other names for the lines, of which only the first are shown. */
+  rename(labels: string[]): void {
+    if (labels.join() === this.labels.join()) return;
+    this.labels = labels;
+    this.legend.replaceChildren(...legend(this.asked.lines.slice(0, labels.length).map((line, n) => ({ ...line, label: labels[n]! }))).children);
+  }
+
   show(at: number[], columns: Column[], broken: Column = []): void {
     this.data = [at, ...columns];
     this.broken = broken;
@@ -153,17 +163,18 @@ export class Chart {
   }
 
   private summary(): string {
-    const { title, lines, format } = this.asked;
-    const now = lines.map((line, n) => `${line.label} ${format((this.data[n + 1] as Column).at(-1) ?? null)}`);
+    const { title, format } = this.asked;
+    const now = this.labels.map((label, n) => `${label} ${format((this.data[n + 1] as Column).at(-1) ?? null)}`);
     return `${title}, now: ${now.join(", ")}`;
   }
 
   private fillTable(): void {
     if (!this.details.open) return;
-    const { lines, format } = this.asked;
+    const { format } = this.asked;
     const [at, ...columns] = this.data;
-    const newest = at.map((time, n) => [clock(time), ...columns.map((column) => format(column[n] ?? null))]).slice(-30).reverse();
-    fill(this.table, ["Time", ...lines.map((line) => line.label)], newest);
+    const shown = columns.slice(0, this.labels.length);
+    const newest = at.map((time, n) => [clock(time), ...shown.map((column) => format(column[n] ?? null))]).slice(-30).reverse();
+    fill(this.table, ["Time", ...this.labels], newest);
   }
 }
 

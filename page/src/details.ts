@@ -5,9 +5,9 @@ import { entries, stay } from "./breaches";
 import { Chart, PROMISE, Tail, fill } from "./charts";
 import { h, say } from "./dom";
 import { count, rate, time, words } from "./format";
-import type { History, Lane } from "./history";
+import { hour, type History, type Lane, type Series } from "./history";
 import { Change } from "./change";
-import type { Breach } from "./model";
+import type { Breach, HistoryStep } from "./model";
 import { verdict } from "./verdict";
 
 const SHOWN = 12;
@@ -25,6 +25,9 @@ export class Details {
   private readonly title = h("h2", { id: "chosen", tabindex: "-1" });
   private readonly verdict = h("p", { class: "verdict" });
   private readonly terms = h("p", { class: "terms" });
+  /** The last hour is shown instead of the last minutes. */
+  wantsHour = false;
+  private hour: Series | null = null;
   private readonly throughput = new Chart({
     title: "Throughput",
     format: rate,
@@ -42,7 +45,7 @@ export class Details {
   private readonly reasons = h("table", { class: "small" });
   private readonly drops = new Chart(
     {
-      title: "Drops by reason, each second",
+      title: "Drops by reason",
       format: count,
       lines: REASONS.map((why) => ({ label: words(why), colour: `drop-${why.replace("_", "-")}`, width: 1, fill: true })),
       whole: true,
@@ -54,16 +57,33 @@ export class Details {
   private readonly breaches = h("table", { class: "small breaches" });
   private readonly noBreach = h("p", { class: "quiet" }, "Nothing so far.");
 
-  constructor(api: Api) {
+  constructor(api: Api, private readonly again: () => void) {
     this.change = new Change(api);
+    const span = (text: string, hour: boolean) => {
+      const input = h("input", { type: "radio", name: "span", change: () => this.turn(hour) });
+      input.checked = hour === this.wantsHour;
+      return h("label", {}, input, h("span", {}, text));
+    };
+    const spans = h("fieldset", { class: "ways" }, h("legend", { class: "hidden" }, "Time shown"), span("5 minutes", false), span("1 hour", true));
     const breaches = h("section", { class: "figure whole" }, h("h3", {}, "Not as promised"), this.noBreach, h("div", { class: "scrolled", tabindex: "0", role: "region", "aria-label": "Breaches" }, this.breaches));
     this.element = h(
       "section",
       { "aria-labelledby": "chosen", class: "details" },
-      h("div", { class: "bar" }, this.title, this.verdict),
+      h("div", { class: "bar" }, this.title, this.verdict, spans),
       this.terms,
       h("div", { class: "grid" }, this.throughput.element, this.delay.element, this.backlog.element, this.drops.element, this.tail.element, this.change.element, breaches),
     );
+  }
+
+  private turn(hour: boolean): void {
+    this.wantsHour = hour;
+    this.hour = null;
+    this.again();
+  }
+
+  /** The last hour of the flow, in steps of ten seconds. */
+  showHour(steps: HistoryStep[], began: number): void {
+    this.hour = hour(steps, began);
   }
 
   focus(): void {
@@ -87,10 +107,11 @@ export class Details {
       ...(envelope ? [`as long as it sends at most ${envelope}${flow.total.beyond > 0 ? ` (${count(flow.total.beyond)} packets were beyond)` : ""}`] : []),
     ];
     say(this.terms, `Promised: ${terms.join("; ")}.`);
-    this.throughput.show(track.at, [track.offered, track.sent, track.promisedRate]);
-    this.delay.show(track.at, [track.p50, track.p99, track.max, track.promisedDelay], track.broken);
-    this.backlog.show(track.at, [track.backlog]);
-    this.drops.show(track.at, REASONS.map((why) => track.dropped.get(why) ?? track.at.map(() => null)));
+    const series: Series = this.wantsHour && this.hour !== null ? this.hour : track;
+    this.throughput.show(series.at, [series.offered, series.sent, series.promisedRate]);
+    this.delay.show(series.at, [series.p50, series.p99, series.max, series.promisedDelay], series.broken);
+    this.backlog.show(series.at, [series.backlog]);
+    this.drops.show(series.at, REASONS.map((why) => series.dropped.get(why) ?? series.at.map(() => null)));
     const reasons = Object.entries(flow.total.dropped)
       .filter(([, total]) => total > 0)
       .map(([why, total]) => [words(why), count(track.dropped.get(why)?.at(-1) ?? 0), count(total)]);

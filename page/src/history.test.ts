@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { History, KEPT, lanes, stacked } from "./history";
+import { History, KEPT, Track, hour, lanes, largest, stacked } from "./history";
 import type { Flow, Sample } from "./model";
 
 function flow(sent: number, dropped: number, broken = 0): Flow {
@@ -70,4 +70,24 @@ test("parts of a sum are drawn upon each other, where there are any", () => {
 
 test("a lane for each flow of the direction", () => {
   expect(lanes(sample(1, flow(1, 0)), "down").map((lane) => lane.key)).toEqual(["down calm calm"]);
+});
+
+test("the last hour of the service is columns of the same kind", () => {
+  const step = { end_ns: 10e9, offered: 2, sent: 1, p50_ns: null, p99_ns: 5, max_ns: 9, rate: 1, delay_ns: null, backlog: 3, broken: 0, dropped: { queue_full: 4 } };
+  const series = hour([step, { ...step, end_ns: 20e9, dropped: {} }], 1000);
+  expect(series.at).toEqual([1010, 1020]);
+  expect(series.dropped.get("queue_full")).toEqual([4, 0]);
+  expect([series.p50, series.max, series.promisedDelay]).toEqual([[null, null], [9, 9], [null, null]]);
+});
+
+test("the adapters that send the most have a band each, the others one together", () => {
+  const tracks = [3, 1, 9, 5].map((sent, n): [string, Track] => {
+    const track = new Track();
+    track.at = [1, 2];
+    track.sent = n === 1 ? [sent] : [sent, null];
+    if (n === 1) track.at = [2];
+    return [`a${n}`, track];
+  });
+  expect(largest(tracks, 2)).toEqual([["a2", [9, null]], ["a3", [5, null]], ["2 others", [3, 1]]]);
+  expect(largest(tracks.slice(0, 1), 2)).toEqual([["a0", [3, null]]]);
 });

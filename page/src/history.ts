@@ -1,6 +1,6 @@
 // What was in the last minutes, by flow and direction.
 
-import type { Adapter, Flow, Sample, Way } from "./model";
+import type { Adapter, Flow, HistoryStep, Sample, Way } from "./model";
 
 /** So many samples are kept: five minutes. */
 export const KEPT = 300;
@@ -15,7 +15,55 @@ export function stacked(columns: Column[]): Column[] {
   );
 }
 
-export class Track {
+/** Columns that charts show, with the time of each value in seconds since 1970. */
+export interface Series {
+  at: number[];
+  offered: Column;
+  sent: Column;
+  promisedRate: Column;
+  p50: Column;
+  p99: Column;
+  max: Column;
+  promisedDelay: Column;
+  backlog: Column;
+  /** Packets by reason. */
+  dropped: Map<string, Column>;
+  broken: Column;
+}
+
+/** The last hour as the service keeps it; `began` is when the service began, in seconds since 1970. */
+export function hour(steps: HistoryStep[], began: number): Series {
+  const column = (value: (step: HistoryStep) => number | null): Column => steps.map(value);
+  const reasons = new Set(steps.flatMap((step) => Object.keys(step.dropped)));
+  return {
+    at: steps.map((step) => began + step.end_ns / 1e9),
+    offered: column((step) => step.offered),
+    sent: column((step) => step.sent),
+    promisedRate: column((step) => step.rate),
+    p50: column((step) => step.p50_ns),
+    p99: column((step) => step.p99_ns),
+    max: column((step) => step.max_ns),
+    promisedDelay: column((step) => step.delay_ns),
+    backlog: column((step) => step.backlog),
+    dropped: new Map([...reasons].map((why) => [why, column((step) => step.dropped[why] ?? 0)])),
+    broken: column((step) => step.broken),
+  };
+}
+
+/** The rates of the adapters that send the most, the others together as the last; each with its name. */
+export function largest(tracks: [string, Track][], most: number): [string, Column][] {
+  const sum = (column: Column) => column.reduce((total: number, value) => total + (value ?? 0), 0);
+  const ordered = [...tracks].sort(([, a], [, b]) => sum(b.sent) - sum(a.sent));
+  const length = Math.max(0, ...tracks.map(([, track]) => track.at.length));
+  const padded = (column: Column): Column => [...Array<null>(length - column.length).fill(null), ...column];
+  const own = ordered.slice(0, most).sort(([a], [b]) => a.localeCompare(b)).map(([name, track]): [string, Column] => [name, padded(track.sent)]);
+  const rest = ordered.slice(most).map(([, track]) => padded(track.sent));
+  if (rest.length === 0) return own;
+  const others = Array.from({ length }, (_, n) => rest.reduce((total, column) => total + (column[n] ?? 0), 0));
+  return [...own, [`${rest.length} others`, others]];
+}
+
+export class Track implements Series {
   at: number[] = [];
   offered: Column = [];
   sent: Column = [];

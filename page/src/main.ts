@@ -33,7 +33,7 @@ class Page {
   private held = false;
 
   constructor(private readonly api: Api) {
-    this.details = new Details(api);
+    this.details = new Details(api, () => this.seek());
     this.details.change.made = () => void this.refresh();
     this.hold = h("button", { type: "button", "aria-pressed": "false", click: () => this.toggle() }, "Hold");
     const main = h(
@@ -84,6 +84,11 @@ class Page {
 
   private pick(key: string): void {
     this.chosen = key;
+    this.seek();
+  }
+
+  /** Draws what is known, and asks for the rest. */
+  private seek(): void {
     this.draw();
     void this.ask();
   }
@@ -135,9 +140,15 @@ class Page {
     const lane = this.lane();
     if (lane === undefined) return;
     const { key, way, adapter, flow } = lane;
-    const [delays, breaches, turns] = await Promise.allSettled([this.api.delays(adapter.name), this.api.breaches(), this.api.turns()]);
+    const hour = this.details.wantsHour ? this.api.history(adapter.name) : Promise.resolve([]);
+    const [delays, breaches, turns, kept] = await Promise.allSettled([this.api.delays(adapter.name), this.api.breaches(), this.api.turns(), hour]);
     // Another was chosen meanwhile.
     if (key !== this.chosen) return;
+    if (kept.status === "fulfilled" && this.details.wantsHour) {
+      const own = kept.value.find((one) => one.flow === flow.flow);
+      this.details.showHour(own?.[way] ?? [], this.history.began);
+      this.details.show(lane, this.history);
+    }
     if (delays.status === "fulfilled") {
       const own = delays.value.find((one) => one.flow === flow.flow);
       this.details.showDelays(own?.[way] ?? [], flow.promise.delay_ns);

@@ -57,6 +57,28 @@ export interface Promised {
   judges_delay: boolean;
 }
 
+/** The last hour of a flow. */
+export interface FlowHistory {
+  flow: string;
+  up: HistoryStep[];
+  down: HistoryStep[];
+}
+
+/** Ten seconds of a flow: mean rates, and the largest of all else. */
+export interface HistoryStep {
+  end_ns: number;
+  offered: number;
+  sent: number;
+  p50_ns: number | null;
+  p99_ns: number | null;
+  max_ns: number | null;
+  rate: number | null;
+  delay_ns: number | null;
+  backlog: number;
+  broken: number;
+  dropped: Record<string, number>;
+}
+
 export interface Window {
   over_ns: number;
   offered: number;

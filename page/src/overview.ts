@@ -1,12 +1,16 @@
 // All adapters at a glance: a row each, chosen by a button in it.
 
+import { Chart } from "./charts";
 import { h, say } from "./dom";
 import { count, percent, rate, time } from "./format";
-import type { History, Lane, Track } from "./history";
+import { type History, type Lane, type Track, largest } from "./history";
 import { verdict } from "./verdict";
 
 /** So many rows are shown; others are found by their names. */
 const ROWS = 200;
+
+/** Adapters with a band of their own in the chart of all; the others are one band. */
+const BANDS = 7;
 
 interface Row {
   row: HTMLTableRowElement;
@@ -36,18 +40,31 @@ export class Overview {
   private readonly more = h("p", { class: "quiet" });
   private readonly filter: HTMLInputElement;
   private rows = new Map<string, Row>();
+  private readonly table: HTMLElement;
+  private readonly hint = h("p", { class: "quiet", hidden: true }, "The table goes on to the right: scroll sideways.");
+  private readonly together = new Chart({
+    title: "Throughput of all adapters",
+    format: rate,
+    lines: Array.from({ length: BANDS + 1 }, (_, n) => ({ label: "", colour: `band-${n + 1}`, width: 1, fill: true })),
+    stacked: true,
+  });
 
   constructor(private readonly chosen: (key: string) => void, private readonly again: () => void) {
     this.filter = h("input", { type: "search", id: "filter", placeholder: "name", input: () => this.again() });
     const group = ([text, span]: [string, number]) => h("td", { colspan: String(span), "aria-hidden": "true" }, text);
     const head = h("thead", {}, h("tr", { class: "groups" }, ...GROUPS.map(group)), h("tr", {}, ...HEAD.map(headed)));
     const caption = h("caption", { class: "hidden" }, "Adapters: what they got in the last second beside what they are promised");
+    this.table = h("div", { class: "scrolled wide", tabindex: "0", role: "region", "aria-label": "Table of adapters" }, h("table", { class: "adapters" }, caption, head, this.body));
+    this.table.addEventListener("scroll", () => this.showHint());
+    new ResizeObserver(() => this.showHint()).observe(this.table);
     this.element = h(
       "section",
       { "aria-labelledby": "adapters" },
       h("div", { class: "bar" }, h("h2", { id: "adapters" }, "Adapters"), h("label", { for: "filter", class: "filter" }, "Filter ", this.filter)),
-      h("div", { class: "scrolled wide", tabindex: "0", role: "region", "aria-label": "Table of adapters" }, h("table", { class: "adapters" }, caption, head, this.body)),
+      this.table,
+      this.hint,
       this.more,
+      this.together.element,
     );
   }
 
@@ -69,8 +86,27 @@ export class Overview {
       this.body.replaceChildren(...order);
     }
     this.rows = rows;
+    this.showHint();
+    this.showTogether(lanes, history);
     const hidden = fitting.length - shown.length;
     say(this.more, hidden > 0 ? `${count(hidden)} more: filter by name` : fitting.length === 0 ? "no adapter of that name" : "");
+  }
+
+  private showHint(): void {
+    this.hint.hidden = this.table.scrollWidth <= this.table.clientWidth || this.table.scrollLeft > 0;
+  }
+
+  /** The rates of all adapters in one direction, one upon the other. */
+  private showTogether(lanes: Lane[], history: History): void {
+    const tracks = lanes.flatMap(({ key, adapter, flow }): [string, Track][] => {
+      const track = history.track(key);
+      return track === undefined ? [] : [[flow.flow === adapter.name ? adapter.name : `${adapter.name} · ${flow.flow}`, track]];
+    });
+    const bands = largest(tracks, BANDS);
+    const at = tracks.reduce((longest: number[], [, track]) => (track.at.length > longest.length ? track.at : longest), []);
+    this.together.rename(bands.map(([name]) => name));
+    const none = at.map(() => null);
+    this.together.show(at, Array.from({ length: BANDS + 1 }, (_, n) => bands[n]?.[1] ?? none));
   }
 
   private row(key: string): Row {

@@ -3,7 +3,7 @@
 import type { ChildProcess } from "node:child_process";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Breach, Sample } from "../src/model";
+import type { Breach, FlowHistory, Sample } from "../src/model";
 import { launch, obstacles, picture, watched } from "./browser";
 import { Service, TOKEN, possible } from "./service";
 
@@ -145,10 +145,17 @@ describe.skipIf(!possible)("a service with real packets", () => {
     await page.getByRole("img", { name: /^Delays of [1-9]\d* packets/ }).waitFor();
     await page.getByRole("img", { name: /^3 adapters on link uplink, to namespace/ }).waitFor();
     await page.getByRole("img", { name: /^Shares of .*greedy \d+ %/ }).waitFor();
-    const figure = page.locator("figure").filter({ has: page.getByRole("heading", { name: "Throughput" }) });
+    const figure = page.locator("figure").filter({ has: page.getByRole("heading", { name: "Throughput", exact: true }) });
     await figure.getByText("As a table").click();
     await figure.getByRole("rowheader").first().waitFor();
     expect(await figure.getByRole("row").count()).toBeGreaterThan(1);
+    // All adapters in one picture, and the last hour as the service keeps it.
+    await page.getByRole("img", { name: /^Throughput of all adapters, now: calm \d.*greedy \d.*wild \d/ }).waitFor();
+    const answered = page.waitForResponse((answer) => answer.url().endsWith("/v1/adapters/calm/history"));
+    await page.getByText("1 hour").click();
+    const [kept] = (await (await answered).json()) as FlowHistory[];
+    expect(kept?.up.some((step) => step.sent > 0 && step.delay_ns !== null)).toBe(true);
+    await page.getByText("5 minutes").click();
     // The line of the promise is drawn in the colour that no other line has.
     const drawn = await figure.locator("canvas").evaluate((canvas: HTMLCanvasElement) => {
       const { data } = canvas.getContext("2d")!.getImageData(0, 0, canvas.width, canvas.height);

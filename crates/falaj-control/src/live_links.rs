@@ -5,8 +5,7 @@ mod paced;
 use anyhow::{Result, bail};
 use falaj_engine::PipeId;
 use falaj_scenario::{Link, Scenario};
-use falaj_sched::queues::queue::{FlowId, Limit};
-use falaj_sched::units::rate::Rate;
+use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::Span;
 
 /// The index of a scenario's only link. Several links and rules are errors.
@@ -144,15 +143,4 @@ pub fn warn_of_spinning(link: &Link) {
             }
         }
     }
-}
-
-/// The default queue: the bytes that a link carries in a round trip, or in 50 ms if that is longer;
-/// at least 20 packets.
-pub fn default_queue(rate: Rate, delay: Span) -> Limit {
-    if rate.is_unlimited() {
-        return Limit::Packets(1000);
-    }
-    let time = Span(delay.0.saturating_mul(2)).max(Span::from_millis(50));
-    let bytes = u128::from(rate.0) * u128::from(time.0) / 8_000_000_000;
-    Limit::Bytes(u64::try_from(bytes).unwrap_or(u64::MAX).clamp(20 * 1514, u32::MAX.into()))
 }

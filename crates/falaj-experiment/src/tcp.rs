@@ -4,7 +4,6 @@
 
 use crate::bare::Bare;
 use anyhow::{Context, Result, bail, ensure};
-use falaj_control::live_links::default_queue;
 use falaj_live::clock::{Clock, monotonic, thread_cpu};
 use falaj_live::event_loop::{Forwarder, Options};
 use falaj_live::priority::{self, Rank};
@@ -12,7 +11,7 @@ use falaj_live::sandbox::{
     End, Exit, INTERFACE, Join, Sandbox, SandboxSide, SandboxSpec, SideEvent,
 };
 use falaj_live::wiring;
-use falaj_scenario::{Scenario, parse_rate};
+use falaj_scenario::{Scenario, default_queue, parse_rate};
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::{Span, Time};
 use falaj_terminal::interrupt::Interrupted;
@@ -210,7 +209,7 @@ pub fn stream(path: Path, ip: u8, how: StreamSettings<'_>) -> Result<TcpStreamRe
         Path::Veth | Path::Filter(_) => (Join::Veth, Rate::UNLIMITED),
         Path::Bridge => (Join::Bridge, Rate::UNLIMITED),
     };
-    let scenario = Scenario::simple(rate, Span::ZERO, default_queue(rate, Span::ZERO), 1500);
+    let scenario = Scenario::simple(rate, Span::ZERO, default_queue(rate, Span::ZERO, 1514), 1500);
     let receiver: IpAddr =
         if ip == 4 { End::Far.address().into() } else { End::Far.address6().into() };
     let at = SocketAddr::new(receiver, PORT).to_string();

@@ -167,6 +167,7 @@ impl Topology {
             names: Some(names.clone()),
             namespace: None,
             host_ports: Vec::new(),
+            tells_refusals: false,
         });
         let all = All {
             tso: true,

@@ -325,7 +325,7 @@ fn forward(sandbox: &mut Sandbox, ends: &[End], change: impl Fn(&mut [u8])) -> C
             match sandbox.read_event(end).unwrap() {
                 Some(SideEvent::Exited(exit)) => drop(crossed.exits.insert(end, exit)),
                 Some(SideEvent::Closed) => panic!("side {end} is gone"),
-                None => {}
+                Some(SideEvent::Refused(_)) | None => {}
             }
         }
     }
@@ -761,7 +761,7 @@ fn forwarded(sandbox: &mut Sandbox, rate: Rate, timer: Timer, slack: Span) -> (L
                     running.retain(|&other| other != end);
                 }
                 Some(SideEvent::Closed) => panic!("side {end} is gone"),
-                None => {}
+                Some(SideEvent::Refused(_)) | None => {}
             }
         }
     }

@@ -5,7 +5,7 @@
 //!
 //! **Common parts.** [`palette`] has colors and strokes that differ in grey print too; [`units`]
 //! the units of axes. [`save`] and [`save_one`] write pictures as SVG and, with the feature `png`,
-//! as PNG.
+//! as PNG and PDF.
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 
@@ -19,29 +19,51 @@ pub mod heat;
 pub mod lanes;
 pub mod palette;
 #[cfg(feature = "png")]
-mod png;
+mod rendered;
 pub mod units;
 
 use anyhow::{Context, Result};
 use std::path::Path;
 
-/// Writes a picture in the format of the file's name: `*.png`, or else SVG.
-pub fn save_one(path: &Path, svg: &str) -> Result<()> {
-    if path.extension().is_some_and(|extension| extension == "png") {
-        return as_png(path, svg);
+/// The format of a picture, by the name of its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Svg,
+    Png,
+    Pdf,
+}
+
+impl Format {
+    fn of(path: &Path) -> Format {
+        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+        match ending.to_ascii_lowercase().as_str() {
+            "png" => Format::Png,
+            "pdf" => Format::Pdf,
+            _ => Format::Svg,
+        }
     }
-    std::fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Writes a picture in the format of the file's name: `*.png`, `*.pdf`, or else SVG.
+pub fn save_one(path: &Path, svg: &str) -> Result<()> {
+    match Format::of(path) {
+        Format::Svg => {
+            std::fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))
+        }
+        other => rendered(path, svg, other),
+    }
 }
 
 #[cfg(feature = "png")]
-fn as_png(path: &Path, svg: &str) -> Result<()> {
-    png::write_one(path, svg)
+fn rendered(path: &Path, svg: &str, format: Format) -> Result<()> {
+    rendered::write_one(path, svg, format)
 }
 
 #[cfg(not(feature = "png"))]
-fn as_png(path: &Path, _: &str) -> Result<()> {
+fn rendered(path: &Path, _: &str, _: Format) -> Result<()> {
     anyhow::bail!(
-        "{}: this falaj was built without PNG; take `.svg`, or build it with `--features png`",
+        "{}: this falaj was built without PNG and PDF; take `.svg`, or build it with \
+         `--features png`",
         path.display()
     )
 }
@@ -53,6 +75,6 @@ pub fn save(out: &Path, pictures: &[(String, String)]) -> Result<()> {
         std::fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))?;
     }
     #[cfg(feature = "png")]
-    png::write(out, pictures)?;
+    rendered::write(out, pictures)?;
     Ok(())
 }

@@ -80,6 +80,7 @@ pub use files::named::files_named;
 pub use files::place::{bytes_from, bytes_of, text_of};
 pub use format::{RULES, WIDTH, format};
 pub use incremental::{FlowChange, Undo, set_values};
+pub use link::queue::default_queue;
 pub use mask::PARTS;
 pub use matching::{TERMS, parse_match, parse_match_or_empty};
 pub use model::{

@@ -4,8 +4,9 @@
 
 use super::connections::{Acquaintance, answer};
 use super::model::{
-    Adapter, Breach, Breaches, Bucket, Delays, Disciplines, Flow, Made, Problem, Promise,
-    Quantiles, Remark, Sample, Service, TooLong, TooSlow, Total, Turn, Turns, Window,
+    Adapter, Breach, Breaches, Bucket, Delays, Disciplines, Flow, FlowHistory, HistoryStep, Made,
+    Problem, Promise, Quantiles, Remark, Sample, Service, TooLong, TooSlow, Total, Turn, Turns,
+    Window,
 };
 use super::published::Published;
 use super::secret::warn_of_readers;
@@ -245,8 +246,27 @@ async fn guard(
                        second."
     ),
     components(schemas(
-        Adapter, Breach, Breaches, Bucket, Delays, Flow, Made, Problem, Promise, Quantiles, Remark,
-        Sample, Service, TooLong, TooSlow, Total, Turn, Turns, Window
+        Adapter,
+        Breach,
+        Breaches,
+        Bucket,
+        Delays,
+        Flow,
+        FlowHistory,
+        HistoryStep,
+        Made,
+        Problem,
+        Promise,
+        Quantiles,
+        Remark,
+        Sample,
+        Service,
+        TooLong,
+        TooSlow,
+        Total,
+        Turn,
+        Turns,
+        Window
     ))
 )]
 struct Described;
@@ -257,6 +277,7 @@ fn router(app: Arc<App>) -> Router {
         .routes(routes!(adapters))
         .routes(routes!(adapter, add, change, remove))
         .routes(routes!(delays))
+        .routes(routes!(history))
         .routes(routes!(pause))
         .routes(routes!(breaches))
         .routes(routes!(turns))
@@ -495,6 +516,19 @@ async fn delays(
     let sample = app.published.sample();
     let found = sample.adapters.iter().find(|adapter| adapter.name == name);
     Ok(Json(app.published.delays(found.ok_or_else(|| unknown(&sample, &name))?)))
+}
+
+/// The last hour of an adapter, by flow, in steps of ten seconds; of very many flows less.
+#[utoipa::path(get, path = "/v1/adapters/{name}/history", params(("name" = String, Path)),
+    responses((status = 200, body = Vec<FlowHistory>), (status = 400, body = Problem),
+        (status = 404, body = Problem)))]
+async fn history(
+    State(app): State<Arc<App>>,
+    RequestBody(Path(name)): RequestBody<Path<String>>,
+) -> Result<Json<Vec<FlowHistory>>, No> {
+    let sample = app.published.sample();
+    let found = sample.adapters.iter().find(|adapter| adapter.name == name);
+    Ok(Json(app.published.history(found.ok_or_else(|| unknown(&sample, &name))?)))
 }
 
 /// Pauses an adapter, or resumes it. While paused, it is not read from and gets no packets. A

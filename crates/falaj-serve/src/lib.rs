@@ -35,6 +35,7 @@ mod api;
 pub mod bench;
 mod breaches;
 mod connections;
+mod history;
 mod keys;
 mod log;
 mod manager;

@@ -242,6 +242,40 @@ pub(super) struct Delays {
     pub(super) down: Vec<[u64; 2]>,
 }
 
+/// The last hour of a flow.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(super) struct FlowHistory {
+    pub(super) flow: String,
+    /// What it sent, the oldest step first.
+    pub(super) up: Vec<HistoryStep>,
+    /// What came for it.
+    pub(super) down: Vec<HistoryStep>,
+}
+
+/// Ten seconds of a flow.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(super) struct HistoryStep {
+    /// Its end, since the service began.
+    pub(super) end_ns: u64,
+    /// Mean rates in bits per second.
+    pub(super) offered: f64,
+    pub(super) sent: f64,
+    /// The largest of the quantiles of its seconds, and the largest delay.
+    pub(super) p50_ns: Option<u64>,
+    pub(super) p99_ns: Option<u64>,
+    pub(super) max_ns: Option<u64>,
+    /// The rate that is guaranteed at its end.
+    pub(super) rate: Option<u64>,
+    /// The delay that is guaranteed at its end.
+    pub(super) delay_ns: Option<u64>,
+    /// The longest backlog at the end of a second, in packets.
+    pub(super) backlog: u64,
+    /// Violations of guarantees.
+    pub(super) broken: u64,
+    /// Packets that were dropped, by reason.
+    pub(super) dropped: BTreeMap<String, u64>,
+}
+
 /// The disciplines that a link may have.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(super) struct Disciplines {

@@ -2,8 +2,9 @@
 //! after a change sees it.
 
 use super::breaches::{self, keep};
+use super::history::History;
 use super::metrics;
-use super::model::{Adapter, Breach, Bucket, Delays, Flow, Promise, Sample};
+use super::model::{Adapter, Breach, Bucket, Delays, Flow, FlowHistory, Promise, Sample};
 use super::watch::{Looked, flow_name};
 use axum::body::Bytes;
 use falaj_control::handler::Current;
@@ -34,6 +35,7 @@ pub(super) struct Published {
     /// The sample as OpenMetrics, written on the first request: by adapter, and by flow.
     openmetrics: [Scrape; 2],
     breaches: RwLock<VecDeque<Breach>>,
+    history: RwLock<History>,
     /// Flows at the last sample.
     flows: RwLock<Arc<Looked>>,
     pub(super) news: broadcast::Sender<Arc<Sample>>,
@@ -46,6 +48,7 @@ impl Published {
             json: RwLock::new(json(&Sample::default())),
             openmetrics: Default::default(),
             breaches: RwLock::new(breaches::none()),
+            history: RwLock::default(),
             flows: RwLock::default(),
             news: broadcast::channel(BEHIND).0,
         })
@@ -84,6 +87,11 @@ impl Published {
     /// The last violations, oldest first.
     pub(super) fn breaches(&self) -> Vec<Breach> {
         self.breaches.read().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
+    /// The last hour of an adapter.
+    pub(super) fn history(&self, adapter: &Adapter) -> Vec<FlowHistory> {
+        self.history.read().unwrap_or_else(PoisonError::into_inner).of(adapter)
     }
 
     /// Delays of an adapter's packets, by flow.
@@ -155,6 +163,7 @@ impl Published {
         *self.json.write().unwrap_or_else(PoisonError::into_inner) = json(&newest.sample);
         let sample = Arc::clone(&newest.sample);
         drop(newest);
+        self.history.write().unwrap_or_else(PoisonError::into_inner).push(&sample);
         let mut breaches = self.breaches.write().unwrap_or_else(PoisonError::into_inner);
         keep(&mut breaches, new);
         // There may be no listener.

@@ -6,11 +6,10 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 /// Extensions of picture formats that falaj does not write.
-const OTHER_PICTURES: [&str; 10] =
-    ["bmp", "eps", "gif", "jpeg", "jpg", "pdf", "ps", "tif", "tiff", "webp"];
+const OTHER_PICTURES: [&str; 9] = ["bmp", "eps", "gif", "jpeg", "jpg", "ps", "tif", "tiff", "webp"];
 
-/// Returns true if a path names one picture, `*.svg` or `*.png`; false if it names a directory for
-/// several.
+/// Returns true if a path names one picture, `*.svg`, `*.png` or `*.pdf`; false if it names a
+/// directory for several.
 ///
 /// # Errors
 /// The extension is that of a picture format that falaj does not write; the message names a
@@ -20,12 +19,12 @@ pub fn is_one_picture(option: &str, path: &Path) -> Result<bool> {
     let ending = ending.to_ascii_lowercase();
     if OTHER_PICTURES.contains(&ending.as_str()) {
         bail!(
-            "{option} {}: pictures are written as `*.svg` and `*.png`; for others convert the SVG, \
-             as by `rsvg-convert -f pdf`",
+            "{option} {}: pictures are written as `*.svg`, `*.png` and `*.pdf`; for others convert \
+             the SVG",
             path.display()
         );
     }
-    Ok(ending == "svg" || ending == "png")
+    Ok(["svg", "png", "pdf"].contains(&ending.as_str()))
 }
 
 /// Checks that a file can be written, and leaves everything unchanged.
@@ -81,10 +80,12 @@ mod tests {
     #[test]
     fn pictures_are_known_by_their_names() {
         let is_one = |name: &str| is_one_picture("--svg", Path::new(name));
-        for (name, one) in [("a.svg", true), ("a.PNG", true), ("a", false), ("v0.5", false)] {
+        for (name, one) in
+            [("a.svg", true), ("a.PNG", true), ("a.pdf", true), ("a", false), ("v0.5", false)]
+        {
             assert_eq!(is_one(name).ok(), Some(one), "{name}");
         }
-        for name in ["a.pdf", "a.b.JPG", "x/a.eps"] {
+        for name in ["a.gif", "a.b.JPG", "x/a.eps"] {
             let error = is_one(name).expect_err("not written").to_string();
             assert!(error.contains("*.svg") && error.contains(name), "{error}");
         }

@@ -19,9 +19,9 @@ pub struct Profile {
 
 impl Profile {
     /// The distribution function as pairs of a probability and the time that this fraction of
-    /// packets does not exceed, interpolated linearly; in order, from a probability of 0 to one of
-    /// 1. `None` if the points are not such a function. A packet whose draw is at or above the loss
-    /// level takes its time, and is lost.
+    /// packets does not exceed, interpolated linearly; in order, from a probability of 0 to a
+    /// probability of 1. `None` if the points are not such a function. A packet whose draw is at or
+    /// above the loss level takes its time, and is lost.
     pub fn new(
         points: Vec<(Probability, Span)>,
         loss_level: Probability,

@@ -113,6 +113,7 @@ pub fn start_with(
         names: None,
         namespace: space.namespace.clone(),
         host_ports: Vec::new(),
+        tells_refusals: false,
     });
     let all = All {
         tso: true,

@@ -30,6 +30,8 @@ pub(crate) enum SideMessage {
     Failed(SetupStep, i32),
     /// From a side: the command ended.
     Exited(Exit),
+    /// From a side: a connection to this port of its own loopback addresses was refused.
+    Refused(u16),
     /// From the far side: a socket that listens for a port of the host.
     HostPort,
     /// To a side: the other side is up, make or configure the link; with the other's network
@@ -75,6 +77,7 @@ impl SideMessage {
             SideMessage::Answer => (10, 0, 0),
             SideMessage::HostPort => (11, 0, 0),
             SideMessage::Outlive => (12, 0, 0),
+            SideMessage::Refused(port) => (13, port.into(), 0),
         };
         let mut bytes = [tag; LENGTH];
         bytes[1..5].copy_from_slice(&i32::to_ne_bytes(a));
@@ -101,6 +104,7 @@ impl SideMessage {
             10 => SideMessage::Answer,
             11 => SideMessage::HostPort,
             12 => SideMessage::Outlive,
+            13 => SideMessage::Refused(a.try_into().ok()?),
             _ => return None,
         })
     }
@@ -186,6 +190,7 @@ mod tests {
             SideMessage::Go,
             SideMessage::Answer,
             SideMessage::HostPort,
+            SideMessage::Refused(8000),
             SideMessage::Outlive,
             SideMessage::Signal(15),
             SideMessage::Packet(None, 0),

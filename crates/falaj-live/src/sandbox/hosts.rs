@@ -151,6 +151,7 @@ impl Hosts {
                 subnet: all.subnet,
                 resolver: all.resolver.clone(),
                 between: None,
+                refusals: None,
             });
         }
         let born = bear(inits, own_users);
@@ -360,6 +361,9 @@ impl Hosts {
         }
         let event = match control::receive(&side.control, false)? {
             SideReply::Nothing => return Ok(None),
+            SideReply::Message(SideMessage::Refused(port), _) => {
+                return Ok(Some(SideEvent::Refused(port)));
+            }
             SideReply::Message(SideMessage::Exited(exit), _) => SideEvent::Exited(exit),
             SideReply::Message(..) => return Err(Errno::EPROTO.into()),
             SideReply::Closed => {

@@ -30,6 +30,7 @@ use super::control::{self, SideMessage, SideReply};
 use super::event::Exit;
 use super::network::{self, SideNetwork};
 use super::plan::{SidePlan, Variable};
+use super::refusals::Refusals;
 use super::spec::Join;
 use super::userns;
 use crate::error::SetupStep;
@@ -52,6 +53,8 @@ pub(super) struct SideInit {
     pub(super) resolver: Option<String>,
     /// A namespace between the sides, which lives as long as this side.
     pub(super) between: Option<OwnedFd>,
+    /// The watch over its loopback interface, once it is up.
+    pub(super) refusals: Option<Refusals>,
 }
 
 /// The message and descriptor that the caller gets for an interface.
@@ -104,6 +107,8 @@ impl SideInit {
         }
         network::forward(self.plan.forwards);
         let host_ports = self.host_ports().map_err(|errno| (SetupStep::HostPort, errno))?;
+        // Best effort: it serves a hint, and a host may refuse such sockets.
+        self.refusals = self.plan.tells_refusals.then(Refusals::watch).and_then(Result::ok);
         if self.own_users {
             userns::give_capabilities();
         }
@@ -214,10 +219,11 @@ impl SideInit {
     fn serve(&mut self, signals: &SignalFd) -> i32 {
         let mut command: Option<Pid> = None;
         loop {
-            let mut waiting = [
+            let mut waiting = vec![
                 PollFd::new(self.control.as_fd(), PollFlags::POLLIN),
                 PollFd::new(signals.as_fd(), PollFlags::POLLIN),
             ];
+            waiting.extend(self.refusals.iter().map(|r| PollFd::new(r.as_fd(), PollFlags::POLLIN)));
             if poll(&mut waiting, PollTimeout::NONE).is_err() {
                 continue; // EINTR, which stopping and continuing the process can cause
             }
@@ -256,15 +262,23 @@ impl SideInit {
                     pass_on(signal, command);
                 }
             }
+            let mut ended = None;
             while let Some((pid, status)) = process::reap() {
                 if command == Some(Pid::from_raw(pid)) {
                     // This comes first, because the number may be reused for another process.
                     command = None;
-                    self.report(match status.signal() {
+                    ended = Some(match status.signal() {
                         Some(signal) => Exit::Signal(signal),
                         None => Exit::Code(status.code().unwrap_or(-1)),
                     });
                 }
+            }
+            // Before the end of the command that was refused is reported.
+            while let Some(port) = self.refusals.as_mut().and_then(Refusals::next) {
+                let _ = control::send(&self.control, SideMessage::Refused(port), None);
+            }
+            if let Some(exit) = ended {
+                self.report(exit);
             }
         }
     }

@@ -36,6 +36,7 @@ mod init;
 pub(crate) mod netlink;
 mod network;
 pub(crate) mod plan;
+mod refusals;
 mod spec;
 mod terminal;
 mod userns;
@@ -99,6 +100,7 @@ impl Sandbox {
             far,
             namespace,
             host_ports,
+            tells_refusals,
         } = spec;
         let mut plans = Vec::new();
         for (end, side) in [(End::Near, near), (End::Far, far)] {
@@ -135,6 +137,7 @@ impl Sandbox {
                 names: None,
                 namespace,
                 host_ports: host_ports.clone(),
+                tells_refusals: tells_refusals && end == End::Near,
             });
         }
         let all = All { tso, join, user_namespace, subnet, resolver, ends: true };

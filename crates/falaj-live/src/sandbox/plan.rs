@@ -104,4 +104,6 @@ pub(crate) struct SidePlan {
     /// Ports of the host that the side forwards: the near side to the far side, and the far side to
     /// the caller, which gets the sockets.
     pub(crate) host_ports: Vec<HostPort>,
+    /// Whether it tells of connections to its own loopback addresses that are refused.
+    pub(crate) tells_refusals: bool,
 }

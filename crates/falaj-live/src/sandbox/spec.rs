@@ -102,6 +102,9 @@ pub struct SandboxSpec {
     pub namespace: Option<String>,
     /// Ports of the host that side a reaches at its own loopback addresses.
     pub host_ports: Vec<HostPort>,
+    /// Whether side a tells of connections to its own loopback addresses that are refused:
+    /// [`SideEvent::Refused`](super::SideEvent::Refused).
+    pub tells_refusals: bool,
 }
 
 /// Interfaces with an MTU of 1500 bytes and large TCP units; a user namespace if it is needed; no
@@ -120,6 +123,7 @@ impl Default for SandboxSpec {
             far: SandboxSide::default(),
             namespace: None,
             host_ports: Vec::new(),
+            tells_refusals: false,
         }
     }
 }

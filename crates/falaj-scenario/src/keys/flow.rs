@@ -66,9 +66,12 @@ pub(super) const ADAPTER: Key = key(
      (one made for it), `tap:NETNS`, an interface `eth1` or `eth1@NETNS`, `vhost:PATH`, \
      `memif:PATH`; with `match`, those of its packets alone",
 );
+/// The limit of a queue that is given none, in words.
+const DEFAULT_QUEUE: &str = "all that the link carries in a round trip, or in 50 ms if that is \
+                             longer; two packets at least";
 /// The limit of a queue.
 pub(crate) const LIMIT: Key =
-    key("limit", Holds::Value(Kind::Limit), Default("20p"), "how much it holds at most");
+    key("limit", Holds::Value(Kind::Limit), Otherwise(DEFAULT_QUEUE), "how much it holds at most");
 /// The key that decides which other keys of a queue are allowed.
 pub(crate) const POLICY: Key = key(
     "policy",
@@ -140,7 +143,7 @@ pub const MANAGED: &[Key] = &[
 pub(super) const QUEUE: Key = key(
     "queue",
     Holds::Brief(MANAGED),
-    Default("20p"),
+    Otherwise(DEFAULT_QUEUE),
     "its queue: a limit, or a table that says also who is dropped",
 );
 pub(super) const NEEDED: Key = key(

@@ -7,7 +7,8 @@ use crate::adapters;
 use crate::diagnostics::Problem;
 use crate::impairments;
 use crate::keys::{self, Key};
-use crate::link::flows::{FlowRead, FlowTable, all, read_flows, unmatched};
+use crate::link::flows::{FlowRead, FlowTable, Place, all, read_flows, unmatched};
+use crate::link::queue::default_queue;
 use crate::link::refusal::{refusal, taken_all_the_same};
 use crate::link::scheduler::{Chosen, Promised};
 use crate::link::{capacity, hierarchy, masks, pace, plugin, profile};
@@ -21,6 +22,7 @@ use falaj_engine::pipe::PipeSpec;
 use falaj_sched::contract::params::{ConfigError, Setup, Value, Values};
 use falaj_sched::disciplines::fifo;
 use falaj_sched::mechanisms::oversubscription;
+use falaj_sched::queues::queue::Limit;
 use falaj_sched::registry;
 use falaj_sched::scheduler::tree;
 use falaj_sched::units::rate::Rate;
@@ -103,6 +105,12 @@ impl Draft<'_> {
 
     fn is_known(&self, key: &str) -> bool {
         !self.wrong.contains(&key)
+    }
+
+    /// The limit of a queue that has none of its own.
+    fn queue(&self) -> Limit {
+        let (rate, delay) = (self.pipe.setup.rate, self.pipe.delay);
+        default_queue(rate, delay, self.account.largest(self.mtu))
     }
 
     fn known_delay(&self) -> Option<Span> {
@@ -231,8 +239,8 @@ fn read_flow_table<'a>(
         FlowTable::Given(table) => {
             draft.names = Some(hierarchy::leaf_names(table));
             let entry = source.chosen.map(|c| c.entry);
-            let (elsewhere, level) = (source.elsewhere, (source.towards, 1));
-            draft.flows = read_flows(table, keys::FLOW, entry, elsewhere, level, problems)?;
+            let place = Place { towards: source.towards, level: 1, queue: draft.queue() };
+            draft.flows = read_flows(table, keys::FLOW, entry, source.elsewhere, place, problems)?;
         }
     }
     if let Some(owner) = source.tables.iter().find(|t| t.field("flow").is_some())
@@ -283,13 +291,14 @@ impl<'a> Source<'_, 'a> {
         problems: &mut Vec<Problem>,
     ) -> Option<Whole<'s, 'a>> {
         let chosen = self.chosen.filter(|_| draft.wrong.is_empty())?;
+        let queue = draft.queue();
         if draft.flows.is_empty() {
             if self.parted {
                 return None;
             }
             // Without flows the link is a single flow, so each key that its discipline reads from a
             // flow must have a default.
-            draft.flows.push(all(self.tables, chosen.entry, problems)?);
+            draft.flows.push(all(self.tables, chosen.entry, queue, problems)?);
         }
         let Draft { mut pipe, account, mtu, overhead, cells, flows, .. } = draft;
         let largest = account.largest(mtu);

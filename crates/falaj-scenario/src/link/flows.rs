@@ -14,6 +14,7 @@ use falaj_engine::masks::Each;
 use falaj_sched::contract::manifest::Manifest;
 use falaj_sched::contract::params::{FlowSetup, Value, Values};
 use falaj_sched::mechanisms::classes::DEEPEST;
+use falaj_sched::queues::queue::Limit;
 use std::ops::Range;
 use toml::de::{DeTable, DeValue};
 
@@ -40,6 +41,16 @@ pub(crate) fn flow_table<'a>(tables: &[&Fields<'a>]) -> FlowTable<'a> {
 /// The discipline that divides a flow, and its parts.
 pub(crate) type Parts<'a> = Option<(Chosen<'a>, Values, Vec<FlowRead<'a>>)>;
 
+/// The place of a table of flows in a scenario.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) towards: Towards,
+    /// The levels above it, with the link's.
+    pub(crate) level: usize,
+    /// The limit of a queue that has none of its own.
+    pub(crate) queue: Limit,
+}
+
 /// One flow as read.
 pub(crate) struct FlowRead<'a> {
     pub(crate) fields: Fields<'a>,
@@ -58,7 +69,7 @@ pub(crate) fn read_flows<'a>(
     keys: &'static [Key],
     entry: Option<&'static Manifest>,
     elsewhere: &[Key],
-    (towards, level): (Towards, usize),
+    place: Place,
     problems: &mut Vec<Problem>,
 ) -> Option<Vec<FlowRead<'a>>> {
     let own: Vec<Key> = entry.map_or_else(Vec::new, keys::of_flow);
@@ -74,7 +85,7 @@ pub(crate) fn read_flows<'a>(
         let what = format!("flow {}", quoted(name.get_ref()));
         let known: Vec<Key> = keys.iter().chain(&own).copied().collect();
         let fields = fields(table, value.span(), what, &known, elsewhere, problems);
-        match flow(name.get_ref(), keys, fields, &own, (towards, level), problems) {
+        match flow(name.get_ref(), keys, fields, &own, place, problems) {
             Some(flow) => flows.push(flow),
             None => whole = false,
         }
@@ -87,7 +98,7 @@ fn flow<'a>(
     keys: &'static [Key],
     fields: Fields<'a>,
     own: &[Key],
-    (towards, level): (Towards, usize),
+    place: Place,
     problems: &mut Vec<Problem>,
 ) -> Option<FlowRead<'a>> {
     let mut matches = None;
@@ -110,7 +121,7 @@ fn flow<'a>(
                 adapter = Some(Adapter { name: name.to_owned(), port: port.to_owned() });
             }
             ("adapter", Got::Wrong) => matches = None,
-            ("queue", got) => limit = queue::read(got, &fields, problems),
+            ("queue", got) => limit = queue::read(got, &fields, place.queue, problems),
             ("need", Got::Given(Datum::Table(table))) => {
                 let at = fields.field("need").map_or(0..0, |f| f.at.clone());
                 need = read_need(table, at, &fields.what, problems);
@@ -131,8 +142,8 @@ fn flow<'a>(
         envelope: envelope?,
         adapter,
     };
-    let each = masks::each(&[&fields], keys, towards, problems);
-    let parts = match parts(&fields, (towards, level), problems) {
+    let each = masks::each(&[&fields], keys, place.towards, problems);
+    let parts = match parts(&fields, place, problems) {
         Ok(parts) => parts,
         Err(()) => return None,
     };
@@ -193,7 +204,7 @@ fn read_envelope<'a>(
 /// The parts of a flow and the discipline that divides it. Errors were reported.
 fn parts<'a>(
     fields: &Fields<'a>,
-    (towards, level): (Towards, usize),
+    place: Place,
     problems: &mut Vec<Problem>,
 ) -> Result<Parts<'a>, ()> {
     let table = match flow_table(&[fields]) {
@@ -213,7 +224,7 @@ fn parts<'a>(
             return Err(());
         }
     };
-    if level == DEEPEST {
+    if place.level == DEEPEST {
         let what = format!("{} is divided {DEEPEST} levels below the link", fields.what);
         problems.push(Problem::error(fields.at.clone(), what).help(format!(
             "at most {DEEPEST} levels of flows; leave some out that divide nothing"
@@ -251,8 +262,8 @@ fn parts<'a>(
     let own = chosen.fields.as_ref();
     let own: Vec<&Fields<'_>> = own.into_iter().collect();
     let scheduler = values(&own, keys::of_scheduler(chosen.entry).into_iter(), problems);
-    let parts =
-        read_flows(table, keys::PART, Some(chosen.entry), &[], (towards, level + 1), problems);
+    let below = Place { level: place.level + 1, ..place };
+    let parts = read_flows(table, keys::PART, Some(chosen.entry), &[], below, problems);
     Ok(Some((chosen, scheduler.ok_or(())?, parts.ok_or(())?)))
 }
 
@@ -260,6 +271,7 @@ fn parts<'a>(
 pub(crate) fn all<'a>(
     tables: &[&Fields<'a>],
     entry: &'static Manifest,
+    limit: Limit,
     problems: &mut Vec<Problem>,
 ) -> Option<FlowRead<'a>> {
     let first = tables.first()?;
@@ -284,7 +296,6 @@ pub(crate) fn all<'a>(
         return None;
     }
     let values = values(&[&none], keys::of_flow(entry).into_iter(), problems)?;
-    let limit = queue::unsaid()?.limit;
     Some(FlowRead {
         fields: none,
         flow: Flow::all(),

@@ -4,11 +4,12 @@ use crate::diagnostics::Problem;
 use crate::keys::{self, Key};
 use crate::read::{Datum, Fields, Got, deciding, fields, get, values};
 use crate::suggest;
-use crate::units::parse_value;
-use falaj_sched::contract::params::{Kind, Value, Values};
+use falaj_sched::contract::params::{Value, Values};
 use falaj_sched::queues::aqm;
 use falaj_sched::queues::aqm::policy::Policy;
 use falaj_sched::queues::queue::Limit;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::Span;
 use std::ops::Range;
 use toml::de::DeTable;
 
@@ -18,24 +19,34 @@ pub(crate) struct Queue {
     pub(crate) policy: Option<Policy>,
 }
 
-/// The queue of a flow without the key.
-pub(crate) fn unsaid() -> Option<Queue> {
-    let keys::Fallback::Value(text) = keys::LIMIT.fallback else { return None };
-    match parse_value(Kind::Limit, text) {
-        Ok(Value::Limit(limit)) => Some(Queue { limit, policy: None }),
-        _ => None,
+/// The limit of a queue that the scenario does not give: all that the link carries in a round trip,
+/// or in 50 ms if that is longer, and two of the `largest` packets at least. On a link without a
+/// rate it is 1000 packets.
+pub fn default_queue(rate: Rate, delay: Span, largest: u32) -> Limit {
+    if rate.is_unlimited() {
+        return Limit::Packets(1000);
     }
+    let time = Span(delay.0.saturating_mul(2)).max(Span::from_millis(50));
+    let bytes = u128::from(rate.0) * u128::from(time.0) / 8_000_000_000;
+    let two = 2 * u64::from(largest);
+    Limit::Bytes(u64::try_from(bytes).unwrap_or(u64::MAX).min(u32::MAX.into()).max(two))
 }
 
-/// Reads a flow's key `queue`, which is `got`; `None` if there is an error, which was reported.
-pub(crate) fn read(got: Got<'_>, flow: &Fields<'_>, problems: &mut Vec<Problem>) -> Option<Queue> {
+/// Reads the key `queue` of a flow. Without a limit of its own the queue has the limit `default`.
+/// `None`: something is wrong, and is among the problems.
+pub(crate) fn read(
+    got: Got<'_>,
+    flow: &Fields<'_>,
+    default: Limit,
+    problems: &mut Vec<Problem>,
+) -> Option<Queue> {
     match got {
         Got::Given(Datum::Value(Value::Limit(limit))) => Some(Queue { limit, policy: None }),
         Got::Given(Datum::Table(table)) => {
             let at = flow.field("queue").map_or(flow.at.clone(), |f| f.at.clone());
-            of_table(table, at, &format!("the queue of {}", flow.what), problems)
+            of_table(table, at, &format!("the queue of {}", flow.what), default, problems)
         }
-        Got::Absent => unsaid(),
+        Got::Absent => Some(Queue { limit: default, policy: None }),
         _ => None,
     }
 }
@@ -50,6 +61,7 @@ fn of_table(
     table: &DeTable<'_>,
     at: Range<usize>,
     what: &str,
+    default: Limit,
     problems: &mut Vec<Problem>,
 ) -> Option<Queue> {
     let name = deciding(table, &at, what, &keys::POLICY, keys::MANAGED, problems)?;
@@ -63,8 +75,8 @@ fn of_table(
         problem.help.extend(whose(&problem.title));
     }
     let limit = match get(&[&fields], &keys::LIMIT, problems) {
-        Got::Given(Datum::Value(Value::Limit(limit)))
-        | Got::Default(Datum::Value(Value::Limit(limit))) => limit,
+        Got::Given(Datum::Value(Value::Limit(limit))) => limit,
+        Got::Absent => default,
         _ => return None,
     };
     match Policy::new(name, &values?, limit) {

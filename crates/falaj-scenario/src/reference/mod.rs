@@ -2,9 +2,11 @@
 //! page. All of it is generated from [`crate::keys`] and [`falaj_sched::registry::all`], so that it
 //! cannot contradict the parser.
 
+mod choose;
 mod costs;
 mod nesting;
 mod schema;
+mod words;
 
 use crate::impairments;
 use crate::keys::{self, FILE, Fallback, Holds, Key, TABLES, TO, Table, inline, sample};
@@ -17,9 +19,10 @@ use falaj_sched::contract::params::Kind;
 use falaj_sched::registry::{self, entry};
 use std::fmt::{self, Write};
 
+pub use choose::{Wish, choose, example as example_of};
 pub use schema::schema;
 
-/// No key or discipline has this name.
+/// No key, discipline or word has this name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unknown {
     /// The name that was requested.
@@ -30,7 +33,7 @@ pub struct Unknown {
 
 impl fmt::Display for Unknown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "there is no key and no discipline {}", quoted(&self.name))?;
+        write!(f, "there is no key, discipline or word {}", quoted(&self.name))?;
         match &self.near {
             Some(near) => write!(f, "; did you mean `{near}`?"),
             None => Ok(()),
@@ -90,21 +93,23 @@ fn topics() -> Vec<Topic> {
     all
 }
 
-/// The description of a key (`delay`, `flow.phase`, `link.uplink.rate`) or of a discipline (`drr`),
-/// for a terminal; ends with a newline.
+/// The explanation of a key (`delay`, `flow.phase`, `link.uplink.rate`), of a discipline (`drr`,
+/// also by another name) or of an ordinary word of the field, for a terminal; ends with a newline.
 ///
 /// # Errors
 /// There is no such name; the error has the nearest one.
 pub fn explain(asked: &str) -> Result<String, Unknown> {
     let topics = topics();
-    let mut parts: Vec<String> = topics.iter().filter(|t| t.answers(asked)).map(key_text).collect();
-    parts.extend(entry(asked).map(discipline_text));
+    let mut parts: Vec<String> = words::explain(asked).into_iter().collect();
+    parts.extend(topics.iter().filter(|t| t.answers(asked)).map(key_text));
+    parts.extend(entry(asked).or_else(|| words::alias(asked)).map(discipline_text));
     if !parts.is_empty() {
         return Ok(parts.join("\n"));
     }
     let paths: Vec<String> = topics.iter().map(Topic::path).collect();
     let names = topics.iter().map(|t| t.key.name).chain(registry::all().map(|e| e.kind));
-    let near = suggest::nearest(asked, names.chain(paths.iter().map(String::as_str)));
+    let names = names.chain(words::all()).chain(paths.iter().map(String::as_str));
+    let near = suggest::nearest(asked, names);
     // `link.dealy`: perhaps only the last word is wrong.
     let last = asked.rsplit('.').next().unwrap_or(asked);
     let near = near.or_else(|| suggest::nearest(last, topics.iter().map(|t| t.key.name)));
@@ -168,6 +173,9 @@ fn key_text(topic: &Topic) -> String {
 fn discipline_text(entry: &Manifest) -> String {
     let mut out = String::new();
     line(&mut out, format_args!("{}: {}\n", entry.kind, entry.doc));
+    if !entry.aliases.is_empty() {
+        row(&mut out, "also", &entry.aliases.join(", "));
+    }
     row(&mut out, "source", entry.source);
     let (scheduler, flow) = (keys::of_scheduler(entry), keys::of_flow(entry));
     for (what, keys) in [("scheduler", &scheduler), ("flow", &flow)] {
@@ -184,20 +192,7 @@ fn discipline_text(entry: &Manifest) -> String {
             if lines.is_empty() { "no keys of its own".into() } else { lines.join("\n") }.as_str(),
         );
     }
-    let required = |key: &&Key| key.fallback == Fallback::Required;
-    let needed = scheduler.iter().filter(required);
-    let needed: String =
-        needed.map(|key| format!(", {} = {}", key.name, sample(key, true))).collect();
-    let mut text = format!(
-        "[link.uplink]\nrate = \"100mbit\"\nscheduler = {{ kind = \"{}\"{needed} }}\n",
-        entry.kind
-    );
-    text.push_str("\n[link.uplink.flow.rest]\nmatch = \"any\"");
-    for key in flow.iter().filter(required) {
-        // Writing to a string never fails.
-        let _ = write!(text, "\n{} = {}", key.name, sample(key, true));
-    }
-    row(&mut out, "example", &text);
+    row(&mut out, "example", choose::example(entry).trim_end());
     out
 }
 

@@ -38,6 +38,7 @@ fn a_discipline() {
     expect![[r#"
         virtual-links: a phase for each flow in each cycle: partial isolation, bounded delay
 
+          also       virtual link, partial isolation
           source     Fortuna and Chydzinski 2013
           scheduler  serve    a packet of each link in turn, or a whole phase of each link in turn; default packet-wise
                      tail     the end of a phase that is too short for the next packet passes, is skipped, or is added to the link's next phase; default wait
@@ -50,10 +51,15 @@ fn a_discipline() {
                      rate = "100mbit"
                      scheduler = { kind = "virtual-links" }
 
+                     [link.uplink.flow.calls]
+                     match = "udp dport 5004"
+                     kind = "A"
+                     phase = "200us"
+
                      [link.uplink.flow.rest]
                      match = "any"
-                     kind = "A"
-                     phase = "500us"
+                     kind = "B"
+                     phase = "800us"
     "#]].assert_eq(&explain("virtual-links").unwrap());
 }
 
@@ -71,20 +77,23 @@ fn one_name_in_several_places() {
 #[test]
 fn an_unknown_name() {
     for (asked, message) in [
-        ("dealy", "there is no key and no discipline `dealy`; did you mean `delay`?"),
+        ("dealy", "there is no key, discipline or word `dealy`; did you mean `delay`?"),
         (
             "link.dealy",
-            "there is no key and no discipline `link.dealy`; did you mean `link.delay`?",
+            "there is no key, discipline or word `link.dealy`; did you mean `link.delay`?",
         ),
-        ("flow.phse", "there is no key and no discipline `flow.phse`; did you mean `flow.phase`?"),
+        (
+            "flow.phse",
+            "there is no key, discipline or word `flow.phse`; did you mean `flow.phase`?",
+        ),
         (
             "link.uplink.rat",
-            "there is no key and no discipline `link.uplink.rat`; did you mean `rate`?",
+            "there is no key, discipline or word `link.uplink.rat`; did you mean `rate`?",
         ),
-        ("ddr", "there is no key and no discipline `ddr`; did you mean `drr`?"),
-        ("", "there is no key and no discipline ``"),
-        ("bandwidth", "there is no key and no discipline `bandwidth`"),
-        ("flow.delay", "there is no key and no discipline `flow.delay`"),
+        ("ddr", "there is no key, discipline or word `ddr`; did you mean `drr`?"),
+        ("", "there is no key, discipline or word ``"),
+        ("bandwith", "there is no key, discipline or word `bandwith`; did you mean `bandwidth`?"),
+        ("flow.delay", "there is no key, discipline or word `flow.delay`"),
     ] {
         assert_eq!(explain(asked).unwrap_err().to_string(), message);
     }

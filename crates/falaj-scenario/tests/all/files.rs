@@ -14,7 +14,7 @@ use falaj_engine::impair::reorder::Reorder;
 use falaj_engine::impair::slots::Slots;
 use falaj_engine::pipe::Pace;
 use falaj_scenario::{
-    Bucket, Diagnostics, PRESETS, Scenario, Towards, parse, parse_limit, parse_rate, parse_span,
+    Bucket, Diagnostics, PRESETS, Scenario, Towards, default_queue, parse, parse_rate, parse_span,
 };
 use falaj_sched::contract::params::Value;
 use falaj_sched::queues::queue::Limit;
@@ -142,7 +142,7 @@ fn the_least_that_will_do() {
         assert!(direction.pipe.setup.rate.is_unlimited());
         assert_eq!((direction.flows.len(), direction.flows[0].name.as_str()), (1, "all"));
         assert_eq!(direction.flows[0].matches, [Match::ANY]);
-        assert_eq!(direction.pipe.setup.flows[0].limit, Limit::Packets(20));
+        assert_eq!(direction.pipe.setup.flows[0].limit, Limit::Packets(1000));
     }
     assert_eq!(
         (scenario.run.duration, scenario.run.seed, scenario.run.replications),
@@ -154,9 +154,36 @@ fn the_least_that_will_do() {
 fn a_link_of_the_command_line_is_the_least_file() {
     let rate = parse_rate("10mbit").expect("a rate");
     let delay = parse_span("40ms").expect("a delay");
-    let simple = Scenario::simple(rate, delay, parse_limit("20p").expect("a limit"), 1500);
+    let queue = default_queue(rate, delay, 1514);
+    let simple = Scenario::simple(rate, delay, queue, 1500);
     let (read, _) = read("[link.link]\nrate = \"10mbit\"\ndelay = \"40ms\"\n");
     assert_eq!(format!("{simple:?}"), format!("{read:?}"));
+}
+
+/// The default queue holds a round trip, or 50 ms, and never less than two packets; a policy does
+/// not change it.
+#[test]
+fn a_queue_without_a_limit() {
+    let limit = |keys: &str| {
+        let text = format!("[link.a]\n{keys}\n[link.a.flow.x]\nmatch = \"any\"\n");
+        let queues = ["", "queue = { policy = \"codel\" }\n"].map(|queue| {
+            let (scenario, _) = read(&format!("{text}{queue}"));
+            scenario.links[0].up.pipe.setup.flows[0].limit
+        });
+        assert_eq!(queues[0], queues[1]);
+        queues[0]
+    };
+    for (keys, bytes) in [
+        ("rate = \"8mbit\"", 50_000),
+        ("rate = \"8mbit\"\ndelay = \"10ms\"", 50_000),
+        ("rate = \"8mbit\"\ndelay = \"100ms\"", 200_000),
+        ("rate = \"64kbit\"", 2 * 1514),
+        ("rate = \"64kbit\"\nmtu = \"576B\"", 2 * 590),
+        ("rate = \"64kbit\"\nmtu = \"9000B\"\naccount = \"ip\"", 2 * 9000),
+        ("rate = \"400gbit\"\ndelay = \"1s\"", u64::from(u32::MAX)),
+    ] {
+        assert_eq!(limit(keys), Limit::Bytes(bytes), "{keys}");
+    }
 }
 
 #[test]

@@ -1270,18 +1270,24 @@ match = "any"
 
 #[test]
 fn a_queue_far_below_what_is_on_its_way() {
-    // The default; the sum of several; one that a flow has.
+    // The sum of several; that of the scheduler; one that a flow has. The default is long enough.
     warnings(
         r#"[link.a]
 rate = "1gbit"
 delay = "40ms"
+[link.a.flow.x]
+match = "udp"
+queue = "10p"
+[link.a.flow.y]
+match = "any"
+queue = "10p"
 "#,
         expect![[r#"
             warning: the scheduler `fifo`: its queue is less than a tenth of what is on its way on the link
              --> a.toml:1:1
               |
             1 | [link.a]
-              | ^^^^^^^^ `queue` is not set here: it is 20p; 1gbit x 40ms is 5 MB
+              | ^^^^^^^^ `queue` is not set here: it is 30280B; 1gbit x 40ms is 5 MB
               |
               = help: one TCP connection needs about `scheduler = { kind = "fifo", queue = "3303p" }` to use that rate
               = help: if it is short on purpose, a flow says so by the delay it needs: `need = { delay = "…" }`

@@ -25,6 +25,12 @@ pub struct Manifest {
     /// The derivation of the guarantee's bound: a paper, or `own derivation`. `—` where there is no
     /// guarantee.
     pub guarantee_source: &'static str,
+    /// The purposes for which it is a good first choice.
+    pub purposes: &'static [Purpose],
+    /// Other names under which people look for it, in small letters.
+    pub aliases: &'static [&'static str],
+    /// Its use on a link of 100 Mbit/s with two flows.
+    pub example: Example,
     /// Parameters of the scheduler.
     pub scheduler: &'static [Param],
     /// Parameters of each flow.
@@ -49,6 +55,63 @@ pub struct Manifest {
     pub wfi: Option<WfiFormula>,
     /// Rules for drawing random values that the discipline accepts.
     pub draw: Draw,
+}
+
+/// A purpose for which people choose a discipline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Each flow gets a part of the link, in proportion to its weight.
+    Share,
+    /// Each flow is promised a rate of its own.
+    Rate,
+    /// The packets of some flows wait for a bounded, short time.
+    Delay,
+    /// Some flows go before all others.
+    Precedence,
+    /// Delays stay short for all connections, and none of them has to be named.
+    Connections,
+    /// No flow sends more than a rate, even on a free link.
+    Cap,
+    /// A flow's service hardly depends on what the other flows send.
+    Isolation,
+}
+
+impl Purpose {
+    /// All purposes, each with its name and its meaning.
+    pub const ALL: [(Purpose, &'static str, &'static str); 7] = [
+        (Purpose::Share, "share", "each flow gets a part of the link, in proportion to its weight"),
+        (Purpose::Rate, "rate", "each flow is promised a rate of its own"),
+        (Purpose::Delay, "delay", "the packets of some flows wait for a bounded, short time"),
+        (Purpose::Precedence, "precedence", "some flows go before all others"),
+        (
+            Purpose::Connections,
+            "connections",
+            "delays stay short for all connections, and none of them has to be named",
+        ),
+        (Purpose::Cap, "cap", "no flow sends more than a rate, even on a free link"),
+        (
+            Purpose::Isolation,
+            "isolation",
+            "a flow's service hardly depends on what the other flows send",
+        ),
+    ];
+
+    /// The purpose of this name.
+    pub fn named(name: &str) -> Option<Purpose> {
+        Purpose::ALL.iter().find(|(_, known, _)| *known == name).map(|(purpose, ..)| *purpose)
+    }
+}
+
+/// The keys of a discipline in an example: a link of 100 Mbit/s with a flow of calls, which it is
+/// to treat well, and a flow of all other packets. Each text is a line of TOML, or empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Example {
+    /// Keys of the scheduler behind its `kind`.
+    pub scheduler: &'static str,
+    /// Keys of the flow of calls.
+    pub calls: &'static str,
+    /// Keys of the other flow.
+    pub rest: &'static str,
 }
 
 /// The reason why a link may be idle while packets wait.
@@ -76,6 +139,9 @@ impl Manifest {
         cost: "",
         guarantee: "",
         guarantee_source: "",
+        purposes: &[],
+        aliases: &[],
+        example: Example { scheduler: "", calls: "", rest: "" },
         scheduler: &[],
         flow: &[],
         idles: None,

@@ -16,7 +16,7 @@ use crate::contract::guarantee::{
     Bound, DropImpact, Guarantees, Promise, finite_rate, full_queue, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks, Thrown};
-use crate::contract::manifest::{Idling, Manifest};
+use crate::contract::manifest::{Example, Idling, Manifest, Purpose};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
@@ -39,6 +39,13 @@ pub const MANIFEST: Manifest = Manifest {
     cost: "O(log N)",
     guarantee: "rate and delay, if the rates fit",
     guarantee_source: "Specht and Samii 2016",
+    purposes: &[Purpose::Delay],
+    aliases: &["asynchronous traffic shaping", "802.1qcr", "urgency-based scheduler"],
+    example: Example {
+        scheduler: "",
+        calls: "rate = \"20mbit\"",
+        rest: "rate = \"70mbit\"\nclass = 1",
+    },
     flow: &[
         RATE,
         BURST,

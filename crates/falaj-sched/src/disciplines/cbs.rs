@@ -16,7 +16,7 @@ use crate::contract::guarantee::{
     Bound, Guarantees, Promise, finite_rate, full_queue, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
-use crate::contract::manifest::{Idling, Manifest};
+use crate::contract::manifest::{Example, Idling, Manifest, Purpose};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
@@ -36,6 +36,9 @@ pub const MANIFEST: Manifest = Manifest {
     cost: "O(N)",
     guarantee: "idle slope and delay, if the slopes fit",
     guarantee_source: "Zhao, Pop and others 2018",
+    purposes: &[Purpose::Rate],
+    aliases: &["credit-based shaper", "802.1qav", "avb"],
+    example: Example { scheduler: "", calls: "idle-slope = \"20mbit\"", rest: "" },
     flow: &[Param {
         name: "idle-slope",
         kind: Kind::Rate,

@@ -38,6 +38,7 @@ pub const MANIFEST: Manifest = Manifest {
     cost: "O(1), O(N log N) once a cycle",
     guarantee: "rate and delay",
     guarantee_source: "own derivation",
+    aliases: &["carry-over round robin"],
     scheduler: &[Param {
         name: "cycle",
         kind: Kind::Count { min: 1, max: 65_536 },
@@ -272,9 +273,9 @@ impl Guarantees for Corr {
     /// In units of credit, where a packet is `C`: a flow's credit is a multiple of `g_i = gcd(T
     /// r_i, C)` and its absolute value is below a packet, so two credits differ by at most `d_i = 2
     /// (C - g_i)`. A packet that is the `k`-th of its queue, and arrives during a cycle, leaves in
-    /// the `K`-th cycle after it at the latest, `K = floor(((k-1) C + d_i)/T r_i) + 1`; in these `K
-    /// + 1` cycles flow `j` sends at most `floor((d_j + (K+1) T r_j)/C)` packets. Own derivation,
-    /// tested.
+    /// the `K`-th cycle after it at the latest, `K = floor(((k-1) C + d_i)/T r_i) + 1`. In these
+    /// `K + 1` cycles flow `j` sends at most `floor((d_j + (K+1) T r_j)/C)` packets. Own
+    /// derivation, tested.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let (full, limit) = (self.full_queues[f.index()], self.limits[f.index()]);
         let (packet, own, largest) =

@@ -41,6 +41,7 @@ pub const MANIFEST: Manifest = Manifest {
     cost: "O(log N)",
     guarantee: "nothing; saturation is expected",
     guarantee_source: "Bianchi 2000",
+    aliases: &["802.11b", "wifi", "wi-fi", "wlan", "csma"],
     scheduler: &[
         Param {
             name: "preamble",

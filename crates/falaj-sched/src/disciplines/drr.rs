@@ -10,7 +10,7 @@ use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Draw};
 use crate::contract::guarantee::{Guarantees, Promise, Settling, StaircaseCurve, finite_rate};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
-use crate::contract::manifest::Manifest;
+use crate::contract::manifest::{Example, Manifest, Purpose};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
@@ -27,6 +27,9 @@ pub const MANIFEST: Manifest = Manifest {
     cost: "O(1)",
     guarantee: "rate and delay",
     guarantee_source: "Boyer, Stea and Sofack 2012; Tabatabaee and Le Boudec 2021",
+    purposes: &[Purpose::Share],
+    aliases: &["deficit round robin"],
+    example: Example { scheduler: "", calls: "quantum = \"6000B\"", rest: "quantum = \"3000B\"" },
     scheduler: &[QUANTA],
     flow: &[QUANTUM],
     editable: &[("quantum", "Quantum")],

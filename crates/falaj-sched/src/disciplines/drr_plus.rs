@@ -52,6 +52,7 @@ pub const MANIFEST: Manifest = Manifest {
     cost: "O(1)",
     guarantee: "rate and delay; more while a contract is kept",
     guarantee_source: "own derivation",
+    aliases: &["deficit round robin plus"],
     scheduler: &[QUANTA],
     flow: &[
         QUANTUM,

@@ -10,7 +10,7 @@
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Guarantees, Promise, finite_rate};
 use crate::contract::hooks::{MediumHooks, QueueHooks, Thrown};
-use crate::contract::manifest::Manifest;
+use crate::contract::manifest::{Manifest, Purpose};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
@@ -33,6 +33,8 @@ pub const MANIFEST: Manifest = Manifest {
     cost: "O(1)",
     guarantee: "nothing",
     guarantee_source: "—",
+    purposes: &[Purpose::Connections],
+    aliases: &["l4s", "dual queue coupled aqm"],
     scheduler: &[
         Param {
             name: "limit",

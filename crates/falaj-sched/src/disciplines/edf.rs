@@ -10,7 +10,7 @@ use crate::contract::guarantee::{
     Bound, DropImpact, Guarantees, Promise, Settling, finite_rate, full_queue, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
-use crate::contract::manifest::Manifest;
+use crate::contract::manifest::{Example, Manifest, Purpose};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
@@ -28,6 +28,9 @@ pub const MANIFEST: Manifest = Manifest {
     cost: "O(log N)",
     guarantee: "delay",
     guarantee_source: "own derivation",
+    purposes: &[Purpose::Delay],
+    aliases: &["earliest deadline first", "deadline"],
+    example: Example { scheduler: "", calls: "deadline = \"2ms\"", rest: "deadline = \"50ms\"" },
     flow: &[Param {
         name: "deadline",
         kind: Kind::Span,

@@ -9,7 +9,7 @@ use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Dice, Draw};
 use crate::contract::guarantee::{Guarantees, Promise, finite_rate, room_for_one};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
-use crate::contract::manifest::Manifest;
+use crate::contract::manifest::{Example, Manifest, Purpose};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup, Value, Values};
 use crate::contract::transmission::Sent;
@@ -30,6 +30,9 @@ pub const MANIFEST: Manifest = Manifest {
     cost: "O(1)",
     guarantee: "rate and delay; but for priorities below the highest",
     guarantee_source: "as `priority` and `drr`",
+    purposes: &[Purpose::Precedence],
+    aliases: &["enhanced transmission selection"],
+    example: Example { scheduler: "", calls: "priority = 0", rest: "" },
     flow: &[
         Param {
             name: "priority",

@@ -24,6 +24,7 @@ pub const MANIFEST: Manifest = Manifest {
     cost: "O(1)",
     guarantee: "delay of a full queue",
     guarantee_source: "its queue, full",
+    aliases: &["first in first out", "fcfs", "pfifo", "bfifo", "tail drop"],
     scheduler: &[Param {
         name: "queue",
         kind: Kind::Limit,

@@ -10,7 +10,7 @@ use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Draw};
 use crate::contract::guarantee::{Guarantees, Promise, finite_rate};
 use crate::contract::hooks::{MediumHooks, QueueHooks, Thrown};
-use crate::contract::manifest::Manifest;
+use crate::contract::manifest::{Manifest, Purpose};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
@@ -41,6 +41,8 @@ pub const MANIFEST: Manifest = Manifest {
     cost: "O(1), O(log N) while there is too much",
     guarantee: "nothing",
     guarantee_source: "—",
+    purposes: &[Purpose::Connections],
+    aliases: &["flow queue codel", "fair queue codel", "smart queue management", "sqm"],
     scheduler: &[
         Param {
             name: "limit",

@@ -18,7 +18,7 @@ use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::Draw;
 use crate::contract::guarantee::{Bound, Guarantees, Promise, Settling, finite_rate, room_for_one};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
-use crate::contract::manifest::{Idling, Manifest};
+use crate::contract::manifest::{Example, Idling, Manifest};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup, Value};
 use crate::contract::transmission::Sent;
@@ -38,6 +38,8 @@ pub const MANIFEST: Manifest = Manifest {
     cost: "O(1)",
     guarantee: "rate and delay, to flows with slots",
     guarantee_source: "own derivation",
+    aliases: &["hierarchical round robin"],
+    example: Example { scheduler: "frame = 10", calls: "slots = 2", rest: "slots = 8" },
     scheduler: &[Param {
         name: "frame",
         kind: Kind::Count { min: 1, max: 4096 },

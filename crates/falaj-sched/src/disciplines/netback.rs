@@ -35,6 +35,7 @@ pub const MANIFEST: Manifest = Manifest {
     cost: "O(log N)",
     guarantee: "nothing: it caps",
     guarantee_source: "—",
+    aliases: &["xen netback", "credit scheduler"],
     scheduler: &[Param {
         name: "period",
         kind: Kind::Span,

@@ -8,7 +8,7 @@
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Guarantees, Precedence, Promise, finite_rate, room_for_one};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
-use crate::contract::manifest::Manifest;
+use crate::contract::manifest::{Example, Manifest, Purpose};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
@@ -28,6 +28,9 @@ pub const MANIFEST: Manifest = Manifest {
     cost: "O(1)",
     guarantee: "to the highest priority: rate and delay",
     guarantee_source: "own derivation",
+    purposes: &[Purpose::Precedence],
+    aliases: &["strict priority", "priority queueing", "static priority"],
+    example: Example { scheduler: "", calls: "priority = 0", rest: "priority = 1" },
     flow: &[Param {
         name: "priority",
         kind: Kind::Count { min: 0, max: 65_535 },

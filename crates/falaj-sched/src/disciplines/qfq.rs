@@ -13,7 +13,7 @@ use crate::contract::guarantee::{
     Bound, Guarantees, Promise, RateCondition, Settling, finite_rate, full_queue, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
-use crate::contract::manifest::Manifest;
+use crate::contract::manifest::{Example, Manifest, Purpose};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
@@ -34,6 +34,9 @@ pub const MANIFEST: Manifest = Manifest {
     cost: "O(1)",
     guarantee: "rate and delay",
     guarantee_source: "Checconi, Rizzo and Valente 2013; mixed sizes: own derivation",
+    purposes: &[Purpose::Share],
+    aliases: &["quick fair queueing"],
+    example: Example { scheduler: "", calls: "weight = 3", rest: "weight = 1" },
     flow: &[WEIGHT],
     weight_key: Some("weight"),
     editable: &[("weight", "Weight")],

@@ -38,6 +38,7 @@ pub const MANIFEST: Manifest = Manifest {
     cost: "O(1)",
     guarantee: "rate and delay",
     guarantee_source: "own derivation",
+    aliases: &["quick fair queueing plus"],
     flow: &[WEIGHT],
     weight_key: Some("weight"),
     editable: &[("weight", "Weight")],

@@ -53,6 +53,7 @@ pub const MANIFEST: Manifest = Manifest {
     cost: "O(log N)",
     guarantee: "rate and delay, to regulated flows",
     guarantee_source: "Zhang and Ferrari 1993, 1994",
+    aliases: &["rate-controlled static priority"],
     scheduler: &[Param {
         name: "idle",
         kind: Kind::Choice(&["hold", "release"]),

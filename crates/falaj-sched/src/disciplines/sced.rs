@@ -47,6 +47,7 @@ pub const MANIFEST: Manifest = Manifest {
     cost: "O(log N)",
     guarantee: "its curve, to a flow that keeps to an envelope",
     guarantee_source: "Sariowan, Cruz and Polyzos 1999",
+    aliases: &["service curve"],
     flow: &[
         RATE,
         Param {

@@ -36,6 +36,7 @@ pub const MANIFEST: Manifest = Manifest {
     cost: "O(log N)",
     guarantee: "rate and delay",
     guarantee_source: "Golestani 1994",
+    aliases: &["self-clocked fair queueing"],
     flow: &[WEIGHT],
     weight_key: Some("weight"),
     editable: &[("weight", "Weight")],

@@ -32,6 +32,7 @@ pub const MANIFEST: Manifest = Manifest {
     cost: "O(log N)",
     guarantee: "rate and delay",
     guarantee_source: "Goyal, Vin and Cheng 1996",
+    aliases: &["start-time fair queueing"],
     flow: &[WEIGHT],
     weight_key: Some("weight"),
     editable: &[("weight", "Weight")],

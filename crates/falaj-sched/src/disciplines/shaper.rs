@@ -12,7 +12,7 @@ use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Bound, Guarantees, Promise, full_queue, room_for_one};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
-use crate::contract::manifest::{Idling, Manifest};
+use crate::contract::manifest::{Example, Idling, Manifest, Purpose};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
@@ -34,6 +34,16 @@ pub const MANIFEST: Manifest = Manifest {
     cost: "O(log N)",
     guarantee: "rate and delay, if all rates fit",
     guarantee_source: "own derivation",
+    purposes: &[Purpose::Cap],
+    aliases: &[
+        "tbf",
+        "token bucket filter",
+        "traffic shaper",
+        "shaping",
+        "rate limit",
+        "rate limiter",
+    ],
+    example: Example { scheduler: "", calls: "rate = \"20mbit\"", rest: "rate = \"70mbit\"" },
     flow: &[RATE, BURST],
     idles: Idling::because("a flow waits for its bucket"),
     oversubscribed_by: Some("rate"),

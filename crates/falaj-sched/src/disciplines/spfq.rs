@@ -35,6 +35,7 @@ pub const MANIFEST: Manifest = Manifest {
     cost: "O(log N)",
     guarantee: "rate and delay",
     guarantee_source: "Stiliadis and Varma 1998",
+    aliases: &["starting potential fair queueing"],
     flow: &[WEIGHT],
     weight_key: Some("weight"),
     editable: &[("weight", "Weight")],

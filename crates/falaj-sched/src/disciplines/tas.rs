@@ -15,7 +15,7 @@ use crate::contract::guarantee::{
     Bound, Guarantees, Promise, finite_rate, full_queue, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
-use crate::contract::manifest::{Idling, Manifest};
+use crate::contract::manifest::{Example, Idling, Manifest, Purpose};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{
     ConfigError, ConfigErrors, FlowSetup, Kind, Param, Setup, Value, Values,
@@ -38,6 +38,13 @@ pub const MANIFEST: Manifest = Manifest {
     cost: "O(N)",
     guarantee: "rate and delay, to gates that open alone",
     guarantee_source: "own derivation",
+    purposes: &[Purpose::Isolation, Purpose::Delay],
+    aliases: &["time-aware shaper", "802.1qbv", "taprio", "tsn", "gate control list"],
+    example: Example {
+        scheduler: "cycle = \"2ms\"",
+        calls: "open = \"400us\"",
+        rest: "opens = \"400us\"",
+    },
     scheduler: &[Param {
         name: "cycle",
         kind: Kind::Span,

@@ -38,6 +38,7 @@ pub const MANIFEST: Manifest = Manifest {
     cost: "O(1)",
     guarantee: "nothing",
     guarantee_source: "—",
+    aliases: &["kps", "timing wheel"],
     flow: &[Param {
         name: "weight",
         kind: Kind::Count { min: 1, max: MOST },

@@ -33,6 +33,7 @@ pub const MANIFEST: Manifest = Manifest {
     cost: "O(log N)",
     guarantee: "rate and delay, to a flow that keeps to an envelope",
     guarantee_source: "Figueira and Pasquale 1995",
+    aliases: &["virtual clock"],
     flow: &[RATE],
     editable: &[("rate", "Rate")],
     ..Manifest::PLAIN

@@ -15,7 +15,7 @@ use crate::contract::guarantee::{
     Bound, Guarantees, Promise, RateCondition, Settling, finite_rate, full_queue, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
-use crate::contract::manifest::Manifest;
+use crate::contract::manifest::{Example, Manifest, Purpose};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
@@ -37,6 +37,9 @@ pub const MANIFEST: Manifest = Manifest {
     cost: "O(log N)",
     guarantee: "rate and delay",
     guarantee_source: "Stiliadis and Varma 1998",
+    purposes: &[Purpose::Share],
+    aliases: &["wf2qplus"],
+    example: Example { scheduler: "", calls: "weight = 3", rest: "weight = 1" },
     flow: &[WEIGHT],
     weight_key: Some("weight"),
     editable: &[("weight", "Weight")],

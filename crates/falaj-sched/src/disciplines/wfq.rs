@@ -29,6 +29,7 @@ pub const MANIFEST: Manifest = Manifest {
     cost: "O(log N)",
     guarantee: "rate and delay",
     guarantee_source: "Parekh and Gallager 1993",
+    aliases: &["weighted fair queueing", "pgps", "packetized gps"],
     flow: &[WEIGHT],
     weight_key: Some("weight"),
     editable: &[("weight", "Weight")],

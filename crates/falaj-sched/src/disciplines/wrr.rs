@@ -46,6 +46,7 @@ pub const MANIFEST: Manifest = Manifest {
     cost: "O(1)",
     guarantee: "rate and delay",
     guarantee_source: "own derivation; in cells Stiliadis and Varma 1998",
+    aliases: &["weighted round robin"],
     flow: &[Param {
         name: "weight",
         kind: Kind::Count { min: 1, max: 65_536 },

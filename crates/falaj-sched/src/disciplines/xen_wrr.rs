@@ -50,6 +50,7 @@ pub const MANIFEST: Manifest = Manifest {
     cost: "O(1), O(log N) with minimum rates",
     guarantee: "its minimum rate and delay; by turns, where no other has one",
     guarantee_source: "own derivation",
+    aliases: &["xen"],
     scheduler: &[Param {
         name: "delay",
         kind: Kind::Span,

@@ -3,7 +3,6 @@
 
 use anyhow::{Result, anyhow};
 use clap::builder::PossibleValuesParser;
-use falaj_control::live_links::default_queue;
 use falaj_scenario::units::Unreadable;
 use falaj_scenario::{
     PRESETS, Problem, SIMPLE, Scenario, parse_limit, parse_mtu, parse_probability, parse_rate,
@@ -189,21 +188,18 @@ impl Flags {
         for (way, keys, _, _) in &ways {
             let _ = write!(text, "[link.{SIMPLE}.{way}]\n{keys}");
         }
-        let known = read(&text)?.0;
-        for ((way, _, queue, policy), direction) in
-            ways.iter().zip([&known.links[0].up, &known.links[0].down])
-        {
-            let given = queue.as_ref().or(self.both.queue.as_ref());
-            let queue = given.map_or_else(
-                || default_queue(direction.pipe.setup.rate, direction.pipe.delay).to_string(),
-                |q| q.trim().to_owned(),
-            );
-            let queue = match policy.as_ref().or(self.both.queue_policy.as_ref()) {
-                Some(policy) => format!("{{ limit = \"{queue}\", policy = \"{policy}\" }}"),
-                None => format!("\"{queue}\""),
+        for (way, _, limit, policy) in ways {
+            let limit = limit.as_ref().or(self.both.queue.as_ref()).map(|q| q.trim());
+            let queue = match (limit, policy.as_ref().or(self.both.queue_policy.as_ref())) {
+                (None, None) => String::new(),
+                (Some(limit), None) => format!("queue = \"{limit}\"\n"),
+                (None, Some(policy)) => format!("queue = {{ policy = \"{policy}\" }}\n"),
+                (Some(limit), Some(policy)) => {
+                    format!("queue = {{ limit = \"{limit}\", policy = \"{policy}\" }}\n")
+                }
             };
-            let _ =
-                write!(text, "[link.{SIMPLE}.{way}.flow.all]\nmatch = \"any\"\nqueue = {queue}\n");
+            // The flow that others can be put before while the link runs.
+            let _ = write!(text, "[link.{SIMPLE}.{way}.flow.all]\nmatch = \"any\"\n{queue}");
         }
         let (scenario, mut warnings) = read(&text)?;
         // Both directions may cause the same warning.

@@ -42,7 +42,10 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ),
     ("Study", &["demo", "sim", "plan", "traffic", "compare", "sweep", "aggregate"]),
     ("Serve", &["serve", "top"]),
-    ("Files", &["check", "fmt", "import", "explain", "presets", "schema", "completions", "man"]),
+    (
+        "Files",
+        &["check", "fmt", "import", "choose", "explain", "presets", "schema", "completions", "man"],
+    ),
     ("Reproduce", &["reproduce", "bench"]),
 ];
 

@@ -8,20 +8,23 @@ use std::process::ExitCode;
 /// What `explain` takes.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Exit status: 0; 2 if there is no such key.
+Exit status: 0; 2 if there is no such key, discipline or word.
 
 Examples:
   falaj explain                  all keys and disciplines, a line for each
   falaj explain link.delay
-  falaj explain virtual-links")]
+  falaj explain virtual-links
+  falaj explain packet loss")]
 pub(crate) struct Args {
-    /// A key, `delay` or `flow.phase`, or a discipline; without it all are listed.
-    key: Option<String>,
+    /// A key, `delay` or `flow.phase`, a discipline, or a word of the field, `bufferbloat`; without
+    /// it all keys and disciplines are listed.
+    #[arg(value_name = "WORD")]
+    words: Vec<String>,
     /// Prints a page of the reference, Markdown.
     #[arg(
         long,
         hide = true,
-        conflicts_with = "key",
+        conflicts_with = "words",
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "scenario"
@@ -37,11 +40,11 @@ enum Page {
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
-    let text = match (args.reference, &args.key) {
+    let text = match (args.reference, args.words.as_slice()) {
         (Some(Page::Scenario), _) => reference::markdown(),
         (Some(Page::Disciplines), _) => reference::disciplines(),
-        (None, None) => reference::list(),
-        (None, Some(key)) => match reference::explain(key) {
+        (None, []) => reference::list(),
+        (None, words) => match reference::explain(&words.join(" ")) {
             Ok(text) => text,
             Err(unknown) => bail!("{unknown}\n`falaj explain` lists all"),
         },

@@ -10,6 +10,7 @@ mod attach;
 mod bench;
 mod bridge;
 mod check;
+mod choose;
 mod compare;
 mod demo;
 mod doctor;
@@ -100,6 +101,8 @@ pub(crate) enum Command {
     Fmt(fmt::Args),
     /// Convert a configuration of tc or ipfw into a scenario.
     Import(import::Args),
+    /// Choose a scheduling discipline by four questions.
+    Choose(choose::Args),
     /// Explain a key, a discipline, or a word of the field.
     Explain(explain::Args),
     /// List links known by a name, such as lte, and their numbers.
@@ -161,6 +164,7 @@ impl Command {
             Command::Check(args) => check::main(&args),
             Command::Fmt(args) => fmt::main(&args),
             Command::Import(args) => import::main(&args),
+            Command::Choose(args) => choose::main(&args),
             Command::Explain(args) => explain::main(&args),
             Command::Presets => {
                 say!("{}", falaj_scenario::presets().trim_end());

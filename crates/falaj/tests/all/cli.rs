@@ -979,7 +979,7 @@ fn captures_of_other_programs() {
     let directory = crate::common::directory();
     std::fs::write(directory.join("ip.pcap"), &raw).expect("written");
     std::fs::write(directory.join("many.pcapng"), &many).expect("written");
-    let sim = |words: &[&str]| falaj(&[&["sim", &tenants][..], words].concat());
+    let sim = |words: &[&str]| falaj(&[&["sim", tenants][..], words].concat());
     let ran = sim(&["--replay", "ip.pcap", "--json"]);
     assert_eq!(ran.status, Some(0), "{}", ran.err);
     // 1000 bytes at 8 Mbit/s, of which the capture holds 20.
@@ -1291,13 +1291,38 @@ fn keys_are_explained() {
     assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""));
     assert_eq!(
         ran.err,
-        "falaj: there is no key and no discipline `dealy`; did you mean `delay`?\n`falaj explain` lists all\n"
+        "falaj: there is no key, discipline or word `dealy`; did you mean `delay`?\n`falaj explain` lists all\n"
     );
     let ran = falaj(&["explain"]);
     assert_eq!(ran.status, Some(0));
     assert!(ran.out.contains("  scheduler.tail ") && ran.out.contains("  drr "), "{}", ran.out);
     assert!(falaj(&["explain", "--reference"]).out.starts_with("# The scenario file\n"));
     assert!(falaj(&["explain", "--reference=disciplines"]).out.starts_with("# Disciplines\n"));
+}
+
+#[test]
+fn four_questions_lead_to_a_discipline() {
+    let ran = falaj(&["choose", "--for", "share", "--care", "even"]);
+    assert_eq!(ran.status, Some(0));
+    assert!(ran.err.contains("  source     ") && ran.err.contains("  or "), "{}", ran.err);
+    let path = directory().join("chosen.toml");
+    std::fs::write(&path, &ran.out).expect("it can be written");
+    let checked = falaj(&["check", &path.to_string_lossy()]);
+    assert!(checked.status == Some(0) && checked.out.contains("no errors"), "{checked:?}");
+    // Another answer, another discipline.
+    let kind = |care: &str| {
+        let ran = falaj(&["choose", "--for", "share", "--care", care, "--json"]);
+        ran.json()["choice"]["kind"].as_str().expect("a text").to_owned()
+    };
+    assert_ne!(kind("cost"), kind("even"));
+    // Nothing is asked without a terminal.
+    let ran = falaj(&["choose"]);
+    assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""));
+    assert!(ran.err.contains("`--for` is missing; it is one of `share`, "), "{}", ran.err);
+    // Words of the field, in one or several arguments.
+    for words in [&["explain", "packet loss"][..], &["explain", "packet", "loss"]] {
+        assert!(falaj(words).out.starts_with("packet loss: "), "{words:?}");
+    }
 }
 
 #[test]

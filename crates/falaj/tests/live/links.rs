@@ -801,6 +801,15 @@ fn host_ports(users: &Users) {
         let far = ["--", &me, "--probe", "round", "tcp", "10.77.0.2", &ports[0]];
         assert!(number(&users.ok(&[&command[..], &far].concat()).json()) >= 80.0);
     }
+    // Without the option the first refusal at a port that the host serves is told, with the cure.
+    let served = echo_server("127.0.0.1").to_string();
+    for at in ["127.0.0.1", "::1"] {
+        let probe = ["--", &me, "--probe", "round", "tcp", at, &served];
+        let ran = users.run(&probe);
+        assert_ne!(ran.status, Some(0), "{ran:?}");
+        let cure = format!("`--host-port {served}` lets the command reach it");
+        assert_eq!(ran.err.matches(&cure).count(), 1, "{ran:?}");
+    }
     // If nothing listens at the port, falaj says so, and the command's connection fails.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let probe = ["--", &me, "--probe", "round", "tcp", "127.0.0.1", &port];
@@ -808,6 +817,8 @@ fn host_ports(users: &Users) {
     assert_ne!(ran.status, Some(0), "{ran:?}");
     let yet = format!("nothing on this host listens at port {port} yet");
     assert!(ran.err.contains(&yet), "{ran:?}");
+    let ran = users.run(&probe);
+    assert!(!ran.err.contains("--host-port"), "not served: {ran:?}");
     for (flags, words) in [
         (&["--host-port", "web"][..], "write a port of the host, 8000"),
         (&["--host-port", "8000:80", "--host-port", "80"], "two lead from the command's port 80"),

@@ -668,6 +668,9 @@ fn page() {
     let counted: u64 =
         delays[0]["up"].as_array().unwrap().iter().map(|pair| pair[1].as_u64().unwrap()).sum();
     assert!(counted >= 200, "{delays}");
+    let history = service.get("/v1/adapters/calm/history").json();
+    let steps = history[0]["up"].as_array().unwrap();
+    assert!(steps.iter().any(|step| step["sent"].as_f64() > Some(0.0)), "{history}");
     let turns = service.get("/v1/turns").json();
     let (up, turn) = (&turns[0], &turns[0]["turns"][0]);
     assert_eq!((up["way"].as_str(), turn["flow"].as_str()), (Some("up"), Some("calm")), "{turns}");

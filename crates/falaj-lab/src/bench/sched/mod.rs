@@ -81,7 +81,7 @@ pub struct Args {
     /// Compare the instructions with those of this file, by compiler; 5 % are allowed.
     #[arg(long, value_name = "FILE", requires = "instructions")]
     check: Option<PathBuf>,
-    /// Draw the times over the number of flows, as `*.svg` or `*.png`.
+    /// Draw the times over the number of flows, as `*.svg`, `*.png` or `*.pdf`.
     #[cfg(feature = "plots")]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["instructions", "against"])]
     plot: Option<PathBuf>,
@@ -263,7 +263,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     #[cfg(feature = "plots")]
     if let Some(path) = &args.plot {
         if !place::is_one_picture("--plot", path)? {
-            bail!("--plot {}: one picture; name it `*.svg` or `*.png`", path.display());
+            bail!("--plot {}: one picture; name it `*.svg`, `*.png` or `*.pdf`", path.display());
         }
         place::try_file(path)?;
     }

@@ -78,7 +78,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "search")]
     replay: Option<PathBuf>,
     /// Draw a table of disciplines and loads, each cell as dark as its worst flow falls behind, as
-    /// `*.svg` or `*.png`.
+    /// `*.svg`, `*.png` or `*.pdf`.
     #[cfg(feature = "plots")]
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
@@ -472,7 +472,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     #[cfg(feature = "plots")]
     if let Some(path) = &args.plot {
         if !place::is_one_picture("--plot", path)? {
-            bail!("--plot {}: one picture; name it `*.svg` or `*.png`", path.display());
+            bail!("--plot {}: one picture; name it `*.svg`, `*.png` or `*.pdf`", path.display());
         }
         place::try_file(path)?;
     }

@@ -6,6 +6,8 @@ use falaj_pictures::chart::{Axis, Chart, ChartLine, STROKE, Scale, Sheet, svg as
 use falaj_pictures::palette::SEVERAL;
 
 const SIZE: (u32, u32) = (760, 440);
+/// One of several panels.
+const PANEL: (u32, u32) = (760, 280);
 /// Width of a bar, and the distance to the next bar beside it, as a fraction of the distance
 /// between whole numbers.
 const BAR: u32 = 18;
@@ -15,40 +17,78 @@ pub(super) fn svg(figure: &PaperFigure) -> Result<String> {
     drawn(&sheet(figure)).with_context(|| figure.label.clone())
 }
 
+/// A panel for each unit: curves of one figure may be in several.
 fn sheet(figure: &PaperFigure) -> Sheet {
-    let points = || figure.curves.iter().flat_map(|c| &c.points);
+    let mut units: Vec<&str> = Vec::new();
+    for curve in &figure.curves {
+        let unit = split_unit(curve.name).map_or(figure.y, |(_, unit)| unit);
+        if !units.contains(&unit) {
+            units.push(unit);
+        }
+    }
+    let own = |unit: &str, curve: &FigureCurve| {
+        split_unit(curve.name).map_or(figure.y, |(_, unit)| unit) == unit
+    };
+    let charts: Vec<Chart> = match units.as_slice() {
+        [] | [_] => vec![chart(figure, figure.y, &figure.curves.iter().collect::<Vec<_>>())],
+        several => several
+            .iter()
+            .map(|unit| {
+                let curves: Vec<_> = figure.curves.iter().filter(|c| own(unit, c)).collect();
+                chart(figure, unit, &curves)
+            })
+            .collect(),
+    };
+    let panel = if charts.len() == 1 { SIZE } else { PANEL };
+    Sheet { panel, columns: 1, charts }
+}
+
+/// The name of a curve and its unit, from `mean delay (us)`.
+fn split_unit(name: &str) -> Option<(&str, &str)> {
+    let (name, unit) = name.strip_suffix(')')?.rsplit_once(" (")?;
+    Some((name, unit))
+}
+
+/// The curves of one unit.
+fn chart(figure: &PaperFigure, unit: &str, curves: &[&FigureCurve]) -> Chart {
+    let points = || curves.iter().flat_map(|c| &c.points);
+    let x_points = || figure.curves.iter().flat_map(|c| &c.points);
     let most = points().map(|p| p.y + p.off.unwrap_or(0.0)).fold(0.0, f64::max);
     // A logarithmic axis has no values at or below zero.
     let least =
         points().map(|p| p.y).filter(|&y| y > 0.0).fold(f64::INFINITY, f64::min).min(most.max(1.0));
     let y = match figure.axes {
-        Axes::Plain | Axes::Each => Axis::linear(figure.y, 0.0, 1.08 * most),
-        Axes::Decades | Axes::DecadesOfKinds => {
-            Axis::whole(figure.y, Scale::Decades, least, most.max(least))
+        Axes::Plain if differ_in_magnitude(curves) => {
+            Axis::whole(unit, Scale::Decades, least, most.max(least))
         }
-        Axes::Doublings => Axis::whole(figure.y, Scale::Doublings, least, most.max(least)),
+        Axes::Plain | Axes::Each => Axis::linear(unit, 0.0, 1.08 * most),
+        Axes::Decades | Axes::DecadesOfKinds => {
+            Axis::whole(unit, Scale::Decades, least, most.max(least))
+        }
+        Axes::Doublings => Axis::whole(unit, Scale::Doublings, least, most.max(least)),
     };
     let floor = y.from;
     let (left, right) =
-        points().fold((f64::INFINITY, 0.0f64), |(low, high), p| (low.min(p.x), high.max(p.x)));
+        x_points().fold((f64::INFINITY, 0.0f64), |(low, high), p| (low.min(p.x), high.max(p.x)));
     let each = figure.axes == Axes::Each;
-    let line = |(n, curve): (usize, &FigureCurve)| {
+    let line = |(n, curve): (usize, &&FigureCurve)| {
+        let name = split_unit(curve.name).map_or(curve.name, |(name, _)| name);
         // Bars are side by side; a NaN separates one from the next.
-        let aside = BESIDE * (n as f64 - (figure.curves.len() as f64 - 1.0) / 2.0);
+        let aside = BESIDE * (n as f64 - (curves.len() as f64 - 1.0) / 2.0);
         let bars = |p: &super::CurvePoint| {
             [(p.x + aside, floor), (p.x + aside, p.y), (p.x + aside, f64::NAN)]
         };
         if each {
-            return ChartLine::new(curve.name, n, curve.points.iter().flat_map(bars).collect());
+            return ChartLine::new(name, n, curve.points.iter().flat_map(bars).collect());
         }
         let at = |y: f64| y.max(floor);
         let bar = |p: &super::CurvePoint| p.off.map(|off| (p.x, at(p.y - off), at(p.y + off)));
         ChartLine {
             bars: curve.points.iter().filter_map(bar).collect(),
-            ..ChartLine::new(curve.name, n, curve.points.iter().map(|p| (p.x, at(p.y))).collect())
+            ..ChartLine::new(name, n, curve.points.iter().map(|p| (p.x, at(p.y))).collect())
         }
     };
-    let chart = Chart {
+    Chart {
         title: String::new(),
         x: match figure.axes {
             Axes::Doublings => {
@@ -58,13 +98,22 @@ fn sheet(figure: &PaperFigure) -> Sheet {
             Axes::Each | Axes::DecadesOfKinds => Axis::each(figure.x, left, right),
         },
         y,
-        lines: figure.curves.iter().enumerate().map(line).collect(),
+        lines: curves.iter().enumerate().map(line).collect(),
         places: Vec::new(),
-        // With more curves than colours, colours repeat with another mark.
-        marks: figure.curves.len() > SEVERAL.len() || figure.axes == Axes::DecadesOfKinds,
+        // Beyond this number a color comes again, with another mark.
+        marks: curves.len() > SEVERAL.len() || figure.axes == Axes::DecadesOfKinds,
         stroke: if each { BAR } else { STROKE },
-    };
-    Sheet { panel: SIZE, columns: 1, charts: vec![chart] }
+    }
+}
+
+/// Returns true if the largest values of two curves, both above zero everywhere, differ by more
+/// than a factor of twenty: over an even axis the smaller one would be a flat line.
+fn differ_in_magnitude(curves: &[&FigureCurve]) -> bool {
+    let largest = |curve: &&FigureCurve| curve.points.iter().map(|p| p.y).fold(0.0, f64::max);
+    let positive = curves.iter().flat_map(|c| &c.points).all(|p| p.y > 0.0);
+    let most = curves.iter().map(largest).fold(0.0, f64::max);
+    let least = curves.iter().map(largest).fold(f64::INFINITY, f64::min);
+    positive && curves.len() > 1 && most > 20.0 * least
 }
 
 #[cfg(test)]
@@ -72,7 +121,7 @@ mod tests {
     use super::super::CurvePoint;
     use super::*;
 
-    /// A figure with one value per number has a bar for each curve, and whole numbers on its axis.
+    /// Single values have a bar for each curve, and whole numbers below.
     #[test]
     fn bars_stand_at_whole_numbers() {
         let curve = |name, of: fn(f64) -> f64| {
@@ -100,7 +149,36 @@ mod tests {
         assert!(!words.iter().any(|word| word.contains(".5")), "{words:?}");
     }
 
-    /// The texts in a picture.
+    /// Curves of different units have an axis each; a logarithmic axis keeps small values visible.
+    #[test]
+    fn each_unit_has_a_panel() {
+        let curve = |name, y: f64| {
+            let point = |x: u32| CurvePoint { x: x.into(), y: y * f64::from(x + 1), off: None };
+            FigureCurve { name, points: (0..4).map(point).collect() }
+        };
+        let figure = PaperFigure {
+            label: "Figure 5".into(),
+            title: String::new(),
+            x: "customers",
+            y: "Mbit/s, ms",
+            axes: Axes::Plain,
+            curves: vec![curve("slowest (Mbit/s)", 2.0), curve("a call (ms)", 1e-3)],
+            notes: Vec::new(),
+            found: Vec::new(),
+        };
+        assert_eq!(sheet(&figure).charts.len(), 2);
+        let text = svg(&figure).unwrap();
+        let words = words(&text);
+        for word in ["slowest", "a call", "Mbit/s", "ms"] {
+            assert!(words.contains(&word), "{word}: {words:?}");
+        }
+        assert!(!words.contains(&"Mbit/s, ms"), "{words:?}");
+        let tall = curve("tall (ms)", 1.0);
+        let flat = curve("flat (ms)", 1e-3);
+        assert!(differ_in_magnitude(&[&tall, &flat]) && !differ_in_magnitude(&[&tall, &tall]));
+    }
+
+    /// The words of a picture.
     fn words(svg: &str) -> Vec<&str> {
         svg.split("<text")
             .skip(1)

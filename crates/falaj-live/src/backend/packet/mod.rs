@@ -28,6 +28,7 @@ use nix::sys::socket::{
 
 pub(crate) use self::claim::claim;
 pub use self::open::open;
+pub(crate) use self::sys::bind;
 
 use crate::backend::followed::FollowedInterface;
 use crate::backend::frame;

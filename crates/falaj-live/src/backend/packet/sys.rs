@@ -58,7 +58,7 @@ pub(super) fn get<T: OptionValue>(socket: BorrowedFd<'_>, option: c_int) -> Resu
 }
 
 /// Receives the frames of interface `index`, of all protocols, from now on.
-pub(super) fn bind(socket: BorrowedFd<'_>, index: c_int) -> Result<(), Errno> {
+pub(crate) fn bind(socket: BorrowedFd<'_>, index: c_int) -> Result<(), Errno> {
     // SAFETY: all zeroes are a valid sockaddr_ll.
     let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
     address.sll_family = libc::AF_PACKET as libc::sa_family_t;

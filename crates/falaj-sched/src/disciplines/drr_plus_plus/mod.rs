@@ -33,7 +33,7 @@ use crate::contract::guarantee::{
     Bound, Guarantees, Promise, StairTurn, StaircaseCurve, finite_rate, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
-use crate::contract::manifest::Manifest;
+use crate::contract::manifest::{Example, Manifest, Purpose};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
@@ -54,6 +54,9 @@ pub const MANIFEST: Manifest = Manifest {
     cost: "O(1)",
     guarantee: "rate and delay; more to flows of low latency",
     guarantee_source: "own derivation; the thesis' own is wrong",
+    purposes: &[Purpose::Delay],
+    aliases: &["low latency queueing", "deficit round robin plus plus"],
+    example: Example { scheduler: "", calls: "latency = \"low\"", rest: "" },
     scheduler: &[
         QUANTA,
         Param {

@@ -35,7 +35,7 @@ use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{Dice, Draw};
 use crate::contract::guarantee::{Bound, Deadlines, Guarantees, Promise, behind, full_queue};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
-use crate::contract::manifest::{Idling, Manifest};
+use crate::contract::manifest::{Example, Idling, Manifest, Purpose};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup, Values};
 use crate::contract::transmission::Sent;
@@ -58,6 +58,13 @@ pub const MANIFEST: Manifest = Manifest {
     cost: "O(log N), at each level of a tree",
     guarantee: "real-time curve and delay",
     guarantee_source: "Stoica, Zhang and Ng 1997",
+    purposes: &[Purpose::Delay, Purpose::Rate],
+    aliases: &["hierarchical fair service curve"],
+    example: Example {
+        scheduler: "",
+        calls: "rate = \"10mbit\"\nburst-rate = \"40mbit\"\nburst-time = \"5ms\"",
+        rest: "share = \"60mbit\"",
+    },
     flow: &[
         Param {
             name: "rate",

@@ -30,7 +30,7 @@ use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Dice, Draw};
 use crate::contract::guarantee::{Bound, Guarantees, Promise, full_queue};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
-use crate::contract::manifest::{Idling, Manifest};
+use crate::contract::manifest::{Example, Idling, Manifest, Purpose};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Kind, Param, Setup, Value};
 use crate::contract::transmission::Sent;
@@ -57,6 +57,13 @@ pub const MANIFEST: Manifest = Manifest {
     cost: "O(log N), at each level of a tree",
     guarantee: "rate and delay, if bursts last long enough",
     guarantee_source: "own derivation",
+    purposes: &[Purpose::Rate, Purpose::Cap],
+    aliases: &["hierarchical token bucket"],
+    example: Example {
+        scheduler: "",
+        calls: "rate = \"20mbit\"",
+        rest: "rate = \"70mbit\"\nceil = \"90mbit\"",
+    },
     flow: &[
         Param {
             doc: "what the class may send of its own, whatever the others do; beyond it, it \

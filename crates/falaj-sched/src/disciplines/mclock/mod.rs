@@ -30,7 +30,7 @@ use crate::contract::guarantee::{
     Bound, Guarantees, Promise, finite_rate, full_queue, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
-use crate::contract::manifest::{Idling, Manifest};
+use crate::contract::manifest::{Example, Idling, Manifest, Purpose};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, FlowSetup, Kind, Param, Setup, Value};
 use crate::contract::transmission::Sent;
@@ -53,6 +53,13 @@ pub const MANIFEST: Manifest = Manifest {
     cost: "O(log N), at each level of a tree",
     guarantee: "reservation and delay",
     guarantee_source: "own derivation",
+    purposes: &[Purpose::Rate, Purpose::Share],
+    aliases: &["dmclock", "reservation"],
+    example: Example {
+        scheduler: "",
+        calls: "reservation = \"20mbit\"\nweight = 3",
+        rest: "weight = 1\nlimit = \"90mbit\"",
+    },
     flow: &[
         Param {
             name: "reservation",

@@ -20,7 +20,7 @@ use crate::contract::draw::Draw;
 use crate::contract::guarantee::{
     Bound, Promise, StairTurn, StaircaseCurve, finite_rate, full_queue, without_room,
 };
-use crate::contract::manifest::{Idling, Manifest};
+use crate::contract::manifest::{Example, Idling, Manifest, Purpose};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup, Value};
 use crate::contract::visitor::Visitor;
@@ -39,6 +39,13 @@ pub const MANIFEST: Manifest = Manifest {
     cost: "O(1)",
     guarantee: "rate and delay",
     guarantee_source: "Fortuna and Chydzinski 2013, corrected",
+    purposes: &[Purpose::Isolation],
+    aliases: &["virtual link", "partial isolation"],
+    example: Example {
+        scheduler: "",
+        calls: "kind = \"A\"\nphase = \"200us\"",
+        rest: "kind = \"B\"\nphase = \"800us\"",
+    },
     scheduler: &[
         Param {
             name: "serve",

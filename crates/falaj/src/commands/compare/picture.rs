@@ -15,7 +15,7 @@ const MOST: usize = 8;
 /// Checks, before the simulation, that the picture can be written.
 pub(super) fn try_place(path: &Path) -> Result<()> {
     if !is_one_picture("--svg", path)? {
-        bail!("--svg {}: it is one picture; name it `*.svg` or `*.png`", path.display());
+        bail!("--svg {}: it is one picture; name it `*.svg`, `*.png` or `*.pdf`", path.display());
     }
     try_file(path)
 }

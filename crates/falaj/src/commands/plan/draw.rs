@@ -44,8 +44,8 @@ impl Picture<'_> {
     }
 }
 
-/// Draws into one file, or into a directory if `path` is not `*.svg` or `*.png`. Returns messages
-/// about the files written and the flows not drawn.
+/// Draws into one file, or into a directory if `path` is not `*.svg`, `*.png` or `*.pdf`. Returns
+/// messages about the files written and the flows not drawn.
 pub(super) fn write(path: &Path, ways: &[Way<'_>]) -> Result<Vec<String>> {
     let mut said = Vec::new();
     let mut pictures: Vec<Picture<'_>> = Vec::new();

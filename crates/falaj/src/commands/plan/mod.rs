@@ -66,8 +66,8 @@ pub(crate) struct Args {
     /// Plan with another value, and compare with the file as it is; may be given several times.
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_set)]
     what_if: Vec<Set>,
-    /// Draw each flow's curves: into one file, `*.svg` or `*.png`, or into a directory, a file for
-    /// each flow.
+    /// Draw each flow's curves: into one file, `*.svg`, `*.png` or `*.pdf`, or into a directory, a
+    /// file for each flow.
     #[arg(long, visible_alias = "plot", value_name = "PATH")]
     svg: Option<PathBuf>,
     /// Write servers and flows down for Saihu's tools, an output-port network.

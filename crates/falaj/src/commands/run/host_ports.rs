@@ -33,6 +33,16 @@ pub(super) fn tell(ports: &[HostPort]) {
     }
 }
 
+/// Prints a note about a refused connection to a loopback port that the host serves.
+pub(super) fn tell_of_refusal(port: u16) {
+    if listening::ports().contains(&(Transport::Tcp, port)) {
+        note!(
+            "the command was refused at localhost:{port}: nothing listens there behind the link, \
+             but this host does; `--host-port {port}` lets the command reach it through the link"
+        );
+    }
+}
+
 /// Returns a message that names the process already listening at one of these ports in the
 /// namespace (name or process ID), if it can be determined.
 pub(super) fn conflict(ports: &[HostPort], namespace: &str) -> String {

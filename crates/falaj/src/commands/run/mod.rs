@@ -342,6 +342,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
         far,
         namespace: args.netns.clone(),
         host_ports: args.host_ports.clone(),
+        tells_refusals: true,
         ..SandboxSpec::default()
     })
     .map_err(|error| match &args.netns {
@@ -497,6 +498,7 @@ pub(crate) fn forward(
             Woken::Readable(n) => match (sides.read_event(heard[n - 1])?, heard[n - 1] == main) {
                 (Some(SideEvent::Exited(exit)), true) => return Ok(exit),
                 (Some(SideEvent::Closed), true) => bail!("the command's namespace was killed"),
+                (Some(SideEvent::Refused(port)), true) => host_ports::tell_of_refusal(port),
                 (Some(SideEvent::Closed), false) => {
                     note!(
                         "warning: a side's processes were killed: nobody answers there; the link goes on"

@@ -1,10 +1,12 @@
-//! Pictures as PNG, made from their SVG with the system's fonts.
+//! Pictures as PNG and PDF, made from their SVG with the system's fonts.
 
-use anyhow::{Context, Result};
+use crate::Format;
+use anyhow::{Context, Result, anyhow};
 use resvg::tiny_skia::{Pixmap, Transform};
 use resvg::usvg::fontdb::{Database, Family, Query};
 use resvg::usvg::{Options, Tree};
 use std::path::Path;
+use svg2pdf::{ConversionOptions, PageOptions};
 
 /// Pixels for each unit of the SVG: sharp in print and on dense screens.
 const SCALE: f32 = 2.0;
@@ -25,11 +27,19 @@ pub(crate) fn write(out: &Path, figures: &[(String, String)]) -> Result<()> {
     figures.iter().try_for_each(|(name, svg)| put(&out.join(format!("{name}.png")), svg, &options))
 }
 
-/// Writes one picture, of which only the PNG is wanted.
-pub(super) fn write_one(path: &Path, svg: &str) -> Result<()> {
+/// Writes one picture in this format.
+pub(super) fn write_one(path: &Path, svg: &str, format: Format) -> Result<()> {
     let none =
-        || format!("{}: this system has no fonts to write in a PNG; take `.svg`", path.display());
-    put(path, svg, &with_fonts().with_context(none)?)
+        || format!("{}: this system has no fonts to write in it; take `.svg`", path.display());
+    let options = with_fonts().with_context(none)?;
+    match format {
+        Format::Pdf => {
+            let pdf = pdf(svg, &options);
+            let pdf = pdf.with_context(|| format!("cannot make {}", path.display()))?;
+            std::fs::write(path, pdf).with_context(|| format!("cannot write {}", path.display()))
+        }
+        Format::Png | Format::Svg => put(path, svg, &options),
+    }
 }
 
 fn put(path: &Path, svg: &str, options: &Options<'_>) -> Result<()> {
@@ -67,6 +77,13 @@ fn png(svg: &str, options: &Options<'_>) -> Result<Vec<u8>> {
     Ok(pixels.encode_png()?)
 }
 
+/// The picture as a page of its size, with its words as text.
+fn pdf(svg: &str, options: &Options<'_>) -> Result<Vec<u8>> {
+    let tree = Tree::from_str(svg, options)?;
+    svg2pdf::to_pdf(&tree, ConversionOptions::default(), PageOptions::default())
+        .map_err(|error| anyhow!("{error}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,5 +100,7 @@ mod tests {
         assert_eq!((pixels.width(), pixels.height()), (8, 6));
         assert!(pixels.pixels().iter().all(|p| (p.red(), p.alpha()) == (255, 255)));
         assert!(png("no picture", &Options::default()).is_err());
+        let pdf = pdf(svg, &Options::default()).unwrap();
+        assert!(pdf.starts_with(b"%PDF-") && pdf.windows(13).any(|at| at == b"/MediaBox [0 "));
     }
 }

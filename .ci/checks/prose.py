@@ -1,0 +1,74 @@
+"""Check 6: comments and pages are in plain English, as far as a program can tell."""
+
+import re
+
+from .tree import Finding
+
+# Files that are made from others, and records that stay as they were written.
+MADE = ("docs/reference/cli.md", "docs/reference/scenario.md", "docs/reference/disciplines.md", "CHANGELOG.md")
+WORDS = 40
+SENTENCE_END = re.compile(r"(?<=[.!?;])\s+(?=[A-Z`*\[])|(?<=[.!?])\s+")
+COMMENT = re.compile(r"^\s*//[/!]?\s?(.*)$")
+RULES = [
+    ("headless", re.compile(r"^(?:What|Who|Whoever|Whose)\b(?!.*\?$)"), "begin with the thing itself as the subject"),
+    ("who", re.compile(r"\b(?:whoever|nobody|somebody|whom)\b", re.I), "a thing is `it`; name it"),
+    ("quantity", re.compile(r"\bso (?:many|much)\b", re.I), "name the quantity"),
+]
+
+
+def paragraphs(file, text):
+    """The paragraphs of a file's prose, each with the number of its first line."""
+    fenced, current, first = False, [], 0
+    markdown = file.endswith(".md")
+    for number, line in enumerate([*text.split("\n"), ""], 1):
+        if markdown:
+            prose = line
+        else:
+            comment = COMMENT.match(line)
+            prose = comment.group(1) if comment else ""
+        if markdown and prose.startswith("    ") and not current:
+            continue
+        if prose.lstrip().startswith("```"):
+            fenced = not fenced
+            prose = ""
+        elif not markdown and not prose and not COMMENT.match(line):
+            fenced = False
+        body = prose.strip()
+        # Headings, tables and list items end a paragraph; code is none.
+        alone = body.startswith(("#", "|", "- ", "* ", "<!--", "$ ")) or re.match(r"\d+\. ", body)
+        if current and (not body or alone or fenced):
+            yield first, " ".join(current)
+            current = []
+        if body and not fenced and not body.startswith(("#", "|", "<!--", "$ ")):
+            if not current:
+                first = number
+            current.append(re.sub(r"^(?:[-*]|\d+\.) ", "", body))
+
+
+def sentences(paragraph):
+    """The sentences of a paragraph, code spans as one word."""
+    plain = re.sub(r"`[^`]*`", "CODE", paragraph)
+    plain = re.sub(r"\]\([^)]*\)", "]", plain)
+    return [s for s in SENTENCE_END.split(plain) if s]
+
+
+def faults(text):
+    """What is wrong with a paragraph: the rule's name, the words, the cure."""
+    for sentence in sentences(text):
+        for name, pattern, cure in RULES:
+            if found := pattern.search(sentence):
+                yield name, f"`{found.group(0)}` in “{sentence[:60]}”", cure
+        if (count := len(sentence.split())) > WORDS:
+            yield "long", f"a sentence of {count} words: “{sentence[:60]}”", "make two of it"
+
+
+def check(tree, data):
+    """Each sentence that breaks a rule."""
+    findings = []
+    for file in tree.files:
+        rust = file.endswith(".rs")
+        page = file.endswith(".md") and not file.startswith("docs/decisions/") and file not in MADE
+        if rust or page:
+            for line, text in paragraphs(file, tree.text(file)):
+                findings += [Finding(file, line, wrong, cure) for _, wrong, cure in faults(text)]
+    return findings, len(findings)

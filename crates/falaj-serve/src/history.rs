@@ -1,0 +1,264 @@
+//! The last hour of each flow in steps of ten seconds, for a look after an incident.
+//!
+//! A step keeps the mean of rates and the largest of delays, backlogs and counts. The memory is
+//! bounded: with very many flows the history is shorter than an hour.
+
+use super::model::{Adapter, Flow, FlowHistory, HistoryStep, Sample};
+use super::watch::flow_name;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Length of a step, ns.
+const STEP_NS: u64 = 10_000_000_000;
+/// Steps that are kept of a flow: an hour.
+const STEPS: usize = 360;
+/// Steps that are kept of all flows together, at about 80 bytes each.
+const STEPS_OF_ALL: usize = 400_000;
+/// Steps that are kept of a flow, however many there are.
+const STEPS_AT_LEAST: usize = 30;
+
+/// The history of all flows.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    /// By link, direction and flow.
+    lanes: BTreeMap<String, Lane>,
+    /// Reasons for drops, by their numbers in a step.
+    reasons: Vec<String>,
+}
+
+/// The history of a flow in one direction.
+#[derive(Debug, Default)]
+struct Lane {
+    steps: VecDeque<Step>,
+    /// Drops by reason, and violations of guarantees, when the last sample was taken.
+    dropped: BTreeMap<String, u64>,
+    broken: u64,
+    /// There was a sample before.
+    began: bool,
+}
+
+/// Ten seconds of a flow. Not a number where there is none.
+#[derive(Debug, Clone, PartialEq)]
+struct Step {
+    /// Its place in time, in steps from the service's start.
+    number: u64,
+    samples: u32,
+    /// Sums over the samples, bits per second.
+    offered: f32,
+    sent: f32,
+    p50: f32,
+    p99: f32,
+    longest: f32,
+    rate: f32,
+    delay: f32,
+    backlog: u32,
+    broken: u32,
+    /// Reason and packets.
+    dropped: Vec<(u8, u32)>,
+}
+
+impl Step {
+    fn new(number: u64) -> Step {
+        Step {
+            number,
+            samples: 0,
+            offered: 0.0,
+            sent: 0.0,
+            p50: f32::NAN,
+            p99: f32::NAN,
+            longest: f32::NAN,
+            rate: f32::NAN,
+            delay: f32::NAN,
+            backlog: 0,
+            broken: 0,
+            dropped: Vec::new(),
+        }
+    }
+}
+
+impl History {
+    /// Takes a sample in.
+    pub(super) fn push(&mut self, sample: &Sample) {
+        let number = sample.at_ns / STEP_NS;
+        let mut there = BTreeMap::new();
+        for adapter in &sample.adapters {
+            for (way, flows) in [("up", &adapter.up), ("down", &adapter.down)] {
+                for flow in flows {
+                    let name = flow_name(&adapter.link, way, &flow.flow);
+                    let mut lane = self.lanes.remove(&name).unwrap_or_default();
+                    lane.push(number, flow, &mut self.reasons);
+                    there.insert(name, lane);
+                }
+            }
+        }
+        // Flows that are gone take their history along.
+        self.lanes = there;
+        let most = (STEPS_OF_ALL / self.lanes.len().max(1)).clamp(STEPS_AT_LEAST, STEPS);
+        for lane in self.lanes.values_mut() {
+            while lane.steps.len() > most {
+                lane.steps.pop_front();
+            }
+        }
+    }
+
+    /// The history of an adapter's flows.
+    pub(super) fn of(&self, adapter: &Adapter) -> Vec<FlowHistory> {
+        let steps = |way: &str, flow: &str| -> Vec<HistoryStep> {
+            let lane = self.lanes.get(&flow_name(&adapter.link, way, flow));
+            lane.iter().flat_map(|lane| &lane.steps).map(|step| self.told(step)).collect()
+        };
+        let mut names: Vec<&str> =
+            adapter.up.iter().chain(&adapter.down).map(|flow| flow.flow.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        let one = |flow: &str| FlowHistory {
+            flow: flow.to_owned(),
+            up: steps("up", flow),
+            down: steps("down", flow),
+        };
+        names.into_iter().map(one).collect()
+    }
+
+    fn told(&self, step: &Step) -> HistoryStep {
+        let whole = |value: f32| (!value.is_nan()).then_some(value as u64);
+        let mean = |sum: f32| f64::from(sum) / f64::from(step.samples.max(1));
+        let reason = |number: u8| self.reasons.get(usize::from(number)).cloned();
+        HistoryStep {
+            end_ns: (step.number + 1) * STEP_NS,
+            offered: mean(step.offered),
+            sent: mean(step.sent),
+            p50_ns: whole(step.p50),
+            p99_ns: whole(step.p99),
+            max_ns: whole(step.longest),
+            rate: whole(step.rate),
+            delay_ns: whole(step.delay),
+            backlog: step.backlog.into(),
+            broken: step.broken.into(),
+            dropped: step
+                .dropped
+                .iter()
+                .filter_map(|&(number, packets)| Some((reason(number)?, packets.into())))
+                .collect(),
+        }
+    }
+}
+
+impl Lane {
+    fn push(&mut self, number: u64, flow: &Flow, reasons: &mut Vec<String>) {
+        if self.steps.back().is_none_or(|last| last.number != number) {
+            self.steps.push_back(Step::new(number));
+        }
+        let Some(step) = self.steps.back_mut() else { return };
+        let larger = |was: &mut f32, value: Option<u64>| {
+            // The maximum of a number and none is the number.
+            *was = value.map_or(*was, |value| was.max(value as f32));
+        };
+        if let Some(window) = &flow.window {
+            step.samples += 1;
+            step.offered += window.offered as f32;
+            step.sent += window.sent as f32;
+            larger(&mut step.p50, window.delay.p50_ns);
+            larger(&mut step.p99, window.delay.p99_ns);
+            larger(&mut step.longest, window.delay.max_ns);
+        }
+        // The guarantee of the step's end.
+        step.rate = flow.promise.rate.map_or(f32::NAN, |rate| rate as f32);
+        step.delay = flow.promise.delay_ns.map_or(f32::NAN, |delay| delay as f32);
+        step.backlog = step.backlog.max(u32::try_from(flow.backlog).unwrap_or(u32::MAX));
+        let short = |more: u64| u32::try_from(more).unwrap_or(u32::MAX);
+        let broken = flow.breaches.promise + flow.breaches.rate;
+        if self.began {
+            step.broken = step.broken.saturating_add(short(broken.saturating_sub(self.broken)));
+            for (reason, total) in &flow.total.dropped {
+                let before = self.dropped.get(reason).copied().unwrap_or_default();
+                let more = short(total.saturating_sub(before));
+                if more > 0 {
+                    let number = number_of(reason, reasons);
+                    match step.dropped.iter_mut().find(|(known, _)| *known == number) {
+                        Some((_, packets)) => *packets = packets.saturating_add(more),
+                        None => step.dropped.push((number, more)),
+                    }
+                }
+            }
+        }
+        (self.dropped, self.broken, self.began) = (flow.total.dropped.clone(), broken, true);
+    }
+}
+
+/// The number of a reason, a new one where it has none. There are a dozen reasons.
+fn number_of(reason: &str, reasons: &mut Vec<String>) -> u8 {
+    let at = reasons.iter().position(|known| known == reason).unwrap_or_else(|| {
+        reasons.push(reason.to_owned());
+        reasons.len() - 1
+    });
+    u8::try_from(at).unwrap_or(u8::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::model::{Quantiles, Window};
+    use super::*;
+
+    fn sample(second: u64, flows: usize, longest: u64, dropped: u64) -> Sample {
+        let flow = Flow {
+            flow: "a".into(),
+            window: Some(Window {
+                sent: second as f64,
+                delay: Quantiles { max_ns: Some(longest), ..Quantiles::default() },
+                ..Window::default()
+            }),
+            ..Flow::default()
+        };
+        let mut flow = flow;
+        flow.total.dropped.insert("queue_full".into(), dropped);
+        flow.promise.delay_ns = Some(5000);
+        let adapter = |n: usize| Adapter {
+            name: format!("a{n}"),
+            link: format!("l{n}"),
+            up: vec![flow.clone()],
+            ..Adapter::default()
+        };
+        Sample {
+            at_ns: second * 1_000_000_000,
+            adapters: (0..flows).map(adapter).collect(),
+            ..Sample::default()
+        }
+    }
+
+    /// An incident of one second is there an hour later, and gone after it.
+    #[test]
+    fn an_hour_is_kept_with_its_worst_moments() {
+        let mut history = History::default();
+        for second in 0..3600 {
+            let bad = second == 17;
+            let dropped = if second >= 17 { 40 } else { 0 };
+            history.push(&sample(second, 1, if bad { 9000 } else { 1000 }, dropped));
+        }
+        let adapter = &sample(0, 1, 0, 0).adapters[0];
+        let told = history.of(adapter);
+        assert_eq!((told.len(), told[0].up.len(), told[0].down.len()), (1, 360, 0));
+        let step = &told[0].up[1];
+        assert_eq!((step.end_ns, step.sent), (20_000_000_000, 14.5));
+        assert_eq!((step.max_ns, step.delay_ns, step.p50_ns), (Some(9000), Some(5000), None));
+        assert_eq!(step.dropped.get("queue_full"), Some(&40));
+        assert!(told[0].up[2].dropped.is_empty() && told[0].up[2].max_ns == Some(1000));
+        for second in 3600..3700 {
+            history.push(&sample(second, 1, 1000, 40));
+        }
+        assert_eq!(history.of(adapter)[0].up.len(), 360);
+        assert!(history.of(adapter)[0].up.iter().all(|step| step.max_ns == Some(1000)));
+    }
+
+    /// Many flows have a shorter history each; a flow that is gone has none.
+    #[test]
+    fn memory_is_bounded() {
+        let mut history = History::default();
+        for second in (0..2000).step_by(10) {
+            history.push(&sample(second, 4000, 1, 0));
+        }
+        let kept: usize = history.lanes.values().map(|lane| lane.steps.len()).sum();
+        assert_eq!(kept, STEPS_OF_ALL);
+        assert!(size_of::<Step>() <= 80);
+        history.push(&sample(2000, 1, 1, 0));
+        assert_eq!(history.lanes.len(), 1);
+    }
+}

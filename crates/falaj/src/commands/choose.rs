@@ -1,0 +1,173 @@
+//! `falaj choose`: a discipline for a purpose, by four questions.
+
+use anyhow::{Context, Result, bail};
+use falaj_scenario::reference::{Wish, choose, example_of};
+use falaj_sched::contract::manifest::{Manifest, Purpose};
+use falaj_terminal::output::print;
+use serde_json::json;
+use std::fmt::Write as _;
+use std::io::{BufRead, IsTerminal, Write as _};
+use std::process::ExitCode;
+
+/// Arguments of `falaj choose`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Without answers it asks on a terminal; elsewhere an answer that is not given is the first of its
+list. The scenario goes to standard output, all else to standard error.
+
+Exit status: 0; 2 if there is no such answer.
+
+Examples:
+  falaj choose
+  falaj choose --for share --care even
+  falaj choose --for rate --flows tree > link.toml; falaj plan link.toml")]
+pub(crate) struct Args {
+    /// The purpose: share, rate, delay, precedence, connections, cap or isolation.
+    #[arg(long = "for", value_name = "PURPOSE", value_parser = names_of_purposes())]
+    purpose: Option<String>,
+    /// What becomes of the rate that a flow does not use: the others may have it, or none may.
+    #[arg(long, value_name = "RATE")]
+    unused: Option<Unused>,
+    /// Whether flows are divided into flows of their own.
+    #[arg(long, value_name = "SHAPE")]
+    flows: Option<Shape>,
+    /// What matters more with very many flows: few instructions a packet, or even service.
+    #[arg(long, value_name = "AIM")]
+    care: Option<Care>,
+    /// Prints the disciplines and the scenario as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Unused {
+    Lend,
+    Idle,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Shape {
+    Flat,
+    Tree,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Care {
+    Cost,
+    Even,
+}
+
+fn names_of_purposes() -> clap::builder::PossibleValuesParser {
+    let one = |(_, name, doc): (Purpose, &'static str, &'static str)| {
+        clap::builder::PossibleValue::new(name).help(doc)
+    };
+    clap::builder::PossibleValuesParser::new(Purpose::ALL.map(one))
+}
+
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    let asked = !args.json && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    let given = args.purpose.as_deref().and_then(Purpose::named);
+    let purpose = match given {
+        Some(purpose) => purpose,
+        None if asked => {
+            let answers = Purpose::ALL.map(|(_, name, doc)| (name, doc));
+            Purpose::ALL[ask("What is each flow to get?", &answers)?].0
+        }
+        None => bail!(
+            "choose: `--for` is missing; it is one of {}. On a terminal `falaj choose` asks",
+            falaj_scenario::suggest::list(Purpose::ALL.map(|(_, name, _)| name))
+        ),
+    };
+    let second = |given: Option<bool>, question: &str, answers: [(&str, &str); 2]| match given {
+        Some(given) => Ok(given),
+        None if asked => Ok(ask(question, &answers)? == 1),
+        None => Ok::<bool, anyhow::Error>(false),
+    };
+    let wish = Wish {
+        purpose,
+        lends: !second(
+            args.unused.map(|unused| unused == Unused::Idle),
+            "What becomes of the rate that a flow does not use?",
+            [("lend", "the other flows may use it"), ("idle", "the link rather idles")],
+        )?,
+        tree: second(
+            args.flows.map(|shape| shape == Shape::Tree),
+            "Are flows divided into flows of their own?",
+            [("flat", "no, there is one level"), ("tree", "yes, a tenant's share among its users")],
+        )?,
+        even: second(
+            args.care.map(|care| care == Care::Even),
+            "What matters more with very many flows?",
+            [
+                ("cost", "few instructions for each packet"),
+                ("even", "that service is even from packet to packet"),
+            ],
+        )?,
+    };
+    tell(&choose(wish), args.json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The number of the answer that the terminal gives; an empty line is the first.
+fn ask(question: &str, answers: &[(&str, &str)]) -> Result<usize> {
+    let mut text = format!("{question}\n");
+    for (n, (name, doc)) in answers.iter().enumerate() {
+        let _ = writeln!(text, "  {}  {name:<12} {doc}", n + 1);
+    }
+    let mut err = std::io::stderr();
+    let _ = err.write_all(text.as_bytes());
+    loop {
+        let _ = write!(err, "[1] ");
+        let _ = err.flush();
+        let mut line = String::new();
+        let read =
+            std::io::stdin().lock().read_line(&mut line).context("cannot read the answer")?;
+        if read == 0 {
+            bail!("the questions were not answered");
+        }
+        let line = line.trim();
+        let number = line.parse().ok().filter(|n| (1..=answers.len()).contains(n));
+        let named = || answers.iter().position(|(name, _)| *name == line);
+        match number.map(|n| n - 1).or_else(named).or(line.is_empty().then_some(0)) {
+            Some(n) => return Ok(n),
+            None => {
+                let _ = writeln!(err, "a number from 1 to {}, or a name", answers.len());
+            }
+        }
+    }
+}
+
+/// Prints the first discipline with its scenario, and the others.
+fn tell(found: &[&Manifest], json: bool) -> Result<()> {
+    let [first, others @ ..] = found else { bail!("no discipline is for this purpose") };
+    let scenario = example_of(first);
+    if json {
+        let one = |entry: &Manifest| {
+            json!({
+                "kind": entry.kind, "doc": entry.doc, "cost": entry.cost,
+                "guarantee": entry.guarantee, "source": entry.source,
+            })
+        };
+        say!(
+            "{}",
+            serde_json::to_string_pretty(&json!({
+                "choice": one(first),
+                "others": others.iter().map(|entry| one(entry)).collect::<Vec<_>>(),
+                "scenario": scenario,
+            }))?
+        );
+        return Ok(());
+    }
+    let mut text = format!("{}: {}\n", first.kind, first.doc);
+    let _ = writeln!(text, "  source     {}", first.source);
+    let _ = writeln!(text, "  cost       {}", first.cost);
+    let _ = writeln!(text, "  guarantee  {}", first.guarantee);
+    for (n, entry) in others.iter().enumerate() {
+        let what = if n == 0 { "or" } else { "" };
+        let _ = writeln!(text, "  {what:<10} {:<14} {}", entry.kind, entry.doc);
+    }
+    // The scenario alone goes to standard output, so that it can be kept in a file.
+    let _ = writeln!(std::io::stderr(), "{text}");
+    print(&scenario);
+    Ok(())
+}
