@@ -899,8 +899,8 @@ fn names(users: &Users, way: &str) {
     let both = format!("{} --probe names 10.77.0.2 10.77.0.2 & {web}", me());
     let ran = users.ok(&["--peer", &both, "--", "unshare", "-m", "sh", "-c", &script]);
     assert_eq!(ran.out, "the page\nthe page\nnameserver 10.77.0.2\n", "{way}: {ran:?}");
-    // All packets that the user-mode TCP/IP stack sends at once wait before a queue of ten packets,
-    // and arrive: if they were lost, they would be lost again at each retransmission.
+    // All packets that the user-mode TCP/IP stack sends at once wait until the queue of ten packets
+    // has room, and arrive: if they were lost, they would be lost again at each retransmission.
     let fetch = format!("{} --probe fetch 10.77.0.2", me());
     let script = inner(users, &format!("--rate 20mbit --queue 10p --stats --internet {way}"))
         + &format!(" -- {fetch}");

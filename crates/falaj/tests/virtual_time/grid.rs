@@ -321,7 +321,7 @@ fn held_up(due: impl Iterator<Item = (Time, usize)>, flows: usize) -> Vec<Meter>
     late
 }
 
-/// Returns the lateness in ns that at most this share of a meter's packets exceeds.
+/// Returns the lateness in ns that this share of a meter's packets does not exceed.
 fn quantile(late: &Meter, share: f64) -> u64 {
     late.quantile(share).map_or(0, |late| late.0)
 }

@@ -34,8 +34,8 @@ impl Hosts {
 
 impl Drop for Hosts {
     fn drop(&mut self) {
-        // Deleting one end of a pair removes the other; otherwise the kernel would remove it with
-        // its namespace, later.
+        // Deleting one end of a pair removes the other at once; otherwise the kernel would remove
+        // the pair later, with its namespace.
         PAIRS.iter().for_each(|[here, ..]| netlink::delete(here));
     }
 }

@@ -26,8 +26,8 @@ impl Resident {
     }
 }
 
-/// For up to a minute (shorter if [`long`] is), an adapter that keeps to its envelope gets its
-/// guarantees. Excess packets of the others are dropped as their own, and take no memory.
+/// For up to a minute (less if [`long`] is shorter), an adapter that keeps to its envelope gets its
+/// guarantees. Excess packets of the others are dropped from their own queues, and take no memory.
 pub(crate) fn tenfold() {
     let told = Told::start("overload", THREE, &[]);
     let _calm = Sender::calm(&told, "calm");

@@ -57,8 +57,8 @@ pub(crate) fn interface() {
     crate::common::signal("INT", bridge.id());
     assert_eq!(bridge.wait().expect("it ends").code(), Some(0));
     drop(told);
-    // Deleting one end of a pair removes the other; otherwise the kernel would remove it with the
-    // host's namespace, later.
+    // Deleting one end of a pair removes the other at once; otherwise the kernel would remove the
+    // pair later, with the host's namespace.
     ["a1", "b1"].iter().for_each(|here| netlink::delete(here));
     drop(hosts);
 }
