@@ -198,7 +198,7 @@ impl Flags {
                     format!("queue = {{ limit = \"{limit}\", policy = \"{policy}\" }}\n")
                 }
             };
-            // The flow that others can be put before while the link runs.
+            // The default flow; other flows can be inserted before it while the link runs.
             let _ = write!(text, "[link.{SIMPLE}.{way}.flow.all]\nmatch = \"any\"\n{queue}");
         }
         let (scenario, mut warnings) = read(&text)?;

@@ -1,4 +1,4 @@
-//! `falaj choose`: a discipline for a purpose, by four questions.
+//! `falaj choose`: selects a discipline for a purpose with four questions.
 
 use anyhow::{Context, Result, bail};
 use falaj_scenario::reference::{Wish, choose, example_of};
@@ -108,7 +108,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The number of the answer that the terminal gives; an empty line is the first.
+/// Asks a question on the terminal, and returns the index of the answer; an empty line selects the
+/// first.
 fn ask(question: &str, answers: &[(&str, &str)]) -> Result<usize> {
     let mut text = format!("{question}\n");
     for (n, (name, doc)) in answers.iter().enumerate() {
@@ -137,7 +138,7 @@ fn ask(question: &str, answers: &[(&str, &str)]) -> Result<usize> {
     }
 }
 
-/// Prints the first discipline with its scenario, and the others.
+/// Prints the first discipline with its scenario, and the alternatives.
 fn tell(found: &[&Manifest], json: bool) -> Result<()> {
     let [first, others @ ..] = found else { bail!("no discipline is for this purpose") };
     let scenario = example_of(first);
@@ -166,7 +167,7 @@ fn tell(found: &[&Manifest], json: bool) -> Result<()> {
         let what = if n == 0 { "or" } else { "" };
         let _ = writeln!(text, "  {what:<10} {:<14} {}", entry.kind, entry.doc);
     }
-    // The scenario alone goes to standard output, so that it can be kept in a file.
+    // Only the scenario goes to standard output, so that it can be redirected to a file.
     let _ = writeln!(std::io::stderr(), "{text}");
     print(&scenario);
     Ok(())

@@ -551,9 +551,9 @@ fn promises_are_the_papers_by_hand() {
     check(&json, "a", [l + 4 * s + (s - w) + 2 * 4 * l, l + 5 * s + (s - w), 2 * l, 37_888_000]);
     check(&json, "b", [5_590_080, 5_621_120, 242_240, 37_888_000]);
 
-    // L is not a whole number of nanoseconds, and (1'') ends in S: 30 Mbit/s, L = 403733.3 ns
-    // rounded up; a: W = 1 ms, k = 2, m = 10, r = 2; b: W = 500 us, k = 1, b = 3, m = 3, r = 1; S =
-    // 1.5 ms.
+    // L is not a whole number of nanoseconds, and (1'') ends in S. 30 Mbit/s, L = 403733.3 ns
+    // rounded up; S = 1.5 ms. a: W = 1 ms, k = 2, m = 10, r = 2. b: W = 500 us, k = 1, b = 3, m =
+    // 3, r = 1.
     let text = TENANTS.replace("100mbit", "30mbit").replacen("500us", "1ms", 1);
     let (head, tail) = text.split_at(text.rfind("20p").unwrap());
     let json =
@@ -1309,17 +1309,17 @@ fn four_questions_lead_to_a_discipline() {
     std::fs::write(&path, &ran.out).expect("it can be written");
     let checked = falaj(&["check", &path.to_string_lossy()]);
     assert!(checked.status == Some(0) && checked.out.contains("no errors"), "{checked:?}");
-    // Another answer, another discipline.
+    // A different answer selects a different discipline.
     let kind = |care: &str| {
         let ran = falaj(&["choose", "--for", "share", "--care", care, "--json"]);
         ran.json()["choice"]["kind"].as_str().expect("a text").to_owned()
     };
     assert_ne!(kind("cost"), kind("even"));
-    // Nothing is asked without a terminal.
+    // Without a terminal, no questions are asked.
     let ran = falaj(&["choose"]);
     assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""));
     assert!(ran.err.contains("`--for` is missing; it is one of `share`, "), "{}", ran.err);
-    // Words of the field, in one or several arguments.
+    // Networking terms, in one or several arguments.
     for words in [&["explain", "packet loss"][..], &["explain", "packet", "loss"]] {
         assert!(falaj(words).out.starts_with("packet loss: "), "{words:?}");
     }

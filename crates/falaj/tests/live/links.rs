@@ -801,7 +801,8 @@ fn host_ports(users: &Users) {
         let far = ["--", &me, "--probe", "round", "tcp", "10.77.0.2", &ports[0]];
         assert!(number(&users.ok(&[&command[..], &far].concat()).json()) >= 80.0);
     }
-    // Without the option the first refusal at a port that the host serves is told, with the cure.
+    // Without the option, the first refused connection to a port that the host serves is reported,
+    // with the cure.
     let served = echo_server("127.0.0.1").to_string();
     for at in ["127.0.0.1", "::1"] {
         let probe = ["--", &me, "--probe", "round", "tcp", at, &served];

@@ -1,6 +1,6 @@
-//! Commands that pages print, run by a shell as they are printed: each in a network namespace with
-//! a loopback interface and two others, so that their ports are theirs alone. A command that is
-//! not run is listed with its reason.
+//! Runs commands from the documentation pages in a shell, as printed: each in a network namespace
+//! with a loopback interface and two others, so that their ports are free. Commands that are not
+//! run are listed with the reason.
 
 use crate::common::{Ran, directory, signal};
 use libtest_mimic::{Completion, Trial};
@@ -9,23 +9,23 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// A page of the book, and its commands of falaj.
+/// A page of the documentation, and its falaj commands.
 struct Page {
     name: &'static str,
     /// Files that its commands read.
     files: &'static [(&'static str, Content)],
-    /// Commands that are not run, each from its beginning, with the reason.
+    /// Beginnings of commands that are not run, with the reason.
     left_out: &'static [(&'static str, &'static str)],
-    /// Commands that end with another status than 0, each from its beginning.
+    /// Beginnings of commands with an exit status other than 0, and that status.
     ends: &'static [(&'static str, i32)],
 }
 
 /// The content of a file that a page's commands read.
 #[derive(Clone, Copy)]
 enum Content {
-    /// The page's block of TOML with this number, from 0.
+    /// The page's TOML block with this index, from 0.
     Block(usize),
-    /// The file of the repository.
+    /// This file of the repository.
     File(&'static str),
     /// This text.
     Text(&'static str),
@@ -177,7 +177,8 @@ const PAGES: &[Page] = &[
     },
 ];
 
-/// Programs beside falaj that pages use. In these tests each is a script that does nothing.
+/// Programs other than falaj that the pages use. In these tests, each one is a script that does
+/// nothing.
 const STAND_INS: [&str; 6] = ["curl", "iperf3", "jq", "ping", "sudo", "tshark"];
 
 pub(crate) fn trials(possible: bool) -> Vec<Trial> {
@@ -201,7 +202,7 @@ fn text_of(page: &str) -> String {
     std::fs::read_to_string(root().join(page)).unwrap_or_else(|error| panic!("{page}: {error}"))
 }
 
-/// A line of a shell in `place`, where falaj is installed, and `bin` holds further programs.
+/// Starts a line of shell in `place`, with falaj installed, and with further programs in `bin`.
 fn shell(line: &str, place: &Path, bin: Option<&Path>) -> Child {
     let installed = Path::new(env!("CARGO_BIN_EXE_falaj")).parent().expect("a directory");
     let path = std::env::var("PATH").unwrap_or_default();
@@ -227,7 +228,8 @@ pub(crate) fn become_shell(line: &str) {
     panic!("{}", Command::new("sh").args(["-c", line]).exec());
 }
 
-/// Runs a line to its end, or as long as it says that Ctrl-C ends it, and then ends it so.
+/// Runs a line to its end; or, for endless commands, until it prints that Ctrl-C ends it, and then
+/// ends it so.
 fn ran(line: &str, place: &Path, bin: Option<&Path>) -> Ran {
     let endless = ["falaj relay ", "falaj serve ", "falaj bridge "];
     if !endless.iter().any(|endless| line.starts_with(endless)) {
@@ -263,7 +265,7 @@ fn readme() {
     }
 }
 
-/// The commands of falaj that a page prints.
+/// Returns the falaj commands on a page.
 fn commands(page: &str) -> Vec<String> {
     let text = text_of(page);
     let typed = text.split("\n```console\n").skip(1);
@@ -295,8 +297,8 @@ fn others() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Runs a page's commands one behind the other in a folder of its own; returns those that end with
-/// another status than they should.
+/// Runs a page's commands one after the other in a directory of its own; returns those with an
+/// unexpected exit status.
 fn run_page(page: &Page, bin: &Path) -> Vec<String> {
     let place = directory().join("pages").join(page.name.replace('/', "-"));
     let _ = std::fs::remove_dir_all(&place);
@@ -331,7 +333,7 @@ fn run_page(page: &Page, bin: &Path) -> Vec<String> {
     wrong
 }
 
-/// Writes a file that may be executed.
+/// Writes an executable file.
 fn script(path: &Path, text: &str) {
     std::fs::write(path, text).expect("a file");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
@@ -361,7 +363,7 @@ fn content_of(page: &str, content: Content) -> String {
     }
 }
 
-/// The scenario of the tutorial, as it is at its end.
+/// Returns the final scenario of the tutorial.
 fn office() -> String {
     let text = text_of("docs/tutorial.md");
     let block = |n: usize| {
