@@ -1,4 +1,4 @@
-//! The bound on a flow's delay, before anything runs: calls beside a flow that sends without end.
+//! The bound on a flow's delay, without a simulation: calls beside a flow that sends without end.
 //! `cargo run -p falaj-plan --example bound_a_flow`
 
 const SCENARIO: &str = r#"
@@ -19,7 +19,7 @@ pub(crate) fn main() {
         let bound = flow.best().expect("a bound");
         println!("{}: {} ms at most", flow.name, bound.delay.0 as f64 / 1e6);
     }
-    // Both have a quantum of 1514 B; the calls keep to their envelope, and wait for less.
+    // Both flows have a quantum of 1514 B. The calls keep to an envelope, so their bound is lower.
     let [calls, rest] = [0, 1].map(|n| ways[0].flows[n].best().expect("a bound").delay);
     assert!(calls < rest);
 }

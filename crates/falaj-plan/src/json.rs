@@ -10,7 +10,8 @@ use falaj_sched::units::rate::BIT_NANOS;
 use falaj_theory::{Curve, float};
 use serde_json::{Value as Json, json};
 
-/// Where a curve bends: nanoseconds, bytes there and just behind, and the rate from there on.
+/// The points at which a curve bends: time in nanoseconds, bytes at and just after it, and the rate
+/// from there on in bits per second.
 fn points(curve: &Curve) -> Vec<Json> {
     let point = |p: &falaj_theory::Piece| {
         json!({
@@ -83,7 +84,7 @@ fn flow_json(flow: &Outlook) -> Json {
     out
 }
 
-/// All directions of a scenario; `before` is the same before anything was changed.
+/// All directions of a scenario; `before` is the plan before the change, if there is one.
 pub fn all(scenario: &Scenario, ways: &[Way<'_>], before: Option<&Vec<Way<'_>>>) -> Json {
     let admitted = ways.iter().all(|way| way.unmet.is_empty());
     let directions: Vec<Json> =
@@ -93,7 +94,7 @@ pub fn all(scenario: &Scenario, ways: &[Way<'_>], before: Option<&Vec<Way<'_>>>)
     json!({ "admitted": admitted, "directions": directions, "end_to_end": end_to_end })
 }
 
-/// One direction; `before` is the same before anything was changed.
+/// One direction; `before` is the same direction before the change, if there is one.
 fn way(way: &Way<'_>, before: Option<&Way<'_>>) -> Json {
     let direction = way.direction;
     let flows = way.flows.iter().map(|flow| {

@@ -1,4 +1,4 @@
-//! What a scenario promises, before anything runs.
+//! The guarantees of a scenario, computed without running it.
 //!
 //! ```
 //! let text = "[link.a]\nrate = \"8mbit\"\n\
@@ -12,14 +12,14 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`bounds`] | promise, envelope, and what follows: delay, backlog, what limits them |
-//! | [`solve`] | what a flow needs and is not promised, and what would do |
-//! | [`standing`] | what each flow is promised whatever is sent, for admission and for the watch over promises |
-//! | [`network`] | what packets wait at most over all links that they pass |
-//! | [`saihu`] | networks of other tools for bounds, read and written |
-//! | [`stations`] | what stations of a channel get that always have packets |
+//! | [`bounds`] | guarantee and envelope of each flow, its delay and backlog, and what limits them |
+//! | [`solve`] | needs that are not guaranteed, and settings that would guarantee them |
+//! | [`standing`] | guarantees that hold for any traffic, for admission and for monitoring |
+//! | [`network`] | delay bounds over all links that a packet passes |
+//! | [`saihu`] | reads and writes the networks of other tools for bounds |
+//! | [`stations`] | throughput of the stations of a channel if all always have packets |
 //! | [`mod@json`] | all of that as JSON |
-//! | [`words`] | numbers as people read them |
+//! | [`words`] | numbers formatted for people |
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 
@@ -39,27 +39,27 @@ use falaj_sched::contract::no_guarantee::NoPromise;
 use falaj_sched::contract::params::ConfigErrors;
 use solve::Unmet;
 
-/// What one direction of a link promises to each of its flows.
+/// The guarantee of one direction of a link to each of its flows.
 ///
 /// # Errors
-/// Its discipline refuses its setup.
+/// The discipline refuses its setup.
 pub fn promises(direction: &Direction) -> Result<Vec<Result<Promise, NoPromise>>, ConfigErrors> {
     Ok(bounds::served(direction, &direction.pipe.setup)?.promises)
 }
 
-/// One direction of a link, planned.
+/// The plan of one direction of a link.
 pub struct Way<'a> {
     /// The link's name.
     pub link: &'a str,
-    /// Which direction.
+    /// The direction.
     pub towards: Towards,
-    /// What the scenario says of it.
+    /// Its configuration in the scenario.
     pub direction: &'a Direction,
-    /// Its flows, in order.
+    /// Its flows, in the order of the scenario.
     pub flows: Vec<Outlook>,
-    /// Those that are promised less than they need.
+    /// The flows whose guarantees are below their needs.
     pub unmet: Vec<Unmet>,
-    /// The same as the direction before it, and nothing to carry.
+    /// True if this direction is configured like the one before it and no traffic enters it.
     pub same: bool,
 }
 
@@ -88,14 +88,14 @@ pub fn plan(scenario: &Scenario) -> Result<Vec<Way<'_>>, ConfigErrors> {
     Ok(ways)
 }
 
-/// Is the other direction the same in everything, and has nothing to carry?
+/// Returns true if both directions of the link are configured alike and no traffic enters `Down`.
 fn same_as_up(scenario: &Scenario, link: usize) -> bool {
     let l = &scenario.links[link];
     let idle = scenario.traffic.iter().all(|s| s.link != link || s.towards == Towards::Up);
     idle && format!("{:?}", l.up) == format!("{:?}", l.down)
 }
 
-/// The same direction before anything was changed.
+/// The plan of the same direction before the change, if there is one.
 pub fn counterpart<'a, 'b>(way: &Way<'_>, before: Option<&'b Vec<Way<'a>>>) -> Option<&'b Way<'a>> {
     before?.iter().find(|b| (b.link, b.towards) == (way.link, way.towards))
 }

@@ -1,5 +1,5 @@
-//! What packets wait at most over all links that they pass: each flow of a link, or the queue that
-//! several share, is a server; each source is a flow that passes some of them.
+//! Delay bounds over all links that packets pass. Each flow of a link is a server, or the queue
+//! that several flows share. Each source is a flow that passes some of these servers.
 
 use crate::Way;
 use crate::bounds::{Envelope, sent_by};
@@ -16,47 +16,48 @@ use falaj_theory::{Curve, whole};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 
-/// A scenario as servers and flows.
+/// A scenario as a network of servers and flows.
 pub struct Routes {
-    /// These.
+    /// The servers and flows.
     pub network: Network,
-    /// By server, its link's rate.
+    /// The rate of each server's link, by server.
     pub capacity: Vec<Rate>,
-    /// By flow, whose it is.
+    /// The route of each flow in `network`, by flow.
     pub routes: Vec<Route>,
 }
 
-/// Where the packets of a source go.
+/// The route of the packets of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
     /// The source's name.
     pub traffic: String,
-    /// So many sources alike go there.
+    /// Number of its sources that take this route.
     pub sources: u32,
-    /// The names of the links.
+    /// The names of the links, in order.
     pub links: Vec<String>,
-    /// How long packets are on their way between queues.
+    /// Sum of the propagation delays of the links.
     pub propagation: Span,
-    /// Bytes of its largest packet.
+    /// Cost of the largest packet on the first link, in bytes.
     pub largest: u32,
-    /// Why nothing is known of it.
+    /// The reason why no bound is known, apart from the traffic of other flows.
     pub none: Option<String>,
 }
 
-/// What is known of a route.
+/// The bounds of a route.
 pub struct Outlook<'a> {
-    /// It.
+    /// The route.
     pub route: &'a Route,
-    /// Of queues alone.
+    /// Bounds on the delay in queues and at links, without propagation.
     pub bounds: EndToEnd,
-    /// With the way between: from last bit in at the first link to last bit at the far end.
+    /// The lower bound with propagation: from the last bit in at the first link to the last bit at
+    /// the far end.
     pub delay: Option<Span>,
-    /// Why that is not known.
+    /// The reason why the delay is not known.
     pub none: Option<String>,
 }
 
 impl Outlook<'_> {
-    /// By which method.
+    /// The method that gives the lower bound, in words.
     pub fn method(&self) -> &'static str {
         match (&self.bounds.total, &self.bounds.separated) {
             (Some(total), Some(separated)) if separated < total => "its links as one",
@@ -67,10 +68,11 @@ impl Outlook<'_> {
 }
 
 impl Routes {
-    /// Those of a scenario, which was planned.
+    /// The network of a scenario, from its plan.
     ///
     /// # Errors
-    /// Rules leave a way to chance: then nothing is known of what meets where.
+    /// Rules choose a route at random or drop packets, or no flow of a link takes them: then the
+    /// flows that share a server are not known.
     pub fn of(scenario: &Scenario, ways: &[Way<'_>]) -> Result<Routes, String> {
         let rules: Vec<RouteRule> = scenario.rules.iter().map(|rule| rule.rule.clone()).collect();
         let mut made = Routes {
@@ -130,7 +132,7 @@ impl Routes {
                 says(format!("on link {}: {why}", way.link));
                 continue;
             };
-            // Where several flows share a queue it is the server.
+            // Where several flows share a queue, the queue is the server.
             let place = (
                 2 * link + usize::from(source.towards == Towards::Down),
                 if outlook.together { 0 } else { flow },
@@ -150,7 +152,8 @@ impl Routes {
             path.push(server);
         }
         let sent = sent(scenario, source, sources).map_err(&mut says).ok();
-        // What nothing is known of still stands in others' way.
+        // A flow without a known bound stays in the network: it may delay the flows that share its
+        // servers.
         let sent = sent.filter(|_| none.is_none());
         let alike = self.routes.iter().filter(|route| route.traffic == source.name).count();
         let name =
@@ -166,12 +169,12 @@ impl Routes {
         });
     }
 
-    /// Does any of them pass more than one link?
+    /// Returns true if any route passes more than one link.
     pub fn is_network(&self) -> bool {
         self.routes.iter().any(|route| route.links.len() > 1)
     }
 
-    /// What is known of each.
+    /// The bounds of each route.
     pub fn outlooks(&self) -> Vec<Outlook<'_>> {
         let bounds = self.network.bounds();
         let circle = bounds.as_ref().err().map(|Circle(servers)| {
@@ -195,7 +198,7 @@ impl Routes {
         all.collect()
     }
 
-    /// Why there is no bound, though all is known of the flow itself.
+    /// The reason why a flow has no bound, although all about the flow itself is known.
     fn why(&self, flow: usize, bounds: &EndToEnd) -> Option<String> {
         if bounds.best().is_some() {
             return None;
@@ -218,7 +221,7 @@ impl Routes {
         })
     }
 
-    /// What is known of each, as JSON.
+    /// The bounds of each route, as JSON.
     pub fn json(&self) -> Json {
         let ns = |of: &Option<falaj_theory::Exact>| of.as_ref().map(whole);
         let one = |outlook: &Outlook<'_>| {
@@ -234,10 +237,10 @@ impl Routes {
     }
 }
 
-/// Links, and in each the flow.
+/// Pairs of a link and the flow in it.
 type Steps = Vec<(usize, usize)>;
 
-/// What makes packets come otherwise than they left.
+/// The impairment that changes the spacing of packets on their way, in words.
 fn irregular(direction: &Direction) -> Option<&'static str> {
     let first = direction.pipe.impairments.all().filter_map(Impairment::irregularity).min()?;
     Some(match first {
@@ -247,7 +250,8 @@ fn irregular(direction: &Direction) -> Option<&'static str> {
     })
 }
 
-/// What the least and the largest of its packets cost there.
+/// Bytes at the IP layer that the link counts for the smallest and for the largest packet of the
+/// source.
 fn costs(direction: &Direction, source: &Source) -> [u32; 2] {
     let spec = source.spec();
     [spec.smallest(), spec.largest()].map(|bytes| direction.account.to_ip(direction.cost(bytes)))
@@ -268,8 +272,8 @@ fn sent(scenario: &Scenario, source: &Source, sources: u32) -> Result<Curve, Str
     }
 }
 
-/// Links and flows that the packets of a source pass, and how many of its sources do; those that go
-/// the same way together.
+/// The links and flows that the packets of a traffic source pass, and the number of its sources
+/// that take this route. Sources with the same route are counted together.
 fn steps(
     scenario: &Scenario,
     rules: &[RouteRule],
@@ -345,7 +349,7 @@ mod tests {
         Routes::of(&scenario, &ways)
     }
 
-    /// The first link has one queue for both that pass it, the second one for each flow.
+    /// The first link has one queue for both flows that pass it, the second one for each flow.
     #[test]
     fn queues_are_servers_and_sources_are_flows() {
         let routes = routes(CHAIN).unwrap();
@@ -356,7 +360,7 @@ mod tests {
         assert_eq!(routes.routes[0].propagation, Span::from_millis(12));
         assert!(routes.is_network());
         let all = routes.outlooks();
-        // 1514 B and both bursts at 10 Mbit/s: 1.2112 + 5.6 ms.
+        // A packet of 1514 B and both bursts at 10 Mbit/s: 1.2112 + 5.6 ms.
         let first = routes.network.bounds().unwrap().servers[0].clone().unwrap();
         assert_eq!(whole(&first), 6_811_200);
         for outlook in &all {
@@ -366,7 +370,7 @@ mod tests {
         }
     }
 
-    /// What is written is read as it was.
+    /// A network that is written and read again has the same bounds.
     #[test]
     fn saihu_tells_the_same() {
         let routes = routes(CHAIN).unwrap();
@@ -396,7 +400,7 @@ mod tests {
                 && file.contains("envelope"),
             "{file}"
         );
-        // It stands in the way of the others on the first link.
+        // On the first link it shares the queue of the others.
         let (other, _) = why("model = \"cbr\"", "model = \"poisson\"", 2);
         assert_eq!(other, "it shares a queue with calls, of which nothing is known");
         let (files, _) = why("model = \"cbr\"", "model = \"poisson\"", 1);

@@ -1,33 +1,34 @@
-//! Networks as Saihu has them (Tsai and others 2023): a common form of several tools for bounds, an
-//! "output-port network" in JSON.
+//! Networks in the format of Saihu (Tsai and others 2023), which is common to several tools for
+//! bounds: an "output-port network" in JSON.
 //!
-//! What is read are servers with service curves, each the highest of some rates after latencies,
-//! and flows with arrival curves, each the lowest of some token buckets, over a path. Numbers have
-//! units behind them, or those that stand beside; decimals are read exactly.
+//! A network has servers and flows. The service curve of a server is the maximum of several curves,
+//! each a rate after a latency. The arrival curve of a flow is the minimum of several token
+//! buckets, and the flow passes a path of servers. A number has its unit behind it, or the unit
+//! given beside it. Decimals are read exactly.
 
 use crate::network::Routes;
 use falaj_theory::network::{Flow, Network, Order, Server};
 use falaj_theory::{Curve, Exact, exact, float};
 use serde_json::{Map, Value as Json, json};
 
-/// What was read.
+/// A network as read.
 #[derive(Debug)]
 pub struct Read {
-    /// Its name.
+    /// The name of the network.
     pub name: String,
-    /// It.
+    /// The network.
     pub network: Network,
-    /// What of the file does not count here.
+    /// Notes on the parts of the file that have no effect here.
     pub notes: Vec<String>,
 }
 
-/// What is wrong, and where: `flows[2].path[1]: …`.
+/// A result; the error names the place and the fault: `flows[2].path[1]: …`.
 type Said<T> = Result<T, String>;
 
 /// Reads a network.
 ///
 /// # Errors
-/// It is no JSON, or something is missing or not as it should be; with the place.
+/// The text is not JSON, or something is missing or wrong; the error names the place.
 pub fn read(text: &str) -> Result<Read, String> {
     let all: Json =
         serde_json::from_str(text).map_err(|error| format!("this is no JSON: {error}"))?;
@@ -111,8 +112,8 @@ pub fn read(text: &str) -> Result<Read, String> {
         let at = format!("servers[{n}]");
         let of = object(of, &at)?;
         let inside = Scope { units: scope.units.inside(of, &at)?, ..scope };
-        // A packet leaves with its last bit: it costs the service its length (Le Boudec and Thiran,
-        // 1.7.1).
+        // A packet leaves with its last bit, so the service is later by the length of a packet (Le
+        // Boudec and Thiran, 1.7.1).
         let mut packet = exact(0);
         if packets {
             for (flow, largest) in
@@ -175,7 +176,7 @@ fn path(of: &Map<String, Json>, at: &str, names: &[&str]) -> Said<Vec<usize>> {
     if path.is_empty() { Err(format!("{at}.path: it passes no server")) } else { Ok(path) }
 }
 
-/// What a number counts.
+/// The quantity that a number measures.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SaihuKind {
     Time,
@@ -183,7 +184,7 @@ enum SaihuKind {
     Rate,
 }
 
-/// Units of numbers that have none.
+/// The units of numbers that are written without one.
 #[derive(Clone, Copy, Default)]
 struct Units<'a> {
     time: Option<&'a str>,
@@ -192,7 +193,7 @@ struct Units<'a> {
 }
 
 impl<'a> Units<'a> {
-    /// Those of an object, where it has some.
+    /// The units inside an object: its own if it gives some, else those outside.
     fn inside(self, of: &'a Map<String, Json>, at: &str) -> Said<Units<'a>> {
         let unit =
             |key: &str, kind: SaihuKind, outside: Option<&'a str>| -> Said<Option<&'a str>> {
@@ -225,7 +226,8 @@ impl SaihuKind {
         }
     }
 
-    /// So many nanoseconds, bytes, or bytes a nanosecond a unit is.
+    /// The value of a unit in nanoseconds, bytes, or bytes a nanosecond; `None` if it is not a
+    /// unit.
     fn unit(self, unit: &str) -> Option<Exact> {
         let ten = |power: i32| {
             (0..power.abs())
@@ -272,7 +274,7 @@ impl SaihuKind {
     }
 }
 
-/// The units and defaults that hold somewhere.
+/// The units and defaults that apply at a place.
 #[derive(Clone, Copy)]
 struct Scope<'a> {
     units: Units<'a>,
@@ -280,8 +282,8 @@ struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    /// A number with its unit, or with that of its surroundings; without any it is seconds, bits,
-    /// bits a second.
+    /// Reads a number with its unit, or with the unit of its surroundings. If neither gives one, it
+    /// is in seconds, bits, or bits a second.
     fn number(&self, of: &Json, kind: SaihuKind, at: &str) -> Said<Exact> {
         let (outside, base) = match kind {
             SaihuKind::Time => (self.units.time, "s"),
@@ -300,7 +302,7 @@ impl Scope<'_> {
             )
         };
         let digits = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
-        // An exponent is one only with digits behind it: `1E` is a unit.
+        // Only digits make it an exponent: `1E` is a unit.
         let (mut mantissa, mut rest, mut power) = (&text[..digits], text[digits..].trim(), 0i32);
         if let Some(more) = rest.strip_prefix(['e', 'E']) {
             let end = more
@@ -315,7 +317,7 @@ impl Scope<'_> {
             if behind.contains('.') {
                 return Err(wrong());
             }
-            // Behind the point each digit is a tenth.
+            // Each digit after the point is worth a power of ten less.
             power = power.saturating_sub(i32::try_from(behind.len()).unwrap_or(i32::MAX));
             let joined = format!("{before}{behind}");
             return self.made(&joined, power, rest, (outside, base), kind).ok_or_else(wrong);
@@ -343,7 +345,7 @@ impl Scope<'_> {
         Some(scaled * kind.unit(if unit.is_empty() { outside.unwrap_or(base) } else { unit })?)
     }
 
-    /// What a key says, or the network's default.
+    /// The number under a key, or the network's default for it.
     fn one(
         &self,
         of: &Map<String, Json>,
@@ -355,7 +357,7 @@ impl Scope<'_> {
         given.map(|given| self.number(given, kind, &format!("{at}.{key}"))).transpose()
     }
 
-    /// Two lists of one length, as pairs.
+    /// Two lists of the same length, as pairs.
     fn pairs(
         &self,
         of: &Map<String, Json>,
@@ -413,10 +415,10 @@ impl Scope<'_> {
     }
 }
 
-/// Writes the servers and flows of a scenario.
+/// Writes the servers and flows of a scenario as a network.
 ///
 /// # Errors
-/// Of some flow nothing is known, and the form has no word for that.
+/// A flow has no known envelope, which the format cannot express.
 pub fn write(name: &str, routes: &Routes) -> Result<Json, String> {
     let network = &routes.network;
     let mbit = |of: &Exact| float(of) * 8e3;
@@ -429,7 +431,7 @@ pub fn write(name: &str, routes: &Routes) -> Result<Json, String> {
                 flow.name
             ));
         };
-        // A straight piece is the token bucket whose line it is a part of.
+        // A straight piece lies on the line of a token bucket.
         let buckets: Vec<(f64, f64)> = sent
             .pieces()
             .iter()
@@ -457,7 +459,7 @@ pub fn write(name: &str, routes: &Routes) -> Result<Json, String> {
             "capacity": if rate.is_unlimited() { Json::Null } else { json!(rate.0 as f64 / 1e6) },
         })
     };
-    // Service curves count packets at their last bits: nothing is to be added for packets.
+    // Service curves count packets at their last bits, so nothing is added for packets.
     Ok(json!({
         "network": {
             "name": name, "packetizer": false, "multiplexing": "FIFO",
@@ -472,7 +474,7 @@ pub fn write(name: &str, routes: &Routes) -> Result<Json, String> {
 mod tests {
     use super::*;
 
-    /// Those of the tests of `falaj_theory::network`, in as many units as there are.
+    /// The network of the tests of `falaj_theory::network`, written in many different units.
     const NETWORK: &str = r#"{
         "network": {
             "name": "two", "packetizer": false, "multiplexing": "FIFO", "analysis_option": ["IS"],
@@ -504,7 +506,7 @@ mod tests {
     fn a_network_is_read_with_its_units() {
         let read = read(NETWORK).unwrap();
         assert_eq!((&*read.name, read.network.order, read.notes.len()), ("two", Order::Fifo, 2));
-        // Of the second one 9 Mbit/s are left to `g`, after 1 ms and 1125 B at 10 Mbit/s.
+        // The second server leaves 9 Mbit/s to `g`, after 1 ms and 1125 B at 10 Mbit/s.
         let alone = 1.9e6 + 4e6 / 9.0;
         assert_eq!(
             delays(NETWORK),
@@ -514,8 +516,8 @@ mod tests {
         assert_eq!(delays(&any)[0], (None, Some(3.75e6)));
     }
 
-    /// Each server's service is a packet later, of those that pass it: 1000 B and 500 B at 10
-    /// Mbit/s.
+    /// The service of each server is later by the largest packet that passes it: 1000 B at 10
+    /// Mbit/s at both servers.
     #[test]
     fn packets_cost_the_service_their_length() {
         let packets = NETWORK.replace("\"packetizer\": false", "\"packetizer\": true");

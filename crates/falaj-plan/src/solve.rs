@@ -1,4 +1,4 @@
-//! What a flow needs and is not promised, and what would do.
+//! The needs of flows that are not guaranteed, and settings that would guarantee them.
 
 use crate::bounds::{Envelope, Outlook, Rivals, outlooks, served};
 use crate::words;
@@ -11,17 +11,17 @@ use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
 use falaj_theory::whole;
 
-/// A flow that is promised less than it needs.
+/// A flow whose guarantee is below its need.
 pub struct Unmet {
     /// The index of the flow.
     pub flow: usize,
-    /// What it needs, and what it is promised.
+    /// The need and the guarantee, in words.
     pub what: String,
-    /// What would do.
+    /// Settings that would guarantee the need, in words.
     pub help: String,
 }
 
-/// What a flow is promised, if anything.
+/// The rate and the delay that a flow is guaranteed; `None` for each that is not.
 type RateAndDelay = (Option<Rate>, Option<Span>);
 
 fn met(need: Need, (rate, delay): RateAndDelay) -> bool {
@@ -33,10 +33,10 @@ fn promised(flow: &Outlook) -> RateAndDelay {
     (flow.promise.as_ref().ok().map(|p| p.rate), flow.promised().map(|d| d.delay))
 }
 
-/// Of so many flows whose needs are not met it is found out what would fit.
+/// Maximum number of flows for which settings that would fit are searched.
 const SOLVED: usize = 16;
 
-/// The flows that are promised less than they need.
+/// The flows whose guarantees are below their needs.
 pub fn unmet(direction: &Direction, flows: &[Outlook]) -> Vec<Unmet> {
     let now: Vec<RateAndDelay> = flows.iter().map(promised).collect();
     let mut all = Vec::new();
@@ -56,7 +56,7 @@ pub fn unmet(direction: &Direction, flows: &[Outlook]) -> Vec<Unmet> {
                 words::span(delay)
             ));
         }
-        // The discipline is asked again and again for it: of thousands the first ones have to do.
+        // The search queries the discipline many times, so only the first flows are solved.
         let help = match all.len() {
             0..SOLVED => what_would_fit(direction, flow, &flows[flow], &now),
             _ => "what would fit is said of the first ones".into(),
@@ -66,8 +66,8 @@ pub fn unmet(direction: &Direction, flows: &[Outlook]) -> Vec<Unmet> {
     all
 }
 
-/// What everybody is promised, as far as somebody needs it; `None`: the
-/// discipline does not accept the setup.
+/// The guarantees of all flows with this configuration. Delays by envelopes are computed only for
+/// flows that need a delay. `None` if the discipline refuses the setup.
 fn promised_with(direction: &Direction) -> Option<Vec<RateAndDelay>> {
     let served = served(direction, &direction.pipe.setup).ok()?;
     if served.shared.is_some() {
@@ -95,23 +95,23 @@ fn promised_with(direction: &Direction) -> Option<Vec<RateAndDelay>> {
     Some(each.collect())
 }
 
-/// A flow's parameter that is a quantity: its share of the link.
+/// A quantitative parameter of a flow, by which its share of the link changes.
 struct SolvedShare {
     name: &'static str,
-    /// The flow that is divided, if it is that one's share and not the part's own.
+    /// The divided flow, if the parameter belongs to it and not to the part itself.
     of: Option<usize>,
-    /// A number that may well be a whole unit of it, such as a packet's time.
+    /// Step of the search: a value that suits the unit, such as the time of a packet.
     step: u64,
     least: u64,
     most: u64,
     value: fn(u64) -> Value,
 }
 
-/// What the discipline gives a flow more or less of the link by.
+/// The parameters of the discipline by which a flow gets more or less of the link.
 fn shares(entry: &Manifest, of: Option<usize>, setup: &Setup) -> Vec<SolvedShare> {
     let share = |param: &Param| {
         let (step, value): (u64, fn(u64) -> Value) = match param.kind {
-            // A delay is shortest where a whole number of packets fits.
+            // A delay is shortest if a whole number of packets fits.
             Kind::Span => (setup.largest_airtime().0, |v| Value::Span(Span(v))),
             Kind::Bytes => (setup.largest.into(), Value::Bytes),
             Kind::Rate => (setup.rate.0 / 1000, |v| Value::Rate(Rate(v))),
@@ -125,7 +125,8 @@ fn shares(entry: &Manifest, of: Option<usize>, setup: &Setup) -> Vec<SolvedShare
     entry.flow.iter().filter_map(share).collect()
 }
 
-/// What a flow, or a part of one and the flow itself, may be given more or less by.
+/// The parameters that change the share of a flow. For a part of a divided flow these are its own
+/// parameters and those of that flow.
 fn shares_of(direction: &Direction, leaf: usize) -> Vec<SolvedShare> {
     let setup = &direction.pipe.setup;
     let divided = setup.flow_of_leaf(leaf).and_then(|f| Some((f, deepest(setup, leaf)?)));
@@ -135,14 +136,15 @@ fn shares_of(direction: &Direction, leaf: usize) -> Vec<SolvedShare> {
     within.into_iter().chain(shares(direction.scheduler(), Some(f), setup)).collect()
 }
 
-/// What divides the flow that a leaf is a part of.
+/// The innermost discipline that serves a leaf within its divided flow; `None` if the leaf's flow
+/// is not divided.
 fn deepest(setup: &Setup, leaf: usize) -> Option<&Inner> {
     let (f, within) = setup.way_to_leaf(leaf)?;
     let inner = setup.flows[f].inner.as_deref()?;
     deepest(&inner.setup, within).or(Some(inner))
 }
 
-/// As the file has it.
+/// The value as it is written in a scenario file.
 fn written(value: Value) -> String {
     match value {
         Value::Span(v) => format!("\"{v}\""),
@@ -156,8 +158,8 @@ fn written(value: Value) -> String {
     }
 }
 
-/// Changes of the flow's own settings, all else unchanged, with which it has
-/// what it needs and nobody loses what he had.
+/// Changes of single settings of the flow that would guarantee its need. No other flow whose need
+/// is met loses that guarantee.
 fn what_would_fit(
     direction: &Direction,
     flow: usize,
@@ -218,9 +220,9 @@ fn what_would_fit(
     help
 }
 
-/// The smallest value that is good. A promise does not simply get better with
-/// the share, it is a saw-tooth: all its first teeth are looked at, and ever
-/// more coarsely those behind them; then it is refined below the first good one.
+/// The smallest value for which `good` holds. A guarantee does not grow steadily with the share,
+/// but is a saw-tooth. So the search tries each of the first multiples of the step, and later ones
+/// at growing distances. Then it bisects below the first good value, to a thousandth.
 fn smallest(share: &SolvedShare, good: impl Fn(u64) -> bool) -> Option<u64> {
     let mut low = 0;
     let mut steps = 1;
@@ -242,15 +244,15 @@ fn smallest(share: &SolvedShare, good: impl Fn(u64) -> bool) -> Option<u64> {
     Some(high)
 }
 
-/// The longest queue, shorter than it is, with which a full one is no longer
-/// than the need; a shorter queue loses more.
+/// The longest queue, shorter than the present one, for which a full queue meets the need. A
+/// shorter queue would lose more packets.
 fn shorter_queue(
     direction: &Direction,
     flow: usize,
     outlook: &Outlook,
     fits: &impl Fn(&Direction) -> bool,
 ) -> Option<String> {
-    // A queue has to hold a packet of the largest size.
+    // A queue must hold a packet of the largest size.
     let (least, most, limit): (u64, u64, fn(u64) -> Limit) = match outlook.limit {
         Limit::Packets(n) => (1, n.into(), |n| Limit::Packets(n as u32)),
         Limit::Bytes(n) => (direction.pipe.setup.largest.into(), n, Limit::Bytes),
@@ -283,7 +285,7 @@ fn shorter_queue(
     ))
 }
 
-/// Its sources would keep to an envelope that is enough: it may be declared.
+/// Suggests declaring the envelope of the flow's sources, if the need would then be met.
 fn declare(direction: &Direction, flow: usize, outlook: &Outlook) -> Option<String> {
     let (need, expected) = (direction.flows[flow].need, outlook.expected.as_ref()?);
     if outlook.together || !met(need, (promised(outlook).0, Some(expected.delay))) {
@@ -313,7 +315,8 @@ mod tests {
         };
         assert_eq!(smallest(&share(1, 100), |v| v >= 37), Some(37));
         assert_eq!(smallest(&share(1, 100), |v| v > 100), None);
-        // A tooth at 4990 to 6000, and all from 9000 on: by thousands, then to a thousandth of it.
+        // One tooth from 4990 to 6000, and all values from 9000 on: found in steps of 1000, then to
+        // a thousandth.
         let tooth =
             smallest(&share(1000, u64::MAX), |v| v >= 4990 && !(6000..9000).contains(&v)).unwrap();
         assert!((4990..=4995).contains(&tooth), "{tooth}");

@@ -1,5 +1,5 @@
-//! What each flow is promised whatever the others do, for whoever has to keep it: admission, and
-//! the watch over promises.
+//! The guarantees of each flow that hold whatever the other flows send. Admission and the
+//! monitoring of guarantees use them.
 
 use crate::bounds::{Outlook, outlooks};
 use crate::solve::unmet;
@@ -10,36 +10,37 @@ use falaj_sched::contract::params::ConfigErrors;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
 
-/// A flow's promise.
+/// The guarantee of a flow.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Standing {
     /// The flow's name.
     pub flow: String,
-    /// What its owner asks for.
+    /// The need that the scenario states for the flow.
     pub need: Need,
-    /// While it has packets, this rate after this latency; `None`: no rate is promised.
+    /// Guaranteed rate, and its latency, while the flow is backlogged; `None` if no rate is
+    /// guaranteed.
     pub rate: Option<(Rate, Span)>,
-    /// The rate needs more queued than the packet that a backlog is.
+    /// True if the rate holds only while more than two of the largest packets are queued.
     pub needs_queue: bool,
-    /// What may come on top of rate and delay after a change, until the link has rested; `None`:
-    /// nothing is promised until then.
+    /// Additional latency and delay after a change, until the link has been idle; `None` if nothing
+    /// is guaranteed until then.
     pub settling: Option<Span>,
-    /// No packet that found room stays longer, and by which formula.
+    /// Bound on the delay of a packet that found room in its queue, and the formula of the bound.
     pub delay: Option<(Span, String)>,
-    /// Why nothing is promised.
+    /// The reason why nothing is guaranteed.
     pub none: Option<String>,
-    /// What it may send at most.
+    /// The declared envelope: rates, and bursts in bytes.
     pub envelope: Vec<(Rate, u64)>,
-    /// The delay is promised to those alone that keep to the envelope.
+    /// True if the delay holds only while the flow keeps to its envelope.
     pub on_condition: bool,
-    /// What it needs and is not promised, and what would fit.
+    /// The need that is not guaranteed, and a setting that would guarantee it.
     pub refused: Option<(String, String)>,
 }
 
-/// All flows, by pipe: up and down of each link.
+/// The guarantees of all flows, by pipe: up and then down of each link.
 ///
 /// # Errors
-/// A discipline does not accept its setup.
+/// A discipline refuses its setup.
 pub fn standings(scenario: &Scenario) -> Result<Vec<Vec<Standing>>, ConfigErrors> {
     let mut all = Vec::new();
     for link in &scenario.links {
@@ -51,7 +52,8 @@ pub fn standings(scenario: &Scenario) -> Result<Vec<Vec<Standing>>, ConfigErrors
     Ok(all)
 }
 
-/// Is the same promised there? A discipline of very many flows is not asked twice.
+/// Returns true if both directions have the same guarantees. A discipline with very many flows is
+/// then queried only once.
 fn are_alike(a: &Direction, b: &Direction) -> bool {
     let ask_alike =
         |(a, b): (&Flow, &Flow)| a.name == b.name && a.need == b.need && a.envelope == b.envelope;
@@ -61,7 +63,7 @@ fn are_alike(a: &Direction, b: &Direction) -> bool {
 }
 
 fn of_direction(direction: &Direction) -> Result<Vec<Standing>, ConfigErrors> {
-    // Whatever is sent: sources of the file are not those that will be there.
+    // No sources are given: the real traffic may differ from the sources in the file.
     let outlooks = outlooks(direction, &[])?;
     let mut all: Vec<Standing> = outlooks
         .iter()
@@ -91,7 +93,7 @@ fn of_flow(outlook: &Outlook, need: Need) -> Standing {
                 outlook.assured.as_ref().is_some_and(|delay| delay.delay < promise.delay.delay);
         }
         Err(NoPromise(why)) => match &outlook.assured {
-            // To its envelope, and nothing else.
+            // Only the delay is guaranteed, and only while the flow keeps to its envelope.
             Some(delay) => {
                 standing.delay = Some((delay.delay, delay.formula.clone()));
                 standing.on_condition = true;

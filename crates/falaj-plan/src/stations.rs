@@ -1,5 +1,5 @@
-//! What stations that contend for a channel get, when all always have packets: Bianchi's
-//! saturation.
+//! Throughput of stations that contend for a channel, if all of them always have packets (Bianchi's
+//! saturation).
 
 use falaj_scenario::Direction;
 use falaj_sched::disciplines::dcf::{self, Channel, rates};
@@ -7,8 +7,8 @@ use falaj_sched::units::rate::Rate;
 use falaj_theory::dcf::{Saturation, saturation};
 use serde_json::{Value as Json, json};
 
-/// What is expected of this direction with packets of the largest size; nothing where its flows are
-/// no stations, or are many.
+/// The rates of the stations of this direction and their throughput with packets of the largest
+/// size. `None` if its flows are not stations, or if a mask makes several of a flow or link.
 pub fn expected(direction: &Direction) -> Option<(Vec<Rate>, Saturation)> {
     if direction.scheduler().kind != dcf::MANIFEST.kind || !direction.pipe.masks.is_none() {
         return None;

@@ -1,9 +1,9 @@
-//! Numbers as people read them.
+//! Numbers formatted for people.
 
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
 
-/// Three significant digits of nanoseconds: `870 ns`, `121 us`, `3.10 ms`.
+/// A time in nanoseconds, formatted with three significant digits: `870 ns`, `121 us`, `3.10 ms`.
 pub fn nanos(ns: f64) -> String {
     let (value, unit) = match ns {
         _ if ns < 999.5 => return format!("{ns:.0} ns"),
@@ -22,15 +22,15 @@ fn three_digits(value: f64) -> String {
     }
 }
 
-/// A span, or a dash.
+/// A span, or a dash if there is none.
 pub fn span(s: Option<Span>) -> String {
     s.map_or(DASH.into(), |s| nanos(s.0 as f64))
 }
 
-/// What stands where there is nothing to say.
+/// Stands in place of a value that does not exist.
 pub const DASH: &str = "—";
 
-/// Bits per second: `12.0 Mbit/s`.
+/// A rate in bits per second: `12.0 Mbit/s`.
 pub fn rate(bits: f64) -> String {
     let (value, unit) = match bits {
         b if b < 999.5 => (b, "bit/s"),
@@ -41,7 +41,7 @@ pub fn rate(bits: f64) -> String {
     format!("{} {unit}", three_digits(value))
 }
 
-/// An amount of data: `500 B`, `64.3 kB`; bytes are whole below 10 kB.
+/// An amount of data: `500 B`, `64.3 kB`. Below 10 kB it is in whole bytes.
 pub fn bytes(bytes: f64) -> String {
     match bytes {
         b if b < 9_999.5 => format!("{b:.0} B"),
@@ -51,12 +51,12 @@ pub fn bytes(bytes: f64) -> String {
     }
 }
 
-/// A link's rate.
+/// The rate of a link, or `unlimited`.
 pub fn link_rate(r: Rate) -> String {
     if r.is_unlimited() { "unlimited".into() } else { rate(r.0 as f64) }
 }
 
-/// A share in percent: `0 %`, `1.58 %`.
+/// A share in percent: `0 %`, `1.58 %`; a dash if the whole is zero.
 pub fn percent(part: u64, whole: u64) -> String {
     match (part, whole) {
         (_, 0) => DASH.into(),

@@ -1,11 +1,11 @@
-//! The longest delay as the distance between two curves, over one server and over two.
+//! The delay bound as the distance between two curves, over one server and over two.
 //! `cargo run -p falaj-theory --example delay_by_curves`
 
 use falaj_sched::units::{rate::Rate, time::Span};
 use falaj_theory::{Curve, exact};
 
 pub(crate) fn main() {
-    // 3000 B at once and 10 Mbit/s in the long run; servers of 20 Mbit/s after 1 ms.
+    // 3000 B at once and 10 Mbit/s in the long run; each server has 20 Mbit/s after 1 ms.
     let sent = Curve::token_bucket(Rate::from_mbit(10), 3000);
     let server = Curve::rate_latency(Rate::from_mbit(20), Span::from_millis(1));
     let one = sent.delay(&server).expect("a bound").length;

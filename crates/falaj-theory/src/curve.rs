@@ -1,4 +1,4 @@
-//! Curves: what may be sent, or is served at least, in any time of a length.
+//! Curves: bounds on arrivals or on service in any time of a given length.
 
 use crate::envelope::Parts;
 use falaj_sched::contract::guarantee::{ArrivalWindow, Deadlines, StairTurn, StaircaseCurve};
@@ -9,10 +9,10 @@ use num_rational::BigRational;
 use num_traits::{ToPrimitive, Zero};
 use std::fmt;
 
-/// An exact number: nanoseconds, bytes, or bytes in a nanosecond.
+/// An exact number: nanoseconds, bytes, or bytes a nanosecond.
 pub type Exact = BigRational;
 
-/// A whole number.
+/// The exact form of a whole number.
 pub fn exact(n: impl Into<BigInt>) -> Exact {
     Exact::from_integer(n.into())
 }
@@ -27,21 +27,21 @@ pub fn float(n: &Exact) -> f64 {
     n.to_f64().unwrap_or(f64::INFINITY)
 }
 
-/// The next whole number that is no smaller, or the largest there is.
+/// The number rounded up to a whole one: 0 if it is negative, the largest `u64` if it is too large.
 pub fn whole(n: &Exact) -> u64 {
     n.ceil().to_integer().to_u64().unwrap_or(if *n < Exact::zero() { 0 } else { u64::MAX })
 }
 
-/// A straight part of a curve, up to where the next one begins.
+/// A straight part of a curve, which ends where the next one begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Where it begins, in nanoseconds.
+    /// Its beginning, in nanoseconds.
     pub at: Exact,
-    /// The curve there, in bytes.
+    /// The value of the curve there, in bytes.
     pub value: Exact,
-    /// The curve just behind; above `value` where it jumps.
+    /// The value just after that instant; above `value` where the curve jumps.
     pub after: Exact,
-    /// How steep it then is, in bytes a nanosecond.
+    /// Its slope from there on, in bytes a nanosecond.
     pub slope: Exact,
 }
 
@@ -51,14 +51,14 @@ impl Piece {
     }
 }
 
-/// A function of time that never decreases and never is below zero, made of
-/// finitely many straight pieces with jumps, the last of them without an end.
+/// A function of time that never decreases and is never below zero. It has finitely many straight
+/// pieces with jumps between them, and the last piece has no end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Curve {
     pieces: Vec<Piece>,
 }
 
-/// Why pieces make no curve.
+/// The reason why pieces do not make a curve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotACurve(pub &'static str);
 
@@ -70,11 +70,11 @@ impl fmt::Display for NotACurve {
 impl std::error::Error for NotACurve {}
 
 impl Curve {
-    /// A curve of these pieces; those that only go on straight are joined.
+    /// A curve of these pieces. A piece that continues the previous one straight is joined to it.
     ///
     /// # Errors
-    /// There is none, the first does not begin at zero, the times do not
-    /// increase, or the values decrease or are below zero.
+    /// There are no pieces, the first one does not begin at zero, the times do not increase, or the
+    /// values decrease or are below zero.
     pub fn new(pieces: Vec<Piece>) -> Result<Curve, NotACurve> {
         let zero = Exact::zero();
         let Some(first) = pieces.first() else { return Err(NotACurve("it has no pieces")) };
@@ -113,32 +113,33 @@ impl Curve {
         Piece { at: Exact::zero(), value, after, slope }
     }
 
-    /// Nothing, for ever.
+    /// The curve that is always zero.
     pub fn zero() -> Curve {
         Curve { pieces: vec![Curve::line(Exact::zero(), Exact::zero(), Exact::zero())] }
     }
 
-    /// At most `burst` bytes at once, and `rate` in the long run: a token
-    /// bucket, or leaky bucket (Le Boudec and Thiran, 1.2.1).
+    /// At most `burst` bytes at once, and `rate` in the long run: a token bucket, or leaky bucket
+    /// (Le Boudec and Thiran, 1.2.1).
     pub fn token_bucket(rate: Rate, burst: u64) -> Curve {
         Curve::affine(slope(rate), exact(burst))
     }
 
-    /// The same in exact numbers, neither below zero: bytes a nanosecond, bytes.
+    /// A token bucket in exact numbers that are not negative: slope in bytes a nanosecond, burst in
+    /// bytes.
     pub fn affine(slope: Exact, burst: Exact) -> Curve {
         Curve { pieces: vec![Curve::line(Exact::zero(), burst, slope)] }
     }
 
-    /// Packets of `size` bytes at `rate`, evenly: the smallest token bucket
-    /// that holds them, if they come at instants rounded down to whole nanoseconds.
+    /// Packets of `size` bytes, sent evenly at `rate`. This is the smallest token bucket that holds
+    /// them if their instants are rounded down to whole nanoseconds.
     pub fn even(rate: Rate, size: u32) -> Curve {
         let whole = (u64::from(size) * BIT_NANOS).is_multiple_of(rate.0.max(1));
-        // A gap may be up to a nanosecond shorter than it should.
+        // Rounding may make a gap up to a nanosecond too short.
         let early = if whole { Exact::zero() } else { slope(rate) };
         Curve::affine(slope(rate), exact(size) + early)
     }
 
-    /// Nothing for the length of `latency`, then `rate` (Le Boudec and Thiran, 1.3.2).
+    /// A rate-latency curve: zero up to `latency`, then `rate` (Le Boudec and Thiran, 1.3.2).
     pub fn rate_latency(rate: Rate, latency: Span) -> Curve {
         let zero = Exact::zero();
         let start = Piece {
@@ -153,8 +154,8 @@ impl Curve {
         Curve::joined(vec![Curve::line(zero.clone(), zero.clone(), zero), start])
     }
 
-    /// Nothing for a time, then a rate, in exact numbers, neither below zero: bytes a nanosecond,
-    /// nanoseconds.
+    /// A rate-latency curve in exact numbers that are not negative: rate in bytes a nanosecond,
+    /// latency in nanoseconds.
     pub fn served(rate: Exact, latency: Exact) -> Curve {
         let zero = Exact::zero();
         let idle = (latency > zero).then(|| Curve::line(zero.clone(), zero.clone(), zero.clone()));
@@ -162,9 +163,9 @@ impl Curve {
         Curve::joined(idle.into_iter().chain([served]).collect())
     }
 
-    /// The curve of a flow that is served in turns, the first `drawn` of them one by one, and then
-    /// a line below all later ones (Tabatabaee and Le Boudec 2021; the line is Boyer, Stea and
-    /// Sofack's, 2012).
+    /// The service curve of a flow that is served in turns. The first `drawn` turns are drawn one
+    /// by one, and a line lies below all later ones (Tabatabaee and Le Boudec 2021; the line is
+    /// that of Boyer, Stea and Sofack, 2012).
     pub fn in_turns(turns: &StaircaseCurve, drawn: u64) -> Curve {
         let rate = slope(turns.rate);
         let pause = |turn: &StairTurn| exact(turn.others) / &rate + exact(turn.idle.0);
@@ -202,7 +203,8 @@ impl Curve {
             time += exact(turn.bytes) / &rate + pause(turn);
             bytes += exact(turn.bytes);
         }
-        // The last line begins as late as the start of each turn needs.
+        // The last line must lie below the start of every turn, so it begins with the largest lag
+        // of all.
         let mean = bytes / time;
         let late = starts.iter().map(|(time, bytes)| time - bytes / &mean);
         let late = late.max().unwrap_or_else(Exact::zero);
@@ -218,7 +220,7 @@ impl Curve {
             slope,
         };
         let mut pieces: Vec<Piece> = corners.into_iter().map(piece).collect();
-        // A piece without a length is replaced by the one that begins with it.
+        // A piece of zero length is replaced by the next piece, which begins at the same instant.
         pieces.dedup_by(|next, piece| {
             next.at == piece.at && {
                 *piece = next.clone();
@@ -228,7 +230,7 @@ impl Curve {
         Curve::joined(pieces)
     }
 
-    /// By when bytes have left that have these deadlines.
+    /// The time by which bytes with these deadlines have left, as a service curve.
     pub fn by_deadlines(&Deadlines { first, time, rate, late }: &Deadlines) -> Curve {
         let zero = Exact::zero();
         let piece = |at: Exact, value: Exact, slope: Exact| Piece {
@@ -249,8 +251,8 @@ impl Curve {
         Curve::joined(pieces)
     }
 
-    /// Steps: from just behind each instant on, so many bytes; from the last
-    /// on, `rate` above it.
+    /// A staircase: just after each instant it has this number of bytes, and after the last one it
+    /// rises with `rate`.
     ///
     /// # Errors
     /// The times do not increase, or the bytes decrease.
@@ -275,12 +277,12 @@ impl Curve {
         Curve::new(pieces)
     }
 
-    /// Its pieces, in the order of their times; the first begins at zero.
+    /// Its pieces, ordered by time; the first one begins at zero.
     pub fn pieces(&self) -> &[Piece] {
         &self.pieces
     }
 
-    /// How steep it is in the end, in bytes a nanosecond.
+    /// Its slope in the long run, in bytes a nanosecond.
     pub fn last_slope(&self) -> &Exact {
         &self.pieces[self.pieces.len() - 1].slope
     }
@@ -302,12 +304,12 @@ impl Curve {
         }
     }
 
-    /// Its value just behind `t` nanoseconds.
+    /// Its value just after `t` nanoseconds; zero before time zero.
     pub fn after(&self, t: &Exact) -> Exact {
         self.piece(t).map_or_else(Exact::zero, |p| p.continued(t))
     }
 
-    /// Each piece, and where it ends.
+    /// The pieces, each with its end; `None` for the last one.
     pub(crate) fn stretches(&self) -> impl Iterator<Item = (&Piece, Option<&Exact>)> {
         self.pieces
             .iter()
@@ -322,7 +324,7 @@ impl Curve {
         }
     }
 
-    /// Both instants at which either bends or jumps.
+    /// The instants at which either curve bends or jumps, sorted.
     fn instants(&self, other: &Curve) -> Vec<Exact> {
         let mut all: Vec<Exact> =
             self.pieces.iter().chain(&other.pieces).map(|p| p.at.clone()).collect();
@@ -331,7 +333,8 @@ impl Curve {
         all
     }
 
-    /// Piece by piece, `with` of both values and slopes.
+    /// Applies `with` to the values and slopes of both curves, piece by piece. The result need not
+    /// be a curve.
     fn combined(&self, other: &Curve, with: impl Fn(Exact, Exact) -> Exact) -> Vec<Piece> {
         let slope =
             |curve: &Curve, t: &Exact| curve.piece(t).map_or_else(Exact::zero, |p| p.slope.clone());
@@ -344,7 +347,7 @@ impl Curve {
         self.instants(other).into_iter().map(piece).collect()
     }
 
-    /// Both together: the arrival curve of two flows as one.
+    /// The sum of both curves: the arrival curve of two flows together.
     pub fn sum(&self, other: &Curve) -> Curve {
         Curve::joined(self.combined(other, |a, b| a + b))
     }
@@ -352,14 +355,15 @@ impl Curve {
     /// This sum without one of its parts.
     ///
     /// # Errors
-    /// `part` is none of its parts: the difference decreases, or is below zero.
+    /// `part` is not a part of the sum: the difference decreases, or is below zero.
     pub fn without(&self, part: &Curve) -> Result<Curve, NotACurve> {
         Curve::new(self.combined(part, |a, b| a - b))
     }
 
-    /// At most `bytes` in any window `(t - length, t]`: so many at once, and again after each
-    /// length. Instants are whole nanoseconds, so that two are at least `length` apart if they
-    /// share no window. `drawn` windows are steps, a line lies above the later ones.
+    /// The arrival curve of at most `bytes` in any window `(t - length, t]`: this number of bytes
+    /// at once, and again after each `length`. Instants are whole nanoseconds, so two instants that
+    /// share no window are at least `length` apart. The first `drawn` windows are steps, and a line
+    /// lies above the later ones.
     pub fn windows(ArrivalWindow { bytes, length }: &ArrivalWindow, drawn: u64) -> Curve {
         let step = |n: u64| (Span((length.0 * n).saturating_sub(1)), bytes.saturating_mul(n + 1));
         let flat = |(at, after): (Span, u64), value: u64| Piece {
@@ -380,8 +384,8 @@ impl Curve {
         Curve::joined(pieces)
     }
 
-    /// The lower one everywhere: of what is bound by both, such as several
-    /// token buckets.
+    /// The minimum of both curves: the arrival curve of a flow that keeps to both, such as to
+    /// several token buckets.
     pub fn min(&self, other: &Curve) -> Curve {
         let mut parts = Parts::default();
         self.parts(&mut parts);
@@ -389,8 +393,8 @@ impl Curve {
         Curve::joined(parts.lowest())
     }
 
-    /// The higher one everywhere: of what is served at least by either, such as several rates after
-    /// latencies.
+    /// The maximum of both curves: the service curve of a server that guarantees both, such as
+    /// several rates after latencies.
     pub fn max(&self, other: &Curve) -> Curve {
         let mut parts = Parts::default();
         self.parts(&mut parts);
@@ -398,8 +402,8 @@ impl Curve {
         Curve::joined(parts.highest())
     }
 
-    /// The min-plus convolution, `inf over s of f(s) + g(t - s)`: the service
-    /// of one server behind the other (Le Boudec and Thiran, 1.4.6).
+    /// The min-plus convolution, `inf over s of f(s) + g(t - s)`: the service curve of two servers
+    /// in a row (Le Boudec and Thiran, 1.4.6).
     pub fn convolve(&self, other: &Curve) -> Curve {
         let mut parts = Parts::default();
         for (f, f_end) in self.stretches() {
@@ -427,15 +431,15 @@ impl Curve {
         Curve::joined(parts.lowest())
     }
 
-    /// The min-plus deconvolution, `sup over s of f(t + s) - g(s)`: what leaves
-    /// a server of service curve `service` is bound by it (Le Boudec and
-    /// Thiran, 1.4.3); zero where that is negative. `None` where it is infinite: more is sent than
-    /// served.
+    /// The min-plus deconvolution, `sup over s of f(t + s) - g(s)`; zero where that is negative. It
+    /// bounds the output of a server with the service curve `service` (Le Boudec and Thiran,
+    /// 1.4.3). `None` if it is infinite, because more is sent than served in the long run.
     pub fn deconvolve(&self, service: &Curve) -> Option<Curve> {
         if self.last_slope() > service.last_slope() {
             return None;
         }
-        // Behind the last bend of both the difference decreases: no later `s` counts.
+        // After the last bend of both curves the difference does not increase, so no later `s`
+        // counts.
         let horizon = self.last_at().max(service.last_at()) + exact(1);
         let mut parts = Parts::default();
         Curve::zero().parts(&mut parts);
@@ -460,10 +464,9 @@ impl Curve {
         Some(Curve::joined(parts.highest()))
     }
 
-    /// What this service leaves over for others when `first` has the right of
-    /// way: the positive part of the difference, made non-decreasing (Le Boudec
-    /// and Thiran, 6.2.1). The service has to be strict: given in any time in
-    /// which there is a backlog.
+    /// The service that is left over for other flows if the traffic of `first` has priority: the
+    /// positive part of the difference, made non-decreasing (Le Boudec and Thiran, 6.2.1). The
+    /// service must be strict: it holds in any interval of backlog.
     pub fn left_over(&self, first: &Curve) -> Curve {
         let difference = self.combined(first, |a, b| a - b);
         let mut most = Exact::zero();

@@ -1,37 +1,41 @@
-//! Stations of an 802.11 channel that always have packets: what each of them gets.
+//! Throughput of the stations of an 802.11 channel that always have packets.
 //!
 //! Bianchi, "Performance analysis of the IEEE 802.11 distributed coordination function" (2000):
-//! each attempt collides with the same probability `p`, whatever came before, so that `p` is the
-//! fixed point of what `p` makes of a station's attempts. Counted as in Bianchi and Tinnirello,
-//! "Remarks on IEEE 802.11 DCF performance analysis" (2005): a frame is dropped after some
-//! attempts, nobody counts a slot in which others send, and who has sent may draw zero and send
-//! once more before anybody counts again. How long frames last changes nothing of that: stations of
-//! different rates get as many packets each, and the slowest one's time on the air is everybody's
-//! (Heusse and others, "Performance anomaly of 802.11b", 2003).
+//! each attempt collides with the same probability `p`, independently of earlier attempts. The rate
+//! of attempts follows from `p`, and `p` follows from the rate of attempts: it is a fixed point.
+//!
+//! Slots are counted as in Bianchi and Tinnirello, "Remarks on IEEE 802.11 DCF performance
+//! analysis" (2005). A frame is dropped after a limited number of attempts. No station counts down
+//! in a slot in which others send. A station that has sent may draw zero, and then sends again
+//! before any other station counts down.
+//!
+//! The length of frames does not change these probabilities. So stations of different rates get the
+//! same number of packets each, and the air time of the slowest station slows all of them (Heusse
+//! and others, "Performance anomaly of 802.11b", 2003).
 
 use falaj_sched::disciplines::dcf::{Channel, DIFS, SLOT};
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
 
-/// What stations get that always have packets.
+/// Results for stations that always have packets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Saturation {
-    /// Of all attempts, those that collide.
+    /// Fraction of all attempts that collide.
     pub collisions: f64,
-    /// Of all packets, those that are dropped after their last attempt.
+    /// Fraction of all packets that are dropped after their last attempt.
     pub dropped: f64,
-    /// Packets that arrive of each station, in a second; all stations get as many.
+    /// Packets of each station that arrive in a second; it is the same for all stations.
     pub packets: f64,
-    /// Of each station, the part of the time in which it has the air for packets that arrive, with
-    /// their acknowledgements.
+    /// For each station, the fraction of time that its arriving packets and their acknowledgements
+    /// occupy the air.
     pub air: Vec<f64>,
 }
 
-/// Of stations with these rates and packets of these lengths.
+/// Computes saturation for stations with these rates and packet lengths in bytes.
 pub fn saturation(channel: &Channel, stations: &[(Rate, u32)]) -> Saturation {
     let others = i32::try_from(stations.len()).unwrap_or(i32::MAX) - 1;
     let collides = |tau: f64| 1.0 - (1.0 - tau).powi(others);
-    // An attempt in a slot is the rarer, the more collide: the fixed point is in between.
+    // The more attempts collide, the fewer a station makes: a bisection finds the fixed point.
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..100 {
         let tau = f64::midpoint(low, high);
@@ -48,7 +52,8 @@ pub fn saturation(channel: &Channel, stations: &[(Rate, u32)]) -> Saturation {
     let mut frames: Vec<f64> =
         stations.iter().map(|&(rate, bytes)| nanos(channel.frame(rate, bytes))).collect();
     frames.sort_by(f64::total_cmp);
-    // A slot in which nobody, one, or several begin; of those the longest frame counts.
+    // A slot in which no station, one, or several begin to send. If several do, it lasts as long as
+    // the longest of their frames.
     let nobody = (1.0 - tau).powi(others + 1) * slot;
     let one: f64 =
         stations.iter().map(|s| alone * ((exchange(s) + nanos(DIFS)) / (1.0 - zero) + slot)).sum();
@@ -68,7 +73,8 @@ pub fn saturation(channel: &Channel, stations: &[(Rate, u32)]) -> Saturation {
     }
 }
 
-/// In how many slots a station makes an attempt, if one of `p` collides.
+/// Probability that a station makes an attempt in a slot, if an attempt collides with probability
+/// `p`.
 fn attempts(channel: &Channel, p: f64) -> f64 {
     let stages = 0..channel.attempts;
     let reached: f64 = stages.clone().map(|n| p.powi(n as i32)).sum();
@@ -92,7 +98,8 @@ mod tests {
         }
     }
 
-    /// Alone: DIFS, 15.5 slots, a frame of 192 us and 1536 B, SIFS, an acknowledgement of 248 us.
+    /// A cycle of one station: DIFS, 15.5 slots, a frame of 192 us and 1536 B, SIFS, and an
+    /// acknowledgement of 248 us.
     #[test]
     fn a_station_alone_counts_half_its_window() {
         let all = saturation(&channel(), &[(RATES[3], 1514)]);
@@ -101,7 +108,8 @@ mod tests {
         assert_eq!((all.collisions, all.dropped), (0.0, 0.0));
     }
 
-    /// Packets of the slow station last twelve times as long, and there are as many of each.
+    /// Frames of the slow station last more than nine times as long, and each station gets the same
+    /// number of packets.
     #[test]
     fn one_slow_station_has_most_of_the_air() {
         let mixed = [(RATES[3], 1514), (RATES[3], 1514), (RATES[0], 1514)];

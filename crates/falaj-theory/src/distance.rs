@@ -1,22 +1,22 @@
-//! Delay and backlog: the distances between what is sent and what is served.
+//! Delay and backlog: the distances between an arrival curve and a service curve.
 
 use crate::curve::{Curve, Exact, exact};
 use num_bigint::BigInt;
 use num_traits::Zero;
 
-/// The largest distance between two curves, and where it lies.
+/// The largest distance between two curves, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Distance {
-    /// In nanoseconds for a delay, in bytes for a backlog.
+    /// Nanoseconds for a delay, bytes for a backlog.
     pub length: Exact,
-    /// The time, on the arrival curve, at which it is reached or approached.
+    /// The time, on the arrival curve, at which the distance is reached or approached.
     pub at: Exact,
-    /// The bytes, on the arrival curve, at which it is.
+    /// The value of the arrival curve at that place, in bytes.
     pub level: Exact,
 }
 
 impl Distance {
-    /// The same with `bytes` or nanoseconds more.
+    /// The distance with `by` nanoseconds or bytes added.
     #[must_use]
     pub fn longer(self, by: impl Into<BigInt>) -> Distance {
         Distance { length: self.length + exact(by), ..self }
@@ -24,14 +24,13 @@ impl Distance {
 }
 
 impl Curve {
-    /// The horizontal deviation from this arrival curve to `service`: no byte
-    /// waits longer (Le Boudec and Thiran, 1.4.2). `None`: there is no bound.
+    /// The horizontal deviation from this arrival curve to `service`: no byte waits longer (Le
+    /// Boudec and Thiran, 1.4.2). `None` if there is no bound.
     ///
-    /// Where the service curve counts packets at their last bits, as those of
-    /// [`falaj_sched::contract::guarantee::Promise`] do, and arrivals are counted so too, this is a
-    /// bound from last bit in to last bit out; nothing has to be added for packets.
-    /// (A packetizer behind a server of bits costs its service curve the largest
-    /// packet, ibid. 1.7.1; here that is in the latency.)
+    /// If both curves count packets at their last bits, this bounds the time from last bit in to
+    /// last bit out. The service curves of [`falaj_sched::contract::guarantee::Promise`] do so.
+    /// Then nothing is added for packets. (Otherwise a packetizer behind a server of bits costs its
+    /// service curve the largest packet, ibid. 1.7.1; here the latency contains it.)
     pub fn delay(&self, service: &Curve) -> Option<Distance> {
         if self.last_slope() > service.last_slope() {
             return None;
@@ -57,8 +56,8 @@ impl Curve {
                 see(service.reached(&p.after), &p.at, p.after.clone())?;
                 continue;
             }
-            // Between instants at which the service curve bends or jumps at our
-            // level, the distance is linear: its ends are enough.
+            // The distance is linear between the levels at which the service curve bends or jumps,
+            // so the ends of these sections are enough.
             let top = end.map(|end| &p.after + &p.slope * (end - &p.at));
             let inside =
                 |level: &&Exact| **level > p.after && top.as_ref().is_none_or(|top| *level < top);
@@ -75,9 +74,9 @@ impl Curve {
         Some(most)
     }
 
-    /// The vertical deviation from this arrival curve to `service`: no more is
-    /// ever in the queue, what is being sent included (Le Boudec and Thiran,
-    /// 1.4.1). `None`: there is no bound.
+    /// The vertical deviation from this arrival curve to `service`. The queue never holds more,
+    /// including the packet that is being sent (Le Boudec and Thiran, 1.4.1). `None` if there is no
+    /// bound.
     pub fn backlog(&self, service: &Curve) -> Option<Distance> {
         if self.last_slope() > service.last_slope() {
             return None;
@@ -98,13 +97,13 @@ impl Curve {
         Some(most)
     }
 
-    /// Its value just before `t`.
+    /// Its value just before `t`; zero at time zero.
     fn before(&self, t: &Exact) -> Exact {
         let earlier = self.pieces()[..self.pieces().partition_point(|p| p.at < *t)].last();
         earlier.map_or_else(Exact::zero, |p| &p.after + &p.slope * (t - &p.at))
     }
 
-    /// The infimum of the times at which it is at least `level`.
+    /// The infimum of the times at which the curve is at least `level`; `None` if it never is.
     fn reached(&self, level: &Exact) -> Option<Exact> {
         self.stretches().find_map(|(p, end)| {
             if p.value >= *level || p.after >= *level {
@@ -118,7 +117,7 @@ impl Curve {
         })
     }
 
-    /// The infimum of the times at which it is above `level`.
+    /// The infimum of the times at which the curve is above `level`; `None` if it never is.
     fn exceeded(&self, level: &Exact) -> Option<Exact> {
         self.stretches().find_map(|(p, end)| {
             if p.value > *level || p.after > *level {

@@ -1,4 +1,4 @@
-//! The lowest or the highest of many straight lines and points.
+//! The minimum or the maximum of many straight lines and points.
 
 use crate::curve::{Exact, Piece};
 use num_traits::Zero;
@@ -12,9 +12,9 @@ pub(crate) struct Spot {
 /// A straight line over an open interval.
 pub(crate) struct Line {
     pub(crate) from: Exact,
-    /// `None`: it has no end.
+    /// The end of the interval; `None` if it has none.
     pub(crate) to: Option<Exact>,
-    /// Just behind its beginning.
+    /// The value just after the beginning.
     pub(crate) value: Exact,
     pub(crate) slope: Exact,
 }
@@ -25,8 +25,8 @@ impl Line {
     }
 }
 
-/// What a function is made of before it is one: where parts lie above each
-/// other, the lowest counts, or the highest.
+/// The parts from which a function is made. Where several parts overlap, the lowest or the highest
+/// one counts.
 #[derive(Default)]
 pub(crate) struct Parts {
     pub(crate) spots: Vec<Spot>,
@@ -42,8 +42,8 @@ impl Parts {
         self.lines.push(Line { from, to, value, slope });
     }
 
-    /// Two lines one behind the other from (`from`, `value`): slopes with the
-    /// lengths over which they hold. Behind an endless one there is nothing.
+    /// Adds two lines, one after the other, from (`from`, `value`). Each is a slope and the length
+    /// over which it holds. After a line without end nothing follows.
     pub(crate) fn bend(
         &mut self,
         from: Exact,
@@ -62,7 +62,7 @@ impl Parts {
         self.line(middle, end, bent, second.0.clone());
     }
 
-    /// The highest of the parts from time zero on, which they have to cover.
+    /// The maximum of the parts from time zero on, which they must cover.
     pub(crate) fn highest(mut self) -> Vec<Piece> {
         self.spots.iter_mut().for_each(|s| s.value = -&s.value);
         self.lines.iter_mut().for_each(|l| (l.value, l.slope) = (-&l.value, -&l.slope));
@@ -73,7 +73,7 @@ impl Parts {
         pieces
     }
 
-    /// The lowest of the parts from time zero on, which they have to cover.
+    /// The minimum of the parts from time zero on, which they must cover.
     pub(crate) fn lowest(self) -> Vec<Piece> {
         let zero = Exact::zero();
         let ends = self.lines.iter().flat_map(|l| [Some(&l.from), l.to.as_ref()]).flatten();
@@ -104,7 +104,7 @@ impl Parts {
                 after: after.clone(),
                 slope: line.slope.clone(),
             });
-            // From line to line where a flatter one crosses.
+            // Goes on from line to line, where a flatter line crosses.
             let (mut at, mut height, mut line) = (from.clone(), after.clone(), *line);
             loop {
                 let crossing = |m: &&Line| (m.at(&at) - &height) / (&line.slope - &m.slope) + &at;

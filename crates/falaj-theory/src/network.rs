@@ -1,89 +1,90 @@
-//! Networks of servers: bounds from end to end.
+//! Networks of servers: end-to-end bounds.
 //!
 //! | method | what it does |
 //! |---|---|
-//! | total | all flows of a server are one, which is delayed by so much at most; delays on the way are added (Schmitt and Zdarsky 2006) |
-//! | separated | of each server a flow gets what the others leave over, and these together are one server: its burst is paid for once (Le Boudec and Thiran, 1.4.3) |
+//! | total | all flows of a server count as one, whose delay has a bound; the bounds along the path are added (Schmitt and Zdarsky 2006) |
+//! | separated | each server serves a flow with what the others leave over, and all these servers together are one: the burst is paid for once (Le Boudec and Thiran, 1.4.3) |
 //!
-//! What leaves a server is bounded by what came and its delay there, and by what it was left
-//! (ibid., 1.4.3), and comes to the next. So flows may not lead in a circle.
+//! Two bounds hold for the output of a server: one by its input and the delay there, one by its
+//! input and the left-over service (ibid., 1.4.3). The next server uses their minimum as its input.
+//! So flows must not form a circle.
 
 use crate::curve::{Curve, Exact};
 use num_traits::Zero;
 
-/// A server, which serves all flows that pass it together.
+/// A server of all flows that pass it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// Its name.
+    /// The name of the server.
     pub name: String,
-    /// What they are served at least; where the order is [`Order::Any`] in any time in which there
-    /// is a backlog.
+    /// The service curve for all these flows together. With [`Order::Any`] it must be strict: it
+    /// holds in any interval of backlog.
     pub service: Curve,
 }
 
 /// A flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// Its name.
+    /// The name of the flow.
     pub name: String,
-    /// What it sends at most; `None`: nothing limits that.
+    /// Its arrival curve; `None` if nothing bounds its traffic.
     pub sent: Option<Curve>,
     /// The servers that it passes, each once, by index.
     pub path: Vec<usize>,
 }
 
-/// In which order a server serves.
+/// The order in which a server serves packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// As it comes.
+    /// In the order of arrival.
     Fifo,
-    /// Nobody knows: others may be first always.
+    /// In an unknown order: packets of other flows may always go first.
     Any,
 }
 
-/// Servers and flows.
+/// Servers, and the flows that pass them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Network {
     /// All servers.
     pub servers: Vec<Server>,
     /// All flows.
     pub flows: Vec<Flow>,
-    /// In which order each of them serves.
+    /// The order of service at every server.
     pub order: Order,
 }
 
-/// Bounds on the delay of a flow; `None`: that method knows none.
+/// Bounds on the delay of a flow, in nanoseconds; `None` if the method finds none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndToEnd {
-    /// The delays at its servers, added.
+    /// Sum of the delays at its servers.
     pub total: Option<Exact>,
-    /// Of all its servers as one.
+    /// Delay at all its servers as one.
     pub separated: Option<Exact>,
 }
 
 impl EndToEnd {
-    /// The lower one.
+    /// The lower bound of both.
     pub fn best(&self) -> Option<&Exact> {
         [&self.total, &self.separated].into_iter().flatten().min()
     }
 }
 
-/// What is known of a network.
+/// The bounds of a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// By server, of any flow; `None`: more may be sent than is served, or nobody knows how much,
-    /// or not in which order.
+    /// By server, a bound on the delay of any flow there. `None` if more may be sent than is
+    /// served, if an arrival curve is unknown, or if the order of service is.
     pub servers: Vec<Option<Exact>>,
-    /// By flow.
+    /// By flow, the end-to-end bounds.
     pub flows: Vec<EndToEnd>,
 }
 
-/// Flows lead in a circle through these servers.
+/// The flows form a circle: these servers are on it or behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Circle(pub Vec<usize>);
 
 impl Network {
-    /// Which flows pass a server, and as which of their own.
+    /// The flows that pass a server, each with the index of the server in its path.
     fn through(&self, server: usize) -> impl Iterator<Item = (usize, usize)> {
         self.flows
             .iter()
@@ -91,7 +92,7 @@ impl Network {
             .filter_map(move |(f, flow)| Some((f, flow.path.iter().position(|s| *s == server)?)))
     }
 
-    /// Servers, each behind all from which flows come to it.
+    /// The servers, each after all servers from which flows come to it.
     fn sorted(&self) -> Result<Vec<usize>, Circle> {
         let mut left: Vec<usize> = (0..self.servers.len()).collect();
         let mut sorted: Vec<usize> = Vec::new();
@@ -111,10 +112,10 @@ impl Network {
         Ok(sorted)
     }
 
-    /// Bounds on the delays of all flows.
+    /// End-to-end bounds on the delays of all flows.
     ///
     /// # Errors
-    /// They lead in a circle.
+    /// The flows form a circle.
     pub fn bounds(&self) -> Result<Bounds, Circle> {
         let mut comes: Vec<Vec<Option<Curve>>> =
             self.flows.iter().map(|flow| vec![None; flow.path.len() + 1]).collect();
@@ -122,7 +123,7 @@ impl Network {
             curves[0].clone_from(&flow.sent);
         }
         let mut servers: Vec<Option<Exact>> = vec![None; self.servers.len()];
-        // By flow and hop, what others leave over.
+        // By flow and hop, the service that other flows leave over.
         let mut left: Vec<Vec<Option<Curve>>> =
             self.flows.iter().map(|flow| vec![None; flow.path.len()]).collect();
         for s in self.sorted()? {
@@ -171,8 +172,8 @@ impl Network {
 }
 
 impl Curve {
-    /// What this arrival curve is behind a server that delays by so much at most, in nanoseconds:
-    /// it comes closer together.
+    /// The arrival curve behind a server that delays by at most `by` nanoseconds: bytes may come
+    /// out that much closer together.
     pub fn earlier(&self, by: &Exact) -> Curve {
         let first = crate::Piece {
             at: Exact::zero(),
@@ -190,16 +191,16 @@ impl Curve {
         Curve::joined(std::iter::once(first).chain(later).collect())
     }
 
-    /// Of a server that serves in the order of arrival, what it leaves over to one flow where
-    /// `others` send so much at most: with the long-term rates R and r, the latency T and the
-    /// burst b of the others it is R - r, after T + b / R (Le Boudec and Thiran, chapter 6: of the
-    /// family of FIFO the curve without a jump). `None`: nothing is left over.
+    /// The service that a server in the order of arrival leaves over to one flow beside `others`.
+    /// With the long-term rates R and r, the latency T and the burst b of the others, it is R - r
+    /// after T + b / R. (Le Boudec and Thiran, chapter 6; it is the curve without a jump in the
+    /// FIFO family.) `None` if nothing is left over.
     pub fn left_over_in_order(&self, others: &Curve) -> Option<Curve> {
         let (most, taken) = (self.last_slope(), others.last_slope());
         if taken >= most {
             return None;
         }
-        // The line below the one, and the line above the other.
+        // The line below the service curve, and the line above the arrival curve.
         let latency = self.pieces().iter().map(|p| &p.at - &p.value / most).max()?;
         let burst = others.pieces().iter().map(|p| &p.after - taken * &p.at).max()?;
         Some(Curve::served(most - taken, latency + burst / most))
@@ -214,7 +215,7 @@ mod tests {
     use falaj_sched::units::time::Span;
 
     fn network(order: Order, flows: &[(u64, u64, &[usize])]) -> Network {
-        // Two servers of 10 Mbit/s: 1.25 B a microsecond, and 1 ms.
+        // Two servers, each with a rate of 10 Mbit/s, or 1.25 B a microsecond, after 1 ms.
         let service = Curve::rate_latency(Rate::from_mbit(10), Span::from_millis(1));
         let server = |name: &str| Server { name: name.into(), service: service.clone() };
         let flow = |(n, &(mbit, burst, path)): (usize, &(u64, u64, &[usize]))| Flow {
@@ -229,9 +230,9 @@ mod tests {
         }
     }
 
-    /// One flow of 1 Mbit/s and 1000 B through both: at the first 1 ms and 800 us; within that
-    /// millisecond it becomes 1125 B, which take 1 ms and 900 us. Together they are one server
-    /// of 2 ms, and its burst is paid for once.
+    /// One flow of 1 Mbit/s and 1000 B through both servers. At the first one it is delayed by 1 ms
+    /// and 800 us. It leaves with a burst of at most 1125 B, which takes 1 ms and 900 us at the
+    /// second. Both together are one server with a latency of 2 ms, and the burst is paid for once.
     #[test]
     fn a_burst_is_paid_for_once() {
         let bounds = network(Order::Fifo, &[(1, 1000, &[0, 1])]).bounds().unwrap();
@@ -241,16 +242,16 @@ mod tests {
         assert_eq!(bounds.flows[0].best(), Some(&exact(2_800_000)));
     }
 
-    /// Beside another of 2 Mbit/s and 500 B at the second one. In order: 8 Mbit/s are left after 1
-    /// ms + 500 B / 10 Mbit/s. In any order: where 10 (t - 1 ms) overtakes 500 B + 2 t, after
-    /// 1.75 ms.
+    /// Another flow of 2 Mbit/s and 500 B passes the second server. In the order of arrival, 8
+    /// Mbit/s are left over after 1 ms + 500 B / 10 Mbit/s. In any order, service begins where 10
+    /// (t - 1 ms) overtakes 500 B + 2 t, after 1.75 ms.
     #[test]
     fn what_others_leave_over() {
         let flows: [(u64, u64, &[usize]); 2] = [(1, 1000, &[0, 1]), (2, 500, &[1])];
         let in_order = network(Order::Fifo, &flows).bounds().unwrap();
-        // The first 1 ms; then 1.4 ms; then 1000 B at 8 Mbit/s.
+        // 1 ms at the first server, then 1.4 ms, then 1000 B at 8 Mbit/s.
         assert_eq!(in_order.flows[0].separated, Some(exact(3_400_000)));
-        // 1125 B and 500 B at the second.
+        // 1125 B and 500 B at the second server.
         assert_eq!(in_order.servers[1], Some(exact(2_300_000)));
         let any = network(Order::Any, &flows).bounds().unwrap();
         assert_eq!(
@@ -262,12 +263,11 @@ mod tests {
 
     #[test]
     fn where_nothing_is_known() {
-        // 6 and 5 Mbit/s are too much for the second server, and the first is as well off as
-        // before.
+        // 6 and 5 Mbit/s overload the second server; the first one is not affected.
         let bounds = network(Order::Fifo, &[(6, 1000, &[0, 1]), (5, 500, &[1])]).bounds().unwrap();
         assert!(bounds.servers[0].is_some() && bounds.servers[1].is_none());
         assert!(bounds.flows.iter().all(|flow| flow.total.is_none()));
-        // 10 - 5 Mbit/s are not enough for 6.
+        // The left-over 10 - 5 Mbit/s are not enough for 6 Mbit/s.
         assert_eq!(bounds.flows[0].separated, None);
         let mut unknown = network(Order::Fifo, &[(1, 1000, &[0, 1]), (5, 500, &[1])]);
         unknown.flows[1].sent = None;
@@ -281,7 +281,7 @@ mod tests {
     fn earlier_by_a_bend() {
         let curve = Curve::token_bucket(Rate::from_mbit(80), 100)
             .min(&Curve::token_bucket(Rate::from_mbit(8), 1090));
-        // 10 B/us up to 110 us, where both are 1200 B, then 1 B/us.
+        // 10 B/us up to 110 us, where both lines reach 1200 B, then 1 B/us.
         let sooner = curve.earlier(&exact(100_000));
         assert_eq!(sooner.after(&exact(0)), exact(1100));
         assert_eq!(

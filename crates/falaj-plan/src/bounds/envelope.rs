@@ -1,25 +1,25 @@
-//! What a flow sends at most: as it declares, or as follows from the scenario's sources.
+//! The envelope of a flow: declared by the flow, or derived from the scenario's sources.
 
 use falaj_scenario::{Direction, Flow, Scenario, Source, Towards};
 use falaj_sched::units::rate::Rate;
 use falaj_theory::{Curve, whole};
 use falaj_traffic::source::Model;
 
-/// What a flow sends at most.
+/// The envelope of a flow, which bounds its traffic.
 #[derive(Clone)]
 pub struct Envelope {
-    /// In any time.
+    /// Bound on the bytes sent in any time of a given length.
     pub curve: Curve,
-    /// The same as token buckets: rates, and bytes rounded up.
+    /// The same bound as token buckets: rates, and bursts in bytes, rounded up.
     pub buckets: Vec<(Rate, u64)>,
-    /// The scenario's sources that it was derived from; none: the flow declares it.
+    /// The names of the sources that it was derived from; empty if the flow declares it.
     pub sources: Vec<String>,
-    /// The size of its smallest packet, if that is known.
+    /// The size of the smallest packet, if it is known.
     pub smallest: Option<u32>,
 }
 
 impl Envelope {
-    /// The one that the flow declares, if it does.
+    /// The envelope that the flow declares, if any.
     pub fn declared(flow: &Flow) -> Option<Envelope> {
         let buckets: Vec<(Rate, u64)> = flow.envelope.iter().map(|b| (b.rate, b.burst)).collect();
         let curves = buckets.iter().map(|&(rate, burst)| Curve::token_bucket(rate, burst));
@@ -27,7 +27,7 @@ impl Envelope {
         Some(Envelope { curve, buckets, sources: Vec::new(), smallest: None })
     }
 
-    /// What the sources send in the worst case; why nothing is known otherwise.
+    /// The envelope of the sources in the worst case, or the reason why there is none.
     pub(super) fn derived(sources: &[&Sends]) -> Result<Envelope, String> {
         if let Some(random) = sources.iter().find(|s| s.at_most.is_none()) {
             let what = match random.source.model {
@@ -38,7 +38,7 @@ impl Envelope {
             };
             return Err(format!("none: traffic {} is {what}", random.source.name));
         }
-        // While it is on, an on-off source sends evenly; a time on may last for any time.
+        // While it is on, an on-off source sends evenly, and it may stay on for any time.
         let all = |s: &Sends, of: u64| of.saturating_mul(s.source.sources.into());
         let each = sources.iter().filter_map(|s| {
             let (rate, bytes) = s.at_most?;
@@ -56,18 +56,18 @@ impl Envelope {
         })
     }
 
-    /// Does the flow declare it? Else it follows from sources.
+    /// Returns true if the flow declares the envelope, and false if it was derived from sources.
     pub fn is_declared(&self) -> bool {
         self.sources.is_empty()
     }
 }
 
-/// What a source sends, as its packets cost on the link.
+/// The traffic of a source, in bytes as the link counts them.
 pub struct Sends<'a> {
     pub(super) source: &'a Source,
-    /// A token bucket: its rate, and so many bytes at once; `None`: without limit.
+    /// A token bucket that bounds it: rate, and burst in bytes; `None` if nothing bounds it.
     at_most: Option<(Rate, u32)>,
-    /// In the long run, of all sources alike.
+    /// Mean rate of all sources of this entry together, in bits per second.
     pub(super) mean: u64,
     smallest: u32,
 }
@@ -90,16 +90,16 @@ pub fn sources(scenario: &Scenario, link: usize, towards: Towards) -> Vec<Sends<
     ours.map(|s| Sends::on(s, |bytes| direction.cost(bytes))).collect()
 }
 
-/// What a source sends at most on the link that it begins with.
+/// The envelope of a source on the first link of its route.
 ///
 /// # Errors
-/// Nothing limits that; why.
+/// Nothing bounds its traffic; the error is the reason.
 pub fn sent_by(scenario: &Scenario, source: &Source) -> Result<Envelope, String> {
     let direction = scenario.links[source.link].direction(source.towards);
     Envelope::derived(&[&Sends::on(source, |bytes| direction.cost(bytes))])
 }
 
-/// All envelopes as one, if all are known.
+/// The sum of all envelopes, if all are known.
 pub(super) fn united(
     envelopes: &[Result<Envelope, String>],
     direction: &Direction,
@@ -125,12 +125,12 @@ pub(super) fn united(
         curve: known.iter().fold(Curve::zero(), |all, e| all.sum(&e.curve)),
         buckets: vec![(Rate(rate), burst)],
         sources: known.iter().flat_map(|e| e.sources.clone()).collect(),
-        // An unknown one is below all that are known.
+        // If the smallest packet of one flow is unknown, so is that of all together.
         smallest: known.iter().map(|e| e.smallest).min().flatten(),
     })
 }
 
-/// `traffic a`, `traffic a and b`.
+/// The sources in words: `traffic a`, `traffic a and b`.
 pub fn sources_named(sources: &[String]) -> String {
     format!("traffic {}", sources.join(" and "))
 }
@@ -143,8 +143,8 @@ mod tests {
     use falaj_traffic::source::Lasting;
     use falaj_traffic::source::size::Sizes;
 
-    /// Every packet of any two and those between them, at rates where a gap is
-    /// no whole number of nanoseconds, and short ones.
+    /// Checks all pairs of packets, with the packets between them, at rates for which a gap is not
+    /// a whole number of nanoseconds, and with short packets.
     #[test]
     fn sources_keep_to_the_envelope_derived_from_them() {
         let law = Lasting::Exponential;

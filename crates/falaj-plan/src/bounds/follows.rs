@@ -1,5 +1,5 @@
-//! What follows from what a flow sends and what it is promised: its delay, its backlog, and what
-//! limits them.
+//! Bounds that follow from the envelope and the guarantee of a flow: its delay, its backlog, and
+//! what limits them.
 
 use super::Outlook;
 use super::envelope::{Envelope, sources_named};
@@ -11,47 +11,47 @@ use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
 use falaj_theory::{Curve, Distance, float, whole};
 
-/// A bound on the delay, and why it is no lower.
+/// A bound on the delay, and the reason why it is not lower.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Delay {
-    /// From last bit in to last bit out of the link.
+    /// From the last bit in to the last bit out of the link.
     pub delay: Span,
-    /// By which formula.
+    /// The formula.
     pub formula: String,
-    /// On which condition.
+    /// The condition.
     pub condition: String,
-    /// Why it is no lower, in words.
+    /// The reason why it is not lower, in words.
     pub limit: String,
 }
 
-/// How much is queued at most, of a flow or of all that share its queue.
+/// Bound on the backlog of a flow, or of all flows that share its queue.
 pub struct Backlog {
-    /// So many bytes.
+    /// The backlog in bytes.
     pub bytes: u64,
-    /// That many packets, if their size is known.
+    /// The backlog in packets of the smallest size, if that size is known.
     pub packets: Option<u64>,
-    /// Whether the queue holds it, in words.
+    /// In words: the queue holds this backlog, or may not hold it.
     pub fits: String,
-    /// For sure?
+    /// True if the queue is certain to hold it.
     pub lossless: bool,
-    /// A queue that does, where this one may not.
+    /// A limit with which the queue would hold it, if the present one may not.
     pub enough: Option<Limit>,
 }
 
 /// The distances between an envelope and a service curve.
 pub struct Distances {
-    /// The horizontal one.
+    /// The horizontal distance.
     pub delay: Distance,
-    /// The vertical one.
+    /// The vertical distance.
     pub backlog: Distance,
-    /// The curve to which the delay is.
+    /// The service curve from which the delay follows.
     pub service: Curve,
-    /// By which of the curves the delay is.
+    /// The kind of that curve.
     pub(super) by: By,
 }
 
 impl Distances {
-    /// The shorter ones of both.
+    /// The shorter delay and the shorter backlog of both, each chosen by itself.
     pub(super) fn shorter(self, other: Distances) -> Distances {
         let is = other.delay.length < self.delay.length;
         Distances {
@@ -67,21 +67,21 @@ impl Distances {
     }
 }
 
-/// What a delay is the distance to.
+/// The service curve to which a delay is the distance.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum By {
     Rate,
-    /// Nothing is sent before the first turn.
+    /// The turns of the flow; the span passes before the first turn.
     Turns(Span),
-    /// Packets leave so long after their deadlines.
+    /// The curve of deadlines; packets leave at most this span after their deadlines.
     Deadlines(Span),
 }
 
-/// The formula of a delay bound from curves.
+/// The formula of a delay bound by the curve of rate and latency.
 const HORIZONTAL: &str = "h(envelope, service)";
-/// The same from a flow's turns.
+/// The formula by the curve of a flow's turns.
 const TURNS: &str = "h(envelope, turns of Q at C)";
-/// The same from the curve of its deadlines.
+/// The formula by the curve of deadlines.
 const DEADLINES: &str = "h(envelope, curve), and how late packets are after it";
 
 pub(super) fn full_queue(promise: &Promise, flow: &Outlook) -> Delay {
@@ -115,7 +115,7 @@ pub(super) fn by_curves(flow: &Outlook) -> Option<Delay> {
     let envelope = flow.envelope.as_ref().ok()?;
     let delay = Span(whole(&distances.delay.length));
     let rate = words::link_rate(*rate);
-    // By turns the first bytes come sooner.
+    // With turns, the first bytes are sent earlier than the latency says.
     let latency = delay.min(latency);
     let (wait, total) = (words::nanos(latency.0 as f64), words::nanos(delay.0 as f64));
     let at = float(&distances.delay.at);
@@ -152,7 +152,7 @@ pub(super) fn by_curves(flow: &Outlook) -> Option<Delay> {
     Some(Delay { delay, formula: formula.into(), condition, limit })
 }
 
-/// The delay bound by the service that is left over, and its backlog.
+/// The delay bound by the left-over service, and the backlog in bits that have not left.
 pub(super) fn by_left_over(
     left: &LeftOver,
     envelope: &Envelope,
@@ -185,7 +185,7 @@ pub(super) fn by_left_over(
     Some((delay, backlog))
 }
 
-/// The condition that a flow, or all together, keep to an envelope.
+/// The condition in words: the flow keeps to its envelope, or all flows together do.
 fn by_whom(envelope: &Envelope, together: bool) -> String {
     let (whose, s) = if together { ("all flows", "") } else { ("it", "s") };
     match envelope.is_declared() {
@@ -194,7 +194,7 @@ fn by_whom(envelope: &Envelope, together: bool) -> String {
     }
 }
 
-/// Does the queue hold what may be queued?
+/// The backlog, compared with the limit of the queue.
 pub(super) fn backlog(
     distance: &Distance,
     limit: Limit,
@@ -227,7 +227,7 @@ pub(super) fn backlog(
             )
         }
         (Limit::Packets(n), None) if least <= n.into() => {
-            // So many and one more are too long to be queued all.
+            // If no packet is shorter than `size`, `n + 1` packets are more than the backlog.
             let size = bytes / (u64::from(n) + 1) + 1;
             let enough = Limit::Bytes(bytes);
             let unless =

@@ -2,12 +2,12 @@
 //! that may be served before it.
 //!
 //! A packet of the flow comes `x` after the link began to serve its rank without a pause, and
-//! leaves `t` after that. Until any earlier instant the link sent less than came: `C t < a(x) +
-//! b(t) + once`, with `a` the envelope of the flow, whose packets keep their order, `b` those of
-//! all others of its rank and of lower ranks together, and `once` the bytes of higher ranks. So the
-//! flow is served by the curve `C t - b(t) - once`, made non-decreasing (Le Boudec and Thiran 2001,
-//! theorem 6.2.1). Bits count, and a packet has left with its last one: nothing is added for
-//! packets.
+//! leaves `t` after that beginning. Until any instant before `t` the link sent less than what came:
+//! `C t < a(x) + b(t) + once`. Here `a` is the envelope of the flow, whose packets keep their
+//! order. `b` is the sum of the envelopes of all other flows of its rank and of lower ranks, which
+//! are served earlier. `once` counts the bytes of higher ranks. So the flow is served by the curve
+//! `C t - b(t) - once`, made non-decreasing (Le Boudec and Thiran 2001, theorem 6.2.1). Bits are
+//! counted, and a packet has left with its last bit, so nothing is added for packets.
 
 use super::envelope::Envelope;
 use super::served::Served;
@@ -35,23 +35,24 @@ pub(crate) enum Given {
 
 /// The service that is left over for a flow.
 pub(crate) struct LeftOver {
-    /// Bits after a time, from any instant at which the link begins to serve the flow's rank.
+    /// Service in bytes within a time, from any instant at which the link begins to serve the
+    /// flow's rank.
     pub(crate) service: Curve,
-    /// The bytes that others may send within a time.
+    /// Bound on the bytes that others send within a time.
     pub(crate) before: Curve,
-    /// The conditions.
+    /// The conditions under which it holds.
     pub(crate) given: Given,
-    /// The formula of a delay bound.
+    /// The formula of the delay bound that follows.
     pub(crate) formula: &'static str,
 }
 
-/// Envelopes of several flows together.
+/// The sum of the envelopes of several flows.
 #[derive(Clone)]
 struct Sum {
     curve: Curve,
-    /// Number of flows of which nothing is known.
+    /// Number of flows whose envelopes are unknown.
     unknown: usize,
-    /// Number of flows of which only the scenario's sources are known.
+    /// Number of flows whose envelopes were derived from the scenario's sources.
     derived: usize,
 }
 
@@ -71,7 +72,7 @@ impl Sum {
     }
 }
 
-/// The envelope of one flow, and whether the file declares it.
+/// The envelope of one flow, and true if the scenario declares it; `None` if it is unknown.
 type Part = Option<(Curve, bool)>;
 
 /// The flows of a work-conserving link, by the order in which they may be served.
@@ -79,24 +80,25 @@ pub(crate) struct Rivals {
     rate: Rate,
     places: Vec<Precedence>,
     parts: Vec<Part>,
-    /// The same of flows that keep to their [contracts](Precedence::contract).
+    /// Curves of the [contracts](Precedence::contract); `None` for flows without one.
     within: Vec<Part>,
     all: Sum,
-    /// Of each rank and all lower ones.
+    /// By rank, the sum over the flows of this rank and of all lower ranks.
     ranks: BTreeMap<u32, Sum>,
-    /// Of flows with a contract, by rank, with all lower ones.
+    /// By rank, the sum of the contracts of this rank and of all lower ranks.
     contracts: BTreeMap<u32, Sum>,
 }
 
-/// The formula of a flow that has the link, or its rank, to itself.
+/// The formula for a flow that has the link, or its rank, to itself.
 const ALONE: &str = "h(envelope, C t)";
-/// With more flows the slowest bucket of each stands for its envelope.
+/// Number of flows above which the slowest bucket of each stands for its envelope.
 const FINE: usize = 200;
-/// Windows of a contract that are drawn one by one.
+/// Number of windows of a contract that are drawn one by one.
 const WINDOWS: u64 = 20;
 
 impl Rivals {
-    /// `None`: the link rests while packets wait, or a flow's packets overtake each other.
+    /// The rivals on a link. `None` if the link may rest while packets wait, or if packets of a
+    /// flow may overtake each other.
     pub(crate) fn of<'a>(
         pipe: &PipeSpec,
         served: &Served,
@@ -153,7 +155,8 @@ impl Rivals {
         Some(Rivals { rate: pipe.setup.rate, places, parts, within, all, ranks, contracts })
     }
 
-    /// The services that are left over for `flow`, one for each argument that holds for it.
+    /// The services left over for `flow`: by the order of service, if that is known, and by the
+    /// envelopes of all other flows. `own` is the envelope of the flow.
     pub(crate) fn left_over(&self, flow: usize, own: &Curve) -> Vec<LeftOver> {
         let Precedence { rank, once, contract } = self.places[flow];
         let blind = self.among(&self.all, &self.parts[flow], 0, "h(envelope, C t - others)");
@@ -175,7 +178,8 @@ impl Rivals {
         ranked.into_iter().chain(blind).collect()
     }
 
-    /// The service left over by the other flows of a sum, of which `part` is the flow's own.
+    /// The service that the other flows of a sum leave over; `part` is the flow's own part of it.
+    /// `None` if an envelope is unknown.
     fn among(&self, sum: &Sum, part: &Part, once: u64, formula: &'static str) -> Option<LeftOver> {
         let (own, declared) = part.as_ref()?;
         if sum.unknown > 0 {

@@ -1,5 +1,5 @@
-//! What each flow of a direction is promised, what it sends at most, and what
-//! follows: its delay, its backlog, and what limits it.
+//! The guarantee and the envelope of each flow of a direction, and the bounds that follow: its
+//! delay, its backlog, and what limits them.
 
 mod envelope;
 mod follows;
@@ -26,63 +26,67 @@ pub(crate) use left_over::Rivals;
 use left_over::{Given, LeftOver};
 use served::limit_of;
 
-/// All that is known of a flow before anything runs.
+/// Everything that is known of a flow without a simulation.
 pub struct Outlook {
     /// The flow's name.
     pub name: String,
-    /// Bits per second that the scenario's sources offer it in the long run.
+    /// Mean rate that the scenario's sources offer to it, in bits per second.
     pub offered: u64,
-    /// Connections of TCP send to it as well, as much as arrives.
+    /// True if TCP connections send to it as well, at a rate that follows the packets that arrive.
     pub connections: bool,
-    /// What the discipline promises it.
+    /// The guarantee of the discipline to it.
     pub promise: Result<Promise, NoPromise>,
-    /// The limit of the queue in which its packets stand.
+    /// The limit of the queue that holds its packets.
     pub limit: Limit,
-    /// What it sends at most, or all flows together that share its queue.
+    /// Its envelope, or the sum of the envelopes of all flows that share its queue; otherwise the
+    /// reason why there is none.
     pub envelope: Result<Envelope, String>,
-    /// Rate, latency and curve of the service that this envelope gets.
+    /// Rate, latency and curve of the service for the traffic of that envelope.
     pub service: Option<(Rate, Span, Curve)>,
-    /// What must hold, beside a backlog, for the rate that is promised.
+    /// The condition, beside a backlog, for the guaranteed rate.
     pub rate_condition: Option<RateCondition>,
-    /// What may come on top of the promise after a change, until the link has rested; `None`: that
-    /// is not known.
+    /// Additional delay beyond the guarantee after a change, until the link has been idle; `None`
+    /// if it is not known.
     pub settling: Option<Span>,
-    /// By which curve its packets have deadlines, if they have.
+    /// The curve that defines the deadlines of its packets, if they have any.
     pub deadlines: Option<Deadlines>,
-    /// From the envelope to that service.
+    /// Distances from the envelope to that service.
     pub distances: Option<Distances>,
-    /// By how much its delays differ at most, over a chain of links that know how early packets
-    /// are.
+    /// Largest difference between the delays of its packets over a chain of links that know how
+    /// early packets are.
     pub jitter: Option<Bound>,
-    /// How much is queued at most.
+    /// Bound on the bytes queued.
     pub backlog: Option<Backlog>,
-    /// A mask makes many of it, and what is said is of each: how many there may be, and what of
-    /// the others.
+    /// Set if a mask makes several queues or links of this flow: their largest number, and the
+    /// guarantee of the keys beyond it. All other fields then hold for each of them.
     pub many: Option<String>,
-    /// Several flows share the queue: envelope, service and backlog are theirs together.
+    /// True if several flows share the queue: envelope, service and backlog are those of all
+    /// together.
     pub together: bool,
-    /// What holds whatever the scenario's sources do: the promise to a full
-    /// queue, or to the envelope that the flow declares.
+    /// The bound that holds whatever the scenario's sources do: for a full queue, or for the
+    /// envelope that the flow declares.
     pub assured: Option<Delay>,
-    /// The same if all flows keep to the envelopes that they declare; where that is less.
+    /// The bound if all flows keep to the envelopes that they declare; `None` if `assured` is as
+    /// low.
     pub mutual: Option<Delay>,
-    /// The same if flows send no more than their sources; where that is less still.
+    /// The bound if flows send no more than their sources; `None` if one of the other two is as
+    /// low.
     pub expected: Option<Delay>,
 }
 
 impl Outlook {
-    /// The lowest bound there is.
+    /// The lowest bound.
     pub fn best(&self) -> Option<&Delay> {
         self.expected.as_ref().or(self.promised())
     }
 
-    /// The lowest bound that holds whatever the scenario's sources do.
+    /// The lowest bound that does not depend on the scenario's sources.
     pub fn promised(&self) -> Option<&Delay> {
         self.mutual.as_ref().or(self.assured.as_ref())
     }
 }
 
-/// All flows of one direction, to which these sources send.
+/// The outlooks of all flows of one direction, with the sources that send to them.
 ///
 /// # Errors
 /// The discipline refuses its setup.
@@ -102,7 +106,7 @@ pub fn outlooks(
         Envelope::declared(&direction.flows[f]).map_or_else(derive, Ok)
     };
     let mut envelopes: Vec<_> = flows.clone().map(envelope).collect();
-    // One queue serves all its flows as if they were one.
+    // A shared queue serves all its flows as if they were one.
     let together = served.shared.is_some() && flows.len() > 1;
     let one = if together { shared_service(direction)? } else { None };
     if together {
@@ -113,7 +117,7 @@ pub fn outlooks(
     let one_queue = if together { 1 } else { envelopes.len() };
     let rivals = Rivals::of(&direction.pipe, &served, known.take(one_queue));
     let mut out = Vec::new();
-    // Which flow a leaf is below is searched for, and of thousands each would be.
+    // The flow above a leaf is found by a search; for thousands of leaves that takes long.
     let undivided = direction.pipe.setup.flows.iter().all(|flow| flow.inner.is_none());
     let limit_of = |f: usize| match direction.pipe.setup.flows.get(f).filter(|_| undivided) {
         Some(flow) => flow.limit,
@@ -140,7 +144,7 @@ pub fn outlooks(
         };
         let largest = direction.pipe.setup.largest;
         let alone = left.iter().filter(|(given, _)| *given == Given::Own);
-        // Until its last bit has left a packet is queued whole.
+        // A packet counts as queued until its last bit has left.
         let alone = alone.map(|(_, (_, bits))| bits.clone().longer(largest));
         let longest = distances.as_ref().map(|d| d.backlog.clone()).into_iter().chain(alone);
         let longest = longest.min_by(|a, b| a.length.cmp(&b.length));
@@ -189,17 +193,17 @@ pub fn outlooks(
     Ok(out)
 }
 
-/// The shorter one of two bounds; the first of equals.
+/// The shorter one of two bounds; the first one if they are equal.
 fn shorter(a: Option<Delay>, b: Option<Delay>) -> Option<Delay> {
     a.into_iter().chain(b).min_by_key(|bound| bound.delay)
 }
 
-/// Is a flow many?
+/// Returns true if a mask makes several queues or links of a flow.
 fn is_many(direction: &Direction, flow: usize) -> bool {
     direction.pipe.masks.link.is_some() || direction.pipe.masks.of(flow).is_some()
 }
 
-/// How many a flow is by the masks of its own and of its link.
+/// The number of queues and links that the masks of the flow and of its link make, in words.
 fn many(direction: &Direction, flow: usize) -> Option<String> {
     let of = |each: &Each, what: &str| {
         let Each { mask, most, .. } = each;
@@ -214,7 +218,7 @@ fn many(direction: &Direction, flow: usize) -> Option<String> {
     (!all.is_empty()).then(|| all.join("; in each, "))
 }
 
-/// Rate and latency of the queue that all flows share.
+/// Rate and latency of the queue that all flows share; `None` if no rate is guaranteed.
 fn shared_service(direction: &Direction) -> Result<Option<(Rate, Span)>, ConfigErrors> {
     let mut setup = direction.pipe.setup.clone();
     setup.flows.truncate(1);

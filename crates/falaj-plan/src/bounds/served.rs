@@ -1,4 +1,4 @@
-//! What a discipline promises to each of its flows, as finely as it is known.
+//! The guarantees of a discipline to its flows, as precise as they are known.
 
 use super::follows::{By, Distances};
 use falaj_scenario::Direction;
@@ -17,30 +17,31 @@ use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
 use falaj_theory::{Curve, whole};
 
-/// What a discipline says of all its flows.
+/// The guarantees of a discipline to all its flows.
 pub struct Served {
-    /// One for each flow.
+    /// The guarantee of each flow.
     pub promises: Vec<Result<Promise, NoPromise>>,
-    /// How each is served in turns, if that is known.
+    /// The curve of each flow for service in turns, if it is known.
     turns: Vec<Option<StaircaseCurve>>,
-    /// By which curve its packets have deadlines, if they have.
+    /// The curve that defines the deadlines of each flow's packets, if they have any.
     pub(crate) deadlines: Vec<Option<Deadlines>>,
-    /// What must hold, beside a backlog, for the rates.
+    /// The condition, beside a backlog, for the guaranteed rates.
     pub(super) rate_condition: Option<RateCondition>,
-    /// What may come on top of its promises after a change.
+    /// Additional delay beyond the guarantees after a change.
     pub(super) settling: Settling,
-    /// The place of each flow among the others; none where flows are divided.
+    /// The place of each flow in the order of service; empty if some flows are divided.
     pub(super) places: Vec<Precedence>,
-    /// By how much its delays differ at most, if that is known.
+    /// Bound on the difference between the delays of each flow's packets, if it is known.
     pub(super) jitters: Vec<Option<Bound>>,
-    /// The limit of the one queue, if all flows share it.
+    /// The limit of the shared queue, if all flows share one.
     pub shared: Option<Limit>,
     largest: u32,
 }
 
 impl Served {
-    /// The distances from this envelope to what `flow` is promised: to its rate and latency, to
-    /// the turns that it gets, or to the curve of its deadlines, whichever are shorter.
+    /// The distances from this envelope to the service of `flow`. Three curves are compared: the
+    /// rate after the latency, the flow's turns, and the curve of its deadlines. The shortest
+    /// distances count.
     pub fn distances(&self, flow: usize, envelope: &Curve, service: &Curve) -> Option<Distances> {
         let to = |service: &Curve, by| {
             Some(Distances {
@@ -51,29 +52,29 @@ impl Served {
             })
         };
         let by_rate = to(service, By::Rate)?;
-        // As many turns as what is queued may need.
+        // Draw at least the turns that the queued bytes may need.
         let turns = self.turns.get(flow).and_then(Option::as_ref).and_then(|turns| {
             let bytes: u64 = turns.cycle.iter().map(|turn| turn.bytes).sum();
             let cycles = whole(&by_rate.delay.level) / bytes.max(1) + 2;
             let needed = cycles.saturating_mul(turns.cycle.len() as u64);
             let curve = Curve::in_turns(turns, needed.min(MOST_TURNS));
             let mut distances = to(&curve, By::Turns(turns.latency))?;
-            // Until its last bit has left a packet is queued whole.
+            // A packet counts as queued until its last bit has left.
             distances.backlog = distances.backlog.longer(self.largest);
             Some(distances)
         });
         let deadlines = self.deadlines.get(flow).copied().flatten().and_then(|deadlines| {
             let mut distances =
                 to(&Curve::by_deadlines(&deadlines), By::Deadlines(deadlines.late))?;
-            // Until its last bit has left a packet is queued whole.
+            // A packet counts as queued until its last bit has left.
             distances.backlog = distances.backlog.longer(self.largest);
             Some(distances)
         });
         Some([turns, deadlines].into_iter().flatten().fold(by_rate, Distances::shorter))
     }
 
-    /// Rate, latency and curve of the service that `flow` gets; where nothing else is promised, if
-    /// it keeps to an envelope.
+    /// Rate, latency and curve of the service of `flow`. Without a guarantee they are those of its
+    /// deadlines, which hold only while the flow keeps to an envelope.
     pub(crate) fn service(&self, flow: usize) -> Option<(Rate, Span, Curve)> {
         match (&self.promises[flow], self.deadlines.get(flow).copied().flatten()) {
             (Ok(p), _) if p.rate.0 > 0 => {
@@ -87,17 +88,18 @@ impl Served {
     }
 }
 
-/// More are not drawn: the line below them is as good.
+/// Maximum number of turns drawn one by one; beyond that the line below them is as good.
 const MOST_TURNS: u64 = 100;
 
-/// Asks the direction's discipline, with this setup.
+/// Queries the direction's discipline for its guarantees, with this setup.
 ///
 /// # Errors
-/// It does not accept it.
+/// The discipline refuses the setup.
 pub fn served(direction: &Direction, setup: &Setup) -> Result<Served, ConfigErrors> {
     let kind = direction.scheduler().kind;
     let (mut finely, mut promises) = if direction.pipe.masks.flows.iter().any(Option::is_some) {
-        // One of each is asked for all that are like it, in the midst of as many as there may be.
+        // One flow of each mask stands for all of its kind. The discipline is built with the
+        // largest number of flows that there may be.
         let firsts = direction.pipe.masks.firsts(setup.flows.len());
         let finer = Finer { whole: true, flows: firsts, largest: setup.largest };
         let build = registry::build(kind, &direction.pipe.masks.expanded(setup), finer);
@@ -120,7 +122,7 @@ pub fn served(direction: &Direction, setup: &Setup) -> Result<Served, ConfigErro
     }
     let later = direction.pipe.clone().held_by_device();
     if later > Span::ZERO {
-        // All that leaves does so behind what the device was handed before.
+        // Each packet leaves behind those that the device was handed before it.
         promises = promises
             .into_iter()
             .map(|promise| promise.map(|promise| promise.later(later)))
@@ -130,17 +132,17 @@ pub fn served(direction: &Direction, setup: &Setup) -> Result<Served, ConfigErro
         finely.jitters.iter_mut().flatten().for_each(|jitter| jitter.delay += later);
     }
     if any_later(setup) {
-        // A shorter packet may follow in the place of one that was to go later, which others did
-        // not reckon with.
+        // After a drop within the queue a shorter packet may take the place of a later one. The
+        // deadlines of other flows did not account for that.
         finely.deadlines.fill(None);
     }
     Ok(Served { promises, ..finely })
 }
 
-/// How flows are served in turns, unless some are divided; the one queue of a discipline
-/// that has one for all; and what they are promised.
+/// Builds [`Served`] from a discipline. Turns, deadlines and the order of service are left out if
+/// some flows are divided.
 struct Finer {
-    /// Is none of them divided?
+    /// True if no flow is divided.
     whole: bool,
     flows: Vec<FlowId>,
     largest: u32,
@@ -173,8 +175,8 @@ impl registry::Visitor for Finer {
     }
 }
 
-/// The limit of the queue in which the packets of `leaf` stand: its own, or
-/// the one of all parts of the flow that it is a part of.
+/// The limit of the queue that holds the packets of `leaf`. It is the leaf's own queue, or the one
+/// that all parts of its flow share.
 pub(super) fn limit_of(setup: &Setup, leaf: usize) -> Limit {
     let (f, within) = setup.way_to_leaf(leaf).expect("a leaf is below a flow");
     match &setup.flows[f].inner {

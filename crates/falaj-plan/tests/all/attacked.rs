@@ -1,11 +1,11 @@
-//! Bounds of whole plans, from all envelopes together, attacked by searches for the arrivals that
-//! delay packets longest.
+//! Delay bounds of whole plans, which use the envelopes of all flows. Searches for the worst
+//! arrivals attack them.
 
 use falaj_engine::delay_adversary::{Attack, Witness};
 use falaj_plan::plan;
 use falaj_sched::units::time::Span;
 
-/// The worst delays of the flows of the first link, beside the delays that are planned.
+/// The planned delays of the flows of the first link, and the worst delay that the search found.
 pub(crate) fn attack(text: &str, effort: u64) -> (Vec<Option<Span>>, Witness) {
     let (scenario, _) = falaj_scenario::parse(text, "a.toml").expect("valid");
     let ways = plan(&scenario).expect("accepted");
@@ -28,8 +28,8 @@ pub(crate) fn attack(text: &str, effort: u64) -> (Vec<Option<Span>>, Witness) {
     (bounds, witness)
 }
 
-/// A link of 10 Mbit/s whose flows have these keys, the same envelope of 64 kbit/s and 3000 B, and
-/// packets of 1500 B.
+/// A link of 10 Mbit/s with packets of 1500 B. Its flows have these keys, and each has an envelope
+/// of 64 kbit/s and 3000 B.
 fn alike(kind: &str, flows: &[&str]) -> String {
     let flow = |(n, keys): (usize, &&str)| {
         format!(
@@ -44,8 +44,8 @@ fn alike(kind: &str, flows: &[&str]) -> String {
     )
 }
 
-/// Whatever the order, the last packet leaves when the bursts of all have been sent, with what came
-/// meanwhile.
+/// Whatever the order, the last packet leaves when the bursts of all flows have been sent, and the
+/// bytes that came in the meantime.
 #[test]
 fn envelopes_of_all_flows_bound_the_delay_under_each_order() {
     let strong = "quantum = \"30000B\"";
@@ -63,8 +63,8 @@ fn envelopes_of_all_flows_bound_the_delay_under_each_order() {
     }
 }
 
-/// A flow whose envelope keeps the contract of its fast lane waits for a visit and for the
-/// contracts of the others there, whatever all others send.
+/// A flow whose envelope is within its contract for the fast lane waits for one visit and for the
+/// contracts of the other flows there, whatever all others send.
 #[test]
 fn an_envelope_within_the_contract_of_drr_plus_bounds_the_delay() {
     let contract = |n: u32, window: &str| {
@@ -82,23 +82,24 @@ fn an_envelope_within_the_contract_of_drr_plus_bounds_the_delay() {
             contract(2, "12ms"),
         )
     };
-    // A visit of 2999 B, a packet of the other one, and its own of 1500 B.
+    // A visit of 2999 B, a packet of the other flow with a contract, and its own packet of 1500 B.
     let (bounds, witness) = attack(&text("16ms"), 30_000);
     assert_eq!(bounds[0], Some(Span(8 * (2_999 + 1_500 + 1_500) * 10)));
     assert!(witness.flow == 0 && witness.ratio > 0.9, "{witness:?} of {bounds:?}");
-    // In 12 ms it may send 96 B beside its burst, more than the contract allows.
+    // In 12 ms the flow may send 96 B beside its burst, which is more than the contract allows.
     let (bounds, _) = attack(&text("12ms"), 200);
     assert!(bounds[0] > Some(Span(1_000_000)), "{bounds:?}");
 }
 
-/// Each flow of a lower priority is bounded by the envelopes of those before it, a need is judged
-/// by that, and a bound that depends on others is none that holds whatever they do.
+/// Each flow of a lower priority has a bound by the envelopes of the flows before it. Needs are
+/// judged by that bound. It depends on other flows, so it is not one that holds whatever they do.
 #[test]
 fn lower_priorities_have_what_the_envelopes_of_higher_ones_leave_over() {
     let text = alike("priority", &["priority = 0", "priority = 1", "priority = 2"])
         .replace("rate = \"64kbit\"", "rate = \"1mbit\"");
     let (bounds, witness) = attack(&text, 4_000);
-    // At 10 Mbit/s: two bursts and a packet of 1500 B; three bursts, and what comes meanwhile.
+    // At 10 Mbit/s: two bursts and a packet of 1500 B; three bursts and the bytes that come
+    // meanwhile.
     assert_eq!(bounds[0], Some(Span(3_600_000)));
     assert_eq!(bounds[1], Some(Span(6_666_667)));
     assert_eq!(bounds[2], Some(Span(9_000_000)));
@@ -113,8 +114,8 @@ fn lower_priorities_have_what_the_envelopes_of_higher_ones_leave_over() {
     }
 }
 
-/// A flow of low latency whose burst is less than a quantum waits for one visit of another flow,
-/// however many others there are.
+/// A low-latency flow whose burst is less than a quantum waits for one visit of another flow,
+/// whatever the number of others.
 #[test]
 fn a_burst_below_a_quantum_waits_for_one_visit_under_drr_plus_plus() {
     let text = |others: usize| {
@@ -133,7 +134,7 @@ fn a_burst_below_a_quantum_waits_for_one_visit_under_drr_plus_plus() {
     let (scenario, _) = falaj_scenario::parse(&text(64), "a.toml").expect("valid");
     let ways = plan(&scenario).expect("accepted");
     let promised = ways[0].flows[0].promised().map(|bound| bound.delay);
-    // 200 B of its own, and a visit of 1500 B with 1499 B carried over.
+    // Its own 200 B, and a visit of 1500 B with 1499 B carried over.
     assert_eq!((promised, ways[0].unmet.len()), (Some(Span(3_199_000)), 0));
     let (bounds, witness) = attack(&text(3), 20_000);
     assert_eq!(bounds[0], promised);
@@ -154,8 +155,8 @@ fn links(serve: &str, tail: &str, phase: &str, n: u32, keys: &str) -> String {
     )
 }
 
-/// A head that did not fit goes first in the next phase, so that two phases carry more than one;
-/// and what fits in one phase waits for one.
+/// A head-of-line packet that did not fit goes first in the next phase, so two short phases carry
+/// more than twice the least of one. A burst that fits in one phase waits for one phase only.
 #[test]
 fn short_phases_of_virtual_links_carry_what_two_of_them_must() {
     let bytes = "queue = \"5000B\"";

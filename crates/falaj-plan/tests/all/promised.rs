@@ -1,5 +1,5 @@
-//! What `plan` promises, withholds, and on which condition, of scenarios whose promises simulation
-//! once broke.
+//! Guarantees that `plan` gives or withholds, and their conditions. Simulation once broke a
+//! guarantee of each of these scenarios.
 
 use falaj_plan::bounds::Outlook;
 use falaj_plan::{json, plan};
@@ -19,7 +19,7 @@ fn three(kind: &str, b: &str) -> String {
     )
 }
 
-/// The fluid server beside the link counts what a neighbour's policy drops later.
+/// The fluid server beside the link also counts packets that a neighbour's policy drops later.
 #[test]
 fn a_policy_that_drops_later_voids_what_a_fluid_server_promises_to_all() {
     let promised = |kind: &str, b: &str| {
@@ -39,8 +39,8 @@ fn a_policy_that_drops_later_voids_what_a_fluid_server_promises_to_all() {
     }
 }
 
-/// Where packets are stamped when they arrive a short queue may run out of stamps while it has
-/// packets.
+/// Where packets are stamped at their arrival, a short queue may run out of stamps while it still
+/// has packets.
 #[test]
 fn a_rate_on_a_condition_is_told_with_it() {
     let condition =
@@ -60,8 +60,8 @@ fn kept(kind: &str, keys: &str, envelope: &str) -> String {
     )
 }
 
-/// By hand: 3000 B at 2 Mbit/s are 12 ms, and a packet of the others 1.2112 ms; for adaptive rate
-/// control a packet more at the own rate, a period, and a slice and a packet of each.
+/// By hand: 3000 B at 2 Mbit/s take 12 ms, and a packet of the others 1.2112 ms. Adaptive rate
+/// control adds a packet at the own rate, a period, and a slice and a packet of each flow.
 #[test]
 fn who_keeps_to_an_envelope_is_promised_a_delay_where_others_are_promised_nothing() {
     let envelope = "envelope = { rate = \"1mbit\", burst = \"3000B\" }";
@@ -84,7 +84,8 @@ fn who_keeps_to_an_envelope_is_promised_a_delay_where_others_are_promised_nothin
     assert_eq!(delay("virtual-clock", "rate = \"2mbit\"", ""), None, "nothing is known");
 }
 
-/// The curve's first slope: 1514 B at 4 Mbit/s are 3.028 ms, and a packet of the others 1.2112 ms.
+/// On the curve's first slope 1514 B at 4 Mbit/s take 3.028 ms; a packet of the others takes 1.2112
+/// ms.
 #[test]
 fn a_curve_that_begins_fast_gives_a_short_delay() {
     let keys = "rate = \"64kbit\"\nburst-rate = \"4mbit\"\nburst-time = \"10ms\"";
@@ -96,7 +97,8 @@ fn a_curve_that_begins_fast_gives_a_short_delay() {
     }
 }
 
-/// A policy that drops later may put a shorter packet before others than they reckoned with.
+/// A policy that drops later may put a shorter packet before other flows, which did not account for
+/// it.
 #[test]
 fn no_curve_is_promised_beside_policies_that_drop_later() {
     let envelope = "envelope = { rate = \"1mbit\", burst = \"3000B\" }";

@@ -1,20 +1,20 @@
-//! The algebra against its definitions, tried out instant by instant on a grid
-//! much finer than the curves' bends.
+//! Compares the operations on curves with their definitions, instant by instant, on a grid much
+//! finer than the distances between bends.
 
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
 use falaj_theory::{Curve, Exact, Piece, exact};
 use proptest::prelude::*;
 
-/// Grid steps in the unit in which bends lie. Slopes are 0, 1, 2 or 4 a step
-/// and heights whole units, so that all crossings lie on quarters of a step.
+/// Grid steps in the unit of time at whose multiples bends lie. Slopes are 0, 1, 2 or 4 a step and
+/// heights are whole units, so that all crossings lie on quarters of a step.
 const UNIT: usize = 16;
-/// Steps in which something happens; results are looked at for as long.
+/// Number of steps that contain all bends of the curves.
 const BENDS: usize = 4 * UNIT;
-/// Steps that sums of two times reach, and some in which curves catch up.
+/// Number of steps of the grid: sums of two times stay below it, and curves have time to catch up.
 const STEPS: usize = 40 * UNIT;
 
-/// A curve as numbers: just before, at and just behind each step of the grid.
+/// A curve as numbers: its values just before, at and just after each step of the grid.
 #[derive(Clone, Debug)]
 struct Naive {
     before: Vec<i64>,
@@ -22,7 +22,7 @@ struct Naive {
     after: Vec<i64>,
 }
 
-/// The jumps at and behind each bend, and the slope from there on.
+/// For each bend its unit of time, the jumps at and just after it, and the slope from there on.
 type Recipe = Vec<(usize, i64, i64, i64)>;
 
 fn recipe() -> impl Strategy<Value = Recipe> {
@@ -70,9 +70,9 @@ fn curve(recipe: &Recipe) -> Curve {
     Curve::new(pieces).expect("a curve")
 }
 
-/// Just before a step, where there is a before.
+/// The value just before a step; zero before step zero.
 fn before(curve: &Curve, step: usize) -> Exact {
-    // No bend of any result lies closer.
+    // No result bends within the last thousandth of a step.
     curve.at(&(exact(step as i64) - Exact::new(1.into(), 1_000.into())))
 }
 
@@ -81,8 +81,8 @@ fn agrees(found: &Curve, step: usize, expected: i64) -> Result<(), TestCaseError
     Ok(())
 }
 
-/// The first time on a grid of quarters at which the service curve has reached
-/// `level`, or is above it if `beyond`.
+/// The first time, on a grid of quarters, at which the service curve has reached `level`, or is
+/// above it if `beyond`. `None` if that is after the grid.
 fn served(g: &Naive, level: i64, beyond: bool) -> Option<Exact> {
     let enough = |height: i64, four: i64| {
         if beyond { height > level * four } else { height >= level * four }
@@ -91,7 +91,7 @@ fn served(g: &Naive, level: i64, beyond: bool) -> Option<Exact> {
         if enough(g.at[step], 1) || enough(g.after[step], 1) {
             return Some(exact(step as i64));
         }
-        // Between steps it is straight; four times its height there is whole.
+        // The curve is straight between steps, and four times its value at a quarter is whole.
         for quarter in 0..4 {
             let next = g.after[step] * (3 - quarter) + g.before[step + 1] * (quarter + 1);
             if enough(next, 4) {
@@ -219,7 +219,7 @@ proptest! {
         }
         let found = found.expect("a bound");
         prop_assert_eq!(&found.length, &longest);
-        // It lies where it is said to lie, between the two curves.
+        // The reported place lies between the two curves.
         if longest > exact(0) {
             prop_assert!(before(&sent, 0) <= found.level && found.level <= sent.after(&found.at));
             let end = &found.at + &found.length;
@@ -228,7 +228,7 @@ proptest! {
     }
 }
 
-/// The examples of the textbook, by hand.
+/// Examples of the textbook, computed by hand.
 #[test]
 fn a_bucket_at_a_rate_latency_server() {
     let (mbit, ms) = (Rate::from_mbit, Span::from_millis);
@@ -237,12 +237,12 @@ fn a_bucket_at_a_rate_latency_server() {
     // T + b/R and b + r T (Le Boudec and Thiran, 1.4.1), in nanoseconds and bytes.
     assert_eq!(sent.delay(&server).unwrap().length, exact(3_000_000 + 2_000_000));
     assert_eq!(sent.backlog(&server).unwrap().length, exact(4000 + 3000));
-    // What leaves has burst b + r T.
+    // The output has the burst b + r T.
     assert_eq!(sent.deconvolve(&server).unwrap().at(&exact(0)), exact(7000));
-    // Two servers are one with both latencies and the lower rate.
+    // Two servers in a row are one with the sum of the latencies and the lower rate.
     let second = Curve::rate_latency(mbit(10), ms(1));
     assert_eq!(server.convolve(&second), Curve::rate_latency(mbit(10), ms(4)));
-    // Left over for others: R - r after (R T + b)/(R - r).
+    // The left-over service is R - r after (R T + b)/(R - r).
     assert_eq!(server.left_over(&sent), Curve::rate_latency(mbit(8), ms(10)));
     assert!(Curve::token_bucket(mbit(17), 1).delay(&server).is_none());
     assert!(Curve::token_bucket(mbit(17), 1).backlog(&server).is_none());
@@ -295,7 +295,7 @@ fn stairs_climb_and_pieces_are_checked() {
     assert_eq!(Curve::zero().sum(&stairs), stairs);
 }
 
-/// Whatever rates people write: nothing overflows.
+/// Nothing overflows at extreme rates, bursts and latencies.
 #[test]
 fn the_fastest_and_the_slowest() {
     let sent = Curve::token_bucket(Rate(999_999_999_999_989), u64::MAX)
