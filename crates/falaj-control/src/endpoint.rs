@@ -30,7 +30,7 @@ const COPYING: Span = Span::from_micros(50);
 /// Number of entries of a mask that are shown by name.
 const BUSIEST: usize = 10;
 
-/// What commands take that have a control socket.
+/// Arguments of commands with a control socket.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Results and control")]
 pub struct ControlArgs {

@@ -7,7 +7,7 @@ use falaj_live::host;
 use falaj_scenario::parse_span;
 use falaj_sched::units::time::Span;
 
-/// What every command takes that hands packets over.
+/// Arguments of every command that hands packets over.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Pacing")]
 pub struct PacingArgs {

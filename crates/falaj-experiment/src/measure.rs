@@ -32,7 +32,7 @@ use std::process::{Command, ExitCode, Stdio};
 /// Time from the start of the ends to the beginning of the sources.
 pub const LEAD: Span = Span::from_millis(300);
 
-/// What the commands take that measure a scenario.
+/// Arguments of the commands that measure a scenario.
 #[derive(clap::Args)]
 pub struct Measuring {
     /// The scenario; of several links, rules say which ones packets pass.

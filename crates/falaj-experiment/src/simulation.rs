@@ -17,7 +17,7 @@ use serde_json::{Value as Json, json};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-/// What the commands take that simulate.
+/// Arguments of the commands that simulate.
 #[derive(clap::Args)]
 pub struct ReplicationArgs {
     /// Independent replications; else the scenario's. With --until the most there may be [default

@@ -80,7 +80,7 @@ pub enum StreamRole {
     Receive,
 }
 
-/// What an end of the stream takes: for falaj's own use.
+/// Arguments of an end of the stream: for falaj's own use.
 #[derive(clap::Args)]
 pub struct EndArgs {
     /// What it does.

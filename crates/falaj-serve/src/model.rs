@@ -246,9 +246,9 @@ pub(super) struct Delays {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(super) struct FlowHistory {
     pub(super) flow: String,
-    /// What it sent, the oldest step first.
+    /// The packets that it sent, the oldest step first.
     pub(super) up: Vec<HistoryStep>,
-    /// What came for it.
+    /// The packets that came for it.
     pub(super) down: Vec<HistoryStep>,
 }
 

@@ -41,7 +41,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use tracing::{error, info};
 
-/// What `serve` takes.
+/// Arguments of `serve`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 The file is a scenario of one link, whose flows have an `adapter` each, and which has an `uplink`:

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 /// Exit status if a condition of `--fail-if` holds.
 const FAILED: u8 = 4;
 
-/// What `run`, `relay` and `traffic` take about the end.
+/// Arguments of `run`, `relay` and `traffic` about the end.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Results and control")]
 pub struct FailIf {

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// What `aggregate bench` takes.
+/// Arguments of `aggregate bench`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Two processes: this one gives packets away, another takes them. CPU is each thread's own and changes

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// What `aggregate tune` takes.
+/// Arguments of `aggregate tune`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Two processes, as in `falaj aggregate bench`. At each rate: sizes and timeouts around those that should keep the

@@ -19,7 +19,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What `bench bounds` takes.
+/// Arguments of `bench bounds`.
 #[derive(clap::Args, Clone)]
 #[command(after_help = "\
 For each discipline links are drawn: two to five flows, their parameters, queues, and in every other

@@ -28,7 +28,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-/// What `bench delay` takes.
+/// Arguments of `bench delay`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 The paths take turns; each figure is the median of its turns, and what a link adds is its figure less that

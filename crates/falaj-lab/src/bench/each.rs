@@ -21,7 +21,7 @@ use serde_json::json;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What `bench each` takes.
+/// Arguments of `bench each`.
 #[derive(clap::Args)]
 pub struct Args {
     /// Packets for each figure, in millions.

@@ -35,7 +35,7 @@ use std::rc::Rc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// What `bench io` takes.
+/// Arguments of `bench io`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Packets are UDP of 64 B on the wire (60 B without the check sequence), one way. Offered is what came

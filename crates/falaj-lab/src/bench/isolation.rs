@@ -17,7 +17,7 @@ use serde_json::json;
 use std::fmt::Write;
 use std::process::ExitCode;
 
-/// What `bench isolation` takes.
+/// Arguments of `bench isolation`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 A window counts for an adapter if packets of it waited all the time: then it is held against the promised rate.

@@ -23,7 +23,7 @@ use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-/// What `bench path` takes.
+/// Arguments of `bench path`.
 #[derive(clap::Args)]
 pub struct Args {
     /// Packets for each figure, in thousands.

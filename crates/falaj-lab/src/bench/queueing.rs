@@ -8,7 +8,7 @@ use falaj_terminal::text::nanos;
 use serde_json::json;
 use std::process::ExitCode;
 
-/// What `bench queueing` takes.
+/// Arguments of `bench queueing`.
 #[derive(clap::Args)]
 pub struct Args {
     /// Runs for each figure; the median counts.

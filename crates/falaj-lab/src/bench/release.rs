@@ -18,7 +18,7 @@ use serde_json::json;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// What `bench release` takes.
+/// Arguments of `bench release`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Release error: the instant at which a packet is handed to the kernel, less the one at which it

@@ -21,7 +21,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 use std::process::ExitCode;
 
-/// What `bench tcp` takes.
+/// Arguments of `bench tcp`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 CPU is of one core, for the sender, the receiver and the emulated link; the kernel's work for a

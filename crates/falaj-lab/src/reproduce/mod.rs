@@ -19,7 +19,7 @@ use falaj_terminal::{arguments, place};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What `reproduce` takes.
+/// Arguments of `reproduce`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Every cell says what was published, what we get, the difference, the tolerance and a verdict;

@@ -219,7 +219,7 @@ fn plain(asked: &str) -> String {
     asked.to_lowercase().split([' ', '_']).filter(|w| !w.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// What `asked` means here, if it is an ordinary word of the field; ends with a newline.
+/// The meaning of `asked` here, if it is an ordinary word of the field; ends with a newline.
 pub(super) fn explain(asked: &str) -> Option<String> {
     let asked = plain(asked);
     let dashed = asked.replace('-', " ");

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What `bench serve` takes.
+/// Arguments of `bench serve`.
 #[derive(clap::Args)]
 pub struct Args {
     /// How many adapters.

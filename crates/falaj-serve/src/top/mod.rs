@@ -37,7 +37,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// Default number of columns if no width is given.
 const WIDE: u16 = 120;
 
-/// What `top` takes.
+/// Arguments of `top`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Without --api and --control it finds the link of this user that is running: a service by its API, with what

@@ -148,16 +148,16 @@ flags!(
 flags!(Up, "up-", "Link, up: from the command, or the near end, to the far end", rare: true);
 flags!(Down, "down-", "Link, down: from the far end to the command, or the near end", rare: true);
 
-/// What a link is, without a file.
+/// A link described by flags instead of a file.
 #[derive(clap::Args)]
 pub(crate) struct Flags {
     #[command(flatten)]
     both: Both,
-    /// Its round-trip time: half of it is the propagation delay of each way: 80ms
+    /// Round-trip time: 80ms; half of it is the propagation delay of each direction
     #[arg(long, value_parser = half, value_name = "TIME", allow_hyphen_values = true,
         conflicts_with_all = ["file", "delay", "up-delay", "down-delay"])]
     rtt: Option<Span>,
-    /// Its largest IP packet [default: 1500B; of `bridge`, that of its interfaces]
+    /// MTU, the largest IP packet [default: 1500B; with `bridge`, that of its interfaces]
     #[arg(long, value_parser = mtu, conflicts_with = "file", value_name = "SIZE",
         allow_hyphen_values = true)]
     mtu: Option<String>,

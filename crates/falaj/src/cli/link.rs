@@ -6,10 +6,10 @@ use falaj_scenario::Scenario;
 use falaj_terminal::file;
 use std::path::PathBuf;
 
-/// What says what the link is.
+/// A link described by a scenario file or by flags.
 #[derive(clap::Args)]
 pub(crate) struct LinkArgs {
-    /// A scenario; without it the flags say what the link is.
+    /// Scenario file; without it, the flags describe the link.
     file: Option<PathBuf>,
     #[command(flatten)]
     flags: Flags,

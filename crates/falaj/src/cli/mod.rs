@@ -22,14 +22,14 @@ use falaj_terminal::{COMMON_OPTIONS, output, standard_error};
 use std::ffi::OsString;
 use std::process::exit;
 
-/// Virtual links with guarantees, and any link emulated: simulated, promised, measured.
+/// Virtual links with guarantees, and emulation of any link: simulated, bounded, measured.
 #[derive(Parser)]
 #[command(version, max_term_width = 100, arg_required_else_help = true, after_help = EXIT)]
 #[command(disable_help_flag = true, args = help::flags())]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// Say results and errors alone: no notes, warnings or progress.
+    /// Print only results and errors: no notes, warnings or progress.
     #[arg(short, long, global = true, help_heading = COMMON_OPTIONS, display_order = 999)]
     pub(crate) quiet: bool,
 }

@@ -19,21 +19,20 @@ use std::time::Duration;
 /// Default memory of a guest.
 const MEMORY: &str = "1GiB";
 
-/// What the commands take that have live packets.
+/// Arguments for virtual time, of commands with live packets.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Virtual time")]
 pub(crate) struct VirtualTimeArgs {
-    /// Runs in a guest of its own, whose clock stands still while anything computes: exact, and the
-    /// same each time
+    /// Run in a guest whose clock stands still while any program computes: exact, and repeatable
     ///
-    /// The guest is user-mode Linux, without root; its clock jumps while everything waits. The
-    /// internet, interfaces and links of the host are not there.
+    /// The guest is user-mode Linux, without root; its clock jumps while everything waits. It has
+    /// no access to the host's internet, interfaces or links.
     #[arg(long)]
     virtual_time: bool,
     /// The guest's kernel [default: FALAJ_KERNEL, or where `falaj kernel` finds it].
     #[arg(long, value_name = "FILE", requires = "virtual_time", hide_short_help = true)]
     kernel: Option<PathBuf>,
-    /// When the guest's clock starts: a date, an instant of UTC, or `now`.
+    /// Start of the guest's clock: a date, an instant of UTC, or `now`.
     #[arg(
         long,
         value_name = "DATE",
@@ -42,8 +41,9 @@ pub(crate) struct VirtualTimeArgs {
         hide_short_help = true
     )]
     epoch: Epoch,
-    /// What time computing takes there: none (free), and all is exact and repeats; or what it takes
-    /// on this host (counted), and only waiting is skipped: for programs that wait by computing.
+    /// Virtual time that computing takes: none (free), so that results are exact and repeat; or its
+    /// duration on this host (counted), so that only waiting is skipped: for programs that wait by
+    /// computing.
     #[arg(
         long,
         value_name = "free|counted",
@@ -56,8 +56,8 @@ pub(crate) struct VirtualTimeArgs {
     #[arg(long, value_name = "SIZE", default_value = MEMORY, value_parser = parse_size,
         requires = "virtual_time", hide_short_help = true)]
     memory: u64,
-    /// Ends the guest if no virtual time passes for this long in real time, and says which program
-    /// computes.
+    /// Stop the guest if no virtual time passes for this long in real time, and name the program
+    /// that computes.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration,
         requires = "virtual_time", hide_short_help = true)]
     stuck: Span,

@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 
-/// What `aggregate` takes.
+/// Arguments of `aggregate`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -21,12 +21,12 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum AggregateCommand {
-    /// Packets a second, processor time and delay: one by one, in containers, with containers that
-    /// leave when the reader is idle.
+    /// Packets per second, CPU time and delay: singly, in batches, and in batches that leave when
+    /// the reader is idle.
     #[cfg(feature = "lab")]
     Bench(bench::Args),
-    /// Containers for a delay, beside the best of those that do not change: delay, processor time,
-    /// and how soon they follow a step of the load.
+    /// Batches tuned for a delay, beside the best fixed ones: delay, CPU time, and reaction to a
+    /// step of the load.
     #[cfg(feature = "lab")]
     Tune(tune::Args),
     /// The other process: takes its side of the rings from standard input.

@@ -7,7 +7,7 @@ use clap::Subcommand;
 use falaj_lab::bench::*;
 use std::process::ExitCode;
 
-/// What `bench` takes.
+/// Arguments of `bench`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -16,7 +16,7 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum BenchCommand {
-    /// Packets simulated a second of CPU time, on one core.
+    /// Packets simulated per second of CPU time, on one core.
     Sim(sim::Args),
     /// Nanoseconds for each packet enqueued and dequeued, by number of flows.
     Sched(sched::Args),
@@ -24,31 +24,31 @@ enum BenchCommand {
     Path(path::Args),
     /// Nanoseconds and memory for each packet, queue and link where masks make many of them.
     Each(each::Args),
-    /// How far behind its share the worst served flow falls, by discipline.
+    /// Largest lag of a flow behind its fair share (worst-case fairness), by discipline.
     Wfi(sched::wfi::Args),
-    /// How near the promised delays come to being reached, by discipline.
+    /// Ratio of the largest delay found to the guaranteed bound, by discipline.
     Bounds(bounds::Args),
-    /// TCP through an emulated link beside the kernel's own ways, in one run.
+    /// TCP through an emulated link, compared with the kernel's own ways, in one run.
     Tcp(tcp::Args),
-    /// How late packets are handed over, how exact a rate is, and the CPU that it takes.
+    /// Release error (lateness of packets), accuracy of rates, and CPU time.
     Release(release::Args),
-    /// What a link adds between two sockets, beside veth interfaces with nothing between.
+    /// Delay added by a link between two sockets, compared with veth interfaces without one.
     Delay(delay::Args),
-    /// CPU time of solving queues, by the size of their blocks, and of a dimensioning.
+    /// CPU time to solve queues, by block size, and to dimension batches.
     #[cfg(feature = "queueing")]
     Queueing(queueing::Args),
-    /// The kernel's disciplines and ours, told by one script of tc, over the same traffic.
+    /// The kernel's disciplines and falaj's, configured by one tc script, with the same traffic.
     Kernel(KernelArgs),
-    /// A service with a thousand adapters: its memory, and how long its API takes under load.
+    /// A service with a thousand adapters: memory, and API latency under load.
     #[cfg(feature = "serve")]
     Serve(falaj_serve::bench::Args),
-    /// What adapters are promised, and what they get while all the others send more than they may.
+    /// Guarantees of adapters, and their service while all others exceed their envelopes.
     Isolation(isolation::Args),
-    /// Small packets forwarded a second, over each kind of port, with the engine and without.
+    /// Small packets forwarded per second, by kind of port, with and without the engine.
     Io(io::Args),
 }
 
-/// What `bench kernel` takes.
+/// Arguments of `bench kernel`.
 #[derive(clap::Args)]
 struct KernelArgs {
     #[command(flatten)]

@@ -56,7 +56,7 @@ fn end_help(end: &str) -> String {
     format!("The interface at the {end} end, {}, or {last}", others.join(", "))
 }
 
-/// What `bridge` takes.
+/// Arguments of `bridge`.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = after_all_help())]
 pub(crate) struct Args {
@@ -64,15 +64,15 @@ pub(crate) struct Args {
     a: EndName,
     #[arg(value_name = "IF_B[@NETNS]", help = end_help("far"))]
     b: EndName,
-    /// How the interfaces are read and written.
+    /// Sockets used to read and write the interfaces.
     #[arg(long, value_enum, default_value_t = Via::Packet, value_name = "WAY")]
     via: Via,
-    /// Of memif: packets go to another falaj in containers of so many, which leave after that time
-    /// at the latest.
+    /// With memif: send packets to another falaj in batches of at most PACKETS, each at most TIME
+    /// after its first packet.
     #[arg(long, value_name = "PACKETS,TIME", value_parser = by_timeout)]
     aggregate: Option<BatchPolicy>,
-    /// Of queues: what finds no room, and what is in them at the end, goes on instead of being
-    /// dropped.
+    /// With firewall queues: packets that find no room, and those still queued at the end, pass
+    /// instead of being dropped.
     #[arg(long)]
     fail_open: bool,
     #[command(flatten)]
@@ -82,10 +82,9 @@ pub(crate) struct Args {
 /// Ways to read and write an interface.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Via {
-    /// Packet sockets: units of many packets and unfinished checksums pass as they are.
+    /// Packet sockets: segmentation-offload units and partial checksums pass unchanged.
     Packet,
-    /// AF_XDP sockets: root alone; one packet at a time. VLAN tags that a driver takes out are
-    /// lost.
+    /// AF_XDP sockets: needs root; one packet at a time. VLAN tags removed by a driver are lost.
     Xdp,
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What `check` takes.
+/// Arguments of `check`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 A library that a file names as its discipline is loaded, as by every command that reads the file.
@@ -17,7 +17,7 @@ Exit status: 0 every file can be used, if with warnings; 2 one cannot.
 Example:
   falaj check examples/*.toml")]
 pub(crate) struct Args {
-    /// The scenarios.
+    /// Scenario files.
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// Print JSON: each problem with its file, line, column, severity, title and help.

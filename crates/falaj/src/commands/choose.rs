@@ -25,16 +25,16 @@ pub(crate) struct Args {
     /// The purpose: share, rate, delay, precedence, connections, cap or isolation.
     #[arg(long = "for", value_name = "PURPOSE", value_parser = names_of_purposes())]
     purpose: Option<String>,
-    /// What becomes of the rate that a flow does not use: the others may have it, or none may.
+    /// Use of the rate that a flow leaves unused: lent to the others, or left idle.
     #[arg(long, value_name = "RATE")]
     unused: Option<Unused>,
-    /// Whether flows are divided into flows of their own.
+    /// Shape of the flows: one level, or a tree of flows within flows.
     #[arg(long, value_name = "SHAPE")]
     flows: Option<Shape>,
-    /// What matters more with very many flows: few instructions a packet, or even service.
+    /// Priority with very many flows: few instructions per packet, or even service.
     #[arg(long, value_name = "AIM")]
     care: Option<Care>,
-    /// Prints the disciplines and the scenario as JSON.
+    /// Print the disciplines and the scenario as JSON.
     #[arg(long)]
     json: bool,
 }

@@ -14,13 +14,13 @@ use falaj_terminal::{arguments, file, text};
 use serde_json::Value as Json;
 use std::process::{Command, ExitCode};
 
-/// What `demo` takes.
+/// Arguments of `demo`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// How long each scenario is measured.
+    /// Duration of the measurement of each scenario.
     #[arg(long, default_value = "5s", value_parser = arguments::parse_duration)]
     duration: Span,
-    /// Print JSON: both comparisons, as `compare` prints each.
+    /// Print JSON: both comparisons, in the format of `compare`.
     #[arg(long)]
     json: bool,
     #[command(flatten)]

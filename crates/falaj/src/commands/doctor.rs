@@ -24,7 +24,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::process::ExitCode;
 
-/// What `doctor` takes.
+/// Arguments of `doctor`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 It takes a few seconds and needs an otherwise idle machine: what it measures is what is left.
@@ -38,7 +38,7 @@ pub(crate) struct Args {
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Ask only, measure nothing.
+    /// Check features only, without measurements.
     #[arg(long)]
     no_measuring: bool,
 }

@@ -5,7 +5,7 @@ use falaj_scenario::reference;
 use falaj_terminal::output::print;
 use std::process::ExitCode;
 
-/// What `explain` takes.
+/// Arguments of `explain`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Exit status: 0; 2 if there is no such key, discipline or word.
@@ -16,11 +16,11 @@ Examples:
   falaj explain virtual-links
   falaj explain packet loss")]
 pub(crate) struct Args {
-    /// A key, `delay` or `flow.phase`, a discipline, or a word of the field, `bufferbloat`; without
-    /// it all keys and disciplines are listed.
+    /// A key such as `delay` or `flow.phase`, a discipline, or a word of the field such as
+    /// `bufferbloat`; without it, all keys and disciplines are listed.
     #[arg(value_name = "WORD")]
     words: Vec<String>,
-    /// Prints a page of the reference, Markdown.
+    /// Print a page of the reference as Markdown.
     #[arg(
         long,
         hide = true,
@@ -53,7 +53,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What `schema` takes.
+/// Arguments of `schema`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 An editor with a TOML language server completes and checks keys, if the file begins with

@@ -11,17 +11,17 @@ use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What `fmt` takes.
+/// Arguments of `fmt`.
 #[derive(clap::Args)]
 #[command(after_help = after_help())]
 pub(crate) struct Args {
-    /// The scenario files; `-` alone: from standard input to standard output.
+    /// Scenario files; `-` alone reads standard input and writes standard output.
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// Write nothing: print what would change, as a unified diff.
     #[arg(long)]
     check: bool,
-    /// Print JSON: each file, and whether it is or was laid out otherwise.
+    /// Print JSON: each file, and whether its layout changes or would change.
     #[arg(long)]
     json: bool,
 }

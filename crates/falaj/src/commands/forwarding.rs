@@ -26,7 +26,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// The link, how it is run, and which results are told.
+/// The link, its pacing, and the results to print.
 #[derive(clap::Args)]
 pub(crate) struct ForwardingArgs {
     #[command(flatten)]
@@ -37,7 +37,7 @@ pub(crate) struct ForwardingArgs {
     control: ControlArgs,
     #[command(flatten)]
     pub(crate) recording: Recording,
-    /// At the end, tells on standard error what the link did.
+    /// At the end, print the link's statistics to standard error.
     #[arg(long, help_heading = "Results and control")]
     stats: bool,
     #[command(flatten)]

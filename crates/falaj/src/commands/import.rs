@@ -11,7 +11,7 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What `import` takes.
+/// Arguments of `import`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 The scenario is on standard output, what is not quite as it was there on standard error.
@@ -27,7 +27,7 @@ Examples:
 pub(crate) struct Args {
     #[command(subcommand)]
     from: From,
-    /// Print JSON: the scenario, and what is said of the lines.
+    /// Print JSON: the scenario, and the messages about the lines.
     #[arg(long, global = true)]
     json: bool,
 }
@@ -38,10 +38,10 @@ enum From {
     Tc {
         /// The script; `-`: standard input.
         file: PathBuf,
-        /// How fast the devices are, where nothing limits what they send.
+        /// Rate of the devices, if the script does not limit it.
         #[arg(long, value_name = "RATE", value_parser = parse_rate)]
         rate: Option<Rate>,
-        /// The device that sends what comes down the link of the first one.
+        /// The device that sends the packets of the first link's down direction.
         #[arg(long, value_name = "DEVICE")]
         down: Option<String>,
     },
@@ -50,14 +50,14 @@ enum From {
     Ipfw {
         /// The script; `-`: standard input.
         file: PathBuf,
-        /// The fate of packets that no rule takes; without it they pass, unless the script sets
-        /// `net.inet.ip.fw.default_to_accept`.
+        /// Action for packets that match no rule [default: accept, unless the script sets
+        /// `net.inet.ip.fw.default_to_accept`].
         #[arg(long, value_name = "FATE")]
         default: Option<Fate>,
     },
 }
 
-/// The last rule of ipfw, which nobody writes.
+/// ipfw's implicit last rule.
 #[derive(Clone, Copy, ValueEnum)]
 enum Fate {
     /// They pass, as on macOS, OPNsense and pfSense.

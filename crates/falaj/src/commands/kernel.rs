@@ -7,7 +7,7 @@ use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What `kernel` takes.
+/// Arguments of `kernel`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Looked for, in this order: --kernel, the environment variable FALAJ_KERNEL, $XDG_DATA_HOME/falaj/linux,
@@ -15,7 +15,7 @@ Looked for, in this order: --kernel, the environment variable FALAJ_KERNEL, $XDG
 
 Exit status: 0 virtual time can be had; 2 it cannot, and why.")]
 pub(crate) struct Args {
-    /// Looks at this one.
+    /// Check this kernel.
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
     /// Print JSON.

@@ -41,7 +41,7 @@ pub(crate) enum Command {
     Sim(sim::Args),
     /// Simulate each combination of values of some keys, in shards.
     Sweep(sweep::Args),
-    /// Guarantees of each flow of a scenario: rate and delay.
+    /// Print the guarantees of each flow: rate and delay.
     Plan(plan::Args),
     /// Run a command behind an emulated link.
     Run(Box<run::Args>),
@@ -55,15 +55,15 @@ pub(crate) enum Command {
     Detach(attach::DetachArgs),
     /// Divide a link among virtual adapters with guarantees.
     ///
-    /// Each adapter is promised a rate and a delay, and the service keeps watch over that.
+    /// Each adapter has a guaranteed rate and delay, which the service monitors.
     #[cfg(feature = "serve")]
     Serve(Box<falaj_serve::service::Args>),
-    /// Watch adapters on the terminal, change weights and caps.
+    /// Monitor adapters on the terminal; change weights and caps.
     #[cfg(feature = "serve")]
     Top(falaj_serve::top::Args),
-    /// Put a link between clients and a server, by sockets alone.
+    /// Put a link between clients and a server, using sockets only.
     ///
-    /// It takes no privilege.
+    /// It needs no privileges.
     Relay(Box<relay::Args>),
     /// Show a running link: rates, delays, drops, backlog.
     Show(show::Args),
@@ -71,31 +71,31 @@ pub(crate) enum Command {
     Set(set::Args),
     /// Give an application a link of its own, as PlanetLab did.
     ///
-    /// PlanetLab's one command for what it sends and what it receives.
+    /// PlanetLab's command for both directions of an application's traffic.
     Netconfig(netconfig::Args),
     /// Send a scenario's traffic as real datagrams, and measure it.
     Traffic(traffic::Args),
-    /// Bound, simulated and measured delays, side by side.
+    /// Compare guaranteed, simulated and measured delays.
     ///
     /// With other scenarios, or --what-if, each is simulated in pairs with the first.
     Compare(compare::Args),
-    /// See what isolation is worth, in a minute.
+    /// See the effect of isolation, in a minute.
     Demo(demo::Args),
-    /// Reproduce a paper's tables and figures, beside the published.
+    /// Reproduce a paper's tables and figures, beside the published ones.
     #[cfg(feature = "lab")]
     Reproduce(falaj_lab::reproduce::Args),
-    /// Packets in containers: what it saves, and what it delays.
+    /// Packets in batches: savings and added delay.
     Aggregate(aggregate::Args),
-    /// Measure what falaj costs, beside what it is compared with.
+    /// Measure the cost of falaj, compared with alternatives.
     #[cfg(feature = "lab")]
     Bench(bench::Args),
-    /// Which features work on this host, and why others do not.
+    /// Show which features work on this host, and why others do not.
     ///
-    /// Also what they cost here, and which rates and delays can be emulated.
+    /// Also measure their cost, and the rates and delays that can be emulated.
     Doctor(doctor::Args),
-    /// The kernel that virtual time uses: where it is, if it will do.
+    /// Show the kernel for virtual time, and whether it is suitable.
     Kernel(kernel::Args),
-    /// Check scenario files: what is wrong, where, what to write.
+    /// Check scenario files: errors, positions, cures.
     Check(check::Args),
     /// Format scenario files; comments and order stay.
     Fmt(fmt::Args),
@@ -103,9 +103,9 @@ pub(crate) enum Command {
     Import(import::Args),
     /// Choose a scheduling discipline by four questions.
     Choose(choose::Args),
-    /// Explain a key, a discipline, or a word of the field.
+    /// Explain a key, a discipline, or a networking term.
     Explain(explain::Args),
-    /// List links known by a name, such as lte, and their numbers.
+    /// List link presets, such as lte, and their values.
     Presets,
     /// Print the JSON Schema of the scenario file, for editors.
     Schema(explain::SchemaArgs),
@@ -119,7 +119,7 @@ pub(crate) enum Command {
     /// One end of a TCP stream of `bench tcp` or `doctor`.
     #[command(hide = true)]
     TcpEnd(falaj_experiment::tcp::EndArgs),
-    /// What writes to the disk in a figure of `reproduce`, told by standard input.
+    /// Disk load of a figure of `reproduce`; parameters on standard input.
     #[cfg(feature = "lab")]
     #[command(hide = true)]
     DiskLoad,

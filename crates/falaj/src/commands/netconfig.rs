@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 
-/// What `netconfig` takes.
+/// Arguments of `netconfig`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 client: connections opened here to these ports elsewhere; server: connections that come to these ports here;
@@ -28,14 +28,14 @@ Examples:
   falaj netconfig delete client 80
   falaj netconfig --print config service 53 IN delay 20 OUT delay 20 > dns.toml")]
 pub(crate) struct Args {
-    /// config, which may be left out, or delete; client, server or service; ports, an address or
-    /// prefix; IN and OUT.
+    /// `config` (optional) or `delete`; `client`, `server` or `service`; ports; an address or
+    /// prefix; `IN` and `OUT`.
     #[arg(required = true, num_args = 1.., trailing_var_arg = true)]
     words: Vec<String>,
-    /// Print the scenario instead of changing a link that is running.
+    /// Print the scenario instead of changing a running link.
     #[arg(long)]
     print: bool,
-    /// Print this scenario, changed.
+    /// Print this scenario with the change.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     #[command(flatten)]

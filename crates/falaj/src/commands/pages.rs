@@ -7,14 +7,14 @@ use falaj_terminal::output;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What `completions` takes.
+/// Arguments of `completions`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   falaj completions bash > ~/.local/share/bash-completion/completions/falaj
   falaj completions fish > ~/.config/fish/completions/falaj.fish")]
 pub(crate) struct CompletionsArgs {
-    /// For which shell.
+    /// The shell.
     shell: Shell,
 }
 
@@ -26,16 +26,16 @@ pub(crate) fn completions(args: &CompletionsArgs, mut command: Command) -> Resul
     Ok(ExitCode::SUCCESS)
 }
 
-/// What `man` takes.
+/// Arguments of `man`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   falaj man | man -l -
   falaj man ~/.local/share/man/man1")]
 pub(crate) struct ManArgs {
-    /// Writes falaj.1 and a page for each command there; without it falaj.1 is printed.
+    /// Write falaj.1 and a page for each command to this directory; without it, print falaj.1.
     directory: Option<PathBuf>,
-    /// Prints the page of the reference instead, Markdown.
+    /// Print the reference page as Markdown.
     #[arg(long, hide = true, conflicts_with = "directory")]
     reference: bool,
 }

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// Default limit in bytes on the memory for packets in transit, if the machine has enough.
 const MEMORY: u64 = 256_000_000;
 
-/// What `relay` takes.
+/// Arguments of `relay`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Whoever connects to --listen reaches --to through the link. No privilege is needed. Each client that
@@ -37,28 +37,28 @@ Examples:
   falaj relay --listen 127.0.0.1:5353 --to 9.9.9.9:53 --udp --rate 64kbit --queue 5p
   falaj relay shared.toml --listen [::1]:8080 --to [::1]:80 --tcp --json relay.json")]
 pub(crate) struct Args {
-    /// Where to listen: 127.0.0.1:9000, or 9000 alone.
+    /// Address to listen at: 127.0.0.1:9000, or a port alone, 9000.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = arguments::socket_address)]
     listen: SocketAddr,
-    /// Where everything goes to: 127.0.0.1:5000, localhost:5000, or 5000 alone.
+    /// Address of the server: 127.0.0.1:5000, localhost:5000, or a port alone, 5000.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = arguments::socket_address)]
     to: SocketAddr,
-    /// Datagrams alone [default: both].
+    /// Relay datagrams only (UDP) [default: both].
     #[arg(long, conflicts_with = "tcp")]
     udp: bool,
-    /// Streams alone [default: both].
+    /// Relay streams only (TCP) [default: both].
     #[arg(long)]
     tcp: bool,
-    /// So many clients that send datagrams, and so many streams, at most.
+    /// Maximum number of clients that send datagrams, and of streams.
     #[arg(long, default_value_t = 1024, value_name = "N")]
     clients: usize,
-    /// A client that neither sends nor gets a datagram for so long may be forgotten; where there is
-    /// no place for a new one, the client that has been silent for longest is.
+    /// Idle time after which a client of datagrams may be forgotten; a new client displaces the one
+    /// idle for longest if the limit is reached.
     #[arg(long, default_value = "120s", value_parser = arguments::parse_duration,
         value_name = "TIME")]
     idle: Span,
-    /// Memory for all that is on its way: 64MB, 1GB. Beyond it a datagram is lost, and a stream
-    /// waits [default: 256MB, or a quarter of what the process may have, where that is less].
+    /// Memory for packets in transit: 64MB, 1GB. Above it, datagrams are dropped, and streams wait
+    /// [default: 256MB, or a quarter of the process's limit, if that is less].
     #[arg(long, value_parser = arguments::parse_size, value_name = "SIZE")]
     memory: Option<u64>,
     #[command(flatten)]

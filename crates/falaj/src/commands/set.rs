@@ -7,7 +7,7 @@ use falaj_terminal::file;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What `set` takes.
+/// Arguments of `set`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Keys and values are those of the scenario file, with its units and its messages: NAME is a link, one of
@@ -32,24 +32,24 @@ Examples, one after the other on `falaj run --rate 20mbit --delay 5ms -- bash`:
   falaj show --toml > new.toml
   falaj set --file new.toml")]
 pub(crate) struct Args {
-    /// A link, a direction of it, a flow, a rule; without it, keys are whole.
+    /// A link, one of its directions, a flow or a rule; without it, keys are given in full.
     #[arg(required_unless_present = "file")]
     name: Option<String>,
-    /// What is to be otherwise.
+    /// Values to change.
     #[arg(value_name = "KEY=VALUE")]
     sets: Vec<String>,
-    /// The whole scenario as it is to be: links, flows and rules that it has no more go, others
-    /// come.
+    /// Apply this whole scenario: links, flows and rules missing in it are removed, new ones are
+    /// added.
     #[arg(long, value_name = "FILE", conflicts_with = "name")]
     file: Option<PathBuf>,
-    /// Packets that wait and do not fit any more may be dropped: of links and flows that go,
-    /// beyond a new limit, too large.
+    /// Allow the change to drop queued packets that no longer fit: of removed links and flows,
+    /// above a new limit, or too large.
     #[arg(long)]
     drop: bool,
-    /// Only says whether that could be.
+    /// Only check whether the change is possible.
     #[arg(long)]
     check: bool,
-    /// Says what was changed, and when, as JSON.
+    /// Print the changes and their time as JSON.
     #[arg(long)]
     json: bool,
     #[command(flatten)]

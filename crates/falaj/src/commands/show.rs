@@ -17,7 +17,7 @@ use std::io::{IsTerminal, stdout};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// What `show` takes.
+/// Arguments of `show`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 NAME is a link, one of its directions (up, link.up) or a flow (voice, up.voice). Rates now are those of
@@ -32,16 +32,16 @@ Examples:
 pub(crate) struct Args {
     /// A link, a direction of it, or a flow [default: all].
     name: Option<String>,
-    /// Shows it again every second, until Ctrl-C.
+    /// Update every second, until Ctrl-C.
     #[arg(short, long)]
     watch: bool,
-    /// As JSON, a line each with --watch.
+    /// Print JSON; with --watch, one line per update.
     #[arg(long)]
     json: bool,
-    /// In JSON, whole histograms of the sojourn too.
+    /// Include complete histograms of the sojourn time in the JSON.
     #[arg(long, requires = "json")]
     histogram: bool,
-    /// The scenario as it is now, for a file.
+    /// Print the current scenario as a file.
     #[arg(long, conflicts_with_all = ["json", "watch", "name"])]
     toml: bool,
     #[command(flatten)]

@@ -14,7 +14,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What `sweep` takes.
+/// Arguments of `sweep`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 A sweep is planned once, its shards are run anywhere, and what they write is merged. What comes of a task
@@ -37,11 +37,11 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum SweepCommand {
-    /// Write what is to be simulated; each combination of values is tried against the scenario.
+    /// Write the plan of a sweep; each combination of values is checked against the scenario.
     Plan(PlanArgs),
-    /// Simulate a shard of it, or all.
+    /// Simulate one shard of a plan, or all of it.
     Run(RunArgs),
-    /// Lay shards together; print or write a table once all tasks are done.
+    /// Merge shards; print or write a table once all tasks are done.
     Merge(MergeArgs),
 }
 
@@ -49,47 +49,47 @@ enum SweepCommand {
 struct PlanArgs {
     /// The scenario.
     file: PathBuf,
-    /// Values of a key, as `falaj set` takes keys; the later ones change fastest.
+    /// Values of a key, in the syntax of `falaj set`; the last key varies fastest.
     #[arg(long, value_name = "KEY=VALUE,VALUE,…", value_parser = Axis::parse, required = true)]
     over: Vec<Axis>,
-    /// Simulated time of a replication; else the scenario's.
+    /// Simulated time of each replication [default: the scenario's].
     #[arg(long, value_parser = arguments::parse_duration)]
     duration: Option<Span>,
-    /// How much of each replication is not counted.
+    /// Warm-up of each replication, which is not counted.
     #[arg(long, value_parser = arguments::parse_duration)]
     warm_up: Option<Span>,
-    /// Independent replications of each combination; else the scenario's.
+    /// Independent replications of each combination [default: the scenario's].
     #[arg(long, value_parser = arguments::number::<u32>(1..=10_000))]
     replications: Option<u32>,
-    /// Where random numbers begin; else the scenario's.
+    /// Seed of random numbers [default: the scenario's].
     #[arg(long, value_parser = arguments::number::<u64>(0..=SEED_MAX))]
     seed: Option<u64>,
-    /// Write it there, instead of to standard output.
+    /// Write the plan to this file instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]
 struct RunArgs {
-    /// What `plan` wrote.
+    /// Plan, written by `falaj sweep plan`.
     plan: PathBuf,
-    /// Which part: `3/8` is the third of eight.
+    /// Shard to simulate: `3/8` is the third of eight.
     #[arg(long, value_name = "I/N", default_value = "1/1")]
     shard: Shard,
-    /// Write the results there, instead of to standard output.
+    /// Write the results to this file instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]
 struct MergeArgs {
-    /// What `run` or `merge` wrote.
+    /// Results, written by `run` or `merge`.
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Write all lines there.
+    /// Write all results to this file.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write the table there, as CSV.
+    /// Write the table to this file, as CSV.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
 }

@@ -13,7 +13,7 @@ use falaj_terminal::text;
 use serde_json::{Value as Json, json};
 use std::process::ExitCode;
 
-/// What `traffic` takes.
+/// Arguments of `traffic`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Where there are rules, sources go by them as their datagrams' headers say; one that names its `link`
@@ -28,7 +28,7 @@ pub(crate) struct Args {
     what: Measuring,
     #[command(flatten)]
     fail_if: FailIf,
-    /// Where random numbers begin, those of a guest in virtual time too; else the scenario's.
+    /// Seed of random numbers, also in the guest in virtual time [default: the scenario's].
     #[arg(long, value_name = "NUMBER", help_heading = "Virtual time",
         value_parser = falaj_terminal::arguments::number::<u64>(0..=SEED_MAX))]
     seed: Option<u64>,

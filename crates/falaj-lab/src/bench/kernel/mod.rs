@@ -24,7 +24,7 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What `bench kernel` takes.
+/// Arguments of `bench kernel`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 A case is a directory: `tc.sh` sets the kernel's disciplines of the device falaj0, `traffic.toml` has

@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-/// What `bench sched` takes.
+/// Arguments of `bench sched`.
 #[derive(clap::Args, Clone)]
 pub struct Args {
     /// Which load, unless flows are given: `published` or another that `--list` names.

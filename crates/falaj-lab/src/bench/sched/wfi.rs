@@ -28,7 +28,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-/// What `bench wfi` takes.
+/// Arguments of `bench wfi`.
 #[derive(clap::Args, Clone)]
 #[command(after_help = "\
 B-WFI, in bytes: the most that a flow fell behind its share of what the link sent, over any part of a

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-/// What `bench sim` takes.
+/// Arguments of `bench sim`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Each case is a scenario, and --scenario prints it: `falaj sim` takes it, too.

@@ -51,7 +51,7 @@ enum Task {
     Receive { at: SocketAddr, zero: u64, counted: [u64; 2], end: u64 },
 }
 
-/// What the hidden command takes.
+/// Arguments of the hidden command.
 #[derive(clap::Args)]
 pub struct TcpCellArgs {
     /// As JSON: a cell, or one of its ends.

@@ -391,9 +391,11 @@ impl VirtualLinks {
         };
         let latency = match (serve, self.tail) {
             (Serve::PhaseWise, _) => s - w + l * 2,
+            // The tails of many links, each carried once, may take longer than two phases.
             (_, Tail::Carry) => {
                 let packets = u128::from(l.0) * u128::from(phases.0);
-                s * 2 + Span(packets.div_ceil(u128::from(w.0)) as u64)
+                let turns = carried.latency - lent;
+                turns.max(s * 2) + Span(packets.div_ceil(u128::from(w.0)) as u64)
             }
             (_, _) => (s - w + l) * 2,
         };
@@ -511,6 +513,39 @@ mod tests {
     fn links(tail: &'static str, kinds: [&'static str; 2]) -> Setup {
         let link = |kind| values([("kind", Value::Choice(kind)), ("phase", time(10))]);
         Setup { scheduler: values([("tail", Value::Choice(tail))]), ..setup(4, kinds.map(link)) }
+    }
+
+    /// A link's rate and latency guarantee no more than its turns do, for few links and for many.
+    #[test]
+    fn the_rate_and_its_latency_are_below_the_turns() {
+        const L: u64 = 4;
+        for (tail, serve) in [
+            ("wait", Serve::PhaseWise),
+            ("skip", Serve::PhaseWise),
+            ("wait", Serve::PacketWise),
+            ("skip", Serve::PacketWise),
+            ("carry", Serve::PacketWise),
+        ] {
+            for links in [2, 4, 12] {
+                for phase in [4, 5, 7, 10, 25] {
+                    let link = values([("kind", Value::Choice("A")), ("phase", time(phase))]);
+                    let flows = core::iter::repeat_n(link, links);
+                    let setup = Setup {
+                        scheduler: values([("tail", Value::Choice(tail))]),
+                        ..setup(L as u32, flows)
+                    };
+                    let all = VirtualLinks::new(&setup).expect("a valid setup");
+                    let promise = all.service(FlowId(0), serve).expect("a guarantee");
+                    let turns = all.carried(FlowId(0), serve);
+                    for bytes in L..60 * L {
+                        // Just before, all of these bytes but the last packet may be missing.
+                        let line = promise.latency + promise.rate.airtime_of_many(bytes - L);
+                        let case = (tail, serve, links, phase, bytes);
+                        assert!(line + Span(2) >= turns.until(bytes), "{case:?}: {line}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// What `attach` takes.
+/// Arguments of `attach`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 TARGET is whose packets are held in place, where the firewall would see them:
@@ -38,30 +38,30 @@ Examples:
   falaj attach docker:db examples/tenants.toml --stats
   falaj attach --all-of shop --delay 5ms")]
 pub(crate) struct Args {
-    /// Interface, process or container; with --all-of the scenario, if there is one.
+    /// Interface, process or container; with --all-of, the scenario, if any.
     #[arg(required_unless_present = "all_of")]
     target: Option<String>,
-    /// Each container of a Compose project, with a link of its own.
+    /// Attach to each container of a Compose project, with a link for each.
     #[arg(long, value_name = "PROJECT")]
     all_of: Option<String>,
-    /// These packets alone pass the link; all others pass untouched.
+    /// Only packets that match pass the link; all others pass unchanged.
     #[arg(long, value_name = "MATCH")]
     only: Option<String>,
-    /// Also the interface that carries this SSH session.
+    /// Allow the interface that carries this SSH session.
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
     forwarding: ForwardingArgs,
 }
 
-/// What `detach` takes.
+/// Arguments of `detach`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   falaj detach
   falaj detach web")]
 pub(crate) struct DetachArgs {
-    /// The target, as `attach` was told; without it, the only one.
+    /// The target, as given to `attach`; optional if there is only one.
     target: Option<String>,
 }
 

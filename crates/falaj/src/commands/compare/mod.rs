@@ -26,7 +26,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What `compare` takes.
+/// Arguments of `compare`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Checked: the nominal delay of every packet, simulated and measured, is within its bound, without slack.
@@ -51,18 +51,17 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     what: Measuring,
-    /// Other scenarios with the same sources: all are simulated, and each is compared with the
-    /// first.
+    /// Other scenarios with the same sources: each is simulated, and compared with the first.
     #[arg(value_name = "OTHER", conflicts_with = "capture",
         help_heading = clap::builder::Resettable::Reset)]
     others: Vec<PathBuf>,
-    /// The other scenario is this one with another value, `uplink.rate=50mbit`, or `KEY=` without
-    /// one; may be given again.
+    /// Compare with this scenario after a change: `uplink.rate=50mbit`, or `KEY=` to remove a key;
+    /// repeatable.
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_set_or_unset,
         help_heading = "Simulation", conflicts_with_all = ["others", "capture"])]
     what_if: Vec<Set>,
-    /// Draw the delays of all scenarios into one picture, a panel for each flow: `*.svg` or
-    /// `*.png`.
+    /// Draw the delays of all scenarios into one picture, `*.svg` or `*.png`, with a panel for each
+    /// flow.
     #[cfg(feature = "plots")]
     #[arg(long, value_name = "FILE", help_heading = "Simulation")]
     svg: Option<PathBuf>,

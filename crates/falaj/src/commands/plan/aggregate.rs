@@ -13,7 +13,7 @@ use falaj_terminal::text::{DASH, nanos};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
-/// What `plan aggregate` takes.
+/// Arguments of `plan aggregate`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Packets come at random at --rate for all virtual machines together, and as many go back. They travel in
@@ -34,48 +34,49 @@ Examples:
     --timeout 200us --percentile 99 --delay 400us
   falaj plan aggregate --rate 50k --per-container 5us --per-packet 500ns --delay 2ms --fit-vms")]
 pub(crate) struct Args {
-    /// Packets a second into the driver domain, for all virtual machines together: 800k, 1.5M.
+    /// Packets per second into the driver domain, for all virtual machines together: 800k, 1.5M.
     #[arg(long, value_name = "PACKETS", value_parser = packets, allow_hyphen_values = true)]
     rate: f64,
-    /// Packets a second back from all virtual machines together, if not as many; 0 for none.
+    /// Packets per second back from all virtual machines together [default: as --rate]; 0 for none.
     #[arg(long, value_name = "PACKETS", value_parser = packets_or_none, allow_hyphen_values = true)]
     back: Option<f64>,
-    /// Virtual machines; they share the rates evenly.
+    /// Number of virtual machines; they share the rates evenly.
     #[arg(long, value_name = "N", default_value_t = 1)]
     vms: usize,
-    /// One container for packets to all virtual machines, as in the paper, instead of one for
-    /// each.
+    /// One batch for packets to all virtual machines, as in the paper, instead of one for each.
     #[arg(long)]
     shared: bool,
-    /// What it costs to carry a container across.
+    /// Time to transfer a batch.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
     per_container: Span,
-    /// What each packet in it costs besides.
+    /// Additional time for each packet in it.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
     per_packet: Option<Span>,
-    /// How services vary: exponential, deterministic, or erlang:N, the sum of N exponential steps.
+    /// Distribution of service times: exponential, deterministic, or erlang:N, the sum of N
+    /// exponential steps.
     #[arg(long, value_name = "DISTRIBUTION", default_value = "exponential", value_parser = shape)]
     service: Shape,
-    /// How long after its first packet a container leaves in any case. Without one, only full
-    /// containers leave.
+    /// Longest time from a batch's first packet until it leaves. Without a timeout, only full
+    /// batches leave.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
     timeout: Option<Span>,
-    /// Looks for the timeout as well: the pair that keeps the delay with the fewest containers.
+    /// Find the timeout as well: the pair of size and timeout that keeps the delay with the fewest
+    /// batches.
     #[arg(long, requires = "delay", conflicts_with_all = ["timeout", "size", "fit_vms"])]
     any_timeout: bool,
-    /// The delay that is asked for, one way.
+    /// The required delay, one way.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
     delay: Option<Span>,
-    /// The delay that so many percent of the packets shall keep, instead of the mean.
+    /// Require the delay for this percentage of the packets, instead of for the mean.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     percentile: Option<f64>,
-    /// This size alone: the model as printed, exact and simulated.
+    /// Evaluate this size alone: model as printed, exact and simulated.
     #[arg(long, value_name = "PACKETS", conflicts_with_all = ["fit_vms", "delay", "percentile"])]
     size: Option<usize>,
-    /// The largest size to look at.
+    /// The largest batch size to try.
     #[arg(long, value_name = "PACKETS", default_value_t = 1000)]
     max_size: usize,
-    /// How many virtual machines fit, each with --rate and --back to itself, up to 64.
+    /// Find how many virtual machines fit, up to 64, each with its own --rate and --back.
     #[arg(long, requires = "delay", conflicts_with = "vms")]
     fit_vms: bool,
     /// Print JSON.

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use toml_edit::{DocumentMut, Item, Table};
 
-/// What `plan fits` takes.
+/// Arguments of `plan fits`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Each flow that has a `need` is asked for what it is promised, whatever the others send. Exit status: 0 all
@@ -21,9 +21,9 @@ Examples:
   falaj plan fits service.toml
   falaj plan fits service.toml --more web")]
 pub(crate) struct Args {
-    /// The scenario, or the file of a service.
+    /// Scenario file, or file of a service.
     file: PathBuf,
-    /// How many more like this flow of the link would fit.
+    /// Find how many more copies of this flow would fit.
     #[arg(long, value_name = "FLOW")]
     more: Option<String>,
     /// Print JSON.

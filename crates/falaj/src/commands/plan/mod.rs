@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use whatif::WhatIf;
 
-/// What `plan` takes.
+/// Arguments of `plan`.
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -60,17 +60,17 @@ pub(crate) struct Args {
     /// The scenario.
     #[arg(required = true)]
     file: Option<PathBuf>,
-    /// What a flow needs, on top of what the file says: `voice.delay=3ms`, `voice.rate=10mbit`.
+    /// Requirement of a flow, in addition to the file: `voice.delay=3ms`, `voice.rate=10mbit`.
     #[arg(long, value_name = "FLOW.KEY=VALUE", value_parser = parse_set)]
     need: Vec<Set>,
-    /// Plan with another value, and compare with the file as it is; may be given several times.
+    /// Plan with another value, and compare with the unchanged file; repeatable.
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_set)]
     what_if: Vec<Set>,
-    /// Draw each flow's curves: into one file, `*.svg`, `*.png` or `*.pdf`, or into a directory, a
-    /// file for each flow.
+    /// Draw each flow's curves into one file, `*.svg`, `*.png` or `*.pdf`, or into a directory,
+    /// with a file for each flow.
     #[arg(long, visible_alias = "plot", value_name = "PATH")]
     svg: Option<PathBuf>,
-    /// Write servers and flows down for Saihu's tools, an output-port network.
+    /// Export servers and flows for Saihu's tools, as an output-port network.
     #[arg(long, value_name = "FILE.json")]
     saihu: Option<PathBuf>,
     /// Print JSON.
@@ -80,12 +80,12 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum PlanCommand {
-    /// Do all that ask fit on the link, and how many more would?
+    /// Check whether all flows with requirements fit on the link, and how many more would
     Fits(fits::Args),
-    /// Bounds for a network of servers and flows, as Saihu's tools have it.
+    /// Compute bounds for a network of servers and flows in Saihu's format.
     Saihu(saihu::Args),
-    /// Containers for packets: which size keeps a delay, at which cost, and for how many virtual
-    /// machines.
+    /// Find the batch size that keeps a delay, its cost, and the number of virtual machines that
+    /// fit.
     #[cfg(feature = "queueing")]
     Aggregate(aggregate::Args),
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What `plan saihu` takes.
+/// Arguments of `plan saihu`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Saihu is a common form of several tools for bounds: servers with service curves, flows with arrival curves

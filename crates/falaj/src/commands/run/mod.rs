@@ -52,7 +52,7 @@ const FAR_END: &str = "Far end";
 const HOSTS: &str = "A scenario with hosts";
 const RESULTS: &str = "Results and control";
 
-/// What `run` takes.
+/// Arguments of `run`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -93,62 +93,61 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) link: LinkArgs,
-    /// Runs at the far end, by `sh -c` and without input; ends with the command.
+    /// Run this at the far end, with `sh -c` and without input; it ends with the command.
     #[arg(long, value_name = "COMMAND", help_heading = FAR_END)]
     pub(crate) peer: Option<OsString>,
-    /// Starts the command when the far end listens at this port, 30 s later at most: 5201, 53/udp
+    /// Start the command once the far end listens at this port, after 30 s at most: 5201, 53/udp
     ///
-    /// [default: when --peer listens at any port, 1 s later at most, if the command names
+    /// [default: once --peer listens at any port, after 1 s at most, if the command names
     /// FALAJ_PEER or its address]
     #[arg(long, value_name = "PORT[/udp]", value_parser = PeerPort::parse, help_heading = FAR_END)]
     wait: Option<PeerPort>,
-    /// Starts the command at once, whether --peer listens or not.
+    /// Start the command at once, even if --peer does not listen yet.
     #[arg(long, conflicts_with = "wait", help_heading = FAR_END)]
     no_wait: bool,
     #[command(flatten)]
     pub(crate) pace: PacingArgs,
-    /// The far end is another process, and packets cross to it and back in containers: of so many
-    /// packets, for so long at most, or until the reader is idle; or of as many as a delay
-    /// allows.
+    /// The far end is another process. Packets travel to it and back in batches, limited by a
+    /// number of packets and a time, or until the reader is idle, or sized to keep a delay.
     #[arg(long, value_name = "62,200us|62,idle|adaptive,delay=200us", help_heading = FAR_END,
         hide_short_help = true)]
     pub(crate) aggregate: Option<batching::Batching>,
-    /// The far end is in this network namespace: a name under /run/netns, or the number of a
-    /// process in it
+    /// The far end is in this network namespace: a name under /run/netns, or the ID of a process in
+    /// it
     ///
-    /// The namespace is there already, such as that of a container, named by the container's first
-    /// process. It gets the link's interface as long as the link is there.
+    /// The namespace must exist, such as that of a container, named by the container's first
+    /// process. It has the link's interface while the link exists.
     #[arg(long, value_name = "NAME|PID", help_heading = FAR_END)]
     netns: Option<String>,
-    /// The host where the command runs; else the first.
+    /// Host in which the command runs [default: the first].
     #[arg(long, value_name = "NAME", help_heading = HOSTS)]
     pub(crate) host: Option<String>,
-    /// Runs in this host, or in `router`, by `sh -c`; ends with the command
+    /// Run a command in this host, or in `router`, with `sh -c`; it ends with the main command
     ///
     /// It has no input. May be given again.
     #[arg(long = "in", value_name = "HOST:COMMAND", value_parser = Within::parse,
         help_heading = HOSTS)]
     pub(crate) within: Vec<Within>,
-    /// This port of the host's localhost is the command's too, through the link
+    /// Make this port of the host's localhost available to the command, through the link
     ///
     /// It is reached at the same port of the command's loopback addresses, or at another one: TCP
     /// and UDP, IPv4 and IPv6. May be given again.
     #[arg(long = "host-port", value_name = "PORT[:COMMAND'S]", value_parser = HostPort::parse,
         help_heading = FAR_END)]
     host_ports: Vec<HostPort>,
-    /// The way from the far end to the world.
+    /// Internet access from the far end.
     #[arg(long, value_enum, default_value_t = Internet::Auto, value_name = "WAY",
         help_heading = FAR_END)]
     internet: Internet,
-    /// Makes a user namespace even for root.
+    /// Create a user namespace even as root.
     #[arg(long, help_heading = FAR_END, hide_short_help = true)]
     pub(crate) user_namespace: bool,
-    /// While the command runs, shows a line for each flow on the terminal
+    /// Show a line for each flow on the terminal while the command runs
     ///
     /// For commands that print little.
     #[arg(long, help_heading = RESULTS)]
     pub(crate) live: bool,
-    /// At the end, tells on standard error what the link did.
+    /// At the end, print the link's statistics to standard error.
     #[arg(long, help_heading = RESULTS)]
     pub(crate) stats: bool,
     #[command(flatten)]
@@ -159,7 +158,7 @@ pub(crate) struct Args {
     pub(crate) json: JsonFile,
     #[command(flatten)]
     pub(crate) fail_if: FailIf,
-    /// Where random numbers begin, those of a guest in virtual time too; else the scenario's.
+    /// Seed of random numbers, also in the guest in virtual time [default: the scenario's].
     #[arg(long, value_name = "NUMBER", help_heading = "Virtual time",
         value_parser = falaj_terminal::arguments::number::<u64>(0..=SEED_MAX))]
     seed: Option<u64>,
@@ -184,17 +183,18 @@ impl Args {
     }
 }
 
-/// Ways to the world.
+/// Ways to the internet.
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Internet {
-    /// pasta or slirp4netns if it is installed; nothing of the host is changed.
+    /// pasta or slirp4netns, if installed; the host is not changed.
     Auto,
-    /// By pasta.
+    /// pasta.
     Pasta,
-    /// By slirp4netns.
+    /// slirp4netns.
     #[value(name = "slirp4netns")]
     Slirp4netns,
-    /// Through the host: root alone; translates addresses there, and undoes that at the end.
+    /// Through the host, as root only: translates addresses there, and removes the rules at the
+    /// end.
     Host,
     /// None.
     None,

@@ -33,7 +33,7 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What `sim` takes.
+/// Arguments of `sim`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 With --replay what entered a live link enters once more, at the same instants: a capture of
@@ -62,19 +62,19 @@ pub(crate) struct Args {
     #[arg(long, value_name = "CAPTURE", conflicts_with_all = ["duration", "replications", "seed",
         "until", "warm_up"])]
     replay: Option<PathBuf>,
-    /// With --replay of another program's capture: the interfaces whose packets go up, and down;
-    /// packets of others are left out. Otherwise 1 is down and all others are up.
+    /// With --replay of another program's capture: interfaces of the up and down directions;
+    /// packets of other interfaces are left out [default: 1 is down, all others are up].
     #[arg(long, value_name = "up=N,down=N", requires = "replay",
         value_parser = replay::Interfaces::parse)]
     interface: Option<replay::Interfaces>,
-    /// Simulated time of a replication; else the scenario's.
+    /// Simulated time of each replication [default: the scenario's].
     #[arg(long, value_parser = arguments::parse_duration)]
     duration: Option<Span>,
     #[command(flatten)]
     practice: ReplicationArgs,
-    /// Draw into this directory: throughput, backlog and Jain's index over time, delays with
-    /// intervals, what came and left beside what `plan` says, who held the link, why packets
-    /// were lost.
+    /// Draw pictures into this directory: throughput, backlog and Jain's index over time, delays
+    /// with intervals, arrivals and departures beside the planned curves, link occupancy, reasons
+    /// for losses.
     #[cfg(feature = "plots")]
     #[arg(long, value_name = "DIR", conflicts_with = "replay")]
     plot: Option<PathBuf>,

@@ -28,21 +28,21 @@ use falaj_terminal::place;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-/// What `sim` takes.
+/// Arguments of `sim`.
 #[derive(clap::Args)]
 pub(crate) struct Exports {
-    /// Write down each packet: as a table of all replications, `*.csv` or `*.parquet`; or of the
-    /// first one as a capture with queueing delays, `*.pcapng`. May be given again.
+    /// Export each packet: of all replications as a table, `*.csv` or `*.parquet`; or of the first
+    /// one as a capture with queueing delays, `*.pcapng`. Repeatable.
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     packets: Vec<PathBuf>,
-    /// Write a line for each flow and replication: `*.csv` or `*.parquet`. May be given again.
+    /// Export a table with a row for each flow and replication: `*.csv` or `*.parquet`. Repeatable.
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     flows: Vec<PathBuf>,
-    /// Write who held each link in the first replication, and what waited: for ui.perfetto.dev and
+    /// Export link occupancy and backlogs of the first replication, for ui.perfetto.dev and
     /// chrome://tracing.
     #[arg(long, value_name = "FILE.json", conflicts_with = "replay")]
     trace: Option<PathBuf>,
-    /// Write throughput and delay over the time of the first replication for Flent.
+    /// Export throughput and delay over time in the first replication, for Flent.
     #[arg(long, value_name = "FILE.flent.gz", conflicts_with = "replay")]
     flent: Option<PathBuf>,
 }
