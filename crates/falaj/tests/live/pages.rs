@@ -126,7 +126,7 @@ const PAGES: &[Page] = &[
     Page { files: &[OFFICE], ..page("docs/how-to/pictures.md") },
     Page {
         left_out: &[("falaj plan docs/figures/curves.toml --svg", "it draws into the repository")],
-        ends: &[("falaj plan docs/figures/curves.toml --need files.delay=25ms", 1)],
+        ends: &[("falaj plan docs/figures/curves.toml --need files.delay=20ms", 1)],
         ..page("docs/how-to/plan.md")
     },
     Page {

@@ -9,6 +9,7 @@
 //! | [`probe`] | probes at both ends of a link, run by this program |
 //! | [`tcp`] | the kernel's TCP beside the simulated one |
 //! | [`referee`] | the kernel's queueing disciplines and ours, packet by packet |
+//! | [`trees`] | drawn trees with filters, as the kernel serves them and as they are imported |
 //!
 //! The tests need a kernel (`make kernel`); without one they are left out, with a message. A busy
 //! host cannot break any of their limits of real time.
@@ -20,6 +21,7 @@ mod hostile;
 mod probe;
 mod referee;
 mod tcp;
+mod trees;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::path::PathBuf;
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         trials.extend(grid::trials());
         trials.extend(tcp::trials());
         trials.extend(referee::trials());
+        trials.extend(trees::trials());
     } else {
         println!("left out: virtual time; {}", kernel.err.trim());
     }

@@ -22,17 +22,23 @@ const LATER: std::ops::RangeInclusive<i64> = -5_000..=10_000;
 /// within such a difference of the instant at which a full queue has room again.
 const ALONE: u64 = 100;
 
-fn source(name: &str, model: &str, rate: u64, size: u64) -> String {
+pub(crate) fn source(name: &str, model: &str, rate: u64, size: u64) -> String {
     format!("[traffic.{name}]\nmodel = \"{model}\"\nrate = \"{rate}kbit\"\nsize = \"{size}B\"\n")
 }
 
 /// Writes a case: the script of one discipline, and its traffic.
 fn case(name: &str, script: &str, traffic: &str) -> String {
+    let commands = format!("tc qdisc add dev falaj0 root {script}\n");
+    written(name, &commands, traffic, "300ms")
+}
+
+/// Writes a case: commands of tc, and traffic for this time.
+pub(crate) fn written(name: &str, commands: &str, traffic: &str, duration: &str) -> String {
     let case = directory().join(format!("referee-{name}"));
     fs::create_dir_all(&case).expect("a directory can be made");
-    fs::write(case.join("tc.sh"), format!("tc qdisc add dev falaj0 root {script}\n"))
+    fs::write(case.join("tc.sh"), commands)
         .and_then(|()| {
-            let run = "[run]\nduration = \"300ms\"\n";
+            let run = format!("[run]\nduration = \"{duration}\"\n");
             fs::write(case.join("traffic.toml"), format!("{traffic}{run}"))
         })
         .expect("a file can be written");
@@ -40,7 +46,7 @@ fn case(name: &str, script: &str, traffic: &str) -> String {
 }
 
 /// Returns the measurements of these cases.
-fn measured(cases: &[String], status: i32) -> Vec<Value> {
+pub(crate) fn measured(cases: &[String], status: i32) -> Vec<Value> {
     let mut words = vec!["bench", "kernel", "--virtual-time", "--json", "-q"];
     words.extend(cases.iter().map(String::as_str));
     let ran = falaj(&words);
