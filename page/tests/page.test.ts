@@ -152,10 +152,10 @@ describe.skipIf(!possible)("a service with real packets", () => {
     // All adapters in one picture, and the last hour as the service keeps it.
     await page.getByRole("img", { name: /^Throughput of all adapters, now: calm \d.*greedy \d.*wild \d/ }).waitFor();
     const answered = page.waitForResponse((answer) => answer.url().endsWith("/v1/adapters/calm/history"));
-    await page.getByText("1 hour").click();
+    await page.getByRole("radio", { name: "1 hour" }).check();
     const [kept] = (await (await answered).json()) as FlowHistory[];
     expect(kept?.up.some((step) => step.sent > 0 && step.delay_ns !== null)).toBe(true);
-    await page.getByText("5 minutes").click();
+    await page.getByRole("radio", { name: "5 minutes" }).check();
     // The line of the promise is drawn in the colour that no other line has.
     const drawn = await figure.locator("canvas").evaluate((canvas: HTMLCanvasElement) => {
       const { data } = canvas.getContext("2d")!.getImageData(0, 0, canvas.width, canvas.height);
