@@ -472,7 +472,9 @@ impl CarriedByPhases {
         let [(_, one), (_, other)] = self.later;
         let bits = u128::from(one + other) * u128::from(BIT_NANOS);
         let rate = Rate((bits / (2 * u128::from(s.0))) as u64);
-        (rate, self.latency + spare + rate.airtime_of_many(largest + 2) + Span(2))
+        // A rate below one bit a second rounds to none, whose latency says nothing.
+        let behind = Rate(rate.0.max(1)).airtime_of_many(largest + 2);
+        (rate, self.latency + spare + behind + Span(2))
     }
 }
 
