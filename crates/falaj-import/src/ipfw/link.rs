@@ -124,7 +124,7 @@ fn last_rule(all: &Firewall, problems: &mut Vec<Problem>) -> Option<Table> {
         ));
     }
     let mut rule = Table::new("[[rule]]", 0..0);
-    rule.comments.push("the rule that nobody writes".to_owned());
+    rule.comments.push("the last rule, which the platform has of its own".to_owned());
     rule.text("name", LAST);
     rule.text("match", "any");
     rule.text("to", to);

@@ -81,7 +81,7 @@ fn rules_of_pf() {
             direction = "up"
             to = "pipe2"
 
-            # the rule that nobody writes
+            # the last rule, which the platform has of its own
             [[rule]]
             name = "last"
             match = "any"
@@ -178,7 +178,7 @@ fn rules_as_firewalls_have_them() {
             direction = "up"
             to = "pipe8"
 
-            # the rule that nobody writes
+            # the last rule, which the platform has of its own
             [[rule]]
             name = "last"
             match = "any"
@@ -374,7 +374,7 @@ fn a_pipe_for_each_customer() {
             direction = "up"
             to = "pipe2"
 
-            # the rule that nobody writes
+            # the last rule, which the platform has of its own
             [[rule]]
             name = "last"
             match = "any"
@@ -459,7 +459,7 @@ fn chains_and_tables() {
             match = "not dst 10.9.0.0/16"
             to = "pass"
 
-            # the rule that nobody writes
+            # the last rule, which the platform has of its own
             [[rule]]
             name = "last"
             match = "any"
@@ -582,7 +582,7 @@ fn policies_and_fair_queues() {
             direction = "down"
             to = "pipe5"
 
-            # the rule that nobody writes
+            # the last rule, which the platform has of its own
             [[rule]]
             name = "last"
             match = "any"
@@ -721,7 +721,7 @@ fn rules_look_at_what_ipfw_looks_at() {
             direction = "down"
             to = "pipe1"
 
-            # the rule that nobody writes
+            # the last rule, which the platform has of its own
             [[rule]]
             name = "last"
             match = "any"
@@ -1030,7 +1030,7 @@ fn the_rule_that_takes_a_packet_says_its_queue() {
             direction = "up"
             to = "pipe1"
 
-            # the rule that nobody writes
+            # the last rule, which the platform has of its own
             [[rule]]
             name = "last"
             match = "any"
@@ -1088,7 +1088,7 @@ fn the_rule_that_takes_a_packet_says_its_queue() {
             direction = "up"
             to = "pipe1"
 
-            # the rule that nobody writes
+            # the last rule, which the platform has of its own
             [[rule]]
             name = "last"
             match = "any"
@@ -1255,7 +1255,7 @@ fn a_queue_that_gets_nothing_is_left_out() {
             direction = "up"
             to = "pipe1"
 
-            # the rule that nobody writes
+            # the last rule, which the platform has of its own
             [[rule]]
             name = "last"
             match = "any"
@@ -1371,7 +1371,7 @@ fn last_bits_of_addresses_are_whole_ones_within_a_network() {
             direction = "down"
             to = "pipe2"
 
-            # the rule that nobody writes
+            # the last rule, which the platform has of its own
             [[rule]]
             name = "last"
             match = "any"
@@ -1445,7 +1445,7 @@ fn what_stands_where_it_cannot_says_so() {
             direction = "up"
             to = "pipe1"
 
-            # the rule that nobody writes
+            # the last rule, which the platform has of its own
             [[rule]]
             name = "last"
             match = "any"
@@ -1552,7 +1552,7 @@ fn what_differs_is_said() {
             to = "pipe1"
             then = "on"
 
-            # the rule that nobody writes
+            # the last rule, which the platform has of its own
             [[rule]]
             name = "last"
             match = "any"
@@ -1596,7 +1596,7 @@ fn pri_means_nothing_and_that_is_said() {
             direction = "up"
             to = "pipe1"
 
-            # the rule that nobody writes
+            # the last rule, which the platform has of its own
             [[rule]]
             name = "last"
             match = "any"
