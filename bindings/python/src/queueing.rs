@@ -10,11 +10,11 @@ fn refused(refused: Refused) -> PyErr {
     PyValueError::new_err(refused.to_string())
 }
 
-/// A phase-type distribution of order n: how long a Markov chain of n phases lasts.
+/// A phase-type distribution of order n: the lifetime of a Markov chain of n phases.
 ///
 /// `start`: n probabilities of beginning in each phase. `within`: n x n rates within the phases,
-/// rows that sum up to 0 or less. ValueError where they are not that. Source: Neuts,
-/// Matrix-Geometric Solutions in Stochastic Models (1981), chapter 2.
+/// whose rows sum up to 0 or less. ValueError otherwise. Source: Neuts, Matrix-Geometric Solutions
+/// in Stochastic Models (1981), chapter 2.
 #[pyclass(frozen, module = "falaj.queueing")]
 #[derive(Clone)]
 pub(crate) struct PhaseType(queueing::PhaseType);
@@ -30,7 +30,7 @@ impl PhaseType {
     fn exponential(rate: f64) -> PyResult<PhaseType> {
         queueing::PhaseType::exponential(rate).map(PhaseType).map_err(refused)
     }
-    /// `phases` exponential steps one after another, each of this rate.
+    /// A sum of `phases` exponential steps, each of this rate.
     #[staticmethod]
     fn erlang(phases: usize, rate: f64) -> PyResult<PhaseType> {
         queueing::PhaseType::erlang(phases, rate).map(PhaseType).map_err(refused)
@@ -47,7 +47,7 @@ impl PhaseType {
             parts.into_iter().map(|(share, part)| (share, part.0.clone())).collect();
         queueing::PhaseType::mixture(&parts).map(PhaseType).map_err(refused)
     }
-    /// How many phases.
+    /// Number of phases.
     #[getter]
     fn order(&self) -> usize {
         self.0.order()
@@ -62,7 +62,7 @@ impl PhaseType {
     fn squared_variation(&self) -> f64 {
         self.0.squared_variation()
     }
-    /// The mean of the `n`-th power.
+    /// The `n`-th moment.
     fn moment(&self, n: u32) -> f64 {
         self.0.moment(n)
     }
@@ -74,15 +74,15 @@ impl PhaseType {
     fn transform(&self, s: f64) -> f64 {
         self.0.transform(s)
     }
-    /// The same, `factor` times as long.
+    /// The distribution of `factor` times its time.
     fn scaled(&self, factor: f64) -> PyResult<PhaseType> {
         self.0.scaled(factor).map(PhaseType).map_err(refused)
     }
-    /// What is left of it when somebody looks at a random time.
+    /// Its remaining time at a random instant.
     fn residual(&self) -> PhaseType {
         PhaseType(self.0.residual())
     }
-    /// The least of both, running side by side.
+    /// The minimum of both, if they are independent.
     fn least(&self, other: &PhaseType) -> PhaseType {
         PhaseType(self.0.least(&other.0))
     }
@@ -93,10 +93,9 @@ impl PhaseType {
 
 /// A Markovian arrival process of order n.
 ///
-/// `silent` (D0) and `heard` (D1): n x n rates of moves without and with an arrival; rows of both
-/// together sum up to 0. ValueError where they are not that. Source: Lucantoni, Meier-Hellstern,
-/// Neuts, A single-server queue with server vacations and a class of non-renewal arrival processes
-/// (1990).
+/// `silent` (D0) and `heard` (D1): n x n rates of transitions without and with an arrival; the rows
+/// of both together sum up to 0. ValueError otherwise. Source: Lucantoni, Meier-Hellstern, Neuts, A
+/// single-server queue with server vacations and a class of non-renewal arrival processes (1990).
 #[pyclass(frozen, module = "falaj.queueing")]
 pub(crate) struct Arrivals(queueing::Arrivals);
 
@@ -106,41 +105,41 @@ impl Arrivals {
     fn new(silent: Vec<Vec<f64>>, heard: Vec<Vec<f64>>) -> PyResult<Arrivals> {
         queueing::Arrivals::new(&silent, &heard).map(Arrivals).map_err(refused)
     }
-    /// Independent intervals.
+    /// A renewal process: independent intervals of this distribution.
     #[staticmethod]
     fn renewal(interval: &PhaseType) -> Arrivals {
         Arrivals(queueing::Arrivals::renewal(&interval.0))
     }
-    /// `count` equal sources together, each with Erlang intervals of `phases` steps of this rate.
+    /// The superposition of `count` sources with Erlang intervals of `phases` steps of this rate.
     #[staticmethod]
     fn erlangs(count: usize, phases: usize, rate: f64) -> PyResult<Arrivals> {
         queueing::Arrivals::erlangs(count, phases, rate).map(Arrivals).map_err(refused)
     }
-    /// Both together; each has its own phase.
+    /// The superposition of both; each has its own phase.
     fn superposed(&self, other: &Arrivals) -> Arrivals {
         Arrivals(self.0.with(&other.0))
     }
-    /// How many phases.
+    /// Number of phases.
     #[getter]
     fn order(&self) -> usize {
         self.0.order()
     }
-    /// Arrivals for each unit of time.
+    /// Arrivals per unit of time.
     #[getter]
     fn rate(&self) -> f64 {
         self.0.rate()
     }
-    /// The probability of each phase at a random time.
+    /// The probability of each phase at a random instant.
     #[getter]
     fn phases(&self) -> Vec<f64> {
         self.0.phases()
     }
-    /// The interval between two arrivals, by itself.
+    /// The marginal distribution of the interval between two arrivals.
     #[getter]
     fn interval(&self) -> PhaseType {
         PhaseType(self.0.interval())
     }
-    /// From a random time to the next arrival.
+    /// The time from a random instant to the next arrival.
     #[getter]
     fn residual(&self) -> PhaseType {
         PhaseType(self.0.residual())
@@ -153,9 +152,9 @@ impl Arrivals {
 /// A quasi-birth-death process of order n away from its boundary: a level that moves by one at a
 /// time, and a phase.
 ///
-/// `up` (A0), `within` (A1), `down` (A2): n x n rates to the level above, within a level, to the
-/// level below; rows of all three together sum up to 0. ValueError where they are not that.
-/// Sources: Latouche and Ramaswami (1993); Bini and Meini (1995).
+/// `up` (A0), `within` (A1), `down` (A2): n x n rates to the level above, within a level, and to
+/// the level below; the rows of all three together sum up to 0. ValueError otherwise. Sources:
+/// Latouche and Ramaswami (1993); Bini and Meini (1995).
 #[pyclass(frozen, module = "falaj.queueing")]
 pub(crate) struct Qbd(queueing::Qbd);
 
@@ -170,12 +169,12 @@ impl Qbd {
     fn order(&self) -> usize {
         self.0.order()
     }
-    /// Levels climbed for each unit of time, far from the boundary; stable below 0.
+    /// Mean change of the level per unit of time, far from the boundary; stable if below 0.
     #[getter]
     fn drift(&self) -> f64 {
         self.0.drift()
     }
-    /// G and R, by "cyclic" or "logarithmic" reduction. ValueError where it is not stable.
+    /// Computes G and R, by "cyclic" or "logarithmic" reduction. ValueError if it is not stable.
     #[pyo3(signature = (method="cyclic"))]
     fn solve(&self, py: Python<'_>, method: &str) -> PyResult<Solved> {
         let method = match method {
@@ -198,42 +197,42 @@ impl Qbd {
     }
 }
 
-/// The matrices of a process of order n.
+/// The matrices G and R of a process of order n.
 #[pyclass(frozen, module = "falaj.queueing")]
 pub(crate) struct Solved(queueing::Solved);
 
 #[pymethods]
 impl Solved {
-    /// n x n: in which phase a level is first left downwards.
+    /// G, n x n: probabilities of the phase in which the next lower level is first entered.
     #[getter]
     fn g(&self) -> Vec<Vec<f64>> {
         self.0.g_rows()
     }
-    /// n x n: how often the next level's phases are seen for each unit of time in this one's.
+    /// R, n x n: expected time in the next level's phases per unit of time in this level's phases.
     #[getter]
     fn r(&self) -> Vec<Vec<f64>> {
         self.0.r_rows()
     }
-    /// By which factor a level's probability is below the one before, far up.
+    /// The limit of the ratio between the probabilities of consecutive levels.
     #[getter]
     fn decay(&self) -> f64 {
         self.0.decay()
     }
-    /// Steps of the reduction.
+    /// Number of steps of the reduction.
     #[getter]
     fn steps(&self) -> usize {
         self.0.steps
     }
-    /// The largest entry of A0 + R A1 + R^2 A2, over the fastest rate: 0 were it exact.
+    /// The largest entry of A0 + R A1 + R^2 A2, divided by the fastest rate; 0 if R is exact.
     #[getter]
     fn residual(&self) -> f64 {
         self.0.residual_r
     }
 }
 
-/// One server, first come first served, in its steady state: MAP/PH/1.
+/// The steady state of a queue with one server, first come first served: MAP/PH/1.
 ///
-/// ValueError where more work comes than can be done.
+/// ValueError if the load is not below 1.
 #[pyclass(frozen, module = "falaj.queueing")]
 pub(crate) struct Queue(queueing::Queue);
 
@@ -243,31 +242,31 @@ impl Queue {
     fn new(py: Python<'_>, arrivals: &Arrivals, service: &PhaseType) -> PyResult<Queue> {
         py.detach(|| queueing::Queue::new(&arrivals.0, &service.0)).map(Queue).map_err(refused)
     }
-    /// Work that comes for each unit of work that can be done.
+    /// The load: arriving work per unit of time, as a fraction of the server's capacity.
     #[getter]
     fn load(&self) -> f64 {
         self.0.load()
     }
-    /// How many are there on average, who is served included.
+    /// Mean number of customers, including the one in service.
     #[getter]
     fn mean_number(&self) -> f64 {
         self.0.mean_number()
     }
-    /// How long an arrival waits on average.
+    /// Mean wait of an arrival.
     #[getter]
     fn mean_wait(&self) -> f64 {
         self.0.mean_wait()
     }
-    /// Probability that an arrival finds nobody.
+    /// Probability that an arrival finds the queue empty and does not wait.
     #[getter]
     fn no_wait(&self) -> f64 {
         self.0.no_wait()
     }
-    /// Probabilities of waiting longer than each of these times.
+    /// Probabilities of a wait longer than each of these times.
     fn waits_longer(&self, times: Vec<f64>) -> Vec<f64> {
         self.0.waits_longer(&times)
     }
-    /// The wait as a phase-type distribution.
+    /// The distribution of the wait, of phase type.
     fn wait(&self) -> PhaseType {
         PhaseType(self.0.wait())
     }

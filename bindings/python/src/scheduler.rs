@@ -39,7 +39,7 @@ impl Failure {
     }
 }
 
-/// What a scheduler sees of its queues; it holds during the call alone.
+/// A scheduler's view of its queues, valid during the call only.
 #[pyclass(frozen, module = "falaj._falaj")]
 pub(crate) struct Queues(Mutex<Vec<Seen>>);
 
@@ -62,22 +62,22 @@ impl Queues {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Length in bytes of the packet at the head of a flow's queue; 0 where there is none.
+    /// Length in bytes of the head-of-line packet of a flow; 0 if its queue is empty.
     fn head(&self, flow: usize) -> PyResult<u32> {
         Ok(self.of(flow)?.head)
     }
 
-    /// Packets that are queued.
+    /// Number of queued packets.
     fn packets(&self, flow: usize) -> PyResult<u32> {
         Ok(self.of(flow)?.packets)
     }
 
-    /// Bytes that are queued.
+    /// Number of queued bytes.
     fn bytes(&self, flow: usize) -> PyResult<u64> {
         Ok(self.of(flow)?.bytes)
     }
 
-    /// The flows that have a packet to send, in order.
+    /// The flows that have a packet to send, in ascending order.
     fn backlogged(&self) -> Vec<usize> {
         let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         seen.iter().enumerate().filter(|(_, seen)| seen.head > 0).map(|(flow, _)| flow).collect()

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Timeout of a request; a healthy process is faster.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Which link a command is about.
+/// The link that a command addresses.
 #[derive(clap::Args)]
 pub struct Which {
     /// The control socket of the link [default: $FALAJ_CONTROL, or else the one that is running].

@@ -34,8 +34,7 @@ const BUSIEST: usize = 10;
 #[derive(clap::Args)]
 #[command(next_help_heading = "Results and control")]
 pub struct ControlArgs {
-    /// Where the control socket is to be, for `falaj show` and `falaj set` [default: one that they
-    /// find].
+    /// Path of the control socket, for `falaj show` and `falaj set` [default: one that they find].
     #[arg(long, value_name = "PATH", hide_short_help = true)]
     control: Option<PathBuf>,
 }

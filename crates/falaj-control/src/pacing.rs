@@ -11,18 +11,18 @@ use falaj_sched::units::time::Span;
 #[derive(clap::Args)]
 #[command(next_help_heading = "Pacing")]
 pub struct PacingArgs {
-    /// How to wait for an instant
+    /// How to wait until a packet is due
     ///
-    /// spin: takes a processor of its own; sleep: wakes at most once in --slack; hybrid: sleeps,
-    /// and spins for the last part, unless others wait for a processor.
+    /// spin: occupies a processor of its own; sleep: wakes at most once per --slack; hybrid:
+    /// sleeps, and spins at the end, unless other threads wait for a processor.
     #[arg(long, default_value_t, value_name = "spin|hybrid|sleep")]
     timer: Timer,
-    /// How late a packet may be handed over so that others leave with it: segments of one unit,
-    /// and with `--timer sleep` whatever is due; 0s: each at its own instant.
+    /// Maximum lateness of a packet, so that others leave together with it: segments of one unit,
+    /// and with `--timer sleep` all packets that are due; 0s: each packet at its own instant.
     #[arg(long, value_name = "TIME", default_value = "20us", value_parser = parse_span,
         hide_short_help = true)]
     slack: Span,
-    /// What becomes of a packet that finds its queue full: drop, or wait at its interface
+    /// Treatment of a packet that finds its queue full: drop it, or let it wait at its interface
     /// [default: drop].
     #[arg(long, value_name = "drop|wait", value_parser = when_full)]
     when_full: Option<WhenFull>,

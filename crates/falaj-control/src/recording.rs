@@ -18,10 +18,10 @@ const NOT_WHOLE: u8 = 1;
 #[derive(clap::Args, Default)]
 #[command(next_help_heading = "Results and control")]
 pub struct Recording {
-    /// Writes down each packet and what became of it: a pcapng that `falaj sim --replay` replays
+    /// Record each packet and its fate in a pcapng, which `falaj sim --replay` replays
     ///
-    /// `-`: to standard output, and all else that would be there to standard error. Where packets
-    /// are missing in it, as on a full disk, the exit status is 1 if it were 0.
+    /// `-`: to standard output; all other output then goes to standard error. If packets are
+    /// missing in the capture, as on a full disk, the exit status is 1 instead of 0.
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
     /// Standard output, if the capture goes there.

@@ -37,7 +37,7 @@ pub const LEAD: Span = Span::from_millis(300);
 pub struct Measuring {
     /// The scenario; of several links, rules say which ones packets pass.
     file: PathBuf,
-    /// How long to measure, and to simulate beside it; else the scenario's.
+    /// Duration of the measurement, and of its simulation [default: the scenario's].
     #[arg(long, value_parser = arguments::parse_duration)]
     duration: Option<Span>,
     /// Print JSON.

@@ -20,20 +20,21 @@ use std::sync::atomic::Ordering;
 /// Arguments of the commands that simulate.
 #[derive(clap::Args)]
 pub struct ReplicationArgs {
-    /// Independent replications; else the scenario's. With --until the most there may be [default
-    /// there: 1000].
+    /// Number of independent replications [default: the scenario's]. With --until, their maximum
+    /// number [default: 1000].
     #[arg(long, value_parser = falaj_terminal::arguments::number::<u32>(1..=10_000))]
     replications: Option<u32>,
-    /// Where random numbers begin; else the scenario's. Replication n has the seed n higher.
+    /// Seed of random numbers [default: the scenario's]. Each replication has a seed higher by 1
+    /// than the previous one.
     #[arg(long, value_parser = falaj_terminal::arguments::number::<u64>(0..=SEED_MAX))]
     seed: Option<u64>,
-    /// Add replications until a 95 % interval is so narrow: `delay.mean ±1%`, `loss ±5%`, `rate
-    /// ±1%`, `FLOW.delay.p99 ±2%`; without FLOW of every flow. May be given again.
+    /// Add replications until the 95 % confidence interval is this narrow: `delay.mean ±1%`, `loss
+    /// ±5%`, `rate ±1%`, `FLOW.delay.p99 ±2%`; without FLOW, for every flow. May be given again.
     #[arg(long, value_name = "INTERVAL")]
     until: Vec<Until>,
-    /// What comes before the steady state, and is not counted: auto (MSER-5 finds it), none, or a
-    /// time. Beside packets that are measured it is none, as those begin with an empty link
-    /// too.
+    /// Warm-up before the steady state, which is not counted: auto (found by MSER-5), none, or a
+    /// time [default: auto; for comparison with measured packets none, since those begin with an
+    /// empty link, too].
     #[arg(long, value_name = "auto|none|TIME", value_parser = warm_up)]
     warm_up: Option<WarmUp>,
 }

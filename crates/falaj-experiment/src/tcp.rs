@@ -71,7 +71,7 @@ impl Path {
     }
 }
 
-/// What an end of the stream does.
+/// The role of an end of the stream.
 #[derive(Clone, Copy, clap::ValueEnum)]
 pub enum StreamRole {
     /// Sends.
@@ -83,19 +83,19 @@ pub enum StreamRole {
 /// Arguments of an end of the stream: for falaj's own use.
 #[derive(clap::Args)]
 pub struct EndArgs {
-    /// What it does.
+    /// The role of this end.
     #[arg(long)]
     role: StreamRole,
     /// The other end's address, or the receiver's own.
     #[arg(long)]
     at: SocketAddr,
-    /// How long it sends.
+    /// Duration of sending, in seconds.
     #[arg(long)]
     seconds: u64,
     /// The sender's congestion control.
     #[arg(long)]
     congestion: Option<String>,
-    /// Limits the end's interface by the kernel's filter to this rate.
+    /// Limit the interface of this end to this rate, by the kernel's token bucket filter.
     #[arg(long, value_parser = parse_rate)]
     tbf: Option<Rate>,
 }

@@ -14,16 +14,16 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// How much is said.
+/// The level of the log.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Much {
-    /// What ends it.
+    /// Errors alone.
     Error,
-    /// And what is not as it should be.
+    /// Warnings, too.
     Warn,
-    /// And what comes, goes and changes.
+    /// Also adapters that come and go, and changes.
     Info,
-    /// And each request.
+    /// Also each request.
     Debug,
 }
 

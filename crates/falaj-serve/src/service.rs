@@ -79,63 +79,64 @@ key.pem")]
 pub struct Args {
     /// The service: a scenario with adapters.
     pub(crate) file: PathBuf,
-    /// Where the HTTP API listens, a socket for this user alone [default: beside the control
-    /// socket, *.http].
+    /// Socket of the HTTP API, for this user alone [default: beside the control socket, *.http].
     #[arg(long, value_name = "PATH")]
     api: Option<PathBuf>,
-    /// The API also over TCP; takes --token-file, and --tls-cert where the address is not of this
-    /// host alone.
+    /// Serve the API over TCP, too; needs --token-file, and --tls-cert unless the address is a
+    /// loopback address.
     #[arg(long, value_name = "ADDRESS:PORT",
         value_parser = falaj_terminal::arguments::socket_address, requires = "token_file")]
     tcp: Option<std::net::SocketAddr>,
-    /// The file with the token that each request over TCP has to bear.
+    /// File with the token that each request over TCP must carry.
     #[arg(long, value_name = "FILE", requires = "tcp")]
     token_file: Option<PathBuf>,
-    /// Over TCP it is encrypted (TLS 1.2 or 1.3), by this certificate and those that it leans on,
-    /// in PEM.
+    /// Encrypt the API over TCP (TLS 1.2 or 1.3), with this file's certificate and its chain, in
+    /// PEM.
     #[arg(long, value_name = "FILE", requires_all = ["tcp", "tls_key"])]
     tls_cert: Option<PathBuf>,
     /// The certificate's private key, in PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Interfaces that it makes in namespaces that are there stay when it ends, killed or not
+    /// Keep the interfaces that it creates in existing namespaces when it ends or is killed
     ///
-    /// They stay without a carrier, so that nothing passes, until it is started again and takes
+    /// They have no carrier, so that nothing passes, until the service is started again and uses
     /// them.
     #[arg(long)]
     keep: bool,
-    /// Where the scenario is kept as changes have made it; when it is there it is served instead
-    /// of the file, until the file is read again.
+    /// File in which the scenario is saved, with all changes; if it exists, it is served instead of
+    /// FILE, until FILE is read again.
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
-    /// A directory that stays open to the service after its start
+    /// Directory that stays accessible to the service after its start
     ///
-    /// The directories of the files that are named here and in the scenario stay open anyway. This
-    /// is for sockets of virtual machines, files and libraries that come later. It has to be there
-    /// at the start. It may be given several times; with `/` all may be read.
+    /// The directories of all files named here and in the scenario stay accessible anyway. This
+    /// option is for sockets of virtual machines, files and libraries that are added later. The
+    /// directory must exist at the start. May be given again; with `/`, the service may read
+    /// everything.
     #[arg(long, value_name = "DIRECTORY")]
     access: Vec<PathBuf>,
-    /// When the service is killed or fails, the kernel's bridge of this name joins its interfaces
+    /// Connect the interfaces by a kernel bridge of this name if the service is killed or fails
     ///
-    /// It does so within a second, until the service is started again, which this command does too.
-    /// Only for interfaces that are there, such as `eth1`.
+    /// The bridge forwards after at most a second, until the service is started again, which this
+    /// command does, too. Only for existing interfaces, such as `eth1`.
     #[arg(long, value_name = "BRIDGE")]
     fail_open: Option<String>,
     #[command(flatten)]
     pace: PacingArgs,
     #[command(flatten)]
     control: ControlArgs,
-    /// Goes on with what a running service of this file does, or of the one at this --control
+    /// Take over from a running service of this file, or from the one at this --control
     ///
-    /// It takes its interfaces, its sockets, its packets and its counters. No packet is lost; that
-    /// one ends, or goes on if anything fails. Adapters are interfaces or `tap:NETNS`.
+    /// The new service takes over the interfaces, sockets, packets and counters of the old one,
+    /// which then ends, or continues if anything fails. No packet is lost. Adapters must be
+    /// interfaces or `tap:NETNS`.
     #[arg(long, conflicts_with = "fail_open", help_heading = "Results and control")]
     upgrade: bool,
-    /// At the end, tells on standard error what the link did.
+    /// At the end, print the link's statistics to standard error.
     #[arg(long, help_heading = "Results and control")]
     stats: bool,
-    /// How much is said while it runs, on standard error: to a journal with levels, each line's
-    /// values as KEY=VALUE.
+    /// Level of the log on standard error: each line ends with its values as KEY=VALUE; for a
+    /// journal it begins with its level.
     #[arg(long, value_enum, default_value_t = log::Much::Info, value_name = "LEVEL",
         help_heading = "Results and control")]
     log: log::Much,

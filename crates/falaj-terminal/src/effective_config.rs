@@ -8,13 +8,13 @@ use falaj_sched::queues::queue::Limit;
 use falaj_sched::registry;
 use std::io::IsTerminal;
 
-/// How much is said of it.
+/// The option that prints it.
 #[derive(clap::Args)]
 #[command(next_help_heading = crate::COMMON_OPTIONS)]
 pub struct EffectiveConfig {
-    /// Say on standard error what was asked for, as it was understood
+    /// Print the effective configuration to standard error
     ///
-    /// On a terminal it is said anyway.
+    /// On a terminal it is printed anyway.
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
 }

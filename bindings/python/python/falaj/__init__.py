@@ -5,9 +5,9 @@
 >>> r.flows.to_pandas()                                                 # doctest: +SKIP
 
 Times are nanoseconds and named so (`delay_mean_ns`), rates are bits per second, lengths are bytes as the link accounts them.
-What is wrong with a scenario is a `ScenarioError`, which knows the line.
+Errors in a scenario raise `ScenarioError`, which has the line.
 
-The same engine moves live packets: what is simulated here is what `falaj run` does. See the book for the scenario file.
+The same engine forwards live packets, so `falaj run` behaves as simulated here. See the book for the scenario file.
 """
 
 from . import queueing

@@ -1,4 +1,4 @@
-"""What the modules beside rest on; not for other use. `falaj.queueing` shows the last five."""
+"""The native base of the other modules; not for other use. `falaj.queueing` exports the last five classes."""
 
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
@@ -60,17 +60,17 @@ class Column:
     def __array_interface__(self) -> Dict[str, Any]: ...
 
 class Queues:
-    """What a scheduler sees of its queues; it holds during the call alone. IndexError where there is no such flow."""
+    """A scheduler's view of its queues, valid during the call only. IndexError if there is no such flow."""
 
     def __len__(self) -> int: ...
     def head(self, flow: int) -> int:
-        """Length in bytes of the packet at the head of a flow's queue; 0 where there is none."""
+        """Length in bytes of the head-of-line packet of a flow; 0 if its queue is empty."""
     def packets(self, flow: int) -> int:
-        """Packets that are queued, the one on the wire included."""
+        """Number of queued packets, including the one on the wire."""
     def bytes(self, flow: int) -> int:
-        """Bytes that are queued, those of the packet on the wire included."""
+        """Number of queued bytes, including those of the packet on the wire."""
     def backlogged(self) -> List[int]:
-        """The flows that have a packet to send, in order."""
+        """The flows that have a packet to send, in ascending order."""
 
 class Sweep:
     def __init__(

@@ -1,4 +1,4 @@
-"""Sweeps on the machines of a cluster that Ray keeps."""
+"""Sweeps on the machines of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def _part(version: str, text: str, shard: str) -> str:
 
 
 def run(sweep: _falaj.Sweep, shard: str) -> str:
-    """What `sweep.run(shard)` returns, simulated by the cluster; what is left when this is interrupted is cancelled there.
+    """Returns the lines of `sweep.run(shard)`, simulated by the cluster; an interrupt cancels the remaining parts there.
 
     Raises:
         ImportError: Ray is not installed.
-        SweepError: There is no cluster, or another falaj on it.
+        SweepError: There is no cluster, or it has another version of falaj.
     """
     try:
         import ray

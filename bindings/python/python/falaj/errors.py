@@ -1,4 +1,4 @@
-"""What may be wrong."""
+"""Errors and warnings."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Optional
 class ScenarioError(ValueError):
     """A scenario cannot be used.
 
-    Its text is what `falaj check` prints: all that is wrong, each with its line of the file and what to write instead. The
-    attributes are of the first problem.
+    Its text is the output of `falaj check`: every problem, with its line of the file and a correction. The attributes are of
+    the first problem.
 
     Attributes:
         file: The name of the file.
-        line: The line, from 1; None where the file as a whole is wrong.
+        line: The line, from 1; None if the problem concerns the file as a whole.
         column: The column in characters, from 1.
-        message: What is wrong, in one line.
-        help: What to write, what is allowed; one line each.
+        message: The problem, in one line.
+        help: The correction, and the allowed values; one line each.
     """
 
     def __init__(
@@ -38,18 +38,18 @@ class ScenarioError(ValueError):
 
 
 class ScenarioWarning(UserWarning):
-    """A scenario can be used, but this is hardly what was meant."""
+    """A scenario is valid, but probably not as intended."""
 
 
 class UnknownKey(KeyError):
-    """A scenario has no such key, or several that could be meant."""
+    """A scenario has no such key, or the key is ambiguous."""
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
 
 
 class SchedulerError(RuntimeError):
-    """A scheduler of Python's broke the contract: it served a flow without packets, or waited for ever."""
+    """A scheduler written in Python broke the contract: it served a flow without packets, or waited for ever."""
 
 
 class SweepError(ValueError):

@@ -1,4 +1,4 @@
-"""Plans: what a scenario promises, before anything runs."""
+"""Plans: the guarantees of a scenario, before anything runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .table import Table
 
 
 class Plan:
-    """What a scenario promises each flow: rate, delay, backlog, and by which formula."""
+    """The guarantees of a scenario for each flow: rate, delay, backlog, and the formula of each."""
 
     def __init__(self, inner: _falaj.Scenario) -> None:
         self._bounds = Table(inner.bounds())
@@ -22,31 +22,31 @@ class Plan:
 
         | columns | |
         |---|---|
-        | `link`, `way`, `flow` | which; `way` is `up` or `down` |
+        | `link`, `way`, `flow` | names; `way` is `up` or `down` |
         | `offered_rate` | bit/s that its sources offer in the long run |
-        | `rate` | bit/s that it is promised while it is backlogged; missing: no promise |
-        | `latency_ns` | the longest that it waits for that rate to begin |
-        | `delay_ns` | the lowest bound on the delay, last bit in to last bit out; missing: none is known |
-        | `formula`, `condition`, `limit` | where that is from, on what it rests, why it is no lower |
-        | `backlog_bytes` | how much is queued at most |
-        | `lossless` | does the queue hold that? |
+        | `rate` | guaranteed bit/s while it is backlogged; missing: no guarantee |
+        | `latency_ns` | latency of that guarantee: longest time until the rate begins |
+        | `delay_ns` | lowest bound on the delay, last bit in to last bit out; missing: no bound is known |
+        | `formula`, `condition`, `limit` | source of the bound, its condition, and the reason why it is not lower |
+        | `backlog_bytes` | maximum number of bytes queued |
+        | `lossless` | true if the queue's limit is at least that |
         """
         return self._bounds
 
     @property
     def admitted(self) -> bool:
-        """Is every flow promised what it needs?"""
+        """True if every flow's requirements are guaranteed."""
         return bool(self._details["admitted"])
 
     @property
     def refusals(self) -> List[str]:
-        """What is needed and not promised, and what would do; empty if `admitted`."""
+        """The requirements that are not guaranteed, each with a cure; empty if `admitted`."""
         ways = self._details["directions"]
         return [f"{r['flow']}: {r['what']}; {r['help']}" for way in ways for r in way["refused"]]
 
     @property
     def details(self) -> Dict[str, Any]:
-        """All of it, curves included, as `falaj plan --json` prints it."""
+        """The whole plan, including curves, as `falaj plan --json` prints it."""
         return self._details
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Pictures of what was simulated."""
+"""Plots of simulation results."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _STROKES = ["-", "--", "-.", ":"]
 
 
 class Plot:
-    """Pictures of a result. Each is drawn on `ax` if that is given, and returned. ImportError without matplotlib.
+    """Plots of a result. Each is drawn on `ax`, if given, and returned. ImportError without matplotlib.
 
-    Those over time are of the first replication, and of its packets: `simulate(packets=True)`.
+    Plots over time show the first replication and need its packets: `simulate(packets=True)`.
     """
 
     def __init__(self, result: Result) -> None:
         self._result = result
 
     def delay_ccdf(self, ax: Optional[Axes] = None, flows: Optional[Iterable[str]] = None) -> Axes:
-        """Which share of each flow's packets is delayed longer than so many milliseconds; logarithmic. Bars across are
-        95 % intervals of the median, the 99 % and the 99.9 % quantile, where they are known."""
+        """Share of each flow's packets whose delay exceeds a number of milliseconds; logarithmic. Horizontal bars are 95 %
+        intervals of the median, the 99 % and the 99.9 % quantile, if they are known."""
         ax = _axes(ax)
         for n, name, delay, packets in self._histograms(flows):
             # The fraction of delays that are longer than each.
@@ -41,7 +41,7 @@ class Plot:
         return _named(ax, "delay [ms]", "share of packets that is delayed longer")
 
     def delay_cdf(self, ax: Optional[Axes] = None, flows: Optional[Iterable[str]] = None) -> Axes:
-        """Which share of each flow's packets is delayed at most so many milliseconds, with the same intervals."""
+        """Share of each flow's packets whose delay is at most a number of milliseconds, with the same intervals."""
         ax = _axes(ax)
         for n, name, delay, packets in self._histograms(flows):
             share = np.cumsum(packets) / packets.sum()
@@ -61,7 +61,7 @@ class Plot:
         return ax
 
     def throughput(self, ax: Optional[Axes] = None, flows: Optional[Iterable[str]] = None, parts: int = 100) -> Axes:
-        """Megabits a second of each flow, in so many parts of the run."""
+        """Throughput of each flow in Mbit/s, in each of `parts` equal parts of the run."""
         ax = _axes(ax)
         edges = self._edges(parts)
         for n, name, packets in self._packets(flows):
@@ -71,7 +71,7 @@ class Plot:
         return _named(ax, "time [s]", "throughput [Mbit/s]")
 
     def backlog(self, ax: Optional[Axes] = None, flows: Optional[Iterable[str]] = None) -> Axes:
-        """Kilobytes of each flow that wait or are on their way onto the link, of those packets that left it."""
+        """Backlog of each flow in kB, including the packet in transmission; only of packets that were sent."""
         ax = _axes(ax)
         for n, name, packets in self._packets(flows):
             at = np.concatenate([packets["arrival_ns"], packets["end_ns"]])
@@ -83,7 +83,7 @@ class Plot:
         return _named(ax, "time [s]", "backlog [kB]")
 
     def fairness(self, ax: Optional[Axes] = None, flows: Optional[Iterable[str]] = None, parts: int = 100) -> Axes:
-        """Jain's index of what flows get in each part of the run that have packets in it: 1 where all get the same."""
+        """Jain's index of the throughputs in each part of the run, of the flows with packets in it; 1 if they are equal."""
         ax = _axes(ax)
         edges = self._edges(parts)
         got = np.array([np.histogram(p["end_ns"], edges, weights=p["bytes"])[0] for _, _, p in self._packets(flows)])
@@ -97,8 +97,8 @@ class Plot:
         return ax
 
     def cumulative(self, flow: str, ax: Optional[Axes] = None, plan: Optional[Plan] = None) -> Axes:
-        """Kilobytes of a flow that came and that left, around its longest delay: the distance across is a delay, that down
-        a backlog. With a plan beside them what it is served at least."""
+        """Arrivals and departures of a flow in kB, around its longest delay: the horizontal distance is a delay, the vertical
+        distance a backlog. With a plan, also the guaranteed service."""
         ax = _axes(ax)
         (_, _, packets), = self._packets([flow])
         came, left, size = packets["arrival_ns"], packets["end_ns"], packets["bytes"]
@@ -128,7 +128,7 @@ class Plot:
         return ax
 
     def timeline(self, ax: Optional[Axes] = None, flows: Optional[Iterable[str]] = None, packets: int = 60) -> Axes:
-        """Who held the link about the longest delay, so many packets before and after it; lines are packets that wait."""
+        """Link occupancy around the longest delay, of about `packets` packets; lines are packets that wait."""
         ax = _axes(ax)
         names, lanes = [], []
         for n, name, table in self._packets(flows):
@@ -152,7 +152,7 @@ class Plot:
         return ax
 
     def drops(self, ax: Optional[Axes] = None) -> Axes:
-        """Why packets of each flow were lost, as shares of those that came, in all replications."""
+        """Reasons for lost packets of each flow, as shares of the packets that came, in all replications."""
         ax = _axes(ax)
         flows = self._result.flows
         offered = np.maximum(flows["offered"], 1)

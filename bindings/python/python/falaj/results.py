@@ -1,4 +1,4 @@
-"""What was simulated."""
+"""Results of simulations."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .table import Table
 
 @dataclass(frozen=True)
 class Until:
-    """An interval that was asked for.
+    """A required precision, and the precision reached.
 
     Attributes:
-        asked: As `until` of `simulate` had it.
-        within: Half of the widest interval, as a part of its estimate; None where that is not known.
-        reached: It is as narrow as was asked for.
+        asked: The requirement, as given to `simulate` as `until`.
+        within: Half of the widest interval, as a fraction of its estimate; None if unknown.
+        reached: True if the interval is as narrow as required.
     """
 
     asked: str
@@ -33,62 +33,62 @@ class Result:
 
     @property
     def flows(self) -> Table:
-        """A line for each flow that traffic is meant for.
+        """A row for each flow that traffic is assigned to.
 
         | columns | |
         |---|---|
-        | `link`, `way`, `flow` | which; a flow is named as `falaj sim` prints it |
-        | `replications` | how many there were |
-        | `offered`, `delivered`, `dropped` | packets that came, that left and were not lost, that found no place; sums over all replications |
-        | `dropped_by_policy`, `marked` | packets that the policy of the queue dropped, or marked instead; sums |
-        | `lost`, `duplicated`, `corrupted`, `reordered` | what the link did to packets; sums |
-        | `loss` | share of what came that was dropped or lost, 0 to 1; mean of replications |
+        | `link`, `way`, `flow` | names; flows are named as `falaj sim` prints them |
+        | `replications` | number of replications |
+        | `offered`, `delivered`, `dropped` | packets that arrived, that were delivered, and that found no room in the queue; sums over all replications |
+        | `dropped_by_policy`, `marked` | packets that the queue's policy dropped, or marked instead; sums |
+        | `lost`, `duplicated`, `corrupted`, `reordered` | packets impaired by the link; sums |
+        | `loss` | fraction of the offered packets that was dropped or lost, 0 to 1; mean of replications |
         | `offered_rate`, `delivered_rate` | bit/s; mean of replications |
-        | `goodput` | bit/s of payload that arrived, each byte once, of the connections of TCP that begin in this flow; mean of replications; missing where there is none |
+        | `goodput` | bit/s of payload that arrived, each byte once, of the TCP connections that begin in this flow; mean of replications; missing if there is none |
         | `delay_mean_ns` | from last bit in to last bit out; mean of replications |
-        | `…_half_width` | of each mean: half of its 95 % interval (Student); missing where there was one replication |
+        | `…_half_width` | of each mean: half of its 95 % interval (Student); missing if there was one replication |
         | `delay_p50_ns`, `delay_p99_ns`, `delay_p999_ns` | quantiles of all packets, to three digits; half-widths are of the replications' own |
-        | `delay_max_ns` | the longest that was seen, exactly |
-        | `max_backlog_packets` | the most that were ever queued |
+        | `delay_max_ns` | exact maximum |
+        | `max_backlog_packets` | maximum number of packets queued |
         """
         return Table(self._inner.flows)
 
     @property
     def connections(self) -> Table:
-        """A line for each source of `model = "tcp"`; empty where there is none.
+        """A row for each source of `model = "tcp"`; empty if there is none.
 
         | columns | |
         |---|---|
-        | `traffic`, `congestion`, `connections` | which source; its control of congestion; how many connections it is |
+        | `traffic`, `congestion`, `connections` | name of the source; its congestion control; its number of connections |
         | `goodput`, `goodput_half_width` | bit/s of payload that arrived, each byte once, of all of them; half of the 95 % interval |
         | `bytes`, `segments`, `retransmitted`, `timeouts`, `reductions` | sums over all replications |
-        | `complete`, `not_complete` | transfers that had all arrived, and those that had not at the end |
-        | `round_trip_…_ns`, `completion_…_ns` | `mean`, `min`, `p50`, `p99`, `max`; of transfers from beginning to last byte there |
+        | `complete`, `not_complete` | transfers completed, and not completed at the end |
+        | `round_trip_…_ns`, `completion_…_ns` | `mean`, `min`, `p50`, `p99`, `max`; completion is from the beginning of a transfer to the arrival of its last byte |
         """
         return Table(self._inner.connections)
 
     @property
     def until(self) -> List[Until]:
-        """How far each interval has come that was asked for."""
+        """The precision reached for each `until` of `simulate`."""
         return [Until(*one) for one in self._inner.until]
 
     @property
     def replications(self) -> Table:
-        """The same for each replication by itself, which `replication` numbers from 0: these are the columns of sweeps too."""
+        """The same for each replication, which `replication` numbers from 0; sweeps have these columns, too."""
         return Table(self._inner.replications)
 
     @property
     def delays(self) -> Table:
-        """The histogram: by `flow` and `delay_ns` (to three digits), how many `packets` of all replications."""
+        """The histogram: number of `packets` by `flow` and `delay_ns` (to three digits), over all replications."""
         return Table(self._inner.delays)
 
     @property
     def packets(self) -> Table:
-        """Each packet that left, in the order in which transmissions began: `replication`, `flow`, `bytes` as the link
-        accounts them, `arrival_ns` (last bit in), `start_ns` (first bit out), `end_ns` (last bit out).
+        """Each packet sent, in the order in which transmissions began: `replication`, `flow`, `bytes` as the link accounts
+        them, `arrival_ns` (last bit in), `start_ns` (first bit out), `end_ns` (last bit out).
 
         Raises:
-            ValueError: They were not kept: `simulate(packets=True)`.
+            ValueError: Packets were not kept: `simulate(packets=True)`.
         """
         if self._inner.packets is None:
             raise ValueError("packets were not kept: simulate(packets=True)")
@@ -96,17 +96,17 @@ class Result:
 
     @property
     def duration_ns(self) -> int:
-        """How long each replication was, in simulated time."""
+        """Duration of each replication, in simulated time."""
         return self._inner.duration_ns
 
     @property
     def warm_up_ns(self) -> int:
-        """What of that was not counted."""
+        """The warm-up at the beginning of each replication, which is not counted."""
         return self._inner.warm_up_ns
 
     @property
     def plot(self) -> Plot:
-        """Pictures, by matplotlib."""
+        """Plots, by matplotlib."""
         return Plot(self)
 
     def __repr__(self) -> str:

@@ -14,9 +14,9 @@ from .units import Duration, nanoseconds
 
 
 class Scenario:
-    """Links, how they are divided, what traffic passes them, and how to simulate it.
+    """Links, their schedulers and flows, the traffic, and the settings of a simulation.
 
-    Made by `load`, `parse` or `build`; it is sound, and never changes.
+    Created by `load`, `parse` or `build`; it is valid and immutable.
     """
 
     def __init__(self, inner: _falaj.Scenario) -> None:
@@ -34,51 +34,51 @@ class Scenario:
         """Reads a scenario file.
 
         Raises:
-            ScenarioError: It is wrong; `line` and `column` say where.
-            OSError: It cannot be read.
+            ScenarioError: The scenario is invalid; `line` and `column` are the place.
+            OSError: The file cannot be read.
         """
         with open(path, encoding="utf-8") as file:
             return cls._read(file.read(), os.fspath(path))
 
     @classmethod
     def parse(cls, text: str, file: str = "scenario.toml") -> Scenario:
-        """Reads the text of a scenario. `file` is for messages, and other files that it names are looked for beside it.
+        """Reads the text of a scenario. `file` is its name in messages; files named in the scenario are relative to it.
 
         Raises:
-            ScenarioError: It is wrong.
+            ScenarioError: The scenario is invalid.
         """
         return cls._read(text, file)
 
     @classmethod
     def build(cls, scenario: Mapping[str, Any], file: str = "scenario.toml") -> Scenario:
-        """From dicts with the keys of a scenario file: `{"link": {"uplink": {"rate": "10mbit"}}}`.
+        """Builds a scenario from dicts with the keys of a scenario file: `{"link": {"uplink": {"rate": "10mbit"}}}`.
 
-        Quantities are texts with units, as in the file. The order of flows is that of the dict. What is None is left out.
+        Quantities are texts with units, as in the file. Flows are in the order of the dict. Keys with value None are left out.
 
         Raises:
-            ScenarioError: It is wrong; the place is that in `text`, which the message shows.
-            TypeError: A value is of a kind that a scenario has not; the message names its key.
+            ScenarioError: The scenario is invalid; the place is that in `text`, which the message shows.
+            TypeError: A value has a type that scenarios do not have; the message names its key.
         """
         return cls._read(_falaj.document(scenario), file)
 
     @property
     def text(self) -> str:
-        """The scenario as TOML; saved as a file, it is the same to the program `falaj`."""
+        """The scenario as TOML, the format of the scenario files of `falaj`."""
         return self._inner.text
 
     @property
     def links(self) -> Dict[str, Dict[str, List[str]]]:
-        """By link and direction (`up`, `down`) the names of the flows."""
+        """The names of the flows, by link and direction (`up`, `down`)."""
         return {name: {"up": up, "down": down} for name, up, down in self._inner.links}
 
     def set(self, values: Optional[Mapping[str, Any]] = None, **more: Any) -> Scenario:
-        """The same with other values, by key: `scenario.set({"link.uplink.rate": "20mbit"})`.
+        """Returns a copy with other values, by key: `scenario.set({"link.uplink.rate": "20mbit"})`.
 
-        A key may be shortened as far as one place is meant (`uplink.rate`), as for `falaj set`; None takes it out.
+        A key may be shortened as long as it is unique (`uplink.rate`), as for `falaj set`; the value None removes it.
 
         Raises:
-            UnknownKey: There is no such key, or there are several.
-            ScenarioError: The scenario would be wrong.
+            UnknownKey: There is no such key, or it is ambiguous.
+            ScenarioError: The new scenario would be invalid.
         """
         pairs = list({**(values or {}), **more}.items())
         inner = self._inner.set(pairs)
@@ -87,7 +87,7 @@ class Scenario:
         return Scenario(inner)
 
     def plan(self) -> Plan:
-        """What it promises, before anything runs; see `falaj.plan`."""
+        """Returns its guarantees, before anything runs; see `falaj.plan`."""
         return Plan(self._inner)
 
     def simulate(
@@ -104,25 +104,25 @@ class Scenario:
     ) -> Result:
         """Simulates it on all cores, without holding the interpreter's lock; Ctrl-C ends it.
 
-        The same scenario and seed give the same result, on any number of cores; sources send the same packets whatever the
-        schedulers are, so that two of them are compared on equal terms.
+        The same scenario and seed give the same result on any number of cores. Sources send the same packets with any
+        scheduler, so that two schedulers are compared on equal terms.
 
         Args:
-            replications: Independent runs, 1 to 10000; else the scenario's. With `until` the most there may be, else 1000.
-            duration: Simulated time of each, `"10s"` or seconds; else the scenario's.
-            warm_up: How much of each is not counted, 0 for nothing; else what MSER-5 finds, as for `falaj sim`, with the
-                scenario's own schedulers.
-            seed: Where random numbers begin, from 0 on; else the scenario's.
-            until: Add replications until a 95 % interval is so narrow, as `--until` of `falaj sim`: `"delay.mean ±1%"`,
-                `"loss ±5%"`, `"voice.delay.p99 ±2%"`, or several; `+-` does for `±`. How far it came is in `Result.until`.
-            packets: Keep each packet: 34 bytes of memory each.
-            schedulers: Classes that schedule in the place of a link's discipline, by the link's name, or `"uplink.down"` for
-                the way down; see `falaj.Scheduler`.
-            progress: Called after each replication with how many are done, and of how many.
+            replications: Independent runs, 1 to 10000; by default the scenario's. With `until`, their maximum; by default 1000.
+            duration: Simulated time of each, `"10s"` or seconds; by default the scenario's.
+            warm_up: Warm-up of each, which is not counted; 0 for none. By default it is found by MSER-5, as for `falaj sim`,
+                with the scenario's own schedulers.
+            seed: Seed of random numbers, 0 or more; by default the scenario's.
+            until: Add replications until a 95 % interval is this narrow, as `--until` of `falaj sim`: `"delay.mean ±1%"`,
+                `"loss ±5%"`, `"voice.delay.p99 ±2%"`, or several; `+-` may replace `±`. See `Result.until` for the result.
+            packets: Keep all packets, with 34 bytes of memory each.
+            schedulers: Classes that replace a link's discipline, by the link's name, or `"uplink.down"` for the down
+                direction; see `falaj.Scheduler`.
+            progress: Called after each replication with the number completed, and the total number.
 
         Raises:
-            ValueError: A number is out of range, `until` is not understood, or there is no traffic.
-            SchedulerError: A scheduler broke the contract. What one raises itself is raised here.
+            ValueError: A number is out of range, `until` is invalid, or there is no traffic.
+            SchedulerError: A scheduler broke the contract. Exceptions of a scheduler are raised here unchanged.
             KeyboardInterrupt: Ctrl-C.
         """
         own_replications, own_seed, own_duration = self._inner.run
@@ -159,10 +159,10 @@ def _direction(name: str) -> Tuple[str, bool]:
 
 
 def plan(scenario: Union[Scenario, str, os.PathLike[str]]) -> Plan:
-    """What a scenario, or the file of one, promises.
+    """Returns the guarantees of a scenario, or of a scenario file.
 
     Raises:
-        ScenarioError: The file is wrong.
-        OSError: It cannot be read.
+        ScenarioError: The scenario is invalid.
+        OSError: The file cannot be read.
     """
     return (scenario if isinstance(scenario, Scenario) else Scenario.load(scenario)).plan()

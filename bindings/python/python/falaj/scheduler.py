@@ -12,13 +12,13 @@ __all__ = ["Link", "Queues", "Scheduler", "Wait"]
 
 @dataclass(frozen=True)
 class Link:
-    """What a scheduler is made for: one direction of a link.
+    """One direction of a link, for which a scheduler is created.
 
     Attributes:
-        flows: The names of the flows; a flow is known by its place here, from 0.
-        limits: The limit of each flow's queue, as a scenario has it.
-        rate: Bits per second.
-        largest: Bytes of the largest packet, as the link accounts it.
+        flows: The names of the flows; a flow is identified by its index here, from 0.
+        limits: The limit of each flow's queue, as in a scenario.
+        rate: Rate in bits per second.
+        largest: Length of the largest packet in bytes, as the link accounts it.
     """
 
     flows: List[str]
@@ -29,32 +29,32 @@ class Link:
 
 @dataclass(frozen=True)
 class Wait:
-    """An answer of `Scheduler.next`: nothing before this instant, in nanoseconds; ask again then."""
+    """An answer of `Scheduler.next`: send nothing before this instant, in nanoseconds; then `next` is called again."""
 
     until: int
 
 
 class Scheduler(Protocol):
-    """What a class has that schedules in the place of a built-in discipline. Only `next` is needed.
+    """Methods of a class that replaces a built-in discipline. Only `next` is required.
 
-    Packets stay with falaj: a scheduler names flows. Instants are nanoseconds of simulated time. Each replication has an instance
-    of its own, and one is called by one thread at a time. A class that sets `work_conserving = True` says that it never waits
-    while there is a packet, and is held to it.
+    falaj keeps the packets; a scheduler names flows. Instants are nanoseconds of simulated time. Each replication has its own
+    instance, which is called by one thread at a time. A class with `work_conserving = True` must never wait while there is a
+    packet; this is checked.
 
-    It is for learning and trying: a packet costs one or two microseconds, ten times what it costs a built-in discipline.
+    It is for learning and experiments: a packet costs one or two microseconds, ten times as much as with a built-in discipline.
     """
 
     def __init__(self, link: Link) -> None:
-        """For this direction of a link."""
+        """Creates the scheduler of this direction of a link."""
 
     def arrive(self, flow: int, size: int, now: int) -> None:
-        """A packet of so many bytes joins the queue of `flow`. Optional."""
+        """A packet of `size` bytes joins the queue of `flow`. Optional."""
 
     def next(self, queues: Queues, now: int) -> Union[int, None, Wait]:
-        """The link is free: the flow whose head goes, None if there is nothing to send, or `Wait`.
+        """Returns the flow to serve when the link is free, None if there is nothing to send, or `Wait`.
 
-        It changes nothing that counts: it may be asked twice.
+        It must not change the state of the scheduler, since it may be called twice.
         """
 
     def served(self, flow: int, size: int, start: int, end: int) -> None:
-        """The head of `flow` goes on the wire: the moment to charge for it. It counts in its queue until `end`. Optional."""
+        """The head-of-line packet of `flow` goes on the wire: charge it now. It counts as queued until `end`. Optional."""

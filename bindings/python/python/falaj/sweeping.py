@@ -1,4 +1,4 @@
-"""Sweeps: a scenario with other values, each combination."""
+"""Sweeps: a scenario with each combination of other values."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ ENGINES = ("local", "ray")
 
 
 class Sweep:
-    """A scenario with each combination of some values, replicated: tasks that any machine may do.
+    """A scenario with each combination of some values, replicated: tasks that any machine may run.
 
-    What comes of a task follows from the sweep and its number alone. The files are those of `falaj sweep`.
+    The result of a task depends on the sweep and the task's number alone. The files are those of `falaj sweep`.
     """
 
     def __init__(
@@ -49,25 +49,25 @@ class Sweep:
 
     @property
     def points(self) -> int:
-        """How many combinations there are."""
+        """Number of combinations."""
         return self._inner.points
 
     @property
     def tasks(self) -> int:
-        """How many tasks: each point, each replication."""
+        """Number of tasks: each replication of each point."""
         return self._inner.tasks
 
     @property
     def text(self) -> str:
-        """What `falaj sweep plan` writes."""
+        """The plan, as `falaj sweep plan` writes it."""
         return self._inner.text
 
     def run(self, shard: str = "1/1", *, engine: str = "local") -> str:
         """Simulates the tasks of a shard, `"2/8"` for the second of eight; returns the lines that `falaj sweep run` writes.
 
         Args:
-            shard: Which part.
-            engine: As of `sweep`; the lines are the same.
+            shard: The shard.
+            engine: As for `sweep`; the lines are the same.
         """
         if engine not in ENGINES:
             raise ValueError(f"{engine!r} is no engine: " + " and ".join(map(repr, ENGINES)) + " are")
@@ -80,11 +80,11 @@ class Sweep:
 
 
 def merge(shards: Iterable[Union[str, os.PathLike[str]]]) -> str:
-    """Lays the files of shards together, in any order, one twice or not; returns the lines.
+    """Merges the files of shards, in any order; a file may be given twice. Returns the lines.
 
     Raises:
-        SweepError: They do not belong together, or a file is not whole.
-        OSError: One cannot be read.
+        SweepError: The files do not belong together, or a file is incomplete.
+        OSError: A file cannot be read.
     """
     read: List[Tuple[str, str]] = []
     for path in shards:
@@ -94,7 +94,7 @@ def merge(shards: Iterable[Union[str, os.PathLike[str]]]) -> str:
 
 
 def table(lines: str) -> Table:
-    """A line for each point and flow of a sweep whose tasks are all done; see `sweep`.
+    """Returns a row for each point and flow of a sweep whose tasks are all done; see `sweep`.
 
     Raises:
         SweepError: Tasks are missing.
@@ -114,28 +114,28 @@ def sweep(
 ) -> Table:
     """Simulates a scenario with each combination of values; Ctrl-C ends it.
 
-    Packets are the same at every point as far as sources are.
+    Equal sources send the same packets at every point.
 
     Args:
         scenario: A scenario, or its file.
-        axes: Values by key, as `Scenario.set` takes keys: `{"link.uplink.rate": ["10mbit", "20mbit"]}`. A text for a
-            key `scheduler` is its kind. The later ones change fastest.
-        replications: Independent runs of each, 1 to 10000; else the scenario's.
-        duration: Simulated time of each, `"10s"` or seconds; else the scenario's.
-        warm_up: How much of each is not counted.
-        seed: Where random numbers begin; else the scenario's.
+        axes: Values by key, with keys as for `Scenario.set`: `{"link.uplink.rate": ["10mbit", "20mbit"]}`. A text for a
+            key `scheduler` is its kind. The last key varies fastest.
+        replications: Independent runs of each point, 1 to 10000; by default the scenario's.
+        duration: Simulated time of each, `"10s"` or seconds; by default the scenario's.
+        warm_up: Warm-up of each, which is not counted.
+        seed: Seed of random numbers; by default the scenario's.
         engine: `"local"`: on all cores of this machine. `"ray"`: on the Ray cluster that this process is connected to, or that
-            `RAY_ADDRESS` names, or that runs here; the same falaj is installed on its machines, and files that the scenario
-            names stand at the same paths. What comes out is the same, to the byte.
+            `RAY_ADDRESS` names, or that runs here. Its machines need the same version of falaj, and the files that the
+            scenario names at the same paths. The results are the same, to the byte.
 
     Returns:
-        A line for each point and flow: the value of each key, `link`, `way`, `flow`, and what `Result.replications`
-        has, as mean over the replications with `…_half_width`, half of its 95 % interval.
+        A row for each point and flow: the value of each key, `link`, `way`, `flow`, and the columns of
+        `Result.replications`, as means over the replications with `…_half_width`, half of the 95 % interval.
 
     Raises:
-        SweepError: No such key, or more than 100000 points; no cluster.
+        SweepError: There is no such key, or no cluster, or there are more than 100000 points.
         ImportError: `"ray"` without Ray: `pip install 'falaj[ray]'`.
-        ScenarioError: A scenario would be wrong, with which values. Nothing has run then.
+        ScenarioError: A scenario would be invalid; the message has its values. Nothing has run then.
     """
     asked = Sweep(scenario, axes, replications=replications, duration=duration, warm_up=warm_up, seed=seed)
     return table(asked.run(engine=engine))

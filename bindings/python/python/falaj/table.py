@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class Table:
-    """Columns of one length, in memory that Arrow, NumPy, pandas and Polars look at without copying it.
+    """Columns of equal length, in memory that Arrow, NumPy, pandas and Polars use without copying it.
 
-    Any library that speaks the Arrow PyCapsule interface takes it as it is: `polars.DataFrame(table)`,
+    Any library with the Arrow PyCapsule interface accepts it: `polars.DataFrame(table)`,
     `pyarrow.table(table)`, `duckdb.sql("from table")`.
     """
 
@@ -32,10 +32,10 @@ class Table:
         return len(self._columns)
 
     def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
-        """A column of shape `(len(table),)`, read-only where it is the memory itself.
+        """A column of shape `(len(table),)`; read-only if it is the table's memory itself.
 
-        Numbers are `int64`, `float64`, `uint32` or `uint16`; where some are missing `float64` with NaN. Texts are
-        objects. KeyError where there is no such column.
+        Numbers are `int64`, `float64`, `uint32` or `uint16`; if some are missing, `float64` with NaN. Texts are
+        objects. KeyError if there is no such column.
         """
         pieces, texts = self._columns.column(name)
         arrays = [_array(piece) for piece in pieces]
@@ -43,20 +43,20 @@ class Table:
         return array if texts is None else np.asarray(texts, dtype=object)[array]
 
     def __arrow_c_stream__(self, requested_schema: Optional[object] = None) -> object:
-        """The Arrow PyCapsule interface; a schema that is asked for is left to who asks."""
+        """The Arrow PyCapsule interface; a requested schema is ignored, as the interface allows."""
         return self._columns.__arrow_c_stream__(requested_schema)
 
     def to_numpy(self) -> Dict[str, np.ndarray[Any, Any]]:
-        """Each column by its name, as `table[name]` has it."""
+        """Returns each column by its name, as `table[name]` does."""
         return {name: self[name] for name in self.columns}
 
     def to_dicts(self) -> List[Dict[str, Any]]:
-        """A dict for each row; what is missing is None."""
+        """Returns a dict for each row; missing values are None."""
         columns = [_plain(self[name]) for name in self.columns]
         return [dict(zip(self.columns, row)) for row in zip(*columns)]
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A data frame of pandas, on the same memory; codes of texts are a categorical. ImportError without pandas."""
+        """Returns a pandas data frame on the same memory; columns of texts are categorical. ImportError without pandas."""
         import pandas
 
         series: Dict[str, Any] = {}
@@ -72,7 +72,7 @@ class Table:
         return pandas.DataFrame(series, copy=False)
 
     def to_polars(self) -> polars.DataFrame:
-        """A data frame of Polars, on the same memory. ImportError without Polars."""
+        """Returns a Polars data frame on the same memory. ImportError without Polars."""
         import polars
 
         return polars.DataFrame(self)

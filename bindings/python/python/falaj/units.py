@@ -1,4 +1,4 @@
-"""Durations as they are given to functions."""
+"""Durations as arguments of functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Duration = Union[str, int, float]
 
 
 def nanoseconds(duration: Duration) -> int:
-    """A duration in nanoseconds, above zero. ValueError otherwise; a text is read as a scenario's is."""
+    """Returns a duration in nanoseconds, above zero; ValueError otherwise. A text is read as in a scenario."""
     if isinstance(duration, str):
         text = duration.replace("\\", "\\\\").replace('"', '\\"')
         read = _Scenario(f'run.duration = "{text}"\nlink.link.rate = "1gbit"\n', "duration")
@@ -22,5 +22,5 @@ def nanoseconds(duration: Duration) -> int:
 
 
 def warm_up(duration: Duration) -> int:
-    """The same, where there may be none: 0."""
+    """Returns a warm-up in nanoseconds, as `nanoseconds` does, but may be 0."""
     return 0 if duration in (0, "0s") else nanoseconds(duration)

@@ -489,11 +489,11 @@ pub fn rule_json(name: &str, taken: &RuleCounters) -> Json {
     json!({ "rule": name, "packets": taken.packets, "bytes": taken.bytes })
 }
 
-/// `--json FILE` of commands whose standard output is somebody else's.
+/// `--json FILE` of commands whose standard output belongs to another program.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Results and control")]
 pub struct JsonFile {
-    /// At the end, write what the link did as JSON to this file; `-`: to standard output.
+    /// At the end, write the link's statistics as JSON to this file; `-`: to standard output.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }

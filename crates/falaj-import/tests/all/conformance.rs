@@ -181,9 +181,9 @@ fn reference() -> String {
     let mut out = String::from(
         "# What tc and ipfw have\n\n\
          <!-- Made of crates/falaj-import/tests/conformance/table.toml; a test tries every row. -->\n\n\
-         Every option of the manual pages that concern links, and what [`falaj import`](../how-to/import.md) makes of it: ✓ the same, but for what stands beside it, ★ better, and how, ✗ refused, and why.\n\
-         A test tries each row: its lines become a scenario, packets pass that scenario in simulated time, and fare as the row\n\
-         says, to the nanosecond where nothing is random; what is refused is refused with a message at its place.\n",
+         Every option of the manual pages that concern links, and its counterpart in a scenario of [`falaj import`](../how-to/import.md): ✓ the same, except for the remark, ★ better, with the difference, ✗ refused, with the reason.\n\
+         A test tries each row. Its lines become a scenario, and packets pass that scenario in simulated time as the row says, to\n\
+         the nanosecond if nothing is random. Lines that are refused are refused with a message at their place.\n",
     );
     let mut counts = [0; 3];
     let mut tables = String::new();

@@ -42,30 +42,30 @@ Examples:
   falaj aggregate bench --cost 11.4us,1.07us --rates 0
   falaj aggregate bench --packets 160 --bytes 16kB --timeout 100us --rates 200e3")]
 pub struct Args {
-    /// Packets of a full container.
+    /// Number of packets in a full batch.
     #[arg(long, default_value_t = 62,
         value_parser = falaj_terminal::arguments::number::<u32>(2..=65_536))]
     packets: u32,
-    /// Its bytes.
+    /// Size of a full batch.
     #[arg(long, value_name = "SIZE", default_value = "4096B", value_parser = parse_size)]
     bytes: u64,
-    /// How long after its first packet it leaves, full or not.
+    /// Longest time from a batch's first packet until it leaves, even if it is not full.
     #[arg(long, value_name = "TIME", default_value = "200us", value_parser = parse_span)]
     timeout: Span,
-    /// Bytes of a packet.
+    /// Packet size.
     #[arg(long, value_name = "SIZE", default_value = "64B", value_parser = parse_size)]
     size: u64,
-    /// Packets a second at which delays are measured, with a comma between; 0: none.
+    /// Rates at which delays are measured, in packets per second, separated by commas; 0: none.
     #[arg(long, value_delimiter = ',', allow_hyphen_values = true,
         default_value = "80e3,200e3,800e3", value_parser = per_second)]
     rates: Vec<f64>,
-    /// What a crossing costs the reader: of each container, and of each packet.
+    /// Cost to the reader: a time per batch and a time per packet.
     #[arg(long, value_name = "TIME,TIME", default_value = "0s,0s", value_parser = cost)]
     cost: CrossingCost,
-    /// How long each way is measured at a time.
+    /// Duration of each measurement.
     #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = parse_duration)]
     each: Span,
-    /// How often each has its turn.
+    /// Number of measurements of each policy and rate, in turns.
     #[arg(long, default_value_t = 3,
         value_parser = falaj_terminal::arguments::number::<u64>(1..=1000))]
     repeat: u64,
@@ -109,8 +109,8 @@ struct CrossingFigures {
 
 /// Runs `falaj aggregate bench`.
 ///
+/// # Errors
 /// The input is invalid, or this machine cannot run the benchmark.
-/// The input is wrong, or this machine cannot do it.
 pub fn main(args: &Args) -> Result<ExitCode> {
     let ways = ways(args)?;
     let mut rates: Vec<f64> = args.rates.clone();

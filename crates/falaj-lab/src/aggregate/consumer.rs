@@ -22,22 +22,22 @@ pub(super) const STAMP: usize = 14;
 /// The other process of a measurement: for falaj's own use.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What a crossing costs.
+    /// Cost to the reader: a time per batch and a time per packet.
     #[arg(long, value_parser = cost, default_value = "0s,0s")]
     cost: CrossingCost,
-    /// That is the mean of an exponential distribution, drawn by this seed.
+    /// Draw the cost from an exponential distribution with that mean; seed of its random numbers.
     #[arg(long, value_name = "SEED")]
     exponential: Option<u64>,
-    /// Packets tell when they were given away.
+    /// Packets carry the timestamp of their transmission.
     #[arg(long)]
     stamped: bool,
-    /// From when on it is counted, after the first container.
+    /// Time after the first batch that is not counted.
     #[arg(long, value_parser = parse_span, default_value = "0s")]
     skip: Span,
-    /// Which part of the packets the delay that is told besides the mean keeps.
+    /// Quantile of the delay to report besides the mean, from 0 to 1.
     #[arg(long, default_value_t = 0.99)]
     part: f64,
-    /// Where it is to run.
+    /// Processor on which it runs.
     #[arg(long)]
     processor: Option<usize>,
 }

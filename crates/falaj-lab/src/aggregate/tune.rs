@@ -35,26 +35,26 @@ Examples:
   falaj aggregate tune --delay 1ms --percentile 99 --rates 400e3
   falaj aggregate tune --delay 300us --cost 5.7us,530ns --rates 100e3")]
 pub struct Args {
-    /// The delay that is asked for.
+    /// The required delay.
     #[arg(long, value_name = "TIME", value_parser = parse_span)]
     delay: Span,
-    /// Of so many percent of the packets, instead of the mean.
+    /// Require the delay for this percentage of the packets, instead of for the mean.
     #[arg(long, value_name = "PERCENT", value_parser = percentile)]
     percentile: Option<f64>,
-    /// Packets a second, with a comma between.
+    /// Rates in packets per second, separated by commas.
     #[arg(long, value_delimiter = ',', allow_hyphen_values = true, default_value = "100e3,400e3",
         value_parser = per_second)]
     rates: Vec<f64>,
-    /// How many times as many come in the middle of the last part; 1: none of that.
+    /// Factor by which the rate steps up in the last part; 1: no step.
     #[arg(long, value_name = "TIMES", default_value_t = 10.0)]
     step: f64,
-    /// Bytes of a packet.
+    /// Packet size.
     #[arg(long, value_name = "SIZE", default_value = "64B", value_parser = parse_size)]
     size: u64,
-    /// What a crossing costs the reader: of each container, and of each packet.
+    /// Cost to the reader: a time per batch and a time per packet.
     #[arg(long, value_name = "TIME,TIME", default_value = "0s,0s", value_parser = cost)]
     cost: CrossingCost,
-    /// How long each is measured at a time.
+    /// Duration of each measurement.
     #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = parse_duration)]
     each: Span,
     /// Print JSON.

@@ -34,22 +34,22 @@ Examples:
   falaj bench bounds --alg drr,virtual-links --links 100 --effort 5000
   falaj bench bounds --alg drr++ --witness worst && falaj sim worst/drr++.toml")]
 pub struct Args {
-    /// Disciplines, separated by commas; all that promise a delay, unless given.
+    /// Disciplines, separated by commas [default: all that guarantee a delay].
     #[arg(long, visible_alias = "discipline", value_delimiter = ',', value_name = "KIND")]
     alg: Vec<String>,
-    /// Links drawn for each discipline, half of them with envelopes.
+    /// Number of random links for each discipline, half of them with envelopes.
     #[arg(long, default_value_t = 40,
         value_parser = falaj_terminal::arguments::number::<u64>(2..=1 << 20))]
     links: u64,
-    /// Sequences of arrivals tried for each link.
+    /// Number of arrival sequences tried for each link.
     #[arg(long, default_value_t = 2_000,
         value_parser = falaj_terminal::arguments::number::<u64>(1..=1 << 32))]
     effort: u64,
-    /// What chance follows from.
+    /// Seed of random numbers.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Write the worst arrivals of each discipline into this directory, as scenarios for `falaj
-    /// sim`: KIND.toml without envelopes, KIND-envelopes.toml with them.
+    /// Write the worst arrivals of each discipline to this directory, as scenarios for `falaj sim`:
+    /// KIND.toml without envelopes, KIND-envelopes.toml with envelopes.
     #[arg(long, value_name = "DIR")]
     witness: Option<PathBuf>,
     /// Print JSON.

@@ -38,11 +38,11 @@ spinning link want a processor each: with less than two free ones this measures 
 Example:
   falaj bench delay --datagrams 2000 --repeat 5")]
 pub struct Args {
-    /// How many datagrams each path has in a turn.
+    /// Number of datagrams of each measurement.
     #[arg(short = 'n', long, default_value_t = 500,
         value_parser = falaj_terminal::arguments::number::<u64>(1..=1_000_000))]
     datagrams: u64,
-    /// How often each path has its turn.
+    /// Number of measurements of each path, in turns.
     #[arg(long, default_value_t = 3,
         value_parser = falaj_terminal::arguments::number::<u64>(1..=1000))]
     repeat: u64,

@@ -28,7 +28,7 @@ pub struct Args {
     #[arg(long, default_value_t = 2,
         value_parser = falaj_terminal::arguments::number::<u64>(1..=1000))]
     millions: u64,
-    /// Runs for each figure; the median counts.
+    /// Runs for each figure; the median is reported.
     #[arg(long, default_value_t = 3)]
     repeat: usize,
     /// Print JSON.

@@ -45,30 +45,30 @@ root, and is left out where it is not to be had.
 Example:
   falaj bench io --bare --seconds 2 --repeat 5")]
 pub struct Args {
-    /// How long each path forwards at a time.
+    /// Duration of each measurement, in seconds.
     #[arg(long, default_value_t = 1,
         value_parser = falaj_terminal::arguments::number::<u64>(1..=3600))]
     seconds: u64,
-    /// How often each path has its turn.
+    /// Number of measurements of each path, in turns.
     #[arg(long, default_value_t = 3,
         value_parser = falaj_terminal::arguments::number::<u64>(1..=1000))]
     repeat: u64,
-    /// Beside each, a loop that reads and writes and does nothing else.
+    /// Also measure each path with a loop that only reads and writes.
     #[arg(long)]
     bare: bool,
-    /// Beside each, the same with the sender as a service's adapter, whose turns are of the
-    /// processor's time.
+    /// Also measure each path with the sender as a service's adapter, whose share of processor time
+    /// is limited.
     #[arg(long)]
     adapter: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Be one end: for falaj's own use.
+    /// Act as one end of a path: for falaj's own use.
     #[arg(long, hide = true)]
     end: Option<IoRole>,
 }
 
-/// What an end does.
+/// The role of an end.
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum IoRole {
     Send,

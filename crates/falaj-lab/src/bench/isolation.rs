@@ -26,16 +26,16 @@ Windows in which this host handed a packet over 2 ms late or more are counted ap
 Example:
   falaj bench isolation --duration 10min")]
 pub struct Args {
-    /// How many adapters send more than they may.
+    /// Number of adapters that exceed their envelopes.
     #[arg(long, default_value_t = 16, value_parser = arguments::number::<u8>(1..=64))]
     adapters: u8,
-    /// How much more than their share of the link each of them sends, as a percentage of it.
+    /// Rate that each of them sends, as a percentage of its share of the link.
     #[arg(long, default_value_t = 150, value_parser = arguments::number::<u16>(105..=1_000))]
     flood: u16,
-    /// How long.
+    /// Duration of the measurement.
     #[arg(long, value_parser = arguments::parse_duration, default_value = "60s")]
     duration: Span,
-    /// Only in simulated time.
+    /// Measure in simulated time only.
     #[arg(long)]
     simulated: bool,
     /// Print JSON.

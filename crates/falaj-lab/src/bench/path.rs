@@ -30,11 +30,11 @@ pub struct Args {
     #[arg(long, default_value_t = 2000,
         value_parser = falaj_terminal::arguments::number::<u64>(1..=u64::MAX))]
     thousands: u64,
-    /// Runs for each figure; the median counts.
+    /// Runs for each figure; the median is reported.
     #[arg(long, default_value_t = 5,
         value_parser = falaj_terminal::arguments::number::<u64>(1..=1000))]
     repeat: u64,
-    /// Numbers of rules; 0 is one link without rules.
+    /// Numbers of rules, separated by commas; 0: one link without rules.
     #[arg(long, value_delimiter = ',', default_value = "0,10,10000")]
     rules: Vec<u32>,
     /// Print JSON.

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 /// Arguments of `bench queueing`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Runs for each figure; the median counts.
+    /// Runs for each figure; the median is reported.
     #[arg(long, default_value_t = 5)]
     repeat: usize,
     /// Print JSON.

@@ -32,11 +32,11 @@ below, and how exact a thread is that only looks at the clock.
 Example:
   falaj bench release --seconds 10")]
 pub struct Args {
-    /// How long each load lasts.
+    /// Duration of each load, in seconds.
     #[arg(long, default_value_t = 3,
         value_parser = falaj_terminal::arguments::number::<u64>(1..=3600))]
     seconds: u64,
-    /// How late packets may be while the timer sleeps.
+    /// Maximum lateness of packets while the timer sleeps.
     #[arg(long, value_name = "TIME", default_value = "200us", value_parser = parse_span)]
     slack: Span,
     /// Print JSON.

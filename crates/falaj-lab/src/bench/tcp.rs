@@ -35,28 +35,27 @@ Examples:
   falaj bench tcp --seconds 3 --repeat 5 --bare
   falaj bench tcp --rate 1gbit --rate 10gbit --congestion cubic")]
 pub struct Args {
-    /// How long each stream lasts.
+    /// Duration of each stream, in seconds.
     #[arg(long, default_value_t = 2,
         value_parser = falaj_terminal::arguments::number::<u64>(1..=3600))]
     seconds: u64,
-    /// How often each path has its turn.
+    /// Number of measurements of each path, in turns.
     #[arg(long, default_value_t = 3,
         value_parser = falaj_terminal::arguments::number::<u64>(1..=1000))]
     repeat: u64,
-    /// Also a link of this rate; may be given several times.
+    /// Also measure a link of this rate. May be given again.
     #[arg(long, value_parser = parse_rate)]
     rate: Vec<Rate>,
-    /// The senders' congestion control, as the kernel calls it: cubic, reno, bbr; the kernel's
-    /// choice unless given.
+    /// The senders' congestion control, by the kernel's name: cubic, reno, bbr [default: the
+    /// kernel's].
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
     #[command(flatten)]
     pace: PacingArgs,
-    /// How packets reach the emulated link.
+    /// Connection between the namespaces and the emulated link.
     #[arg(long, value_enum, default_value_t = Over::Tap)]
     over: Over,
-    /// Beside the unlimited link, a loop over the same interfaces that reads and writes and does
-    /// nothing else.
+    /// Also measure a loop that only reads and writes, over the interfaces of the unlimited link.
     #[arg(long)]
     bare: bool,
     /// Print JSON.
@@ -64,7 +63,7 @@ pub struct Args {
     json: bool,
 }
 
-/// What is between a namespace and the emulated link.
+/// The connection between a namespace and the emulated link.
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Over {
     /// A TAP interface.

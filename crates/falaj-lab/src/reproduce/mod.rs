@@ -43,83 +43,82 @@ Examples:
   falaj reproduce tcp --only cubic-10mbit,cubic-100mbit
   falaj reproduce fortuna --live --load light,row4 --phase 300us --duration 5s")]
 pub struct Args {
-    /// Which paper.
+    /// The paper.
     paper: Paper,
-    /// Its tables. Without --tables, --figures, --figure, --beyond or --live: tables and figures.
+    /// Reproduce its tables. Without --tables, --figures, --figure, --beyond and --live: tables and
+    /// figures.
     #[arg(long)]
     tables: bool,
-    /// Its figures.
+    /// Reproduce its figures.
     #[arg(long)]
     figures: bool,
-    /// One of its figures.
+    /// Reproduce this figure alone.
     #[arg(long, value_name = "NUMBER")]
     figure: Option<usize>,
-    /// What the paper does not have: its rows with idle time lent and tails carried over.
+    /// Extend the paper: compute its rows with idle time lent, and with tails carried over.
     #[arg(long)]
     beyond: bool,
-    /// On this machine
+    /// Measure on this machine
     ///
-    /// Of `fortuna`, Section II.B on real packets: what wakes the server, how
-    /// long it spins, what it costs, phase-wise and packet-wise, beside what simulation says
-    /// of rates and delays. Of `zhang`, its flows sent through a gateway, beside
-    /// the same packets simulated. Of `rizzo`, also what is measured: costs, and how the load of
-    /// the machine shows. Of `aggregation`, Figures 3 and 4 measured between two processes,
-    /// too.
+    /// `fortuna`: Section II.B with real packets: causes of wake-ups, time spent spinning and cost,
+    /// phase-wise and packet-wise, with the simulated rates and delays for comparison. `zhang`: its
+    /// flows sent through a gateway, with the same packets simulated for comparison. `rizzo`: also
+    /// the measured figures: costs, and the influence of the machine's load. `aggregation`: also
+    /// Figures 3 and 4, measured between two processes.
     #[arg(long)]
     live: bool,
-    /// What is sent, live; more than one with a comma between.
+    /// With --live: the loads, separated by commas.
     #[arg(long, value_enum, value_delimiter = ',', requires = "live",
         default_values = ["idle", "light", "row7", "row4", "row14", "flood"])]
     load: Vec<fortuna::Load>,
-    /// Who paces the links, live; both with a comma between
+    /// With --live: how the links are paced, by falaj or by a device; both, separated by a comma
     ///
-    /// A device, here a veth that sends no
-    /// faster than at their rate, is handed packets ahead of time, up to what it sends in a
-    /// millisecond, by a loop that sleeps (`--timer sleep`).
+    /// The device is a veth pair that sends no faster than the links' rate. A loop that sleeps
+    /// (`--timer sleep`) hands it packets ahead of time, at most a millisecond's worth.
     #[arg(long, value_enum, value_delimiter = ',', requires = "live",
         default_values = ["falaj", "device"])]
     pace: Vec<fortuna::Paced>,
-    /// The phase of each link, live; more than one with a comma between. At least 40us, a packet's
-    /// time.
+    /// With --live: phases of each link, separated by commas; at least 40us, the transmission time
+    /// of a packet.
     #[arg(long, value_delimiter = ',', requires = "live", value_parser = arguments::parse_duration,
         default_values = ["60us", "300us", "3ms"])]
     phase: Vec<Span>,
-    /// How long each is measured, live: 2 s of `fortuna`, 20 s of `zhang`, nine times 600 ms of
-    /// `aggregation`, unless given.
+    /// With --live: duration of each measurement [default: 2 s for `fortuna`, 20 s for `zhang`,
+    /// nine times 600 ms for `aggregation`].
     #[arg(long, requires = "live", value_parser = arguments::parse_duration)]
     duration: Option<Span>,
-    /// A shorter form, of `xen`, `rizzo`, `tcp`, and of `aggregation` with --live
+    /// Run a shorter version: for `xen`, `rizzo`, `tcp`, and for `aggregation` with --live
     ///
-    /// Of `xen`: the main figures, once each and in seconds that are a tenth as long; the tests'
-    /// form. Of `rizzo` with --live: the same figures, measured for a shorter time; of
-    /// `aggregation`, likewise, a third of the measured points, once each, and simulations
-    /// a tenth as long. Of `tcp`, eight cells: a minute.
+    /// `xen`: the main figures, once each, with seconds a tenth as long, as in the tests. `rizzo`
+    /// with --live: the same figures, measured for a shorter time. `aggregation`: a third of the
+    /// measured points, once each, and simulations a tenth as long. `tcp`: eight cells, which take
+    /// a minute.
     #[arg(long, conflicts_with_all = ["tables", "beyond"])]
     quick: bool,
-    /// Of `tcp`: all rates, round trips and queues, each cell for longer: hours.
+    /// For `tcp`: all rates, round-trip times and queues, each cell for longer; takes hours.
     #[arg(long, conflicts_with = "quick")]
     full: bool,
-    /// Of `tcp`: the cells whose names begin so, as in `reno-10mbit-40ms-1bdp-0%-tail`; more than
-    /// one with a comma between.
+    /// For `tcp`: only the cells whose names begin with this, such as
+    /// `reno-10mbit-40ms-1bdp-0%-tail`; several are separated by commas.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
-    /// Of `tcp`: the guest's kernel [default: FALAJ_KERNEL, or where `falaj kernel` finds it].
+    /// For `tcp`: the guest's kernel [default: FALAJ_KERNEL, or where `falaj kernel` finds it].
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
-    /// Of `xen`, all figures but 8: virtual machines under QEMU instead of namespaces
+    /// For `xen`, all figures except 8: use virtual machines under QEMU instead of namespaces
     ///
-    /// With a quarter of all rates, in seconds of 300 ms: half an hour. With --quick all once, in
-    /// seconds of 100 ms: some minutes. Takes Debian's qemu-system-x86,
-    /// linux-image-cloud-amd64 and busybox-static; the last two may lie unpacked (`dpkg -x`) below
-    /// a directory, --guests=DIR.
+    /// All rates are a quarter, and a second is shortened to 300 ms; this takes half an hour. With
+    /// --quick, each figure is measured once, with seconds of 100 ms, in some minutes. Needs
+    /// Debian's qemu-system-x86, linux-image-cloud-amd64 and busybox-static; the last two may be
+    /// unpacked (`dpkg -x`) in a directory, --guests=DIR.
     #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true,
         default_missing_value = "/", conflicts_with_all = ["tables", "beyond", "live"])]
     guests: Option<PathBuf>,
-    /// Write a page with all of it, the figures as SVG (and as PNG, where falaj was built with the
-    /// feature `png`) and the numbers as JSON into this directory.
+    /// Write a page with all results, the figures as SVG (and as PNG, if falaj was built with the
+    /// feature `png`) and the numbers as JSON to this directory.
     #[arg(long, visible_alias = "html", value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Prints the scenario file of this row of the tables instead of running anything.
+    /// Print the scenario file of this row of the tables instead of running anything.
     #[arg(long, value_name = "ROW", conflicts_with_all = ["tables", "figures", "figure", "beyond",
         "live", "out", "json"])]
     scenario: Option<usize>,

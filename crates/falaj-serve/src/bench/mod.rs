@@ -23,20 +23,20 @@ use std::time::{Duration, Instant};
 /// Arguments of `bench serve`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// How many adapters.
+    /// Number of adapters.
     #[arg(long, default_value_t = 1_000, value_parser = arguments::number::<u32>(1..=20_000))]
     adapters: u32,
-    /// Conversations in each of them; each has a queue of its own.
+    /// Number of conversations of each adapter; each has its own queue.
     #[arg(long, default_value_t = 100, value_parser = arguments::number::<u32>(1..=1_000))]
     conversations: u32,
-    /// Packets a second, of all together.
+    /// Packets per second of all conversations together.
     #[arg(long, default_value_t = 20_000)]
     packets: u64,
-    /// How long, once each conversation has sent something.
+    /// Duration of the measurement, which begins after each conversation has sent a packet.
     #[arg(long, value_parser = arguments::parse_duration, default_value = "15s")]
     duration: Span,
-    /// Instead, how long a change of a weight over the API takes until packets on the wire come by
-    /// it.
+    /// Measure instead the time from a change of a weight over the API until the first packets on
+    /// the wire by the new weight.
     #[arg(long)]
     effect: bool,
     /// Print JSON.

@@ -59,13 +59,13 @@ pub struct Args {
     api: Option<PathBuf>,
     #[command(flatten)]
     which: Which,
-    /// Prints one screen as text, for scripts.
+    /// Print one screen as text, for scripts.
     #[arg(long)]
     once: bool,
-    /// What to begin with: what is sent, or what is received.
+    /// Direction shown first: packets that adapters send, or that they receive.
     #[arg(long, value_enum, default_value_t = ScreenDirection::Up)]
     way: ScreenDirection,
-    /// How wide that one screen is.
+    /// Width of that screen, in columns.
     #[arg(long, value_name = "COLUMNS", requires = "once",
         value_parser = falaj_terminal::arguments::number::<u16>(40..=500))]
     width: Option<u16>,

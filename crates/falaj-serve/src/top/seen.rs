@@ -8,9 +8,9 @@ use serde_json::Value as Json;
 /// A direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ScreenDirection {
-    /// What adapters send.
+    /// Packets that adapters send.
     Up,
-    /// What they receive.
+    /// Packets that adapters receive.
     Down,
 }
 

@@ -41,12 +41,12 @@ Examples:
   falaj bench kernel --virtual-time tests/kernel-oracle/cases/*
   falaj bench kernel tests/kernel-oracle/cases/tbf --json")]
 pub struct Args {
-    /// The cases.
+    /// Directories of the cases.
     #[arg(required = true)]
     cases: Vec<PathBuf>,
     #[command(flatten)]
     pace: PacingArgs,
-    /// Where random numbers begin, those of a guest in virtual time too; else the case's.
+    /// Seed of random numbers, also in a guest in virtual time [default: the case's].
     #[arg(long, value_name = "NUMBER")]
     pub seed: Option<u64>,
     /// Print JSON.

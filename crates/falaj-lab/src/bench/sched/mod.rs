@@ -35,60 +35,61 @@ use std::sync::atomic::Ordering;
 /// Arguments of `bench sched`.
 #[derive(clap::Args, Clone)]
 pub struct Args {
-    /// Which load, unless flows are given: `published` or another that `--list` names.
+    /// The load, if no flows are given: `published`, or another one that `--list` prints.
     #[arg(conflicts_with_all = ["flowsets", "flows"])]
     load: Option<String>,
-    /// Say which loads and disciplines there are.
+    /// Print the available loads and disciplines.
     #[arg(long)]
     list: bool,
-    /// Disciplines, separated by commas; all unless given. `none` is always among them. Any other
-    /// name with a `/` is a plug-in's library, whose flows get `weight` and `quantum`.
+    /// Disciplines, separated by commas [default: all]. `none` is always included. Any other name
+    /// with a `/` is a plug-in's library, whose flows get `weight` and `quantum`.
     #[arg(long, visible_alias = "discipline", value_delimiter = ',', value_name = "KIND")]
     alg: Vec<String>,
     /// Flows as `weight:length:flows,…`; weight and length may be `low-high-steps`. May be given
     /// again.
     #[arg(long, value_name = "LIST")]
     flowsets: Vec<Flowsets>,
-    /// So many flows of weight 1 with packets of 1000 B.
+    /// Numbers of flows, separated by commas; all have weight 1 and packets of 1000 B.
     #[arg(long, value_delimiter = ',', value_name = "N")]
     flows: Vec<Number>,
-    /// Drain to so many packets; `1n` is one for each flow.
+    /// Drain the queues to this number of packets; `1n` is one for each flow.
     #[arg(long, value_name = "PACKETS")]
     qmin: Option<Packets>,
-    /// Fill to so many packets; `20n` is 20 for each flow. Unless given: 1, and then 20n.
+    /// Fill the queues to this number of packets; `20n` is 20 for each flow [default: 1, and then
+    /// 20n].
     #[arg(long, value_name = "PACKETS")]
     qmax: Option<Packets>,
-    /// Pairs for each figure, rounded up to whole fillings and drainings.
+    /// Pairs of enqueue and dequeue for each figure, rounded up to whole fillings and drainings.
     #[arg(short, default_value = "1M", value_name = "PAIRS")]
     n: Number,
-    /// Runs for each figure, all disciplines in turn; the least and the median are told.
+    /// Runs for each figure, all disciplines in turn; the minimum and the median are reported.
     #[arg(long, default_value_t = 5)]
     repeat: usize,
-    /// Through a pipe of an engine too, as `KIND/engine`.
+    /// Also measure each discipline in a pipe of an engine, as `KIND/engine`.
     #[arg(long)]
     engine: bool,
     /// Compare with dummynet's own test program, run in turn with ours.
     #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["instructions", "engine"])]
     against: Option<PathBuf>,
-    /// Write the nanoseconds of all disciplines, net of `none`, with machine and day: 256 flows
-    /// filled to 20 packets each and drained, as the page of the disciplines has them.
+    /// Write the nanoseconds of all disciplines, net of `none`, with machine and date to this file,
+    /// for the reference page of the disciplines: 256 flows, filled to 20 packets each and drained.
     #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["instructions", "against", "engine",
         "alg", "load", "flows", "flowsets", "qmin", "qmax"])]
     record: Option<PathBuf>,
     /// Count instructions instead of time; needs valgrind.
     #[arg(long)]
     instructions: bool,
-    /// Compare the instructions with those of this file, by compiler; 5 % are allowed.
+    /// Compare the instructions with those in this file, by compiler; 5 % more are allowed.
     #[arg(long, value_name = "FILE", requires = "instructions")]
     check: Option<PathBuf>,
-    /// Draw the times over the number of flows, as `*.svg`, `*.png` or `*.pdf`.
+    /// Plot the times over the number of flows, as `*.svg`, `*.png` or `*.pdf`.
     #[cfg(feature = "plots")]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["instructions", "against"])]
     plot: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Runs once under valgrind, marking what counts.
+    /// Run once under valgrind, and mark the instructions to count.
     #[arg(long, hide = true)]
     counted: bool,
 }

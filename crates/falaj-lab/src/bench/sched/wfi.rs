@@ -43,42 +43,43 @@ Examples:
   falaj bench wfi --search --alg wf2q --flowsets 4:1500,1:1500:3 --effort 100000 > worst
   falaj bench wfi --replay worst --alg wf2q,wf2q+ --flowsets 4:1500,1:1500:3")]
 pub struct Args {
-    /// Which load, unless flows are given: `service` or another that `--list` names.
+    /// The load, if no flows are given: `service`, or another one that `--list` prints.
     #[arg(conflicts_with = "flowsets")]
     load: Option<String>,
-    /// Say which loads and disciplines there are.
+    /// Print the available loads and disciplines.
     #[arg(long)]
     list: bool,
-    /// Disciplines, separated by commas; all that divide a link by weights, and some that do not,
-    /// unless given.
+    /// Disciplines, separated by commas [default: all that divide a link by weights, and some
+    /// others].
     #[arg(long, visible_alias = "discipline", value_delimiter = ',', value_name = "KIND")]
     alg: Vec<String>,
     /// Flows as `weight:length:flows,…`; weight and length may be `low-high-steps`. May be given
     /// again.
     #[arg(long, value_name = "LIST")]
     flowsets: Vec<Flowsets>,
-    /// Drain to so many packets; `1n` is one for each flow.
+    /// Drain the queues to this number of packets; `1n` is one for each flow.
     #[arg(long, value_name = "PACKETS", conflicts_with_all = ["search", "replay"])]
     qmin: Option<Packets>,
-    /// Fill to so many packets; `30n` is 30 for each flow, and the most.
+    /// Fill the queues to this number of packets; `30n` is 30 for each flow, and the maximum.
     #[arg(long, value_name = "PACKETS", default_value = "30n",
         conflicts_with_all = ["search", "replay"])]
     qmax: Packets,
-    /// Look for the arrivals that make a flow lag most, instead of filling and draining.
+    /// Search for the arrivals that make a flow lag most, instead of filling and draining.
     #[arg(long)]
     search: bool,
-    /// Sequences that the search tries for each discipline.
+    /// Number of arrival sequences that the search tries for each discipline.
     #[arg(long, default_value_t = 20_000, requires = "search",
         value_parser = falaj_terminal::arguments::number::<u64>(1..=1 << 32))]
     effort: u64,
-    /// What the search's chance follows from.
+    /// Seed of the search's random numbers.
     #[arg(long, default_value_t = 1, requires = "search")]
     seed: u64,
-    /// Send the packets of this file: lines of instant in microseconds, flow from 0 on, and bytes.
+    /// Send the packets of this file. Each line has the arrival time in microseconds, the flow,
+    /// numbered from 0, and the bytes.
     #[arg(long, value_name = "FILE", conflicts_with = "search")]
     replay: Option<PathBuf>,
-    /// Draw a table of disciplines and loads, each cell as dark as its worst flow falls behind, as
-    /// `*.svg`, `*.png` or `*.pdf`.
+    /// Draw a table of disciplines and loads, as `*.svg`, `*.png` or `*.pdf`; the larger the lag of
+    /// the worst flow, the darker the cell.
     #[cfg(feature = "plots")]
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,

@@ -35,26 +35,27 @@ pub struct Args {
     #[arg(long, default_value_t = 10,
         value_parser = falaj_terminal::arguments::number::<u64>(1..=1000))]
     millions: u64,
-    /// Runs for each figure, all cases in turn; the median counts, and the most is told.
+    /// Runs for each figure, all cases in turn; the median and the maximum are reported.
     #[arg(long, default_value_t = 5,
         value_parser = falaj_terminal::arguments::number::<u64>(1..=1000))]
     repeat: u64,
-    /// Only what has this in its name.
+    /// Run only the cases whose names contain this text.
     #[arg(long)]
     only: Option<String>,
-    /// Print the scenario of this case, of the fewest flows, instead of running anything.
+    /// Print the scenario of this case, with its smallest number of flows, instead of running
+    /// anything.
     #[arg(long, value_name = "CASE")]
     scenario: Option<String>,
-    /// Count instructions of a packet instead of time, of cases with few flows; needs valgrind.
+    /// Count instructions per packet instead of time, for cases with few flows; needs valgrind.
     #[arg(long, conflicts_with = "scenario")]
     instructions: bool,
-    /// Compare the instructions with those of this file, by compiler; 5 % are allowed.
+    /// Compare the instructions with those in this file, by compiler; 5 % more are allowed.
     #[arg(long, value_name = "FILE", requires = "instructions")]
     check: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Runs once under valgrind, marking what counts.
+    /// Run once under valgrind, and mark the instructions to count.
     #[arg(long, hide = true)]
     counted: bool,
 }

@@ -27,7 +27,7 @@ use falaj_terminal::{file, progress, text};
 use falaj_traffic::meter::Meter;
 use serde::Serialize;
 
-/// What is sent.
+/// The offered load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(in crate::reproduce) enum Load {
     /// Nothing at all, AB.
@@ -76,7 +76,7 @@ impl Load {
     }
 }
 
-/// Who paces the links.
+/// How the links are paced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(in crate::reproduce) enum Paced {
     /// falaj hands each packet over when it is due.
