@@ -3,7 +3,9 @@
 
 use crate::errors;
 use falaj_scenario::{Scenario, Towards};
-use falaj_sched::contract::library::{Declared, Instance, Library, Loaded, Said, Seen, Traits};
+use falaj_sched::contract::library::{
+    Declared, Instance, Library, LibraryDecision, Loaded, QueueView, Traits,
+};
 use falaj_sched::contract::params::{ConfigError, POLICY, Setup, Value, Values};
 use falaj_sched::contract::transmission::Sent;
 use falaj_sched::queues::queue::FlowId;
@@ -41,10 +43,10 @@ impl Failure {
 
 /// A scheduler's view of its queues, valid during the call only.
 #[pyclass(frozen, module = "falaj._falaj")]
-pub(crate) struct Queues(Mutex<Vec<Seen>>);
+pub(crate) struct Queues(Mutex<Vec<QueueView>>);
 
 impl Queues {
-    fn of(&self, flow: usize) -> PyResult<Seen> {
+    fn of(&self, flow: usize) -> PyResult<QueueView> {
         let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let missing = || {
             PyIndexError::new_err(format!(
@@ -203,7 +205,7 @@ impl Library for Class {
                 Ok(Box::new(Own {
                     queues: Py::new(
                         py,
-                        Queues(Mutex::new(vec![Seen::default(); setup.flows.len()])),
+                        Queues(Mutex::new(vec![QueueView::default(); setup.flows.len()])),
                     )?,
                     arrive: method("arrive")?,
                     next,
@@ -241,17 +243,17 @@ impl Own {
         self.failure.set(error);
     }
 
-    fn show(&self, queues: &[Seen]) {
+    fn show(&self, queues: &[QueueView]) {
         self.queues.get().0.lock().unwrap_or_else(PoisonError::into_inner).copy_from_slice(queues);
     }
 
-    fn asked(&self, py: Python<'_>, now: Time) -> PyResult<Said> {
+    fn asked(&self, py: Python<'_>, now: Time) -> PyResult<LibraryDecision> {
         let said = self.next.bind(py).call1((&self.queues, now.0))?;
         if said.is_none() {
-            return Ok(Said::Idle);
+            return Ok(LibraryDecision::Idle);
         }
         if said.is_instance(self.wait.bind(py))? {
-            return Ok(Said::Wait(Time(said.getattr("until")?.extract()?)));
+            return Ok(LibraryDecision::Wait(Time(said.getattr("until")?.extract()?)));
         }
         let wrong = || {
             let what = format!(
@@ -260,12 +262,12 @@ impl Own {
             );
             PyTypeError::new_err(what)
         };
-        Ok(Said::Serve(said.extract().map_err(|_| wrong())?))
+        Ok(LibraryDecision::Serve(said.extract().map_err(|_| wrong())?))
     }
 }
 
 impl Instance for Own {
-    fn arrived(&mut self, _: &[Seen], f: FlowId, bytes: u32, now: Time) -> u64 {
+    fn arrived(&mut self, _: &[QueueView], f: FlowId, bytes: u32, now: Time) -> u64 {
         if let (Some(arrive), None) = (&self.arrive, &self.failed)
             && let Err(error) = Python::attach(|py| arrive.call1(py, (f.0, bytes, now.0)))
         {
@@ -274,20 +276,20 @@ impl Instance for Own {
         0
     }
 
-    fn ready(&mut self, _: &[Seen], _: FlowId, _: Time) {}
+    fn ready(&mut self, _: &[QueueView], _: FlowId, _: Time) {}
 
-    fn changed(&mut self, _: &[Seen], _: FlowId, _: Time) {}
+    fn changed(&mut self, _: &[QueueView], _: FlowId, _: Time) {}
 
-    fn next(&mut self, queues: &[Seen], now: Time) -> Said {
+    fn next(&mut self, queues: &[QueueView], now: Time) -> LibraryDecision {
         if self.failed.is_some() {
-            return Said::Failed;
+            return LibraryDecision::Failed;
         }
         self.show(queues);
         match Python::attach(|py| self.asked(py, now)) {
             Ok(said) => said,
             Err(error) => {
                 self.fail(error);
-                Said::Failed
+                LibraryDecision::Failed
             }
         }
     }
@@ -296,7 +298,7 @@ impl Instance for Own {
         self.failed.clone().unwrap_or_default()
     }
 
-    fn on_transmit(&mut self, _: &[Seen], f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, _: &[QueueView], f: FlowId, sent: Sent) {
         if let (Some(served), None) = (&self.served, &self.failed)
             && let Err(error) =
                 Python::attach(|py| served.call1(py, (f.0, sent.bytes, sent.start.0, sent.end.0)))
@@ -306,7 +308,7 @@ impl Instance for Own {
     }
 
     /// Never called, since it does not declare support for it.
-    fn migrate_from(&mut self, _: Box<dyn Instance>, _: &[Seen], _: Time) {}
+    fn migrate_from(&mut self, _: Box<dyn Instance>, _: &[QueueView], _: Time) {}
 
     /// Its state of a flow is unknown.
     fn is_reusable(&self, _: FlowId, _: Time) -> bool {

@@ -114,14 +114,17 @@ impl Client {
             .get_mut()
             .write_all(format!("{request}\n").as_bytes())
             .context("the link is gone")?;
-        let mut answer: Json = serde_json::from_str(&line(&mut self.lines)?)
-            .context("the answer is not to be read")?;
+        let mut answer: Json =
+            serde_json::from_str(&line(&mut self.lines)?).context("the answer cannot be read")?;
         if answer["error"].is_null() {
-            return Ok(Ok(serde_json::from_value(answer["ok"].take())
-                .context("the answer is not to be read")?));
+            return Ok(Ok(
+                serde_json::from_value(answer["ok"].take()).context("the answer cannot be read")?
+            ));
         }
-        Ok(Err(serde_json::from_value(answer["error"].take())
-            .context("the answer is not to be read")?))
+        Ok(
+            Err(serde_json::from_value(answer["error"].take())
+                .context("the answer cannot be read")?),
+        )
     }
 
     /// Does the same for requests that are not expected to be refused.

@@ -57,7 +57,7 @@ impl Field {
 /// The key of a table's entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TableEntry {
-    /// Addresses; if several prefixes contain one, the longest counts.
+    /// Addresses of a prefix; if several prefixes contain an address, the longest one applies.
     Net(Net),
     /// Range of numbers, both ends included.
     Numbers(u16, u16),
@@ -67,9 +67,12 @@ pub enum TableEntry {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LookupTable {
     name: String,
-    /// From this address on, the value of this entry, or none.
+    /// IPv4 addresses, ascending: from each address on, the value of the longest prefix there, or
+    /// none.
     four: Vec<(u32, Option<u32>)>,
+    /// The same for IPv6.
     six: RangeSteps,
+    /// Ranges of numbers with their values, ascending and without overlap; both ends included.
     numbers: Vec<(u16, u16, u32)>,
 }
 
@@ -96,7 +99,7 @@ impl LookupTable {
             let (a, b) = (pair[0].2 as usize, pair[1].2 as usize);
             return Err((a.min(b), a.max(b)));
         }
-        // Nothing follows the last IPv4 address.
+        // A step behind 255.255.255.255 fits no IPv4 address and is left out.
         let within = |(from, value): (u128, Option<u32>)| Some((u32::try_from(from).ok()?, value));
         let four = innermost(four)?.into_iter().filter_map(within).collect();
         Ok(LookupTable { name: name.to_owned(), four, six: innermost(six)?, numbers })
@@ -146,12 +149,16 @@ impl LookupTable {
     }
 }
 
-/// Values by the address from which on they apply.
+/// Values by the first address to which they apply, ascending; `None` where no range is.
 type RangeSteps = Vec<(u128, Option<u32>)>;
 
-/// Flattens ranges that are nested or apart: from each address on, the innermost range.
+/// Flattens ranges, each pair of which is nested or disjoint, into steps: from each address on, the
+/// value of the innermost range.
+///
+/// # Errors
+/// Two ranges are the same; returns their values.
 fn innermost(mut ranges: Vec<(u128, u128, u32)>) -> Result<RangeSteps, (usize, usize)> {
-    // The outer range first.
+    // An outer range comes before the ranges within it.
     ranges.sort_unstable_by_key(|&(low, high, value)| (low, std::cmp::Reverse(high), value));
     if let Some(pair) =
         ranges.windows(2).find(|pair| (pair[0].0, pair[0].1) == (pair[1].0, pair[1].1))
@@ -202,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_twice_is_told() {
+    fn duplicate_entries_are_refused() {
         let net =
             |text: &str, len| TableEntry::Net(Net::new(text.parse().expect("an address"), len));
         assert_eq!(

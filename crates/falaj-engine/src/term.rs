@@ -1,4 +1,4 @@
-//! Terms: conditions on a packet.
+//! Terms: the conditions on a packet from which rules are made.
 
 use crate::header::{Net, Protocol, Version};
 use crate::key::{AdapterId, Fragment, Key};
@@ -6,7 +6,7 @@ use crate::table::{Field, LookupTable};
 use std::fmt;
 use std::sync::Arc;
 
-/// A condition.
+/// A condition on a packet.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Term {
     /// The version of IP.
@@ -21,17 +21,17 @@ pub enum Term {
     Sport(u16, u16),
     /// Range of destination ports.
     Dport(u16, u16),
-    /// The table has an entry for the field.
+    /// The table has an entry that contains this field of the packet.
     In(Field, Arc<LookupTable>),
     /// The Ethernet type.
     Ether(u16),
-    /// The VLAN of the outer tag.
+    /// VLAN identifier of the outer tag.
     Vlan(u16),
     /// Source address of the frame.
     MacSrc([u8; 6]),
     /// Destination address of the frame.
     MacDst([u8; 6]),
-    /// The byte of DSCP and ECN.
+    /// The byte of DSCP and ECN (type of service, traffic class).
     Tos(u8),
     /// The upper six bits of that byte.
     Dscp(u8),
@@ -50,10 +50,10 @@ pub enum Term {
     Fragment,
     /// The first fragment.
     FirstFragment,
-    /// The mark that a rule has set; zero: none.
+    /// The mark that a rule has set; zero if no rule has set one.
     Mark(u32),
-    /// The virtual adapter where it enters or leaves. It is not part of the `match` grammar: a
-    /// flow's `adapter` sets it.
+    /// The virtual adapter at which the packet enters or leaves. `match` has no word for it: the
+    /// key `adapter` of a flow sets it.
     Adapter(AdapterId),
 }
 
@@ -61,7 +61,7 @@ pub enum Term {
 pub const FLAGS: [&str; 8] = ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr"];
 
 impl Term {
-    /// Returns true if it holds for the packet with this key.
+    /// Returns true if the condition holds for the packet with this key.
     pub fn holds(&self, key: &Key) -> bool {
         match self {
             Term::Version(version) => key.version() == Some(*version),
@@ -88,7 +88,7 @@ impl Term {
     }
 }
 
-/// The ports that rules match.
+/// The ports of a packet, if its protocol has ports; else `None`, so that no port rule matches.
 pub(crate) fn ports(key: &Key) -> Option<(u16, u16)> {
     key.ports.filter(|_| key.protocol.is_some_and(Protocol::has_ports))
 }
@@ -103,7 +103,7 @@ fn mac(f: &mut fmt::Formatter<'_>, name: &str, mac: &[u8; 6]) -> fmt::Result {
 }
 
 impl fmt::Display for Term {
-    /// Writes the grammar of a scenario's `match`.
+    /// Writes the term as it is written in a scenario's `match`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Term::Version(Version::V4) => f.write_str("ip"),
@@ -149,7 +149,7 @@ pub struct Literal {
 }
 
 impl Literal {
-    /// Returns true if it holds for the packet with this key.
+    /// Returns true if the condition holds for the packet with this key.
     pub fn holds(&self, key: &Key) -> bool {
         self.term.holds(key) != self.not
     }

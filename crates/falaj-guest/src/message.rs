@@ -1,19 +1,22 @@
-//! Messages of the host to a running guest: frames on a line into the guest.
+//! Messages from the host to a running guest: frames on the guest's second console, which is a line
+//! from the host.
 
 use crate::job::WindowSize;
 
-/// A frame.
+/// A message; each is one frame: a byte for its kind, the length of the payload (16 bits, little
+/// endian), and the payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// A piece of standard input, or of terminal input, is in the file of this number.
+    /// The next piece of the command's input (standard input or terminal) is in the file of this
+    /// number.
     Input(u32),
-    /// No more input comes.
+    /// End of the command's input.
     EndOfInput,
     /// A signal for the command.
     Signal(u8),
-    /// The terminal has another size.
+    /// New size of the terminal.
     Window(WindowSize),
-    /// Asks if the guest's init is alive. A beat answers.
+    /// Asks if the guest's init is alive; init answers with a heartbeat.
     Ping,
 }
 
@@ -34,8 +37,8 @@ impl Message {
         line.extend(payload);
     }
 
-    /// Takes the first frame off a line; `None` as long as a part of it is missing. A frame of an
-    /// unknown kind is skipped.
+    /// Removes the first frame from the bytes received so far, and returns its message; `None` if
+    /// the frame is not complete yet. A frame of an unknown kind is skipped.
     pub(crate) fn read_from(line: &mut Vec<u8>) -> Option<Message> {
         loop {
             let &[kind, low, high, ..] = line.as_slice() else { return None };

@@ -297,7 +297,7 @@ impl Scope<'_> {
         };
         let wrong = || {
             format!(
-                "{at}: {of} is no number of that; {}",
+                "{at}: {of} is not a number of that; {}",
                 kind.example().replace("write `", "write `1.5")
             )
         };
@@ -551,7 +551,7 @@ mod tests {
             (
                 "[1e3]",
                 "[-1]",
-                "flows[0].arrival_curve.bursts[0]: -1 is no number of that; write `1.5b`",
+                "flows[0].arrival_curve.bursts[0]: -1 is not a number of that; write `1.5b`",
             ),
             ("\"4kb\"", "\"4ks\"", "flows[1].arrival_curve.bursts[0]: \"4ks\" is no number"),
             ("\"1000us\"", "\"1.0.0us\"", "servers[1].service_curve.latencies[0]"),

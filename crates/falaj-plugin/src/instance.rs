@@ -1,7 +1,7 @@
 //! An instance of a library's discipline: each event is a call of a C function.
 
 use falaj_plugin_api::abi;
-use falaj_sched::contract::library::{Declared, Instance, Said, Seen};
+use falaj_sched::contract::library::{Declared, Instance, LibraryDecision, QueueView};
 use falaj_sched::contract::transmission::Sent;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::rate::Rate;
@@ -25,92 +25,99 @@ pub(crate) struct Functions {
     pub(crate) promise: Option<abi::Promises>,
 }
 
-/// An instance of the library. Every call below relies on these facts. The pointer came from
-/// `create` of the same library, and its data is alive and used by one call at a time. The instance
-/// is owned by this struct alone, and it is destroyed once, at the end.
-pub(crate) struct Foreign {
+/// An instance of a library's discipline. Every call below relies on these invariants. The pointer
+/// came from `create` of the same library, and its data is alive and used by one call at a time.
+/// Only this struct owns the instance, and destroys it once, when it is dropped.
+pub(crate) struct LibraryInstance {
     functions: Functions,
+    /// The instance, as `create` returned it.
     own: NonNull<c_void>,
+    /// Number of flows, and of queues in each call.
     flows: usize,
-    /// The reason of its failure.
+    /// The reason that the library gave for its last failure; empty before.
     why: String,
 }
 
-// SAFETY: the header says that another thread may call an instance, one at a time.
-unsafe impl Send for Foreign {}
+// SAFETY: the header allows calls of an instance from any thread, one call at a time.
+unsafe impl Send for LibraryInstance {}
 
-// The queues that the guard passes have the layout of the header.
+// `QueueView` has the layout of the header's queue, so that a slice of it can be passed as it is.
 const _: () = {
     assert!(
-        size_of::<Seen>() == size_of::<abi::Queue>()
-            && align_of::<Seen>() == align_of::<abi::Queue>()
+        size_of::<QueueView>() == size_of::<abi::Queue>()
+            && align_of::<QueueView>() == align_of::<abi::Queue>()
     );
     assert!(
-        offset_of!(Seen, tag) == offset_of!(abi::Queue, tag)
-            && offset_of!(Seen, bytes) == offset_of!(abi::Queue, bytes)
+        offset_of!(QueueView, tag) == offset_of!(abi::Queue, tag)
+            && offset_of!(QueueView, bytes) == offset_of!(abi::Queue, bytes)
     );
-    assert!(offset_of!(Seen, head) == offset_of!(abi::Queue, head));
-    assert!(offset_of!(Seen, packets) == offset_of!(abi::Queue, packets));
+    assert!(offset_of!(QueueView, head) == offset_of!(abi::Queue, head));
+    assert!(offset_of!(QueueView, packets) == offset_of!(abi::Queue, packets));
 };
 
-impl Foreign {
-    pub(crate) fn new(functions: Functions, own: NonNull<c_void>, flows: usize) -> Foreign {
-        Foreign { functions, own, flows, why: String::new() }
+impl LibraryInstance {
+    pub(crate) fn new(functions: Functions, own: NonNull<c_void>, flows: usize) -> LibraryInstance {
+        LibraryInstance { functions, own, flows, why: String::new() }
     }
 
-    /// The queues, one entry for each flow, as the header requires.
+    /// The queues as the header's type; one entry for each flow, as the header requires.
     #[inline]
-    fn shown(&self, queues: &[Seen]) -> *const abi::Queue {
+    fn as_c_queues(&self, queues: &[QueueView]) -> *const abi::Queue {
         debug_assert_eq!(queues.len(), self.flows);
         queues.as_ptr().cast()
     }
 }
 
-impl Drop for Foreign {
+impl Drop for LibraryInstance {
     fn drop(&mut self) {
-        // SAFETY: see `Foreign`; no further call follows.
+        // SAFETY: see `LibraryInstance`; no further call follows.
         unsafe { (self.functions.destroy)(self.own.as_ptr()) }
     }
 }
 
-impl Instance for Foreign {
+impl Instance for LibraryInstance {
     #[inline]
-    fn arrived(&mut self, queues: &[Seen], f: FlowId, bytes: u32, now: Time) -> u64 {
+    fn arrived(&mut self, queues: &[QueueView], f: FlowId, bytes: u32, now: Time) -> u64 {
         let Some(arrived) = self.functions.arrived else { return 0 };
-        // SAFETY: see `Foreign`; the queues do not change during the call.
-        unsafe { arrived(self.own.as_ptr(), self.shown(queues), f.0, bytes, now.0) }
+        // SAFETY: see `LibraryInstance`; the queues do not change during the call.
+        unsafe { arrived(self.own.as_ptr(), self.as_c_queues(queues), f.0, bytes, now.0) }
     }
 
     #[inline]
-    fn ready(&mut self, queues: &[Seen], f: FlowId, now: Time) {
-        // SAFETY: see `Foreign`; the queues do not change during the call.
-        unsafe { (self.functions.ready)(self.own.as_ptr(), self.shown(queues), f.0, now.0) }
+    fn ready(&mut self, queues: &[QueueView], f: FlowId, now: Time) {
+        // SAFETY: see `LibraryInstance`; the queues do not change during the call.
+        unsafe { (self.functions.ready)(self.own.as_ptr(), self.as_c_queues(queues), f.0, now.0) }
     }
 
-    fn changed(&mut self, queues: &[Seen], f: FlowId, now: Time) {
+    fn changed(&mut self, queues: &[QueueView], f: FlowId, now: Time) {
         let Some(changed) = self.functions.changed else { return };
-        // SAFETY: see `Foreign`; the queues do not change during the call.
-        unsafe { changed(self.own.as_ptr(), self.shown(queues), f.0, now.0) }
+        // SAFETY: see `LibraryInstance`; the queues do not change during the call.
+        unsafe { changed(self.own.as_ptr(), self.as_c_queues(queues), f.0, now.0) }
     }
 
     #[inline]
-    fn next(&mut self, queues: &[Seen], now: Time) -> Said {
+    fn next(&mut self, queues: &[QueueView], now: Time) -> LibraryDecision {
         let mut answer = abi::Answer { time: 0, why: ptr::null(), flow: abi::NO_FLOW, reserved: 0 };
-        // SAFETY: see `Foreign`; the queues do not change during the call, and the answer is
-        // writable.
+        // SAFETY: see `LibraryInstance`; the queues do not change during the call, and the answer
+        // is writable.
         let said = unsafe {
-            (self.functions.next)(self.own.as_ptr(), self.shown(queues), now.0, &raw mut answer)
+            (self.functions.next)(
+                self.own.as_ptr(),
+                self.as_c_queues(queues),
+                now.0,
+                &raw mut answer,
+            )
         };
         match said {
-            abi::SERVE => Said::Serve(answer.flow),
-            abi::WAIT => Said::Wait(Time(answer.time)),
-            abi::IDLE => Said::Idle,
-            abi::DROP => Said::Drop(answer.flow),
+            abi::SERVE => LibraryDecision::Serve(answer.flow),
+            abi::WAIT => LibraryDecision::Wait(Time(answer.time)),
+            abi::IDLE => LibraryDecision::Idle,
+            abi::DROP => LibraryDecision::Drop(answer.flow),
             abi::FAILED => {
                 self.why = why(&answer);
-                Said::Failed
+                LibraryDecision::Failed
             }
-            number => Said::Unknown(number),
+            number => LibraryDecision::Unknown(number),
         }
     }
 
@@ -119,27 +126,33 @@ impl Instance for Foreign {
     }
 
     #[inline]
-    fn on_transmit(&mut self, queues: &[Seen], f: FlowId, sent: Sent) {
+    fn on_transmit(&mut self, queues: &[QueueView], f: FlowId, sent: Sent) {
         let sent =
             abi::Sent { start: sent.start.0, end: sent.end.0, bytes: sent.bytes, reserved: 0 };
-        // SAFETY: see `Foreign`; the arguments do not change during the call.
+        // SAFETY: see `LibraryInstance`; the arguments do not change during the call.
         unsafe {
-            (self.functions.take)(self.own.as_ptr(), self.shown(queues), f.0, &raw const sent);
+            (self.functions.take)(
+                self.own.as_ptr(),
+                self.as_c_queues(queues),
+                f.0,
+                &raw const sent,
+            );
         }
     }
 
-    fn migrate_from(&mut self, old: Box<dyn Instance>, queues: &[Seen], now: Time) {
+    fn migrate_from(&mut self, old: Box<dyn Instance>, queues: &[QueueView], now: Time) {
         let old: Box<dyn Any> = old;
-        let (Some(succeed), Ok(old)) = (self.functions.succeed, old.downcast::<Foreign>()) else {
+        let (Some(succeed), Ok(old)) = (self.functions.succeed, old.downcast::<LibraryInstance>())
+        else {
             return;
         };
-        // SAFETY: see `Foreign`; both are of the same library, and `old` is destroyed after the
-        // call.
-        unsafe { succeed(self.own.as_ptr(), old.own.as_ptr(), self.shown(queues), now.0) }
+        // SAFETY: see `LibraryInstance`; both are of the same library, and `old` is destroyed after
+        // the call.
+        unsafe { succeed(self.own.as_ptr(), old.own.as_ptr(), self.as_c_queues(queues), now.0) }
     }
 
     fn is_reusable(&self, f: FlowId, now: Time) -> bool {
-        // SAFETY: see `Foreign`.
+        // SAFETY: see `LibraryInstance`.
         self.functions
             .forgettable
             .is_none_or(|ask| unsafe { ask(self.own.as_ptr(), f.0, now.0) } != 0)
@@ -150,7 +163,7 @@ impl Instance for Foreign {
         if f.index() >= self.flows {
             return None;
         }
-        // SAFETY: see `Foreign`; the promise is writable.
+        // SAFETY: see `LibraryInstance`; the promise is writable.
         let promised = unsafe { ask(self.own.as_ptr(), f.0, &raw mut promise) } != 0;
         let abi::Promise { rate, latency, delay } = promise;
         promised.then_some(Declared {
@@ -166,8 +179,8 @@ fn why(answer: &abi::Answer) -> String {
     if answer.why.is_null() {
         return "it gives no reason".into();
     }
-    // SAFETY: the header says that it is a text that is valid until the next call, which does not
-    // come before this function returns.
+    // SAFETY: the header says that the reason is a string that stays valid until the next call,
+    // which does not come before this function returns.
     let text = unsafe { CStr::from_ptr(answer.why) };
     text.to_string_lossy().into_owned()
 }

@@ -2,8 +2,8 @@
 //!
 //! A library exports one constant, [`falaj_plugin_api::abi::Discipline`];
 //! `include/falaj_discipline.h` is the same for C and documents each function. [`load`] finds it,
-//! checks that it is valid, and makes a [`Loaded`] of it, from which `falaj_sched`'s `plugin`
-//! discipline creates instances. Their answers are checked there, not here.
+//! checks that it is valid, and makes a [`Loaded`] of it. The `plugin` discipline of `falaj_sched`
+//! creates instances from that, and checks their decisions; this crate does not.
 //!
 //! Unsafe code is limited to this crate and the library itself: a library is code, and may do
 //! whatever the program may. It stays loaded until the program ends, since a thread may be
@@ -26,7 +26,7 @@ pub const SYMBOL: &str = "falaj_discipline";
 /// The reason why a library cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unloadable {
-    /// The error, with the library's name.
+    /// The error, including the library's name.
     pub what: String,
     /// The remedy.
     pub help: String,
@@ -37,7 +37,7 @@ pub struct Unloadable {
 /// # Errors
 /// The file does not exist, or is not a discipline for this version.
 pub fn load(path: &Path, name: &str) -> Result<Loaded, Unloadable> {
-    // For a name without a directory, the system would search its own directories.
+    // The dynamic linker would search the system's directories for a name without a slash.
     let path =
         if path.components().count() < 2 { PathBuf::from(".").join(path) } else { path.to_owned() };
     Ok(Loaded::new(Shared::open(&path, name)?))

@@ -1,6 +1,6 @@
 //! A library, from its file to its first instance.
 
-use crate::instance::{Foreign, Functions};
+use crate::instance::{Functions, LibraryInstance};
 use crate::{SYMBOL, Unloadable};
 use falaj_plugin_api::abi;
 use falaj_sched::contract::library::{Instance, Library, Traits};
@@ -170,7 +170,7 @@ impl Library for Shared {
         // SAFETY: arrays and texts are as the header requires, and are valid until it returns.
         let made = unsafe { (self.create)(&raw const given, &raw mut refusal) };
         match ptr::NonNull::new(made) {
-            Some(own) => Ok(Box::new(Foreign::new(self.functions, own, setup.flows.len()))),
+            Some(own) => Ok(Box::new(LibraryInstance::new(self.functions, own, setup.flows.len()))),
             None => {
                 let what = Some(read(&refusal.what)).filter(|what| !what.is_empty());
                 let flow = Some(refusal.flow as usize).filter(|&flow| flow < setup.flows.len());

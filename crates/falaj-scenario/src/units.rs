@@ -361,7 +361,7 @@ pub fn parse_overhead(text: &str) -> Result<i32, Unreadable> {
         1 => error,
         // The sign is a part of the quoted text.
         _ => Unreadable::new(
-            format!("{} is no number of bytes", quoted(text)),
+            format!("{} is not a number of bytes", quoted(text)),
             format!("write a number and a unit, as in `-14B`; {SIZE_UNITS}"),
         ),
     };
@@ -446,7 +446,7 @@ pub fn parse_numbers(text: &str) -> Result<Vec<RangeInclusive<u64>>, Unreadable>
         let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
         let n = digits.parse::<u64>().ok().filter(|_| plain);
         let n = n.ok_or_else(|| {
-            Unreadable::new(format!("{} is no number of a packet", quoted(part.trim())), help)
+            Unreadable::new(format!("{} is not a number of a packet", quoted(part.trim())), help)
         })?;
         if n == 0 {
             return Err(Unreadable::new(

@@ -24,13 +24,14 @@ impl Distance {
 }
 
 impl Curve {
-    /// The horizontal deviation from this arrival curve to `service`: no byte waits longer (Le
-    /// Boudec and Thiran, 1.4.2). `None` if there is no bound.
+    /// The horizontal deviation from this arrival curve to `service`, which bounds the delay of
+    /// every byte (Le Boudec and Thiran, 1.4.2). `None` if there is no bound.
     ///
     /// If both curves count packets at their last bits, this bounds the time from last bit in to
-    /// last bit out. The service curves of [`falaj_sched::contract::guarantee::Promise`] do so.
-    /// Then nothing is added for packets. (Otherwise a packetizer behind a server of bits costs its
-    /// service curve the largest packet, ibid. 1.7.1; here the latency contains it.)
+    /// last bit out, and nothing is added for packets. The service curves of
+    /// [`falaj_sched::contract::guarantee::Promise`] count in this way. (In ibid. 1.7.1 a server
+    /// sends bits, and a packetizer behind it lowers the service curve by the largest packet. Here
+    /// the latency of the service curve includes that.)
     pub fn delay(&self, service: &Curve) -> Option<Distance> {
         if self.last_slope() > service.last_slope() {
             return None;
@@ -74,9 +75,9 @@ impl Curve {
         Some(most)
     }
 
-    /// The vertical deviation from this arrival curve to `service`. The queue never holds more,
-    /// including the packet that is being sent (Le Boudec and Thiran, 1.4.1). `None` if there is no
-    /// bound.
+    /// The vertical deviation from this arrival curve to `service`, which bounds the bytes in the
+    /// queue, including the packet that is being sent (Le Boudec and Thiran, 1.4.1). `None` if
+    /// there is no bound.
     pub fn backlog(&self, service: &Curve) -> Option<Distance> {
         if self.last_slope() > service.last_slope() {
             return None;

@@ -1,8 +1,8 @@
-//! Captures: the packets that entered a live link and their fates, in one file that packet
-//! analysers open and that can be replayed.
+//! Captures: the packets that entered a live link, and the engine's decision for each, in one file
+//! that packet analysers open and that can be replayed.
 //!
-//! The file is pcapng. Each packet stands at its arrival. Its comment gives the engine's exact
-//! input for this packet and the engine's decision:
+//! The file is pcapng. The timestamp of a packet is its arrival. Its comment gives the engine's
+//! exact input for this packet and the engine's decision:
 //!
 //! ```text
 //! number=17 flow=0 bytes=1514 ip=1500 in=56789 start=100000 end=221120 due=40221120 delay=164331ns
@@ -12,17 +12,18 @@
 //! ```
 //!
 //! Instants are nanoseconds of the engine's time. The scenario is the comment of the section, in
-//! several pieces if it is long. With rules, each packet has `part`, and packets that no rule lets
-//! in are captured too. Changes of the link stand between packets, as entries of a log
-//! ([`Wanted`]), and so do reports of ports about their room. The interfaces are the link's ingress
-//! directions: 0 at the near end, 1 at the far end. A capture of another program, pcap or pcapng,
-//! has arrivals alone.
+//! several pieces if it is long. If the scenario has rules, each packet has a `part`, and packets
+//! that no rule admits are captured too. Changes of the link ([`Wanted`]), and reports of ports
+//! about their free room ([`Room`]), are log entries between the packets. The interfaces are the
+//! directions in which packets enter: 0 at the near end, 1 at the far end. A capture of another
+//! program, pcap or pcapng, contains only arrivals.
 //!
 //! The section names the program that wrote it: `falaj` alone in the first version of this format,
 //! which had no changes, and had `ip` only with rules; `falaj, journal 2` in the second, which had
 //! no reports of the ports that pace a link ([`Room`]); `falaj, journal 3` since.
 //!
-//! Packets of other links than Ethernet get the header of a frame; gzip is unpacked.
+//! Packets captured on other links than Ethernet get an Ethernet header when they are read. Files
+//! compressed by gzip are decompressed.
 
 mod change;
 mod link_type;
@@ -37,10 +38,10 @@ pub use room::Room;
 pub use taken::{Taken, Verdict, word};
 pub use write::Writer;
 
-/// Name of the writing program in the section, followed by the version of the format.
+/// Name of the writing program in the section header, before the version of the format.
 const OURS: &str = "falaj, journal ";
 const VERSION: u32 = 3;
-/// Name of the writing program in the first version of the format.
+/// Name of the writing program in the section header, in the first version of the format.
 const FIRST: &str = "falaj";
 
 #[cfg(test)]
@@ -171,13 +172,13 @@ mod tests {
         assert_eq!((raw.packets[2].length, raw.frame(&raw.packets[2]).len()), (1514, 18));
     }
 
-    /// A packet of which more was captured than it has, or more than the file says that it keeps.
+    /// Packets with more captured bytes than their own length, or than the file's snapshot length.
     #[test]
     fn lengths_that_others_write() {
         let mut file = vec![
             0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0,
         ];
-        // At most 4 bytes of each: of 1000 bytes, 4; 6 of 6; and 6 of 2.
+        // The snapshot length is 4 bytes. Captured: 4 of 1000 bytes, 6 of 6, and 6 of 2.
         for (kept, length) in [(4_u8, 1000_u16), (6, 6), (6, 2)] {
             file.extend([1, 0, 0, 0, 0, 0, 0, 0, kept, 0, 0, 0]);
             file.extend(u32::from(length).to_le_bytes());
@@ -256,9 +257,7 @@ mod tests {
             read(&bad[..]).expect("its beginning is good").broken.expect("a length that is none");
         assert_eq!((broken.at, broken.of), (begin, good.len()));
         assert!(
-            broken
-                .to_string()
-                .starts_with(&format!("what stands at byte {begin} of {}", good.len())),
+            broken.to_string().starts_with(&format!("the block at byte {begin} of {}", good.len())),
             "{broken}"
         );
     }
@@ -276,7 +275,7 @@ mod tests {
         }
     }
 
-    /// Blocks that are cut by the end of a piece, and one that is longer than a piece.
+    /// Blocks that continue beyond the end of a piece, and one that is longer than a piece.
     #[test]
     fn a_file_is_read_a_piece_at_a_time() {
         let long = "# a comment\n".repeat(60_000);
@@ -309,7 +308,7 @@ mod tests {
         assert!(broken.to_string().contains("more than 65536 interfaces"), "{broken}");
     }
 
-    /// Whatever the file holds, reading it ends without a panic.
+    /// Reading a file ends without a panic, whatever it contains.
     #[test]
     fn files_of_any_kind() {
         use falaj_engine::chance::Chance;

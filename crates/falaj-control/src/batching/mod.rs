@@ -24,9 +24,9 @@ pub struct Batching {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum BatchingRule {
-    /// This policy, unchanged.
+    /// This policy all the time.
     Fixed(BatchPolicy),
-    /// Policies chosen by a tuner that keeps this delay.
+    /// Policies that a tuner chooses so that the packets keep this delay.
     Adaptive(Wanted),
 }
 
@@ -74,7 +74,7 @@ fn how(text: &str) -> Result<BatchingRule, String> {
 
 /// Parses `delay=200us` or `delay=200us,p99`.
 fn wanted(text: &str) -> Result<Wanted, String> {
-    const HOW: &str = "a mean delay, or one that so many percent of the packets keep: \
+    const HOW: &str = "write the mean delay to keep, or the delay of a percentile of the packets: \
                        adaptive,delay=200us or adaptive,delay=1ms,p99";
     let (mut delay, mut measure) = (None, Measure::Mean);
     for word in text.split(',').map(str::trim) {
@@ -90,7 +90,7 @@ fn wanted(text: &str) -> Result<Wanted, String> {
     }
     match delay {
         Some(delay) if delay != Span::ZERO => Ok(Wanted { delay: delay.as_secs_f64(), measure }),
-        _ => Err(format!("a delay is above zero; {HOW}")),
+        _ => Err(format!("a delay must be above zero; {HOW}")),
     }
 }
 
@@ -98,13 +98,14 @@ fn wanted(text: &str) -> Result<Wanted, String> {
 pub fn percentile(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(percent) if (90.0..100.0).contains(&percent) => Ok(percent / 100.0),
-        _ => Err("a percentile is 90 or above, and below 100".into()),
+        _ => Err("a percentile must be at least 90 and below 100".into()),
     }
 }
 
 fn policy(text: &str) -> Result<BatchPolicy, String> {
-    const HOW: &str = "packets of a full container, then when else it leaves: 62,200us or 62,idle, \
-                       or both: 62,200us,idle; or for a delay: adaptive,delay=200us";
+    const HOW: &str = "write the packets of a full batch, and when one leaves that is not full: \
+                       after a timeout (62,200us), if the other side is idle (62,idle), or both \
+                       (62,200us,idle); or a delay to keep: adaptive,delay=200us";
     let mut words = text.split(',').map(str::trim);
     let packets = words.next().and_then(|word| word.parse::<u32>().ok()).ok_or(HOW)?;
     let mut policy = BatchPolicy { packets, bytes: LONGEST, timeout: Span::MAX, when_idle: false };
@@ -120,13 +121,14 @@ fn policy(text: &str) -> Result<BatchPolicy, String> {
     policy.check().map_err(|nonsense| format!("{nonsense}; {HOW}"))
 }
 
-/// Parses a policy whose batches leave when full or after a timeout, and not because the other side
-/// is idle, as not all transports report that.
+/// Parses a policy whose batches leave when full or after a timeout. `idle` is refused, for
+/// transports that do not report if the other side is idle.
 pub fn by_timeout(text: &str) -> Result<BatchPolicy, String> {
-    const HOW: &str = "packets of a full container, and when else it leaves: 62,200us";
+    const HOW: &str =
+        "write the packets of a full batch, and the timeout of one that is not full: 62,200us";
     match policy(text) {
         Ok(policy) if !policy.when_idle => Ok(policy),
-        Ok(_) => Err(format!("memif does not tell when the other side is idle; {HOW}")),
+        Ok(_) => Err(format!("memif does not report when the other side is idle; {HOW}")),
         Err(_) => Err(HOW.into()),
     }
 }
@@ -162,10 +164,10 @@ mod tests {
         assert_eq!(how("1"), policy("1").map(BatchingRule::Fixed));
         for (wrong, told) in [
             ("adaptive", "adaptive,delay=200us"),
-            ("adaptive,p99", "a delay is above zero"),
-            ("adaptive,delay=0s", "a delay is above zero"),
+            ("adaptive,p99", "a delay must be above zero"),
+            ("adaptive,delay=0s", "a delay must be above zero"),
             ("adaptive,delay=1", "unit"),
-            ("adaptive,delay=1ms,p50", "90 or above"),
+            ("adaptive,delay=1ms,p50", "at least 90"),
             ("adaptive,delay=1ms,p100", "below 100"),
             ("adaptive,delay=1ms,delay=2ms", "adaptive,delay=200us"),
             ("adaptive,62", "adaptive,delay=200us"),

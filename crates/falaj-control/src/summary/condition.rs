@@ -110,7 +110,7 @@ impl Quantity {
             Quantity::Offered | Quantity::Sent | Quantity::Dropped => text
                 .parse::<u64>()
                 .map(|n| n as f64)
-                .map_err(|_| format!("`{text}` is no number of packets: 10")),
+                .map_err(|_| format!("`{text}` is not a number of packets: 10")),
             Quantity::Loss => {
                 let percent = text.strip_suffix('%').and_then(|n| n.trim().parse::<f64>().ok());
                 let percent = percent.filter(|n| (0.0..=100.0).contains(n));
@@ -258,7 +258,7 @@ mod tests {
             ("releases > 1us", "there are offered, sent, dropped, loss, rate, delay.p50,"),
             ("release.p99 > 200", "200"),
             ("loss > 2", "is no share"),
-            ("dropped > few", "is no number of packets"),
+            ("dropped > few", "is not a number of packets"),
         ] {
             let error = Condition::parse(text).unwrap_err();
             assert!(error.contains(words), "{text}: {error}");

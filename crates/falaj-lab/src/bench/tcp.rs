@@ -156,8 +156,9 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     Ok(exit)
 }
 
-/// The ratio of the median to a reference: TCP's maximum at the path's rate, or, without a rate,
-/// the kernel bridge, or else bare veth, which is also the reference of the bridge.
+/// The ratio of a path's median goodput to a reference. The reference of a path with a rate is
+/// TCP's maximum at that rate. Without a rate it is the kernel bridge, or bare veth if there is no
+/// bridge. The reference of the bridge is bare veth, which has none itself.
 fn ratio(of: &PathStreams, all: &[PathStreams]) -> Option<f64> {
     let goodput = |s: &PathStreams| s.median(|s| s.gbit_per_s);
     let with = |path| all.iter().find(|s| s.ip == of.ip && s.path == path);
@@ -217,11 +218,11 @@ fn print(args: &Args, turns: u64, series: &[PathStreams], ratios: &[Option<f64>]
         "",
         "Gbit/s",
         "range",
-        "of kernel or rate",
+        "of reference",
         "CPU sender",
         "receiver",
         "link",
-        "sent again",
+        "retransmitted",
         "lost in link",
     ];
     say!("{}", text::table(&header, rows));

@@ -3,20 +3,20 @@
 use crate::files::place::{At, words};
 use falaj_engine::impair::distribution::DelayTable;
 
-/// Description of the format.
-pub(crate) const FORM: &str = "whole numbers between blanks, in rising order as netem's `maketable` writes them; `#` begins a comment";
+/// Description of the format, for help texts.
+pub(crate) const FORM: &str = "whole numbers separated by blanks, in ascending order as netem's `maketable` writes them; `#` begins a comment";
 
-/// More samples than any tool writes.
+/// Maximum number of samples; tools write fewer.
 const SAMPLES_MAX: usize = 1 << 16;
 
-/// The samples of a file, each of the same probability. Their mean and deviation are ignored: these
-/// are set where the table is used.
+/// Parses the samples of a file, all of the same probability. Their mean and standard deviation do
+/// not matter: the scenario sets both where it uses the table.
 pub(crate) fn parse(text: &str) -> Result<DelayTable, At> {
     let mut samples = Vec::new();
     for (at, word) in words(text) {
         let number = word.parse::<i16>().map_err(|_| {
             at.says(format!(
-                "{} is no whole number from {} to {}",
+                "{} is not a whole number from {} to {}",
                 crate::suggest::quoted(word),
                 i16::MIN,
                 i16::MAX
@@ -28,7 +28,7 @@ pub(crate) fn parse(text: &str) -> Result<DelayTable, At> {
         samples.push(i32::from(number));
     }
     DelayTable::new(&samples)
-        .ok_or_else(|| At::START.says("a distribution has two numbers at least that differ"))
+        .ok_or_else(|| At::START.says("a distribution must have at least two different numbers"))
 }
 
 #[cfg(test)]
@@ -50,10 +50,10 @@ mod tests {
     fn a_table_of_netem() {
         assert!(parse("# made by maketable\n -32768 -100 0\n100 32767 # the end\n").is_ok());
         for (text, what) in [
-            ("", "1:1: a distribution has two numbers at least that differ"),
-            ("5 5 5", "1:1: a distribution has two numbers at least that differ"),
-            ("1 2\n3 4.5", "2:3: `4.5` is no whole number from -32768 to 32767"),
-            ("1 2\n\n  99999", "3:3: `99999` is no whole number from -32768 to 32767"),
+            ("", "1:1: a distribution must have at least two different numbers"),
+            ("5 5 5", "1:1: a distribution must have at least two different numbers"),
+            ("1 2\n3 4.5", "2:3: `4.5` is not a whole number from -32768 to 32767"),
+            ("1 2\n\n  99999", "3:3: `99999` is not a whole number from -32768 to 32767"),
         ] {
             assert_eq!(
                 parse(text).unwrap_err().in_file("x.dist"),

@@ -1,4 +1,4 @@
-//! Reads profiles of extra air time, in dummynet's format.
+//! Reads profiles, which are distributions of extra air time, in dummynet's format.
 
 use crate::files::place::{At, words_of_lines};
 use crate::suggest::quoted;
@@ -7,18 +7,22 @@ use falaj_sched::units::probability::Probability;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
 
-/// Description of the format.
+/// Description of the format, for help texts.
 pub(crate) const FORM: &str = "lines of two words: `name`, `bw`, `samples`, `loss-level`, then `prob delay`, and points of probability and milliseconds; `#` begins a comment";
 
 /// The contents of a file.
 #[derive(Debug)]
 pub(crate) struct ProfileFile {
+    /// The link's bandwidth, if the profile sets it.
     pub(crate) bw: Option<Rate>,
+    /// Packets whose draw is above this probability are lost.
     pub(crate) loss_level: Probability,
+    /// Corners of the cumulative distribution function, both coordinates ascending.
     pub(crate) points: Vec<(Probability, Span)>,
 }
 
-/// The parser refuses anything that is not a distribution.
+/// Parses a profile, and refuses one whose points are not a distribution: from probability 0 to
+/// probability 1, both coordinates ascending.
 pub(crate) fn parse(text: &str) -> Result<ProfileFile, At> {
     let mut read = ProfileFile { bw: None, loss_level: Probability::ALWAYS, points: Vec::new() };
     // Index of the probability among the words of a point.
@@ -27,17 +31,22 @@ pub(crate) fn parse(text: &str) -> Result<ProfileFile, At> {
     for line in words_of_lines(text) {
         let [(at, first), (behind, second)] = &line[..] else {
             let (at, _) = &line[0];
-            return Err(at.says(format!("a line has two words, and this has {}", line.len())));
+            return Err(
+                at.says(format!("a line must have two words, and this one has {}", line.len()))
+            );
         };
         last = at.clone();
         let units = |at: &At, error: crate::units::Unreadable| at.says(error.to_string());
         match (*first, *second) {
             ("name", _) => {}
-            // Their samples are for a table with this number of entries; here lines between points
-            // are exact.
+            // dummynet tabulates the distribution with this number of samples. Here the lines
+            // between the points are exact, so the number is checked and not used.
             ("samples", n) if n.parse::<u64>().is_ok_and(|n| n > 0) => {}
             ("samples", n) => {
-                return Err(behind.says(format!("{} is no number of samples", quoted(n))));
+                return Err(behind.says(format!(
+                    "{} is not a number of samples; write a whole number above 0",
+                    quoted(n)
+                )));
             }
             ("bw", rate) => read.bw = Some(bandwidth(rate).map_err(|e| units(behind, e))?),
             ("loss-level", p) => {
@@ -48,7 +57,7 @@ pub(crate) fn parse(text: &str) -> Result<ProfileFile, At> {
             _ => {
                 let Some(order) = order else {
                     return Err(at.says(format!(
-                        "{} is none of the words that begin a profile",
+                        "{} is not a key of a profile; write `prob delay` before the first point",
                         quoted(first)
                     )));
                 };
@@ -64,14 +73,15 @@ pub(crate) fn parse(text: &str) -> Result<ProfileFile, At> {
                     .filter(|_| plain)
                     .ok_or_else(|| {
                         delay.0.says(format!(
-                            "{} is no number of milliseconds, without a unit, as in `1.5`",
+                            "{} is not a number of milliseconds; write one without a unit, as in `1.5`",
                             quoted(delay.1)
                         ))
                     })?;
                 if read.points.is_empty() && probability != Probability::NEVER {
-                    return Err(p
-                        .0
-                        .says(format!("there is a gap from a probability of 0 to {}", p.1)));
+                    return Err(p.0.says(format!(
+                        "the first point must have a probability of 0, and has {}",
+                        p.1
+                    )));
                 }
                 if let Some(before) = read.points.last() {
                     let what = if probability < before.0 { "probability" } else { "delay" };
@@ -85,14 +95,15 @@ pub(crate) fn parse(text: &str) -> Result<ProfileFile, At> {
     }
     match read.points.last() {
         None => Err(last.says("the profile has no points")),
-        Some(end) if end.0 != Probability::ALWAYS => {
-            Err(last.says(format!("there is a gap from a probability of {} to 1", end.0.as_f64())))
-        }
+        Some(end) if end.0 != Probability::ALWAYS => Err(last.says(format!(
+            "the last point must have a probability of 1, and has {}",
+            end.0.as_f64()
+        ))),
         Some(_) => Ok(read),
     }
 }
 
-/// In dummynet's notation: `1Mbit/s`, `300KByte/s`; 0 is unlimited.
+/// Parses a rate in dummynet's notation: `1Mbit/s`, `300KByte/s`; 0 is unlimited.
 fn bandwidth(text: &str) -> Result<Rate, crate::units::Unreadable> {
     if text.bytes().all(|b| b == b'0') {
         return Ok(Rate::UNLIMITED);
@@ -125,25 +136,37 @@ mod tests {
         assert_eq!(parse(&format!("prob delay\n{many}")).unwrap().points.len(), 5001);
         for (text, what) in [
             ("", "1:1: the profile has no points"),
-            ("prob delay\n0.1 5\n1 6", "2:1: there is a gap from a probability of 0 to 0.1"),
-            ("delay prob\n5 0\n6 0.75", "3:1: there is a gap from a probability of 0.75 to 1"),
+            (
+                "prob delay\n0.1 5\n1 6",
+                "2:1: the first point must have a probability of 0, and has 0.1",
+            ),
+            (
+                "delay prob\n5 0\n6 0.75",
+                "3:1: the last point must have a probability of 1, and has 0.75",
+            ),
             ("prob delay\n0 5\n1 4", "3:1: the delay is below that of the line before"),
             (
                 "prob delay\n0 5\n0.5 6\n0.4 7",
                 "4:1: the probability is below that of the line before",
             ),
-            ("prob delay\n0 5 6", "2:1: a line has two words, and this has 3"),
-            ("0 5", "1:1: `0` is none of the words that begin a profile"),
+            ("prob delay\n0 5 6", "2:1: a line must have two words, and this one has 3"),
+            (
+                "0 5",
+                "1:1: `0` is not a key of a profile; write `prob delay` before the first point",
+            ),
             (
                 "prob delay\n0 1s",
-                "2:3: `1s` is no number of milliseconds, without a unit, as in `1.5`",
+                "2:3: `1s` is not a number of milliseconds; write one without a unit, as in `1.5`",
             ),
             (
                 "prob delay\n0 -1",
-                "2:3: `-1` is no number of milliseconds, without a unit, as in `1.5`",
+                "2:3: `-1` is not a number of milliseconds; write one without a unit, as in `1.5`",
             ),
             ("loss-level 2", "1:12: `2` is more than 1; write a number from 0 to 1"),
-            ("samples none", "1:9: `none` is no number of samples"),
+            (
+                "samples none",
+                "1:9: `none` is not a number of samples; write a whole number above 0",
+            ),
         ] {
             assert_eq!(parse(text).unwrap_err().in_file("a"), format!("a:{what}"), "{text}");
         }

@@ -48,7 +48,7 @@ fn steps(text: &str) -> Result<Vec<(Time, Rate)>, At> {
         // If the header has the unit, either the number is wrong, or the unit is given twice.
         let bad = |at: &At, word: &str, unit: &str, error: crate::units::Unreadable| {
             let what = format!(
-                "{} is no number of `{unit}`, the unit that the first line says",
+                "{} is not a number of `{unit}`, the unit that the first line says",
                 quoted(word)
             );
             at.says(if unit.is_empty() { error.to_string() } else { what })
@@ -91,7 +91,7 @@ fn packets(text: &str) -> Result<Trace, At> {
         let digits = line.bytes().all(|b| b.is_ascii_digit());
         let milli = line.parse::<u64>().ok().filter(|n| digits && *n <= LONGEST);
         let milli = milli.ok_or_else(|| {
-            at.says(format!("{} is no number of milliseconds, up to a day", quoted(line)))
+            at.says(format!("{} is not a whole number of milliseconds up to a day", quoted(line)))
         })?;
         if all.last().is_some_and(|last| last.0 > milli * MILLI) {
             return Err(at.says(format!("{milli} ms is before the line before")));
@@ -133,11 +133,11 @@ mod tests {
             ),
             (
                 "time_s,rate_mbit\n0,10\n2s,3",
-                "3:1: `2s` is no number of `s`, the unit that the first line says",
+                "3:1: `2s` is not a number of `s`, the unit that the first line says",
             ),
             (
                 "time_s,rate_mbit\n0,x",
-                "2:3: `x` is no number of `mbit`, the unit that the first line says",
+                "2:3: `x` is not a number of `mbit`, the unit that the first line says",
             ),
             ("1s,10mbit\n1s,20mbit", "2:1: 1s is not after the line before"),
             ("0s,unlimited", "1:4: a rate that changes is not unlimited"),
@@ -162,8 +162,8 @@ mod tests {
         for (text, what) in [
             ("0\n0\n", "1:1: the trace ends at 0 ms, so it lasts no time"),
             ("5\n 4", "2:2: 4 ms is before the line before"),
-            ("5\n6.5", "2:1: `6.5` is no number of milliseconds, up to a day"),
-            ("99999999999", "1:1: `99999999999` is no number of milliseconds, up to a day"),
+            ("5\n6.5", "2:1: `6.5` is not a whole number of milliseconds up to a day"),
+            ("99999999999", "1:1: `99999999999` is not a whole number of milliseconds up to a day"),
         ] {
             assert_eq!(parse(text).unwrap_err().in_file("a"), format!("a:{what}"), "{text}");
         }

@@ -24,7 +24,7 @@ fn what_cannot_be_is_refused_with_its_reason_and_a_way_out() {
             "802.11b has no rate of 3mbit",
             "1mbit, 2mbit, 5.5mbit or 11mbit",
         ),
-        (r#"kind = "dcf", header = "5000B""#, "", "5000 B are no header", "up to 4096B"),
+        (r#"kind = "dcf", header = "5000B""#, "", "a header of 5000 B is too large", "up to 4096B"),
         (
             r#"kind = "dcf", cw-min = 63, cw-max = 31"#,
             "",

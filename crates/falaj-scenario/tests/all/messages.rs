@@ -2867,7 +2867,7 @@ loss = { kind = "gilbert-elliott", to-bad = "1%" }
         3 | jitter = { amount = "1ms", table = "there-is-none.dist" }
           |                                    ^^^^^^^^^^^^^^^^^^^^
           |
-          = help: whole numbers between blanks, in rising order as netem's `maketable` writes them; `#` begins a comment
+          = help: whole numbers separated by blanks, in ascending order as netem's `maketable` writes them; `#` begins a comment
     "#]],
     );
     errors_of_link(
@@ -2885,13 +2885,13 @@ loss = { kind = "gilbert-elliott", to-bad = "1%" }
     errors_of_link(
         "jitter = { amount = \"1ms\", table = \"Cargo.toml\" }\n",
         expect![[r#"
-            error: `table`: Cargo.toml:1:1: `[package]` is no whole number from -32768 to 32767
+            error: `table`: Cargo.toml:1:1: `[package]` is not a whole number from -32768 to 32767
              --> a.toml:3:36
               |
             3 | jitter = { amount = "1ms", table = "Cargo.toml" }
               |                                    ^^^^^^^^^^^^
               |
-              = help: whole numbers between blanks, in rising order as netem's `maketable` writes them; `#` begins a comment
+              = help: whole numbers separated by blanks, in ascending order as netem's `maketable` writes them; `#` begins a comment
         "#]],
     );
 }
@@ -2953,7 +2953,7 @@ fn what_is_no_capacity() {
     errors(
         "[link.a]\ntrace = \"Cargo.toml\"\n",
         expect![[r#"
-        error: `file`: Cargo.toml:1:1: `[package]` is no number of milliseconds, up to a day
+        error: `file`: Cargo.toml:1:1: `[package]` is not a whole number of milliseconds up to a day
          --> a.toml:2:9
           |
         2 | trace = "Cargo.toml"
@@ -3113,7 +3113,7 @@ fn what_is_no_overhead() {
     errors_of_link(
         "overhead = \"-14\"\ncells = \"aal5\"\n",
         expect![[r#"
-            error: `overhead`: `-14` is no number of bytes
+            error: `overhead`: `-14` is not a number of bytes
              --> a.toml:3:12
               |
             3 | overhead = "-14"
@@ -3133,7 +3133,7 @@ fn what_is_no_overhead() {
     errors_of_link(
         "overhead = -14\n",
         expect![[r#"
-            error: `overhead`: `-14` is no number of bytes
+            error: `overhead`: `-14` is not a number of bytes
              --> a.toml:3:12
               |
             3 | overhead = -14

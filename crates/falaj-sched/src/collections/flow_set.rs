@@ -1,4 +1,4 @@
-//! A set of flows as bits, searched in ring order a word at a time.
+//! A set of flows as a bitmap, searched a word of 64 flows at a time.
 
 use crate::queues::queue::FlowId;
 use alloc::vec;
@@ -55,7 +55,7 @@ impl FlowSet {
         })
     }
 
-    /// The first member of both sets at or after `from`, not beyond `to`.
+    /// The first member of both sets from `from` on and below `to`.
     #[inline]
     pub(crate) fn first_common(&self, other: &FlowSet, from: usize, to: usize) -> Option<FlowId> {
         if from >= to {
@@ -77,7 +77,8 @@ impl FlowSet {
         }
     }
 
-    /// Removes all members that lie in `range` and are in `of` but not in `but`.
+    /// Removes the members from `from` up to, but not including, `to` that are in `of` and not in
+    /// `but`.
     #[inline]
     pub(crate) fn remove_range(&mut self, of: &FlowSet, but: &FlowSet, from: usize, to: usize) {
         if from >= to {

@@ -18,7 +18,7 @@ use core::fmt;
 /// The view that an instance has of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-pub struct Seen {
+pub struct QueueView {
     /// The tag that [`Instance::arrived`] returned for the packet at the head.
     pub tag: u64,
     /// Queued bytes, the packet in service included.
@@ -31,7 +31,7 @@ pub struct Seen {
 
 /// An unchecked answer of a library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum LibraryDecision {
     /// Send the head of this flow.
     Serve(u32),
     /// Drop the head of this flow.
@@ -62,20 +62,20 @@ pub struct Declared {
 pub trait Instance: Send + Any {
     /// See [`Discipline::arrived`](crate::contract::discipline::Discipline::arrived); the tag is
     /// shown while the packet is the head.
-    fn arrived(&mut self, queues: &[Seen], f: FlowId, bytes: u32, now: Time) -> u64;
+    fn arrived(&mut self, queues: &[QueueView], f: FlowId, bytes: u32, now: Time) -> u64;
     /// See [`Discipline::ready`](crate::contract::discipline::Discipline::ready).
-    fn ready(&mut self, queues: &[Seen], f: FlowId, now: Time);
+    fn ready(&mut self, queues: &[QueueView], f: FlowId, now: Time);
     /// See [`Discipline::head_changed`](crate::contract::discipline::Discipline::head_changed).
-    fn changed(&mut self, queues: &[Seen], f: FlowId, now: Time);
+    fn changed(&mut self, queues: &[QueueView], f: FlowId, now: Time);
     /// See [`Discipline::next`](crate::contract::discipline::Discipline::next).
-    fn next(&mut self, queues: &[Seen], now: Time) -> Said;
-    /// The reason why it has just [failed](Said::Failed).
+    fn next(&mut self, queues: &[QueueView], now: Time) -> LibraryDecision;
+    /// The reason why it has just [failed](LibraryDecision::Failed).
     fn why(&self) -> String;
     /// See [`Discipline::on_transmit`](crate::contract::discipline::Discipline::on_transmit).
-    fn on_transmit(&mut self, queues: &[Seen], f: FlowId, sent: Sent);
+    fn on_transmit(&mut self, queues: &[QueueView], f: FlowId, sent: Sent);
     /// See [`Discipline::migrate_from`](crate::contract::discipline::Discipline::migrate_from);
     /// `old` is of the same library.
-    fn migrate_from(&mut self, old: Box<dyn Instance>, queues: &[Seen], now: Time);
+    fn migrate_from(&mut self, old: Box<dyn Instance>, queues: &[QueueView], now: Time);
     /// See [`Discipline::is_reusable`](crate::contract::discipline::Discipline::is_reusable).
     fn is_reusable(&self, f: FlowId, now: Time) -> bool;
     /// The guarantee that it declares for a flow.

@@ -207,7 +207,7 @@ impl QueueHooks for Ats {
         let was = self.eligible.tag(f).map(|(_, then)| then).or(self.held.tag(f));
         let since = was.map_or(now, |then| then.min(now));
         self.steads.shows(f, since);
-        self.steads.thrown_out(f, now);
+        self.steads.head_dropped(f, now);
         let state = flows.state_mut(f);
         state.last = state.last.max(instant(since));
         self.follow(flows, f);

@@ -9,10 +9,11 @@
 //! `attempts` times is dropped. After a frame a station counts down again, even without another
 //! frame; a frame that arrives after that countdown, while the air is free, is sent at once.
 //!
-//! A packet is on the wire for preamble and frame, which is the [air time](MediumHooks::airtime)
-//! that it is given; in the rest of the time no station may send. Slots are numbered over all free
-//! time: a station holds the number of the slot in which it sends instead of a counter, so slots
-//! cause no work. Draws depend on (seed, station, number of the draw).
+//! The link is occupied by a packet for preamble and frame, which is its [air
+//! time](MediumHooks::airtime). During SIFS and the acknowledgement the link is free, but no
+//! station sends. Slots are numbered, counting only free time. A station stores the number of the
+//! slot in which it sends, instead of a counter, so a slot that passes costs nothing. Draws depend
+//! on (seed, station, number of the draw).
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -91,7 +92,7 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// Draws standard rates no faster than the link's, and windows in increasing order.
+/// Adjusts a drawn setup: standard rates no faster than the link's, and `cw-min` below `cw-max`.
 fn fit(setup: &mut Setup, dice: Dice<'_>) {
     setup.rate = setup.rate.max(RATES[0]);
     let slower: Vec<Rate> = RATES.into_iter().filter(|&other| other <= setup.rate).collect();
@@ -151,9 +152,12 @@ impl Channel {
             .into());
         }
         let Some(header) = u32::try_from(header).ok().filter(|&header| header <= 4_096) else {
-            return Err(
-                refused("header", format!("{header} B are no header"), "up to 4096B").into()
-            );
+            return Err(refused(
+                "header",
+                format!("a header of {header} B is too large"),
+                "up to 4096B",
+            )
+            .into());
         };
         let (cw_min, cw_max) =
             (values.count("cw-min").unwrap_or(31), values.count("cw-max").unwrap_or(1023));
@@ -226,29 +230,31 @@ pub fn rates(setup: &Setup) -> Result<Vec<Rate>, ConfigErrors> {
 #[derive(Debug, Clone)]
 pub struct Dcf {
     channel: Channel,
-    stations: Vec<SchedulerInstance>,
+    stations: Vec<Station>,
     /// Stations that have a frame, by the slot in which they send it.
     contending: Tournament<u64>,
     /// Stations whose frame has collided too often: it is dropped when the air is free.
     given_up: Vec<FlowId>,
     /// Stations of a collision that is being handled.
     colliding: Vec<FlowId>,
-    /// Slots are counted from this time on: the air has been free for DIFS.
+    /// The time from which slots are counted: the air has then been free for DIFS.
     counts: Time,
     /// Number of slots counted up to that time.
     slots: u64,
-    /// Number of times the air was taken.
+    /// Number of transmissions and collisions so far.
     taken: u64,
+    /// The station of the packet on the wire, until the next decision.
     serving: Option<FlowId>,
 }
 
+/// A station of the channel: a flow.
 #[derive(Debug, Clone, Copy)]
-struct SchedulerInstance {
+struct Station {
     rate: Rate,
     draws: Draws,
     /// The slot in which it sends; without a frame, the slot at which its countdown ends.
     slot: u64,
-    /// Value of `taken` when the slot was drawn.
+    /// Value of [`Dcf::taken`] when the slot was drawn.
     drawn: u64,
     /// Collisions of the frame that it sends next.
     collisions: u32,
@@ -259,7 +265,7 @@ impl Dcf {
     /// Validates the setup.
     pub fn new(setup: &Setup) -> Result<Dcf, ConfigErrors> {
         room_for_one(setup)?;
-        let station = |(f, rate): (usize, Rate)| SchedulerInstance {
+        let station = |(f, rate): (usize, Rate)| Station {
             rate,
             draws: Draws::new(0, f as u64),
             slot: 0,
@@ -286,14 +292,14 @@ impl Dcf {
         now + DIFS >= self.counts
     }
 
-    /// Marks the air as taken; slots are counted again from `counts` on.
+    /// Records a transmission or collision in `slot`; slots are counted again from `counts` on.
     fn take_air(&mut self, slot: u64, counts: Time) {
         self.slots = self.slots.max(slot);
         self.counts = counts;
         self.taken += 1;
     }
 
-    /// Draws a slot, counted from the time at which the air is free again.
+    /// Draws the slot in which a station sends next, beyond all slots counted so far.
     fn draw(&mut self, f: FlowId) {
         let (slots, taken) = (self.slots, self.taken);
         let station = &mut self.stations[f.index()];
@@ -302,7 +308,8 @@ impl Dcf {
         station.drawn = taken;
     }
 
-    /// Updates a station whose head has changed, appeared or gone.
+    /// Adds a station to those that contend if it has a packet, with its slot; removes it
+    /// otherwise.
     fn follow(&mut self, flows: &Flows<()>, f: FlowId) {
         match flows.head(f) {
             Some(_) => self.contending.set(f, self.stations[f.index()].slot),
@@ -310,7 +317,8 @@ impl Dcf {
         }
     }
 
-    /// All stations with this slot send from `now` on, and nothing is received.
+    /// Records a collision of all stations with this slot: they send from `now` on, and no frame is
+    /// received.
     fn collide(&mut self, flows: &Flows<()>, slot: u64, now: Time) {
         let mut longest = Span::ZERO;
         while let Some((_, f)) = self.contending.first().filter(|&(other, _)| other == slot) {
@@ -347,7 +355,7 @@ impl Discipline for Dcf {
         (self.given_up, self.serving) = (old.given_up, old.serving);
         for (f, before) in ids(old.stations.len()).zip(old.stations) {
             let station = &mut self.stations[f.index()];
-            *station = SchedulerInstance { rate: station.rate, ..before };
+            *station = Station { rate: station.rate, ..before };
             if self.serving != Some(f) && !self.given_up.contains(&f) {
                 self.follow(flows, f);
             }
@@ -356,7 +364,7 @@ impl Discipline for Dcf {
 
     #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<()>, f: FlowId, now: Time) {
-        let SchedulerInstance { slot, drawn, .. } = self.stations[f.index()];
+        let Station { slot, drawn, .. } = self.stations[f.index()];
         if !self.is_free(now) {
             // A station whose countdown was over when the air was taken has to count down again.
             if slot < self.slots || slot == self.slots && drawn != self.taken {
@@ -452,7 +460,7 @@ impl MediumHooks for Dcf {
 
 impl Guarantees for Dcf {
     fn service(&self, _: FlowId) -> Result<Promise, NoPromise> {
-        Err(NoPromise("stations contend at random: what they get can only be expected".into()))
+        Err(NoPromise("stations contend at random: rate and delay have no bound".into()))
     }
 
     /// A frame that has collided is sent again, so the head must stay the same packet.
@@ -478,8 +486,8 @@ mod tests {
         Channel::new(&setup).unwrap()
     }
 
-    /// 1500 B of IP: 1536 B after the preamble, and an acknowledgement at 2 Mbit/s; at 1 Mbit/s an
-    /// acknowledgement of 304 us.
+    /// 1500 B of IP are 1536 B after the preamble. The acknowledgement is sent at 2 Mbit/s; at 1
+    /// Mbit/s it takes 304 us.
     #[test]
     fn a_frame_lasts_as_long_as_the_standard_says() {
         let channel = channel();

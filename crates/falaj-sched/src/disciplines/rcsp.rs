@@ -432,7 +432,7 @@ impl QueueHooks for Rcsp {
         let since = was.map_or(now, |then| then.min(now));
         self.thrown_out[f.index()] = since;
         self.steads.shows(f, since);
-        self.steads.thrown_out(f, now);
+        self.steads.head_dropped(f, now);
         self.follow(flows, f);
     }
 

@@ -20,7 +20,7 @@ use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::substitute_arrivals::Steads;
-use crate::mechanisms::timestamp::Chain;
+use crate::mechanisms::timestamp::FlowTimestamps;
 use crate::mechanisms::weights::{Instant, ORIGIN, Shares, WEIGHT, duration, shifted};
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::Wire;
@@ -65,7 +65,7 @@ pub struct Spfq {
 #[derive(Debug, Clone, Default)]
 pub struct SpfqFlow {
     /// Starts and finishes of its packets.
-    stamps: Chain,
+    stamps: FlowTimestamps,
 }
 
 impl Spfq {
@@ -197,9 +197,9 @@ impl QueueHooks for Spfq {
         _: Thrown,
         now: Time,
     ) {
-        self.steads.thrown_out(f, now);
+        self.steads.head_dropped(f, now);
         if let Some(finish) = self.finishes.tag(f) {
-            flows.state_mut(f).stamps.thrown_out(finish);
+            flows.state_mut(f).stamps.head_dropped(finish);
         }
         self.left(flows, f, now);
     }

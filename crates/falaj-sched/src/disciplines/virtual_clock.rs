@@ -16,7 +16,7 @@ use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::substitute_arrivals::Steads;
-use crate::mechanisms::timestamp::Chain;
+use crate::mechanisms::timestamp::FlowTimestamps;
 use crate::mechanisms::weights::{Instant, ORIGIN, RATE, ROUNDING, instant, pace, rates, shifted};
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::{Rate, Wire};
@@ -62,7 +62,7 @@ pub struct VirtualClock {
 #[derive(Debug, Clone, Default)]
 pub struct ClockedFlow {
     /// The flow's clock, `aux`.
-    clock: Chain,
+    clock: FlowTimestamps,
 }
 
 impl VirtualClock {
@@ -179,9 +179,9 @@ impl QueueHooks for VirtualClock {
         _: Thrown,
         now: Time,
     ) {
-        self.steads.thrown_out(f, now);
+        self.steads.head_dropped(f, now);
         if let Some(reading) = self.heads.tag(f) {
-            flows.state_mut(f).clock.thrown_out(reading);
+            flows.state_mut(f).clock.head_dropped(reading);
         }
         self.follow(flows, f);
     }

@@ -15,7 +15,7 @@ use crate::contract::transmission::Sent;
 use crate::contract::wfi::{ROUNDED, WfiFormula};
 use crate::mechanisms::gps::reference::ReferenceFluid;
 use crate::mechanisms::substitute_arrivals::Steads;
-use crate::mechanisms::timestamp::Chain;
+use crate::mechanisms::timestamp::FlowTimestamps;
 use crate::mechanisms::weights::{ROUNDING, Shares, Virtual, WEIGHT};
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::Wire;
@@ -58,7 +58,7 @@ pub struct Wf2q {
 #[derive(Debug, Clone, Default)]
 pub struct Wf2qFlow {
     /// Starts and finishes of its packets.
-    stamps: Chain,
+    stamps: FlowTimestamps,
     /// Length of the head.
     head: u32,
 }
@@ -207,8 +207,8 @@ impl QueueHooks for Wf2q {
         now: Time,
     ) {
         let finish = self.finish(flows, f);
-        self.steads.thrown_out(f, now);
-        flows.state_mut(f).stamps.thrown_out(finish);
+        self.steads.head_dropped(f, now);
+        flows.state_mut(f).stamps.head_dropped(finish);
         self.fluid.forget(f, bytes, because, now);
         self.follow(flows, f, now);
     }

@@ -15,7 +15,7 @@ use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::gps::reference::ReferenceFluid;
 use crate::mechanisms::substitute_arrivals::Steads;
-use crate::mechanisms::timestamp::Chain;
+use crate::mechanisms::timestamp::FlowTimestamps;
 use crate::mechanisms::weights::{Shares, Virtual, WEIGHT};
 use crate::queues::queue::{FlowId, Flows};
 use crate::units::rate::Wire;
@@ -51,7 +51,7 @@ pub struct Wfq {
 #[derive(Debug, Clone, Default)]
 pub struct WfqFlow {
     /// Starts and finishes of its packets.
-    stamps: Chain,
+    stamps: FlowTimestamps,
     /// Length of the head.
     head: u32,
 }
@@ -174,8 +174,8 @@ impl QueueHooks for Wfq {
         because: Thrown,
         now: Time,
     ) {
-        self.steads.thrown_out(f, now);
-        flows.state_mut(f).stamps.thrown_out(self.heads.tag(f).unwrap_or(0));
+        self.steads.head_dropped(f, now);
+        flows.state_mut(f).stamps.head_dropped(self.heads.tag(f).unwrap_or(0));
         self.fluid.forget(f, bytes, because, now);
         self.follow(flows, f);
     }

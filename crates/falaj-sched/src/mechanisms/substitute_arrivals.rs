@@ -79,7 +79,7 @@ impl<T: Copy + Default + Ord> Steads<T> {
     }
 
     /// The head is dropped.
-    pub(crate) fn thrown_out(&mut self, f: FlowId, now: Time) {
+    pub(crate) fn head_dropped(&mut self, f: FlowId, now: Time) {
         if let Some(stead) = self.each.get_mut(f.index()) {
             (stead.since, stead.counts) = (stead.head, true);
             self.vacated = Some((f, now));

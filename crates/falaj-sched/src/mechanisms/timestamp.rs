@@ -1,26 +1,28 @@
-//! Chained stamps: `S = max(F of the packet before, the time at its arrival)`, `F = S + L/r`.
+//! Timestamps of a flow's packets: start `S = max(F of the previous packet, time of arrival)`,
+//! finish `F = S + L/r`.
 //!
-//! A packet carries the time of its arrival, and is stamped when it becomes the head of its queue.
-//! That yields the stamps of its arrival, since all packets before it have left by then; and
-//! packets dropped meanwhile are in none of them. With final stamps at arrival, packets behind a
-//! dropped one would wait for it as if it had been sent. Then a flow with a short queue and head
-//! drop, whose packets arrive faster than they leave, would never be served again.
+//! A packet carries the time of its arrival, and gets its timestamps when it becomes the head of
+//! its queue. They are the same as timestamps computed at arrival, because all earlier packets have
+//! left by then; but packets dropped in between do not count. If timestamps were final at arrival,
+//! packets behind a dropped one would wait as if it had been sent. Then a flow with a short queue
+//! and head drop, whose packets arrive faster than they leave, would never be served again.
 //!
 //! A packet that replaces a dropped head takes the dropped packet's finish, if its own is earlier.
-//! Otherwise a packet hidden behind a long one would come to the front at a time when others no
-//! longer expect it. So finishes of heads only rise, and in any time the flow asks for no more than
-//! its rate, as if the dropped packet had never arrived.
+//! Otherwise dropping a long head could reveal a short packet whose finish has already passed,
+//! which the bounds of other flows do not account for. With this rule the finishes of successive
+//! heads never decrease, and in any interval the flow demands no more than its rate, as if the
+//! dropped packet had never arrived.
 
-/// The stamps of one flow, in the discipline's own time.
+/// Timestamps of one flow, in the discipline's own time.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Chain {
-    /// Finish of the last packet that was sent.
+pub(crate) struct FlowTimestamps {
+    /// Finish of the last packet that was sent, computed without `floor`.
     end: u128,
-    /// Finish of the last head that was dropped.
+    /// Largest finish of a head that was dropped.
     floor: u128,
 }
 
-impl Chain {
+impl FlowTimestamps {
     /// Start of the head that arrived at `came`.
     #[inline]
     pub(crate) fn start(&self, came: u128) -> u128 {
@@ -33,29 +35,30 @@ impl Chain {
         self.start(came).saturating_add(length).max(self.floor)
     }
 
-    /// The head is sent; returns its finish without those dropped before it.
+    /// Records that the head is sent; returns its finish, computed without the floor that earlier
+    /// drops set.
     #[inline]
     pub(crate) fn sent(&mut self, came: u128, length: u128) -> u128 {
         self.end = self.start(came).saturating_add(length);
         self.end
     }
 
-    /// The head with this finish was sent by another discipline.
+    /// Records that the head with this finish was sent by another discipline, before a change.
     pub(crate) fn left(&mut self, finish: u128) {
         self.end = self.end.max(finish);
     }
 
-    /// The head with this finish is dropped.
-    pub(crate) fn thrown_out(&mut self, finish: u128) {
+    /// Records that the head with this finish is dropped.
+    pub(crate) fn head_dropped(&mut self, finish: u128) {
         self.floor = self.floor.max(finish);
     }
 
-    /// Converts the stamps to another time.
+    /// Converts the timestamps to another time scale.
     pub(crate) fn map(&mut self, mut of: impl FnMut(u128) -> u128) {
         (self.end, self.floor) = (of(self.end), of(self.floor));
     }
 
-    /// Returns true if all stamps are over by `now`.
+    /// Returns true if no finish is later than `now`.
     pub(crate) fn is_over(&self, now: u128) -> bool {
         self.end.max(self.floor) <= now
     }

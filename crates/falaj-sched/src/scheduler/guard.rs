@@ -11,7 +11,7 @@ use crate::contract::breach::Breach;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Bound, Guarantees, Promise};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
-use crate::contract::library::{Declared, Instance, Loaded, Said, Seen, Traits};
+use crate::contract::library::{Declared, Instance, LibraryDecision, Loaded, QueueView, Traits};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, Setup};
@@ -62,7 +62,7 @@ struct Broken {
 /// A library's discipline, with the checks of its answers.
 pub struct Guard {
     instance: Box<dyn Instance>,
-    seen: Vec<Seen>,
+    seen: Vec<QueueView>,
     /// Its answer; valid until an arrival, a departure or the named instant.
     answer: Option<Decision>,
     /// The flow whose packet was taken; the state of its queue after it is unknown before the end.
@@ -100,7 +100,7 @@ impl Guard {
         let instance = library.0.make(setup).map_err(named)?;
         Ok(Guard {
             instance,
-            seen: vec![Seen::default(); setup.flows.len()],
+            seen: vec![QueueView::default(); setup.flows.len()],
             answer: None,
             serving: None,
             last: None,
@@ -117,7 +117,7 @@ impl Guard {
     fn look(&mut self, flows: &Flows<Turn, u64>, f: FlowId) {
         let head = flows.head(f).unwrap_or(0);
         let (tag, packets) = (flows.head_tag(f), flows.packets(f));
-        self.seen[f.index()] = Seen { tag, bytes: u64::from(flows.bytes(f)), head, packets };
+        self.seen[f.index()] = QueueView { tag, bytes: u64::from(flows.bytes(f)), head, packets };
     }
 
     #[inline]
@@ -126,7 +126,7 @@ impl Guard {
     }
 
     /// Describes the fault of an answer.
-    fn judged(&self, said: Said, waiting: usize, now: Time) -> String {
+    fn judged(&self, said: LibraryDecision, waiting: usize, now: Time) -> String {
         let flow = |verb: &str, f: u32| match self.seen.get(f as usize) {
             None => format!(
                 "it {verb} flow {f}, and there are {}, the first of which is 0",
@@ -138,29 +138,34 @@ impl Guard {
             Some(_) => format!("it {verb} flow {f} (the first is 0), which has no packet"),
         };
         match said {
-            Said::Serve(f) => flow("serves", f),
-            Said::Drop(f) => flow("throws away from", f),
-            Said::Wait(_) | Said::Idle if self.traits.work_conserving => {
+            LibraryDecision::Serve(f) => flow("serves", f),
+            LibraryDecision::Drop(f) => flow("throws away from", f),
+            LibraryDecision::Wait(_) | LibraryDecision::Idle if self.traits.work_conserving => {
                 format!(
                     "it waits while {waiting} flows have packets, and declares to be work-conserving"
                 )
             }
-            Said::Wait(then) if then <= now => {
+            LibraryDecision::Wait(then) if then <= now => {
                 format!("it waits until {}, which is over", then.since(Time::ZERO))
             }
-            Said::Wait(Time::NEVER) | Said::Idle => {
+            LibraryDecision::Wait(Time::NEVER) | LibraryDecision::Idle => {
                 format!("it waits for ever while {waiting} flows have packets")
             }
-            Said::Wait(_) => {
+            LibraryDecision::Wait(_) => {
                 format!("it waited {MOST_WAITS} times in a row while {waiting} flows have packets")
             }
-            Said::Failed => format!("it failed: {}", self.instance.why()),
-            Said::Unknown(number) => format!("it answers {number}, which is no answer"),
+            LibraryDecision::Failed => format!("it failed: {}", self.instance.why()),
+            LibraryDecision::Unknown(number) => format!("it answers {number}, which is no answer"),
         }
     }
 
     #[cold]
-    fn breaks(&mut self, flows: &mut Flows<Turn, u64>, said: Said, now: Time) -> Decision {
+    fn breaks(
+        &mut self,
+        flows: &mut Flows<Turn, u64>,
+        said: LibraryDecision,
+        now: Time,
+    ) -> Decision {
         let what = self.judged(said, flows.backlogged(), now);
         let mut turns = Round::EMPTY;
         for f in (0..self.seen.len() as u32).map(FlowId).filter(|&f| self.seen[f.index()].head > 0)
@@ -265,10 +270,10 @@ impl Discipline for Guard {
         let waiting = flows.backlogged() > 0;
         let may_wait = !self.traits.work_conserving && self.waits < MOST_WAITS;
         let answer = match said {
-            Said::Serve(f) if self.has_head(f) => Decision::Serve(FlowId(f)),
-            Said::Drop(f) if self.has_head(f) => Decision::Drop(FlowId(f)),
-            Said::Wait(_) | Said::Idle if !waiting => Decision::Idle,
-            Said::Wait(then) if may_wait && then > now && then < Time::NEVER => {
+            LibraryDecision::Serve(f) if self.has_head(f) => Decision::Serve(FlowId(f)),
+            LibraryDecision::Drop(f) if self.has_head(f) => Decision::Drop(FlowId(f)),
+            LibraryDecision::Wait(_) | LibraryDecision::Idle if !waiting => Decision::Idle,
+            LibraryDecision::Wait(then) if may_wait && then > now && then < Time::NEVER => {
                 Decision::NotBefore(then)
             }
             wrong => return self.breaks(flows, wrong, now),

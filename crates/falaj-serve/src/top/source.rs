@@ -62,7 +62,7 @@ impl RunningLink {
                 let mut report: LinksReport = client.must("show", json!({}))?;
                 let text: ScenarioAnswer = client.must("scenario", json!({}))?;
                 let scenario: Json =
-                    toml::from_str(&text.toml).context("the link's scenario is not to be read")?;
+                    toml::from_str(&text.toml).context("the link's scenario cannot be read")?;
                 let now = report.clone();
                 if let Some(before) = before {
                     add_rates(&mut report, before);

@@ -29,10 +29,10 @@ pub struct Capture {
     pub broken: Option<Broken>,
 }
 
-/// The end of what can be read of a capture.
+/// The point up to which a capture can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// The offset from which on nothing can be read.
+    /// The offset in bytes up to which the file was read.
     pub at: usize,
     /// The length of the file in bytes.
     pub of: usize,
@@ -46,9 +46,9 @@ impl fmt::Display for Broken {
         match why {
             None => write!(
                 f,
-                "it was cut off: what begins at byte {at} is not whole, and the file ends at byte {of}"
+                "it was cut off: the block that begins at byte {at} is not complete, and the file ends at byte {of}"
             ),
-            Some(why) => write!(f, "what stands at byte {at} of {of} cannot be read: {why}"),
+            Some(why) => write!(f, "the block at byte {at} of {of} cannot be read: {why}"),
         }
     }
 }

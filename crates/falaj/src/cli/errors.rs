@@ -133,7 +133,7 @@ fn refusal(value: &str, error: &Error) -> String {
     if let Some(number) = source.downcast_ref::<ParseIntError>() {
         return match number.kind() {
             IntErrorKind::PosOverflow => format!("`{value}` is too large; write a lower number"),
-            _ => format!("`{value}` is no whole number; write one, as in `10`"),
+            _ => format!("`{value}` is not a whole number; write one, as in `10`"),
         };
     }
     if source.is::<ParseFloatError>() {

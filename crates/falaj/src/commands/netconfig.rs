@@ -66,7 +66,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let toml = Some(edited(&running.toml, &made)?);
     let answer = client.set(&SetRequest { toml, ..SetRequest::default() })?;
     if answer.changed.is_empty() {
-        note!("nothing is otherwise than it was");
+        note!("no value was different: nothing was changed");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -74,24 +74,25 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
 /// Returns the scenario with the link and with its rules before all others; or, for `delete`,
 /// without them.
 fn edited(text: &str, made: &Netconfig) -> Result<String> {
-    let mut file: DocumentMut = text.parse().context("the scenario is not to be read")?;
+    let mut file: DocumentMut = text.parse().context("the scenario cannot be read")?;
     let mine = [format!("{}-out", made.name), format!("{}-in", made.name)];
     let links = file
         .entry("link")
         .or_insert(Item::Table(Table::new()))
         .as_table_like_mut()
-        .context("`link` is no table")?;
+        .context("`link` is not a table")?;
     let there = links.remove(&made.name).is_some();
     let others: Vec<String> = links.iter().map(|(name, _)| name.to_owned()).collect();
     let rules = file.remove("rule").unwrap_or_else(|| Item::ArrayOfTables(ArrayOfTables::new()));
-    let rules =
-        rules.into_array_of_tables().map_err(|_| anyhow::anyhow!("`rule` is no list of tables"))?;
+    let rules = rules
+        .into_array_of_tables()
+        .map_err(|_| anyhow::anyhow!("`rule` is not a list of tables"))?;
     let is_mine = |rule: &&Table| {
         rule.get("name").and_then(Item::as_str).is_some_and(|name| mine.iter().any(|m| m == name))
     };
     let mut kept: Vec<Table> = rules.iter().filter(|rule| !is_mine(rule)).cloned().collect();
     match &made.tables {
-        None => ensure!(there, "there is no `{}`", made.name),
+        None => ensure!(there, "there is no link `{}`", made.name),
         // The scenario had no rules. Packets that match no rule would be dropped, so a last rule
         // sends all other packets along their previous path.
         Some(_) if kept.is_empty() => {

@@ -83,7 +83,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if args.json {
         say!("{}", serde_json::to_string_pretty(&made)?);
     } else if made.changed.is_empty() {
-        note!("nothing is otherwise than it was");
+        note!("no value was different: nothing was changed");
     }
     if made.dropped > 0 {
         note!("{} packets that waited were dropped", made.dropped);

@@ -1554,7 +1554,7 @@ fn containers_that_cannot_be_are_refused() {
         (&["tune", "--delay", "0s"], "--delay is above zero"),
         (
             &["tune", "--delay", "1ms", "--percentile", "50"],
-            "a percentile is 90 or above, and below 100",
+            "a percentile must be at least 90 and below 100",
         ),
         (&["tune", "--delay", "1ms", "--rates", "0"], "--rates: at least one above zero"),
         (&["consumer"], "this command is for falaj's own use"),

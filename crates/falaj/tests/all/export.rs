@@ -198,14 +198,14 @@ fn names_that_say_nothing_are_refused() {
         (
             "--packets",
             "x.txt",
-            "--packets x.txt: its name says what it is to be: `*.csv` or `*.parquet` or `*.pcapng`",
+            "--packets x.txt: the name's ending must be that of a format: `*.csv` or `*.parquet` or `*.pcapng`",
         ),
         (
             "--flows",
             "x.pcapng",
-            "--flows x.pcapng: its name says what it is to be: `*.csv` or `*.parquet`",
+            "--flows x.pcapng: the name's ending must be that of a format: `*.csv` or `*.parquet`",
         ),
-        ("--flent", "x.gz", "--flent x.gz: Flent opens `*.flent.gz` alone"),
+        ("--flent", "x.gz", "--flent x.gz: Flent opens only `*.flent.gz`"),
         ("--trace", "/dev/null/x.json", "cannot write /dev/null/x.json"),
     ] {
         let ran = falaj(&["sim", scenario, "--duration", "1ms", option, name]);

@@ -545,7 +545,7 @@ fn capture(users: &Users) {
         let ends = format!("the file ends at byte {}", bytes.len() / 2);
         assert!(
             ran.status == Some(1)
-                && ran.err.contains("breaks off: it was cut off: what begins at byte ")
+                && ran.err.contains("breaks off: it was cut off: the block that begins at byte ")
                 && ran.err.contains(&ends),
             "{ran:?}"
         );
@@ -2361,7 +2361,7 @@ fn socket(users: &Users) {
     let ran = falaj(&["set", "--control", at, "link", "rate=2mbit", "delay=7ms"]);
     assert_eq!((ran.status, ran.out.as_str(), ran.err.as_str()), (Some(0), "", ""));
     let ran = falaj(&["set", "--control", at, "link", "rate=2mbit"]);
-    assert_eq!(ran.err, "falaj: nothing is otherwise than it was\n");
+    assert_eq!(ran.err, "falaj: no value was different: nothing was changed\n");
     let ran = falaj(&["set", "--control", at, "link", "rate=1mbit", "--check", "--json"]);
     assert_eq!(
         (&ran.json()["changed"], &ran.json()["at_ns"]),

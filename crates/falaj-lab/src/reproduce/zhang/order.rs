@@ -16,7 +16,7 @@ use falaj_sched::units::time::{Span, Time};
 use falaj_sim::replay::{Arrival, replay};
 use falaj_traffic::capture::Verdict;
 
-/// A flow with these parameters, whose queue is practically unlimited.
+/// A flow with these parameters and this queue limit.
 fn flow(values: Values, limit: Limit) -> FlowSetup {
     FlowSetup { values, limit, inner: None }
 }
@@ -25,7 +25,10 @@ fn pipe(kind: &'static str, rate: Rate, largest: u32, flows: Vec<FlowSetup>) -> 
     PipeSpec::new(kind, Setup { rate, largest, scheduler: Values::default(), flows }, Span::ZERO)
 }
 
-/// Departure times of these packets, in order of their arrival.
+/// The time at which the last bit of each packet leaves, in the order of `arrivals`.
+///
+/// # Errors
+/// The pipe is invalid, or a packet was not sent.
 fn ends(spec: &PipeSpec, arrivals: &[Arrival]) -> Result<Vec<Time>> {
     let place =
         PlacedPipe { pipe: spec.clone(), classifier: Classifier::default(), account: Account::Ip };
@@ -42,13 +45,14 @@ fn arrival(flow: u32, length: u32, at: Time) -> Arrival {
     Arrival { way: 0, flow: Some(FlowId(flow)), key: Key::default(), length, at }
 }
 
-/// Packets with a transmission time of one second: 125 B at 1 kbit/s.
+/// Length of all packets of Figure 2.1: 125 B, which take one second at 1 kbit/s.
 const CELL: u32 = 125;
 const SECOND: u64 = 1_000_000_000;
 
-/// Figure 2.1: two connections, each with half the link. The first sends a packet a second for 900
-/// s, then one every two seconds; the second has `burst` packets at 900 s. Returns the number of
-/// packets of the second that leave between the 900th and the 901st of the first.
+/// Figure 2.1: two connections, each with half the link. Connection 1 sends a packet a second for
+/// 900 s, then one every two seconds. `burst` packets of connection 2 arrive at 900 s. Returns the
+/// number of packets of connection 2 that leave between the 900th and the 901st packet of
+/// connection 1.
 fn between(kind: &'static str, burst: u32) -> Result<usize> {
     let half = || {
         flow(
@@ -60,8 +64,8 @@ fn between(kind: &'static str, burst: u32) -> Result<usize> {
     let flows =
         if kind == "virtual-clock" { vec![half(), half()] } else { vec![weights(), weights()] };
     let spec = pipe(kind, Rate::from_bits(1_000), CELL, flows);
-    // Packets of connection 1 at a full second are seen by the decision of that second, as in the
-    // thesis: they arrive just before it.
+    // Packets of connection 1 arrive 1 ns before the full second, so that the decision at that
+    // second includes them, as in the thesis.
     let at = |second: u64| Time((second * SECOND).saturating_sub(1));
     let mut arrivals: Vec<Arrival> = (0..900).map(|k| arrival(0, CELL, at(k))).collect();
     arrivals.extend((0..burst).map(|_| arrival(1, CELL, Time(900 * SECOND))));
@@ -106,16 +110,17 @@ pub(super) fn figure() -> Result<PaperFigure> {
     }
     Ok(PaperFigure {
         label: String::new(),
-        title: "who is punished for what it had before: packets of connection 2 between the 900th and the 901st of connection 1".into(),
+        title: "penalty for excess bandwidth used earlier: packets of connection 2 between the 900th and the 901st of connection 1".into(),
         x: "packets of connection 2 at 900 s",
         y: "packets",
         axes: Axes::Plain,
         curves,
         notes: vec![
-            "Two connections of half the link each, packets of a second; connection 1 sent one a \
-             second for 900 s while the other was silent. With one packet in two seconds of \
-             connection 2, as printed, all four alternate: the link is never backlogged. The \
-             statement needs 450 packets and more to wait at 900 s."
+            "Two connections have half the link each, and each packet takes one second. \
+             Connection 1 sent one packet a second for 900 s while connection 2 was silent. If \
+             connection 2 then sends one packet every two seconds, as printed, the link is never \
+             backlogged, and all four disciplines alternate. The statement needs at least 450 \
+             packets that wait at 900 s."
                 .into(),
         ],
         found,
@@ -137,8 +142,8 @@ pub(super) fn theorem() -> Result<PaperFigure> {
         flows.extend((0..n).map(|_| normal()));
         let spec = pipe("drr++", Rate::from_mbit(8), 1_500, flows);
         let mut arrivals = Vec::new();
-        // Each BE flow carries over 1499 B; the burst arrives when a visit of one of them has
-        // begun.
+        // Each BE flow carries a deficit of 1499 B over to its next visit. The burst of LC arrives
+        // just after such a visit has begun.
         for f in 1..=n {
             let sizes = [1, 1_500, 1_499].into_iter().chain([1_500; 60]);
             arrivals.extend(sizes.map(|bytes| arrival(f, bytes, Time::ZERO)));
@@ -155,7 +160,7 @@ pub(super) fn theorem() -> Result<PaperFigure> {
         let x = f64::from(n);
         let ms = |nanos: u64| CurvePoint { x, y: nanos as f64 / 1e6, off: None };
         reached.push(ms(worst));
-        // sigma/r + (Q + 3 Q')/C at a microsecond per byte.
+        // Theorem 2: sigma/r + (Q + 3 Q')/C; a byte takes 1 us, and r is half of C.
         printed.push(ms(2 * BURST * 1_000 + 4 * 1_500_000));
         ours.push(ms(bound.0));
     }
@@ -177,8 +182,9 @@ pub(super) fn theorem() -> Result<PaperFigure> {
             FigureCurve { name: "falaj plan", points: ours },
         ],
         notes: vec![
-            "Lemma 3 counts one BE flow for all: each of them may carry nearly a packet over, so \
-             `sigma/r + (Q' + n L)/C` is right where `sigma/r + (Q + 3 Q')/C` is printed."
+            "Lemma 3 counts a single BE flow in place of all n. Each of them may carry over nearly \
+             a packet, so the bound is `sigma/r + (Q' + n L)/C` in place of the printed \
+             `sigma/r + (Q + 3 Q')/C`."
                 .into(),
         ],
         found,

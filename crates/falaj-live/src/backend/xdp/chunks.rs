@@ -128,8 +128,8 @@ pub(super) fn hostile(bytes: &[u8]) {
     use std::os::unix::fs::FileExt;
 
     const PAGE: u64 = 4096;
-    const COMING: u32 = 8;
-    const GOING: u32 = 4;
+    const RX_CHUNKS: u32 = 8;
+    const TX_CHUNKS: u32 = 4;
     const FILL: u64 = 0;
     const SENT: u64 = 1;
     const RECEIVED: u64 = 2;
@@ -152,12 +152,12 @@ pub(super) fn hostile(bytes: &[u8]) {
         |n: u64, size| XdpRing::new(file.as_fd(), (n * PAGE) as off_t, &at, size).expect("a ring");
     let descriptors =
         |n: u64, size| XdpRing::new(file.as_fd(), (n * PAGE) as off_t, &at, size).expect("a ring");
-    let memory = CHUNK * (COMING + GOING) as usize;
+    let memory = CHUNK * (RX_CHUNKS + TX_CHUNKS) as usize;
     let mut chunks = Chunks::new(
         Frames(Mapping::new(memory, None).expect("memory")),
-        [words(FILL, COMING), words(SENT, GOING)],
-        [descriptors(RECEIVED, COMING), descriptors(SEND, GOING)],
-        (COMING, GOING),
+        [words(FILL, RX_CHUNKS), words(SENT, TX_CHUNKS)],
+        [descriptors(RECEIVED, RX_CHUNKS), descriptors(SEND, TX_CHUNKS)],
+        (RX_CHUNKS, TX_CHUNKS),
     );
     let word = |ring: u64, n: u64| {
         let mut word = [0; 4];
@@ -204,7 +204,7 @@ pub(super) fn hostile(bytes: &[u8]) {
         match what % 8 {
             // A frame arrives.
             0 | 1 => {
-                let Some(chunk) = take(FILL, COMING, 8) else { continue };
+                let Some(chunk) = take(FILL, RX_CHUNKS, 8) else { continue };
                 let frame = text(usize::from(b) * 8);
                 // Behind some room of the kernel's, as usual.
                 let addr = number(&chunk).wrapping_add(256);
@@ -212,7 +212,7 @@ pub(super) fn hostile(bytes: &[u8]) {
                     Some(place) => place.copy_from_slice(&frame),
                     None => assert!(!good),
                 }
-                put(RECEIVED, COMING, &descriptor(addr, frame.len() as u32));
+                put(RECEIVED, RX_CHUNKS, &descriptor(addr, frame.len() as u32));
                 came.push_back(frame);
             }
             2 => {
@@ -236,7 +236,7 @@ pub(super) fn hostile(bytes: &[u8]) {
             }
             // The kernel sends a queued frame.
             5 => {
-                let Some(about) = take(SEND, GOING, 16) else { continue };
+                let Some(about) = take(SEND, TX_CHUNKS, 16) else { continue };
                 let (addr, length) = (
                     number(&about),
                     u32::from_ne_bytes([about[8], about[9], about[10], about[11]]),
@@ -249,7 +249,7 @@ pub(super) fn hostile(bytes: &[u8]) {
                         "not where frames come in"
                     );
                 }
-                put(SENT, GOING, &addr.to_ne_bytes());
+                put(SENT, TX_CHUNKS, &addr.to_ne_bytes());
             }
             // From here on anything is possible: positions of rings, and their contents.
             6 => {
@@ -267,22 +267,25 @@ pub(super) fn hostile(bytes: &[u8]) {
                 } else {
                     u64::from(value) << (e % 33)
                 };
-                let (ring, size) =
-                    [(FILL, COMING), (SENT, GOING), (RECEIVED, COMING), (SEND, GOING)]
-                        [usize::from(e % 4)];
+                let (ring, size) = [
+                    (FILL, RX_CHUNKS),
+                    (SENT, TX_CHUNKS),
+                    (RECEIVED, RX_CHUNKS),
+                    (SEND, TX_CHUNKS),
+                ][usize::from(e % 4)];
                 match ring {
                     FILL | SENT => put(ring, size, &addr.to_ne_bytes()),
                     _ => put(ring, size, &descriptor(addr, value.rotate_left(u32::from(e)))),
                 }
             }
         }
-        assert!(chunks.free.len() <= GOING as usize);
+        assert!(chunks.free.len() <= TX_CHUNKS as usize);
         if good {
             let unseen = |ring| word(ring, 0).wrapping_sub(word(ring, 1));
-            assert_eq!(unseen(FILL) as usize + came.len(), COMING as usize, "no chunk is lost");
+            assert_eq!(unseen(FILL) as usize + came.len(), RX_CHUNKS as usize, "no chunk is lost");
             assert_eq!(
                 chunks.free.len() as u32 + unseen(SEND) + unseen(SENT),
-                GOING,
+                TX_CHUNKS,
                 "nor one for sending"
             );
         }

@@ -1,19 +1,20 @@
 //! An existing interface, seen through an AF_XDP socket: requires root, and is the cheapest backend
 //! for small packets.
 //!
-//! A program of six instructions at the interface passes arriving frames to the socket, before the
-//! host's network stack sees them. Frames are copied into memory shared with the kernel, and out of
-//! it; the driver just has to run the program, or, if it cannot, the program runs behind it.
+//! An XDP program of six instructions at the interface passes arriving frames to the socket, before
+//! the host's network stack sees them. Frames are copied into memory shared with the kernel, and
+//! out of it. So the driver needs no support for AF_XDP, only for XDP; without that the kernel runs
+//! the program behind the driver (generic mode).
 //!
-//! There are no notes of unfinished work (virtio-net headers), so such work is done here or
-//! refused:
+//! Frames have no virtio-net header, which elsewhere describes work that was left to the receiver
+//! (offloads). So falaj completes such work here, or refuses the interface:
 //!
-//! | unfinished work | handling |
+//! | work left to the receiver | handling |
 //! |---|---|
 //! | checksums | computed when the frame is read: see [`complete`] |
-//! | units of many packets | a veth interface makes none while the program is within its driver, and is refused otherwise |
+//! | segmentation: units of many packets | a veth interface makes none while its driver runs the program, and is refused otherwise |
 //! | frames longer than a chunk | an MTU that would allow them is refused |
-//! | several receive queues | refused: there is a socket for one |
+//! | several receive queues | refused, because one socket serves one queue |
 
 mod checksum;
 pub(crate) mod chunks;
@@ -43,12 +44,13 @@ use chunks::{CHUNK, Chunks};
 use sys::{Frames, Mapping, XdpRing};
 
 /// Number of chunks for arriving frames, free or unread.
-const COMING: u32 = 4096;
-/// Number of chunks for frames that are being sent, which ends when they are copied.
-const GOING: u32 = 512;
+const RX_CHUNKS: u32 = 4096;
+/// Number of chunks for frames that are being sent; a chunk is free again once the kernel has
+/// copied it.
+const TX_CHUNKS: u32 = 512;
 
-/// An AF_XDP socket at an interface. It receives the frames that arrive there, and no other reader
-/// does; it sends out there.
+/// An AF_XDP socket at an interface. It is the only receiver of frames that arrive there, and sends
+/// frames there.
 #[derive(Debug)]
 pub struct XdpSocket {
     place: InterfaceName,
@@ -61,14 +63,14 @@ pub struct XdpSocket {
 
 #[derive(Debug)]
 struct BoundInterface {
-    /// A packet socket that receives nothing: the interface is promiscuous as long as it lives, and
-    /// is queried by it.
+    /// A packet socket that receives nothing. It keeps the interface promiscuous while it is open,
+    /// and queries about the interface go through it.
     control: OwnedFd,
     /// The interface at the last look.
     interface: FollowedInterface,
-    /// `None` while there is no interface.
+    /// Program, memory and rings; `None` while the interface is gone.
     shared: Option<XdpMemory>,
-    /// Frames lost at earlier sockets.
+    /// Frames lost at earlier sockets of this port.
     lost: u64,
     /// Number of consecutive reads without a frame.
     nothing: u32,
@@ -82,8 +84,8 @@ struct XdpMemory {
     chunks: Chunks,
 }
 
-/// Number of consecutive empty reads after which a pending error of the socket is cleared, which
-/// would wake the loop for ever.
+/// Number of consecutive empty reads after which a pending error of the socket is cleared. Such an
+/// error makes the socket readable all the time, and so would wake the event loop without end.
 const PATIENCE: u32 = 64;
 
 /// Checks that the kernel accepts such programs and sockets from this process.
@@ -149,7 +151,7 @@ fn make(interface: &str) -> Result<Vec<OwnedFd>, (SetupStep, Errno)> {
     let number = index.unsigned_abs();
     let attached = match sys::attach(program.as_fd(), number, true) {
         Err(errno @ (Errno::EBUSY | Errno::EPERM)) => Err((SetupStep::AttachProgram, errno)),
-        // Behind veth's driver units of many packets would arrive, which are longer than a chunk.
+        // In generic mode veth hands over units of many packets, which are longer than a chunk.
         Err(errno) if sys::is_veth(asked, interface) => Err((SetupStep::XdpUnits, errno)),
         Err(_) => sys::attach(program.as_fd(), number, false)
             .map_err(|errno| (SetupStep::AttachProgram, errno)),
@@ -184,7 +186,7 @@ impl XdpMemory {
     ) -> Result<XdpMemory, (SetupStep, Errno)> {
         let memory = |errno| (SetupStep::XdpMemory, errno);
         let rings = |errno| (SetupStep::XdpRings, errno);
-        let length = CHUNK * (COMING + GOING) as usize;
+        let length = CHUNK * (RX_CHUNKS + TX_CHUNKS) as usize;
         let frames = Frames(Mapping::new(length, None).map_err(memory)?);
         let about = libc::xdp_umem_reg {
             addr: frames.0.address(),
@@ -196,23 +198,25 @@ impl XdpMemory {
         };
         sys::set(socket, libc::XDP_UMEM_REG, about).map_err(memory)?;
         for (ring, size) in [
-            (libc::XDP_UMEM_FILL_RING, COMING),
-            (libc::XDP_UMEM_COMPLETION_RING, GOING),
-            (libc::XDP_RX_RING, COMING),
-            (libc::XDP_TX_RING, GOING),
+            (libc::XDP_UMEM_FILL_RING, RX_CHUNKS),
+            (libc::XDP_UMEM_COMPLETION_RING, TX_CHUNKS),
+            (libc::XDP_RX_RING, RX_CHUNKS),
+            (libc::XDP_TX_RING, TX_CHUNKS),
         ] {
             sys::set(socket, ring, size as libc::c_int).map_err(rings)?;
         }
         let at: libc::xdp_mmap_offsets = sys::get(socket, libc::XDP_MMAP_OFFSETS).map_err(rings)?;
         let page = |page: libc::c_ulonglong| page as libc::off_t;
-        let fill = XdpRing::new(socket, page(libc::XDP_UMEM_PGOFF_FILL_RING), &at.fr, COMING)
+        let fill = XdpRing::new(socket, page(libc::XDP_UMEM_PGOFF_FILL_RING), &at.fr, RX_CHUNKS)
             .map_err(rings)?;
-        let sent = XdpRing::new(socket, page(libc::XDP_UMEM_PGOFF_COMPLETION_RING), &at.cr, GOING)
-            .map_err(rings)?;
+        let sent =
+            XdpRing::new(socket, page(libc::XDP_UMEM_PGOFF_COMPLETION_RING), &at.cr, TX_CHUNKS)
+                .map_err(rings)?;
         let received =
-            XdpRing::new(socket, libc::XDP_PGOFF_RX_RING, &at.rx, COMING).map_err(rings)?;
-        let send = XdpRing::new(socket, libc::XDP_PGOFF_TX_RING, &at.tx, GOING).map_err(rings)?;
-        let chunks = Chunks::new(frames, [fill, sent], [received, send], (COMING, GOING));
+            XdpRing::new(socket, libc::XDP_PGOFF_RX_RING, &at.rx, RX_CHUNKS).map_err(rings)?;
+        let send =
+            XdpRing::new(socket, libc::XDP_PGOFF_TX_RING, &at.tx, TX_CHUNKS).map_err(rings)?;
+        let chunks = Chunks::new(frames, [fill, sent], [received, send], (RX_CHUNKS, TX_CHUNKS));
         // An earlier socket there may still be closing.
         let mut bound = Err(Errno::EBUSY);
         for _ in 0..200 {
@@ -226,7 +230,7 @@ impl XdpMemory {
         Ok(XdpMemory { _program: program, chunks })
     }
 
-    /// Reads one frame behind an empty header.
+    /// Reads one frame into `unit`, behind an empty virtio-net header; `None` if no frame waits.
     fn receive(&mut self, unit: &mut [u8]) -> Option<Result<usize, Errno>> {
         let read = self.chunks.receive(|frame| {
             let whole = Tap::VNET_HEADER + frame.len();
@@ -321,8 +325,8 @@ impl XdpSocket {
 /// Number of frames for which a socket had no room.
 fn lost(socket: BorrowedFd<'_>) -> u64 {
     sys::get::<libc::xdp_statistics>(socket, libc::XDP_STATISTICS).map_or(0, |counted| {
-        // If the kernel copies frames, one without a free chunk counts both as dropped and as a
-        // read of an empty ring; if the device writes them itself, just as the latter.
+        // A frame for which no chunk is free: if the kernel copies frames, both `rx_dropped` and
+        // `rx_fill_ring_empty_descs` count it; if the device writes frames itself, only the latter.
         counted.rx_dropped.max(counted.rx_fill_ring_empty_descs) + counted.rx_ring_full
     })
 }
@@ -369,7 +373,7 @@ impl Port for XdpPort {
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
         let Some((head, frame)) = unit.split_at_checked(Tap::VNET_HEADER) else { return Ok(false) };
-        // The unfinished work would not be done.
+        // Nothing behind this port would compute the checksum or split the unit.
         if head[0] & 1 != 0 || head[1] != 0 {
             return Err(Errno::EINVAL.into());
         }

@@ -3,28 +3,29 @@
 //! Stoica, Zhang and Ng, "A hierarchical fair service curve algorithm for link-sharing, real-time
 //! and priority services" (1997). A flow has up to three curves of two pieces each, `burst-rate`
 //! for `burst-time`, then `rate`:
-//! - real-time, as in [SCED](crate::disciplines::sced), except that only packets sent to keep it
-//!   count, and a packet is sent for it only if it is needed to keep the curve later (it is
-//!   *eligible*). Among the eligible packets the earliest deadline goes first.
-//! - link-sharing, if no packet is eligible: the class with the least virtual time goes first, the
-//!   time at which the curve reaches all bytes that the class has sent. So a flow that uses excess
-//!   capacity is not penalized later, as it is by SCED.
-//! - an upper limit: the link is not shared with the flow until the curve reaches all bytes that
+//! - real-time: deadlines as in [SCED](crate::disciplines::sced), with two differences. Only
+//!   packets sent by this criterion count. A packet is considered only once it is *eligible*: if it
+//!   waited longer, the curve could not be kept later. The eligible packet with the earliest
+//!   deadline goes first.
+//! - link-sharing, if no packet is eligible: the class with the least virtual time goes first. That
+//!   is the time at which its curve reaches all bytes that the class has sent. So a flow that uses
+//!   excess capacity is not penalized later, as it is by SCED.
+//! - an upper limit: link-sharing does not serve the flow until the curve reaches all bytes that
 //!   the flow has sent. Real-time service may exceed it.
 //!
-//! Each piece is a part of a line, and a line is a clock that each byte advances; `sced.rs` has the
-//! arithmetic, and the conditions under which it is exact.
+//! Each piece of a curve is a part of a line. A line is represented by a clock, which each byte
+//! advances; `sced.rs` has the arithmetic, and the conditions under which it is exact.
 //!
 //! *Trees.* A class that is divided by H-FSC again has a link-sharing curve and an upper limit;
 //! only leaves have real-time curves, which are compared across the whole tree. The remaining
 //! capacity is shared from the link down: at each node it goes to the class with the least virtual
 //! time, among those that are below their limits and have a packet. A packet of a leaf counts for
-//! all classes above it, for either reason of sending. Virtual times are clocks as well, compared
-//! with a time of their node: that of the last packet that the node shared out. A leaf that becomes
-//! backlogged again starts there; and a chosen class starts no earlier, so that none accumulates
-//! service. (The paper uses the middle between the least and the largest virtual time of the active
-//! classes; the least is at most a packet's virtual time away from that here, and needs no second
-//! order.)
+//! all classes above it, whether the real-time or the link-sharing criterion sent it. Virtual times
+//! are clocks as well. Each node has a virtual time of its own: that of the last packet that it
+//! sent by link-sharing. A leaf that becomes backlogged again starts there, and a chosen class
+//! starts no earlier, so that no class accumulates a claim to service while it is idle. (The paper
+//! uses the middle between the least and the largest virtual time of the active classes. The least
+//! differs from that by at most a packet's virtual time here, and needs no second heap.)
 
 mod class;
 mod order;
@@ -131,7 +132,7 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// A curve with a first piece has a second one.
+/// Removes from a drawn setup the first pieces of curves that have no second piece.
 fn fit(setup: &mut Setup, _: Dice<'_>) {
     for flow in &mut setup.flows {
         let has = |name: &str| flow.values.get(name).is_some();
@@ -151,31 +152,31 @@ fn fit(setup: &mut Setup, _: Dice<'_>) {
 pub struct Hfsc {
     shape: Shape,
     classes: Vec<Class>,
-    /// The clocks of the classes' limits.
+    /// The clocks of the classes' upper limits.
     limits: Vec<Clocks>,
     /// The leaves' real-time curves, in pieces.
     promised: Vec<Option<Pieces>>,
-    /// By eligible time: leaves that are not eligible yet.
+    /// Leaves that are not eligible yet, by the time at which they become eligible.
     held: Calendar,
-    /// By deadline: leaves that are eligible.
+    /// Leaves that are eligible, by deadline.
     eligible: Calendar,
     /// The link, and each class that is divided.
     nodes: Vec<Node>,
-    /// By the time of the upper limit: classes that have reached it.
+    /// Classes that have reached their upper limit, by the time at which it allows a packet again.
     limited: Calendar,
-    /// True if the last decision was made by sharing, not for a real-time curve.
+    /// True if the last decision was made by link-sharing, not by the real-time criterion.
     by_sharing: bool,
     link: Rate,
     largest: u32,
     full_queues: Vec<u64>,
 }
 
-/// A node that shares among classes.
+/// A node that shares capacity among its classes.
 #[derive(Debug, Clone)]
 struct Node {
-    /// By virtual time: classes that may be served.
+    /// Classes that may be served, by virtual time.
     sharing: Heap,
-    /// Virtual time of the last packet that was shared out.
+    /// Virtual time of the last packet that the node sent by link-sharing.
     now: Instant,
     /// Its state as a class of the node above.
     own: Shared,
@@ -188,12 +189,13 @@ pub struct HfscFlow {
     shared: Shared,
 }
 
-fn late(clocks: Clocks, least: Instant) -> Clocks {
+/// The clocks, each set to `least` if it is earlier.
+fn no_earlier(clocks: Clocks, least: Instant) -> Clocks {
     clocks.map(|clock| clock.max(least))
 }
 
 impl Hfsc {
-    /// Validates the setup: the sum of the real-time curves stays below the link's.
+    /// Validates the setup: the sum of the real-time curves must not exceed the link's rate.
     pub fn new(setup: &Setup) -> Result<Hfsc, ConfigErrors> {
         let all = Classes::new("hfsc", "fair service curves", setup)?;
         let leaves = all.shape.leaves();
@@ -221,7 +223,7 @@ impl Hfsc {
             let none = if all.shape.is_leaf(class) { Rate::from_mbit(1).0 } else { 0 };
             shares.push(sharing.or(real_time).map_or(none, |(_, _, rate)| rate.0));
         }
-        // Each class comes before those below it.
+        // A class precedes the classes below it, so these are complete first.
         for class in (0..all.shape.len()).rev() {
             if shares[class] == 0 && class >= leaves {
                 let below = all.shape.below(all.shape.node(class as u32));
@@ -267,7 +269,8 @@ impl Hfsc {
         })
     }
 
-    /// A packet leaves at most this much later than its deadline.
+    /// Maximum time between a packet's deadline and the departure of its last bit: the transmission
+    /// time of the largest packet, and rounding.
     fn late(&self) -> Span {
         self.link.airtime_of_many(u64::from(self.largest)) + ROUNDING + Span(1)
     }
@@ -279,9 +282,9 @@ impl Discipline for Hfsc {
 
     fn start(&mut self, _: &mut Flows<HfscFlow>) {}
 
-    /// The distance of clocks from now stays the same in bytes; a new curve begins now. Classes
-    /// above the leaves keep their state if the whole tree above the leaves is unchanged, and begin
-    /// anew otherwise.
+    /// The distance of each clock from now stays the same in bytes; a new curve begins now. Classes
+    /// above the leaves keep their state if the tree above the leaves is unchanged. Otherwise they
+    /// begin anew.
     fn migrate_from(&mut self, old: Hfsc, flows: &mut Flows<HfscFlow>, now: Time) {
         self.by_sharing = old.by_sharing;
         let (time, keeps) = (instant(now), self.shape.keeps(&old.shape));
@@ -310,7 +313,8 @@ impl Discipline for Hfsc {
             let real_time = clocks(&was.real_time, &is.real_time, state.real_time, time);
             *state = HfscFlow { real_time, shared };
             if flows.head(f).is_some() {
-                // Entered as held in any case: a head on the wire no longer has a deadline.
+                // At time zero no leaf is eligible, so each enters as held. That is right also for
+                // a head on the wire, which no longer has a deadline.
                 self.enter(flows, f, Time::ZERO);
             }
         }
@@ -320,17 +324,17 @@ impl Discipline for Hfsc {
     fn ready(&mut self, flows: &mut Flows<HfscFlow>, f: FlowId, now: Time) {
         let above = self.nodes[self.shape.above(f.0)].now;
         let state = flows.state_mut(f);
-        state.real_time = late(state.real_time, instant(now));
-        state.shared.sharing = late(state.shared.sharing, above);
+        state.real_time = no_earlier(state.real_time, instant(now));
+        state.shared.sharing = no_earlier(state.shared.sharing, above);
         (state.shared.moved, state.shared.moved_on) = (true, true);
         if self.classes[f.index()].limit.is_some() {
-            self.limits[f.index()] = late(self.limits[f.index()], instant(now));
+            self.limits[f.index()] = no_earlier(self.limits[f.index()], instant(now));
         }
         self.enter(flows, f, now);
     }
 
-    /// Another head may have an earlier deadline, which only a search inside the heap would
-    /// correct.
+    /// The new head may have an earlier deadline than the old one. The heap of eligible leaves
+    /// could be corrected only by a search, so the leaf is removed and entered again.
     fn head_changed(&mut self, flows: &mut Flows<HfscFlow>, f: FlowId, now: Time) {
         if flows.state(f).shared.timed == Timed::Eligible {
             self.eligible.clear(f.index());
@@ -353,7 +357,7 @@ impl Discipline for Hfsc {
             self.by_sharing = true;
             return Decision::Serve(f);
         }
-        // A leaf that was found meanwhile to be held is in the calendar now.
+        // A leaf that turned out not to be eligible is in the calendar of held leaves now.
         let held = self.first_held(flows);
         match held.into_iter().chain(self.first_limited(flows)).min() {
             Some(then) => Decision::NotBefore(then),
@@ -397,12 +401,13 @@ impl MediumHooks for Hfsc {}
 
 impl Guarantees for Hfsc {
     /// A packet leaves at most `L/C` after its deadline (theorem 2 of the paper). The deadlines of
-    /// a backlogged flow are on its curve, begun at most a packet of the second slope after now; if
-    /// the curve begins slowly, they are later by the distance that it is behind.
+    /// a backlogged flow lie on its curve, which begins at most a packet's time at the second slope
+    /// from now. If the first slope is the lower one, deadlines are later by the distance of the
+    /// curve behind a line of the second slope.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let Some((first, time, rate)) = self.promised[f.index()] else {
             return Err(NoPromise(
-                "a flow without a real-time `rate` gets its share of what real-time leaves, which may be nothing"
+                "a flow without a real-time `rate` gets a share of the capacity that real-time curves leave, which may be none"
                     .into(),
             ));
         };
@@ -416,19 +421,20 @@ impl Guarantees for Hfsc {
                 delay: rate.airtime_of_many(
                     self.full_queues[f.index()].saturating_add(self.largest.into()),
                 ) + late,
-                formula: "(B + L)/r + L/C + what the curve is behind its second slope",
+                formula: "(B + L)/r + L/C + max(0, (r - r1) T/r), r1 for T before r",
                 condition: "packets that found room",
             },
             others: Vec::new(),
         })
     }
 
-    /// The curve counts the packets sent to keep it, which are at most all that the flow sent.
+    /// The curve counts only the packets that the real-time criterion sent, which are some or all
+    /// of the flow's packets.
     fn deadlines(&self, f: FlowId) -> Option<Deadlines> {
         Some(Deadlines::new(self.promised[f.index()]?, self.late()))
     }
 
-    /// Deadlines do not move while there are packets, regardless of other service to the flow.
+    /// Deadlines of a backlogged flow do not move, whatever service link-sharing gives to it.
     fn serves_strictly(&self) -> bool {
         true
     }
@@ -442,10 +448,10 @@ mod tests {
     };
     use std::string::String;
 
-    /// Its curve is a quarter for 4 B of time and then a half. A is sent the excess by
-    /// link-sharing, and is not penalized when B arrives an eighth before 4. B's deadlines are 5
-    /// 1/3, 6 2/3, 8, 10, all minus an eighth; the last of them is earlier than A's own 10 by that
-    /// eighth.
+    /// Times are in bytes of the link. A's curve has a quarter of the link for 4, and then a half.
+    /// A gets the excess by link-sharing, and is not penalized when B arrives an eighth before 4.
+    /// B's deadlines are 5 1/3, 6 2/3, 8 and 10, each minus an eighth. So the last of them is
+    /// earlier by an eighth than A's deadline of 10.
     #[test]
     fn excess_is_not_punished() {
         let curve = |first| {
@@ -464,7 +470,7 @@ mod tests {
         assert_eq!(ends, [5, 7, 8, 9, 11, 12]);
     }
 
-    /// By link-sharing alone: in thirds, and a limit of a quarter.
+    /// Link-sharing alone: shares of one and two thirds; then A has an upper limit of a quarter.
     #[test]
     fn link_sharing_is_in_proportion_and_has_a_limit() {
         let share = |thousandths| values([("share", rate(thousandths))]);
@@ -478,15 +484,16 @@ mod tests {
         assert_eq!(sent, "A1@4 B1@8 B2@12 B3@16 A2@20 B4@24 B5@28 A3@36 A4@52 A5@68");
     }
 
-    /// A curve that begins slowly does so once: after its first piece shares and limits follow the
-    /// second slope, even if a packet is sent often.
+    /// The slow first piece of a curve counts only once: after it shares and limits follow the
+    /// second slope, for the rest of the backlog.
     #[test]
-    fn a_slow_beginning_is_over_once() {
+    fn a_slow_first_piece_counts_once() {
         let slow = |[line, first, until]: [&'static str; 3], thousandths| {
             values([(line, rate(thousandths)), (first, rate(1)), (until, time(500))])
         };
-        // 500 us in virtual time are an eighth of a packet at a thousandth of the link; the first
-        // two packets end at corners, then two are sent for one.
+        // A first piece of 500 us of virtual time, at a thousandth of the link, holds an eighth of
+        // a packet. The first packet of each flow passes the corner; from then on B gets two
+        // packets for each one of A.
         let sharing = ["share", "share-burst", "share-time"];
         let shared = setup(4, [slow(sharing, 10), slow(sharing, 20)]);
         let packets = [0, 1].map(|flow| vec![packet(Time::ZERO, flow, 4); 600]).concat();
@@ -494,8 +501,8 @@ mod tests {
         let of_the_first = sent[..900].iter().filter(|(packet, _)| packet.flow.0 == 0).count();
         assert!((298..=302).contains(&of_the_first), "{of_the_first} of 900");
 
-        // A packet at a quarter of the link lasts 16 us; before it there are 500 us at a
-        // thousandth, which amount to half a byte.
+        // A packet takes 16 us at a quarter of the link. The first piece, 500 us at a thousandth,
+        // allows half a byte.
         let limited = setup(4, [slow(["limit", "limit-burst", "limit-time"], 250)]);
         let sent = departures(&limited, Hfsc::new, &[packet(Time::ZERO, 0, 4); 400]);
         let starts: Vec<Time> = sent.iter().map(|(_, sent)| sent.start).collect();

@@ -41,19 +41,19 @@ fn containers_that_cannot_be() {
         tune(&format!("--delay 1ms --step {step}"), "--step is above zero");
     }
     tune("--delay 1ms --rates 0,0", "--rates: at least one above zero");
-    tune("--delay 1ms --percentile 89", "a percentile is 90 or above, and below 100");
+    tune("--delay 1ms --percentile 89", "a percentile must be at least 90 and below 100");
     tune("--delay 1ms --each 0s", "--each 0s: it must be above zero");
 
     let run = |aggregate, said| refused(&["run", "--aggregate", aggregate, "--", "true"], said);
     run(
         "adaptive",
-        "a mean delay, or one that so many percent of the packets keep: adaptive,delay=200us or",
+        "write the mean delay to keep, or the delay of a percentile of the packets: adaptive,",
     );
-    run("adaptive,delay=0s", "a delay is above zero; a mean delay, or one that");
+    run("adaptive,delay=0s", "a delay must be above zero; write the mean delay");
     run("62", "a container of several packets that is not filled would stay for ever");
     run(
         "many",
-        "packets of a full container, then when else it leaves: 62,200us or 62,idle, or both",
+        "write the packets of a full batch, and when one leaves that is not full: after a timeout",
     );
 }
 
@@ -218,7 +218,7 @@ fn simulations_that_cannot_be() {
     sim("--warm-up long", "write a number and a unit, as in `40ms`; or write `auto` or `none`");
     sim(
         "--packets x.txt",
-        "--packets x.txt: its name says what it is to be: `*.csv` or `*.parquet` or `*.pcapng`",
+        "--packets x.txt: the name's ending must be that of a format: `*.csv` or `*.parquet` or `*.pcapng`",
     );
     refused(
         &["sim", plain, "--until", "nobody.loss ±1%"],
@@ -398,7 +398,7 @@ fn live_links_that_cannot_be() {
         ("loss", "a condition compares: `release.p99 > 200us`"),
         ("loss > 5", "`5` is no share: 0.5%"),
         ("loss > 101%", "`101%` is no share: 0.5%"),
-        ("dropped > few", "`few` is no number of packets: 10"),
+        ("dropped > few", "`few` is not a number of packets: 10"),
         ("rate > few", "`few` does not begin with a number"),
     ] {
         relay(&["--rate", "1mbit", "--fail-if", condition], said);

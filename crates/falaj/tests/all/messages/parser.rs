@@ -94,7 +94,7 @@ fn the_nearest_and_what_is_allowed_are_named() {
         (&["serve", tenants, "--tcp", "127.0.0.1:1"], "lacks `--token-file <FILE>`; write `"),
         (
             &["relay", "--clients", "x"],
-            "--clients x: `x` is no whole number; write one, as in `10`",
+            "--clients x: `x` is not a whole number; write one, as in `10`",
         ),
         (&["run", "ping", "1.1.1.1"], "put `--` before the command: falaj run -- ping 1.1.1.1"),
     ] {

@@ -163,7 +163,7 @@ fn changes_of_a_link_with_two_ends() {
     asked("top", &[], "standard output is no terminal; --once prints one screen as text");
 
     let netconfig = |words: &[&str], said| asked("netconfig", words, said);
-    netconfig(&["delete", "client", "80"], "there is no `client-80`");
+    netconfig(&["delete", "client", "80"], "there is no link `client-80`");
     netconfig(&["config", "client", "80"], "error: what is it to be like?");
     netconfig(&["config", "nobody", "80"], "error: `nobody` is not a side");
     let config = ["config", "client", "80", "IN", "delay", "10ms"];
@@ -172,20 +172,20 @@ fn changes_of_a_link_with_two_ends() {
         assert_eq!((ran.status, ran.err.as_str()), (Some(0), said));
     };
     again("");
-    again("falaj: nothing is otherwise than it was\n");
+    again("falaj: no value was different: nothing was changed\n");
     let ran = falaj(&["set", "--control", &control, "link.rate=1mbit"]);
     assert_eq!(
         (ran.status, ran.err.as_str()),
-        (Some(0), "falaj: nothing is otherwise than it was\n")
+        (Some(0), "falaj: no value was different: nothing was changed\n")
     );
 }
 
 #[test]
 fn netconfig_in_files_that_have_no_place_for_it() {
     for (text, said) in [
-        ("x = \n", "the scenario is not to be read: TOML parse error at line 1, column 5"),
-        ("rule = 5\n", "`rule` is no list of tables"),
-        ("link = 5\n", "`link` is no table"),
+        ("x = \n", "the scenario cannot be read: TOML parse error at line 1, column 5"),
+        ("rule = 5\n", "`rule` is not a list of tables"),
+        ("link = 5\n", "`link` is not a table"),
     ] {
         let file = ["--print", "--file", file("netconfig.toml", text)];
         let words = ["config", "client", "80", "IN", "delay", "10ms"];
@@ -242,9 +242,9 @@ fn answers_that_are_not_to_be_read() {
     let hello =
         r#"{"falaj": 1, "release": "0.1.0", "command": "run", "pid": 1, "about": "a.toml"}"#;
     for (name, answer, said) in [
-        ("words", "what?\n", "the answer is not to be read: expected value"),
-        ("other", "{\"ok\": 5}\n", "the answer is not to be read: invalid type: integer `5`"),
-        ("error", "{\"error\": 5}\n", "the answer is not to be read: invalid type: integer `5`"),
+        ("words", "what?\n", "the answer cannot be read: expected value"),
+        ("other", "{\"ok\": 5}\n", "the answer cannot be read: invalid type: integer `5`"),
+        ("error", "{\"error\": 5}\n", "the answer cannot be read: invalid type: integer `5`"),
         (
             "refusal",
             "{\"error\": {\"what\": \"not today\", \"remarks\": []}}\n",
@@ -289,7 +289,7 @@ fn a_scenario_that_is_not_to_be_read() {
     });
     refused(
         &["top", "--once", "--control", &path],
-        "the link's scenario is not to be read: TOML parse error",
+        "the link's scenario cannot be read: TOML parse error",
     );
     other.join().expect("it was asked");
 }
@@ -308,7 +308,7 @@ fn services_that_are_none() {
         (
             "words",
             "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwhat?",
-            "the service's answer is not to be read: is it of another release?",
+            "the service's answer cannot be read: is it of another release?",
         ),
     ] {
         let path = at.path().join(name);

@@ -1,6 +1,6 @@
 //! Files that a simulation writes for other programs.
 //!
-//! | module | what it writes |
+//! | module | writes |
 //! |---|---|
 //! | [`packets`] | each packet of all replications, as a table |
 //! | [`flows`] | each flow of each replication, as a table |
@@ -47,7 +47,7 @@ pub(crate) struct Exports {
     flent: Option<PathBuf>,
 }
 
-/// File format, from the extension of the name.
+/// A file format, chosen by the extension of the file's name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Csv,
@@ -67,7 +67,7 @@ fn form(path: &Path, allowed: &[Form], option: &str) -> Result<Form> {
         None => {
             let names: Vec<String> = all.map(|(name, _)| format!("`*.{name}`")).collect();
             bail!(
-                "{option} {}: its name says what it is to be: {}",
+                "{option} {}: the name's ending must be that of a format: {}",
                 path.display(),
                 names.join(" or ")
             )
@@ -75,13 +75,14 @@ fn form(path: &Path, allowed: &[Form], option: &str) -> Result<Form> {
     }
 }
 
-/// The replications simulated for an export: the same ones as reported, from the first packet on.
+/// The replications that an export simulates again: those of the report, but from the first packet
+/// on, with the warm-up.
 struct Runs<'a> {
     scenario: &'a Scenario,
     /// Simulated time of each replication.
     duration: Span,
     replications: usize,
-    /// Warm-up that the reported results exclude.
+    /// Warm-up at the start of each replication, which the report excludes.
     warm_up: Span,
 }
 
@@ -98,7 +99,7 @@ impl Exports {
         let all = named.iter().chain(&self.trace).chain(&self.flent);
         match &self.flent {
             Some(path) if !path.to_string_lossy().ends_with(".flent.gz") => {
-                bail!("--flent {}: Flent opens `*.flent.gz` alone", path.display())
+                bail!("--flent {}: Flent opens only `*.flent.gz`", path.display())
             }
             _ => all.map(PathBuf::as_path).try_for_each(place::try_file),
         }
@@ -143,7 +144,7 @@ impl Exports {
     }
 }
 
-/// A packet and its fate.
+/// A packet that was sent or lost.
 struct PacketRecord {
     pipe: PipeId,
     flow: FlowId,
@@ -175,7 +176,7 @@ impl PacketRecord {
         }
     }
 
-    /// Returns `sent`, or the reason for the drop.
+    /// The word for tables: `sent`, or the reason for the drop.
     fn fate(&self) -> &'static str {
         match self.fate {
             Fate::Sent { .. } => "sent",
@@ -191,7 +192,7 @@ impl Runs<'_> {
         let links = 2 * self.scenario.links.len() as u32;
         let mut all = Every(|event: PacketEnd<'_>| {
             let packet = PacketRecord::of(event);
-            // The entries after the links are for packets that pass no link.
+            // Pipes after those of the links are for packets that pass no link.
             if packet.pipe.0 < links {
                 each(packet);
             }
@@ -202,7 +203,7 @@ impl Runs<'_> {
         Ok(())
     }
 
-    /// Returns the names of all flows, indexed by pipe and flow.
+    /// The names of all flows, indexed by pipe and flow.
     fn names(&self) -> Vec<Vec<Name>> {
         let mut names: Vec<Vec<Name>> =
             (0..2 * self.scenario.links.len()).map(|_| Vec::new()).collect();
@@ -220,8 +221,8 @@ impl Runs<'_> {
 struct Name {
     link: String,
     way: &'static str,
-    /// Unique in the scenario.
+    /// The name in reports, unique in the scenario.
     flow: String,
-    /// Unique in its direction.
+    /// The name in its direction, unique there.
     own: String,
 }
