@@ -1,7 +1,8 @@
-"""Check 6: comments and pages are in plain English, as far as a program can tell."""
+"""Check 6: comments, pages and texts for users are in plain English, as far as a program can tell."""
 
 import re
 
+from .disciplines import strings
 from .tree import Finding
 
 # Files that are made from others, and records that stay as they were written.
@@ -62,9 +63,26 @@ def faults(text):
             yield "long", f"a sentence of {count} words: “{sentence[:60]}”", "make two of it"
 
 
+def text_of(literal):
+    """The text of a string literal, on one line; a continued line has neither its `\\` nor the blanks below it."""
+    return re.sub(r"(?:\\n|\s)+", " ", re.sub(r"\\\n\s*", "", literal)).strip()
+
+
+def faults_of_literal(text):
+    """The same for a string literal; a single word is a name. Headless is a literal's beginning, but no question."""
+    if " " not in text:
+        return
+    for name, pattern, cure in RULES:
+        found = pattern.search(sentences(text)[0] if name == "headless" else text)
+        if found:
+            yield name, f"`{found.group(0)}` in the text “{text[max(0, found.start() - 30):][:60]}”", cure
+
+
 def check(tree, data):
     """Each sentence that breaks a rule."""
     findings = []
+    for file, line, literal in strings(tree, data):
+        findings += [Finding(file, line, wrong, cure) for _, wrong, cure in faults_of_literal(text_of(literal))]
     for file in tree.files:
         rust = file.endswith(".rs")
         page = file.endswith(".md") and not file.startswith("docs/decisions/") and file not in MADE

@@ -97,7 +97,7 @@ export class Cycles {
     this.element = h(
       "section",
       { class: "figure" },
-      h("h3", {}, "Who held the link when"),
+      h("h3", {}, "Link occupancy"),
       this.about,
       this.rows,
       h("details", {}, h("summary", {}, "As a table"), this.table),

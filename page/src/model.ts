@@ -140,7 +140,7 @@ export interface Delays {
   down: [number, number][];
 }
 
-/** Who held the link when, the newest last. */
+/** Turns of the link's occupancy, the newest last. */
 export interface Turns {
   way: Way;
   turns: Turn[];

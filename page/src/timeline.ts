@@ -1,4 +1,4 @@
-// Who held the link when: what of it is drawn.
+// Link occupancy over time: the part of it that is drawn.
 
 import { readTime } from "./format";
 import type { Link, Turn } from "./model";

@@ -86,7 +86,7 @@ pub fn running(command: &str) -> Vec<Client> {
 
 impl Client {
     fn connect(path: &Path) -> Result<Client> {
-        let stream = UnixStream::connect(path).context("nobody listens there")?;
+        let stream = UnixStream::connect(path).context("nothing listens there")?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let mut lines = BufReader::new(stream);

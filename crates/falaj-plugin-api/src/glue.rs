@@ -147,7 +147,7 @@ unsafe extern "C" fn create<D: Discipline>(
         Err(panic) => Refused {
             flow: None,
             what: message(&*panic).to_string_lossy().into_owned(),
-            help: "tell whoever wrote the library".into(),
+            help: "tell the author of the library".into(),
         },
     };
     refusal.flow = refused.flow.unwrap_or(abi::NO_FLOW);

@@ -388,7 +388,7 @@ fn probability(text: &str) -> Result<Probability, Unreadable> {
     if unit.is_empty() {
         return Err(Unreadable::new(
             format!("{} could be a part of 1 or of 100", quoted(text)),
-            format!("write `{n}%` for so many of a hundred"),
+            format!("write `{n}%` for {n} percent"),
         ));
     }
     if unit != "%" {

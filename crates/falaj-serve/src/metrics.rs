@@ -146,7 +146,7 @@ const FAMILIES: [(&str, Metric, &str, Of); 20] = [
     (
         "rate",
         Metric::BitsPerSecond,
-        "What it sent in the last window",
+        "The rate that it sent in the last window",
         Of::Number(|flow| flow.window.as_ref().map(|window| window.sent)),
     ),
     (

@@ -44,7 +44,7 @@ use tracing::{error, info};
 /// Arguments of `serve`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-The file is a scenario of one link, whose flows have an `adapter` each, and which has an `uplink`:
+The file is a scenario of one link with an `uplink`, and with an `adapter` for each flow:
   [link.uplink]
   rate = \"1gbit\"
   uplink = \"eth1\"
@@ -57,15 +57,16 @@ The file is a scenario of one link, whose flows have an `adapter` each, and whic
   envelope = { rate = \"200mbit\", burst = \"30kB\" }
 
 An adapter, and the uplink, is one of
-  namespace       a network namespace made for it, with an interface falaj0: to try things out
-  tap:NETNS       an interface falaj0 in a namespace that is there: a name under /run/netns, or a process
+  namespace       a network namespace created for it, with an interface falaj0: for experiments
+  tap:NETNS       an interface falaj0 in an existing namespace: a name under /run/netns, or a PID
   eth1            an interface, such as one of a veth pair; eth1@NETNS in another namespace
   vhost:PATH      the network card of a virtual machine
   memif:PATH      memory shared with another program, as for `falaj bridge`
 
-What is needed and cannot be promised is refused, with what would fit. SIGHUP reads the file again: all of
-it takes over at one instant, or nothing does. SIGUSR2 has the program that is at its place by now go on,
-as --upgrade does. SIGTERM and Ctrl-C end it.
+A service whose requirements cannot be guaranteed is refused, with the values that would fit.
+SIGHUP reads the file again: all changes take effect at one instant, or none. SIGUSR2 upgrades to
+the program that is installed in its place by now, as --upgrade does. SIGTERM and Ctrl-C end the
+service.
 
 Examples:
   falaj plan fits service.toml

@@ -290,7 +290,7 @@ fn wait(service: &RunningService, stopped: &PipeReader) -> Option<u32> {
                 info!("process {successor} goes on");
                 return Some(successor);
             }
-            Err(error) => warn!("nobody goes on with the service: {error:#}; all stays as it is"),
+            Err(error) => warn!("the upgrade failed: {error:#}; the service goes on unchanged"),
         }
     }
 }
@@ -299,7 +299,7 @@ fn hand_over(service: &RunningService, stream: &UnixStream) -> Result<u32> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PREPARING))?;
     stream.set_write_timeout(Some(TAKING))?;
-    let asking: Asking = hear(stream).context("who asks speaks otherwise")?;
+    let asking: Asking = hear(stream).context("the new process speaks another protocol")?;
     let refuse = |why: String| -> Result<u32> {
         say(stream, &Reply::Refused(why.clone()))?;
         bail!(why)

@@ -32,7 +32,7 @@ const LONG: Span = Span(1 << 36);
 /// log2 of the buckets per octave. An octave has 1024 buckets, or one per nanosecond if it has
 /// fewer: three digits.
 const PLACES: u8 = 10;
-const ALL_FIT: &str = "whoever counts it looked whether it has a place";
+const ALL_FIT: &str = "the caller checked that the delay has a bucket";
 
 #[cold]
 fn few() -> Box<Histogram32> {

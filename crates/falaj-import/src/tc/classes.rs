@@ -264,7 +264,7 @@ fn curve(args: &mut Args<'_>) -> Result<Curve, Problem> {
             let steep = (bits * 1_000_000_000).div_ceil(u128::from(within.max(1)));
             if within > 0 && steep > u128::from(then) {
                 let first = u64::try_from(steep)
-                    .map_err(|_| wrong("so much in so little time is beyond any rate"))?;
+                    .map_err(|_| wrong("`umax` within `dmax` exceeds the largest rate"))?;
                 return Ok(Curve { first, span: within, then });
             }
             // The rate is zero at first, and then just enough time is left to send B bytes at the

@@ -22,20 +22,21 @@ use std::time::Duration;
 /// Arguments of `aggregate bench`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Two processes: this one gives packets away, another takes them. CPU is each thread's own and changes
-little on a busy machine; delays and packets a second do, so that ratios within one run count. Where
-that is allowed, both run in the class SCHED_FIFO, and each on a processor of its own, if there are two. The
-sender looks at the clock all the time.
+Two processes: this one sends packets, the other one receives them. CPU is that of each thread and
+varies little on a busy machine; delays and packet rates do vary, so compare only figures of one
+run. If permitted, both run in the class SCHED_FIFO, each on a processor of its own if there are
+two. The sender polls the clock all the time.
 
-Delay is from a packet's arrival to the end of its crossing; a packet arrives when its source says so, also
-if the sender looks later. Waited is the part of it in the container, and beside it stands what the formula
-says for Poisson arrivals. Late is how much after its timeout a container left.
+Delay is from a packet's arrival to the end of its crossing; a packet arrives at the instant that
+its source chose, even if the sender notices it later. Waited is the part of the delay in the
+batch, beside the value of the formula for Poisson arrivals. Late is the time from a batch's
+timeout to its departure.
 
-Delay and waited are the means of each 20 ms, and of these the one in the middle: where the machine stalls for
-milliseconds, that is not the containers' doing. JSON has the mean delay of all packets too.
+Delay and waited are medians over the means of 20 ms each, since a machine that stalls for
+milliseconds says nothing about batches. JSON has the mean delay over all packets, too.
 
-With --cost the reader is as slow as that: what the paper's guest pays for the two crossings of each
-packet that it forwards is --cost 11.4us,1.07us, or 80,000 packets/s one by one.
+With --cost the reader is slowed down: the paper's guest takes --cost 11.4us,1.07us for the two
+crossings of each packet that it forwards, or 80,000 packets/s one by one.
 
 Examples:
   falaj aggregate bench

@@ -22,13 +22,14 @@ use std::time::Duration;
 /// Arguments of `aggregate tune`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Two processes, as in `falaj aggregate bench`. At each rate: sizes and timeouts around those that should keep the
-delay, of which the best is the one that kept it with the least processor time of the reader; then that one
-again, in turns with the tuner, which is told nothing but the delay. Then the rate steps up, tenfold unless you say otherwise,
-and down again: settled is when it is within 1.1 of the delay for 100 ms.
+Two processes, as in `falaj aggregate bench`. At each rate it first tries sizes and timeouts that
+may keep the delay, and chooses the pair that keeps it with the least CPU time of the reader. It
+then measures that pair again, in turns with the tuner, which is given the delay alone. At the end
+the rate steps up, tenfold by default, and down again; the delay has settled once it is at most 1.1
+times the required delay for 100 ms.
 
-A mean delay is that of each 20 ms, and of these the one in the middle: where the machine stalls for
-milliseconds, that is not the containers' doing. JSON has the mean of all packets too.
+A mean delay is the median over the means of 20 ms each, since a machine that stalls for
+milliseconds says nothing about batches. JSON has the mean over all packets, too.
 
 Examples:
   falaj aggregate tune --delay 200us

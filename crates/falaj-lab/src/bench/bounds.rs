@@ -22,12 +22,12 @@ use std::process::ExitCode;
 /// Arguments of `bench bounds`.
 #[derive(clap::Args, Clone)]
 #[command(after_help = "\
-For each discipline links are drawn: two to five flows, their parameters, queues, and in every other
-one envelopes that all flows keep to. Each is attacked: instants, sizes and numbers of packets are
-changed over and over, wherever the longest delay does not become a smaller part of its bound. A
-ratio above 1 is a broken bound.
+For each discipline, links are drawn at random: two to five flows, their parameters and queues, and
+in every other link envelopes to which all flows conform. Each link is attacked: instants, sizes
+and numbers of packets are changed again and again; a change is kept if the longest delay does not
+become a smaller fraction of its bound. A ratio above 1 is a violated bound.
 
-Exit status: 0 no bound was broken; 1 one was; 2 the input is wrong.
+Exit status: 0 no bound was violated; 1 one was; 2 the input is invalid.
 
 Examples:
   falaj bench bounds

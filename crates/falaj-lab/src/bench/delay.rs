@@ -31,9 +31,10 @@ use std::time::Duration;
 /// Arguments of `bench delay`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-The paths take turns; each figure is the median of its turns, and what a link adds is its figure less that
-of bare veth, at the same share of datagrams. A link with a delay has that taken off as well. The probe and a
-spinning link want a processor each: with less than two free ones this measures who waits for whom.
+The paths take turns; each figure is the median over the turns. The delay that a link adds is its
+figure minus that of bare veth, at the same quantile; its configured delay is subtracted as well.
+The probe and a spinning link need a processor each: with fewer than two free ones, their waits for
+a processor are measured instead.
 
 Example:
   falaj bench delay --datagrams 2000 --repeat 5")]

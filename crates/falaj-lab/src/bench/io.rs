@@ -38,9 +38,9 @@ use std::time::{Duration, Instant};
 /// Arguments of `bench io`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Packets are UDP of 64 B on the wire (60 B without the check sequence), one way. Offered is what came
-to the link; where that is hardly more than was forwarded, the sender was the limit. AF_XDP takes
-root, and is left out where it is not to be had.
+Packets are UDP of 64 B on the wire (60 B without the check sequence), one way. Offered is the rate
+of packets that arrived at the link; if it hardly exceeds the forwarded rate, the sender was the
+limit. AF_XDP needs root, and is left out if it is not available.
 
 Example:
   falaj bench io --bare --seconds 2 --repeat 5")]

@@ -20,8 +20,8 @@ use std::process::ExitCode;
 /// Arguments of `bench isolation`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-A window counts for an adapter if packets of it waited all the time: then it is held against the promised rate.
-Windows in which this host handed a packet over 2 ms late or more are counted apart.
+A window counts for an adapter if it was backlogged throughout; its rate is then compared with the
+guaranteed rate. Windows in which this host delivered a packet 2 ms late or more are counted apart.
 
 Example:
   falaj bench isolation --duration 10min")]

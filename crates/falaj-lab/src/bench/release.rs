@@ -21,13 +21,13 @@ use std::time::{Duration, Instant};
 /// Arguments of `bench release`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Release error: the instant at which a packet is handed to the kernel, less the one at which it
-was due; never negative. CPU: of the link's thread, of one core. Rate: what was received under
-overload, from the first datagram to the last, less what was asked for; left out where the sender
-itself found no processor to send so much. Gap error: by how much the time between a packet and the
-next one differs from what it was to be, which on a full link is a packet's time on the wire.
-Sleeping, packets may be late by --slack on purpose; how much waking so often takes by itself stands
-below, and how exact a thread is that only looks at the clock.
+Release error: time from the instant at which a packet is due until it is handed to the kernel;
+never negative. CPU: of the link's thread, in percent of one core. Rate: the rate received under
+overload, from the first datagram to the last, minus the configured rate; left out if the sender
+got too little CPU time to overload the link. Gap error: deviation of the time between consecutive
+packets from its target, which on a full link is the transmission time of a packet. While the timer
+sleeps, packets may be late by --slack on purpose. The cost of these wake-ups alone, and the
+precision of a thread that only polls the clock, are printed below the table.
 
 Example:
   falaj bench release --seconds 10")]

@@ -24,12 +24,13 @@ use std::process::ExitCode;
 /// Arguments of `bench tcp`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-CPU is of one core, for the sender, the receiver and the emulated link; the kernel's work for a
-packet is counted with whoever runs when it is done, so it moves between them.
+CPU is in percent of one core, for the sender, the receiver and the emulated link. The kernel's
+work for a packet is accounted to the thread that runs at that time, so it moves between them.
 
-Of a rate, goodput is compared with what it leaves to TCP's payload: 1448 of 1514 bytes over IPv4, 1428
-over IPv6. `tc` must be there for the kernel's filter (sch_tbf); where it is not, that path is left out, and
-so is the bridge where the kernel has none. An unlimited link is compared with the bridge, or else with veth.
+Goodput is compared with the part of a rate that TCP's payload can use: 1448 of 1514 bytes over
+IPv4, 1428 over IPv6. The path through the kernel's filter (sch_tbf) is left out if `tc` is
+missing, and the bridge if the kernel has none. An unlimited link is compared with the bridge, or
+else with veth.
 
 Examples:
   falaj bench tcp --seconds 3 --repeat 5 --bare

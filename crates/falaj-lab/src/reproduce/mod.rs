@@ -22,9 +22,9 @@ use std::process::ExitCode;
 /// Arguments of `reproduce`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Every cell says what was published, what we get, the difference, the tolerance and a verdict;
-every figure what it claims, what we get, the threshold and a verdict.
-Exit status 1 if a claim fails, or a cell is missed that is not on the closed list of known misprints.
+Each cell of a table has the published value, ours, the difference, the tolerance and a verdict;
+each figure has its claims, our values, the thresholds and the verdicts. Exit status 1 if a claim
+fails, or if a cell is out of tolerance and not on the closed list of known misprints.
 
 Examples:
   falaj reproduce fortuna --out report

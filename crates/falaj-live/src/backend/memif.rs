@@ -33,10 +33,10 @@ const MEMIF: &str = "memif:";
 /// Shared memory, identified by its socket: `memif:PATH`.
 pub static BACKEND: BackendEntry = BackendEntry {
     help: "\
-memif:PATH is memory shared with another program (memif 2.0: VPP, libmemif and others), which connects
-to the socket PATH; with memif:PATH,slave it is falaj who connects, again and again until somebody is
-there. Behind the path may stand id=NUMBER and secret=WORD. Packets are frames; if the other side is
-falaj too, --aggregate has them go in containers.",
+memif:PATH is memory shared with another program (memif 2.0: VPP, libmemif and others), which
+connects to the socket PATH; with memif:PATH,slave falaj connects instead, and retries until the
+other program listens. The path may be followed by id=NUMBER and secret=WORD. Packets are frames;
+if the other program is falaj, too, --aggregate sends them in batches.",
     example: "memif:/run/memif.sock eth1 --rate 1gbit --delay 5ms",
     takes_batches: true,
     ..BackendEntry::new(MEMIF, "memif:PATH", |text| Ok(Arc::new(text.parse::<MemifName>()?)))

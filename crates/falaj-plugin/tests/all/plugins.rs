@@ -263,7 +263,7 @@ fn a_panic_in_rust_is_told_and_the_program_goes_on() {
     let (_, refused) = Engine::new(&[plugin(&mine, 1)]).map(drop).expect_err("it panics");
     assert_eq!(
         refused.to_string(),
-        "`with`: `./libmine.so`: panic: one flow is too few; tell whoever wrote the library"
+        "`with`: `./libmine.so`: panic: one flow is too few; tell the author of the library"
     );
 }
 

@@ -2702,7 +2702,7 @@ slot = { least = "5ms", most = "3ms" }
             3 | loss = 1
               |        ^
               |
-              = help: write, in quotes, `1%` for so many of a hundred
+              = help: write, in quotes, `1%` for 1 percent
 
             error: `duplicate`: `0.01` could be a part of 1 or of 100
              --> a.toml:4:13
@@ -2710,7 +2710,7 @@ slot = { least = "5ms", most = "3ms" }
             4 | duplicate = "0.01"
               |             ^^^^^^
               |
-              = help: write `0.01%` for so many of a hundred
+              = help: write `0.01%` for 0.01 percent
 
             error: `corrupt`: `101%` is more than certain
              --> a.toml:5:11

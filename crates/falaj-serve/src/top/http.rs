@@ -52,7 +52,7 @@ impl HttpClient {
             .header(CONTENT_TYPE, "application/json")
             .body(Full::new(Bytes::from(body)))?;
         let asked = async {
-            let stream = UnixStream::connect(&self.path).await.context("nobody listens there")?;
+            let stream = UnixStream::connect(&self.path).await.context("nothing listens there")?;
             let (mut sender, connection) =
                 hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
             let connection = tokio::spawn(connection);

@@ -40,14 +40,14 @@ const WIDE: u16 = 120;
 /// Arguments of `top`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Without --api and --control it finds the link of this user that is running: a service by its API, with what
-is promised; any other link by its control socket.
+Without --api and --control it finds the running link of this user: a service by its API, with its
+guarantees, or any other link by its control socket.
 
 Keys:
-  up, down, j, k   another flow             Tab   what is sent, what is received
-  + -  w           weight                   c     cap, where the discipline has one
-  p                pause the adapter, let it go on
-  q, Esc, Ctrl-C   end                      space hold what is shown
+  up, down, j, k   select a flow            Tab   packets sent, packets received
+  + -  w           change the weight        c     change the cap, if the discipline has one
+  p                pause or resume the adapter
+  q, Esc, Ctrl-C   quit                     space freeze the screen
 
 Examples:
   falaj top

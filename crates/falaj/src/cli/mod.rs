@@ -85,7 +85,7 @@ Exit status:
        --until was reached (sim, compare)
   4    a condition of --fail-if holds (run, bridge, relay, traffic)
   130  interrupted by Ctrl-C; what was known until then is printed
-  141  whoever read the output went away
+  141  the reader of the output went away
 `falaj run` has its command's. Results are on standard output, all else on standard error;
 colours and progress are for terminals, and NO_COLOR is heeded.
 

@@ -74,7 +74,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         say!("{}", serde_json::to_string_pretty(&Json::Object(named.collect()))?);
         return Ok(status);
     }
-    say!("\nWhat isolation is worth to tenant a, measured:");
+    say!("\nEffect of isolation on tenant a, measured:");
     let mut rows: Vec<_> =
         SCENARIOS.iter().zip(&told).map(|(&(name, _), told)| row(name, told)).collect();
     match in_virtual_time() {

@@ -23,14 +23,15 @@ const MEMORY: u64 = 256_000_000;
 /// Arguments of `relay`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Whoever connects to --listen reaches --to through the link. No privilege is needed. Each client that
-sends datagrams has a socket of its own towards --to, so answers find their way back. A stream is cut
-into packets of the mtu; it loses nothing: where the queue is full it is not read, and the sender's
-own window stops it. Rules see the addresses and ports of client and --to, the protocol, and the
-length of a datagram; they lead each datagram, and each stream once, as a whole.
+Clients connect to --listen and reach --to through the link. No privilege is needed. Each client
+that sends datagrams has its own socket towards --to, so that answers find their way back. A stream
+is cut into packets of the MTU and loses nothing: while the queue is full the stream is not read,
+so that the sender's own window stops it. Rules match the addresses and ports of client and --to,
+the protocol, and the length of a datagram; they apply to each datagram, and to each stream once,
+as a whole.
 
-Ctrl-C ends it and tells what the link did. Exit status: 0; 4 if a condition of --fail-if holds; 2 if
-it cannot listen.
+Ctrl-C ends it and prints the link's statistics. Exit status: 0; 4 if a condition of --fail-if
+holds; 2 if it cannot listen.
 
 Examples:
   falaj relay --listen 9000 --to localhost:5000 --delay 40ms

@@ -1089,7 +1089,7 @@ fn bad_options() {
             &["run", "--limit", "0", "--", "true"],
             "a queue of zero holds nothing; write `1p` or more",
         ),
-        (&["run", "--loss", "0.01", "--", "true"], "write `0.01%` for so many of a hundred"),
+        (&["run", "--loss", "0.01", "--", "true"], "write `0.01%` for 0.01 percent"),
         (&["run", "--down-jitter", "5", "--", "true"], "write `5ms` or `5s`"),
         (&["run", "--preset", "lt", "--", "true"], "the nearest is `lte`"),
         (&["run", tenants, "--up-dup", "1%", "--", "true"], "`[FILE]` does not go with `--up-dup`"),

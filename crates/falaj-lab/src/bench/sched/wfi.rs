@@ -31,10 +31,11 @@ use std::sync::atomic::Ordering;
 /// Arguments of `bench wfi`.
 #[derive(clap::Args, Clone)]
 #[command(after_help = "\
-B-WFI, in bytes: the most that a flow fell behind its share of what the link sent, over any part of a
-backlog that ends with a departure of its own. T-WFI: the most by which a packet left later than its
-flow's queue at the flow's own rate. The flow named is the one whose B-WFI is the largest part of its
-bound, or of WF2Q+'s where no bound is known; a \"conditional\" one may be exceeded. Formulas: --json.
+B-WFI, in bytes: maximum lag of a flow behind its share of the bytes sent by the link, over any
+part of a backlog that ends with one of its departures. T-WFI: maximum delay of a packet beyond its
+departure from the flow's queue, if that were served at the flow's own rate. The named flow is the
+one whose B-WFI is the largest fraction of its bound, or of WF2Q+'s if no bound is known. A
+\"conditional\" bound may be exceeded. --json has the formulas.
 
 Examples:
   falaj bench wfi

@@ -29,8 +29,8 @@ const WORK: Work = Work {
         ("Figure 4", "size for 300 us", 160.0, 1.0, "packets"),
         ("Figure 4", "delay of containers of 160 packets, as printed", 300.0, 3.0, "us"),
     ],
-    seeds: "Simulations are decided by their seed, 1: the same command gives the same numbers, bit \
-            for bit. What is measured live is of one machine at one time.",
+    seeds: "Simulations are determined by their seed, 1: the same command gives the same numbers, \
+            bit for bit. Measurements, with --live, are of one machine at one time.",
     known: include_str!("../../../data/aggregation-known.json"),
 };
 

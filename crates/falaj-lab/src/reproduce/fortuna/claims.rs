@@ -322,7 +322,7 @@ pub(super) fn live(outcomes: &[LiveResult]) -> Vec<Claim> {
         .map(LiveResult::timer_wakes_a_second)
         .collect();
     if !idle.is_empty() {
-        let text = "without packets nobody is woken for a phase: wake-ups by the timer in a second, most of all servers";
+        let text = "without packets no server wakes up for a phase: wake-ups by the timer per second, maximum over all servers";
         claim(text.into(), largest(idle), "", most(5.0));
     }
     let by_falaj = || outcomes.iter().filter(|o| o.is_paced_by(Paced::Falaj));

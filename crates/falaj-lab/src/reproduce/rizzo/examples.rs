@@ -138,8 +138,8 @@ pub(super) fn weights() -> Result<PaperFigure> {
             FigureCurve { name: "weight 1, the smallest", points: others },
         ],
         notes: vec![
-            "The talk's mask takes the last eight bits of an address; one here takes the first so \
-             many, all 32 of them."
+            "The talk's mask takes the last eight bits of an address; one here takes leading \
+             bits, all 32 of them."
                 .into(),
             quoted(WEIGHTS),
         ],

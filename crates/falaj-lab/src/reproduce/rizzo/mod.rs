@@ -130,8 +130,8 @@ const WORK: Work = Work {
             "",
         ),
     ],
-    seeds: "What is simulated is decided by its seed, 1: the same command gives the same numbers, \
-            bit for bit. What is measured, Figures 8 and 10 to 12, is of one machine at one time.",
+    seeds: "Simulations are determined by their seed, 1: the same command gives the same numbers, \
+            bit for bit. Measurements, Figures 8 and 10 to 12, are of one machine at one time.",
     known: include_str!("../../../data/rizzo-known.json"),
 };
 

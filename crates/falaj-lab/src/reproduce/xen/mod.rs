@@ -146,8 +146,8 @@ const WORK: Work = Work {
         ("Figure 9 ours", WEIGHTS, 0.0, 2.0, "%"),
         ("Figure 9 ours", FIRST, 0.0, 2.0, "%"),
     ],
-    seeds: "What is simulated is decided by its seed. What is measured is of one machine at one \
-            time, and comes out a little otherwise each time.",
+    seeds: "Simulations are determined by their seed. Measurements are of one machine at one time, \
+            and vary slightly from run to run.",
     known: include_str!("../../../data/xen-known.json"),
 };
 

@@ -193,9 +193,9 @@ const WORK: Work = Work {
             "",
         ),
     ],
-    seeds: "Each run is decided by its seed, 1 to 5: the same command gives the same numbers, bit \
-            for bit. What is measured, with --live, is what seed 1 sends, on one machine at one \
-            time.",
+    seeds: "Each run is determined by its seed, 1 to 5: the same command gives the same numbers, \
+            bit for bit. Measurements, with --live, are of the packets of seed 1, on one machine \
+            at one time.",
     known: include_str!("../../../data/zhang-known.json"),
 };
 

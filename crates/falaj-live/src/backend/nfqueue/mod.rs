@@ -86,7 +86,7 @@ impl Address for NfqueueNumber {
         };
         opened().map_err(|cause| {
             let attempt = format!(
-                "cannot take queue {} of the firewall; that takes CAP_NET_ADMIN, and a queue that nobody else has",
+                "cannot take queue {} of the firewall; that takes CAP_NET_ADMIN, and a queue that no other program has",
                 self.0
             );
             OpenError::new(attempt, cause)

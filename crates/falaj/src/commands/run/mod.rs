@@ -501,7 +501,7 @@ pub(crate) fn forward(
                 (Some(SideEvent::Refused(port)), true) => host_ports::tell_of_refusal(port),
                 (Some(SideEvent::Closed), false) => {
                     note!(
-                        "warning: a side's processes were killed: nobody answers there; the link goes on"
+                        "warning: a side's processes were killed: that side no longer answers; the link goes on"
                     );
                 }
                 _ => {}

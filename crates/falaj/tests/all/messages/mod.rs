@@ -283,14 +283,14 @@ fn links_that_are_not_found() {
     );
     let ran = ran_at(&empty, &["show", "--control", "nobody.sock"]);
     assert!(
-        ran.status == Some(2) && ran.err.contains("--control nobody.sock: nobody listens there"),
+        ran.status == Some(2) && ran.err.contains("--control nobody.sock: nothing listens there"),
         "{ran:?}"
     );
     let ran: Ran =
         program(&["show"]).env("FALAJ_CONTROL", "nobody.sock").output().expect("it starts").into();
     assert!(
         ran.status == Some(2)
-            && ran.err.contains("FALAJ_CONTROL=nobody.sock: nobody listens there"),
+            && ran.err.contains("FALAJ_CONTROL=nobody.sock: nothing listens there"),
         "{ran:?}"
     );
     let ran = ran_at(&empty, &["top"]);

@@ -327,7 +327,7 @@ fn services_that_are_none() {
     }
     let ran = top(&at.path().join("nobody"));
     assert!(
-        ran.status == Some(2) && ran.err.contains("nobody: nobody listens there: No such file"),
+        ran.status == Some(2) && ran.err.contains("nobody: nothing listens there: No such file"),
         "{ran:?}"
     );
 }

@@ -201,7 +201,7 @@ pub(crate) fn refused() {
         // The peer may have closed the connection already.
         let _ = stream.write_all(bytes);
     }
-    told.says("nobody goes on with the service: who asks speaks otherwise");
+    told.says("the upgrade failed: the new process speaks another protocol");
     told.passes("calm");
     drop(sender);
     let (file, other) =

@@ -482,7 +482,7 @@ impl Material<'_> {
             let longest = text::span(Some(window.longest.delay()));
             Some(Lanes {
                 title: format!(
-                    "Who held {}, about the longest delay of {whose}, {longest}",
+                    "Occupancy of {} around the longest delay of {whose}, {longest}",
                     shown.name
                 ),
                 names,
