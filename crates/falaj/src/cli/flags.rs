@@ -65,58 +65,58 @@ macro_rules! flags {
                   visible_aliases = [concat!($prefix, "bandwidth"), concat!($prefix, "bw")],
                   value_name = "RATE", allow_hyphen_values = true, hide_short_help = $rare,
                   value_parser = rate, conflicts_with = "file",
-                  help = "Its rate: 10mbit, 1.5Gbit/s, unlimited")]
+                  help = "Rate: 10mbit, 1.5Gbit/s, unlimited")]
             rate: Option<String>,
             #[arg(id = concat!($prefix, "delay"), long = concat!($prefix, "delay"),
                   visible_alias = concat!($prefix, "latency"),
                   value_name = "TIME", allow_hyphen_values = true, hide_short_help = $rare,
                   value_parser = span, conflicts_with = "file",
-                  help = "Its propagation delay: 40ms")]
+                  help = "Propagation delay: 40ms")]
             delay: Option<String>,
             #[arg(id = concat!($prefix, "jitter"), long = concat!($prefix, "jitter"),
                   value_name = "TIME", allow_hyphen_values = true, hide_short_help = $rare,
                   value_parser = span, conflicts_with = "file",
-                  help = "The most by which its delay varies: 5ms; packets stay in order")]
+                  help = "Maximum variation of the delay: 5ms; packets stay in order")]
             jitter: Option<String>,
             #[arg(id = concat!($prefix, "loss"), long = concat!($prefix, "loss"),
                   value_name = "PERCENT", allow_hyphen_values = true, hide_short_help = $rare,
                   value_parser = probability, conflicts_with = "file",
-                  help = "Packets that it loses: 1%")]
+                  help = "Fraction of packets lost: 1%")]
             loss: Option<String>,
             #[arg(id = concat!($prefix, "dup"), long = concat!($prefix, "dup"),
                   value_name = "PERCENT", allow_hyphen_values = true, hide_short_help = $rare,
                   value_parser = probability, conflicts_with = "file",
-                  help = "Packets that arrive twice: 1%")]
+                  help = "Fraction of packets duplicated: 1%")]
             duplicate: Option<String>,
             #[arg(id = concat!($prefix, "corrupt"), long = concat!($prefix, "corrupt"),
                   value_name = "PERCENT", allow_hyphen_values = true, hide_short_help = $rare,
                   value_parser = probability, conflicts_with = "file",
-                  help = "Packets that arrive with a bit turned: 0.1%")]
+                  help = "Fraction of packets with a bit error: 0.1%")]
             corrupt: Option<String>,
             #[arg(id = concat!($prefix, "reorder"), long = concat!($prefix, "reorder"),
                   value_name = "PERCENT", allow_hyphen_values = true, hide_short_help = $rare,
                   value_parser = probability, conflicts_with = "file",
-                  help = "Packets that overtake others by skipping its delay: 25%")]
+                  help = "Fraction of packets that skip the delay, and so overtake others: 25%")]
             reorder: Option<String>,
             #[arg(id = concat!($prefix, "preset"), long = concat!($prefix, "preset"),
                   value_name = "NAME", hide_short_help = $rare,
                   value_parser = PossibleValuesParser::new(PRESETS.map(|preset| preset.name)),
                   hide_possible_values = true,
                   conflicts_with = "file",
-                  help = "A link that many know by a name: lte; `falaj presets` shows them")]
+                  help = "Preset with the values of a known link: lte; `falaj presets` lists them")]
             preset: Option<String>,
             #[arg(id = concat!($prefix, "queue"), long = concat!($prefix, "queue"),
                   visible_alias = concat!($prefix, "limit"), value_name = "LIMIT",
                   allow_hyphen_values = true, hide_short_help = $rare,
                   value_parser = limit, conflicts_with = "file",
-                  help = "Its queue: 50p, 64kB \
-                          [default: what it carries in 50 ms or a round trip]")]
+                  help = "Limit of the queue: 50p, 64kB \
+                          [default: the bytes of 50 ms or of a round trip]")]
             queue: Option<String>,
             #[arg(id = concat!($prefix, "queue-policy"), long = concat!($prefix, "queue-policy"),
                   value_name = "POLICY", hide_short_help = $rare,
                   value_parser = PossibleValuesParser::new(falaj_sched::queues::aqm::NAMES),
                   conflicts_with = "file",
-                  help = "Which packets its queue drops")]
+                  help = "Rule for dropping packets from the queue")]
             queue_policy: Option<String>,
         }
 

@@ -79,14 +79,14 @@ pub(crate) fn parse() -> Cli {
 const EXIT: &str = "\
 Exit status:
   0    all is well
-  1    the answer is no: a promise broken, a plan refused, a number missed, a file to be formatted
-  2    no answer: the input is wrong, or this machine cannot do it
+  1    the answer is no: a guarantee violated, a plan refused, a number missed, a file to format
+  2    no answer: the input is invalid, or this machine cannot do it
   3    inconclusive: this machine was too busy to tell (compare), or replications ended before
        --until was reached (sim, compare)
   4    a condition of --fail-if holds (run, bridge, relay, traffic)
-  130  interrupted by Ctrl-C; what was known until then is printed
+  130  interrupted by Ctrl-C; the results until then are printed
   141  the reader of the output went away
-`falaj run` has its command's. Results are on standard output, all else on standard error;
-colours and progress are for terminals, and NO_COLOR is heeded.
+`falaj run` has that of its command. Results are on standard output, all else on standard error;
+colours and progress are for terminals only, and NO_COLOR is respected.
 
-`falaj COMMAND --help` has its examples, and `--help-all` all its options.";
+`falaj COMMAND --help` has examples of the command, and `--help-all` all its options.";

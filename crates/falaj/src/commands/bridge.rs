@@ -30,17 +30,18 @@ fn after_all_help() -> String {
         .unzip();
     format!(
         "\
-An interface is a name, or NAME@NETNS for one in another network namespace: a name under /run/netns or
-the number of a process there, such as a container's first. Up is from the first to the second.
-Packet sockets take CAP_NET_RAW, other namespaces root as well, unless they are your own. AF_XDP is
-cheaper for small packets, takes root, and frames are the link's alone; where it is not to be had,
-packet sockets take its place, and a message says why.
+An interface is a name, or NAME@NETNS for one in another network namespace: a name under /run/netns
+or the ID of a process in it, such as the first one of a container. Up is from the first interface
+to the second. Packet sockets need CAP_NET_RAW; other namespaces also need root, unless they are
+your own. AF_XDP is cheaper for small packets, needs root, and takes all frames of the interface;
+if it is not available, packet sockets are used instead, and a message has the reason.
 
 {}\
-Two interfaces that the kernel joins already, such as the two ends of one veth pair, are refused.
+Two interfaces that the kernel already connects, such as both ends of one veth pair, are refused.
 
-Ctrl-C or SIGTERM ends it, with exit status 0. The interfaces are promiscuous until then; nothing else
-about them is changed. One that goes down or vanishes is told of, and taken again when it is back.
+Ctrl-C or SIGTERM ends it, with exit status 0. Until then the interfaces are in promiscuous mode;
+nothing else about them is changed. An interface that goes down or vanishes is reported, and used
+again when it is back.
 
 {EXAMPLES}{}",
         helps.concat(),

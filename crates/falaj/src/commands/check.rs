@@ -12,7 +12,7 @@ use std::process::ExitCode;
 #[command(after_help = "\
 A library that a file names as its discipline is loaded, as by every command that reads the file.
 
-Exit status: 0 every file can be used, if with warnings; 2 one cannot.
+Exit status: 0 every file is valid, possibly with warnings; 2 one is not.
 
 Example:
   falaj check examples/*.toml")]

@@ -12,10 +12,10 @@ use std::process::ExitCode;
 /// Arguments of `falaj choose`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Without answers it asks on a terminal; elsewhere an answer that is not given is the first of its
-list. The scenario goes to standard output, all else to standard error.
+Questions without an answer are asked on a terminal; elsewhere the first answer of the list is
+taken. The scenario is printed to standard output, all else to standard error.
 
-Exit status: 0; 2 if there is no such answer.
+Exit status: 0; 2 if an answer does not exist.
 
 Examples:
   falaj choose

@@ -27,10 +27,11 @@ use std::process::ExitCode;
 /// Arguments of `doctor`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-It takes a few seconds and needs an otherwise idle machine: what it measures is what is left.
+It takes a few seconds and needs an otherwise idle machine, since other load changes its
+measurements.
 
-Exit status: 0 if packets can be carried between namespaces here; 1 if they cannot, which leaves
-`falaj relay`, `sim` and `plan`.
+Exit status: 0 if packets can be forwarded between namespaces here; 1 if they cannot, so that only
+`falaj relay`, `sim` and `plan` work.
 
 Example:
   falaj doctor --json | jq .honest")]

@@ -14,10 +14,10 @@ use std::process::ExitCode;
 /// Arguments of `import`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-The scenario is on standard output, what is not quite as it was there on standard error.
-A line that has no equal is refused with the reason, and then there is no scenario.
+The scenario is printed to standard output, and differences from the configuration to standard
+error. A line without an equivalent is refused with the reason, and no scenario is printed.
 
-Exit status: 0; 2 if a line cannot be read or has no equal.
+Exit status: 0; 2 if a line cannot be read or has no equivalent.
 
 Examples:
   falaj import tc shape.sh > shape.toml

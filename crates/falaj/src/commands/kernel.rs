@@ -10,10 +10,11 @@ use std::process::ExitCode;
 /// Arguments of `kernel`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Looked for, in this order: --kernel, the environment variable FALAJ_KERNEL, $XDG_DATA_HOME/falaj/linux,
-~/.local/share/falaj/linux, /usr/lib/falaj/linux. `make kernel` builds one and puts it there.
+The kernel is searched in this order: --kernel, the environment variable FALAJ_KERNEL,
+$XDG_DATA_HOME/falaj/linux, ~/.local/share/falaj/linux, /usr/lib/falaj/linux. `make kernel` builds
+and installs one.
 
-Exit status: 0 virtual time can be had; 2 it cannot, and why.")]
+Exit status: 0 virtual time is available; 2 it is not, with the reason.")]
 pub(crate) struct Args {
     /// Check this kernel.
     #[arg(long, value_name = "FILE")]

@@ -14,12 +14,14 @@ use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 /// Arguments of `netconfig`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-client: connections opened here to these ports elsewhere; server: connections that come to these ports here;
-service: both. Behind IN, what comes in, and OUT, what goes out, stands what `ipfw pipe N config` takes:
-bw, delay, plr, queue, burst, profile, mask, red, codel, pie. All else passes as it did.
+client: connections opened here to these ports elsewhere; server: connections to these ports here;
+service: both. IN, for incoming packets, and OUT, for outgoing packets, are followed by options of
+`ipfw pipe N config`: bw, delay, plr, queue, burst, profile, mask, red, codel, pie. All other
+packets pass unchanged.
 
-It makes a link and two rules before all others, by the name of side and ports, as `client-80`: the same
-once more replaces them, `delete` takes them away. `falaj set client-80.up delay=5ms` changes a part.
+It creates a link and two rules before all others, named by side and ports, such as `client-80`.
+The same command again replaces them, and `delete` removes them. `falaj set client-80.up delay=5ms`
+changes one key.
 
 Examples:
   falaj netconfig config client 80 IN delay 100ms OUT bw 1Mbit/s

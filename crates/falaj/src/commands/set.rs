@@ -10,15 +10,16 @@ use std::process::ExitCode;
 /// Arguments of `set`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Keys and values are those of the scenario file, with its units and its messages: NAME is a link, one of
-its directions (link.up), a flow or a rule (rule.web), and `falaj explain` knows all keys. Without a file
-the link is called `link`. KEY= takes a key out, or a flow, a link or a rule. What is changed of several
-at once is written without NAME, each key in full; or the whole scenario as it is to be is given by --file. All is changed at one instant, or nothing is.
-A flow of a link, or by its own name, is meant in both directions. Flows and rules that are new are tried before
-the others, in their order; with the first rule comes one more, `rest`, by which all else goes where it went.
+Keys and values are those of the scenario file, with its units and messages: NAME is a link, one of
+its directions (link.up), a flow or a rule (rule.web); `falaj explain` lists all keys. Without a
+file the link is called `link`. KEY= removes a key, a flow, a link or a rule. To change several of
+them at once, omit NAME and write each key in full, or give the whole new scenario by --file. All
+changes take effect at one instant, or none does. A flow of a link, or by its own name, is changed
+in both directions. New flows and rules are matched before the others, in their order. The first
+rule adds another one, `rest`, by which all other packets keep their route.
 
-No packet is lost by a change unless --drop allows it. The rest of a packet on the wire goes at the
-new rate, and what has left the wire arrives when it was to arrive, whatever the delay is now.
+A change loses no packet unless --drop allows it. The rest of a packet on the wire is sent at the
+new rate, and packets that have left the wire arrive as scheduled, whatever the new delay.
 
 Examples, one after the other on `falaj run --rate 20mbit --delay 5ms -- bash`:
   falaj set link rate=5mbit delay=80ms loss=1%

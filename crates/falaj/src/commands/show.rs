@@ -20,9 +20,10 @@ use std::time::Duration;
 /// Arguments of `show`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-NAME is a link, one of its directions (up, link.up) or a flow (voice, up.voice). Rates now are those of
-the last quarter of a second, or since the last look with --watch; counts and delays are from the
-beginning on. The sojourn is the time from a packet's last bit in to its last bit out of the queue.
+NAME is a link, one of its directions (up, link.up) or a flow (voice, up.voice). Current rates are
+those of the last quarter of a second, or with --watch since the previous output; counts and delays
+are since the start. The sojourn time of a packet is from its last bit into the queue to its last
+bit out of it.
 
 Examples:
   falaj show

@@ -17,12 +17,12 @@ use std::process::ExitCode;
 /// Arguments of `sweep`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-A sweep is planned once, its shards are run anywhere, and what they write is merged. What comes of a task
-follows from the plan and its number alone: one shard or a hundred give the same bytes, merging may be done in
-any order and twice, and a shard that was lost is run once more.
+A sweep is planned once, its shards run on any machine, and their results are merged. The result of
+a task depends on the plan and the task's number alone: one shard or a hundred give the same bytes,
+results may be merged in any order and repeatedly, and a lost shard is run again.
 
-Exit status: 0; 2 if shards do not belong together or the input is wrong; 130 after Ctrl-C, with the tasks
-that were done until then.
+Exit status: 0; 2 if shards do not belong together or the input is invalid; 130 after Ctrl-C, with
+the tasks completed until then.
 
 Examples:
   falaj sweep plan uplink.toml --over uplink.rate=10mbit,20mbit,50mbit --over scheduler=drr,qfq -o plan.jsonl

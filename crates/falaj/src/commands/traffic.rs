@@ -16,9 +16,10 @@ use std::process::ExitCode;
 /// Arguments of `traffic`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Where there are rules, sources go by them as their datagrams' headers say; one that names its `link`
-has headers that the rules lead through that link alone. A flow's row has what its sources sent and
-what arrived of that, behind all links; below stands what each flow of each link carried of it.
+With rules, sources follow them by the headers of their datagrams; a source that names its `link`
+has headers that the rules send through that link alone. A flow's row has the packets that its
+sources sent and those that arrived, behind all links; the rows below have the packets that each
+flow of each link carried.
 
 Examples:
   falaj traffic examples/tenants.toml --duration 5s

@@ -27,13 +27,13 @@ use std::process::ExitCode;
 /// Arguments of `bench kernel`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-A case is a directory: `tc.sh` sets the kernel's disciplines of the device falaj0, `traffic.toml` has
-`[traffic.NAME]` and `[run]` of a scenario. The kernel must have those disciplines; the one that `make
-kernel` builds for --virtual-time has all of them.
+A case is a directory: `tc.sh` sets the kernel's disciplines of the device falaj0, `traffic.toml`
+has `[traffic.NAME]` and `[run]` of a scenario. The kernel must have those disciplines; the kernel
+that `make kernel` builds for --virtual-time has all of them.
 
-Delays are from end to end: measured ones from sending to receiving, on one clock; simulated ones from
-queue to delivery. `- kernel` is the difference to the kernel's. The line below the table compares
-each packet that came through both with itself.
+Delays are end to end: measured ones from sending to receiving, on one clock; simulated ones from
+queue to delivery. `- kernel` is the difference from the kernel. The line below the table compares
+the delays of each packet that arrived in both.
 
 Exit status: 0; 2 if a case could not be measured.
 

@@ -53,10 +53,12 @@ const PACKET: usize = Tap::VNET_HEADER + ETHERNET;
 /// Queues of the firewall, identified by number: `nfqueue:N`.
 pub static BACKEND: BackendEntry = BackendEntry {
     help: "\
-nfqueue:N is queue N of this host's firewall, for packets whose way cannot be moved: a rule gives them to
-the queue, and when they are due they go on as if nothing had been. The first queue is up, the second down:
+nfqueue:N is queue N of this host's firewall, for packets whose route cannot be changed: a rule
+sends them to the queue, and when they are due they continue on their way, unchanged. The first
+queue is up, the second down:
   iptables -A FORWARD -o eth1 -j NFQUEUE --queue-num 1   (nft: oif eth1 queue num 1)
-Without falaj the kernel drops what such a rule takes, unless it has --queue-bypass (nft: queue num 1 bypass).",
+Without falaj the kernel drops the packets of such a rule, unless it has --queue-bypass (nft: queue
+num 1 bypass).",
     example: "nfqueue:1 nfqueue:2 --rate 10mbit --delay 40ms",
     returns_packets: true,
     ..BackendEntry::new("nfqueue:", "nfqueue:N", |number| match number.parse() {

@@ -20,17 +20,18 @@ use std::time::Duration;
 /// Arguments of `attach`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-TARGET is whose packets are held in place, where the firewall would see them:
+TARGET is the interface, process or container whose packets pass the link, at the firewall's hooks:
   eth0              an interface of this host
   eth0@NETNS        one of another network namespace: a name under /run/netns, or a process there
   4711              all interfaces of a process's namespace, such as a container's
-  docker:NAME       those of a container, by name or ID; podman:NAME and cri:NAME (Kubernetes) likewise
-  NAME              an interface, else a container that docker, podman or crictl knows
-Up is what the target sends, down what it receives. Addresses, routes and connections stay as they are, and
-what is not IP (ARP) passes. It takes CAP_NET_ADMIN in the namespace: root, or a namespace of your own.
+  docker:NAME       those of a container, by name or ID; also podman:NAME, cri:NAME (Kubernetes)
+  NAME              an interface, or else a container of docker, podman or crictl
+Up is the direction of packets that the target sends, down that of packets that it receives.
+Addresses, routes and connections stay, and packets other than IP (ARP) pass unchanged. It needs
+CAP_NET_ADMIN in the namespace: root, or a namespace of your own.
 
-Ctrl-C, SIGTERM or `falaj detach` ends it: packets that are held go on at once. However it ends, by SIGKILL too,
-the kernel removes the rules with the process. `falaj set` changes the link meanwhile.
+Ctrl-C, SIGTERM or `falaj detach` ends it, and queued packets are sent at once. The kernel removes
+the rules with the process, even after SIGKILL. `falaj set` changes the link while it runs.
 
 Examples:
   falaj attach web --delay 40ms --loss 1%

@@ -29,20 +29,23 @@ use std::process::ExitCode;
 /// Arguments of `compare`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Checked: the nominal delay of every packet, simulated and measured, is within its bound, without slack.
-Release error (how late packets were handed over) and the application's end-to-end delay stand beside.
+It checks that the nominal delay of every packet, simulated and measured, is within its bound,
+without slack. The release error (lateness of packets) and the application's end-to-end delay are
+printed beside it.
 
-With other scenarios, or --what-if, nothing is measured: all are simulated under the same arrivals, and
-what differs from the first is told with its interval, which is narrower than those of both.
+With other scenarios, or --what-if, nothing is measured: all are simulated under the same arrivals,
+and differences from the first scenario are printed with their intervals, which are narrower than
+those of the scenarios themselves.
 
-Exit status: 0 all within bounds; 1 a bound was broken; 3 inconclusive: at its 99th percentile the
-release error, or how late a source sent, exceeds a tenth of the smallest bound; a source had no time
-for some of its packets; or a flow had no packet that got through; 130 Ctrl-C ended the simulation, and what was simulated until then is compared. Of several scenarios: 0; 3 and
-130 as of `falaj sim`.
+Exit status: 0 all delays are within their bounds; 1 a bound was violated; 3 inconclusive: the 99th
+percentile of the release error, or of a source's lateness, exceeds a tenth of the smallest bound;
+a source had no time for some of its packets; or no packet of a flow arrived; 130 Ctrl-C ended the
+simulation, and the results until then are compared. For several scenarios: 0; 3 and 130 as for
+`falaj sim`.
 
-Where there are rules, each link that packets came to has its rows: what it promises, simulated and
-measured in that link alone. The end-to-end delay stands at the flow where a source begins, and is
-over all links that its packets pass.
+With rules, each link that packets reached has its own rows: its guarantees, and its delays,
+simulated and measured in that link alone. The end-to-end delay is printed at the flow where a
+source begins, and covers all links that its packets pass.
 
 Examples:
   falaj compare examples/tenants.toml --duration 5s

@@ -16,16 +16,18 @@ use std::process::ExitCode;
 /// Arguments of `plan aggregate`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Packets come at random at --rate for all virtual machines together, and as many go back. They travel in
-containers; a container leaves when it is full or its timeout is over, and all containers, of both ways, are
-carried across one after another. The delay is that of a packet one way: it waits for its container to leave,
-the container waits for its service and is served.
+Packets arrive at random, with --rate for all virtual machines together, and with the same rate in
+the other direction. They travel in batches; a batch leaves when it is full or after its timeout,
+and the batches of both directions are transferred one after another. The delay is that of a packet
+in one direction: the wait until its batch leaves, the batch's wait for its service, and the
+service time.
 
-Services are exponential as in the paper unless --service says otherwise; where most of a service is the
-copying of packets, `deterministic` is nearer to the truth. Exponential services without a timeout are solved
-exactly, with an error bound; all else is simulated, with a 95 % interval. Equal commands give equal answers.
+Service times are exponential, as in the paper, unless --service changes that; if most of the
+service is the copying of packets, `deterministic` is more realistic. Exponential services without
+a timeout are solved exactly, with an error bound; all others are simulated, with a 95 % interval.
+Equal commands give equal results.
 
-Exit status: 0 the delay can be kept; 1 it cannot, or nothing is stable; 2 the input is wrong.
+Exit status: 0 the delay can be kept; 1 it cannot, or no size is stable; 2 the input is invalid.
 
 Examples:
   falaj plan aggregate --rate 800k --per-container 77.9us --delay 300us

@@ -12,10 +12,11 @@ use std::process::ExitCode;
 /// Arguments of `plan saihu`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Saihu is a common form of several tools for bounds: servers with service curves, flows with arrival curves
-and their paths. `falaj plan FILE --saihu OUT.json` writes one.
+Saihu is a common interface to several tools that compute bounds. Its files have servers with
+service curves, and flows with arrival curves and paths. `falaj plan FILE --saihu OUT.json` writes
+such a file.
 
-Exit status: 0; 2 if the input is wrong, or flows lead in a circle.
+Exit status: 0; 2 if the input is invalid, or the paths of flows form a cycle.
 
 Example:
   falaj plan saihu network.json")]

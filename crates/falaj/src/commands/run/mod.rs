@@ -63,21 +63,22 @@ Examples:
   falaj run examples/star.toml --in 'b:iperf3 -s' -- sh -c 'sleep 0.3; iperf3 -c b'")]
 #[command(after_long_help = "\
 The command runs in a network namespace of its own (10.77.0.1, fd77::1); at the far end of the link
-is another one (10.77.0.2, fd77::2), where --peer runs. No root is needed where user namespaces are
-allowed. Both see FALAJ_SIDE, FALAJ_ADDR, FALAJ_PEER, FALAJ_ADDR6 and FALAJ_PEER6, FALAJ_CONTROL for `falaj
-show` and `falaj set`, and, for scripts written for mahimahi, MAHIMAHI_BASE, which is FALAJ_PEER.
+is another one (10.77.0.2, fd77::2), where --peer runs. No root is needed if user namespaces are
+allowed. Both have the environment variables FALAJ_SIDE, FALAJ_ADDR, FALAJ_PEER, FALAJ_ADDR6 and
+FALAJ_PEER6, FALAJ_CONTROL for `falaj show` and `falaj set`, and, for scripts written for mahimahi,
+MAHIMAHI_BASE, which equals FALAJ_PEER.
 
-From the far end the way leads on to the world, over IPv4, names included: by pasta or slirp4netns if
-one is installed, or, with --internet host, through the host. A link inside of another one
-(`falaj run … -- falaj run … -- bash`) has addresses of its own, 10.77.1.1 and so on, and the outer
-link is its way out.
+The far end has access to the internet over IPv4, with name resolution: by pasta or slirp4netns, if
+installed, or with --internet host through the host. A link inside another one (`falaj run … --
+falaj run … -- bash`) has its own addresses, 10.77.1.1 and so on, and reaches the internet through
+the outer link.
 
-A scenario with hosts ([host.NAME]) has several links and a namespace for each host; they find each
-other by name. There is no way out of it.
+A scenario with hosts ([host.NAME]) has several links and a namespace for each host; the hosts find
+each other by name, and have no access to the internet.
 
-Exit status: the command's; 128 + the signal that killed it; 127 if there is no such command, 126 if
-it cannot be executed; 2 if there can be no such link here; 4 if the command's is 0 and a condition of
---fail-if holds.
+Exit status: that of the command; 128 + the signal that killed it; 127 if the command does not
+exist, 126 if it cannot be executed; 2 if this link is not possible here; 4 if the command's status
+is 0 and a condition of --fail-if holds.
 
 Examples:
   falaj run --rate 10mbit --delay 40ms -- ping -c 3 10.77.0.2

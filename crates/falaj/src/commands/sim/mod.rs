@@ -36,16 +36,16 @@ use std::process::ExitCode;
 /// Arguments of `sim`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-With --replay what entered a live link enters once more, at the same instants: a capture of
-`falaj run --capture` through its own link, to see that every packet is decided alike, or through another
-one (FILE); or the arrivals of any pcap or pcapng, interface 0 up and interface 1 down.
+--replay sends the packets of a capture at the same instants: those of `falaj run --capture`
+through their own link, to check that every decision is the same, or through another link (FILE);
+or those of any pcap or pcapng, with interface 0 as up and interface 1 as down.
 
-Replications run on all cores, and their number changes nothing but the time it takes. What comes before
-the steady state is not counted (--warm-up). Sources send the same packets whatever the links are, so
-two simulations of one seed may be compared: `falaj compare` does that in pairs.
+Replications run on all cores; the number of cores does not change the results. The warm-up before
+the steady state is not counted (--warm-up). Sources send the same packets over any links, so two
+simulations with one seed can be compared; `falaj compare` does that in pairs.
 
-Exit status: 0; 1 if a replay decided otherwise than the live link; 3 if there may be no more
-replications, and --until was not reached; 130 after Ctrl-C, with what was simulated until then.
+Exit status: 0; 1 if a replay differs from the live link's decisions; 3 if the maximum number of
+replications is reached before --until; 130 after Ctrl-C, with the results until then.
 
 Examples:
   falaj sim examples/tenants.toml --duration 30s --replications 16
