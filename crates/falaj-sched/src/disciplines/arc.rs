@@ -199,8 +199,9 @@ impl Guarantees for Arc {
     /// The use beyond the flow's rate is remembered.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         Err(NoPromise(format!(
-            "adaptive rate control promises {} only to a flow that never sends more: whoever used \
-             what others left waits until his expected finish has come, however long",
+            "adaptive rate control guarantees {} only to a flow that never exceeds it: a flow \
+             that used what others left waits until its expected finish time, however long that \
+             takes",
             self.slices[f.index()].rate
         )))
     }

@@ -153,7 +153,7 @@ impl Guarantees for Edf {
         Ok(Promise {
             rate: Rate(0),
             latency: self.largest,
-            rate_formula: "none: who has the earliest deadline gets most",
+            rate_formula: "none: the flow with the earliest deadlines gets the most",
             delay: Bound {
                 delay: own.saturating_sub(shortest) + self.full_queues,
                 formula: "d - min d + sum B/C",

@@ -188,8 +188,9 @@ impl Guarantees for Sced {
     /// Excess service is remembered without limit.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         Err(NoPromise(format!(
-            "SCED promises its curve, {} in the long run, only to a flow that never sends more: \
-             whoever used what others left waits until his curve has caught up, however long",
+            "SCED guarantees its curve, {} in the long run, only to a flow that never exceeds it: \
+             a flow that used what others left waits until its curve has caught up, however long \
+             that takes",
             self.curves[f.index()].rate()
         )))
     }

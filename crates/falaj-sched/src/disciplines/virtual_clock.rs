@@ -208,8 +208,8 @@ impl Guarantees for VirtualClock {
     /// The reading of a flow that exceeded its rate may be any time ahead.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         Err(NoPromise(format!(
-            "virtual clock promises {} only to a flow that never sends more: whoever used what \
-             others left waits until his clock is right again, however long",
+            "virtual clock guarantees {} only to a flow that never exceeds it: a flow that used \
+             what others left waits until its clock is back at real time, however long that takes",
             self.rates[f.index()]
         )))
     }

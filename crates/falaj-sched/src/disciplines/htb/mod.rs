@@ -356,7 +356,7 @@ impl Guarantees for Htb {
         let all = leaves.iter().enumerate().map(|(n, rule)| (n, rule.own.rate));
         if let Some(excess) = Excess::of("rate", all, self.link) {
             return Err(NoPromise(format!(
-                "{}: somebody's is not kept",
+                "{}, so not every flow gets its rate",
                 excess.words("the flows'")
             )));
         }
