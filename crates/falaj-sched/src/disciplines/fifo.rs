@@ -122,7 +122,7 @@ impl Guarantees for Fifo {
         Ok(Promise {
             rate: if alone { self.rate } else { Rate(0) },
             latency: self.rate.airtime(self.largest),
-            rate_formula: if alone { "C" } else { "none: the flow that sends the most gets the most" },
+            rate_formula: if alone { "C" } else { "none: the flow that sends most gets most" },
             delay: Bound {
                 delay: self.full_queue,
                 formula: if matches!(self.limit, Limit::Packets(_)) { "b MTU/C" } else { "B/C" },
