@@ -122,7 +122,7 @@ const PAGES: &[Page] = &[
         left_out: &[("falaj demo", INSTALLED), ("falaj-0.1.0-", INSTALLED)],
         ..page("docs/how-to/install.md")
     },
-    Page { files: &[OFFICE], ..page("docs/how-to/phases.md") },
+    Page { files: &[OFFICE, UPLINK], ..page("docs/how-to/phases.md") },
     Page { files: &[OFFICE], ..page("docs/how-to/pictures.md") },
     Page {
         left_out: &[("falaj plan docs/figures/curves.toml --svg", "it draws into the repository")],
