@@ -3,7 +3,7 @@
 use crate::table::{Columns, Values};
 use falaj_scenario::{Scenario, Source};
 use falaj_sched::units::time::Span;
-use falaj_sim::rows::{COLUMNS, told};
+use falaj_sim::rows::{COLUMNS, flows_with_rows};
 use falaj_sim::scenario::{name_of, pipe_of};
 use falaj_sim::{Connections, FlowResult, Row, Run, rows};
 use falaj_traffic::interval::Estimate;
@@ -49,7 +49,7 @@ impl Results {
         until: Vec<(String, Option<f64>, bool)>,
     ) -> PyResult<Results> {
         let by_run: Vec<Vec<Row>> = runs.iter().map(|run| rows(scenario, run)).collect();
-        let delays: Vec<(String, Meter)> = told(scenario)
+        let delays: Vec<(String, Meter)> = flows_with_rows(scenario)
             .into_iter()
             .map(|at| {
                 let mut all = Meter::new();

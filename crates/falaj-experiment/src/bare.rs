@@ -1,5 +1,5 @@
-//! Loops that only read and write, over the interfaces of a link: the performance that these alone
-//! permit.
+//! Loops that only read and write, over the interfaces of a link: an upper bound on the performance
+//! of a link with these interfaces.
 
 use anyhow::{Result, bail};
 use falaj_live::backend::packet::{PacketReader, PacketSocket};
@@ -16,7 +16,7 @@ const TURN: usize = 64;
 type ReadUnit = Box<dyn FnMut(&mut [u8]) -> io::Result<Option<usize>>>;
 type WriteUnit = Box<dyn FnMut(&[u8]) -> io::Result<bool>>;
 
-/// Forwards from one interface to another.
+/// A direction: forwards units from one interface to another.
 pub struct BareWay {
     unit: Vec<u8>,
     read: ReadUnit,
@@ -40,10 +40,11 @@ impl BareWay {
     }
 }
 
-/// Both directions between the ends of a sandbox, which have no other connection.
+/// Loops in both directions between the two ends of a sandbox, which have no other connection.
 pub struct Bare {
     /// To the far end, and to the near end.
     pub ways: [BareWay; 2],
+    /// Readable if there are units to forward.
     readable: [Arc<dyn AsFd>; 2],
 }
 
@@ -75,8 +76,8 @@ impl Bare {
         Ok(Bare { ways: [way(&near, &far), way(&far, &near)], readable: [near as _, far as _] })
     }
 
-    /// Runs each direction once. If there was nothing to forward, waits for a short while until
-    /// there is, or until one of `others` is readable.
+    /// Runs each direction once. If there was nothing to forward, waits until there is, or until
+    /// one of `others` is readable, for at most 5 ms.
     pub fn run(&mut self, others: &[BorrowedFd<'_>]) -> io::Result<()> {
         let [to_far, back] = &mut self.ways;
         if to_far.turn()? + back.turn()? == 0 {

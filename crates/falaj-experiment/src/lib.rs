@@ -1,12 +1,12 @@
-//! A scenario as an experiment: simulated, and on real packets.
+//! Runs a scenario as an experiment: simulated, or measured with real packets.
 //!
-//! **Simulated.** [`simulation`] runs replications by the options of the command line (warm-up,
-//! width of intervals, several scenarios under the same arrivals); [`replications`] has the results
-//! of each flow over all of them.
+//! **Simulated.** [`simulation`] runs replications according to command-line options (warm-up,
+//! width of confidence intervals, several scenarios with the same arrivals). [`replications`]
+//! summarizes the results of each flow over all replications.
 //!
 //! **Measured.** [`measure`] sends the scenario's sources as real datagrams between two network
-//! namespaces through its links; [`tcp`] sends one stream through a link, or past it through the
-//! kernel alone; [`bare`] is a loop that only reads and writes.
+//! namespaces through its links. [`tcp`] sends one TCP stream through a link, or through the kernel
+//! alone for comparison. [`bare`] is a loop over the same interfaces that only reads and writes.
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 

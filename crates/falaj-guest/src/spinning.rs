@@ -1,8 +1,9 @@
-//! Finds the guest's programs that compute, for the message that explains why time stands still.
+//! Finds the programs of a guest that are computing, for the message that explains why the guest's
+//! clock stands still.
 //!
-//! Each process of the guest is a process of the host that the kernel traces. One that computes is
-//! found by its processor time, and its program by the name that the kernel puts at the top of a
-//! process's stack.
+//! Each process of the guest is also a process of the host, which the guest's kernel traces. Its
+//! processor time on the host shows if it is computing. The name of its program stands at the top
+//! of its stack, where the guest's kernel writes it.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -11,13 +12,14 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Time for which the processes are watched.
+/// Interval over which processor times are compared.
 const WATCHED: Duration = Duration::from_millis(300);
-/// The largest number of names.
+/// Maximum number of names returned.
 const MOST: usize = 5;
 
-/// The programs that compute now, of the guest whose kernel has this process number and this
-/// program.
+/// The names of programs that are computing in a guest, at most [`MOST`], sorted; takes
+/// [`WATCHED`]. `kernel` is the host's process number of the guest's kernel, `image` the kernel's
+/// file.
 pub(crate) fn computing(kernel: u32, image: &Path) -> Vec<String> {
     let before = processor_times(kernel);
     sleep(WATCHED);
@@ -34,13 +36,13 @@ pub(crate) fn computing(kernel: u32, image: &Path) -> Vec<String> {
     names
 }
 
-/// The processor time of each process of the guest, in ticks.
+/// The processor time of each process of the guest so far, in clock ticks, by process number.
 fn processor_times(kernel: u32) -> BTreeMap<u32, u64> {
     let children = format!("/proc/{kernel}/task/{kernel}/children");
     let children = fs::read_to_string(children).unwrap_or_default();
     let time = |pid: u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The third field begins behind the name, which may hold anything.
+        // The third field begins behind the name, which may contain any characters, `)` too.
         let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
         let ticks = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
         Some(ticks(14)? + ticks(15)?)
@@ -49,12 +51,12 @@ fn processor_times(kernel: u32) -> BTreeMap<u32, u64> {
     pids.filter_map(|pid| Some((pid, time(pid)?))).collect()
 }
 
-/// The name of a process's program. Above the guest's stack there is the one with which the kernel
-/// started the process, which has the kernel's name.
+/// The name of a process's program. The highest stack is the one with which the guest's kernel
+/// started the process, and holds the kernel's own name, which is skipped.
 fn program(pid: u32, kernel: Option<&Path>) -> Option<String> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
     let memory = File::open(format!("/proc/{pid}/mem")).ok()?;
-    // The stack is the highest mapping of the guest; higher ones are the kernel's own.
+    // The program's stack is its highest mapping; higher mappings belong to the guest's kernel.
     maps.lines().rev().find_map(|line| {
         let (range, rest) = line.split_once(' ')?;
         if !rest.starts_with("rw") {
@@ -67,7 +69,8 @@ fn program(pid: u32, kernel: Option<&Path>) -> Option<String> {
     })
 }
 
-/// A stack ends with the program's name and eight zero bytes.
+/// The program's name from the last page of a stack, which ends with the name, a zero byte, and
+/// eight zero bytes.
 fn name_at_the_top(page: &[u8]) -> Option<String> {
     let text = page.strip_suffix(&[0; 8])?.strip_suffix(&[0])?;
     let begin = text.iter().rposition(|byte| *byte == 0)? + 1;

@@ -29,7 +29,7 @@ enum falaj_decision {
     FALAJ_IDLE = 0,   /* nothing to send until a packet comes */
     FALAJ_SERVE = 1,  /* the head of `flow` goes: `take` follows */
     FALAJ_WAIT = 2,   /* nothing before `time`, which is later than now */
-    FALAJ_DROP = 3,   /* the head of `flow` is thrown away: `changed` follows, and `next` again */
+    FALAJ_DROP = 3,   /* the head of `flow` is dropped: `changed` follows, and `next` again */
     FALAJ_FAILED = 4  /* it cannot go on; `why` may say why */
 };
 

@@ -1,9 +1,12 @@
-//! Matrix operations for Markov chains beyond the library's operators.
+//! Matrix operations for Markov chains, in addition to the operators of [`crate::linear`].
 
 use crate::Refused;
 use crate::linear::Mat;
 
-/// Rows of numbers as a matrix.
+/// Makes a square matrix of these rows.
+///
+/// # Errors
+/// It is not square, or a number is not finite.
 pub(crate) fn from_rows(what: &'static str, rows: &[Vec<f64>]) -> Result<Mat, Refused> {
     let n = rows.len();
     if n == 0 || rows.iter().any(|row| row.len() != n) {
@@ -23,7 +26,7 @@ pub(crate) fn kron(a: &Mat, b: &Mat) -> Mat {
     })
 }
 
-/// The Kronecker sum: two chains side by side.
+/// The Kronecker sum: the generator of two independent chains together.
 pub(crate) fn kron_sum(a: &Mat, b: &Mat) -> Mat {
     &kron(a, &Mat::identity(b.nrows())) + &kron(&Mat::identity(a.nrows()), b)
 }
@@ -86,15 +89,15 @@ pub(crate) fn add_columns(m: &mut Mat, which: &[usize], part: &Mat, factor: f64)
     }
 }
 
-/// Indices of the columns that are not all zero.
+/// Indices of the columns with a value other than zero.
 pub(crate) fn occupied(m: &Mat) -> Vec<usize> {
     (0..m.ncols()).filter(|&j| m.column(j).any(|v| v != 0.0)).collect()
 }
 
-/// The stationary row of a generator, summing to one.
+/// The stationary distribution of a generator.
 pub(crate) fn stationary(generator: &Mat) -> Vec<f64> {
     let n = generator.nrows();
-    // One of the equations follows from the others; the normalization takes its place.
+    // One of the equations follows from the others, and is replaced by the normalization.
     let with_sum = Mat::from_fn(n, n, |i, j| if j == 0 { 1.0 } else { generator[(i, j)] });
     let mut right = vec![0.0; n];
     right[0] = 1.0;
@@ -102,7 +105,7 @@ pub(crate) fn stationary(generator: &Mat) -> Vec<f64> {
 }
 
 /// Checks that the matrix is a part of a generator: rates off the diagonal are not negative, and no
-/// row sum is above zero.
+/// row sum is above zero, up to rounding.
 pub(crate) fn check_within(what: &'static str, m: &Mat) -> Result<(), Refused> {
     let most = largest(m);
     for (i, sum) in row_sums(m).into_iter().enumerate() {
@@ -119,7 +122,7 @@ pub(crate) fn check_within(what: &'static str, m: &Mat) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Poisson probabilities of `0, 1, …`, until the rest is below 1e-18.
+/// Poisson probabilities of `0, 1, …`, up to a number beyond which the total is below 1e-18.
 pub(crate) fn poisson(mean: f64) -> Vec<f64> {
     if mean <= 0.0 {
         return vec![1.0];

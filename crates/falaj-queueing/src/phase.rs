@@ -1,11 +1,12 @@
-//! Phase-type distributions: the time until a chain is absorbed.
+//! Phase-type distributions: the time until a Markov chain is absorbed.
 
 use crate::linear::Mat;
 use crate::matrix::{check_within, dot, from_rows, poisson, row_times, solve_row};
 use crate::refused::{Refused, positive};
 
-/// A phase-type distribution: the time until a chain that begins in `start` and moves by `within`
-/// is absorbed. The difference of the sum of `start` to one is the probability of zero.
+/// A phase-type distribution: the time until a Markov chain with initial probabilities `start` and
+/// transition rates `within` is absorbed. If `start` sums up to less than one, the rest is the
+/// probability of zero.
 #[derive(Clone, Debug)]
 pub struct PhaseType {
     pub(crate) start: Vec<f64>,
@@ -15,24 +16,29 @@ pub struct PhaseType {
 const WHAT: &str = "phase-type distribution";
 
 impl PhaseType {
-    /// Builds a distribution from the probabilities of beginning in each phase and the rates within
-    /// the phases.
+    /// Builds a distribution from the initial probability of each phase, and the transition rates
+    /// between the phases (off the diagonal; the diagonal has the negated total rate of leaving).
+    ///
+    /// # Errors
+    /// The matrix or the probabilities are not those of a phase-type distribution.
     pub fn new(start: Vec<f64>, within: &[Vec<f64>]) -> Result<PhaseType, Refused> {
         let within = from_rows(WHAT, within)?;
         if start.len() != within.nrows() {
-            let why =
-                format!("{} phases to begin in, {} in the matrix", start.len(), within.nrows());
+            let why = format!(
+                "{} initial probabilities, and a matrix of {} phases",
+                start.len(),
+                within.nrows()
+            );
             return Err(Refused::Shape { what: WHAT, why });
         }
         let sum: f64 = start.iter().sum();
         if start.iter().any(|p| !(0.0..=1.0).contains(p)) || sum > 1.0 + 1e-9 {
-            let why =
-                "the probabilities of beginning are not within 0 and 1, or sum up to more than 1";
+            let why = "an initial probability is not within 0 and 1, or their sum is more than 1";
             return Err(Refused::Shape { what: WHAT, why: why.into() });
         }
         check_within(WHAT, &within)?;
         let ph = PhaseType { start, within };
-        // If phases are never left, the mean is not finite.
+        // If a phase is never left, the mean is not finite.
         let mean = ph.mean();
         if !mean.is_finite() || mean < 0.0 {
             return Err(Refused::Shape { what: WHAT, why: "a phase is never left".into() });
@@ -65,7 +71,7 @@ impl PhaseType {
         PhaseType::erlang(1, rate)
     }
 
-    /// One of several exponential distributions, chosen at random: pairs of probability and rate.
+    /// A mixture of exponential distributions, given as pairs of probability and rate.
     pub fn hyper_exponential(branches: &[(f64, f64)]) -> Result<PhaseType, Refused> {
         let n = branches.len();
         let row = |i: usize| (0..n).map(|j| if i == j { -branches[i].1 } else { 0.0 }).collect();
@@ -93,7 +99,7 @@ impl PhaseType {
             .collect()
     }
 
-    /// The mean of the `n`-th power.
+    /// The `n`-th moment: the mean of the `n`-th power.
     pub fn moment(&self, n: u32) -> f64 {
         let negated = -&self.within;
         let mut row = self.start.clone();
@@ -109,13 +115,14 @@ impl PhaseType {
         self.moment(1)
     }
 
-    /// Variance over the square of the mean.
+    /// The squared coefficient of variation: the variance divided by the square of the mean.
     pub fn squared_variation(&self) -> f64 {
         let mean = self.mean();
         self.moment(2) / (mean * mean) - 1.0
     }
 
-    /// The probability of more than `y`. All terms are non-negative, so nothing cancels.
+    /// The probability of more than `y`, by uniformization. All terms of the sum are non-negative,
+    /// so no digits cancel.
     pub fn tail(&self, y: f64) -> f64 {
         let fastest = (0..self.order()).map(|i| -self.within[(i, i)]).fold(0.0, f64::max);
         let n = self.order();
@@ -130,7 +137,7 @@ impl PhaseType {
         sum
     }
 
-    /// The mean of `exp(-s X)`.
+    /// The Laplace-Stieltjes transform at `s`: the mean of `exp(-s X)`.
     pub fn transform(&self, s: f64) -> f64 {
         let n = self.order();
         let shifted = Mat::from_fn(n, n, |i, j| if i == j { s } else { 0.0 } - self.within[(i, j)]);
@@ -160,7 +167,7 @@ impl PhaseType {
         PhaseType { start, within: crate::matrix::kron_sum(&self.within, &other.within) }
     }
 
-    /// One of several distributions, chosen by probability: their phases side by side.
+    /// A mixture of distributions, given with their probabilities: their phases side by side.
     pub fn mixture(parts: &[(f64, PhaseType)]) -> Result<PhaseType, Refused> {
         let sum: f64 = parts.iter().map(|(p, _)| p).sum();
         if parts.iter().any(|(p, _)| *p < 0.0) || (sum - 1.0).abs() > 1e-9 {

@@ -37,7 +37,7 @@ fn main() {
                 now = sent.end;
                 scheduler.finish(queue, now);
             }
-            Decision::Drop(queue) => drop(scheduler.throw_away(queue, now)),
+            Decision::Drop(queue) => drop(scheduler.drop_head(queue, now)),
             Decision::NotBefore(then) => now = then,
             Decision::Idle => break,
         }

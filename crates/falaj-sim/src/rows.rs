@@ -5,20 +5,20 @@ use crate::simulate::{FlowResult, Run};
 use falaj_scenario::{Scenario, Towards};
 use serde::{Deserialize, Serialize};
 
-/// One flow of one run.
+/// The results of one flow in one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// The link.
+    /// Name of the link.
     pub link: String,
     /// `up` or `down`.
     pub way: String,
-    /// The name of the flow, unique in the scenario.
+    /// Name of the flow, unique in the scenario.
     pub flow: String,
-    /// Packets that arrived.
+    /// Packets that arrived at the queue, dropped ones included.
     pub offered: u64,
     /// Packets that left and were not lost on the link.
     pub delivered: u64,
-    /// Packets that were dropped before the link.
+    /// Packets that were dropped before they were sent.
     pub dropped: u64,
     /// Packets dropped by the queue's AQM policy; included in `dropped`.
     pub dropped_by_policy: u64,
@@ -30,15 +30,16 @@ pub struct Row {
     pub duplicated: u64,
     /// Packets that were delivered with a flipped bit.
     pub corrupted: u64,
-    /// Packets that were delivered before one that left earlier.
+    /// Packets that were delivered before a packet that had left the queue earlier.
     pub reordered: u64,
-    /// Arrivals in bits per second.
+    /// Rate of the packets that arrived, in bits per second.
     pub offered_rate: f64,
-    /// Bits per second that left and were not lost on the link.
+    /// Rate of the packets that left and were not lost on the link, in bits per second.
     pub delivered_rate: f64,
-    /// Mean delay in nanoseconds, from last bit in to last bit out of the link.
+    /// Mean delay in nanoseconds, from the arrival of a packet's last bit until its last bit leaves
+    /// the queue; `None` if no packet left.
     pub delay_mean_ns: Option<f64>,
-    /// Median delay in nanoseconds, to three digits.
+    /// Median delay in nanoseconds, to three significant digits, like the other percentiles.
     pub delay_p50_ns: Option<u64>,
     /// 99th percentile of the delay.
     pub delay_p99_ns: Option<u64>,
@@ -53,7 +54,7 @@ pub struct Row {
     pub goodput: Option<f64>,
 }
 
-/// A measure of a row, as a number.
+/// One measure of a row.
 pub struct Column {
     /// Its name, as in [`Row`].
     pub name: &'static str,
@@ -126,21 +127,20 @@ fn goodput(scenario: &Scenario, at: (usize, Towards, usize), run: &Run) -> Optio
         (source.link, source.towards, source.flow) == at
     };
     let here = run.connections.iter().filter(|(source, _)| begins_here(*source));
-    let bytes = here.map(|(_, told)| told.bytes).reduce(|all, more| all + more)?;
+    let bytes = here.map(|(_, connection)| connection.bytes).reduce(|all, more| all + more)?;
     Some(bytes as f64 * 8.0 / run.counted().as_secs_f64())
 }
 
-/// The flows that have rows, in order: those that sources feed; all of them where rules route
-/// packets.
-pub fn told(scenario: &Scenario) -> Vec<(usize, Towards, usize)> {
+/// The flows that have rows, in order: those with a source; all flows if rules route packets.
+pub fn flows_with_rows(scenario: &Scenario) -> Vec<(usize, Towards, usize)> {
     if scenario.rules.is_empty() { fed_flows(scenario) } else { all_flows(scenario) }
 }
 
-/// A row for each flow of [`told`], in that order.
+/// A row for each flow of [`flows_with_rows`], in that order.
 pub fn rows(scenario: &Scenario, run: &Run) -> Vec<Row> {
     let row = |at: (usize, Towards, usize)| {
         let flow = &run.pipes[pipe_of(at.0, at.1).0 as usize][at.2];
         Row::of(scenario, at, flow, run)
     };
-    told(scenario).into_iter().map(row).collect()
+    flows_with_rows(scenario).into_iter().map(row).collect()
 }

@@ -53,13 +53,13 @@ impl Batching {
             .context("cannot start the far end's process")
     }
 
-    /// A packer for this option; `whither` is the destination named in warnings about a missed
-    /// delay.
-    pub fn packer(&self, whither: &'static str) -> Result<Packer, PolicyError> {
+    /// A packer for this option; `destination` (`to the far end`) is named in warnings about a
+    /// missed delay.
+    pub fn packer(&self, destination: &'static str) -> Result<Packer, PolicyError> {
         match self.how {
             BatchingRule::Fixed(policy) => Packer::new(policy, BEFORE),
             BatchingRule::Adaptive(wanted) => {
-                AdaptiveBatching::new(wanted).told(whither).packer(LONGEST, BEFORE)
+                AdaptiveBatching::new(wanted).with_warnings(destination).packer(LONGEST, BEFORE)
             }
         }
     }

@@ -1,4 +1,5 @@
-//! A tuner that can be queried while a packer uses it, and that warns when the delay is not kept.
+//! A tuner of batches that can be queried while a packer uses it, and that prints a warning if the
+//! delay is not kept.
 
 use falaj_engine::batch::tuning::{EpochStats, PolicyChooser};
 use falaj_engine::batch::{BatchPolicy, Packer, PolicyError};
@@ -6,10 +7,10 @@ use falaj_queueing::{Measure, Tuned, Tuner, Wanted};
 use falaj_terminal::text;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Number of epochs for which a changed state must last before it is reported.
+/// Number of consecutive epochs with a changed state after which it is reported.
 const LASTS: u32 = 50;
 
-/// A tuner with shared access.
+/// A tuner that a packer and other owners share.
 #[derive(Clone, Debug)]
 pub struct AdaptiveBatching(Arc<Mutex<WatchedTuner>>);
 
@@ -17,11 +18,11 @@ pub struct AdaptiveBatching(Arc<Mutex<WatchedTuner>>);
 struct WatchedTuner {
     tuner: Tuner,
     wanted: Wanted,
-    /// The destination of packets, if warnings are to be printed.
-    whither: Option<&'static str>,
-    /// The last reported state: true if the delay is kept, which is assumed at first.
-    told: bool,
-    /// Number of epochs for which the state has differed from that.
+    /// The destination of the packets, as in `to the far end`; `None` if no warnings are printed.
+    destination: Option<&'static str>,
+    /// The last reported state: true if the delay is kept, as assumed at first.
+    reported_kept: bool,
+    /// Number of consecutive epochs in which the state differed from the reported one.
     other: u32,
 }
 
@@ -32,21 +33,21 @@ impl AdaptiveBatching {
         AdaptiveBatching(Arc::new(Mutex::new(WatchedTuner {
             tuner,
             wanted,
-            whither: None,
-            told: true,
+            destination: None,
+            reported_kept: true,
             other: 0,
         })))
     }
 
-    /// Prints a warning when the delay of packets to this destination is not kept, and a note when
-    /// it is again.
-    pub fn told(self, whither: &'static str) -> AdaptiveBatching {
-        self.watch().whither = Some(whither);
+    /// Makes the tuner print a warning when packets to this destination do not keep the delay, and
+    /// a note when they keep it again.
+    pub fn with_warnings(self, destination: &'static str) -> AdaptiveBatching {
+        self.watch().destination = Some(destination);
         self
     }
 
-    /// A packer tuned by this, with batches of up to `bytes` bytes and packets whose destination
-    /// follows `before` bytes.
+    /// A packer that this tuner adjusts. Batches have at most `bytes` bytes; `before` is the number
+    /// of bytes of a packet in front of its destination address.
     pub fn packer(&self, bytes: u32, before: usize) -> Result<Packer, PolicyError> {
         let (first, (slot, slots)) = {
             let watch = self.watch();
@@ -60,7 +61,7 @@ impl AdaptiveBatching {
         self.watch().tuner.changes()
     }
 
-    /// Returns true unless the delay is known to be missed.
+    /// Returns true unless the tuner has found that no policy keeps the delay.
     pub fn keeps(&self) -> bool {
         !matches!(self.watch().tuner.tuned(), Some(Tuned::Missed(_)))
     }
@@ -71,14 +72,17 @@ impl AdaptiveBatching {
 }
 
 impl WatchedTuner {
-    fn tell(&mut self) {
-        let (Some(tuned), Some(whither)) = (self.tuner.tuned(), self.whither) else { return };
+    /// Prints a message if the state has changed for [`LASTS`] epochs.
+    fn report(&mut self) {
+        let (Some(tuned), Some(destination)) = (self.tuner.tuned(), self.destination) else {
+            return;
+        };
         let kept = matches!(tuned, Tuned::Kept(_));
-        self.other = if kept == self.told { 0 } else { self.other + 1 };
+        self.other = if kept == self.reported_kept { 0 } else { self.other + 1 };
         if self.other < LASTS {
             return;
         }
-        (self.told, self.other) = (kept, 0);
+        (self.reported_kept, self.other) = (kept, 0);
         let measure = match self.wanted.measure {
             Measure::Mean => "mean".to_owned(),
             Measure::Percentile(part) => format!("p{}", 100.0 * part),
@@ -86,15 +90,15 @@ impl WatchedTuner {
         let asked = text::nanos(self.wanted.delay * 1e9);
         let delay = tuned.choice().delay;
         if kept {
-            note!("packets {whither} keep a {measure} delay of {asked} again");
+            note!("packets {destination} keep a {measure} delay of {asked} again");
         } else if delay.is_finite() {
             note!(
-                "packets {whither} cannot keep a {measure} delay of {asked}; the least is {}",
+                "packets {destination} cannot keep a {measure} delay of {asked}; the lowest possible is {}",
                 text::nanos(delay * 1e9)
             );
         } else {
             note!(
-                "packets {whither} cannot keep a {measure} delay of {asked}: more come than the other side takes"
+                "packets {destination} cannot keep a {measure} delay of {asked}: more arrive than the other side processes"
             );
         }
     }
@@ -104,7 +108,7 @@ impl PolicyChooser for AdaptiveBatching {
     fn choose(&mut self, seen: &EpochStats, now: BatchPolicy) -> BatchPolicy {
         let mut watch = self.watch();
         let next = watch.tuner.choose(seen, now);
-        watch.tell();
+        watch.report();
         next
     }
 }

@@ -3,7 +3,7 @@
 use super::event::{EventState, RandomEvent, RngStream};
 use super::transit::{Impairment, ImpairmentState, Irregularity, LinkDelays, Transit};
 
-/// Packets that arrive twice; a copy takes no time on the link.
+/// The impairment that delivers some packets twice; the copy takes no time on the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Duplication(pub RandomEvent);
 

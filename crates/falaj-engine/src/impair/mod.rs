@@ -211,7 +211,7 @@ impl Impairer {
     }
 
     /// The first packet of a flow left its queue, but not by the link.
-    pub(crate) fn thrown_away(&mut self, flow: FlowId) {
+    pub(crate) fn head_dropped(&mut self, flow: FlowId) {
         self.numbers[flow.index()].pop_front();
     }
 

@@ -177,11 +177,16 @@ impl PipeCore {
 
     /// Drops a packet that was queued already.
     #[cold]
-    pub(super) fn thrown_out(&mut self, packet: Packet, by_policy: bool, out: &mut Vec<Output>) {
+    pub(super) fn dropped_from_queue(
+        &mut self,
+        packet: Packet,
+        by_policy: bool,
+        out: &mut Vec<Output>,
+    ) {
         if let Some(impairer) = &mut self.impairer {
-            impairer.thrown_away(packet.flow);
+            impairer.head_dropped(packet.flow);
         }
-        self.stats.thrown_out(&packet, by_policy);
+        self.stats.dropped_from_queue(&packet, by_policy);
         let why = if by_policy { DropReason::Policy } else { DropReason::Discipline };
         out.push(self.dropped(packet, why));
     }

@@ -82,9 +82,9 @@ impl<S: HeldScheduler> SchedulerPipe<S> {
                     self.finish(queue, now);
                 }
                 Decision::Drop(queue) => {
-                    let packet = self.scheduler.get_mut().throw_away(queue, at);
+                    let packet = self.scheduler.get_mut().drop_head(queue, at);
                     let by_policy = self.scheduler.get().by_policy();
-                    self.core.thrown_out(packet, by_policy, out);
+                    self.core.dropped_from_queue(packet, by_policy, out);
                 }
                 Decision::NotBefore(then) => {
                     debug_assert!(then > at, "an instant that never comes");
@@ -139,7 +139,7 @@ impl<S: HeldScheduler> SchedulerPipe<S> {
     #[inline(always)]
     fn drop_evicted(&mut self, out: &mut Vec<Output>) {
         while let Some(packet) = self.scheduler.get_mut().evicted() {
-            self.core.thrown_out(packet, true, out);
+            self.core.dropped_from_queue(packet, true, out);
         }
     }
 

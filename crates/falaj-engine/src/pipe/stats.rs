@@ -278,7 +278,7 @@ impl PipeStats {
 
     /// Counts a packet that is dropped from its queue.
     #[cold]
-    pub(super) fn thrown_out(&mut self, packet: &Packet, by_policy: bool) {
+    pub(super) fn dropped_from_queue(&mut self, packet: &Packet, by_policy: bool) {
         let drops = self.drops.of_mut(packet.flow.index());
         match by_policy {
             true => drops.by_policy += 1,

@@ -51,7 +51,7 @@ impl Visitor for Life<'_> {
             for _ in 0..dice.from(0, gone) {
                 let queue = FlowId(dice.from(0, queues - 1) as u32);
                 if station.head(queue).is_some() {
-                    station.throw_away(queue, now);
+                    station.drop_head(queue, now);
                     queued -= 1;
                 }
                 // An additional question in between makes no difference.
@@ -81,7 +81,7 @@ impl Visitor for Life<'_> {
                 }
                 Decision::Idle => return assert_eq!(queued, 0, "{name}: packets wait"),
                 Decision::Drop(queue) if drops => {
-                    station.throw_away(queue, now);
+                    station.drop_head(queue, now);
                     queued -= 1;
                 }
                 Decision::Drop(queue) => panic!("{name}: {queue:?} is dropped"),

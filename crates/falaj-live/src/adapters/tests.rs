@@ -1,4 +1,5 @@
-//! Tests with adapters behind sockets that carry one unit in each datagram.
+//! Tests of adapters whose interfaces are replaced by datagram sockets, with one unit in each
+//! datagram.
 
 use super::*;
 use crate::backend::tap::TapPort;
@@ -48,7 +49,7 @@ fn three() -> Three {
 fn read(port: &mut dyn Port, names: &[&str]) -> String {
     let mut buffer = vec![0; port.longest()];
     let mut of = String::new();
-    // Skipped units end a turn now and then.
+    // A turn may end without a unit, because of skipped units.
     for _ in 0..10 {
         while let Some(received) = port.receive(&mut buffer).unwrap() {
             let id = port.key(&buffer[..received.length]).adapter.unwrap();
@@ -73,7 +74,7 @@ fn each_has_its_turn_however_much_another_sends() {
     assert_eq!(read(&mut *three.near, NAMES), "abcaaa");
 }
 
-/// A port that never runs dry.
+/// A port that always has another unit.
 struct Endless(UnixDatagram, Vec<u8>);
 
 impl Port for Endless {
@@ -106,7 +107,7 @@ impl Port for Endless {
 impl PortHandover for Endless {}
 
 #[test]
-fn who_never_runs_dry_keeps_nobody_from_being_heard() {
+fn an_endless_port_does_not_starve_the_others() {
     let three = three();
     let (own, other) = UnixDatagram::pair().unwrap();
     other.send(&[0]).unwrap();
@@ -133,7 +134,7 @@ fn who_never_runs_dry_keeps_nobody_from_being_heard() {
 }
 
 #[test]
-fn what_comes_down_goes_to_whose_address_it_is() {
+fn packets_from_the_uplink_go_to_the_owner_of_their_address() {
     let mut three = three();
     three.outside[1].send(&unit(GATEWAY, mac(2))).unwrap();
     read(&mut *three.near, NAMES);
@@ -147,12 +148,12 @@ fn what_comes_down_goes_to_whose_address_it_is() {
     assert!(three.outside[0].recv(&mut got).is_err() && three.outside[2].recv(&mut got).is_err());
 }
 
-/// An adapter that only receives would get nothing after a restart.
+/// Without flooding, an adapter that only receives would get nothing after a restart.
 #[test]
-fn what_is_for_an_unknown_address_is_flooded_within_a_limit() {
+fn packets_to_an_unknown_address_are_flooded_within_a_limit() {
     let mut three = three();
     three.uplink.send(&unit(mac(2), GATEWAY)).unwrap();
-    assert_eq!(read(&mut *three.far, NAMES), "abc", "nobody has used that address");
+    assert_eq!(read(&mut *three.far, NAMES), "abc", "no adapter has used that address");
     let sent = 20 * u64::from(FLOODED);
     let (mut flooded, began) = (0, Instant::now());
     let mut buffer = vec![0; three.far.longest()];
@@ -190,7 +191,7 @@ fn a_made_address_is_taken_back() {
 }
 
 #[test]
-fn what_is_for_all_is_a_packet_of_each() {
+fn a_broadcast_is_a_packet_of_each_adapter() {
     let mut three = three();
     three.uplink.send(&unit(ALL, GATEWAY)).unwrap();
     assert_eq!(read(&mut *three.far, NAMES), "abc");
@@ -200,7 +201,7 @@ fn what_is_for_all_is_a_packet_of_each() {
 }
 
 #[test]
-fn an_address_is_its_first_users() {
+fn an_address_belongs_to_its_first_user() {
     let mut three = three();
     three.outside[0].send(&unit(GATEWAY, mac(1))).unwrap();
     assert_eq!(read(&mut *three.near, NAMES), "a");
@@ -221,7 +222,7 @@ fn reported(from: &std::sync::mpsc::Receiver<AddressChange>) -> Vec<AddressChang
 }
 
 #[test]
-fn an_address_is_its_owners_over_a_restart() {
+fn an_address_stays_its_owners_over_a_restart() {
     let (tell, told) = std::sync::mpsc::channel();
     let mut first = three();
     first.adapters.report_addresses(Some(tell.clone()));
@@ -229,7 +230,7 @@ fn an_address_is_its_owners_over_a_restart() {
     assert_eq!(read(&mut *first.near, NAMES), "a");
     assert_eq!(reported(&told), [AddressChange::Learned("a".into(), mac(1))]);
     drop(first);
-    // The other adapter is faster this time.
+    // After the restart another adapter uses the address first.
     let mut second = three();
     second.adapters.recall("a", [mac(1), ALL]);
     second.adapters.recall("c", [mac(1)]);
@@ -244,7 +245,7 @@ fn an_address_is_its_owners_over_a_restart() {
     second.outside[0].send(&unit(GATEWAY, mac(1))).unwrap();
     assert_eq!(read(&mut *second.near, NAMES), "a");
     assert_eq!(reported(&told), []);
-    // An interface created with it takes it over; a removed adapter frees its own.
+    // An interface created with the address takes it over; a removed adapter frees its addresses.
     let (port, _outside) = port();
     second.adapters.add("d", port, Some(mac(1))).unwrap();
     assert_eq!(reported(&told), [AddressChange::Forgotten("a".into(), mac(1))]);
@@ -286,7 +287,7 @@ fn recalled_addresses_make_room() {
 }
 
 #[test]
-fn addresses_have_an_end() {
+fn the_number_of_addresses_is_limited() {
     let mut three = three();
     for n in 0..2 * MOST_ADDRESSES {
         let [_, _, a, b] = n.to_be_bytes();
@@ -297,7 +298,7 @@ fn addresses_have_an_end() {
 }
 
 #[test]
-fn whatever_an_adapter_writes_is_read_past() {
+fn malformed_units_are_skipped_and_counted() {
     let mut three = three();
     for length in 0..Tap::VNET_HEADER + ETHERNET {
         three.outside[0].send(&vec![0xff; length.max(1)]).unwrap();
@@ -312,7 +313,7 @@ fn whatever_an_adapter_writes_is_read_past() {
 
 /// A unit of three packets sent by one adapter, and one packet for another.
 #[test]
-fn what_finds_no_memory_is_its_adapters() {
+fn packets_without_memory_are_counted_of_their_adapter() {
     let mut three = three();
     let mut noted = unit(mac(2), GATEWAY);
     note(&mut noted, 0);
@@ -330,9 +331,9 @@ fn what_finds_no_memory_is_its_adapters() {
     );
 }
 
-/// A unit without a note of an existing adapter is dropped.
+/// A unit whose note names no existing adapter is dropped.
 #[test]
-fn a_note_of_nobody_is_not_taken() {
+fn a_note_of_no_adapter_is_refused() {
     let mut three = three();
     for n in [0, 4, u16::MAX] {
         let mut noted = unit(mac(1), GATEWAY);
@@ -343,10 +344,10 @@ fn a_note_of_nobody_is_not_taken() {
 
 /// Adapters come and go over the long run of a service.
 #[test]
-fn numbers_of_those_that_are_gone_are_used_again() {
+fn numbers_of_removed_adapters_are_reused() {
     let mut three = three();
     let numbers = |three: &Three| three.adapters.shared.borrow().adapters.len();
-    // Many at once: none gets the number of one that was just removed.
+    // A number is not reused directly after its adapter was removed.
     for _ in 0..RESTING + 10 {
         three.adapters.add("d", port().0, None).unwrap();
         three.adapters.remove("d");

@@ -1,8 +1,8 @@
 //! Resuming a forwarder in another process: queued packets, packets in transit, and counters.
 //!
-//! Both processes read one clock, CLOCK_MONOTONIC, and count from the same zero: packets keep their
-//! times of arrival and delivery. The discipline begins anew with the queued packets, as at a
-//! change to another discipline, and guarantees of flows are checked as after a change.
+//! Both processes read one clock, CLOCK_MONOTONIC, with the same zero, so packets keep their times
+//! of arrival and delivery. The discipline starts afresh with the queued packets, as at a change to
+//! another discipline, and guarantees of flows are checked as after a change.
 
 use super::rx::PendingUnit;
 use super::units::UnitPacket;
@@ -21,19 +21,21 @@ use std::io;
 pub struct ForwarderState {
     /// Time at which the state was taken; no packet passes from then on.
     at: u64,
-    /// By pipe. Handles of packets are indices in `waiting`.
+    /// The state of each pipe. Handles of packets are indices in `waiting`.
     pipes: Vec<PipeState>,
+    /// Packets in queues or on the wire, in the order of their handles.
     waiting: Vec<KeptPacket>,
-    /// In order of delivery, for packets due at the same instant.
+    /// Packets that have left their queues, in order of delivery.
     released: Vec<ReleasedUnit>,
     /// Units that were read and wait for room in a queue.
     pending: Vec<KeptPacket>,
-    /// By port, the position of its reader; see [`Port::position`](crate::backend::Port::position).
+    /// The position of each port's reader; see [`Port::position`](crate::backend::Port::position).
     positions: Vec<u64>,
-    /// Packets that have entered the engine.
+    /// Number of packets that have entered the engine.
     arrived: u64,
-    /// By pipe and flow, the last arrival of a packet.
+    /// Time of the last arrival of a packet, by pipe and flow.
     active: Vec<Vec<u64>>,
+    /// Counters of packets lost outside the engine.
     losses: LiveLosses,
     /// Counters of guarantees, by pipe and flow.
     kept: Vec<Vec<Compliance>>,
@@ -44,12 +46,14 @@ pub struct ForwarderState {
 /// A packet that was read, as a unit of its own.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct KeptPacket {
+    /// Index of the port by which it entered.
     port: u32,
     /// Number of packets that arrived before it.
     number: u64,
     arrival: u64,
     /// Length as the link accounts it.
     bytes: u32,
+    /// Its bytes, with the header of the unit.
     #[serde(with = "serde_bytes")]
     unit: Vec<u8>,
 }
@@ -62,13 +66,14 @@ struct ReleasedUnit {
     flow: u32,
     /// Time from its arrival until its last bit left the queue.
     delay: u64,
+    /// Time at which it is to be delivered.
     due: u64,
-    /// A delivery by this instant is not late.
+    /// A delivery up to this time is not late.
     by: u64,
 }
 
 impl ForwarderState {
-    /// The instant from which on no packet passed.
+    /// Time from which on no packet passed.
     pub fn at(&self) -> Time {
         Time(self.at)
     }
@@ -80,8 +85,8 @@ impl ForwarderState {
 }
 
 impl Forwarder {
-    /// The current state, from which the forwarder resumes in another process; everything due is
-    /// delivered before. `None` if a link or a flow has a mask, or if there are rules.
+    /// The current state, from which the forwarder resumes in another process. All packets that are
+    /// due are delivered before. `None` if a link or a flow has a mask, or if there are rules.
     ///
     /// # Errors
     /// A port is gone.
@@ -248,6 +253,7 @@ impl Forwarder {
     }
 }
 
+/// Copies a packet out of the store.
 fn kept(units: &super::UnitStore, packet: UnitPacket, cut: &mut Vec<u8>) -> KeptPacket {
     let UnitPacket { unit, index, number, arrival, bytes, .. } = packet;
     KeptPacket {

@@ -18,7 +18,7 @@ use falaj_traffic::source::frames::Frames;
 use falaj_traffic::source::greedy::Envelope;
 use falaj_traffic::source::recorded::Recording;
 use falaj_traffic::source::size::Sizes;
-use falaj_traffic::source::{Lasting, Model, Source, SourceSpec};
+use falaj_traffic::source::{Model, PeriodLaw, Source, SourceSpec};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::TimeSpec;
 use serde::{Deserialize, Serialize};
@@ -125,8 +125,8 @@ impl TryFrom<SourceSpec> for Traffic {
             Model::Cbr => TrafficModel::Cbr,
             Model::OnOff { on, off, law } => {
                 let shape = match law {
-                    Lasting::Pareto(shape) => Some(shape),
-                    Lasting::Exponential => None,
+                    PeriodLaw::Pareto(shape) => Some(shape),
+                    PeriodLaw::Exponential => None,
                 };
                 TrafficModel::OnOff(on.0, off.0, shape)
             }
@@ -147,7 +147,7 @@ impl From<Traffic> for SourceSpec {
             TrafficModel::Poisson => Model::Poisson,
             TrafficModel::Cbr => Model::Cbr,
             TrafficModel::OnOff(on, off, shape) => {
-                let law = shape.map_or(Lasting::Exponential, Lasting::Pareto);
+                let law = shape.map_or(PeriodLaw::Exponential, PeriodLaw::Pareto);
                 Model::OnOff { on: Span(on), off: Span(off), law }
             }
             TrafficModel::Markovian(chain) => Model::Markovian(chain),

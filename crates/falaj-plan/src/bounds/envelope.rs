@@ -140,14 +140,14 @@ mod tests {
     use super::*;
     use falaj_sched::units::time::{Span, Time};
     use falaj_theory::exact;
-    use falaj_traffic::source::Lasting;
+    use falaj_traffic::source::PeriodLaw;
     use falaj_traffic::source::size::Sizes;
 
     /// Checks all pairs of packets, with the packets between them, at rates for which a gap is not
     /// a whole number of nanoseconds, and with short packets.
     #[test]
     fn sources_keep_to_the_envelope_derived_from_them() {
-        let law = Lasting::Exponential;
+        let law = PeriodLaw::Exponential;
         let on_off =
             |us| Model::OnOff { on: Span::from_micros(us), off: Span::from_micros(3 * us), law };
         for (rate, size) in

@@ -194,7 +194,7 @@ fn what_breaks_the_contract_is_told_and_not_obeyed() {
         ("NO_ANSWER", "it answers 77, which is no answer"),
         ("FAILS", "it failed: it is Sunday"),
         ("FAILS_SILENTLY", "it failed: it gives no reason"),
-        ("DROPS_EMPTY", "it throws away from flow 2 (the first is 0), which has no packet"),
+        ("DROPS_EMPTY", "it drops from flow 2 (the first is 0), which has no packet"),
     ] {
         let (sent, broken) = run(&plugin(&loaded(&naughty(fault)), 3), row(), &[]);
         // Four packets of the first flow, then packets in turn.

@@ -153,7 +153,8 @@ fn matrices_that_are_none_are_refused() {
         |start: Vec<f64>, rows: &[Vec<f64>]| PhaseType::new(start, rows).unwrap_err().to_string();
     assert!(refused(vec![1.0], &[vec![1.0]]).contains("sum up to 1, above zero"));
     assert!(
-        refused(vec![1.0, 0.0], &[vec![-1.0]]).contains("2 phases to begin in, 1 in the matrix")
+        refused(vec![1.0, 0.0], &[vec![-1.0]])
+            .contains("2 initial probabilities, and a matrix of 1 phases")
     );
     assert!(refused(vec![1.0], &[vec![0.0]]).contains("never left"));
     assert!(refused(vec![2.0], &[vec![-1.0]]).contains("not within 0 and 1"));

@@ -71,7 +71,7 @@ const KEYS: &[Key] = &[
         "kind",
         Holds::Value(Kind::Choice(&["random", "gilbert-elliott", "four-states", "every", "list"])),
         Default("random"),
-        "with a probability, in bursts by a Markov chain of two or of four states, each so many-th, or by number",
+        "with a probability, in bursts by a Markov chain of two or of four states, every N-th packet, or by number",
     ),
     key(
         "correlation",
@@ -132,7 +132,7 @@ const KEYS: &[Key] = &[
         "count",
         Holds::Value(Kind::Count { min: 1, max: i64::MAX as u64 }),
         Otherwise("required by `every`"),
-        "each so many-th packet of a flow is lost; for `every`",
+        "every N-th packet of a flow is lost, N is this number; for `every`",
     ),
     key(
         "packets",

@@ -49,6 +49,6 @@ const KEYS: &[Key] = &[
         "gap",
         Holds::Value(Kind::Count { min: 1, max: i64::MAX as u64 }),
         Default("1"),
-        "only each so many-th packet of a flow may overtake",
+        "only every N-th packet of a flow may overtake; N is this number",
     ),
 ];

@@ -2,14 +2,14 @@
 
 use falaj_sched::contract::params::{Kind, Param};
 
-/// One key.
+/// A key of a scenario file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key {
-    /// As written in the file.
+    /// Its name as written in the file.
     pub name: &'static str,
     /// Type of its value.
     pub holds: Holds,
-    /// Behavior without it.
+    /// Behavior if the key is missing.
     pub fallback: Fallback,
     /// Its meaning, in one line.
     pub doc: &'static str,
@@ -18,13 +18,13 @@ pub struct Key {
 /// Type of a key's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Holds {
-    /// A quantity, number or word of the types that disciplines use. A rate may be `unlimited`.
+    /// A value of one of the types that disciplines use. A rate may be `unlimited`.
     Value(Kind),
     /// A rate, but not `unlimited`.
     FiniteRate,
     /// A length of time above zero.
     PositiveSpan,
-    /// A number of bytes in this range, ends included.
+    /// A number of bytes in this range, both ends included.
     BytesIn {
         /// Smallest allowed.
         min: u64,
@@ -33,7 +33,7 @@ pub enum Holds {
     },
     /// A rule for packets or a list of them; see [`crate::parse_match`].
     Rules,
-    /// Parts that distinguish packets of a flow or a link; see [`crate::PARTS`].
+    /// Fields of a packet by which a mask separates packets; see [`crate::PARTS`].
     Mask,
     /// The name of a link.
     LinkName,
@@ -42,11 +42,11 @@ pub enum Holds {
     /// The target of a rule: a link, several, `drop`, `pass`, or a table with one of
     /// [`TO`](super::TO).
     Target,
-    /// The headers of packets: a rule with one value of each.
+    /// The headers of generated packets, written as a rule with one value for each field.
     Headers,
     /// A table whose keys are addresses, prefixes or numbers, and whose values are texts.
     Entries,
-    /// A table whose keys are defined by a plug-in, and whose values are texts or whole numbers.
+    /// A table whose keys a plug-in defines, and whose values are texts or whole numbers.
     Given,
     /// The name of a link, or a list of such names.
     LinkNames,
@@ -56,7 +56,7 @@ pub enum Holds {
     Scheduler,
     /// A table with these keys.
     Table(&'static [Key]),
-    /// A table with these keys; or the value of the first of them alone.
+    /// A table with these keys, or just the value of the first of them.
     Brief(&'static [Key]),
     /// A number of bytes, which may be negative; see [`crate::parse_overhead`].
     Overhead,
@@ -68,18 +68,19 @@ pub enum Holds {
     Decimal,
     /// A list of lists of numbers.
     Rows,
-    /// The name of a file, beside the scenario's.
+    /// The name of a file, relative to the scenario's directory.
     File(&'static str),
     /// A table with these keys, or a list of such tables.
     Tables(&'static [Key]),
-    /// A table of tables, by names chosen by the user. Their keys are these, and for flows also
+    /// A table of tables, whose names the user chooses. Each has these keys, and for flows also
     /// those of the discipline.
     Named(&'static [Key]),
-    /// The same with the keys of [`PART`](super::PART), which has such tables in its turn.
+    /// A table of tables as in `Named`, with the keys of [`PART`](super::PART); each of them may
+    /// contain such a table again.
     Parts,
 }
 
-/// Behavior without a key.
+/// Behavior if a key is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fallback {
     /// It is required.
@@ -104,7 +105,7 @@ pub struct Table {
 }
 
 impl From<&Param> for Key {
-    /// A default that cannot be read as the parameter's kind is described in words.
+    /// A default that is not a value of the parameter's kind becomes [`Fallback::Otherwise`].
     fn from(param: &Param) -> Key {
         let fallback = match param.default {
             None => Fallback::Required,
@@ -117,7 +118,7 @@ impl From<&Param> for Key {
     }
 }
 
-/// A key, with arguments in the order of the tables.
+/// Builds a key.
 pub(crate) const fn key(
     name: &'static str,
     holds: Holds,
@@ -137,7 +138,7 @@ pub(crate) const fn count<T>(lists: &[&[T]]) -> usize {
     count
 }
 
-/// These lists one after the other; the first is not empty.
+/// Joins these lists; the first must not be empty.
 pub(crate) const fn joined<T: Copy, const N: usize>(lists: &[&[T]]) -> [T; N] {
     let mut out = [lists[0][0]; N];
     let (mut list, mut at) = (0, 0);

@@ -16,7 +16,7 @@ use falaj_traffic::source::bucket::Limit;
 use falaj_traffic::source::chain::Chain;
 use falaj_traffic::source::frames::{Frame, Frames, Law};
 use falaj_traffic::source::size::Sizes;
-use falaj_traffic::source::{Lasting, Model};
+use falaj_traffic::source::{Model, PeriodLaw};
 use falaj_traffic::tcp::Tcp;
 use std::ops::Range;
 use std::path::Path;
@@ -175,7 +175,7 @@ pub(crate) fn sends(
         "on-off" | "pareto-on-off" => {
             let law = match datum("shape") {
                 Some(Datum::Decimal(shape)) if shape > 1.0 && shape <= 10.0 => {
-                    Lasting::Pareto(shape)
+                    PeriodLaw::Pareto(shape)
                 }
                 Some(Datum::Decimal(shape)) => {
                     let why = format!("{shape} is no shape whose bursts have a mean");
@@ -188,7 +188,7 @@ pub(crate) fn sends(
                     return None;
                 }
                 _ if kind == "pareto-on-off" => return None,
-                _ => Lasting::Exponential,
+                _ => PeriodLaw::Exponential,
             };
             (
                 Model::OnOff { on: given.span("on")?, off: given.span("off")?, law },

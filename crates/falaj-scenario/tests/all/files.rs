@@ -24,7 +24,7 @@ use falaj_sched::units::probability::Probability;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::{Span, Time};
 use falaj_traffic::source::size::Sizes;
-use falaj_traffic::source::{Lasting, Model};
+use falaj_traffic::source::{Model, PeriodLaw};
 use std::sync::Arc;
 
 fn read(text: &str) -> (Scenario, Diagnostics) {
@@ -121,7 +121,7 @@ fn a_whole_file() {
         (Rate::from_mbit(50), Sizes::Fixed(500), Time::ZERO, None)
     );
     assert_eq!((bulk.flow, bulk.towards), (1, Towards::Down));
-    let law = Lasting::Exponential;
+    let law = PeriodLaw::Exponential;
     assert_eq!(
         bulk.model,
         Model::OnOff { on: Span::from_millis(10), off: Span::from_millis(90), law }

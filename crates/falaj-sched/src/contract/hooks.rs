@@ -10,7 +10,7 @@ use crate::units::time::{Span, Time};
 
 /// The reason why a packet was dropped from a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Thrown {
+pub enum DropCause {
     /// The discipline decided to drop it.
     Answered,
     /// Another packet needed the room, and the head was not on the wire.
@@ -68,12 +68,12 @@ pub trait QueueHooks: Discipline {
 
     /// The head of `f`, of this length in bytes, was dropped: [`next`](Discipline::next) decided
     /// so, or it was the [victim](QueueHooks::drop_victim) that made room for another packet.
-    fn thrown_away(
+    fn head_dropped(
         &mut self,
         flows: &mut Flows<Self::State, Self::Tag>,
         f: FlowId,
         bytes: u32,
-        because: Thrown,
+        because: DropCause,
         now: Time,
     ) {
         let _ = (bytes, because);

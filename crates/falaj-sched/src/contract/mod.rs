@@ -1,56 +1,57 @@
-//! The contract between a discipline and its surroundings: the calls that it answers, the
-//! parameters that it takes, and the guarantees that it gives.
+//! The contract between a discipline and the scheduler that runs it: the calls that the discipline
+//! implements, its parameters, and its guarantees.
 //!
 //! A discipline is a type with four traits: [`Discipline`](discipline::Discipline), the main one;
 //! [`Guarantees`](guarantee::Guarantees); and [`QueueHooks`](hooks::QueueHooks) and
-//! [`MediumHooks`](hooks::MediumHooks), which are empty for most. Its calls, in the order in which
-//! they come (those in italics have a default):
+//! [`MediumHooks`](hooks::MediumHooks), which are empty for most. These are its calls, in the order
+//! in which the scheduler makes them (those in italics have a default):
 //!
 //! | call | when | may change |
 //! |---|---|---|
 //! | `start` | once, with empty queues, before all other calls | its state and the flows' |
-//! | *`can_migrate_from`* | at a change, of the new setup's discipline | nothing |
-//! | *`retag`* | in place of `start`, for each packet that waits | the old discipline's state |
-//! | `migrate_from` | after it, once | its state and the flows' |
+//! | *`can_migrate_from`* | at a change, on the discipline with the new setup | nothing |
+//! | *`retag`* | then, in place of `start`, for each waiting packet | the old discipline's state |
+//! | `migrate_from` | after `retag`, once | its state and the flows' |
 //! | *`announce`* | before a packet arrives, if `wants_labels` | its state |
 //! | *`place`*, *`is_full`* | before a packet joins its queue | nothing |
 //! | *`arrived`* | before a packet joins its queue, if `SEES_ARRIVALS`; gives the packet's tag | its state and the flows' |
-//! | `ready` | a flow without a head has one now | its state and the flows' |
-//! | *`drop_victim`* | a packet has joined | its state |
-//! | *`thrown_away`*, *`dropped_behind_head`* | a packet was dropped from a queue | its state and the flows' |
+//! | `ready` | a flow's queue was empty and has a packet now | its state and the flows' |
+//! | *`drop_victim`* | a packet has joined its queue | its state |
+//! | *`head_dropped`*, *`dropped_behind_head`* | the head of a queue, or the packet behind it, was dropped | its state and the flows' |
 //! | *`head_changed`* | a head was replaced or removed without a transmission | its state and the flows' |
 //! | `next` | the link is free; any number of times | nothing that changes a later answer |
-//! | *`airtime`* | the head that `next` named is about to go | nothing |
-//! | `on_transmit` | that head goes on the wire: the moment to charge for it | its state and the flows' |
-//! | *`marked`*, *`earliness`* | after it, for that packet | its state: it returns the value once |
-//! | *`is_reusable`* | a flow is empty, and another may take its place | nothing |
+//! | *`airtime`* | before the head that `next` named is sent | nothing |
+//! | `on_transmit` | that head starts on the wire: the moment to charge the flow for it | its state and the flows' |
+//! | *`marked`*, *`earliness`* | after `on_transmit`, for that packet | its state: it returns the value once |
+//! | *`is_reusable`* | a flow's queue is empty, and another flow wants its index | nothing |
 //!
 //! The other calls are queries that change nothing, made before packets arrive or between them:
-//! those of `Guarantees`, of which `service` alone has no default, and the hooks *`shared_queue`*,
+//! those of `Guarantees`, of which only `service` has no default, and the hooks *`shared_queue`*,
 //! *`own_queues`*, *`wants_labels`*, *`manages_queues`*, *`peeks`*, *`air`* and *`breach`*.
-//! *`seed`*, before the first packet, sets the seed of random decisions; its page describes how to
-//! draw without changing a later answer of `next`.
+//! *`seed`*, before the first packet, sets the seed of random decisions; its documentation
+//! describes how to draw without changing a later decision of `next`.
 //!
 //! `examples/by_hand.rs` makes these calls on a discipline.
 //!
 //! # The constructor
 //!
-//! `new(&Setup)` refuses a setup that the discipline cannot serve, with the flow, the key, the
-//! fault and its cure. Values from a scenario file have been checked against their
-//! [`Param`](params::Param) by then, with defaults left unset. But a setup may be written in Rust,
-//! so a range that arithmetic relies on is checked again. Two helpers of [`guarantee`] serve most:
+//! `new(&Setup)` refuses a setup that the discipline cannot serve; the error names the flow, the
+//! key, the fault and its cure. Values from a scenario file have been checked against their
+//! [`Param`](params::Param) by then; keys with a default may be unset. But a setup may also be
+//! written in Rust, so a range that arithmetic relies on is checked again. Most disciplines use two
+//! helpers of [`guarantee`]:
 //! `room_for_one` refuses a queue with no room for the largest packet, and `finite_rate` refuses an
 //! unlimited link, on which no packet ever waits.
 //!
 //! # Worked examples
 //!
-//! They belong in a `mod tests` of the discipline's file, and nowhere else. `order` of
+//! Worked examples belong in a `mod tests` of the discipline's file, and nowhere else. `order` of
 //! `scheduler::worked_example` sends a few packets over a link on which a byte takes a microsecond:
 //! `order(&weights(100, &[2]), Wrr::new, &[(0, 'A', 100), (50, 'A', 60)])` is `"A1@100 A2@160"`.
-//! `departures` returns the same with all details of each packet, and `promise` the guarantee to
-//! compare it with; `disciplines/wrr.rs` uses all three. Tests of several parts on one link (a
-//! change, a tree, a mask, an impairment), and comparisons with a naive model over many random
-//! cases, belong in `falaj-engine/tests/all`, each in its own file.
+//! `departures` returns the same with all details of each packet, and `promise` returns the
+//! guarantee to compare them with; `disciplines/wrr.rs` uses all three. Tests of several parts on
+//! one link (a change, a tree, a mask, an impairment), and comparisons with a naive model over many
+//! random cases, belong in `falaj-engine/tests/all`, each in its own file.
 
 pub mod breach;
 pub mod complete;

@@ -15,7 +15,7 @@ use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
     Bound, DropImpact, Guarantees, Promise, finite_rate, full_queue, room_for_one,
 };
-use crate::contract::hooks::{MediumHooks, QueueHooks, Thrown};
+use crate::contract::hooks::{MediumHooks, QueueHooks, DropCause};
 use crate::contract::manifest::{Example, Idling, Manifest, Purpose};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Kind, Param, Setup};
@@ -196,12 +196,12 @@ impl Discipline for Ats {
 impl QueueHooks for Ats {
     /// A dropped packet costs no tokens. Its successor is not eligible before the dropped packet
     /// was, or before now.
-    fn thrown_away(
+    fn head_dropped(
         &mut self,
         flows: &mut Flows<AtsFlow, Time>,
         f: FlowId,
         _: u32,
-        _: Thrown,
+        _: DropCause,
         now: Time,
     ) {
         let was = self.eligible.tag(f).map(|(_, then)| then).or(self.held.tag(f));

@@ -9,7 +9,7 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Guarantees, Promise, finite_rate};
-use crate::contract::hooks::{MediumHooks, QueueHooks, Thrown};
+use crate::contract::hooks::{MediumHooks, QueueHooks, DropCause};
 use crate::contract::manifest::{Manifest, Purpose};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
@@ -322,12 +322,12 @@ impl QueueHooks for DualPi2 {
         u64::from(flows.packets(L)) + u64::from(flows.packets(C)) >= self.limit
     }
 
-    fn thrown_away(
+    fn head_dropped(
         &mut self,
         _: &mut Flows<(), ArrivalStamp>,
         _: FlowId,
         _: u32,
-        _: Thrown,
+        _: DropCause,
         _: Time,
     ) {
         self.counts = self.chosen.0;

@@ -9,7 +9,7 @@ use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Draw};
 use crate::contract::guarantee::{Guarantees, Promise, finite_rate};
-use crate::contract::hooks::{MediumHooks, QueueHooks, Thrown};
+use crate::contract::hooks::{MediumHooks, QueueHooks, DropCause};
 use crate::contract::manifest::{Manifest, Purpose};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
@@ -323,15 +323,15 @@ impl QueueHooks for FqCodel {
         Some((fattest, u64::from(flows.bytes(fattest)) > flows.state(fattest).waiting))
     }
 
-    fn thrown_away(
+    fn head_dropped(
         &mut self,
         flows: &mut Flows<FqFlow, ArrivalStamp>,
         f: FlowId,
         bytes: u32,
-        because: Thrown,
+        because: DropCause,
         _: Time,
     ) {
-        if because == Thrown::Answered {
+        if because == DropCause::Answered {
             flows.state_mut(f).codel = self.chosen.0;
         }
         self.left(flows, f, bytes);

@@ -5,10 +5,10 @@
 //! with the sum of their flows' weights. An aggregate in service continues until its budget, one
 //! packet of the largest size for each of its flows, leaves no room for the next packet. Within an
 //! aggregate deficit round robin chooses the flow. So aggregates are sorted once for about eight
-//! packets instead of once a packet. The price: every flow may be later by a budget, and a flow
-//! also by its neighbors in the aggregate, which share its unused capacity too.
+//! packets instead of once a packet. The price: every flow may be delayed by a budget more, and by
+//! the other flows of its aggregate. These also get the capacity that it leaves unused.
 //!
-//! Aggregates are placed by budgets, never by packets, so a head may change.
+//! Aggregates are sorted by budgets, never by packets, so a head may change.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
@@ -45,6 +45,7 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
+/// Maximum number of flows in an aggregate.
 const FLOWS: u32 = 8;
 
 /// Quick fair queueing of aggregates.
@@ -53,9 +54,10 @@ pub struct QfqPlus {
     time: VirtualTime,
     groups: Groups,
     aggregates: Vec<Aggregate>,
-    /// The aggregate that is being served, or is the only one; it is in no group.
+    /// The aggregate in service, or the only one with packets; it is in no group. [`NONE`] if there
+    /// is none.
     in_hand: u32,
-    /// The aggregate of each flow.
+    /// The index of each flow's aggregate.
     of: Vec<u32>,
     weights: Weights,
     full_queues: Vec<u64>,
@@ -80,19 +82,23 @@ impl AsMut<active_list::Place> for Member {
     }
 }
 
+/// Flows of one weight that are sorted together.
 #[derive(Debug, Clone)]
 struct Aggregate {
+    /// Weight, virtual start, and place among the groups.
     share: Share,
+    /// The round of its flows that have packets.
     round: DeficitRound,
     /// Bytes that it may still send before it is sorted again.
     budget: u32,
-    /// The initial budget.
+    /// The budget at the start of its service: a largest packet for each flow.
     full: u32,
+    /// Number of its flows.
     flows: u32,
 }
 
 impl Aggregate {
-    /// The flow that sends next, and its head's length.
+    /// The flow that sends next, and the length of its head in bytes.
     #[inline]
     fn head(&mut self, flows: &mut Flows<Member>) -> Option<(FlowId, u32)> {
         while self.round.first().is_some() {
@@ -131,8 +137,9 @@ impl QfqPlus {
     }
 }
 
-/// The aggregate of each flow, and the aggregates: flows of one weight in order, each aggregate
-/// with the number of flows for which the virtual time has room.
+/// Divides flows into aggregates; returns the index of each flow's aggregate, and the aggregates.
+/// An aggregate takes flows of one weight in their order, up to [`FLOWS`] and to the range of the
+/// virtual time.
 fn divide(weights: &Weights) -> (Vec<u32>, Vec<Aggregate>) {
     let largest = weights.largest.max(1);
     let (mut of, mut sizes, mut open) = (Vec::new(), Vec::new(), BTreeMap::new());
@@ -170,8 +177,8 @@ impl Discipline for QfqPlus {
     }
 
     /// Flows keep their turns and deficits, up to a quantum each. An aggregate with the same weight
-    /// and flows keeps what it owes and is owed. A new one owes the largest debt of its flows, two
-    /// roundings at most, and is owed nothing.
+    /// and flows keeps its virtual start. A new one starts in the future by the largest debt of its
+    /// flows' old aggregates, up to two roundings, and never in the past.
     fn migrate_from(&mut self, mut old: QfqPlus, flows: &mut Flows<Member>, _: Time) {
         self.time = old.time;
         let now = self.time.now();
@@ -278,13 +285,13 @@ impl Discipline for QfqPlus {
             if let Some((f, _)) = aggregate.head(flows) {
                 return Decision::Serve(f);
             }
-            // All packets of its flows have left in another way.
+            // All packets of its flows have left without being transmitted.
             self.groups.remove_first(&aggregate.share);
             self.in_hand = a;
         }
     }
 
-    /// Virtual time rises at once by the whole packet.
+    /// Virtual time advances at once by the whole packet.
     #[inline(always)]
     fn on_transmit(&mut self, flows: &mut Flows<Member>, f: FlowId, sent: Sent) {
         let member = flows.state_mut(f);
@@ -308,15 +315,17 @@ impl QueueHooks for QfqPlus {}
 impl MediumHooks for QfqPlus {}
 
 impl Guarantees for QfqPlus {
-    /// Budgets have the role for aggregates that packets have for the flows of QFQ. An aggregate
-    /// whose service begins at `S` has ended at most a budget of other work after the time is `S`
-    /// and two roundings; the packet on the wire is already counted in the time (`L`). Whenever an
-    /// aggregate of `n` flows has packets, it has been served at most two roundings ahead of the
-    /// time (an aggregate of one flow is not ahead if that flow owes nothing). Within it, until `X`
-    /// bytes of a flow have left, each of its neighbors sends at most `ceil(X/L) L + L` (see DRR):
-    /// the aggregate must be served that amount, except for the last packet. Since `X` consists of
-    /// the bytes that have left and a packet that is about to, this is `3 (n - 1) L` and `n` times
-    /// the bytes that have left: the latency.
+    /// The proof for QFQ's flows holds for aggregates, with budgets in place of packets. Service of
+    /// an aggregate that begins at the virtual time `S` ends at most a budget of other work after
+    /// virtual time has reached `S` plus two roundings. The packet on the wire is already counted
+    /// in virtual time (`L`). Whenever an aggregate of `n` flows has packets, its service is at
+    /// most two roundings ahead of virtual time (an aggregate of one flow is not ahead if that flow
+    /// owes nothing).
+    ///
+    /// Within the aggregate, until `X` bytes of a flow have left, each of the other flows sends at
+    /// most `ceil(X/L) L + L` (see DRR). The aggregate must be served that amount, except for the
+    /// last packet. `X` consists of the bytes that have left and a packet that leaves next, so the
+    /// amount is `n` times the bytes that have left plus `3 (n - 1) L`, which is the latency.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let Aggregate { share, flows, .. } = self.aggregate(f);
         let (largest, neighbours) = (u64::from(self.weights.largest), u64::from(flows - 1));
@@ -336,7 +345,7 @@ impl Guarantees for QfqPlus {
             rate_formula: "C w/sum w",
             delay: Bound {
                 delay: after(full.saturating_add((neighbours * largest).saturating_mul(turns)), 4),
-                formula: "((B + (n - 1)(ceil(B/L) + 1) L) W/(n w) + 4 W sigma + F + L)/C, W = sum w, n flows of one aggregate, F the largest budget, sigma: the power of two from L/w on",
+                formula: "((B + (n - 1)(ceil(B/L) + 1) L) W/(n w) + 4 W sigma + F + L)/C, W = sum w, n: flows of the aggregate, F: the largest budget, sigma: the lowest power of two >= L/w",
                 condition: "packets that found room",
             },
             others: Vec::new(),
@@ -357,10 +366,10 @@ mod tests {
     use super::*;
     use crate::scheduler::worked_example::{at_once, order, weights};
 
-    /// A and B of weight 1 form one aggregate of weight 2 and budget 8, with roundings of 4; C is
-    /// an aggregate of weight 2, with roundings of 2. A arrives first: the time is 2 when C
-    /// arrives. A and B use up their budget and start at 4 then, and the time is 3: C is served,
-    /// and again, since its finish is 8 and theirs is 12. At 5, C's start is 6.
+    /// A and B of weight 1 form one aggregate of weight 2 and budget 8, with roundings of 4. C is
+    /// an aggregate of weight 2, with roundings of 2. A arrives first: virtual time is 2 when C
+    /// arrives. A and B use up their budget and then start at 4, while virtual time is 3. So C is
+    /// served, and again, since its finish is 8 and theirs is 12. At virtual time 5 C's start is 6.
     #[test]
     fn a_budget_is_used_up_before_another_aggregate_is_chosen() {
         let sent = order(&weights(4, &[1, 1, 2]), QfqPlus::new, &at_once("AAABBBCCC", 4));

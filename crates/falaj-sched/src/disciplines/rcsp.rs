@@ -27,7 +27,7 @@ use crate::contract::draw::{Dice, Draw};
 use crate::contract::guarantee::{
     Bound, DropImpact, Guarantees, Promise, finite_rate, room_for_one,
 };
-use crate::contract::hooks::{MediumHooks, QueueHooks, Thrown};
+use crate::contract::hooks::{MediumHooks, QueueHooks, DropCause};
 use crate::contract::manifest::{Idling, Manifest};
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{
@@ -135,7 +135,7 @@ pub struct Rcsp {
     last: Vec<VecDeque<Time>>,
     /// Time of the last drop of each flow's head, or the dropped head's eligibility time if that
     /// was earlier.
-    thrown_out: Vec<Time>,
+    last_drop: Vec<Time>,
     steads: Steads<Time>,
     held: Tournament<Time>,
     eligible: Tournament<(u64, Time)>,
@@ -182,7 +182,7 @@ impl Rcsp {
                 .iter()
                 .map(|f| VecDeque::with_capacity(f.gaps.map_or(0, |g| g.packets as usize)))
                 .collect(),
-            thrown_out: alloc::vec![Time::ZERO; flows.len()],
+            last_drop: alloc::vec![Time::ZERO; flows.len()],
             steads: Steads::new(setup),
             held: Tournament::new(flows.len()),
             eligible: Tournament::new(flows.len()),
@@ -248,7 +248,7 @@ impl Rcsp {
         // another head.
         let own = flows.head_tag(f);
         let came = if delay_bound.is_some() { own } else { self.steads.came(f, own) };
-        let eligible = came.max(self.thrown_out[f.index()]);
+        let eligible = came.max(self.last_drop[f.index()]);
         let Some(gaps) = gaps else { return eligible };
         let last = &self.last[f.index()];
         let gap = last.back().map_or(Time::ZERO, |&before| before + gaps.least);
@@ -351,7 +351,7 @@ impl Discipline for Rcsp {
         for (f, last) in ids(old.flows.len()).zip(&old.last) {
             let kept = self.flows[f.index()].gaps.map_or(0, |gaps| gaps.packets as usize);
             self.last[f.index()].extend(last.iter().skip(last.len().saturating_sub(kept)));
-            self.thrown_out[f.index()] = old.thrown_out[f.index()];
+            self.last_drop[f.index()] = old.last_drop[f.index()];
             self.follow(flows, f);
         }
     }
@@ -420,17 +420,17 @@ impl Discipline for Rcsp {
 impl QueueHooks for Rcsp {
     /// Packets behind the dropped one need no gap from it. They are not eligible before it was, or
     /// before now.
-    fn thrown_away(
+    fn head_dropped(
         &mut self,
         flows: &mut Flows<(), Time>,
         f: FlowId,
         _: u32,
-        _: Thrown,
+        _: DropCause,
         now: Time,
     ) {
         let was = self.eligible.tag(f).map(|(_, then)| then).or(self.held.tag(f));
         let since = was.map_or(now, |then| then.min(now));
-        self.thrown_out[f.index()] = since;
+        self.last_drop[f.index()] = since;
         self.steads.shows(f, since);
         self.steads.head_dropped(f, now);
         self.follow(flows, f);

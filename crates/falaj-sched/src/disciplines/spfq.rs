@@ -14,7 +14,7 @@
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Bound, DropImpact, Guarantees, Promise, RateCondition};
-use crate::contract::hooks::{MediumHooks, QueueHooks, Thrown};
+use crate::contract::hooks::{MediumHooks, QueueHooks, DropCause};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Setup};
@@ -189,12 +189,12 @@ impl Discipline for Spfq {
 }
 
 impl QueueHooks for Spfq {
-    fn thrown_away(
+    fn head_dropped(
         &mut self,
         flows: &mut Flows<SpfqFlow, Instant>,
         f: FlowId,
         _: u32,
-        _: Thrown,
+        _: DropCause,
         now: Time,
     ) {
         self.steads.head_dropped(f, now);

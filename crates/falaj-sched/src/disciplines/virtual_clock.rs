@@ -10,7 +10,7 @@
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Deadlines, DropImpact, Guarantees, Promise};
-use crate::contract::hooks::{MediumHooks, QueueHooks, Thrown};
+use crate::contract::hooks::{MediumHooks, QueueHooks, DropCause};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Setup};
@@ -171,12 +171,12 @@ impl Discipline for VirtualClock {
 }
 
 impl QueueHooks for VirtualClock {
-    fn thrown_away(
+    fn head_dropped(
         &mut self,
         flows: &mut Flows<ClockedFlow, Instant>,
         f: FlowId,
         _: u32,
-        _: Thrown,
+        _: DropCause,
         now: Time,
     ) {
         self.steads.head_dropped(f, now);

@@ -7,7 +7,7 @@
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Bound, DropImpact, Guarantees, Promise, RateCondition, Settling};
-use crate::contract::hooks::{MediumHooks, QueueHooks, Thrown};
+use crate::contract::hooks::{MediumHooks, QueueHooks, DropCause};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Setup};
@@ -198,12 +198,12 @@ impl Discipline for Wf2q {
 }
 
 impl QueueHooks for Wf2q {
-    fn thrown_away(
+    fn head_dropped(
         &mut self,
         flows: &mut Flows<Wf2qFlow, Virtual>,
         f: FlowId,
         bytes: u32,
-        because: Thrown,
+        because: DropCause,
         now: Time,
     ) {
         let finish = self.finish(flows, f);
@@ -221,7 +221,7 @@ impl QueueHooks for Wf2q {
         now: Time,
     ) {
         self.steads.dropped_behind_head(f);
-        self.fluid.forget(f, bytes, Thrown::BehindHead, now);
+        self.fluid.forget(f, bytes, DropCause::BehindHead, now);
     }
 }
 

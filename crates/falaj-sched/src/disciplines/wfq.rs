@@ -8,7 +8,7 @@
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Bound, DropImpact, Guarantees, Promise, RateCondition, Settling};
-use crate::contract::hooks::{MediumHooks, QueueHooks, Thrown};
+use crate::contract::hooks::{MediumHooks, QueueHooks, DropCause};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::{ConfigErrors, Setup};
@@ -166,12 +166,12 @@ impl Discipline for Wfq {
 }
 
 impl QueueHooks for Wfq {
-    fn thrown_away(
+    fn head_dropped(
         &mut self,
         flows: &mut Flows<WfqFlow, Virtual>,
         f: FlowId,
         bytes: u32,
-        because: Thrown,
+        because: DropCause,
         now: Time,
     ) {
         self.steads.head_dropped(f, now);
@@ -188,7 +188,7 @@ impl QueueHooks for Wfq {
         now: Time,
     ) {
         self.steads.dropped_behind_head(f);
-        self.fluid.forget(f, bytes, Thrown::BehindHead, now);
+        self.fluid.forget(f, bytes, DropCause::BehindHead, now);
     }
 }
 

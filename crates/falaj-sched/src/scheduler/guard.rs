@@ -139,7 +139,7 @@ impl Guard {
         };
         match said {
             LibraryDecision::Serve(f) => flow("serves", f),
-            LibraryDecision::Drop(f) => flow("throws away from", f),
+            LibraryDecision::Drop(f) => flow("drops from", f),
             LibraryDecision::Wait(_) | LibraryDecision::Idle if self.traits.work_conserving => {
                 format!(
                     "it waits while {waiting} flows have packets, and declares to be work-conserving"

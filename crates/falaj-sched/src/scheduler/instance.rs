@@ -9,7 +9,7 @@ use crate::contract::breach::Breach;
 use crate::contract::complete::CompleteDiscipline;
 use crate::contract::discipline::{Decision, assert_tags_are_set};
 use crate::contract::guarantee::Promise;
-use crate::contract::hooks::Thrown;
+use crate::contract::hooks::DropCause;
 use crate::contract::no_guarantee::NoPromise;
 use crate::contract::params::Setup;
 use crate::contract::transmission::{Air, Sent};
@@ -128,13 +128,13 @@ impl<D: CompleteDiscipline> SchedulerInstance<D> {
     /// Removes the first waiting packet of `queue`.
     fn throw_out(&mut self, queue: FlowId, on_the_wire: bool, now: Time) -> Option<Packet> {
         let (packet, because) = match on_the_wire {
-            true => (self.queues.pop_second(queue)?, Thrown::BehindHead),
-            false => (self.queues.pop(queue)?, Thrown::Head),
+            true => (self.queues.pop_second(queue)?, DropCause::BehindHead),
+            false => (self.queues.pop(queue)?, DropCause::Head),
         };
         if on_the_wire && !self.discipline.manages_queues() {
             self.discipline.dropped_behind_head(self.queues.flows(), queue, packet.bytes, now);
         } else {
-            self.discipline.thrown_away(self.queues.flows(), queue, packet.bytes, because, now);
+            self.discipline.head_dropped(self.queues.flows(), queue, packet.bytes, because, now);
         }
         Some(packet)
     }
@@ -241,14 +241,14 @@ impl<D: CompleteDiscipline> Scheduler for SchedulerInstance<D> {
         packet
     }
 
-    fn throw_away(&mut self, queue: FlowId, now: Time) -> Packet {
+    fn drop_head(&mut self, queue: FlowId, now: Time) -> Packet {
         let packet = self.queues.pop(queue).expect("what is dropped was queued");
         self.full = false;
-        self.discipline.thrown_away(
+        self.discipline.head_dropped(
             self.queues.flows(),
             queue,
             packet.bytes,
-            Thrown::Answered,
+            DropCause::Answered,
             now,
         );
         packet

@@ -1,9 +1,9 @@
 //! Schedulers: a discipline with its queues, alone or as a tree, with active queue management in
 //! front of the queues, and the guard in front of disciplines that come from a library.
 //!
-//! A [`Scheduler`] combines three traits: the path of packets, its [`Inspection`], and its
-//! [`Succession`], which matters when another one takes over. A pipe holds it as a
-//! [`HeldScheduler`], in place or behind `dyn`.
+//! The trait [`Scheduler`] has the calls on the path of packets. It includes [`Inspection`], the
+//! queries, and [`Succession`], the calls at the start and when one scheduler replaces another. A
+//! pipe holds a scheduler as a [`HeldScheduler`]: by value, or as `Box<dyn Scheduler>`.
 
 pub mod build;
 pub mod guard;
@@ -27,7 +27,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::any::Any;
 
-/// The error of a packet that was not queued: its queue has no room.
+/// The error if a packet is not queued, because its queue has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -42,35 +42,36 @@ pub trait Scheduler: Inspection + Succession + Send + Any {
     /// Decides what may happen now; see
     /// [`Discipline::next`](crate::contract::discipline::Discipline::next).
     fn next(&mut self, now: Time, wire: &Wire) -> Decision;
-    /// Length of the packet that would be taken from `queue`.
+    /// Length in bytes of the packet that [`take`](Scheduler::take) would take from `queue`.
     fn head(&mut self, queue: FlowId) -> Option<u32>;
-    /// Length of the shortest packet that may be sent next; `None` if it is unknown, or takes long
-    /// to find.
+    /// Length in bytes of the shortest packet that may be sent next; `None` if it is unknown, or
+    /// would take long to find.
     fn shortest_head(&self) -> Option<u32> {
         None
     }
-    /// The head of `queue` goes on the wire, as [`next`](Scheduler::next) said.
+    /// Puts the head of `queue` on the wire at `start`, as [`next`](Scheduler::next) decided.
     fn take(&mut self, queue: FlowId, start: Time, wire: &mut Wire) -> (Packet, Sent);
-    /// The last bit has left: only now is the packet removed from its queue.
+    /// Removes the packet on the wire from its queue, because its last bit has left.
     fn finish(&mut self, queue: FlowId, now: Time) -> Packet;
-    /// The head of `queue` is dropped, as [`next`](Scheduler::next) decided.
-    fn throw_away(&mut self, queue: FlowId, now: Time) -> Packet;
-    /// The label of the packet that arrives next.
+    /// Drops the head of `queue`, as [`next`](Scheduler::next) decided.
+    fn drop_head(&mut self, queue: FlowId, now: Time) -> Packet;
+    /// Sets the label of the packet that arrives next.
     #[inline]
     fn announce(&mut self, label: Label) {
         let _ = label;
     }
-    /// A packet that was dropped for the one that arrived last; call it until it returns `None`.
+    /// Returns a packet that was dropped to make room for the one that arrived last; to be called
+    /// until it returns `None`.
     #[inline]
     fn evicted(&mut self) -> Option<Packet> {
         None
     }
-    /// Returns true, once, if the packet that arrived or was taken last was marked.
+    /// Returns true, once, if the packet that arrived or was taken last has been marked (ECN).
     #[inline]
     fn marked(&mut self) -> bool {
         false
     }
-    /// Time by which the packet that was taken last leaves before the latest guaranteed time; see
+    /// Time by which the packet that was taken last leaves before its latest guaranteed time; see
     /// [`MediumHooks::earliness`](crate::contract::hooks::MediumHooks::earliness).
     #[inline]
     fn earliness(&mut self) -> Option<Span> {
@@ -93,42 +94,44 @@ pub trait Inspection {
     fn drops_early(&self) -> bool {
         false
     }
-    /// Returns true if it is asked again while tokens are awaited; see
+    /// Returns true if [`next`](Scheduler::next) is to be called again while the link waits for
+    /// tokens; see
     /// [`MediumHooks::peeks`](crate::contract::hooks::MediumHooks::peeks).
     fn peeks(&self) -> bool {
         false
     }
-    /// Length of the largest waiting packet, except the one `on_the_wire`; 0 if none waits.
+    /// Length in bytes of the largest waiting packet, except the head of the queue `on_the_wire`; 0
+    /// if none waits.
     fn largest_waiting(&self, on_the_wire: Option<FlowId>) -> u32;
-    /// Returns true if another flow may start afresh in place of this one.
+    /// Returns true if another flow may reuse the index of this one, with fresh state.
     fn is_reusable(&mut self, leaf: FlowId, now: Time) -> bool;
-    /// Air time of a leaf so far, if packets have air times.
+    /// Air time that a leaf has used so far, if packets have air times.
     fn air(&self, leaf: FlowId) -> Option<Air> {
         let _ = leaf;
         None
     }
-    /// Adds the breaches of the contract by disciplines of libraries.
+    /// Appends the breaches of the contract by disciplines from libraries.
     fn breaches(&self, out: &mut Vec<Breach>) {
         let _ = out;
     }
     /// The guarantee of a leaf.
     fn promise(&self, leaf: FlowId) -> Result<Promise, NoPromise>;
-    /// The guarantee of a leaf below a flow with the guarantee `server`.
+    /// The guarantee of a leaf if this scheduler divides a flow with the guarantee `server`.
     fn promise_behind(&self, leaf: FlowId, server: &Promise) -> Result<Promise, NoPromise>;
 }
 
 /// The start of a scheduler, and the transfer of its packets from and to another one.
 pub trait Succession {
-    /// Makes its queues, if it was built [without](instance::SchedulerInstance::bare).
+    /// Creates the queues, if it was built [without queues](instance::SchedulerInstance::bare).
     fn start(&mut self, setup: &Setup) {
         let _ = setup;
     }
-    /// The seed of random decisions.
+    /// Sets the seed of random decisions.
     fn seed(&mut self, seed: u64) {
         let _ = seed;
     }
-    /// Takes over all packets of another scheduler, in this order. The first is `on_the_wire`, and
-    /// its queue is returned. None is lost, even beyond a limit.
+    /// Takes over all packets of another scheduler, in this order. If `on_the_wire`, the first
+    /// packet is on the wire, and its queue is returned. No packet is lost, even beyond a limit.
     fn inherit(
         &mut self,
         packets: Vec<Packet>,
@@ -136,17 +139,17 @@ pub trait Succession {
         known: Known<'_>,
         now: Time,
     ) -> Option<FlowId>;
-    /// All packets: the one `on_the_wire` first, then in order of arrival.
+    /// All packets: first the head of the queue `on_the_wire`, then the others in order of arrival.
     fn packets(&self, on_the_wire: Option<FlowId>) -> Vec<Packet>;
     /// The packet on the wire, which [`next`](Scheduler::next) chose as the head of `queue`.
     fn on_the_wire(&self, queue: FlowId) -> Option<Packet>;
-    /// The packet on the wire, the head of `queue`, leaves at `end`, and not at the time that
-    /// [`take`](Scheduler::take) returned: the link was changed at `now`.
+    /// Records that the packet on the wire, the head of `queue`, leaves at `end` instead of the
+    /// time that [`take`](Scheduler::take) returned, because the link was changed at `now`.
     fn retimed(&mut self, queue: FlowId, end: Time, now: Time);
 }
 
-/// A scheduler as it is stored: in place, so that the packet path is compiled for it, or behind
-/// `dyn`.
+/// A scheduler as a pipe stores it: by value, so that the packet path is compiled for its type, or
+/// as `Box<dyn Scheduler>`.
 pub trait HeldScheduler: Sized + Send + 'static {
     /// The scheduler itself.
     type Scheduler: Scheduler + ?Sized;
@@ -154,14 +157,14 @@ pub trait HeldScheduler: Sized + Send + 'static {
     fn get(&self) -> &Self::Scheduler;
     /// The scheduler, mutable.
     fn get_mut(&mut self) -> &mut Self::Scheduler;
-    /// Returns true if it may take over from `old` with its queues as they are. Otherwise it
-    /// [inherits](Succession::inherit) the packets.
+    /// Returns true if it may take over from `old` with its queues as they are. Otherwise the
+    /// packets are [inherited](Succession::inherit) one by one.
     fn can_migrate_from(&self, old: &Self) -> bool {
         let _ = old;
         true
     }
-    /// Takes over from a scheduler of the same type with another setup. The returned queue is the
-    /// new name of the one on the wire, if there is one.
+    /// Takes over from a scheduler of the same type with another setup. Returns the new number of
+    /// the queue whose head is on the wire, if there is one.
     fn migrate_from(
         &mut self,
         old: Self,
@@ -172,7 +175,7 @@ pub trait HeldScheduler: Sized + Send + 'static {
     ) -> Option<FlowId>;
 }
 
-/// Behind `dyn` the type is unknown: packet by packet.
+/// The old scheduler's type is unknown, so packets are taken over one by one.
 impl HeldScheduler for Box<dyn Scheduler> {
     type Scheduler = dyn Scheduler;
 
@@ -240,7 +243,7 @@ mod tests {
         }
     }
 
-    /// Numbers of seeds out of a hundred that select each flow.
+    /// How many of a hundred seeds select each of the two flows.
     fn chosen<S: Scheduler>(build: impl Fn() -> S) -> [usize; 2] {
         let mut chosen = [0; 2];
         for seed in 0..100 {
@@ -261,9 +264,9 @@ mod tests {
         chosen
     }
 
-    /// A hundred throws of a coin: each side 50 times, with a standard deviation of 5.
+    /// A fair choice selects each flow 50 times out of 100, with a standard deviation of 5.
     #[test]
-    fn the_seed_reaches_the_discipline_wherever_it_stands() {
+    fn the_seed_reaches_the_discipline_in_every_kind_of_scheduler() {
         let flat = worked_example::setup(500, [Values::default(), Values::default()]);
         let mut divided = flat.clone();
         let inner = worked_example::setup(500, [Values::default()]);

@@ -411,9 +411,9 @@ impl<D: CompleteDiscipline> Scheduler for Tree<D> {
         self.global(queue.index(), packet)
     }
 
-    fn throw_away(&mut self, queue: FlowId, now: Time) -> Packet {
+    fn drop_head(&mut self, queue: FlowId, now: Time) -> Packet {
         let child = &mut self.children[queue.index()];
-        let packet = child.server.throw_away(child.chosen, now);
+        let packet = child.server.drop_head(child.chosen, now);
         if let Some(policies) = &mut self.policies {
             policies.by_policy = child.server.by_policy();
         }

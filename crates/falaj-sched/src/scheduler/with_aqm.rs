@@ -182,7 +182,7 @@ impl Scheduler for WithAqm {
         packet
     }
 
-    fn throw_away(&mut self, queue: FlowId, now: Time) -> Packet {
+    fn drop_head(&mut self, queue: FlowId, now: Time) -> Packet {
         self.by_policy = match self.head_of(queue, now) {
             Some((keeper, head)) if keeper.judge(head, now) == Verdict::Drop => {
                 keeper.settle(head, now);
@@ -190,7 +190,7 @@ impl Scheduler for WithAqm {
             }
             _ => self.station.by_policy(),
         };
-        let packet = self.station.throw_away(queue, now);
+        let packet = self.station.drop_head(queue, now);
         self.left(queue, now);
         packet
     }

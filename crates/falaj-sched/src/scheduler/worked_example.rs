@@ -199,7 +199,7 @@ fn run<D: CompleteDiscipline>(
                 continue;
             }
             Decision::Drop(queue) => {
-                scheduler.throw_away(queue, now);
+                scheduler.drop_head(queue, now);
                 continue;
             }
             Decision::NotBefore(then) => then,

@@ -1,4 +1,5 @@
-//! The worst case of an envelope: a source that sends as much as allowed, as early as allowed.
+//! A greedy source: the worst case of an envelope. It sends as much as the envelope allows, as
+//! early as it allows.
 
 use super::bucket::{Bucket, Tokens};
 use falaj_sched::units::rate::{BIT_NANOS, Rate};
@@ -8,32 +9,32 @@ use serde::{Deserialize, Serialize};
 /// An arrival curve.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Envelope {
-    /// Token buckets that all apply: (sigma, rho) of Cruz (1991), and several of them. At least
-    /// one.
+    /// At least one token bucket, (sigma, rho) of Cruz (1991). Packets must conform to all of
+    /// them.
     Buckets(Vec<Bucket>),
-    /// In each frame, at most the bytes that the rate brings in a frame's time: (r, T)-smooth, of
-    /// Golestani's stop-and-go (1990).
+    /// In each frame at most as many bytes as the rate allows in the length of a frame: (r,
+    /// T)-smooth traffic of Golestani's stop-and-go (1990).
     Frames {
         /// The rate in bits per second.
         rate: u64,
         /// Length of a frame in nanoseconds.
         frame: u64,
     },
-    /// Packets at least `least` apart, and in any interval `over` at most one packet per `mean`:
-    /// (Xmin, Xave, I) of Ferrari and Verma (1990); Smax is the packets' size. All in nanoseconds;
-    /// `least <= mean <= over`.
+    /// Packets at least `least` apart, and at most `over / mean` packets in any interval of length
+    /// `over`: (Xmin, Xave, I) of Ferrari and Verma (1990), whose Smax is the packets' size. All
+    /// in nanoseconds; `least <= mean <= over`.
     Spaced {
-        /// Xmin.
+        /// Minimum gap, Xmin.
         least: u64,
-        /// Xave.
+        /// Minimum mean gap over an interval, Xave.
         mean: u64,
-        /// I.
+        /// Length of the interval, I.
         over: u64,
     },
 }
 
 impl Envelope {
-    /// Bytes in a frame, or packets in an interval, that may be sent before the next one begins.
+    /// Maximum number of bytes in a frame, or of packets in an interval.
     fn share(&self) -> u64 {
         match *self {
             Envelope::Buckets(_) => 0,
@@ -60,18 +61,18 @@ impl Envelope {
     }
 
     /// A token bucket that the source conforms to, for packets of at most `largest` bytes; `None`
-    /// if its burst would exceed 32 bits. Of several buckets it is the one with the lowest rate,
-    /// which decides in the long run.
+    /// if its burst would exceed 32 bits. For several buckets it is the one with the lowest rate,
+    /// which is the long-term limit.
     pub fn bucket(&self, largest: u32) -> Option<Bucket> {
         match self {
             Envelope::Buckets(buckets) => buckets.iter().copied().min_by_key(|b| b.rate),
-            // A frame may end with all of its bytes, and the next begin with all of its own.
+            // All bytes of a frame may arrive at its end, and those of the next frame at its
+            // beginning.
             Envelope::Frames { rate, .. } => Some(Bucket {
                 rate: *rate,
                 burst: u32::try_from(self.share().saturating_mul(2)).ok()?,
             }),
-            // After the first packet, each comes `least` later, in which time the rate has brought
-            // tokens.
+            // Packets after the first come `least` apart, and tokens arrive at the rate in between.
             Envelope::Spaced { least, .. } => {
                 let rate = self.rate((largest.into(), 1)).0 + 1;
                 let work = u128::from(rate)
@@ -85,14 +86,14 @@ impl Envelope {
     }
 }
 
-/// The instants of a greedy source.
+/// The packet times of a greedy source.
 #[derive(Clone, Debug)]
 pub(super) struct Greedy {
     envelope: Envelope,
     begin: Time,
-    /// The state of the [`Envelope::Buckets`].
+    /// The state of the buckets, for [`Envelope::Buckets`].
     tokens: Vec<Tokens>,
-    /// The number of the current frame or interval, and the amount sent in it.
+    /// Number of the current frame or interval; `sent`: the bytes or packets sent in it.
     turn: u64,
     sent: u64,
 }
@@ -125,8 +126,8 @@ impl Greedy {
                     (self.turn, self.sent) = (self.turn + 1, 0);
                 }
                 self.sent += u64::from(bytes);
-                // The first frame ends at `begin`, and its bytes come together with those of the
-                // next.
+                // All bytes of the first frame are sent 1 ns before its end, `begin`, those of the
+                // second at its start.
                 match self.turn {
                     0 => Time(self.begin.0.saturating_sub(1)),
                     turn => self.begin + Span(frame) * (turn - 1),
@@ -171,8 +172,8 @@ mod tests {
         let [peak, long] =
             [Bucket { rate: 80_000_000, burst: 1000 }, Bucket { rate: 8_000_000, burst: 3000 }];
         let sent = packets(&Envelope::Buckets(vec![peak, long]), Sizes::Fixed(1000), Time(500));
-        // The peak rate lets one packet through every 100 us. The other bucket has tokens for
-        // three, and those that it gains meanwhile; then one packet follows every 1 ms.
+        // The peak bucket allows one packet every 100 us. The other bucket has tokens for three
+        // packets; then one packet follows every 1 ms.
         assert_eq!(at(&sent[..5]), [500, 100_500, 200_500, 1_000_500, 2_000_500]);
         let mixed =
             packets(&Envelope::Buckets(vec![peak, long]), Sizes::Uniform(80, 1000), Time::ZERO);
@@ -196,13 +197,13 @@ mod tests {
     }
 
     #[test]
-    fn packets_come_as_near_and_as_many_as_they_may() {
+    fn packets_come_as_close_and_as_many_as_allowed() {
         let envelope = Envelope::Spaced { least: 100_000, mean: 250_000, over: 1_000_000 };
         let sent = packets(&envelope, Sizes::Fixed(500), Time::ZERO);
         assert_eq!(at(&sent[..5]), [0, 100_000, 200_000, 300_000, 1_000_000]);
         // No more than four in any millisecond.
         assert!(sent.windows(5).all(|five| (five[4].at - five[0].at).0 >= 1_000_000));
-        // 4 x 500 B in 1 ms: 16 Mbit/s, which brings 600 B while the others come.
+        // 4 x 500 B in 1 ms: 16 Mbit/s. The bucket gains 600 B in the 300 us of four packets.
         assert_eq!(envelope.rate((500, 1)), Rate(16_000_000));
         let bucket = envelope.bucket(500).unwrap();
         assert!(conforms(&sent, bucket) && bucket.burst == 1400, "{bucket:?}");

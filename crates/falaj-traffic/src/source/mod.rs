@@ -21,7 +21,7 @@ pub mod recorded;
 pub mod size;
 pub mod spec;
 
-pub use spec::{Lasting, Model, SourceSpec};
+pub use spec::{Model, PeriodLaw, SourceSpec};
 
 use bucket::{Limit, Tokens};
 use falaj_engine::chance::Chance;
@@ -136,10 +136,10 @@ impl Source {
         self.whole(nanos)
     }
 
-    fn lasting(&mut self, law: Lasting, mean: Span) -> Span {
+    fn lasting(&mut self, law: PeriodLaw, mean: Span) -> Span {
         match law {
-            Lasting::Exponential => self.random(mean.0 as f64),
-            Lasting::Pareto(shape) => {
+            PeriodLaw::Exponential => self.random(mean.0 as f64),
+            PeriodLaw::Pareto(shape) => {
                 // The minimum is chosen so that the mean is the required one.
                 let least = mean.0 as f64 * (shape - 1.0) / shape;
                 let nanos = least * (1.0 - unit(&mut self.chance)).powf(-shape.recip());
@@ -292,7 +292,7 @@ mod tests {
 
     /// Bursts of 200 Mbit/s, on for a quarter of the time, behind a bucket of 60 Mbit/s.
     fn behind(limit: Option<Limit>) -> Vec<Packet> {
-        let law = Lasting::Exponential;
+        let law = PeriodLaw::Exponential;
         let model = Model::OnOff { on: Span::from_millis(1), off: Span::from_millis(3), law };
         let sizes = Sizes::Uniform(80, 1500);
         Source::new(SourceSpec { rate: Rate::from_mbit(200), sizes, limit, ..spec(model) }, 3, 0)
@@ -402,7 +402,7 @@ mod tests {
         for (on, seconds) in [(Span::from_millis(5), 200), (Span::from_micros(40), 4)] {
             let long = SourceSpec {
                 stop: Time(seconds * 1_000_000_000),
-                ..spec(Model::OnOff { on, off: Span(on.0 * 3), law: Lasting::Exponential })
+                ..spec(Model::OnOff { on, off: Span(on.0 * 3), law: PeriodLaw::Exponential })
             };
             assert_eq!(long.mean_rate(), Rate::from_mbit(25));
             // 10,000 cycles or more: the relative standard error of the share is about 1 %.
@@ -492,7 +492,7 @@ mod tests {
     /// some percent there.
     #[test]
     fn long_bursts_are_paretos() {
-        let law = Lasting::Pareto(1.5);
+        let law = PeriodLaw::Pareto(1.5);
         let (on, off) = (Span::from_millis(10), Span::from_millis(30));
         let mut source = Source::new(spec(Model::OnOff { on, off, law }), 1, 0);
         let n = 200_000;

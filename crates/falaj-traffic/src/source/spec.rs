@@ -1,4 +1,5 @@
-//! The specification of a source, and what follows from it: mean, longest packet, envelope.
+//! The specification of a source, and properties derived from it: mean rate, packet lengths,
+//! envelope.
 
 use super::bucket::Limit;
 use super::chain::Chain;
@@ -14,9 +15,9 @@ use std::sync::Arc;
 /// The process of packet arrivals.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Model {
-    /// Exponential gaps; the rate is the mean.
+    /// Exponentially distributed gaps between packets; the rate is the mean.
     Poisson,
-    /// Equal gaps, the first packet at the start.
+    /// Equal gaps between packets, the first packet at the start.
     Cbr,
     /// Equal gaps while on; on and off periods are random with these means.
     OnOff {
@@ -25,41 +26,41 @@ pub enum Model {
         /// Mean off period.
         off: Span,
         /// The distribution of the periods.
-        law: Lasting,
+        law: PeriodLaw,
     },
     /// A Markovian arrival process, which determines the rate.
     Markovian(Chain),
-    /// Video frames at equal gaps; the rate is the mean, and lengths are those of the frames.
+    /// Video frames at equal gaps, each sent as several packets; the rate is the mean.
     Video(Frames),
-    /// As much as an envelope allows, as early as it allows, which determines the rate.
+    /// As much as an envelope allows, as early as it allows; the envelope determines the rate.
     Greedy(Envelope),
     /// Times and lengths of a recording, which determine the rate.
     Recorded(Arc<Recording>),
-    /// A closed loop, driven by acknowledgements: [`Source`](super::Source) sends nothing of it and
-    /// [`crate::tcp::Connection`] everything; the rate is zero.
+    /// A closed loop, driven by acknowledgements: [`crate::tcp::Connection`] sends all packets, and
+    /// [`Source`](super::Source) none; the rate is zero.
     Tcp(Tcp),
 }
 
 /// Distributions of on and off periods.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Lasting {
+pub enum PeriodLaw {
     /// Exponential.
     Exponential,
-    /// Pareto with this shape, above 1: the smaller the shape, the more of the time is in a few
-    /// long periods. With shapes below 2, many such sources together are self-similar with a Hurst
-    /// parameter of `(3 - shape) / 2` (Willinger and others 1997).
+    /// Pareto with this shape, which is above 1. The smaller the shape, the larger the part of the
+    /// time that belongs to a few long periods. With shapes below 2, many such sources together are
+    /// self-similar with a Hurst parameter of `(3 - shape) / 2` (Willinger and others 1997).
     Pareto(f64),
 }
 
-/// A source.
+/// The specification of a source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SourceSpec {
     /// The process of packet arrivals.
     pub model: Model,
     /// Rate as the link accounts it; for an on-off source, the rate while on.
     pub rate: Rate,
-    /// Lengths of packets as the link accounts them. For video they are those of the frames; a
-    /// recording has its own, up to the maximum of these.
+    /// Lengths of packets as the link accounts them. Video derives them from its frames instead; a
+    /// recording has its own, cut to the maximum of these.
     pub sizes: Sizes,
     /// A token bucket that limits its packets and holds the largest one.
     pub limit: Option<Limit>,
@@ -70,7 +71,7 @@ pub struct SourceSpec {
 }
 
 impl SourceSpec {
-    /// The long-term rate; after a policer it may be lower.
+    /// The long-term rate, at most that of the limit; a policer may lower it further.
     pub fn mean_rate(&self) -> Rate {
         let rate = match &self.model {
             Model::OnOff { on, off, .. } => {
@@ -104,11 +105,11 @@ impl SourceSpec {
         }
     }
 
-    /// A token bucket that bounds the source, as rate and burst in bytes, where a packet of a
-    /// length costs `cost`. `None` if the source may send any number of bytes at once.
+    /// A token bucket that bounds the source, as rate and burst in bytes, if a packet of a length
+    /// counts as `cost(length)` bytes. `None` if the source may send any number of bytes at once.
     pub fn at_most(&self, cost: impl Fn(u32) -> u32) -> Option<(Rate, u32)> {
-        // The bucket counts bytes; the bound takes the packet length with the highest cost per
-        // byte.
+        // The buckets below count lengths. To convert them to costs, the bound assumes the packet
+        // length with the highest cost per byte.
         let costly = |rate: Rate, burst: u32| {
             let dearer = |(bytes, cost): (u32, u32), (other, more): (u32, u32)| {
                 let more_so =
@@ -141,14 +142,14 @@ impl SourceSpec {
         let limited =
             self.limit.and_then(|limit| costly(limit.bucket().fills_at(), limit.bucket().burst));
         match (own, limited) {
-            // The one with the lower long-term rate.
+            // The bucket with the lower long-term rate.
             (Some(own), Some(limited)) if limited.0.0 < own.0.0 => Some(limited),
             (own, limited) => own.or(limited),
         }
     }
 
-    /// Mean length of a packet, or of a video frame: a total of bytes and the number of packets
-    /// with it.
+    /// Mean length of a packet, or of a video frame, as a fraction: a total of bytes, and the
+    /// number of packets or frames with that total.
     pub fn mean_size(&self) -> (u64, u64) {
         match &self.model {
             Model::Video(frames) => frames.mean(),

@@ -198,7 +198,7 @@ fn text(report: &LinksReport) -> String {
         let reasons = [
             (d.queue_full, "found the queue full"),
             (d.too_large, "were too large"),
-            (d.discipline, "were thrown away by the discipline"),
+            (d.discipline, "were dropped by the discipline"),
             (d.policy, "were dropped by the queue's policy"),
             (flow.marked, "were marked"),
             (d.changed, "did not fit any more after a change"),

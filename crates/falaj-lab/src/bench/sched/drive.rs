@@ -355,7 +355,7 @@ impl<S: Scheduler> PacketSink for Served<S> {
                     return Some((packet.handle, packet.flow.0));
                 }
                 Decision::Drop(queue) => {
-                    let packet = self.server.throw_away(queue, self.now);
+                    let packet = self.server.drop_head(queue, self.now);
                     self.tallies[packet.flow.index()].gone(packet.bytes);
                     return Some((packet.handle, packet.flow.0));
                 }

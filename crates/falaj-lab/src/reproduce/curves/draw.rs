@@ -5,19 +5,20 @@ use anyhow::{Context, Result};
 use falaj_pictures::chart::{Axis, Chart, ChartLine, STROKE, Scale, Sheet, svg as drawn};
 use falaj_pictures::palette::SEVERAL;
 
+/// Width and height of a figure with one panel.
 const SIZE: (u32, u32) = (760, 440);
-/// One of several panels.
+/// Width and height of a panel, if there are several.
 const PANEL: (u32, u32) = (760, 280);
-/// Width of a bar, and the distance to the next bar beside it, as a fraction of the distance
-/// between whole numbers.
+/// Width of a bar.
 const BAR: u32 = 18;
+/// Distance between two bars of one number, as a fraction of the distance between whole numbers.
 const BESIDE: f64 = 0.16;
 
 pub(super) fn svg(figure: &PaperFigure) -> Result<String> {
     drawn(&sheet(figure)).with_context(|| figure.label.clone())
 }
 
-/// A panel for each unit: curves of one figure may be in several.
+/// The panels of a figure: one for each unit of its curves.
 fn sheet(figure: &PaperFigure) -> Sheet {
     let mut units: Vec<&str> = Vec::new();
     for curve in &figure.curves {
@@ -73,7 +74,7 @@ fn chart(figure: &PaperFigure, unit: &str, curves: &[&FigureCurve]) -> Chart {
     let each = figure.axes == Axes::Each;
     let line = |(n, curve): (usize, &&FigureCurve)| {
         let name = split_unit(curve.name).map_or(curve.name, |(name, _)| name);
-        // Bars are side by side; a NaN separates one from the next.
+        // Each bar is a vertical line, beside those of the other curves; a NaN ends it.
         let aside = BESIDE * (n as f64 - (curves.len() as f64 - 1.0) / 2.0);
         let bars = |p: &super::CurvePoint| {
             [(p.x + aside, floor), (p.x + aside, p.y), (p.x + aside, f64::NAN)]
@@ -100,14 +101,14 @@ fn chart(figure: &PaperFigure, unit: &str, curves: &[&FigureCurve]) -> Chart {
         y,
         lines: curves.iter().enumerate().map(line).collect(),
         places: Vec::new(),
-        // Beyond this number a color comes again, with another mark.
+        // With more curves than colors, colors repeat, and marks distinguish the curves.
         marks: curves.len() > SEVERAL.len() || figure.axes == Axes::DecadesOfKinds,
         stroke: if each { BAR } else { STROKE },
     }
 }
 
 /// Returns true if the largest values of two curves, both above zero everywhere, differ by more
-/// than a factor of twenty: over an even axis the smaller one would be a flat line.
+/// than a factor of twenty: on a linear axis the smaller one would be a flat line.
 fn differ_in_magnitude(curves: &[&FigureCurve]) -> bool {
     let largest = |curve: &&FigureCurve| curve.points.iter().map(|p| p.y).fold(0.0, f64::max);
     let positive = curves.iter().flat_map(|c| &c.points).all(|p| p.y > 0.0);
@@ -121,7 +122,7 @@ mod tests {
     use super::super::CurvePoint;
     use super::*;
 
-    /// Single values have a bar for each curve, and whole numbers below.
+    /// With `Axes::Each` every value has a bar, above a whole number of the x axis.
     #[test]
     fn bars_stand_at_whole_numbers() {
         let curve = |name, of: fn(f64) -> f64| {
@@ -187,9 +188,9 @@ mod tests {
             .collect()
     }
 
-    /// Kinds have whole numbers, each of them once, and a mark in each curve.
+    /// With `Axes::DecadesOfKinds` the x axis has each whole number once, and each point a mark.
     #[test]
-    fn kinds_are_numbered() {
+    fn points_of_kinds_are_numbered_and_marked() {
         let curve = |name| {
             let point = |n: u32| CurvePoint { x: n.into(), y: f64::from(n) * 300.0, off: None };
             FigureCurve { name, points: (1..=9).map(point).collect() }
@@ -214,7 +215,7 @@ mod tests {
             );
         }
         assert!(!words.iter().any(|word| word.contains('.')), "{words:?}");
-        // Including those of the legend.
+        // Nine points and a mark in the legend, for each of two curves.
         assert_eq!(svg.matches("<circle").count(), 20);
     }
 }

@@ -2,24 +2,25 @@
 //!
 //! Devera's HTB (2002), as in Linux. A class has two buckets. While neither is in debt it is
 //! *green*; with debt in that of its `rate` alone it is *yellow*; with debt in that of its `ceil`
-//! it is *red*. A green leaf sends on its own account. A yellow one borrows from the class above,
-//! if that is green, or from the one above that, and so on; in the end from the link, which always
-//! lends. A red class sends nothing, and no class below borrows through it.
+//! it is *red*. A green leaf sends on its own account. A yellow one borrows from the nearest class
+//! above it that is green, and at last from the link, which always lends. A red class sends
+//! nothing, and no class below borrows through it.
 //!
-//! Green leaves go first, then packets borrowed from the deepest classes, last those from the link.
-//! Among these the best priority goes first; equal classes, at each step from the lender down,
-//! share in proportion to their quanta, which follow their rates unless set. A packet is charged to
+//! Green leaves go first, then leaves that borrow from the deepest classes, and last those that
+//! borrow from the link. Among these the lowest `prio` goes first. Classes of equal `prio`, at each
+//! node from the lender down, share in proportion to their quanta, which follow their rates unless
+//! set. A packet is charged to
 //! the rates of the lender and of all classes above it, and to the ceilings of the leaf and of all
 //! above it.
 //!
-//! - A bucket may be overdrawn by the packet that empties it, and by green leaves below it: these
-//!   send without asking, as in Linux. A debt beyond a minute is forgiven, as there.
+//! - A bucket may be overdrawn by the packet that empties it, and by green leaves below it, because
+//!   these send whatever the state of the classes above, as in Linux. The part of a debt that takes
+//!   more than a minute to pay is forgiven, as there.
 //! - A burst is one millisecond of the rate by default. Smaller bursts cost throughput on links of
-//!   many hundred megabits: a class that returns late to a full bucket has lost the tokens that did
-//!   not fit.
-//! - Equal classes take turns by virtual starts, where Linux has deficits: the same shares, without
-//!   its turns of many packets. A chosen class starts no earlier than the last one did, so that
-//!   none accumulates service.
+//!   many hundred megabits: if a class waits while its bucket is full, further tokens are lost.
+//! - Equal classes take turns by virtual start times, where Linux uses deficits: the shares are the
+//!   same, without Linux's turns of many packets. A chosen class starts no earlier than the last
+//!   one did, so that no class accumulates a claim to service while it is idle.
 
 mod order;
 mod rule;
@@ -105,7 +106,7 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// No rate is above its flow's ceiling.
+/// Adjusts a drawn setup so that no rate is above its flow's ceiling.
 fn fit(setup: &mut Setup, _: Dice<'_>) {
     for flow in &mut setup.flows {
         if let (Some(rate), Some(ceil)) = (flow.values.rate("rate"), flow.values.rate("ceil")) {
@@ -115,7 +116,7 @@ fn fit(setup: &mut Setup, _: Dice<'_>) {
     }
 }
 
-/// Longer debts are forgiven.
+/// The longest debt, as the time that it takes to pay; the rest is forgiven.
 const DEBT: Instant = instant(Time(60_000_000_000));
 
 /// Hierarchical token buckets.
@@ -129,21 +130,24 @@ pub struct Htb {
     green: Vec<Turns>,
     /// The link, and each class that is divided.
     nodes: Vec<Node>,
-    /// By the time at which a class that is not green becomes green again.
+    /// Classes that are not green, by the time at which they become green again.
     greening: Heap,
-    /// By the time at which a red class is no longer red.
+    /// Red classes, by the time at which they are no longer red.
     red: Heap,
+    /// The flow of the packet on the wire, until the next decision.
     serving: Option<FlowId>,
     link: Rate,
     largest: u32,
     full_queues: Vec<u64>,
 }
 
-/// A node that lends to classes.
+/// The link or a divided class, which lends to the classes below it.
 #[derive(Debug, Clone)]
 struct Node {
+    /// Yellow classes directly below it, which borrow from it or through it.
     yellow: Turns,
-    /// Its state as a class: virtual starts of its next packet on its own account, and borrowed.
+    /// Its state as a class, by priority: virtual start times of its next packet on its own
+    /// account, and of its next borrowed packet.
     turns: [[Instant; 2]; PRIORITIES],
 }
 
@@ -160,7 +164,7 @@ impl Htb {
             .iter()
             .map(|class| Rule::of(setup, shape, deepest, class))
             .collect::<Result<Vec<_>, _>>()?;
-        // Each class comes before those below it.
+        // A class precedes the classes below it, so these are complete first.
         let mut below = vec![0u8; shape.len()];
         let mut green = vec![[0; PRIORITIES]; deepest + 1];
         let mut yellow = vec![[0; PRIORITIES]; shape.nodes()];
@@ -205,9 +209,9 @@ impl Discipline for Htb {
 
     fn start(&mut self, _: &mut Flows<()>) {}
 
-    /// The number of missing tokens stays the same, up to the whole bucket; turns stay the same
-    /// number of bytes ahead. Classes above the leaves keep their state if the whole tree above the
-    /// leaves is unchanged, and begin anew otherwise.
+    /// The number of tokens missing from a bucket stays the same, up to the whole bucket. Virtual
+    /// start times stay ahead by the same number of bytes. Classes above the leaves keep their
+    /// state if the tree above the leaves is unchanged. Otherwise they begin anew.
     fn migrate_from(&mut self, old: Htb, flows: &mut Flows<()>, now: Time) {
         self.serving = old.serving;
         let (now, keeps) = (instant(now), self.shape.keeps(&old.shape));
@@ -267,7 +271,8 @@ impl Discipline for Htb {
         self.place(f.0, self.wants(flows, f.0), instant(now));
     }
 
-    /// Its permission depends on its tokens alone; an empty leaf is discovered at its turn.
+    /// The permission to send depends on tokens only, not on the head. A leaf without a packet is
+    /// discovered at its turn.
     fn head_changed(&mut self, flows: &mut Flows<()>, f: FlowId, now: Time) {
         self.place(f.0, self.wants(flows, f.0), instant(now));
     }
@@ -342,10 +347,10 @@ impl QueueHooks for Htb {}
 impl MediumHooks for Htb {}
 
 impl Guarantees for Htb {
-    /// Green leaves send without asking, before all borrowed packets. They send no more than their
-    /// buckets, an overdraft, and their rates: if all of those of the others go first, a green
-    /// class waits for `D = (sum (b + L) + L)/(C - R)`. It loses nothing by that if its own bucket
-    /// holds its rate over that time.
+    /// Green leaves send before all leaves that borrow. Each sends at most its bucket `b`, an
+    /// overdraft of a packet `L`, and its rate. If the packets of all other green leaves go first,
+    /// a green leaf waits for at most `D = (sum (b + L) + L)/(C - R)`, where `R` is the sum of the
+    /// others' rates. It loses no tokens by that if its bucket holds the tokens of `D`.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let (own, leaves) = (&self.rules[f.index()], &self.rules[..self.shape.leaves()]);
         let others =
@@ -368,8 +373,8 @@ impl Guarantees for Htb {
         let apart = own.ceil.rate == rate && own.ceil.burst < own.own.burst;
         if u128::from(own.own.burst) < needed || u128::from(own.ceil.burst) < needed || apart {
             return Err(NoPromise(format!(
-                "others' bursts may keep it waiting for {waits}, in which its bucket overflows: \
-                 with bursts of {needed} B, for the ceiling too, its {rate} is kept"
+                "bursts of other flows may delay it by {waits}, in which its bucket overflows: \
+                 with `burst` and `ceil-burst` of {needed} B, its {rate} is guaranteed"
             )));
         }
         let packets = rate.airtime_of_many(3 * largest);
@@ -395,20 +400,21 @@ mod tests {
     use super::*;
     use crate::scheduler::worked_example::{at_once, order, rate, setup, values};
 
-    /// A's own rate is half of the link and B's a quarter. Buckets of 4 B, overdrawn by a packet:
-    /// each is green again when its debt is paid. Equal classes share in proportion to their rates.
+    /// A's rate is half of the link and B's a quarter. Buckets hold 4 B and may be overdrawn by a
+    /// packet; a class is green again when its debt is paid. Equal classes share in proportion to
+    /// their rates.
     #[test]
     fn htb_overdraws_by_a_packet_and_shares_by_rate() {
         let class = |own, ceil| {
             let bursts = [("burst", Value::Bytes(4)), ("ceil-burst", Value::Bytes(4))];
             values(bursts).with("rate", rate(own)).with("ceil", rate(ceil))
         };
-        // A has 4 B at 0, 2 at 4, and none at 8, which is not a debt: its third packet is its last
-        // overdraft, of 4 B, paid at 16.
+        // A's bucket holds 4 B at time 0, 2 B at 4, and nothing at 8, which is not a debt. So its
+        // third packet overdraws the bucket, by 4 B, which are paid at 16.
         let alone = setup(4, [class(500, 500), class(250, 250)]);
         assert_eq!(order(&alone, Htb::new, &at_once("AAAA", 4)), "A1@4 A2@8 A3@12 A4@20");
-        // Both are green throughout: two packets of A for one of B; at equal turns the first
-        // flow's.
+        // Both are green all the time: two packets of A for one of B; the first flow goes first if
+        // virtual starts are equal.
         let both = setup(4, [class(500, 500), class(250, 1000)]);
         let sent = order(&both, Htb::new, &at_once("AAAAABBBBB", 4));
         assert_eq!(sent, "A1@4 B1@8 A2@12 A3@16 B2@20 A4@24 A5@28 B3@32 B4@36 B5@40");

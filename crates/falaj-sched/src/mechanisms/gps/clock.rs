@@ -1,7 +1,7 @@
 //! The virtual clock of generalised processor sharing, driven by work.
 
 use crate::collections::tournament::Tournament;
-use crate::contract::hooks::Thrown;
+use crate::contract::hooks::DropCause;
 use crate::mechanisms::weights::{ORIGIN, Shares, Virtual, retagged};
 use crate::queues::queue::FlowId;
 use alloc::vec::Vec;
@@ -108,7 +108,7 @@ impl Gps {
     /// Removes a dropped packet of `f`: its bytes are subtracted from the end of the flow's work.
     /// The part that is served already is owed by the packet that replaces it; without a
     /// replacement, it was done for all flows.
-    pub(super) fn forget(&mut self, f: FlowId, bytes: u32, because: Thrown) {
+    pub(super) fn forget(&mut self, f: FlowId, bytes: u32, because: DropCause) {
         let length = self.length(f, bytes);
         let left = self.finish(f).saturating_sub(self.now);
         let flow = &mut self.flows[f.index()];
@@ -118,13 +118,13 @@ impl Gps {
             return;
         }
         let weight = Work::from(flow.weight);
-        if because != Thrown::Answered {
+        if because != DropCause::Answered {
             flow.owed += length - left;
         }
         if self.present.tag(f).is_some() {
             self.leave(f);
         }
-        if because == Thrown::Answered {
+        if because == DropCause::Answered {
             self.serve((length - left) * weight);
         }
     }

@@ -1,6 +1,6 @@
 //! The fluid server beside a link that serves the same packets one by one.
 
-use crate::contract::hooks::Thrown;
+use crate::contract::hooks::DropCause;
 use crate::contract::transmission::Sent;
 use crate::mechanisms::gps::clock::{Gps, Work};
 use crate::mechanisms::gps::work::{pace, pace_for};
@@ -116,7 +116,7 @@ impl ReferenceFluid {
     }
 
     /// A packet of `f` was dropped.
-    pub(crate) fn forget(&mut self, f: FlowId, bytes: u32, because: Thrown, now: Time) {
+    pub(crate) fn forget(&mut self, f: FlowId, bytes: u32, because: DropCause, now: Time) {
         self.at(now).forget(f, bytes, because);
     }
 

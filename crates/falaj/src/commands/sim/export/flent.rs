@@ -1,5 +1,5 @@
-//! Throughput and delay over time in the first replication, in the file format of Flent, as its
-//! test `rrul_be_nflows` would have measured them.
+//! Throughput and delay over time in the first replication, in the file format of Flent: under the
+//! names that its test `rrul_be_nflows` uses.
 
 use super::{Fate, Runs};
 use anyhow::Result;
@@ -11,10 +11,11 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-/// Minimum number of points in a series, unless they would be less than a millisecond apart.
+/// Number of points in a series, if they are then 1 to 200 ms apart; otherwise the nearer of these
+/// distances applies.
 const POINTS: u64 = 200;
 
-/// Bytes, total delay in ns and packets in one time step.
+/// Bytes, sum of delays in ns, and number of packets that left in one time step.
 #[derive(Clone, Default)]
 struct FlentPoint {
     bytes: u64,
@@ -34,7 +35,7 @@ impl FlowSeries {
         self.points.iter().map(|point| point.bytes as f64 * 8.0 / 1e6 / seconds).collect()
     }
 
-    /// Returns the mean delay of each step in milliseconds; `None` for steps without departures.
+    /// The mean delay of each step in milliseconds; `None` for steps in which no packet left.
     fn delays(&self) -> Vec<Option<f64>> {
         let mean = |point: &FlentPoint| {
             (point.packets > 0).then(|| point.delay as f64 / point.packets as f64 / 1e6)
@@ -58,7 +59,7 @@ pub(super) fn write(path: &Path, runs: &Runs<'_>) -> Result<()> {
             up: name.way == "up",
             points: vec![FlentPoint::default(); count],
         });
-        // Packets that end after the run are not counted.
+        // Packets that leave after the end of the run are not counted.
         if let Some(point) = series.points.get_mut((end.0 / step) as usize) {
             point.bytes += u64::from(packet.bytes);
             point.delay += u128::from(end.0 - packet.arrival.0);
@@ -141,7 +142,7 @@ fn file(series: &[FlowSeries], runs: &Runs<'_>, step: u64, count: usize) -> Valu
             "DATA_FILENAME": null,
             "FLENT_VERSION": null, "TEST_PARAMETERS": streams, "SERIES_META": meta,
             "NOTE": format!(
-                "One way and without the far way: delays from last bit in to last bit out. Seed {}. {}",
+                "Delays are one way, in the queue only: from a packet's last bit in to its last bit out. Seed {}. {}",
                 runs.scenario.run.seed,
                 who.join("; ")
             ),

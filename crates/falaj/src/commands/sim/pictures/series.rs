@@ -530,7 +530,7 @@ impl Material<'_> {
 }
 
 const REASONS: [&str; HATCHINGS] =
-    ["queue full", "queue's policy", "lost on the link", "too large", "thrown away"];
+    ["queue full", "queue's policy", "lost on the link", "too large", "discipline"];
 
 /// Returns Jain's index of some shares: 1 if all are equal, 1/n if one flow has everything, NaN for
 /// fewer than two shares.
