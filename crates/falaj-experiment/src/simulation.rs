@@ -255,9 +255,9 @@ impl Simulation {
         if let WarmUpMethod::Found { late, unknown, .. } = &self.warmed.how {
             for (pipe, flow, cut) in late {
                 notes.push(format!(
-                    "no steady state of {}: its delays change until the end, MSER-5 would cut \
+                    "no steady state of {}: its delays change until the end, and MSER-5 would cut \
                      {cut} of {} or more; nothing was cut for it. Simulate longer (--duration), or \
-                     see whether it is offered more than it gets",
+                     check if its offered rate exceeds its share",
                     name_at(scenario, pipe.0, *flow),
                     self.studies[0].duration(),
                 ));
@@ -266,7 +266,7 @@ impl Simulation {
                 let names: Vec<String> =
                     unknown.iter().map(|(p, f)| name_at(scenario, p.0, *f)).collect();
                 notes.push(format!(
-                    "too few packets to tell when it had warmed up: {}",
+                    "too few packets to determine the warm-up: {}",
                     names.join(", ")
                 ));
             }
@@ -275,7 +275,7 @@ impl Simulation {
             notes.push("sources begin or end within the run: no warm-up was cut".into());
         }
         for reached in &self.until {
-            let short = "fewer than five packets lie beyond it in one of them, and they should be longer: no interval";
+            let short = "no interval: in one of them fewer than five packets are beyond the quantile; simulate longer";
             let unknown = if until::quantile(reached.until.measure).is_some() {
                 short
             } else {
@@ -299,7 +299,7 @@ impl Simulation {
     pub fn tell(&self, scenario: &Scenario) {
         self.notes(scenario).iter().for_each(|note| say!("{note}"));
         say!(
-            "maxima are the largest seen, and no estimates: longer runs see larger ones, and `falaj plan` bounds them"
+            "maxima are the largest values seen, not estimates: longer runs see larger ones, and `falaj plan` bounds them"
         );
     }
 

@@ -5,9 +5,9 @@
 //! and send their requests to the handler of the control socket: a packet never waits for them.
 //!
 //! **The service.** [`service`] is the command `falaj serve`. `ports` opens adapters and the
-//! uplink, also those that come and go; `addresses` keeps their learned Ethernet addresses over
-//! restarts; `rights` drops the privileges that the process no longer needs; `supervise` is a
-//! separate process that has the kernel bridge the interfaces when the service was killed;
+//! uplink, also adapters that are added later; `addresses` keeps their learned Ethernet addresses
+//! over restarts; `rights` drops the privileges that the process no longer needs; `supervise` is a
+//! separate process that joins the interfaces by a kernel bridge when the service was killed;
 //! `upgrade` lets a new process take everything over; `sign_of_life` measures how long no service
 //! was running. `log` writes the log of the running service, for people or a journal; `manager`
 //! sends notifications to a service manager.

@@ -23,15 +23,15 @@ pub trait Observer {
 pub struct Loss {
     /// The pipe, the flow, and the reason.
     pub dropped: Dropped,
-    /// Time of the loss, or of the next arrival after it. For a loss after the run it is the run's
-    /// end.
-    pub told: Time,
+    /// Time at which the engine reported the loss: that of the loss, or of the next arrival after
+    /// it; the end of the run for a loss after the run.
+    pub reported_at: Time,
 }
 
-/// A packet's end.
+/// The last event of a packet.
 #[derive(Clone, Copy, Debug)]
 pub enum PacketEnd<'a> {
-    /// It left.
+    /// It left its pipe.
     Sent(&'a Emit),
     /// It was lost.
     Lost(&'a Loss),

@@ -108,7 +108,7 @@ impl Observer for PacketWindow {
         if dropped.why == DropReason::Lost && (dropped.pipe, dropped.flow) == (self.pipe, self.flow)
         {
             // The link transmitted it, though it was lost on the way.
-            self.count(loss.told, dropped.bytes, true);
+            self.count(loss.reported_at, dropped.bytes, true);
             self.count(dropped.arrival, dropped.bytes, false);
         }
     }

@@ -270,7 +270,7 @@ impl<W: Observer> Teller<'_, W> {
                 }
                 Output::Drop(dropped) => {
                     if W::ALL {
-                        self.each.lost(&Loss { dropped: *dropped, told: now });
+                        self.each.lost(&Loss { dropped: *dropped, reported_at: now });
                     }
                     underway.leaves(dropped.handle, None);
                 }
@@ -529,7 +529,7 @@ fn sent_after(network: &mut Network, each: &mut impl Observer, end: Time) {
             match output {
                 Output::Emit(emit) => each.sent(&emit),
                 Output::Drop(dropped) => {
-                    each.lost(&Loss { dropped, told: end });
+                    each.lost(&Loss { dropped, reported_at: end });
                 }
                 _ => continue,
             }

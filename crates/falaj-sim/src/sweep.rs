@@ -414,18 +414,17 @@ mod tests {
         let text = whole.to_string();
         let cut = Results::parse(&text[..text.len() - 30], "x.jsonl").unwrap_err().to_string();
         assert!(
-            cut.starts_with("x.jsonl, line 10: not whole")
-                && cut.contains("run this shard once more"),
+            cut.starts_with("x.jsonl, line 10: incomplete") && cut.contains("run this shard again"),
             "{cut}"
         );
         let forged =
             Results::parse(&text.replacen("\"offered\":", "\"offered\":1", 1), "y").unwrap();
-        assert!(told(whole.merge(forged)).contains("came out otherwise elsewhere"));
+        assert!(told(whole.merge(forged)).contains("has two different results"));
         assert!(
             Results::parse("{}", "z")
                 .unwrap_err()
                 .to_string()
-                .contains("`falaj sweep plan` makes one")
+                .contains("make one with `falaj sweep plan`")
         );
     }
 

@@ -118,7 +118,7 @@ impl Observer for TimeBins {
             return;
         }
         let came = self.at(loss.dropped.arrival);
-        let lost = self.at(loss.told);
+        let lost = self.at(loss.reported_at);
         let flow = self.of(loss.dropped.pipe, loss.dropped.flow);
         if let Some(part) = came {
             flow.came[part] += u64::from(loss.dropped.bytes);

@@ -363,7 +363,9 @@ impl Summary {
         }
         if self.rested > Span::ZERO {
             let share = text::percent(self.rested.0, self.elapsed.0);
-            eprintln!("the timer rested for {share} of the time, as others waited for a processor");
+            eprintln!(
+                "the timer rested for {share} of the time, because other threads waited for a processor"
+            );
         }
         self.warn();
     }

@@ -1,8 +1,8 @@
 //! A port at a shared memory interface of another program (memif): frames pass through its rings,
 //! or batches of them if the other side is falaj and both enable batches.
 //!
-//! memif has no virtio-net headers for unfinished work: units of many packets are cut, and
-//! checksums are completed.
+//! memif has no virtio-net headers, which describe work left to the receiver (offloads). So units
+//! of many packets are split, and checksums are computed, before frames are sent.
 
 use super::{Address, Backend, BackendEntry, OpenEnd, OpenError, OpenOptions};
 use crate::backend::frame;
@@ -52,7 +52,7 @@ pub struct MemifName {
     pub role: MemifRole,
     /// The interface's number.
     pub id: u32,
-    /// A secret that the other side has to know too; empty: none.
+    /// A secret that the other side must send too; empty if there is none.
     pub secret: String,
 }
 
@@ -75,12 +75,12 @@ impl FromStr for MemifName {
                 Some(("id", id)) => {
                     name.id = id
                         .parse()
-                        .map_err(|_| format!("`id={id}` is no number up to {}", u32::MAX))?;
+                        .map_err(|_| format!("`id={id}` is not a number up to {}", u32::MAX))?;
                 }
                 Some(("secret", secret)) if (1..=24).contains(&secret.len()) => {
                     name.secret = secret.into();
                 }
-                Some(("secret", _)) => return Err("a secret has 1 to 24 bytes".into()),
+                Some(("secret", _)) => return Err("a secret must have 1 to 24 bytes".into()),
                 _ => return Err(format!("`{word}`: {HOW}")),
             }
         }
@@ -118,12 +118,12 @@ impl Address for MemifName {
     }
 }
 
-/// An interface, whichever peer is connected.
+/// An interface, whose peers may come and go.
 pub struct Memif {
     name: MemifName,
     /// The descriptor of the socket, which stays the same.
     readable: OwnedFd,
-    /// Readable when `told` may have changed.
+    /// Readable when the state may differ from the reported one.
     news: EventFd,
     inner: RefCell<MemifState>,
 }
@@ -139,9 +139,9 @@ struct MemifState {
     way: Option<FramePath>,
     /// Policy for batches, if they are enabled.
     policy: Option<BatchPolicy>,
-    /// The state at the last look.
+    /// The state that was reported last.
     told: InterfaceState,
-    /// The reason why the last peer left, until it is queried; and the last reason.
+    /// The reason why the last peer left, until it is queried; and the last reason, queried or not.
     why: (Option<String>, String),
     /// Buffer for one packet of a unit of many.
     part: Vec<u8>,
@@ -210,7 +210,7 @@ fn now() -> Time {
 }
 
 impl MemifState {
-    /// The rings are set up.
+    /// Starts to use rings that a peer has set up.
     fn connect(&mut self, agreed: Agreed) {
         let policy = self.policy.unwrap_or(BatchPolicy::one_by_one(LONGEST));
         let packer = agreed.batches.then(|| Packer::new(policy, 0)).and_then(Result::ok);
@@ -221,7 +221,7 @@ impl MemifState {
         if self.policy.is_some() && !agreed.batches {
             let other =
                 if agreed.peer.is_empty() { "a program without a name" } else { &agreed.peer };
-            self.reason(format!("the other side is {other}, which knows no containers: frames"));
+            self.reason(format!("the other side is {other}, which does not support batches: each packet is a frame of its own"));
         }
     }
 
@@ -232,7 +232,7 @@ impl MemifState {
         }
     }
 
-    /// The peer broke the rings: it is disconnected.
+    /// Disconnects a peer that has violated the rules of the rings.
     fn broken(&mut self, error: &io::Error) -> io::Result<()> {
         self.way = None;
         let why = error.to_string();
@@ -293,7 +293,7 @@ impl FramePath {
         Ok(received.map(|length| length.map(|length| Tap::VNET_HEADER + length)))
     }
 
-    /// Requests a wake-up; returns true if there is nothing to do until then.
+    /// Requests a wake-up; returns true if there is nothing to do until it comes.
     fn rest(&mut self) -> io::Result<bool> {
         match self {
             FramePath::Frames(link) => link.rest(),

@@ -191,7 +191,7 @@ fn takes_all(flow: &FlowRead<'_>, parts: &[FlowRead<'_>], problems: &mut Vec<Pro
             let at = part.fields.field("match").map_or(part.fields.at.clone(), |f| f.at.clone());
             problems.push(
                 Problem::error(at, format!("no packet reaches {}", part.fields.what))
-                    .help(format!("what it matches is nothing that {} matches", flow.fields.what)),
+                    .help(format!("no packet matches it that also matches {}", flow.fields.what)),
             );
             good = false;
         }
@@ -204,7 +204,7 @@ fn takes_all(flow: &FlowRead<'_>, parts: &[FlowRead<'_>], problems: &mut Vec<Pro
         problems.push(
             Problem::error(
                 last.fields.at.clone(),
-                format!("the parts of {} do not take all of it", flow.fields.what),
+                format!("the parts of {} do not match all of its packets", flow.fields.what),
             )
             .help("end them with one that has `match = \"any\"`"),
         );

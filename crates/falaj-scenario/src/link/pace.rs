@@ -7,13 +7,13 @@ use falaj_engine::pipe::Pace;
 use falaj_sched::contract::params::{ConfigError, Setup, Value};
 use falaj_sched::queues::queue::Limit;
 
-/// The default backlog of a device is the traffic of its link in this part of a second.
+/// The default backlog of a device: the bytes that its link sends in one second, divided by this.
 const PART: u64 = 1_000;
-/// It is at least this number of its largest packets: the device sends one while it receives
-/// another.
+/// Minimum of the default backlog, in packets of the largest size: the device sends one packet
+/// while it receives another.
 const LEAST: u64 = 2;
 
-/// The pacing of a direction with this setup. Errors were reported.
+/// The pacing of a direction with this setup. Errors are added to `problems`.
 pub(crate) fn pace(
     tables: &[&Fields<'_>],
     setup: &Setup,
@@ -35,7 +35,7 @@ pub(crate) fn pace(
         problems.push(
             Problem::error(
                 field.name_at.clone(),
-                "`backlog` is what a device holds, and falaj paces this link",
+                "`backlog` is for a link that a device paces, and falaj paces this one",
             )
             .help("write `pace = \"device\"`, or leave out `backlog`"),
         );

@@ -93,7 +93,7 @@ pub(crate) fn parse_named(text: &str) -> Result<(Vec<Match>, Vec<Named>), Unread
         return Err(wrong(
             0..text.len(),
             "a rule whose terms exclude each other matches nothing",
-            "leave one of them away",
+            "leave out one of them",
         ));
     }
     Ok((matches, named))
@@ -143,7 +143,7 @@ impl Parser<'_> {
         let mut seen: Vec<(String, Range<usize>)> = Vec::new();
         let mut joined: Option<Range<usize>> = None; // an `and` that waits for its right side
         let both =
-            |at| wrong(at, "`and` joins two terms", "write a term on both sides, or leave it away");
+            |at| wrong(at, "`and` joins two terms", "write a term on both sides, or leave it out");
         while let Some((word, at)) = self.words.peek() {
             if block.is_some() && matches!(word, "or" | ")") {
                 break;
@@ -157,7 +157,7 @@ impl Parser<'_> {
                 continue;
             }
             joined = None;
-            let alone = |at| wrong(at, "`any` stands alone", "leave `any` away, or all the rest");
+            let alone = |at| wrong(at, "`any` stands alone", "leave out `any`, or all the rest");
             if seen.iter().any(|(s, _)| s == "any") || (word == "any" && !seen.is_empty()) {
                 return Err(alone(at));
             }
@@ -203,7 +203,7 @@ impl Parser<'_> {
         if depth == DEEPEST {
             return Err(wrong(
                 at.clone(),
-                "blocks too deep within each other",
+                "blocks are nested too deeply",
                 format!("at most {DEEPEST}"),
             ));
         }
@@ -212,14 +212,14 @@ impl Parser<'_> {
                 Some(("any", at)) => Err(wrong(
                     at,
                     "`not any` matches nothing",
-                    "leave it away, or say what must not hold",
+                    "leave it out, or say what must not hold",
                 )),
                 Some((word @ ("not" | "("), at)) => {
                     Ok(Node::Not(Box::new(self.item(word, &at, depth + 1)?)))
                 }
                 Some((word @ ("and" | "or" | ")"), at)) => Err(wrong(
                     at,
-                    format!("`not` is of a term, and not of `{word}`"),
+                    format!("`not` needs a term behind it, and not `{word}`"),
                     "write `not udp` or `not ( … )`",
                 )),
                 Some((word, at)) => Ok(Node::Not(Box::new(self.term(word, &at)?.0))),
@@ -230,7 +230,7 @@ impl Parser<'_> {
         loop {
             let side = self.all(Some(at), depth + 1)?;
             let Some((word, end)) = self.words.next() else {
-                return Err(wrong(at.clone(), "this block does not end", "close it with `)`"));
+                return Err(wrong(at.clone(), "this block is not closed", "close it with `)`"));
             };
             if side.is_empty() {
                 let what =
@@ -371,7 +371,7 @@ fn stray(word: &str, at: Range<usize>) -> Unreadable {
             "`or` stands in a block",
             "write `( udp or tcp )`, or a list: `match = [\"udp\", \"tcp\"]`",
         ),
-        _ => wrong(at, "no block ends here", "leave `)` away, or open a block with `(`"),
+        _ => wrong(at, "no block ends here", "leave out `)`, or open a block with `(`"),
     }
 }
 

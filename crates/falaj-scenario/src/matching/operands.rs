@@ -148,7 +148,7 @@ pub(super) fn flags((word, at): (&str, Range<usize>)) -> Result<Term, Unreadable
         *bits |= 1 << n;
     }
     if set & clear != 0 {
-        return Err(wrong(at, "a flag cannot be set and not set", "leave one of them away"));
+        return Err(wrong(at, "a flag cannot be set and not set", "leave out one of them"));
     }
     Ok(Term::Flags { set, clear })
 }

@@ -136,7 +136,7 @@ pub(crate) fn sends(
         let of = MODELS.iter().filter(|(_, takes, _)| takes.contains(key));
         let of =
             of.map(|(name, ..)| format!("`model = \"{name}\"`")).collect::<Vec<_>>().join(", ");
-        let help = format!("leave `{key}` away, or change the model");
+        let help = format!("leave out `{key}`, or change the model");
         problems.push(
             Problem::error(
                 field.name_at.clone(),

@@ -29,7 +29,7 @@ pub(crate) fn connection(
     };
     for key in ["shaped", "policed"] {
         let help =
-            "leave it away, or let the traffic pass a link with such a discipline, as `shaper`";
+            "leave it out, or let the traffic pass a link with such a discipline, as `shaper`";
         refused(
             key,
             "what a connection sends depends on what arrives, and no bucket stands before it",

@@ -524,7 +524,7 @@ match = "ip src 2001:db8::/32"
             6 | match = ["icmp dport 7", "udp and", "tcp dst 10.0.0.1/8"]
               |                               ^^^
               |
-              = help: write a term on both sides, or leave it away
+              = help: write a term on both sides, or leave it out
 
             error: `match`: `10.0.0.1/8` has bits set after its first 8
              --> a.toml:6:46
@@ -871,7 +871,7 @@ stop = "1s"
             22 | on = "1s"
                | ^^
                |
-               = help: leave `on` away, or change the model
+               = help: leave out `on`, or change the model
 
             error: traffic `d` lacks `on`, which `on-off` needs
               --> a.toml:23:1
@@ -1955,7 +1955,7 @@ match = "any"
             4 | match = "any udp"
               |              ^^^
               |
-              = help: leave `any` away, or all the rest
+              = help: leave out `any`, or all the rest
         "#]],
     );
     errors_of_link(
@@ -2254,7 +2254,7 @@ on = "1s"
             7 | on = "1s"
               | ^^
               |
-              = help: leave `on` away, or change the model
+              = help: leave out `on`, or change the model
         "#]],
     );
     errors_of_link(
@@ -2451,7 +2451,7 @@ match = "udp dport 3"
             10 | match = "tcp"
                |         ^^^^^
                |
-               = help: what it matches is nothing that flow `a` matches
+               = help: no packet matches it that also matches flow `a`
 
             error: flow `x`: a quantum of 10 B is out of range
               --> a.toml:11:11
@@ -2461,7 +2461,7 @@ match = "udp dport 3"
                |
                = help: at least 1514 B, the largest packet as the link accounts it; at most 1 GiB
 
-            error: the parts of flow `a` do not take all of it
+            error: the parts of flow `a` do not match all of its packets
               --> a.toml:12:1
                |
             12 | [link.up.flow.a.flow.y]
@@ -3061,7 +3061,7 @@ fn what_no_device_paces() {
     errors_of_link(
         "backlog = \"20p\"\n",
         expect![[r#"
-        error: `backlog` is what a device holds, and falaj paces this link
+        error: `backlog` is for a link that a device paces, and falaj paces this one
          --> a.toml:3:1
           |
         3 | backlog = "20p"
@@ -3584,7 +3584,7 @@ offset = "1ms"
             25 | rate = "1mbit"
                | ^^^^
                |
-               = help: leave `rate` away, or change the model
+               = help: leave out `rate`, or change the model
 
             error: `burst`: a bucket of 100B never holds a packet of 1500B
               --> a.toml:31:36
@@ -3608,7 +3608,7 @@ offset = "1ms"
             43 | offset = "1ms"
                | ^^^^^^
                |
-               = help: leave `offset` away, or change the model
+               = help: leave out `offset`, or change the model
         "#]],
     );
 }
@@ -3654,7 +3654,7 @@ size = "74B-1514B"
             5 | rate = "1mbit"
               | ^^^^
               |
-              = help: leave `rate` away, or change the model
+              = help: leave out `rate`, or change the model
 
             error: `size`: `0` is not how often a size comes
              --> a.toml:7:8
@@ -3756,7 +3756,7 @@ congestion = "reno"
             6 | rate = "1mbit"
               | ^^^^
               |
-              = help: leave `rate` away, or change the model
+              = help: leave out `rate`, or change the model
 
             error: `pause`: there is no other transfer after one without end
               --> a.toml:10:1
@@ -3772,7 +3772,7 @@ congestion = "reno"
             11 | shaped = { rate = "2mbit", burst = "15kB" }
                | ^^^^^^
                |
-               = help: leave it away, or let the traffic pass a link with such a discipline, as `shaper`
+               = help: leave it out, or let the traffic pass a link with such a discipline, as `shaper`
 
             error: `congestion`: `vegas` is not one of the words allowed
               --> a.toml:15:14
@@ -3796,7 +3796,7 @@ congestion = "reno"
             23 | congestion = "reno"
                | ^^^^^^^^^^
                |
-               = help: leave `congestion` away, or change the model
+               = help: leave out `congestion`, or change the model
         "#]],
     );
     errors(

@@ -1,15 +1,17 @@
-//! The contract between a discipline and the pipe around it.
+//! The contract between a discipline and the pipe that calls it.
 //!
 //! A discipline decides which head goes on the link next, or that no packet may be sent before an
-//! instant. Time is an argument; it never reads a clock. The pipe guarantees these moments:
+//! instant. Time is an argument; a discipline never reads a clock. The pipe guarantees the
+//! following:
 //!
 //! - It calls [`Discipline::next`] when the link is free: at the nominal end of a transmission, at
 //!   the instant of an earlier [`Decision::NotBefore`], and when a packet arrives at a free link.
-//!   Never while a packet is on the wire.
+//!   It never calls it while a packet is on the wire.
 //! - At equal times transmission ends come first, then timers, then arrivals.
-//! - The packet in service stays at the head of its queue until its end, and counts there. So the
-//!   conclusion that a flow is empty belongs in the `next` after that end, not in `on_transmit` (a
-//!   reset at the start of the last transmission breaks the bound of DRR).
+//! - The packet in service stays at the head of its queue until its transmission ends, and counts
+//!   in the queue's length. So a discipline can find a flow empty only in the `next` after that
+//!   end, not in `on_transmit`. (A reset of the deficit at the start of a flow's last transmission
+//!   breaks the bound of DRR.)
 //! - On a free link `next` may be called any number of times: before the instant that it named,
 //!   long after it, or twice. Only arrivals, transmissions and the discipline's own instants change
 //!   its decision. Random numbers are drawn [elsewhere](crate::contract::hooks::MediumHooks::seed).
@@ -24,12 +26,12 @@ use crate::units::time::Time;
 pub enum Decision {
     /// Send the head of this flow now.
     Serve(FlowId),
-    /// Drop the head of this flow, and ask again.
+    /// Drop the head of this flow, and call [`Discipline::next`] again.
     Drop(FlowId),
-    /// No packet may be sent before this instant, which is later than now; ask again then, or when
-    /// a packet arrives.
+    /// No packet may be sent before this instant, which is later than now. The pipe calls
+    /// [`Discipline::next`] again then, or when a packet arrives.
     NotBefore(Time),
-    /// No packet to send until one arrives.
+    /// There is no packet to send until one arrives.
     Idle,
 }
 
@@ -38,10 +40,10 @@ pub enum Decision {
 /// Each discipline also states its [guarantees](crate::contract::guarantee::Guarantees), and has
 /// the [hooks](crate::contract::hooks), most of which do nothing.
 pub trait Discipline: Send + Sized {
-    /// State of each flow. Together with a tag, up to 16 bytes share the queue's cache line, and up
-    /// to 80 its two.
+    /// State of each flow. State and tag of up to 16 bytes together fit into the queue's cache
+    /// line; up to 80 bytes fit into two cache lines.
     type State: Default + Clone + Send + core::fmt::Debug + 'static;
-    /// Data that a packet carries from its arrival on; `()` for most.
+    /// Data that a packet carries from its arrival on; `()` for most disciplines.
     type Tag: Copy + Default + Send + core::fmt::Debug + 'static;
 
     /// True if it sees packets at their [arrival](Discipline::arrived), which is not called
@@ -105,9 +107,9 @@ pub trait Discipline: Send + Sized {
         true
     }
 
-    /// The new tag of a packet of `f` that waits with `tag`: called before this discipline
-    /// [migrates from](Discipline::migrate_from) `old`. Never changes the order of a flow's
-    /// packets.
+    /// Returns the new tag of a waiting packet of `f` whose tag is `tag`; called before this
+    /// discipline [migrates from](Discipline::migrate_from) `old`. The order of a flow's packets
+    /// stays the same.
     fn retag(&self, old: &mut Self, f: FlowId, tag: Self::Tag, now: Time) -> Self::Tag {
         let _ = (old, f, now);
         tag
@@ -131,15 +133,16 @@ pub trait Discipline: Send + Sized {
     /// Flow `f` had no packet and now has a head.
     fn ready(&mut self, flows: &mut Flows<Self::State, Self::Tag>, f: FlowId, now: Time);
 
-    /// The head of `f` was replaced or removed for another reason than `on_transmit`.
+    /// The head of `f` was replaced or removed without being transmitted.
     fn head_changed(&mut self, flows: &mut Flows<Self::State, Self::Tag>, f: FlowId, now: Time) {
         let _ = (flows, f, now);
     }
 
-    /// Decides what may happen now, and charges nothing: called again in the same state, it returns
-    /// the same. `flows` has the head of each queue and its length in packets and bytes, even if
-    /// another discipline divides the flow; a discipline that compares lengths here need not [see
-    /// arrivals](Discipline::SEES_ARRIVALS). `wire` gives the transmission time of a packet.
+    /// Decides what the link does now, and charges nothing: called again in the same state, it
+    /// returns the same decision. `flows` has the head of each queue and its length in packets and
+    /// bytes, even if another discipline divides the flow; a discipline that compares lengths here
+    /// need not [see arrivals](Discipline::SEES_ARRIVALS). `wire` gives the transmission time of a
+    /// packet.
     fn next(
         &mut self,
         flows: &mut Flows<Self::State, Self::Tag>,
@@ -150,8 +153,8 @@ pub trait Discipline: Send + Sized {
     /// The head of `f` goes on the wire: the moment to charge for it.
     fn on_transmit(&mut self, flows: &mut Flows<Self::State, Self::Tag>, f: FlowId, sent: Sent);
 
-    /// Returns true if this empty flow may be removed, and another may start afresh in its place:
-    /// only if it owes nothing and is owed nothing.
+    /// Returns true if another flow may reuse the index of this empty flow, with fresh state: only
+    /// if it has neither debt nor credit.
     fn is_reusable(&self, flows: &Flows<Self::State, Self::Tag>, f: FlowId, now: Time) -> bool {
         let _ = (flows, f, now);
         true

@@ -1,4 +1,5 @@
-//! Transmissions: the amount charged, and the cost on a shared medium.
+//! Transmissions: the length and times of a packet on the wire, and the time that a flow has used
+//! on a shared medium.
 
 use crate::units::time::{Span, Time};
 
@@ -13,11 +14,11 @@ pub struct Sent {
     pub end: Time,
 }
 
-/// Use of a medium by a flow, where packets occupy it for longer than their length lasts, or
-/// collide.
+/// The time that a flow has used on a shared medium, on which packets need more time than their
+/// bytes take, or collide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Air {
-    /// Time of packets that left, with their overhead.
+    /// Time of packets that were received, with their overhead (preamble, acknowledgement).
     pub used: Span,
     /// Time of packets that collided.
     pub lost: Span,

@@ -36,12 +36,20 @@ impl Results {
         let mut all = text.lines().enumerate();
         let head = all.next().map_or("", |(_, head)| head);
         let sweep: Sweep = serde_json::from_str(head).map_err(|error| {
-            at(0, &format!("no sweep of falaj begins so ({error}); `falaj sweep plan` makes one"))
+            at(
+                0,
+                &format!(
+                    "this is not a sweep of falaj ({error}); make one with `falaj sweep plan`"
+                ),
+            )
         })?;
         if sweep.falaj_sweep != VERSION {
             return Err(at(
                 0,
-                &format!("of version {}, and this is falaj of {VERSION}", sweep.falaj_sweep),
+                &format!(
+                    "the sweep has format version {}, and this falaj reads version {VERSION}",
+                    sweep.falaj_sweep
+                ),
             ));
         }
         // The sweep decides what is simulated, so it is validated again.
@@ -54,14 +62,13 @@ impl Results {
         if sound != sweep {
             return Err(at(
                 0,
-                &"the sweep was changed by hand: make it anew with `falaj sweep plan`",
+                &"the sweep was changed by hand: make it again with `falaj sweep plan`",
             ));
         }
         let mut results = Results { sweep, lines: BTreeMap::new() };
         for (n, line) in all {
-            let done: Done = serde_json::from_str(line).map_err(|error| {
-                at(n, &format!("not whole ({error}); run this shard once more"))
-            })?;
+            let done: Done = serde_json::from_str(line)
+                .map_err(|error| at(n, &format!("incomplete ({error}); run this shard again")))?;
             if done.task >= results.sweep.tasks() {
                 return Err(at(n, &format!("task {} of {}", done.task, results.sweep.tasks())));
             }
@@ -73,7 +80,7 @@ impl Results {
     fn add(&mut self, task: u64, line: String) -> Result<(), String> {
         match self.lines.get(&task) {
             Some(there) if *there != line => Err(format!(
-                "task {task} came out otherwise elsewhere: were all shards run by the same falaj?"
+                "task {task} has two different results: were all shards run by the same version of falaj?"
             )),
             _ => {
                 self.lines.insert(task, line);

@@ -107,7 +107,7 @@ fn all_that_comes_is_told_of() {
             late += u64::from(emit.end > Time::ZERO + experiment.duration);
         }
         PacketEnd::Lost(loss) => {
-            assert!(loss.dropped.arrival <= loss.told);
+            assert!(loss.dropped.arrival <= loss.reported_at);
             lost += 1;
         }
     });

@@ -35,15 +35,15 @@ pub struct Transfers {
     pub segments: u64,
     /// Retransmitted segments.
     pub retransmitted: u64,
-    /// Number of retransmission timeouts, each of which takes everything in flight for lost.
+    /// Number of retransmission timeouts, after each of which all segments in flight count as lost.
     pub timeouts: u64,
     /// Number of window reductions because of losses or marks.
     pub reductions: u64,
     /// Round trip times, one sample per acknowledgement.
     pub round_trip: Meter,
-    /// Completion times of transfers: from their beginning until all bytes had arrived.
+    /// Completion times of transfers, from the start until all bytes have arrived.
     pub completion: Meter,
-    /// Transfers that had begun and were not complete at the end.
+    /// Number of transfers that had begun and were not complete at the end.
     pub unfinished: u64,
 }
 
@@ -93,7 +93,7 @@ pub struct Connection {
     begins: Time,
     stop: Time,
     complete: bool,
-    /// Arrival of the last acknowledgement at the sender: none overtakes another.
+    /// Arrival of the last acknowledgement at the sender; later ones arrive no earlier.
     back_at: Time,
     now: Time,
 }

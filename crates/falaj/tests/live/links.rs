@@ -700,7 +700,7 @@ fn wrong_hosts(users: &Users) {
         (&[star, "--in", "b:true"], "--in: there is no host `b`; there are a, router"),
         (&[star, "--in", "a:true"], "--in: a command runs in `a` already"),
         (&[star, "--peer", "true"], "this scenario has hosts: write --in HOST:COMMAND"),
-        (&[star, "--internet", "pasta"], "a scenario with hosts has no way out"),
+        (&[star, "--internet", "pasta"], "a scenario with hosts has no internet access"),
         (&[star, "--host-port", "80"], "--host-port is for a link between two ends"),
         (&["--in", "a:true"], "--host and --in are for a scenario with hosts"),
         (&["--in", "true"], "write the host, a colon and the command"),
@@ -964,7 +964,7 @@ fn no_way_out(users: &Users) {
     });
     if !has_host {
         assert_eq!(ran.status, Some(0), "{ran:?}");
-        assert!(ran.err.contains("there was no way out of the far end: install pasta"), "{ran:?}");
+        assert!(ran.err.contains("the far end had no internet access: install pasta"), "{ran:?}");
         let ran = without(&["--internet", "pasta"]);
         assert_eq!(ran.status, Some(2));
         assert!(ran.err.contains("there is no `pasta` here: apt install passt"), "{ran:?}");
@@ -1623,7 +1623,7 @@ fn tcp(users: &Users) {
         let ran = users.ok(&[&flags[..], &["--", &me(), "--probe", "fetch", address]].concat());
         assert_eq!(ran.out, "whole\n", "{ran:?}");
         assert_eq!(
-            ran.err.contains("no TAP here, veth and packet sockets instead"),
+            ran.err.contains("no TAP here, so veth and packet sockets are used"),
             users.tapless,
             "{}",
             ran.err

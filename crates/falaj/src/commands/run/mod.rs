@@ -213,14 +213,14 @@ impl Internet {
     }
 }
 
-/// Prints how to get a way out, if packets tried to leave and no way out exists.
-fn tell_of_no_way_out(sandbox: &Sandbox, internet: Internet, why: Option<&str>) {
+/// Prints how to get internet access, if packets tried to leave the far end and there is none.
+fn report_missing_internet(sandbox: &Sandbox, internet: Internet, why: Option<&str>) {
     if matches!(internet, Internet::None) || sandbox.stranded().is_none_or(|packets| packets == 0) {
         return;
     }
     match why {
-        Some(why) => note!("there was no way out of the far end: {why}"),
-        None => note!("there was no way out of the far end: {}", nat::HOW_TO),
+        Some(why) => note!("the far end had no internet access: {why}"),
+        None => note!("the far end had no internet access: {}", nat::HOW_TO),
     }
 }
 
@@ -277,7 +277,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
             );
         }
         if !matches!(args.internet, Internet::Auto | Internet::None) {
-            bail!("--internet: a scenario with hosts has no way out");
+            bail!("--internet: a scenario with hosts has no internet access");
         }
         if !args.host_ports.is_empty() {
             bail!(
@@ -300,7 +300,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let mtu = u16::try_from(mtu).context("the mtu does not fit an interface")?;
     let wish = match args.netns {
         Some(_) if !matches!(args.internet, Internet::Auto | Internet::None) => {
-            bail!("--internet: with --netns the far end has whatever way out its namespace has")
+            bail!("--internet: with --netns the far end has the internet access of its namespace")
         }
         Some(_) => NatChoice::None,
         None => args.internet.wish(),
@@ -358,7 +358,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let mut why = None;
     let out = match Nat::open(&sandbox, &ways) {
         Ok(out) => Some(out),
-        // An explicitly requested way out is required.
+        // Internet access by an explicitly requested way is required.
         Err(error) if !matches!(args.internet, Internet::Auto | Internet::None) => {
             bail!("--internet: {error}")
         }
@@ -371,9 +371,9 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let mut signals = Signals::take()?;
     let clock = Clock::from_zero(monotonic());
     let by_stack = out.as_ref().is_some_and(|out| out.way().is_user_mode());
-    // A user-mode TCP/IP stack does not slow down when packets are lost: all its retransmissions
-    // would be lost again and again. With a peer, the downward direction also carries the peer's
-    // packets, which are lost as on any link.
+    // A user-mode TCP/IP stack does not reduce its rate when packets are lost, so its
+    // retransmissions would be lost repeatedly. With a peer, the downward direction also carries
+    // the peer's packets, which are lost as on any link.
     let when_full = if by_stack && !has_peer { WhenFull::WaitDown } else { WhenFull::default() };
     let (network, options) = (scenario.network(), args.pace.options_or(when_full));
     let guest = args.aggregate.as_ref().map(|asked| asked.start(&mut sandbox)).transpose()?;
@@ -409,7 +409,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     )?;
     let captured = args.recording.end(&mut forwarder);
     if out.is_none() && args.netns.is_none() {
-        tell_of_no_way_out(&sandbox, args.internet, why.as_deref());
+        report_missing_internet(&sandbox, args.internet, why.as_deref());
     }
     let summary = of_forwarder(control.scenario(), &forwarder, sandbox.unread());
     drop(control);
@@ -437,11 +437,13 @@ pub(crate) fn tell(stats: bool, sides: &Hosts, summary: &Summary) {
     }
     if stats {
         if let Some(error) = sides.no_tap() {
-            eprintln!("no TAP here, veth and packet sockets instead: {error}");
+            eprintln!("no TAP here, so veth and packet sockets are used: {error}");
         }
         summary.tell();
         if unread.is_none() {
-            eprintln!("what was not read in time at the entrance is not known: /proc does not say");
+            eprintln!(
+                "the number of packets that were not read in time is unknown: /proc does not report it"
+            );
         }
     } else {
         summary.warn();
@@ -502,7 +504,7 @@ pub(crate) fn forward(
                 (Some(SideEvent::Refused(port)), true) => host_ports::tell_of_refusal(port),
                 (Some(SideEvent::Closed), false) => {
                     note!(
-                        "warning: a side's processes were killed: that side no longer answers; the link goes on"
+                        "warning: a side's processes were killed: that side no longer answers; the link continues"
                     );
                 }
                 _ => {}

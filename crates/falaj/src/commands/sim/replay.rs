@@ -43,7 +43,7 @@ pub(crate) fn main(
     let capture = capture::read(from).map_err(|why| anyhow!("{name}: {why}"))?;
     if let Some(broken) = &capture.broken {
         note!(
-            "warning: {name} breaks off: {broken}. Replayed is what stands before: a capture is whole when its link has ended"
+            "warning: {name} breaks off: {broken}. Only the packets before that are replayed; a capture is complete when its link has ended"
         );
     }
     let own = scenario.is_none();
@@ -52,7 +52,7 @@ pub(crate) fn main(
         (None, Some(text)) => file::parse_quietly(text, &format!("{name} (its scenario)"))?,
         (None, None) => {
             return Err(anyhow!(
-                "{name} has no scenario in it: name one, `falaj sim FILE --replay {name}`"
+                "{name} contains no scenario: name one, `falaj sim FILE --replay {name}`"
             ));
         }
     };
@@ -65,7 +65,7 @@ pub(crate) fn main(
     let changes = if ours && own { &capture.changes[..] } else { &[] };
     if changes.len() < capture.changes.len() {
         note!(
-            "{} changes in {name} are left out: they are of its own scenario",
+            "{} changes in {name} are left out: they belong to the scenario in the capture",
             capture.changes.len()
         );
     }
@@ -82,7 +82,7 @@ pub(crate) fn main(
             let known = taken.iter().all(|taken| taken.length.is_some());
             ensure!(
                 known,
-                "{name} was written by an older falaj, which did not write down what rules ask about"
+                "{name} was written by an older falaj, which did not record the lengths that rules need"
             );
         }
         own_arrivals(&capture)
@@ -91,11 +91,11 @@ pub(crate) fn main(
         foreign(&capture, ends)
     };
     if let (true, Some(_)) = (ours && own, ends) {
-        note!("`--interface` is left out: the capture says itself which way its packets go");
+        note!("`--interface` is ignored: the capture records the direction of its packets");
     }
     ensure!(
         arrivals.windows(2).all(|w| w[0].at <= w[1].at),
-        "{name}: packets that arrived before those that came first"
+        "{name}: its packets are not in order of arrival"
     );
     let mut replay = Replay::new(&network, &arrivals).map_err(|(_, refused)| refused)?;
     let mut at: Vec<u32> = (0..scenario.links.len() as u32).collect();
@@ -112,7 +112,7 @@ pub(crate) fn main(
             .map(|n| n.and_then(|n| arrivals.get(n)).map(|a| a.at));
         let in_order = around[0].is_none_or(|before| before <= one.at())
             && around[1].is_none_or(|then| one.at() <= then);
-        ensure!(in_order, "{name}: {one} is not between the packets that it is said to be between");
+        ensure!(in_order, "{name}: {one} is not at the position among the packets that it records");
         match one {
             Between::Change(change) => {
                 (scenario, at) = changed(&mut replay, (&scenario, &at), change, &name.to_string())
@@ -121,7 +121,7 @@ pub(crate) fn main(
             Between::Room(room) => {
                 ensure!(
                     replay.flows(PipeId(room.way)) > 0,
-                    "{name}: {one} is of a way that its scenario does not have"
+                    "{name}: {one} is for a direction that its scenario does not have"
                 );
                 replay.port_room(PipeId(room.way), room.bytes, room.at);
             }
@@ -176,12 +176,12 @@ impl Between<'_> {
     }
 }
 
-/// Writes `change 3`, or `word 7 of a port`.
+/// Writes `change 3`, or `report 7 of a port`.
 impl fmt::Display for Between<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Between::Change(change) => write!(f, "change {}", change.number),
-            Between::Room(room) => write!(f, "word {} of a port", room.number),
+            Between::Room(room) => write!(f, "report {} of a port", room.number),
         }
     }
 }
@@ -195,7 +195,7 @@ fn enter(replay: &mut Replay<'_>, arrivals: &[Arrival], these: Range<usize>) -> 
             // Rules know two directions.
             None => *way < 2 && flows > 0,
         };
-        ensure!(known, "a packet of a flow that its scenario does not have");
+        ensure!(known, "a packet belongs to a flow that its scenario does not have");
     }
     replay.enter(these.end);
     Ok(())
@@ -215,7 +215,7 @@ fn changed(
     )?;
     let places = replay.places(change.at);
     let free = vacant.iter().all(|place| places.vacant.contains(place));
-    ensure!(free, "links begin where others have not ended");
+    ensure!(free, "a new link takes the place of one that has not ended");
     // The network alone does not tell which of the free positions were known to be free.
     let places = PipePlaces { vacant: vacant.clone(), ..places };
     let difference = difference(before, &after, (at, places), *drop).map_err(|why| anyhow!(why))?;
@@ -292,15 +292,13 @@ fn foreign(capture: &Capture, ends: Option<&Interfaces>) -> Vec<Arrival> {
     let others = capture.packets.iter().filter(|p| p.way > 1).count();
     if others > 0 && ends.is_none() {
         note!(
-            "warning: {others} packets are of a third interface or one behind, and go up: `--interface up=0,down=1` leaves them out"
+            "warning: {others} packets are of a third or later interface, and go up: `--interface up=0,down=1` leaves them out"
         );
     }
     let mut packets: Vec<_> = capture.packets.iter().filter_map(|p| Some((way(p)?, p))).collect();
     let left_out = capture.packets.len() - packets.len();
     if left_out > 0 {
-        note!(
-            "{left_out} packets are of interfaces that `--interface` does not name, and left out"
-        );
+        note!("{left_out} packets are left out: `--interface` does not name their interfaces");
     }
     packets.sort_by_key(|(_, p)| p.at);
     let first = packets.first().map_or(0, |(_, p)| p.at);

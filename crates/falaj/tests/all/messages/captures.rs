@@ -73,26 +73,26 @@ fn captures_of_what_cannot_have_been() {
             );
         };
     let early = [packet(0, 2_000), packet(1, 1_000)];
-    refused(
-        "early.pcapng",
-        LINK,
-        &early,
-        &[],
-        ": packets that arrived before those that came first",
-    );
+    refused("early.pcapng", LINK, &early, &[], ": its packets are not in order of arrival");
     let flow = [Taken { flow: 7, ..packet(0, 1_000) }];
     refused(
         "flow.pcapng",
         LINK,
         &flow,
         &[],
-        ": a packet of a flow that its scenario does not have",
+        ": a packet belongs to a flow that its scenario does not have",
     );
     let way = [
         Taken { part: Some(0), way: 0, ..packet(0, 1_000) },
         Taken { way: 1, flow: 1, ..packet(1, 2_000) },
     ];
-    refused("way.pcapng", LINK, &way, &[], ": a packet of a flow that its scenario does not have");
+    refused(
+        "way.pcapng",
+        LINK,
+        &way,
+        &[],
+        ": a packet belongs to a flow that its scenario does not have",
+    );
     let unknown = [Taken { length: None, ..packet(0, 1_000) }];
     let rules = format!("{LINK}[[rule]]\nto = \"a\"\n");
     refused(
@@ -100,12 +100,12 @@ fn captures_of_what_cannot_have_been() {
         &rules,
         &unknown,
         &[],
-        " was written by an older falaj, which did not write down what rules",
+        " was written by an older falaj, which did not record the lengths",
     );
 
     let other = LINK.replace("1mbit", "2mbit");
     for (name, at, behind) in [("soon.pcapng", 500, 1), ("late.pcapng", 3_000, 1)] {
-        let said = ": change 0 is not between the packets that it is said to be between";
+        let said = ": change 0 is not at the position among the packets that it records";
         refused(name, LINK, &two, &[change(at, behind, &other, &[])], said);
     }
     let two_links =
@@ -115,7 +115,7 @@ fn captures_of_what_cannot_have_been() {
         LINK,
         &two,
         &[change(1_500, 1, two_links, &[0])],
-        ": change 0 (x=1): links begin where others have not ended",
+        ": change 0 (x=1): a new link takes the place of one that has not ended",
     );
     let small = format!("{LINK}mtu = \"500B\"\n");
     let small = [change(1_500, 1, &small, &[])];
@@ -124,7 +124,7 @@ fn captures_of_what_cannot_have_been() {
         LINK,
         &[packet(0, 1_000), packet(1, 1_000)],
         &small,
-        ": change 0 is not between the packets",
+        ": change 0 is not at the position",
     );
     let small = [Change { behind: 2, ..small[0].clone() }];
     let waits = [packet(0, 1_000), packet(1, 1_100)];
@@ -159,12 +159,12 @@ fn captures_that_say_less_than_they_might() {
     assert_eq!(ran.status, Some(1), "{ran:#?}");
     assert!(ran.err.starts_with("falaj: warning: broken.pcapng breaks off: "), "{ran:#?}");
     assert!(ran.err.contains(
-        ". Replayed is what stands before: a capture is whole when its link has ended\n"
+        ". Only the packets before that are replayed; a capture is complete when its link has ended\n"
     ));
     let ran = falaj(&["sim", file("captures.toml", LINK), "--replay", "whole.pcapng"]);
     assert_eq!(
         ran.err,
-        "falaj: 1 changes in whole.pcapng are left out: they are of its own scenario\n"
+        "falaj: 1 changes in whole.pcapng are left out: they belong to the scenario in the capture\n"
     );
     assert_eq!(ran.status, Some(0), "{ran:#?}");
     // The capture says that a packet was dropped although the queue had room.
@@ -240,16 +240,16 @@ fn what_a_port_said_of_its_room_is_replayed() {
         (
             "room-late.pcapng",
             [said(0, 1_300, 3, 0)],
-            "is not between the packets that it is said to be between",
+            "is not at the position among the packets that it records",
         ),
         (
             "room-way.pcapng",
             [Room { way: 7, ..rooms[0] }],
-            "is of a way that its scenario does not have",
+            "is for a direction that its scenario does not have",
         ),
     ] {
         let ran = replayed_with(name, &rooms);
-        let said = format!("falaj: {name}: word 0 of a port {said}");
+        let said = format!("falaj: {name}: report 0 of a port {said}");
         assert!(
             ran.status == Some(2) && ran.out.is_empty() && ran.err.contains(&said),
             "{said}\n{ran:#?}"

@@ -199,7 +199,7 @@ fn texts_that_are_none() {
     refused(&["sweep", "merge"], "<FILES>...");
     refused(&["sweep", "merge", "nowhere"], "cannot read nowhere: No such file");
     let sweep = file("no-sweep.toml", LINK);
-    refused(&["sweep", "merge", sweep], "no-sweep.toml, line 1: no sweep of falaj begins so");
+    refused(&["sweep", "merge", sweep], "no-sweep.toml, line 1: this is not a sweep of falaj");
     refused(
         &["sweep", "plan", sweep, "--over", "nobody=1"],
         "`nobody`: no table of the scenario has such a key",
@@ -366,7 +366,7 @@ fn live_links_that_cannot_be() {
             "--peer, --wait and --netns are for a link between two ends; this scenario has hosts: write --in",
         );
     }
-    of_hosts("--internet pasta", "--internet: a scenario with hosts has no way out");
+    of_hosts("--internet pasta", "--internet: a scenario with hosts has no internet access");
     of_hosts(
         "--aggregate 62,idle",
         "--aggregate is for a link between two ends; this scenario has hosts",
@@ -382,7 +382,7 @@ fn live_links_that_cannot_be() {
     );
     of_two(
         "--netns x --internet host",
-        "--internet: with --netns the far end has whatever way out its namespace has",
+        "--internet: with --netns the far end has the internet access of its namespace",
     );
     of_two("--when-full often", "a packet that finds its queue full may `drop` or `wait`");
     of_two("--timer often", "a timer is one of spin, hybrid, sleep");
