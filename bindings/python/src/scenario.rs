@@ -86,7 +86,7 @@ impl Scenario {
             let unreadable = |_| {
                 errors::unknown_key(
                     py,
-                    &format!("`{key}` is no key; write one such as `link.uplink.rate`"),
+                    &format!("`{key}` is not a key; write one such as `link.uplink.rate`"),
                 )
             };
             let path: Vec<String> =

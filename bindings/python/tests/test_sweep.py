@@ -45,7 +45,7 @@ def test_what_is_wrong_is_said_before_anything_runs(scenario):
         falaj.sweep(scenario, {"uplink.rate": "1mbit"})
     with pytest.raises(falaj.SweepError, match="has no values"):
         falaj.sweep(scenario, {"uplink.rate": []})
-    with pytest.raises(ValueError, match="is no shard"):
+    with pytest.raises(ValueError, match="is not a shard"):
         falaj.Sweep(scenario, AXES).run("0/3")
 
 

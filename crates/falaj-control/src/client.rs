@@ -91,7 +91,7 @@ impl Client {
         stream.set_write_timeout(Some(PATIENCE))?;
         let mut lines = BufReader::new(stream);
         let hello: Hello = serde_json::from_str(&line(&mut lines)?)
-            .context("that is no falaj's control socket")?;
+            .context("that is not a control socket of falaj")?;
         ensure!(
             hello.falaj == VERSION,
             "that falaj ({}) speaks version {} of the protocol, this one ({}) version {VERSION}",

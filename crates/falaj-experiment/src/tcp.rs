@@ -320,7 +320,7 @@ impl Between {
 fn told(mut from: File) -> Result<StreamEnd> {
     let mut text = String::new();
     from.read_to_string(&mut text)?;
-    serde_json::from_str(&text).context("the stream's end told nothing that can be read")
+    serde_json::from_str(&text).context("one end of the stream returned no valid result")
 }
 
 /// Sends for the time `long`.

@@ -65,10 +65,10 @@ impl fmt::Display for KernelFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             KernelFault::Unreadable => "it cannot be read",
-            KernelFault::NotX86 => "it is no program for x86-64",
+            KernelFault::NotX86 => "it is not a program for x86-64",
             KernelFault::NotExecutable => "it is not executable; `chmod +x` cures that",
             KernelFault::NoTimeTravel => {
-                "it is no user-mode Linux with time travel (CONFIG_UML_TIME_TRAVEL_SUPPORT)"
+                "it is not a user-mode Linux with time travel (CONFIG_UML_TIME_TRAVEL_SUPPORT)"
             }
             KernelFault::Incomplete => "it lacks CONFIG_TUN or CONFIG_HOSTFS",
         })

@@ -114,7 +114,7 @@ fn read(words: &[Word]) -> Result<(String, Option<String>), Problem> {
         if seen.contains(&way) {
             return Err(Problem::error(
                 word.at.clone(),
-                format!("{} is said already", quoted(&word.text)),
+                format!("{} is given twice", quoted(&word.text)),
             ));
         }
         seen.push(way);

@@ -177,7 +177,7 @@ impl SetupStep {
             }
             SetupStep::CreateBridge => "cannot make a kernel bridge",
             SetupStep::Claim => "cannot have the interface for this link alone",
-            SetupStep::Program => "cannot start the program once more",
+            SetupStep::Program => "cannot start the program again",
             SetupStep::HostPort => "cannot listen for a port of the host",
             SetupStep::FirewallQueue => "cannot take a queue of the firewall",
             SetupStep::FirewallRules => "cannot make rules of the firewall",
@@ -286,7 +286,7 @@ impl Error {
                 Some("18 MiB must be locked: ulimit -l unlimited".into())
             }
             SetupStep::HandOver if errno == Errno::EPIPE => {
-                Some("the process that does it has ended: start anew".into())
+                Some("the process that does it has ended: restart falaj".into())
             }
             SetupStep::Claim if errno == Errno::EBUSY => Some(
                 "another falaj forwards there: `falaj show` finds it; end that one first".into(),

@@ -148,7 +148,7 @@ fn list<'a>(of: &'a Json, at: &str) -> Said<&'a Vec<Json>> {
 }
 
 fn text_of<'a>(of: &'a Json, at: &str) -> Said<&'a str> {
-    of.as_str().ok_or_else(|| format!("{at}: {of} is no text in quotes"))
+    of.as_str().ok_or_else(|| format!("{at}: {of} is not a text in quotes"))
 }
 
 fn field<'a>(of: &'a Map<String, Json>, at: &str, key: &str) -> Said<&'a Json> {
@@ -203,7 +203,7 @@ impl<'a> Units<'a> {
                         let at = format!("{at}.{key}");
                         let unit = text_of(unit, &at)?;
                         kind.unit(unit).ok_or_else(|| {
-                            format!("{at}: {unit:?} is no unit; {}", kind.example())
+                            format!("{at}: {unit:?} is not a unit; {}", kind.example())
                         })?;
                         Ok(Some(unit))
                     }
@@ -293,7 +293,7 @@ impl Scope<'_> {
         let text = match of {
             Json::Number(number) => number.to_string(),
             Json::String(text) => text.trim().to_owned(),
-            other => return Err(format!("{at}: {other} is no number")),
+            other => return Err(format!("{at}: {other} is not a number")),
         };
         let wrong = || {
             format!(
@@ -553,7 +553,7 @@ mod tests {
                 "[-1]",
                 "flows[0].arrival_curve.bursts[0]: -1 is not a number of that; write `1.5b`",
             ),
-            ("\"4kb\"", "\"4ks\"", "flows[1].arrival_curve.bursts[0]: \"4ks\" is no number"),
+            ("\"4kb\"", "\"4ks\"", "flows[1].arrival_curve.bursts[0]: \"4ks\" is not a number"),
             ("\"1000us\"", "\"1.0.0us\"", "servers[1].service_curve.latencies[0]"),
             ("[\"0.01Gbps\"]", "[0]", "servers[1].service_curve.rates[0]: it serves nothing"),
             (
@@ -574,7 +574,7 @@ mod tests {
                 "1",
                 "flows[0].arrival_curve: an object is needed, in braces",
             ),
-            ("\"name\": \"g\"", "\"name\": 7", "flows[1].name: 7 is no text in quotes"),
+            ("\"name\": \"g\"", "\"name\": 7", "flows[1].name: 7 is not a text in quotes"),
         ] {
             assert!(NETWORK.contains(from), "{from}");
             let what = read(&NETWORK.replacen(from, to, 1)).unwrap_err();

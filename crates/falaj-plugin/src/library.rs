@@ -71,7 +71,7 @@ impl Shared {
                 version & 0xffff,
                 abi::ABI & 0xffff
             );
-            return Err(unloadable(what, "build it anew with the header of this version"));
+            return Err(unloadable(what, "build it again with the header of this version"));
         }
         // SAFETY: it declares itself a table of this version, and is never written to.
         let table = unsafe { table.read() };

@@ -165,18 +165,16 @@ fn prefix(word: &str, most: u8, at: &Range<usize>) -> Result<u8, Unreadable> {
     word.parse().ok().filter(|n| digits && (1..=most).contains(n)).ok_or_else(|| {
         wrong(
             at.clone(),
-            format!("{} is no length", quoted(word)),
+            format!("{} is not a length", quoted(word)),
             format!("write 1 to {most} after the slash"),
         )
     })
 }
 
 fn unknown(name: &str, at: Range<usize>) -> Unreadable {
-    let what = format!("{} is no part of a mask", quoted(name));
+    let what = format!("{} is not a part of a mask", quoted(name));
     let help = match name {
-        "udp" | "tcp" | "icmp" | "any" => {
-            "which packets a flow takes is said by its `match`".to_owned()
-        }
+        "udp" | "tcp" | "icmp" | "any" => "the `match` of a flow selects its packets".to_owned(),
         _ => format!("parts: {}", suggest::list(PARTS.iter().map(|part| part.0))),
     };
     let near = suggest::nearest(name, PARTS.iter().map(|part| part.0)).map(str::to_owned);
@@ -226,7 +224,7 @@ mod tests {
             ("near src", "`near` and `far` are"),
             ("proto/8", "only addresses and ports have lengths"),
             ("dport/17", "1 to 16"),
-            ("sorce", "is no part of a mask"),
+            ("sorce", "is not a part of a mask"),
             ("tos dscp", "`dscp` is part of `tos`"),
             ("udp", "by its `match`"),
             ("src dst mac-src", "38 bytes"),

@@ -425,7 +425,7 @@ pub fn parse_fraction(text: &str) -> Result<Probability, Unreadable> {
     let help = "write a number from 0 to 1";
     let (number, unit) = number_and_unit(text, "0.5")?;
     if !unit.is_empty() {
-        return Err(Unreadable::new(format!("{} is no number", quoted(text)), help));
+        return Err(Unreadable::new(format!("{} is not a number", quoted(text)), help));
     }
     let all = 10u128.pow(number.places);
     if number.mantissa > all {

@@ -26,7 +26,7 @@ pub(super) fn sets(
     let place = place(link, name)?;
     let one = |(key, value): (&String, &Value)| {
         if !key.split('.').all(is_fit) {
-            return Err(format!("{} is no key of a flow", quoted(key)));
+            return Err(format!("{} is not a key of a flow", quoted(key)));
         }
         let value = if value.is_null() { Some(String::new()) } else { toml(value) };
         let value =
@@ -226,7 +226,7 @@ mod tests {
         };
         assert_eq!(why("a b", "{}"), place("x", "a b").expect_err("a space"));
         assert_eq!(why("a", "{}"), "no key is given: {\"weight\": 3}, for instance");
-        assert_eq!(why("a", r#"{"a=b": 1}"#), r#""a=b" is no key of a flow"#);
+        assert_eq!(why("a", r#"{"a=b": 1}"#), r#""a=b" is not a key of a flow"#);
         assert_eq!(
             why("a", r#"{"queue": [null]}"#),
             "queue: a null, or a key that is none, within a value"

@@ -67,7 +67,9 @@ impl FromStr for Until {
         let percent =
             width.strip_suffix('%').and_then(|number| number.trim_end().parse::<f64>().ok());
         let within = percent.filter(|p| part(*p) > 0.0 && *p < 100.0).ok_or_else(|| {
-            wrong(format!("`{width}` is no part of an estimate: more than 0% and less than 100%"))
+            wrong(format!(
+                "`{width}` is not a part of an estimate: more than 0% and less than 100%"
+            ))
         })?;
         let (flow, measure) = measure(what).map_err(wrong)?;
         Ok(Until { flow, measure, within: part(within) })
@@ -101,7 +103,7 @@ fn measure(text: &str) -> Result<(Option<String>, Measure), String> {
     match percent.parse::<f64>() {
         Ok(p) if part(p) > 0.0 && part(p) < 1.0 => Ok((flow, Measure::DelayQuantile(part(p)))),
         _ => Err(format!(
-            "`p{percent}` is no quantile: there are `p50`, `p99`, `p99.9` and all between p0 and p100"
+            "`p{percent}` is not a quantile: there are `p50`, `p99`, `p99.9` and all between p0 and p100"
         )),
     }
 }
@@ -135,14 +137,14 @@ mod tests {
     fn what_cannot_be_asked_for_is_refused() {
         for (text, why) in [
             ("delay.mean 1%", "there is no `±`"),
-            ("delay.mean ±1", "`1` is no part of an estimate"),
-            ("delay.mean ±NaN%", "`NaN%` is no part of an estimate"),
-            ("loss ±0%", "`0%` is no part of an estimate"),
+            ("delay.mean ±1", "`1` is not a part of an estimate"),
+            ("delay.mean ±NaN%", "`NaN%` is not a part of an estimate"),
+            ("loss ±0%", "`0%` is not a part of an estimate"),
             ("speed ±1%", "`speed` is nothing that is measured"),
             ("xloss ±1%", "`xloss` is nothing that is measured"),
             (".loss ±1%", "`.loss` is nothing that is measured"),
-            ("delay.p101 ±1%", "`p101` is no quantile"),
-            ("delay.pinf ±1%", "`pinf` is no quantile"),
+            ("delay.p101 ±1%", "`p101` is not a quantile"),
+            ("delay.pinf ±1%", "`pinf` is not a quantile"),
         ] {
             let said = text.parse::<Until>().unwrap_err();
             assert!(said.starts_with(why) && said.ends_with("`+-` does for `±`"), "{text}: {said}");

@@ -441,7 +441,7 @@ mod tests {
         assert!(told(&["uplink.rate=10mbit,10"]).starts_with("with uplink.rate=10:\nerror"));
         assert!(told(&["uplink.rate=1mbit", "uplink.rate=2mbit"]).contains("is there twice"));
         for shard in ["0/3", "4/3", "1", "a/b"] {
-            assert!(shard.parse::<Shard>().unwrap_err().contains("is no shard"));
+            assert!(shard.parse::<Shard>().unwrap_err().contains("is not a shard"));
         }
     }
 }

@@ -114,7 +114,7 @@ impl Quantity {
             Quantity::Loss => {
                 let percent = text.strip_suffix('%').and_then(|n| n.trim().parse::<f64>().ok());
                 let percent = percent.filter(|n| (0.0..=100.0).contains(n));
-                percent.map(|n| n / 100.0).ok_or_else(|| format!("`{text}` is no share: 0.5%"))
+                percent.map(|n| n / 100.0).ok_or_else(|| format!("`{text}` is not a share: 0.5%"))
             }
             Quantity::Rate => parse_rate(text).map(|rate| rate.0 as f64).map_err(|e| e.to_string()),
             Quantity::Delay(_) | Quantity::Release(_) => {

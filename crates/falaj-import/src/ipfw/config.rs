@@ -169,7 +169,7 @@ pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Confi
                 made.pri = Some(word.at.clone());
             }
             "droptail" => (made.policy, early) = (Vec::new(), None),
-            "noerror" => args.left_out(word, "a sender is told of no drop in any case"),
+            "noerror" => args.left_out(word, "falaj reports no drop to a sender in any case"),
             "red" | "gred" | "codel" | "pie" if early.is_some() || !made.policy.is_empty() => {
                 return Err(Problem::error(
                     word.at.clone(),
@@ -242,7 +242,7 @@ pub(super) fn bandwidth(word: &Word) -> Result<u64, Problem> {
     let bits = match rest.strip_suffix("/s").unwrap_or(rest) {
         "" | "b" | "bit" | "bits" | "Bit" | "Bits" | "bps" => 1,
         "B" | "Byte" | "Bytes" | "byte" | "bytes" => 8,
-        _ => return Err(wrong(format!("{} is no bandwidth", quoted(&word.text)), help)),
+        _ => return Err(wrong(format!("{} is not a bandwidth", quoted(&word.text)), help)),
     };
     number
         .times(bits * prefix, &word.text, "bits a second", |n| n.to_string())
@@ -266,7 +266,7 @@ fn size(word: &Word) -> Result<u64, Problem> {
         "" | "b" => 1,
         "k" | "kb" => 1 << 10,
         "m" | "mb" => 1 << 20,
-        _ => return Err(wrong(format!("{} is no size", quoted(&word.text)))),
+        _ => return Err(wrong(format!("{} is not a size", quoted(&word.text)))),
     };
     number.times(bytes, &word.text, "bytes", |n| n.to_string()).map_err(|e| wrong(e.what))
 }
@@ -288,7 +288,7 @@ fn loss(word: &Word) -> Result<Option<String>, Problem> {
             ("loss-bad", quote(&part(bad)?)),
             ("loss-good", quote(&part(good)?)),
         ]))),
-        _ => Err(Problem::error(word.at.clone(), format!("{} is no loss", quoted(&word.text)))
+        _ => Err(Problem::error(word.at.clone(), format!("{} is not a loss", quoted(&word.text)))
             .help("a probability, `0.01`, or K,p,H,r of two states, `0.001,0.01,0.5,0.2`")),
     }
 }

@@ -18,7 +18,8 @@ pub(super) fn ends(rules: &mut [Rule], problems: &mut Vec<Problem>) {
     }
     let Some(first) = named.first() else { return };
     if let Some(third) = named.get(2) {
-        let why = "a link has two ends: import what is said of these two, and of others apart";
+        let why =
+            "a link has two ends: import the commands of these two, and those of others separately";
         problems.push(no_equal(third.at.clone(), "a third interface", why));
         return;
     }

@@ -212,7 +212,7 @@ fn one(
 }
 
 fn left_out(args: &Args<'_>) -> Problem {
-    Problem::warning(args.all(), "this is no command of dummynet or its rules, and was left out")
+    Problem::warning(args.all(), "this is not a command of dummynet or its rules, and was left out")
 }
 
 /// The warning about `pri`: dummynet parses this option and never uses it.

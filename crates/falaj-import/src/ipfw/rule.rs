@@ -478,7 +478,7 @@ fn marked(word: &Word, what: &str, most: u32) -> Result<String, Problem> {
         )),
         None => Err(Problem::error(
             word.at.clone(),
-            format!("{} is no number for `{what}`", quoted(text)),
+            format!("{} is not a number for `{what}`", quoted(text)),
         )
         .help(format!("{least} to {most}"))),
     }

@@ -300,7 +300,7 @@ impl Devices {
             if let (Target::Device(to), Some(first)) = (&made.to, device.redirected())
                 && to != first
             {
-                let why = "a link has one other end: import what is said of each device apart";
+                let why = "a link has one other end: import the commands of each device separately";
                 return Err(no_equal(all, "a second device that comes down", why));
             }
             if unnumbered {

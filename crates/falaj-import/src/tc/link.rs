@@ -64,7 +64,7 @@ pub(super) fn links(
         if let Some(at) = ways.iter().find_map(Ways::needs_rules)
             && all.len() > 1
         {
-            let why = "rules lead only a part of the packets through this link, and there are several devices: import what is said of each apart";
+            let why = "rules lead only a part of the packets through this link, and there are several devices: import the commands of each separately";
             problems.push(no_equal(at, "a link for a part of the packets", why));
         }
         draft.tables.extend(rules(&device.name, ways));
@@ -91,7 +91,7 @@ fn not_visited(device: &Device, visited: &[Range<usize>]) -> Vec<Problem> {
         };
         match above.is_some_and(divides) {
             true => {
-                let what = "no packet comes to the class above this: it is left out";
+                let what = "no packet reaches the class above this: it is left out";
                 Problem::warning(node.at.clone(), what)
             }
             false => {

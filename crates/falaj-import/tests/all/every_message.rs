@@ -158,11 +158,11 @@ fn scripts_of_ipfw() {
         (&format!("{pipe}ipfw add 200 pipe 1 ip from any to any or out"), "`or` stands in a block"),
         (
             &format!("{pipe}ipfw add 200 count tag 70000 ip from any to any"),
-            "`70000` is no number for `tag`",
+            "`70000` is not a number for `tag`",
         ),
         (
             &format!("{pipe}ipfw add 200 pipe 1 ip from any to any mark x"),
-            "`x` is no number for `mark`",
+            "`x` is not a number for `mark`",
         ),
         ("ipfw pipe 1 config bw '1Mbit/s", "a quote that does not end"),
     ] {
@@ -183,7 +183,7 @@ fn scripts_of_ipfw() {
         ),
         (
             format!("{pipe}kldload dummynet"),
-            "this is no command of dummynet or its rules, and was left out",
+            "this is not a command of dummynet or its rules, and was left out",
         ),
         (
             format!("{pipe}sysctl net.inet.ip.forwarding=1"),
@@ -200,7 +200,7 @@ fn commands_of_netconfig() {
     for (text, title) in [
         ("config client 80 90 IN delay 100ms", "`90` is one too many"),
         ("config client IN delay 100ms", "of which ports?"),
-        ("config client 80 IN delay 100ms IN delay 50ms", "`IN` is said already"),
+        ("config client 80 IN delay 100ms IN delay 50ms", "`IN` is given twice"),
         ("config client 80", "what is it to be like?"),
     ] {
         let errors =

@@ -36,9 +36,9 @@ fn rules_of_pf() {
          dummynet out from 10.0.0.0/8 to !192.0.2.1 pipe 2\n\
          dummynet out inet6 proto icmp6 all pipe 1",
         expect![[r##"
-            # note: 3: this is no command of dummynet or its rules, and was left out
+            # note: 3: this is not a command of dummynet or its rules, and was left out
             # note: 4: `en0` is the end of these links: rules need not name it
-            # note: 4: this is no command of dummynet or its rules, and was left out
+            # note: 4: this is not a command of dummynet or its rules, and was left out
             # note: 5: packets that no rule takes pass, as on macOS, OPNsense and pfSense
             # sudo dnctl pipe 1 config bw 300Kbit/s delay 150
             [link.pipe1]
@@ -120,7 +120,7 @@ fn rules_as_firewalls_have_them() {
          ipfw add 40 queue 7 tcp from any to me ssh,8000-8010 in via igc0\n\
          ipfw add 50 queue 8 from me to any",
         expect![[r##"
-            # note: 2: `noerror` was left out: a sender is told of no drop in any case
+            # note: 2: `noerror` was left out: falaj reports no drop to a sender in any case
             # note: 2: `buckets` was left out: queues are found alike, however many there are
             # note: 3: `fq_codel` keeps its own queues short: the policy of the pipe is left out
             # note: 5: nothing waits in a pipe without a bandwidth: its queues are left out
@@ -639,7 +639,7 @@ fn policies_and_fair_queues() {
               |
               = help: queues by a hash have CoDel here, `type fq_codel`; PIE is for the queue of a flow, also one for each: `mask all … pie`
 
-            error: `0.1,0.2` is no loss
+            error: `0.1,0.2` is not a loss
              --> ipfw.sh:6:24
               |
             6 | ipfw pipe 1 config plr 0.1,0.2

@@ -816,7 +816,7 @@ fn trees_of_classes() {
             # note: 8: no filter sends to 1:a12: it is left out
             # note: 9: no filter sends to 1:a111: it is left out
             # note: 10: no filter sends to 1:a112: it is left out
-            # note: 12: no packet comes to the class above this: it is left out
+            # note: 12: no packet reaches the class above this: it is left out
             # note: 13: what the filters below this one leave goes on with the next one here, and not to the class of the rest
             # note: 14: it takes nothing of what the filters above it take: it is left out
             # what eth0 sends goes up
@@ -863,7 +863,7 @@ fn trees_of_classes() {
             # note: 8: no filter sends to 1:a12: it is left out
             # note: 9: no filter sends to 1:a111: it is left out
             # note: 10: no filter sends to 1:a112: it is left out
-            # note: 12: no packet comes to the class above this: it is left out
+            # note: 12: no packet reaches the class above this: it is left out
             # note: 14: no filter sends to the class that it belongs to: it is not asked
             # what eth0 sends goes up
             [link.eth0]
@@ -1973,7 +1973,7 @@ fn links_below_classes_that_rules_cannot_lead_through_are_refused() {
             2 | tc qdisc add dev a parent 1:2 netem delay 5ms
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: rules lead only a part of the packets through this link, and there are several devices: import what is said of each apart"#]],
+              = help: rules lead only a part of the packets through this link, and there are several devices: import the commands of each separately"#]],
     );
     becomes(
         "tc qdisc add dev e root handle 1: prio\ntc filter add dev e parent 1: matchall flowid 1:2\n\

@@ -226,7 +226,7 @@ fn greet(endpoint: &mut Endpoint) -> Result<()> {
 fn report(child: Child) -> Result<ConsumerReport> {
     let output = child.wait_with_output()?;
     ensure!(output.status.success(), "the reading process failed");
-    serde_json::from_slice(&output.stdout).context("the reading process told nothing")
+    serde_json::from_slice(&output.stdout).context("the reading process returned no valid result")
 }
 
 /// A packet of `size` bytes to the destination of this stream.

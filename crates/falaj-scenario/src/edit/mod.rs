@@ -62,7 +62,7 @@ pub fn parse_set_or_unset(text: &str) -> Result<Set, String> {
     };
     // `a/calls` is a part of a flow; names contain no `/`.
     let path = toml_edit::Key::parse(&key.trim().replace('/', "."))
-        .map_err(|_| format!("`{}` is no key; {EXAMPLE}", key.trim()))?;
+        .map_err(|_| format!("`{}` is not a key; {EXAMPLE}", key.trim()))?;
     let value = Some(value.trim()).filter(|value| !value.is_empty()).map(self::value);
     Ok(Set { path: path.iter().map(|k| k.get().to_owned()).collect(), value, text: text.into() })
 }
@@ -209,7 +209,7 @@ impl Edit<'_> {
                 }
                 self.new.push([&path[..], std::slice::from_ref(name)].concat());
             } else if at.entry(name).or_insert(nothing).as_table_like().is_none() {
-                return Err(NotSet(format!("`{name}` is no table there")));
+                return Err(NotSet(format!("`{name}` is not a table there")));
             }
             path.push(name.clone());
         }

@@ -12,7 +12,7 @@ pub(crate) fn decoded(bytes: Vec<u8>) -> Result<String, At> {
         let before =
             String::from_utf8_lossy(good.rsplit(|byte| *byte == b'\n').next().unwrap_or_default());
         let what = format!(
-            "the byte 0x{:02x} is no character: a text is in UTF-8",
+            "the byte 0x{:02x} is not a character: a text is in UTF-8",
             rest.first().unwrap_or(&0)
         );
         At { line, column: 1 + before.chars().count(), what }

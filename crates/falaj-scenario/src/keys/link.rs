@@ -38,7 +38,7 @@ pub const TRACE: &[Key] = &[
         "repeat",
         Holds::PositiveSpan,
         Otherwise("the last rate stays; a mahimahi trace repeats where it ends"),
-        "after this time it begins anew; for lines of `time,rate`",
+        "time after which it starts again from its first line; for lines of `time,rate`",
     ),
 ];
 

@@ -14,7 +14,7 @@ pub(super) const MOST: Key = key(
     "max-flows",
     Holds::Value(Kind::Count { min: 1, max: falaj_engine::masks::Each::LIMIT as u64 }),
     Default("65536"),
-    "so many of them at a time, for `each`; those beyond share some, and promises are for so many; where link and flow have `each`, 16384 links of 512 queues, unless it is said",
+    "maximum number of them at a time, for `each`; further ids share some more, and guarantees assume this maximum; where link and flow have `each`, 16384 links of 512 queues by default",
 );
 pub(super) const EXPIRE: Key = key(
     "expire",

@@ -68,7 +68,7 @@ pub const TO: &[Key] = &[
         "skip-to",
         Holds::Name,
         Otherwise("none"),
-        "they go on with the rule of this name, which stands behind",
+        "packets continue with the rule of this name, which must be further down",
     ),
 ];
 

@@ -153,7 +153,7 @@ pub const TRAFFIC: &[Key] = &[
         "repeat",
         Holds::Value(Kind::Choice(&["no", "yes"])),
         Otherwise("no"),
-        "whether the capture begins anew when it has ended",
+        "whether the capture starts again when it has ended",
     ),
     key(
         "congestion",
@@ -213,7 +213,7 @@ pub const TRAFFIC: &[Key] = &[
         "sources",
         Holds::Value(Kind::Count { min: 1, max: SOURCES_MAX }),
         Default("1"),
-        "so many sources alike, each with this rate and an address of its own at the near end, from 100.64.0.1 on; simulated only",
+        "number of identical sources, each with this rate and an address of its own at the near end, from 100.64.0.1 on; simulated only",
     ),
     key("start", Holds::Value(Kind::Span), Default("0s"), "when it begins"),
     key("stop", Holds::PositiveSpan, Otherwise("never"), "when it ends; later than `start`"),

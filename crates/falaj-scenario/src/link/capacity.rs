@@ -109,7 +109,7 @@ fn traced(
             let last = steps.last()?.0;
             if let Some(repeat) = repeat.filter(|repeat| last.0 >= repeat.0) {
                 let what = format!(
-                    "it begins anew after {repeat}, before its last line at {}",
+                    "it starts again after {repeat}, before its last line at {}",
                     falaj_sched::units::time::Span(last.0)
                 );
                 return refuse("repeat", what, "write a longer time");

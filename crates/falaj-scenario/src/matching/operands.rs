@@ -163,7 +163,7 @@ pub(crate) fn net_or_numbers(text: &str) -> Result<TableEntry, Unreadable> {
     match (number(from), number(to)) {
         (Some(from), Some(to)) if from <= to => Ok(TableEntry::Numbers(from, to)),
         _ => Err(Unreadable::new(
-            format!("{} is no entry of a table", quoted(text)),
+            format!("{} is not an entry of a table", quoted(text)),
             "write an address or a prefix such as `10.1.0.0/16`, a number from 0 to 65535, or a range such as `8000-8080`",
         )),
     }

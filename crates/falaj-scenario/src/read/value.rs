@@ -62,7 +62,7 @@ pub(super) fn datum<'a>(
         },
         (Holds::LinkName | Holds::FlowName, DeValue::String(text)) => Ok(Datum::Name(text)),
         (Holds::Name, DeValue::String(text)) if text.is_empty() => {
-            Err(Unreadable::new("an empty name", "write one that tells what it is"))
+            Err(Unreadable::new("an empty name", "write a name that describes it"))
         }
         (Holds::Name, DeValue::String(text)) => Ok(Datum::Name(text)),
         (Holds::Target, DeValue::String(_) | DeValue::Array(_) | DeValue::Table(_)) => {
@@ -161,9 +161,7 @@ fn number(value: &DeValue<'_>) -> Result<f64, Unreadable> {
         _ => None,
     };
     let finite = read.filter(|n| n.is_finite());
-    finite.ok_or_else(|| {
-        Unreadable::new("that is no number that can be reckoned with", "write one such as `1.5`")
-    })
+    finite.ok_or_else(|| Unreadable::new("that is not a finite number", "write one such as `1.5`"))
 }
 
 fn rows(

@@ -182,7 +182,7 @@ fn entries<'a>(
             DeValue::String(text) => texts.push((&**text, value.span())),
             _ => {
                 problems
-                    .push(Problem::error(value.span(), "what an entry stands for is a text").help(
+                    .push(Problem::error(value.span(), "the value of an entry must be a text").help(
                     "write the name of a link, `\"drop\"` or `\"pass\"`; or `\"\"`, where it only \
                      is in the table",
                 ));

@@ -178,7 +178,7 @@ pub(crate) fn sends(
                     PeriodLaw::Pareto(shape)
                 }
                 Some(Datum::Decimal(shape)) => {
-                    let why = format!("{shape} is no shape whose bursts have a mean");
+                    let why = format!("{shape} is not a shape whose bursts have a mean");
                     refused(
                         "shape",
                         why,

@@ -96,10 +96,7 @@ fn what_is_no_capture_is_refused() {
         let said = refused(&PACKETS, &format!("speed = {wrong}"));
         assert!(said.contains("write a number from 0.000001 to 1000000"), "{wrong}: {said}");
     }
-    assert!(
-        refused(&PACKETS, "speed = nan")
-            .contains("`speed`: that is no number that can be reckoned with")
-    );
+    assert!(refused(&PACKETS, "speed = nan").contains("`speed`: that is not a finite number"));
     assert!(refused(&PACKETS, "scale = 0").contains("write a number from 0.001 to 1000"));
     assert!(refused(&PACKETS, "rate = \"1mbit\"").contains("`rate` is for "));
     let text = |file: &str| {

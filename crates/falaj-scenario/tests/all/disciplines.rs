@@ -73,7 +73,12 @@ fn what_cannot_be_is_refused_with_its_reason_and_a_way_out() {
             "it lasts too long",
             "at most 3600s",
         ),
-        (r#"kind = "dualpi2", interval = "100ns""#, "", "100ns is no round trip", "at least 1us"),
+        (
+            r#"kind = "dualpi2", interval = "100ns""#,
+            "",
+            "100ns is not a round trip",
+            "at least 1us",
+        ),
         (
             r#"kind = "drr""#,
             "queue = { policy = \"red\", min = \"5p\", max = \"15kB\" }",
@@ -83,7 +88,7 @@ fn what_cannot_be_is_refused_with_its_reason_and_a_way_out() {
         (
             r#"kind = "drr""#,
             "queue = { policy = \"red\", min = \"15p\", max = \"5p\" }",
-            "from 15p to 5p is no range",
+            "from 15p to 5p is not a range",
             "`max` is above `min`",
         ),
         (

@@ -30,7 +30,7 @@ fn a_mask_is_read_for_each_direction() {
 fn what_cannot_be_many_is_refused_where_it_stands() {
     let flow = "[link.a.flow.all]\nmatch = \"any\"\n";
     let cases = [
-        (link(&format!("{flow}each = \"sorce\"")), "is no part of a mask"),
+        (link(&format!("{flow}each = \"sorce\"")), "is not a part of a mask"),
         (link(&format!("{flow}each = [\"src\"]")), "as in `\"src/24 dport\"`"),
         (link(&format!("{flow}max-flows = 7")), "has no `each`, which `max-flows` is for"),
         (link("expire = \"1s\""), "has no `each`, which `expire` is for"),

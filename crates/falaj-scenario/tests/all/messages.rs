@@ -2977,7 +2977,7 @@ fn what_is_no_capacity() {
     errors(
         "[link.a]\ntrace = { file = \"tests/train.csv\", repeat = \"1s\" }\n",
         expect![[r#"
-        error: `trace` of link `a`: it begins anew after 1s, before its last line at 12.5s
+        error: `trace` of link `a`: it starts again after 1s, before its last line at 12.5s
          --> a.toml:2:46
           |
         2 | trace = { file = "tests/train.csv", repeat = "1s" }
@@ -3309,7 +3309,7 @@ to = { table = "customrs" }
 "#
         ),
         expect![[r#"
-            error: what an entry stands for is a text
+            error: the value of an entry must be a text
              --> a.toml:7:17
               |
             7 | "10.2.0.0/16" = 5
@@ -3688,7 +3688,7 @@ size = "74B-1514B"
                |
                = help: rates of moves a second: each row of `d0` and `d1` together comes to nothing, as in `d0 = [[-300, 100], [50, -60]]` and `d1 = [[200, 0], [0, 10]]`
 
-            error: `shape`: 1 is no shape whose bursts have a mean
+            error: `shape`: 1 is not a shape whose bursts have a mean
               --> a.toml:23:9
                |
             23 | shape = 1

@@ -193,7 +193,7 @@ impl DualPi2 {
             return Err(ConfigError {
                 flow: None,
                 param: "interval",
-                what: format!("{rtt_max} is no round trip"),
+                what: format!("{rtt_max} is not a round trip"),
                 help: "at least 1us".into(),
             }
             .into());

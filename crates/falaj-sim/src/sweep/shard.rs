@@ -38,7 +38,7 @@ impl FromStr for Shard {
     fn from_str(text: &str) -> Result<Shard, String> {
         let wrong = || {
             format!(
-                "`{text}` is no shard; write `1/8` for the first of eight, and `8/8` for the last"
+                "`{text}` is not a shard; write `1/8` for the first of eight, and `8/8` for the last"
             )
         };
         let (index, count) = text.split_once('/').ok_or_else(wrong)?;

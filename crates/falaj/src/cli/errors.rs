@@ -23,7 +23,7 @@ pub(super) fn sentence(words: &[OsString], error: &Error, mut command: Command) 
     };
     Some(match error.kind() {
         ErrorKind::UnknownArgument if argument.starts_with('-') => format!(
-            "`{argument}` is no option of `{name}`{}; `{name} --help-all` lists its options",
+            "`{argument}` is not an option of `{name}`{}; `{name} --help-all` lists its options",
             near(ContextKind::SuggestedArg)
         ),
         ErrorKind::UnknownArgument => {
@@ -137,7 +137,7 @@ fn refusal(value: &str, error: &Error) -> String {
         };
     }
     if source.is::<ParseFloatError>() {
-        return format!("`{value}` is no number; write one, as in `1.5`");
+        return format!("`{value}` is not a number; write one, as in `1.5`");
     }
     source.to_string()
 }

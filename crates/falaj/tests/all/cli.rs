@@ -855,7 +855,7 @@ fn what_if_compares_with_the_file_as_it_is() {
         ),
         ("phase", "falaj: --what-if phase: there is no `=`"),
         ("a.phase=", "falaj: --what-if a.phase=: there is no value"),
-        ("a..b=1", "falaj: --what-if a..b=1: `a..b` is no key"),
+        ("a..b=1", "falaj: --what-if a..b=1: `a..b` is not a key"),
     ] {
         let ran = falaj(&["plan", tenants, "--what-if", set]);
         assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""), "{set}");

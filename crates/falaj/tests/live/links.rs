@@ -2330,7 +2330,7 @@ fn netconfig(users: &Users) {
     assert_eq!(links, ["link", "client-80"]);
     assert_eq!(shown["rules"][0]["rule"], "client-80-out");
     let ran = ask(&["config", "client", "80", "IN", "bw", "1Mbit/"]);
-    assert!(ran.status == Some(2) && ran.err.contains("is no bandwidth"), "{}", ran.err);
+    assert!(ran.status == Some(2) && ran.err.contains("is not a bandwidth"), "{}", ran.err);
     assert_eq!(ask(&["delete", "client", "80"]).status, Some(0));
     let shown = falaj(&["show", "--control", at, "--json"]).json();
     assert_eq!(shown["links"].as_array().map(Vec::len), Some(1));

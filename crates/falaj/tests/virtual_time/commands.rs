@@ -40,8 +40,8 @@ fn a_kernel_that_will_not_do() {
         ran
     };
     says(&named("/nowhere/linux"), "the kernel /nowhere/linux cannot be used: it cannot be read");
-    says(&named("/bin/sh"), "it is no user-mode Linux with time travel");
-    says(&named("/etc/passwd"), "it is no program for x86-64");
+    says(&named("/bin/sh"), "it is not a user-mode Linux with time travel");
+    says(&named("/etc/passwd"), "it is not a program for x86-64");
     let mut none = program(&["kernel"]);
     none.env("HOME", "/nowhere").env("XDG_DATA_HOME", "/nowhere/data").env_remove("FALAJ_KERNEL");
     if fs::metadata("/usr/lib/falaj/linux").is_err() {

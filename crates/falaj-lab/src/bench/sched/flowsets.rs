@@ -102,7 +102,7 @@ fn number(text: &str) -> Result<u64> {
     };
     match digits.parse::<u64>().ok().and_then(|n| n.checked_mul(times)) {
         Some(n) => Ok(n),
-        None => bail!("`{text}` is no number; write `512`, `8k` (1024) or `8K` (1000)"),
+        None => bail!("`{text}` is not a number; write `512`, `8k` (1024) or `8K` (1000)"),
     }
 }
 

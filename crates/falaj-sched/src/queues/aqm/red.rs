@@ -67,7 +67,7 @@ impl RedParameters {
         };
         let (true, Ok(least), Ok(most)) = (low < high, u32::try_from(low), u32::try_from(high))
         else {
-            let what = format!("from {min} to {max} is no range");
+            let what = format!("from {min} to {max} is not a range");
             return Err(refused(
                 "max",
                 what,

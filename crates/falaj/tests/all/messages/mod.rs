@@ -32,7 +32,7 @@ fn loads_that_cannot_be() {
         ("1-2-3-4", "`1-2-3-4` is no `low-high-steps`"),
         ("9-1", "`9-1`: from 1 to 65536, the lower end first"),
         ("1-9-0", "`1-9-0` has 0 steps; 1 to 1024 will do"),
-        ("x", "`x` is no number; write `512`, `8k` (1024) or `8K` (1000)"),
+        ("x", "`x` is not a number; write `512`, `8k` (1024) or `8K` (1000)"),
     ] {
         sched(&["--flowsets", flowsets], said);
     }
@@ -303,7 +303,7 @@ fn links_that_are_not_found() {
     let strange = listens(&empty, "strange.sock", "220 mail.example ESMTP", 1);
     let ran = ran_at(&empty, &["show", "--control", &path("strange.sock")]);
     assert!(
-        ran.status == Some(2) && ran.err.contains("that is no falaj's control socket"),
+        ran.status == Some(2) && ran.err.contains("that is not a control socket of falaj"),
         "{ran:?}"
     );
     strange.join().expect("it was asked");

@@ -193,7 +193,7 @@ fn texts_that_are_none() {
     for args in
         [["fmt", "bytes.toml"].as_slice(), &["import", "tc", "bytes.toml"], &["plan", "bytes.toml"]]
     {
-        refused(args, "bytes.toml:2:1: the byte 0xff is no character: a text is in UTF-8");
+        refused(args, "bytes.toml:2:1: the byte 0xff is not a character: a text is in UTF-8");
     }
     refused(&["traffic-end"], "this command is for falaj's own use");
     refused(&["sweep", "merge"], "<FILES>...");
@@ -396,8 +396,8 @@ fn live_links_that_cannot_be() {
     let relay = |words: &[&str], said: &str| refused(&[&relay[..], words].concat(), said);
     for (condition, said) in [
         ("loss", "a condition compares: `release.p99 > 200us`"),
-        ("loss > 5", "`5` is no share: 0.5%"),
-        ("loss > 101%", "`101%` is no share: 0.5%"),
+        ("loss > 5", "`5` is not a share: 0.5%"),
+        ("loss > 101%", "`101%` is not a share: 0.5%"),
         ("dropped > few", "`few` is not a number of packets: 10"),
         ("rate > few", "`few` does not begin with a number"),
     ] {

@@ -41,7 +41,7 @@ fn every_command_answers_what_it_does_not_take() {
         let name = ["falaj".to_owned()].into_iter().chain(command.clone()).collect::<Vec<_>>();
         let name = name.join(" ");
         let unknown = said(words(&["--no-such-option"]));
-        let of = format!("falaj: `--no-such-option` is no option of `{name}`");
+        let of = format!("falaj: `--no-such-option` is not an option of `{name}`");
         assert!(unknown.starts_with(&of) && unknown.contains("--help-all"), "{unknown}");
         if all.contains("Usage: falaj [OPTIONS] <COMMAND>")
             || all.contains(&format!("Usage: {name} [OPTIONS] <COMMAND>"))
@@ -72,7 +72,7 @@ fn the_nearest_and_what_is_allowed_are_named() {
     for (words, said) in [
         (
             &["run", "--rat", "1mbit", "--", "true"][..],
-            "`--rat` is no option of `falaj run`; the nearest is `--rate`; ",
+            "`--rat` is not an option of `falaj run`; the nearest is `--rate`; ",
         ),
         (&["simm"], "`falaj` has no command `simm`; the nearest is `sim`; "),
         (&["sweep", "mergee"], "`falaj sweep` has no command `mergee`; the nearest is `merge`; "),

@@ -223,7 +223,7 @@ fn lines_that_are_no_requests() {
         ),
         (
             r#"{"do":"set","set":["=1"]}"#,
-            "=1: `` is no key; write a key of the scenario and its value, as in `voice.phase=60us`",
+            "=1: `` is not a key; write a key of the scenario and its value, as in `voice.phase=60us`",
         ),
     ] {
         assert_eq!(

@@ -811,7 +811,7 @@ fn refused() {
         (&["a1", "vhost:/proc/a.sock"], "vhost:/proc/a.sock: cannot listen there"),
         (&["a1", "vhost:/tmp/a.sock", "--via", "xdp"], "--via xdp is for two interfaces"),
         (&["a1", "memif:"], "write the path of a socket"),
-        (&["a1", "memif:/tmp/a.sock,master,id=x"], "`id=x` is no number"),
+        (&["a1", "memif:/tmp/a.sock,master,id=x"], "`id=x` is not a number"),
         (&["a1", "memif:/tmp/a.sock,client"], "`client`: write the path"),
         (&["a1", "memif:/proc/a.sock"], "memif:/proc/a.sock: cannot make that socket"),
         (&["a1", "memif:/tmp/a.sock", "--aggregate", "62,idle"], "memif does not tell when"),
