@@ -151,7 +151,7 @@ pub(super) fn read(words: &[Word], notes: &mut Vec<Problem>) -> Result<Vec<PfRul
         terms.extend(version.map(str::to_owned));
         let text = if terms.is_empty() { "any".to_owned() } else { terms.join(" ") };
         falaj_scenario::parse_match(&text).map_err(|error| {
-            let what = format!("this comes to {}: {}", quoted(&text), error.what);
+            let what = format!("this becomes {}: {}", quoted(&text), error.what);
             Problem::error(args.all(), what).help(error.help)
         })?;
         Ok(text)

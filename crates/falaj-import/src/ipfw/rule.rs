@@ -13,7 +13,7 @@ use std::ops::Range;
 pub(super) enum Action {
     Pipe(u64),
     Queue(u64),
-    /// The pipe that a table names.
+    /// `pipe tablearg`: the pipe is the value of a table's entry.
     PipeOfTable,
     Allow,
     Deny,
@@ -30,17 +30,18 @@ pub(super) struct Rule {
     pub(super) action: Action,
     /// The mark that it sets.
     pub(super) mark: Option<Mark>,
-    /// The match, in the grammar of a scenario's `match`.
+    /// Its condition, in the syntax of a scenario's `match`.
     pub(super) matches: String,
     /// `up` or `down`; `None`: both.
     pub(super) direction: Option<&'static str>,
-    /// The rule sees packets only as they come in (`down`), or only as they go out (`up`).
+    /// `down` if the rule applies only to packets that come in, `up` if only to packets that go
+    /// out; `None` if to both.
     pub(super) pass: Option<&'static str>,
     /// The table for `tablearg`, and which address is looked up in it.
     pub(super) table: Option<(String, &'static str)>,
     /// The interfaces that it names.
     pub(super) interfaces: Vec<Interface>,
-    /// The rule sees frames, whose headers count.
+    /// True if the rule applies to frames, so that the link counts Ethernet headers.
     pub(super) frames: bool,
     pub(super) at: Range<usize>,
     pub(super) line: String,
@@ -50,7 +51,7 @@ pub(super) struct Rule {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) number: String,
-    /// It is a tag: in ipfw a packet may have several.
+    /// True if it is a tag, of which a packet may have several in ipfw.
     pub(super) tag: bool,
     pub(super) at: Range<usize>,
 }
@@ -91,7 +92,10 @@ pub(super) fn read(
             }
             // `call` is an error, so `return` only continues with the next rule.
             "return" => {
-                args.left_out(word, "no rule calls another, and it goes on with the next one");
+                args.left_out(
+                    word,
+                    "no rule calls another, so packets continue with the next rule",
+                );
                 notes.append(&mut args.notes);
                 return Ok(None);
             }
@@ -149,7 +153,7 @@ pub(super) fn read(
     let direction = by_interface.or(body.direction).or(body.me);
     let matches = if body.terms.is_empty() { "any".to_owned() } else { body.terms.join(" ") };
     if let Err(error) = falaj_scenario::parse_match(&matches) {
-        let what = format!("this comes to {}: {}", quoted(&matches), error.what);
+        let what = format!("this becomes {}: {}", quoted(&matches), error.what);
         return Err(Problem::error(args.all(), what).help(error.help));
     }
     if direction.is_none() && matches!(action, Action::Pipe(_) | Action::Queue(_)) {
@@ -158,7 +162,7 @@ pub(super) fn read(
         notes.push(Problem::warning(args.all(), what));
     }
     if action == Action::PipeOfTable && body.table.is_none() {
-        return Err(Problem::error(args.all(), "`tablearg` of which table?")
+        return Err(Problem::error(args.all(), "`tablearg` without a table")
             .help("as in `pipe tablearg ip from table(1) to any`"));
     }
     Ok(Some(Rule {
@@ -321,7 +325,7 @@ impl Body {
             return Ok(None);
         }
         if word.text.contains('{') {
-            let why = "write the addresses apart, as a list or as prefixes";
+            let why = "write the addresses separately, as a list or as prefixes";
             return Err(no_equal(word.at.clone(), "a set of last bytes", why));
         }
         let mut all = Vec::new();
@@ -350,7 +354,7 @@ impl Body {
         }
         match word.text.as_str() {
             "or" => {
-                return Err(Problem::error(word.at.clone(), "`or` stands in a block")
+                return Err(Problem::error(word.at.clone(), "`or` is valid only in a block")
                     .help("as in `{ dst-port 80 or dst-port 443 }`"));
             }
             "in" => self.direction = Some(if not { "up" } else { "down" }),
@@ -443,7 +447,7 @@ impl Body {
         Ok(())
     }
 
-    /// Notes an interface. A link has two ends, for which interfaces stand.
+    /// Records an interface, which stands for one of the link's two ends.
     fn interface(
         &mut self,
         word: &Word,
@@ -613,29 +617,29 @@ fn dscp(text: &str) -> &str {
     if text == "be" { "0" } else { text }
 }
 
-/// The error for an action that has no equal, and why.
+/// The error for an action that has no equivalent in a scenario, with the reason.
 fn no_action(word: &Word) -> Problem {
     let why = match word.text.as_str() {
-        "check-state" => "rules know packets, and no connections",
+        "check-state" => "rules match packets, not connections",
         "divert" | "tee" | "ngtee" | "netgraph" => {
             "packets stay in the link; `--capture` writes copies of them"
         }
-        "fwd" | "forward" | "setfib" => "a link leads to its other end alone",
+        "fwd" | "forward" | "setfib" => "a link leads only to its other end",
         "nat" | "nat64lsn" | "nat64stl" | "nat64clat" | "nptv6" => {
             "packets arrive as they were sent"
         }
         "reject" | "unreach" | "unreach6" | "reset" | "reset6" | "abort" | "abort6" => {
-            "nothing is answered in the place of the other end: `deny` drops"
+            "falaj does not answer on behalf of the other end: `deny` drops"
         }
         "call" | "return" => "rules are tried from the top: `skipto` leads further down",
         "setdscp" | "tcp-setmss" => "packets arrive as they were sent",
-        "reass" => "fragments pass as they are; rules see what each has",
+        "reass" => "fragments pass as they are; rules match the headers of each",
         _ => "actions that can be imported: pipe, queue, allow, deny, count, skipto",
     };
     no_equal(word.at.clone(), &word.text, why)
 }
 
-/// The error for an option that has no equal, and why.
+/// The error for an option that has no equivalent in a scenario, with the reason.
 fn no_option(word: &Word) -> Problem {
     let why = match word.text.as_str() {
         "keep-state"
@@ -643,17 +647,19 @@ fn no_option(word: &Word) -> Problem {
         | "record-state"
         | "set-limit"
         | "defer-action"
-        | "defer-immediate-action" => "rules know packets, and no connections",
+        | "defer-immediate-action" => "rules match packets, not connections",
         "uid" | "gid" | "jail" | "sockarg" => {
-            "a packet on a link does not tell whose process sent it"
+            "a packet on a link does not tell which process sent it"
         }
         "diverted" | "diverted-loopback" | "diverted-output" | "fib" | "ipsec" => {
-            "a packet on a link has nothing of what the kernel noted beside it"
+            "a packet on a link has none of the kernel's metadata"
         }
-        "antispoof" | "verrevpath" | "versrcreach" => "a link knows no routes",
+        "antispoof" | "verrevpath" | "versrcreach" => "a link has no routes",
         "icmptypes" | "icmp6types" | "ipoptions" | "ipid" | "ipprecedence" | "iptos" | "tcpack"
         | "tcpdatalen" | "tcpseq" | "tcpwin" | "tcpmss" | "tcpoptions" | "ext6hdr" | "flow-id"
-        | "flow" => "rules do not look at this field: `falaj explain match` tells at which they do",
+        | "flow" => {
+            "rules cannot match this field: `falaj explain match` lists those that they can"
+        }
         _ => {
             return no_equal(
                 word.at.clone(),

@@ -142,7 +142,7 @@ pub(super) fn read(
     let to = if rule.is_nothing { Target::Nothing } else { to };
     let rule = rule.text();
     if let Err(error) = falaj_scenario::parse_match(&rule) {
-        return Err(Problem::error(at, format!("this comes to {}: {}", quoted(&rule), error.what))
+        return Err(Problem::error(at, format!("this becomes {}: {}", quoted(&rule), error.what))
             .help(error.help));
     }
     let protocol = place.protocol.map_or("all", |word| &word.text).to_ascii_lowercase();

@@ -70,7 +70,7 @@ fn scripts_of_tc() {
         ),
         (
             "tc filter add dev eth0 parent 1: protocol ip flower ip_proto icmp dst_port 80 flowid 1:1",
-            "this comes to `ip icmp dport 80`: `icmp` has no ports",
+            "this becomes `ip icmp dport 80`: `icmp` has no ports",
         ),
         ("tc qdisc add dev eth0 root prio bands 1", "bands are 2 to 16"),
         ("tc qdisc add dev eth0 root prio bands two", "`two` is not a whole number"),
@@ -144,7 +144,7 @@ fn scripts_of_ipfw() {
         ),
         (
             &format!("{pipe}ipfw add 200 pipe tablearg ip from any to any out"),
-            "`tablearg` of which table?",
+            "`tablearg` without a table",
         ),
         (&format!("{pipe}ipfw add 200 pipe 1 ip from any out"), "`from` needs `to`"),
         (
@@ -155,7 +155,10 @@ fn scripts_of_ipfw() {
             &format!("{pipe}ipfw add 200 pipe 1 {{ udp or {{ tcp }} }} from any to any out"),
             "a block within a block",
         ),
-        (&format!("{pipe}ipfw add 200 pipe 1 ip from any to any or out"), "`or` stands in a block"),
+        (
+            &format!("{pipe}ipfw add 200 pipe 1 ip from any to any or out"),
+            "`or` is valid only in a block",
+        ),
         (
             &format!("{pipe}ipfw add 200 count tag 70000 ip from any to any"),
             "`70000` is not a number for `tag`",

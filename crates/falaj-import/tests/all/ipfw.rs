@@ -128,7 +128,7 @@ fn rules_as_firewalls_have_them() {
             # note: 7: `set` was left out: rules of all sets hold
             # note: 7: `log` was left out: nothing is logged; rules count their packets
             # note: 8: `127.0.0.1/8` is `127.0.0.0/8`
-            # note: 9: `return` was left out: no rule calls another, and it goes on with the next one
+            # note: 9: `return` was left out: no rule calls another, so packets continue with the next rule
             # note: 10: `me` is the near end of the link: packets to it come down
             # note: 10: `igc0` is the end of these links: rules need not name it
             # note: 11: packets that no rule takes pass, as on macOS, OPNsense and pfSense
@@ -769,7 +769,7 @@ fn rules_look_at_what_ipfw_looks_at() {
             1 | ipfw add count ip from any to any iptos lowdelay
               |                                   ^^^^^
               |
-              = help: rules do not look at this field: `falaj explain match` tells at which they do
+              = help: rules cannot match this field: `falaj explain match` lists those that they can
 
             error: `uid` has no equal here
              --> ipfw.sh:2:35
@@ -777,7 +777,7 @@ fn rules_look_at_what_ipfw_looks_at() {
             2 | ipfw add count ip from any to any uid 0
               |                                   ^^^
               |
-              = help: a packet on a link does not tell whose process sent it
+              = help: a packet on a link does not tell which process sent it
 
             error: `reject` has no equal here
              --> ipfw.sh:3:10
@@ -785,7 +785,7 @@ fn rules_look_at_what_ipfw_looks_at() {
             3 | ipfw add reject ip from any to any
               |          ^^^^^^
               |
-              = help: nothing is answered in the place of the other end: `deny` drops
+              = help: falaj does not answer on behalf of the other end: `deny` drops
 
             error: `a set of last bytes` has no equal here
              --> ipfw.sh:4:31
@@ -793,7 +793,7 @@ fn rules_look_at_what_ipfw_looks_at() {
             4 | ipfw add count ip from any to 1.2.3.0/24{1,7}
               |                               ^^^^^^^^^^^^^^^
               |
-              = help: write the addresses apart, as a list or as prefixes
+              = help: write the addresses separately, as a list or as prefixes
 
             error: `this mask` has no equal here
              --> ipfw.sh:5:31
@@ -869,7 +869,7 @@ fn what_has_no_equal_is_refused_line_by_line() {
             4 | ipfw add fwd 10.0.0.1 ip from any to any
               |          ^^^
               |
-              = help: a link leads to its other end alone
+              = help: a link leads only to its other end
 
             warning: `me` is the near end of the link: packets from it go up
              --> ipfw.sh:5:25
@@ -883,7 +883,7 @@ fn what_has_no_equal_is_refused_line_by_line() {
             6 | ipfw add pipe 1 ip from any to any keep-state
               |                                    ^^^^^^^^^^
               |
-              = help: rules know packets, and no connections
+              = help: rules match packets, not connections
 
             error: `this mask` has no equal here
              --> ipfw.sh:7:32

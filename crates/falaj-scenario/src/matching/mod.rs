@@ -368,7 +368,7 @@ fn stray(word: &str, at: Range<usize>) -> Unreadable {
     match word {
         "or" => wrong(
             at,
-            "`or` stands in a block",
+            "`or` is valid only in a block",
             "write `( udp or tcp )`, or a list: `match = [\"udp\", \"tcp\"]`",
         ),
         _ => wrong(at, "no block ends here", "leave out `)`, or open a block with `(`"),

@@ -123,7 +123,7 @@ fn wrong_rules_are_refused() {
         ("not", "`not` needs a term", "not"),
         ("not any", "`not any` matches nothing", "any"),
         ("not and udp", "`not` needs a term behind it", "and"),
-        ("udp or tcp", "`or` stands in a block", "or"),
+        ("udp or tcp", "`or` is valid only in a block", "or"),
         ("udp )", "no block ends here", ")"),
         ("( udp or tcp", "this block is not closed", "("),
         ("( or tcp )", "`or` joins two sides", "or"),

@@ -4,9 +4,10 @@
 //! and its finish becomes the virtual time. Here finishes are rounded down to one of 4096 buckets.
 //! Within a bucket the order is first come, first served, and the first bucket that is not empty is
 //! found with two find-first-set operations (approximate fair queueing with find-first-set, as in
-//! Eiffel, 2019). The price is the width of a bucket, 1/2046 to 1/4092 of the time of the largest
-//! packet at the least weight. Also, the time follows finishes alone, so a newly backlogged flow
-//! waits for a packet of each other flow; WF2Q+ and QFQ let it go ahead.
+//! Eiffel, 2019). The price is an error of up to a bucket's width, which is 1/2046 to 1/4092 of the
+//! virtual time of the largest packet at the lowest weight. Also, virtual time follows finishes
+//! only, so a newly backlogged flow waits for a packet of each other flow; WF2Q+ and QFQ serve it
+//! earlier.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
@@ -59,23 +60,28 @@ const BUCKETS: usize = 4096;
 pub struct Ffs {
     /// Virtual time: the start of a bucket. All queued heads finish in it or later.
     now: u64,
+    /// Laps of virtual time, 2^62 units each, and two more for each idle period; for the expiry of
+    /// idle flows.
     laps: u64,
     looks: Looks,
     buckets: Buckets,
-    /// The flow that is being served, or is the only one; it is in no bucket.
+    /// The flow in service, or the only one with packets; it is in no bucket. [`NONE`] if there is
+    /// none.
     in_hand: u32,
     weights: Weights,
     full_queues: Vec<u64>,
 }
 
-/// Lists of flows, and bits for those that are not empty.
+/// A list of flows for each bucket, and bits for the buckets that are not empty.
 #[derive(Debug, Clone)]
 struct Buckets {
     /// Width of a bucket, as a power of two.
     width: u32,
+    /// Bit n: word n of `full` is not zero.
     words: u64,
+    /// A bit for each bucket: it is not empty.
     full: Box<[u64]>,
-    /// First and last of each list.
+    /// First and last flow of each bucket.
     ends: Box<[[u32; 2]]>,
 }
 
@@ -105,7 +111,7 @@ impl Buckets {
         *last = f.0;
     }
 
-    /// The first bucket that is not empty, from that of `now` on, with wrap-around.
+    /// The first bucket that is not empty, searched from the bucket of `now` on, with wrap-around.
     #[inline]
     fn first(&self, now: u64) -> Option<usize> {
         if self.words == 0 {
@@ -116,20 +122,20 @@ impl Buckets {
         if here != 0 {
             return Some(from / 64 * 64 + here.trailing_zeros() as usize);
         }
-        // The word of `from` is also the last one: its lower bits come at the end.
+        // The word of `from` is searched last as well, for its lower bits.
         let turn = (from / 64 + 1) as u32 % 64;
         let word = (self.words.rotate_right(turn).trailing_zeros() + turn) as usize % 64;
         Some(word * 64 + self.full[word].trailing_zeros() as usize)
     }
 
-    /// Returns true if a finish lies behind this bucket, counted from `now` on.
+    /// Returns true if a finish belongs to a later bucket than this one, counted from `now` on.
     #[inline]
     fn is_behind(&self, bucket: usize, now: u64, finish: u64) -> bool {
         let place = bucket.wrapping_sub(self.index(now)) % BUCKETS;
         ahead(finish, now) >> self.width > place as i64
     }
 
-    /// Removes the first flow of the first bucket.
+    /// Removes the first flow of this bucket, whose state is `share`.
     #[inline]
     fn remove_first(&mut self, bucket: usize, share: &Share) {
         if share.next() != NONE {
@@ -149,7 +155,7 @@ impl Ffs {
         finite_rate(setup, "fair queueing")?;
         room_for_one(setup)?;
         let weights = Weights::new(setup)?;
-        // Queued heads finish at most the longest packet and two buckets after the time.
+        // Queued heads finish at most the longest packet and two buckets after virtual time.
         let longest = (0..weights.all.len() as u32)
             .map(|f| weights.of_bytes(FlowId(f), weights.largest.into()));
         let width = (longest.max().unwrap_or(1) as u64)
@@ -173,7 +179,7 @@ impl Ffs {
         self.buckets.append(flows, f, finish);
     }
 
-    /// Returns true if the last finish of a flow without packets is still to come.
+    /// Returns true if the last finish of a flow without packets is later than virtual time.
     #[inline]
     fn owes(&self, share: &Share) -> bool {
         share.place() == Place::Silent
@@ -204,7 +210,7 @@ impl Discipline for Ffs {
             }
             let before = i128::from(share.inverse());
             if share.set(self.weights.byte, weight, self.weights.largest) {
-                // The same number of bytes ahead of the time, or behind it.
+                // The start stays ahead of virtual time by the same number of bytes.
                 let ahead =
                     if share.place() == Place::Present { ahead(share.start, old.now) } else { 0 };
                 let ahead = i128::from(ahead) * i128::from(share.inverse()) / before;
@@ -271,7 +277,7 @@ impl Discipline for Ffs {
             let Some(bucket) = self.buckets.first(self.now) else { return Decision::Idle };
             let f = FlowId(self.buckets.ends[bucket][0]);
             let Some(bytes) = flows.head(f) else {
-                // Its only packet has left in another way.
+                // Its only packet has left without being transmitted.
                 self.buckets.remove_first(bucket, flows.state(f));
                 self.in_hand = f.0;
                 continue;
@@ -280,7 +286,8 @@ impl Discipline for Ffs {
             if !self.buckets.is_behind(bucket, self.now, finish) {
                 return Decision::Serve(f);
             }
-            // The new head is longer, and its turn is later; a shorter one keeps the place.
+            // The head was replaced by a longer one, which belongs to a later bucket. A shorter one
+            // stays in its bucket.
             self.buckets.remove_first(bucket, flows.state(f));
             self.buckets.append(flows, f, finish);
         }
@@ -290,13 +297,13 @@ impl Discipline for Ffs {
     fn on_transmit(&mut self, flows: &mut Flows<Share>, f: FlowId, sent: Sent) {
         let share = flows.state_mut(f);
         if self.in_hand != f.0 {
-            let bucket = self.buckets.first(self.now).expect("who is served is in a bucket");
+            let bucket = self.buckets.first(self.now).expect("the served flow is in a bucket");
             self.buckets.remove_first(bucket, share);
             self.in_hand = f.0;
         }
         share.charge(sent.bytes);
         let before = self.now;
-        // A shorter head in place of a longer one may have finished before the virtual time.
+        // A shorter head that replaced a longer one may have a finish before virtual time.
         if ahead(share.start, before) < 0 {
             share.start = before;
         }
@@ -313,10 +320,11 @@ impl QueueHooks for Ffs {}
 impl MediumHooks for Ffs {}
 
 impl Guarantees for Ffs {
-    /// Until the virtual time reaches a packet's finish, each other flow is served the work between
-    /// the time now and the end of that bucket, and a packet whose finish was to come: self-clocked
-    /// fair queueing's `sum of the others' L/C`, and a bucket. While a flow has packets, its head
-    /// starts at most a bucket after the time.
+    /// Until virtual time reaches the bucket of a packet's finish, each other flow is served the
+    /// work between the present virtual time and the end of that bucket, and one packet whose
+    /// finish was later than the present virtual time. This is `sum of the others' L/C` of
+    /// self-clocked fair queueing, and a bucket. The head of a backlogged flow starts at most a
+    /// bucket after virtual time.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let Weights { rate, largest, .. } = self.weights;
         let largest = u64::from(largest);
@@ -342,7 +350,8 @@ impl Guarantees for Ffs {
         Settling::OwnPackets(1)
     }
 
-    /// A head in place of a longer one keeps its place; the excess wait there is lost.
+    /// A shorter head that replaces a longer one stays in its bucket, and the excess wait there is
+    /// lost.
     fn harm_of_drops(&self) -> DropImpact {
         DropImpact::Own
     }
@@ -353,8 +362,8 @@ mod tests {
     use super::*;
     use crate::scheduler::worked_example::{THREE_FLOWS, order, weights};
 
-    /// All other packets arrive while A1 is served, whose finish 1 is the time: B's finishes are 5,
-    /// 6 and 9, C's 4 and 7. A4 has 4 too, but C1 was there first.
+    /// All other packets arrive while A1 is served, whose finish of 1 is the virtual time. B's
+    /// finishes are 5, 6 and 9, C's 4 and 7. A4 has a finish of 4 too, but C1 arrived first.
     #[test]
     fn three_flows_of_different_packets() {
         let sent = order(&weights(4, &[2, 1, 1]), Ffs::new, THREE_FLOWS);
