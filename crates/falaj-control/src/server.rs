@@ -302,7 +302,7 @@ mod tests {
 
     /// Requests are answered whatever other clients do.
     #[test]
-    fn nobody_keeps_others_from_their_answers() {
+    fn a_slow_client_does_not_delay_the_answers_of_others() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s");
         let listener = UnixListener::bind(&path).unwrap();

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_somebody_took_is_not_needed() {
+    fn a_name_that_is_taken_is_not_needed() {
         let temporary = place("shared");
         fs::create_dir(&temporary).expect("free");
         let named = temporary.join(format!("falaj-{}", geteuid()));

@@ -114,7 +114,7 @@ mod tests {
 
     /// A client that stops reading is disconnected, even if it is authenticated.
     #[test]
-    fn who_reads_nothing_is_let_go() {
+    fn a_client_that_does_not_read_is_disconnected() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)

@@ -152,7 +152,7 @@ mod tests {
 
     /// Ten megabytes exceed a socket's buffer: a test that blocked on the reader would never end.
     #[test]
-    fn a_reader_that_reads_nothing_delays_nobody() {
+    fn a_reader_that_reads_nothing_delays_no_writer() {
         let (queue, taken) = queue();
         let (_reader, pipe) = UnixStream::pair().expect("a pair of sockets");
         std::thread::spawn(move || queue.write_all(&taken, pipe));

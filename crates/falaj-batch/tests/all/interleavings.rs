@@ -127,7 +127,7 @@ fn strings_come_whole_and_in_order() {
 }
 
 #[test]
-fn who_holds_something_back_hears_when_the_reader_sleeps() {
+fn a_writer_that_holds_packets_back_learns_that_the_reader_sleeps() {
     explore(|| {
         let (mut writer, mut reader) = ring();
         let bells = Bells::new();

@@ -238,7 +238,7 @@ fn against(terms: MemifTerms) -> (Session, Channel) {
 }
 
 #[test]
-fn who_does_not_agree_is_told() {
+fn a_peer_that_does_not_agree_gets_the_reason() {
     let [master, slave] = [MemifRole::Master, MemifRole::Slave].map(terms);
     for (other, told) in [
         (MemifTerms { id: 4, ..slave.clone() }, "another number"),

@@ -461,7 +461,7 @@ mod tests {
     /// With many flows, admission takes a while. The handler is free meanwhile, for example for the
     /// watch, which notifies a service manager that the link is alive.
     #[test]
-    fn a_question_keeps_nobody_from_the_handler() {
+    fn a_check_does_not_block_the_handler() {
         use std::sync::mpsc::channel;
         use std::time::{Duration, Instant};
         let mut text = "[link.a]\nrate = \"1gbit\"\nuplink = \"namespace\"\n\

@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_knows_beforehand_which_ones_share() {
+    fn shared_places_depend_on_the_seed() {
         let shared = |seed| {
             let mut set = set(640, seed);
             (0..640).for_each(|n| {

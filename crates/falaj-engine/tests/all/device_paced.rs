@@ -92,7 +92,7 @@ fn a_port_that_refuses_is_asked_no_more_until_it_has_room() {
 /// A full device has the packet that was handed over last: the head of its queue waits like those
 /// behind it, and is the first to be dropped if `fq_codel` has too many packets.
 #[test]
-fn where_too_much_waits_behind_a_device_who_waits_longest_goes() {
+fn the_longest_waiting_packet_is_dropped_behind_a_device() {
     let dropped = |limit: u64, packets: &[(u64, u32)]| {
         let mut spec = PipeSpec { kind: "fq_codel", ..fifo(10, 20) };
         for (name, value) in [("target", 5), ("interval", 100)] {
@@ -309,7 +309,7 @@ fn decided_as_if_what_comes_came_when_the_device_is_done() {
 
 /// The more the device holds, the fewer the wake-ups: about one for half of its backlog.
 #[test]
-fn those_who_hand_over_wake_up_once_for_half_a_backlog() {
+fn the_hand_over_wakes_once_for_half_a_backlog() {
     let wakes = |backlog: u32| {
         let (mut engine, mut out) = (engine(&fifo(10, backlog)), Vec::new());
         (0..10_000).for_each(|handle| put(&mut engine, handle, 10, 0, &mut out));

@@ -192,7 +192,7 @@ fn neither_delay_nor_backlog_exceeds_its_distance() {
 /// deadlines. This holds for any traffic of the other flows and for any other guarantee of the
 /// flow.
 #[test]
-fn who_keeps_to_an_envelope_waits_no_longer_than_its_curve_says() {
+fn a_flow_within_its_envelope_waits_no_longer_than_its_curve() {
     struct Ask;
     impl registry::Visitor for Ask {
         type Output = Option<Deadlines>;

@@ -170,7 +170,7 @@ fn bounds_are_kept_in_every_mix() {
 /// packets as the flow's weight. Priority leaves the light flows nothing, and first in first out
 /// gives the heavy one no more than a light one. Fair disciplines stay within a few packets.
 #[test]
-fn who_is_unfair_and_by_how_much() {
+fn unfairness_of_each_discipline() {
     let of = |kind| worst_bytes(kind, &[(50, 1500, 1), (1, 1500, 50)], 15, 30);
     let (qfq, wf2q) = (of("qfq"), of("wf2q+"));
     assert!(wf2q <= 1501.0 && qfq > wf2q && qfq < 3.0 * 1500.0, "{wf2q} {qfq}");

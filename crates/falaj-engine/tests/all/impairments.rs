@@ -481,7 +481,7 @@ fn order_is_kept_unless_it_need_not_be() {
 }
 
 #[test]
-fn who_overtakes_skips_the_delay() {
+fn an_overtaking_packet_skips_the_delay() {
     let reorder = |p, gap| Reorder { event: RandomEvent::independent(percent(p)), gap };
     for seed in SEEDS {
         let spec = |r| link(Impairments { reorder: Some(r), ..Impairments::default() }, seed);

@@ -219,7 +219,7 @@ fn links_follow_each_other_at_the_instant() {
 }
 
 #[test]
-fn who_goes_on_comes_to_the_rules_behind() {
+fn continuing_packets_reach_the_rules_behind() {
     let plain = Impairments::default;
     let two = |dport| vec![Match { dport: Some((dport, dport)), ..Match::ANY }];
     let rules = vec![
@@ -425,7 +425,7 @@ fn a_copy_is_marked_without_the_other() {
 /// No pipe reads labels when packets arrive, and then the second link does: it gets the labels of
 /// the packets in the network.
 #[test]
-fn labels_are_learned_when_somebody_looks_at_them() {
+fn labels_are_learned_when_they_are_read() {
     let plain = Impairments::default;
     let chain = spec(vec![link(30, plain()), link(0, plain())], vec![rule(links(&[0, 1]))]);
     for ecn in [Ecn::Ect1, Ecn::Not] {

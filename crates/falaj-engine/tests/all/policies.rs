@@ -363,7 +363,7 @@ fn overload(spec: &PipeSpec, of: std::ops::Range<u64>, ecn: Ecn, each: u32) -> V
 }
 
 #[test]
-fn head_drop_loses_who_waits_longest_and_not_who_is_on_the_wire() {
+fn head_drop_drops_the_longest_waiting_packet_and_not_the_one_on_the_wire() {
     let spec = fifo("head", Values::default(), Limit::Packets(3));
     let out = overload(&spec, 0..1, Ecn::Not, 5);
     let dropped: Vec<u32> = out

@@ -115,7 +115,7 @@ struct Lag {
 
 /// Flows may be ahead by their debt from the old share: three more packets under QFQ, one under
 /// WF2Q+ (and a part of the one on the wire).
-fn nobody_lags_after_changes(lag: &Lag, kind: &str, largest: u32, of: &str) {
+fn no_flow_lags_after_changes(lag: &Lag, kind: &str, largest: u32, of: &str) {
     for (f, &worst) in lag.worst.iter().enumerate() {
         let bound = match kind {
             "qfq" => lag.qfq_bound(f, largest, 3 * largest),
@@ -629,7 +629,7 @@ fn any_weight(dice: &mut Dice) -> u64 {
 /// Flows that come and go, with packets of any size: no flow ever lags by more than its bound, in
 /// any part of any backlog.
 #[test]
-fn nobody_lags_more_than_the_bound_whatever_comes() {
+fn no_flow_lags_more_than_the_bound() {
     for seed in 0..600 {
         let mut dice = Dice::new(seed);
         let n = dice.one_of(&[2, 3, 5, 17, 60]);
@@ -767,7 +767,7 @@ fn the_largest_packet_grows_while_packets_wait() {
                 (0..n).for_each(|f| (0..10_000).for_each(|_| lag.arrive(f)));
                 emits(&out).iter().for_each(|e| lag.depart(e.flow.index(), e.bytes));
                 out.clear();
-                nobody_lags_after_changes(
+                no_flow_lags_after_changes(
                     &lag,
                     kind,
                     largest,
@@ -857,7 +857,7 @@ fn weights_change_while_packets_wait() {
                     lag.depart(e.flow.index(), e.bytes);
                 }
                 out.clear();
-                nobody_lags_after_changes(
+                no_flow_lags_after_changes(
                     &lag,
                     kind,
                     largest,

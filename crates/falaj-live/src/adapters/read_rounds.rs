@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn who_rests_saves_no_credit_and_keeps_its_debt() {
+    fn an_idle_adapter_saves_no_credit_and_keeps_its_debt() {
         let mut turns = ReadRounds::default();
         turns.add(0);
         turns.add(1);

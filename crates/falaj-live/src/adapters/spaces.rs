@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drawn_addresses_are_nobody_elses() {
+    fn drawn_addresses_are_local_and_differ() {
         let drawn: Vec<_> = (0..1_000).map(|_| Space::bare(None).mac).collect();
         // Unicast addresses, locally administered.
         assert!(drawn.iter().all(|mac| mac[0] == 2));

@@ -163,7 +163,7 @@ mod tests {
     const CROWD: WindowLoad = WindowLoad { waiting: true, awake: true };
 
     #[test]
-    fn it_rests_while_others_wait_and_spins_again_when_nobody_does() {
+    fn it_rests_while_others_wait_and_then_spins_again() {
         let mut rule = CrowdingRule::default();
         rule.window(CROWD);
         assert!(!rule.rests, "once is nothing");
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sleeps_takes_nothing_from_others() {
+    fn a_sleeping_thread_takes_nothing_from_others() {
         let mut rule = CrowdingRule::default();
         (0..100).for_each(|_| rule.window(WindowLoad { waiting: true, awake: false }));
         assert!(!rule.rests);

@@ -792,7 +792,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_a_breach_is_goes_by_busy_periods() {
+    fn busy_periods_decide_the_cause_of_a_violation() {
         let mut of = guarantee();
         of.arrived(1500, Time(10), true, Stall::default());
         let whose = |of: &mut FlowGuarantee, arrival: u64| {

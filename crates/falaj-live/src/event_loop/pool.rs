@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_takes_all_that_it_may_leaves_something_for_others() {
+    fn an_owner_at_its_limit_leaves_memory_for_others() {
         const UNIT: usize = 1_000;
         let memory = 9_000 * (BESIDE + UNIT);
         let mut pool = UnitPool::new(UNIT, memory);

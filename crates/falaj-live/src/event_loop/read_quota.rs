@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_units_cost_and_whoever_is_broken_off_both_take_the_same() {
+    fn both_ports_get_equal_time_whatever_units_cost() {
         let units = [[150, 50], [700, 300], [10_000, 4_500], [25_000, 5_000], [100, 18_000]];
         for each in units.into_iter().flat_map(|a| units.map(|b| [a, b])) {
             for broken_off in [[false; 2], [true, false], [false, true], [true; 2]] {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_lasts_while_somebody_who_was_broken_off_has_some_left() {
+    fn a_round_lasts_while_an_interrupted_port_has_quota_left() {
         let mut shares = ReadQuotas::new(2);
         shares.begin();
         assert_eq!(shares.over(0, Time(100)), Time(100 + QUANTUM as u64));

@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_longer_than_the_slack_nor_for_nothing() {
+    fn no_packet_waits_longer_than_the_slack_nor_in_vain() {
         let mut scene = Scene::new(4);
         scene.emit(0, 10);
         assert_eq!(scene.due(29), []);

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_late_for_it_where_there_is_room_between_packets() {
+    fn no_packet_is_late_if_there_is_room_between_packets() {
         let late = [20_000, 25_000, 30_000, 25_000, 40_000];
         for gap in [121_000, 1_000_000] {
             let (_, hit, _) = pays(gap, &late);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn who_slept_or_was_stopped_owes_nothing_for_that() {
+    fn a_thread_that_slept_or_was_stopped_owes_nothing() {
         let mut owed = RtYield::new(Some(KEPT));
         let stopped = Time::ZERO + Span::from_secs(10);
         // With a packet due at any time.

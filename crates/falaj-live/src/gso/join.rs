@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_may_look_at_identifications_they_count_up() {
+    fn identifications_of_a_unit_are_equal_or_count_up() {
         let same: Vec<_> = (0..3).map(|_| datagram_of(100, 7, |_| ())).collect();
         let units = together(&same);
         assert_eq!(units.len(), 1);

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_killed_is_known() {
+    fn killed_owners_are_found() {
         let directory = place("killed");
         let owners = || Owners::at(directory.clone()).expect("ours");
         // Its lock is released, and its file remains.

@@ -154,7 +154,7 @@ fn what_a_slow_device_refuses_is_kept_in_its_order() -> io::Result<()> {
 }
 
 #[test]
-fn where_nobody_says_when_there_is_room_it_is_tried_again() -> io::Result<()> {
+fn without_reports_of_room_sending_is_tried_again() -> io::Result<()> {
     let (mut forwarder, ends) = link(device(4), true, 2)?;
     forwarder.pace()?;
     let (came, awake) = pass((forwarder, ends), 100, Duration::ZERO)?;

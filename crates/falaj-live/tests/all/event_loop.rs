@@ -395,7 +395,7 @@ fn what_finds_no_memory_is_counted_and_the_rest_passes() -> io::Result<()> {
 }
 
 #[test]
-fn who_finds_no_room_waits_if_that_was_asked_for() -> io::Result<()> {
+fn a_packet_without_room_waits_if_configured() -> io::Result<()> {
     const SENT: u32 = 300;
     for when_full in [WhenFull::Drop, WhenFull::Wait, WhenFull::WaitDown] {
         let clock = Clock::from_zero(monotonic());

@@ -63,7 +63,7 @@ fn kept(kind: &str, keys: &str, envelope: &str) -> String {
 /// By hand: 3000 B at 2 Mbit/s take 12 ms, and a packet of the others 1.2112 ms. Adaptive rate
 /// control adds a packet at the own rate, a period, and a slice and a packet of each flow.
 #[test]
-fn who_keeps_to_an_envelope_is_promised_a_delay_where_others_are_promised_nothing() {
+fn a_flow_within_its_envelope_has_a_delay_bound_where_others_have_none() {
     let envelope = "envelope = { rate = \"1mbit\", burst = \"3000B\" }";
     let delay = |kind, rate, envelope| {
         planned(&kept(kind, rate, envelope), |flows, json| {

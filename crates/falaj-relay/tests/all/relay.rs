@@ -132,7 +132,7 @@ fn a_full_queue_and_the_mtu_cost_datagrams() {
 }
 
 #[test]
-fn strangers_lock_nobody_out_where_the_table_is_full() {
+fn unknown_senders_lock_no_client_out_of_a_full_table() {
     let spec = RelaySpec { clients: 2, ..RelaySpec::new(ANY.into(), echo()) };
     let relay = Running::with(&spec, &delay(0));
     let exchange = |client: &UdpSocket| {
@@ -189,7 +189,7 @@ fn an_answer_comes_from_the_address_that_was_asked() {
 /// Unread far ends use memory for waiting data; it is bounded, and the next stream passes all the
 /// same.
 #[test]
-fn streams_that_nobody_reads_leave_memory_for_others() {
+fn unread_streams_leave_memory_for_others() {
     let far = TcpListener::bind(ANY).unwrap();
     let (memory, unread) = (2 << 20, 24);
     let spec = RelaySpec { memory, ..RelaySpec::new(ANY.into(), far.local_addr().unwrap()) };

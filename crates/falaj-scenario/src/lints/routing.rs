@@ -20,7 +20,7 @@ fn unset(matches: &[Match], rules: &[RuleRead]) -> Option<u32> {
     })
 }
 
-fn nobody_sets(mark: u32, at: Range<usize>, what: &str) -> Problem {
+fn no_rule_sets(mark: u32, at: Range<usize>, what: &str) -> Problem {
     Problem::warning(at, format!("{what}: no rule sets mark {mark}")).help(format!(
         "a rule before it does with `mark = {mark}`, and lets its packets go on: `then = \"on\"`"
     ))
@@ -42,7 +42,7 @@ pub(crate) fn marks(table: &DeTable<'_>, rules: &[RuleRead], problems: &mut Vec<
                         text.get_ref().as_str().and_then(|text| crate::parse_match(text).ok());
                     let unset = matches.and_then(|matches| unset(&matches, rules));
                     let what = || format!("flow {}", quoted(name.get_ref()));
-                    problems.extend(unset.map(|mark| nobody_sets(mark, text.span(), &what())));
+                    problems.extend(unset.map(|mark| no_rule_sets(mark, text.span(), &what())));
                 }
             }
         }
@@ -99,7 +99,7 @@ pub(crate) fn rules(all: &[RuleRead], links: &[Known], problems: &mut Vec<Proble
         let what = format!("rule {}", quoted(&read.rule.name));
         problems.extend(
             unset(&read.rule.rule.matches, all)
-                .map(|mark| nobody_sets(mark, read.at.clone(), &what)),
+                .map(|mark| no_rule_sets(mark, read.at.clone(), &what)),
         );
     }
     if let (true, Some(last)) = (reached[all.len()], all.last()) {

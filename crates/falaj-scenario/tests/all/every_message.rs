@@ -27,7 +27,7 @@ fn scenarios() {
 
 /// A match on a mark that no rule sets is reported.
 #[test]
-fn marks_that_nobody_sets() {
+fn marks_that_no_rule_sets() {
     let text = |mark: u32| {
         format!(
             "[link.a]\nrate = \"1mbit\"\n[[rule]]\nmatch = \"udp\"\nmark = 7\nto = \"pass\"\nthen = \"on\"\n\

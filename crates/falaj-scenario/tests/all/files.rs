@@ -438,7 +438,7 @@ match = "any"
 }
 
 #[test]
-fn who_paces_a_link_and_what_its_device_holds() {
+fn the_pacing_of_a_link_and_the_backlog_of_its_device() {
     let pace = |rest: &str| {
         let (scenario, warnings) = read(&format!("[link.a]\nrate = \"100mbit\"\n{rest}"));
         assert!(warnings.is_empty(), "{warnings}");

@@ -1245,7 +1245,7 @@ start = "10s"
 }
 
 #[test]
-fn flows_that_nobody_uses() {
+fn flows_that_no_direction_uses() {
     warnings(
         r#"[link.a]
 rate = "1mbit"
@@ -2420,7 +2420,7 @@ match = "any"
 }
 
 #[test]
-fn a_part_that_no_packet_reaches_and_a_rest_that_nobody_takes() {
+fn a_part_that_no_packet_reaches_and_a_rest_without_a_part() {
     errors(
         r#"[link.up]
 rate = "100mbit"

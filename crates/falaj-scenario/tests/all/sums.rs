@@ -64,7 +64,7 @@ fn every_rate_of_every_discipline_is_here() {
 }
 
 #[test]
-fn a_sum_above_the_link_is_refused_or_said_and_promised_to_nobody() {
+fn a_sum_above_the_link_is_refused_or_reported_and_guarantees_nothing() {
     for (kind, key, rest, sum) in RATES {
         let what = format!("{kind}, {key}");
         let parsed = falaj_scenario::parse(&scenario(kind, key, "60mbit", rest), "a.toml");

@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_alone_meets_nobody() {
+    fn a_single_entry_plays_no_match() {
         let mut order = Tournament::new(1_000);
         for f in (0..1_000).map(FlowId) {
             order.set(f, 5u64);

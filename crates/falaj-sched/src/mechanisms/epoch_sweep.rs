@@ -45,7 +45,7 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn nobody_is_looked_at_later_than_after_half_of_the_numbers() {
+    fn every_flow_is_examined_within_half_of_the_numbers() {
         for flows in [1, 7, 16_383, 16_384, 16_385, 100_000] {
             for step in [LAPS / 2, LAPS, 5 * LAPS, LAPS * LOOKS / 3, 3 * LAPS * LOOKS] {
                 let (mut looks, mut lap) = (Looks::default(), 0);

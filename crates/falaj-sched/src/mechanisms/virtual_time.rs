@@ -460,7 +460,7 @@ mod tests {
 
     /// The link becomes idle until the number of the lap repeats.
     #[test]
-    fn who_fell_silent_before_laps_come_around_does_not_count() {
+    fn a_flow_idle_since_before_the_laps_wrap_does_not_count() {
         let weights = Weights {
             all: alloc::vec![1, 1],
             rate: Rate::from_bits(1),

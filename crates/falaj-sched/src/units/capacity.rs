@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn opportunities_that_nobody_takes_are_lost() {
+    fn unused_opportunities_are_lost() {
         let all =
             Opportunities::new(vec![ms(1), ms(1), ms(4)], Span::from_millis(4), 1500).unwrap();
         assert_eq!(all.mean(), Rate(9_000_000));

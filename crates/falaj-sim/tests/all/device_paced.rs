@@ -111,7 +111,7 @@ fn a_flow_whose_packets_keep_coming_keeps_its_turn() {
 /// On an idle link it makes no difference what paces it: delays end when the last bit leaves, and
 /// not when packets are handed to the device.
 #[test]
-fn who_is_alone_waits_for_nobody() {
+fn pacing_makes_no_difference_on_an_idle_link() {
     let text = "[link.l]\nrate = \"100mbit\"\nPACE\n[traffic.t]\nmodel = \"cbr\"\nrate = \"10mbit\"\nsize = \"1000B\"";
     let mean = |pace: &str| simulated(&text.replace("PACE", pace)).0.pipes[0][0].delay.mean_nanos();
     assert_eq!(mean("pace = \"device\"\nbacklog = \"20p\""), Some(80_000.0));

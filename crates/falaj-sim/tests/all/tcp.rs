@@ -202,7 +202,7 @@ fn coupled_queues_are_fair_to_both_kinds_and_short_for_one() {
 /// gets more, the more so the shorter it is. With a queue each they share evenly, whatever their
 /// round trips.
 #[test]
-fn who_has_the_shorter_round_trip_has_more() {
+fn the_shorter_round_trip_gets_more() {
     let of = |link: &str, back: &str| {
         let text = link.to_owned()
             + &source("a", "reno", "")

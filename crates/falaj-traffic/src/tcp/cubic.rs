@@ -281,7 +281,7 @@ mod tests {
     /// Fast convergence: the flat part is lower where the window did not reach the one before: 70 *
     /// 0.85 = 59.5, in whole segments.
     #[test]
-    fn who_loses_room_leaves_some() {
+    fn fast_convergence_lowers_the_flat_part() {
         let mut cubic = Cubic::new(100);
         cubic.congested();
         cubic.congested();

@@ -903,7 +903,7 @@ fn curves_are_drawn() {
 }
 
 #[test]
-fn nobody_else_pays_for_a_proposal() {
+fn no_other_flow_pays_for_a_proposal() {
     // Together the requirements exceed the link's rate; each alone could be met by taking capacity
     // from the other flow.
     let text = TENANTS
@@ -1111,7 +1111,7 @@ fn bad_options() {
 }
 
 #[test]
-fn a_reader_who_has_seen_enough() {
+fn a_reader_that_closes_its_pipe_early() {
     let tenants = file("pipe.toml", TENANTS);
     for args in [
         &["plan", tenants][..],

@@ -119,7 +119,7 @@ mod tests {
 
     /// A full queue of connections does not hide the owner of a name.
     #[test]
-    fn the_holder_of_a_name_is_known_where_nobody_answers() {
+    fn the_holder_of_a_name_is_known_without_an_answer() {
         let interface = format!("test-full-{}", std::process::id());
         let name = UnixAddr::new_abstract(called(&interface).as_bytes()).expect("short");
         assert_eq!(holder(&name), None);

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_at_marks_is_marked_as_often_as_others_are_dropped() {
+    fn marks_are_as_frequent_as_drops() {
         let of = CoDelParameters { ecn: true, ..CoDelParameters::default() };
         let mut marking = CoDel::new(of, 1500);
         let mut marks = Vec::new();

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn the_average_follows_slowly_and_sinks_while_nobody_comes() {
+    fn the_average_follows_slowly_and_decays_without_arrivals() {
         let mut red = Red::new(parameters(false, false), LINK);
         // From zero to 20 with w = 0.002: 20 (1 - 0.998^n).
         for n in 1..=1000u32 {

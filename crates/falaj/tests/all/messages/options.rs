@@ -457,7 +457,7 @@ fn guests_that_cannot_be() {
 
 /// The exit status is that of the error, even if the message cannot be written.
 #[test]
-fn nobody_listens() {
+fn standard_error_without_a_reader() {
     for args in [
         &["plan", "nowhere"][..],
         &["plan", file("unheard.toml", &TENANTS.replace("mbit", "")), "--json"],
