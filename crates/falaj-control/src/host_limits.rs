@@ -93,14 +93,14 @@ fn beyond(direction: &Direction, honest: &HostLimits) -> Vec<String> {
     let carried = honest.rate_bits_per_s * (f64::from(direction.mtu) + 14.0).min(FULL) / FULL;
     if !rate.is_unlimited() && rate.0 as f64 > carried {
         let (asked, carried) = (text::rate(rate.0 as f64), text::rate(carried));
-        all.push(format!("{asked} is beyond the {carried} that this host was measured to carry in packets one by one"));
+        all.push(format!("{asked} is more than the {carried} that this host carries in packets one by one, as measured"));
     }
     if let Some(least) =
         honest.delay_ns.filter(|&least| (1..least).contains(&direction.pipe.delay.0))
     {
         let (delay, late) = (direction.pipe.delay, Span(least / 10));
         all.push(format!(
-            "of a delay of {delay} packets are more than a tenth late: 1 of 100 by {late} and more on this host"
+            "with a delay of {delay}, 1 of 100 packets is late by {late} or more on this host, which is more than a tenth"
         ));
     }
     all

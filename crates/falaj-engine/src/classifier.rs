@@ -21,8 +21,8 @@ pub struct Match {
     pub src: Option<Net>,
     /// Destination address.
     pub dst: Option<Net>,
-    /// Range of source ports, both ends included. With no protocol given, TCP and UDP match and
-    /// nothing else does.
+    /// Range of source ports, both ends included. Without a protocol, packets of TCP and UDP
+    /// match, and no others.
     pub sport: Option<(u16, u16)>,
     /// Range of destination ports, as `sport`.
     pub dport: Option<(u16, u16)>,
@@ -132,7 +132,7 @@ impl Match {
 }
 
 impl fmt::Display for Match {
-    /// Writes the grammar of a scenario's `match`.
+    /// Writes the conditions as they are written in a scenario's `match`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_any() {
             return f.write_str("any");

@@ -9,7 +9,7 @@ use std::ops::Range;
 pub enum Severity {
     /// The file cannot be used.
     Error,
-    /// The file can be used, but it is hardly as intended.
+    /// The file can be used, but is probably not as intended.
     Warning,
 }
 

@@ -212,7 +212,7 @@ impl Handler {
                     drop(leavings);
                     changed
                 }
-                _ => return Err(Refusal::new("another answer than one to a change")),
+                _ => return Err(Refusal::new("unexpected answer to a change")),
             };
             let AppliedChange { at, dropped } = changed.map_err(|unfit| {
                 let hint = if wanted.drop { "" } else { "; with --drop such packets are dropped" };

@@ -53,7 +53,7 @@ impl ForwarderChannel {
     pub(super) fn places(&mut self) -> Result<PipePlaces, Refusal> {
         match self.ask(Query::Places)? {
             Reply::Places(places) => Ok(places),
-            _ => Err(Refusal::new("another answer than one about places")),
+            _ => Err(Refusal::new("unexpected answer about places")),
         }
     }
 

@@ -36,7 +36,7 @@ impl Handler {
             Reply::Ports(ports, zero) => {
                 Ok(Offer { text, zero, ports: ports.map_err(Refusal::new)? })
             }
-            _ => Err(Refusal::new("another answer than one about ports")),
+            _ => Err(Refusal::new("unexpected answer about ports")),
         }
     }
 
@@ -51,7 +51,7 @@ impl Handler {
 
     /// Stops the link for another process that is ready. `go_on` sends the state to that process.
     /// It runs on the link's thread, which has priority over others. If it returns true, the other
-    /// process has taken over and the link ends here; otherwise the link goes on here.
+    /// process has taken over, and the link ends here. Otherwise the link continues here.
     ///
     /// # Errors
     /// The link is gone.
@@ -61,7 +61,7 @@ impl Handler {
     ) -> Result<(), Refusal> {
         match self.forwarder.ask(Query::HandOver(Box::new(go_on)))? {
             Reply::HandedOver => Ok(()),
-            _ => Err(Refusal::new("another answer than about a hand-over")),
+            _ => Err(Refusal::new("unexpected answer about a hand-over")),
         }
     }
 }

@@ -44,7 +44,7 @@ fn undisturbed(
     handler: &Mutex<Handler>,
     measured: &mut Vec<Sojourns>,
 ) -> Result<Option<Look>, Refusal> {
-    let other = || Refusal::new("another answer than one to statistics");
+    let other = || Refusal::new("unexpected answer to statistics");
     let mut look = {
         let mut handler = rested(handler);
         let Reply::Snapshot(snapshot, _adapters) = handler.forwarder.ask(Query::Snapshot)? else {
@@ -142,7 +142,7 @@ fn made(handler: &Mutex<Handler>, look: &Look) -> Result<Option<Vec<Vec<MaskRepo
                 }
                 let part = handler.forwarder.ask(Query::Made { of, from: next, all })?;
                 let Reply::Made(so_far, then) = part else {
-                    return Err(Refusal::new("another answer than one about masks"));
+                    return Err(Refusal::new("unexpected answer about masks"));
                 };
                 (all, from) = (so_far, then);
             }
@@ -157,7 +157,7 @@ impl Handler {
     /// The link occupancy, by pipe in the order of links, up before down.
     pub fn turns(&mut self) -> Result<Vec<Vec<(String, LinkOccupancy)>>, Refusal> {
         let Reply::Turns(turns) = self.forwarder.ask(Query::Turns)? else {
-            return Err(Refusal::new("another answer than one about turns"));
+            return Err(Refusal::new("unexpected answer about turns"));
         };
         let links = &self.running.scenario.links;
         let ways =

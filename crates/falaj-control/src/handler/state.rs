@@ -144,7 +144,7 @@ impl Handler {
                 }
                 Ok(())
             }
-            _ => Err(Refusal::new("another answer than one to a pause")),
+            _ => Err(Refusal::new("unexpected answer to a pause")),
         }
     }
 

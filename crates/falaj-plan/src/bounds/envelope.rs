@@ -32,8 +32,8 @@ impl Envelope {
         if let Some(random) = sources.iter().find(|s| s.at_most.is_none()) {
             let what = match random.source.model {
                 Model::Poisson => "Poisson, whose bursts have no limit",
-                Model::Tcp(_) => "TCP, which sends as much as arrives and a little more",
-                Model::Recorded(_) => "a capture's, which says nothing of what another one has",
+                Model::Tcp(_) => "TCP, which adapts to the link and has no envelope",
+                Model::Recorded(_) => "a capture, which does not bound other traffic",
                 _ => "random, whose bursts have no limit",
             };
             return Err(format!("none: traffic {} is {what}", random.source.name));

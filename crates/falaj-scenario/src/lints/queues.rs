@@ -1,4 +1,4 @@
-//! Queues and phases that are hardly as intended.
+//! Warnings about queues and phases that are probably not as intended.
 
 use super::amount::{bytes, rate};
 use crate::diagnostics::Problem;
@@ -83,7 +83,7 @@ impl ShortQueue {
         let which = if unset { "is not set here: it is" } else { "holds" };
         Problem::warning(
             at,
-            format!("{what}: its queue is less than a tenth of what is on its way on the link"),
+            format!("{what}: its queue is less than a tenth of the link's bandwidth-delay product"),
         )
         .label(format!(
             "`queue` {which} {}; {} x {} is {}",

@@ -1283,7 +1283,7 @@ match = "any"
 queue = "10p"
 "#,
         expect![[r#"
-            warning: the scheduler `fifo`: its queue is less than a tenth of what is on its way on the link
+            warning: the scheduler `fifo`: its queue is less than a tenth of the link's bandwidth-delay product
              --> a.toml:1:1
               |
             1 | [link.a]
@@ -1300,7 +1300,7 @@ delay = "40ms"
 scheduler = { kind = "fifo", queue = "64kB" }
 "#,
         expect![[r#"
-            warning: the scheduler `fifo`: its queue is less than a tenth of what is on its way on the link
+            warning: the scheduler `fifo`: its queue is less than a tenth of the link's bandwidth-delay product
              --> a.toml:4:38
               |
             4 | scheduler = { kind = "fifo", queue = "64kB" }
@@ -1325,7 +1325,7 @@ match = "any"
 queue = "300p"
 "#,
         expect![[r#"
-            warning: flow `x`: its queue is less than a tenth of what is on its way on the link
+            warning: flow `x`: its queue is less than a tenth of the link's bandwidth-delay product
              --> a.toml:7:9
               |
             7 | queue = "4p"
@@ -4005,7 +4005,7 @@ fn many_warnings_that_are_alike() {
           |
           = help: a last flow with `match = "any"` takes them
 
-        warning: flow `f1`: its queue is less than a tenth of what is on its way on the link
+        warning: flow `f1`: its queue is less than a tenth of the link's bandwidth-delay product
          --> a.toml:7:9
           |
         7 | queue = "1p"

@@ -1,5 +1,5 @@
-//! The common part of disciplines that stamp packets: weights and rates, and the exact numbers of
-//! virtual time.
+//! The common part of disciplines that give timestamps to packets: weights and rates, and the exact
+//! numbers of virtual time.
 //!
 //! | unit | format | counts | range |
 //! |---|---|---|---|
@@ -37,8 +37,8 @@ pub(crate) const fn instant(now: Time) -> Instant {
     (now.0 as u128) << INSTANT_BITS
 }
 
-/// Origin of the times in which tags of heads are counted: the gain of a head before a change is
-/// kept even if its new slope takes it back beyond the first packet of all.
+/// Origin of the virtual times of tags. It is far above zero, so that a tag can be moved back at a
+/// change of slopes, even to before the first packet, and the flow keeps its credit.
 pub(crate) const ORIGIN: u128 = 1 << 120;
 
 /// A length of time as a difference of tags.
@@ -46,7 +46,8 @@ pub(crate) fn duration(span: Span) -> Instant {
     u128::from(span.0) << INSTANT_BITS
 }
 
-/// Extra delay by an end rounded to a nanosecond, and work interpolated to one.
+/// Additional delay by rounding to nanoseconds: of the end of a transmission, and of interpolated
+/// work.
 pub(crate) const ROUNDING: Span = Span(2);
 
 const MOST: u64 = 65_536;
@@ -223,8 +224,8 @@ pub(crate) fn shifted(start: u128, now: u128, from: u128, to: u128) -> u128 {
     }
 }
 
-/// Has many divisors: a byte divided among few flows of small weights is then exact too, in most
-/// cases.
+/// A number with many divisors. With a multiple of it as the unit of a byte, quotients of small
+/// weights are exact too in most cases.
 const DIVISIBLE: u64 = 64 * 81 * 25 * 7 * 11 * 13;
 
 fn byte(weights: &[u32]) -> u64 {

@@ -1,4 +1,4 @@
-//! The receiver: arrived segments, and when they are acknowledged.
+//! The receiver of a connection: the segments that have arrived, and their acknowledgements.
 
 use std::collections::BTreeSet;
 
@@ -48,8 +48,7 @@ impl Receiver {
             self.beyond.pop_first();
             self.upto += 1;
         }
-        // If there is a gap, or was one until now, the sender must know at once; the same for
-        // marks.
+        // A gap, the segment that fills it, and a mark are acknowledged at once.
         if self.delayed && in_order && !marked && self.waits.is_none() {
             self.waits = Some(number);
             return (is_new, None);

@@ -137,10 +137,7 @@ fn connections_are_simulated_only() {
     );
     let plan = falaj(&["plan", example, "--json"]).json();
     let none = &plan["directions"][0]["flows"][0]["envelope"]["none"];
-    assert_eq!(
-        none,
-        "none: traffic download is TCP, which sends as much as arrives and a little more"
-    );
+    assert_eq!(none, "none: traffic download is TCP, which adapts to the link and has no envelope");
     let ran = falaj(&[
         "compare",
         example,

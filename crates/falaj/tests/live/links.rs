@@ -1027,7 +1027,7 @@ fn doctor(_: &Users) {
     // From then on, a link beyond the limit causes a warning with the number.
     let ran = kept(&beyond);
     assert!(ran.status == Some(0) && ran.err.contains("up: 900 Gbit/s is beyond the "), "{ran:?}");
-    assert!(ran.err.contains("of a delay of 1us packets are more than a tenth late"), "{ran:?}");
+    assert!(ran.err.contains("with a delay of 1us, 1 of 100 packets is late by"), "{ran:?}");
     let ran =
         kept(&["run", "--internet", "none", "--rate", "1mbit", "--delay", "10s", "--", "true"]);
     assert!(ran.status == Some(0) && !ran.err.contains("falaj doctor"), "{ran:?}");
