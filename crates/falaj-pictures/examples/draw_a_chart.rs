@@ -20,6 +20,7 @@ pub(crate) fn main() -> anyhow::Result<()> {
         lines: vec![line("M/M/1", 0, 1.0), line("M/D/1", 1, 0.5)],
         places: Vec::new(),
         marks: false,
+        direct: false,
         stroke: STROKE,
     };
     let drawn = svg(&Sheet { panel: (480, 320), columns: 1, charts: vec![chart] })?;

@@ -1,5 +1,6 @@
 //! Lines over axes, in panels with one legend above.
 
+use super::labels::{LabelSpace, MARK, Pixel, Rect};
 use super::palette::{ASIDE, GRID, INK, PAGE, stroked, tone};
 use super::units::digits;
 use anyhow::{Result, anyhow};
@@ -145,12 +146,26 @@ pub struct ChartLine {
     pub band: Vec<(f64, f64)>,
     /// Vertical bars: x, lower end, upper end.
     pub bars: Vec<(f64, f64, f64)>,
+    /// Published values: hollow diamonds without a line between them.
+    pub published: bool,
 }
 
 impl ChartLine {
     /// A line without band or bars.
     pub fn new(name: impl Into<String>, number: usize, points: Vec<(f64, f64)>) -> ChartLine {
-        ChartLine { name: name.into(), number, points, band: Vec::new(), bars: Vec::new() }
+        ChartLine {
+            name: name.into(),
+            number,
+            points,
+            band: Vec::new(),
+            bars: Vec::new(),
+            published: false,
+        }
+    }
+
+    /// Published values, in the color of the line with this number.
+    pub fn published(name: impl Into<String>, number: usize, points: Vec<(f64, f64)>) -> ChartLine {
+        ChartLine { published: true, ..ChartLine::new(name, number, points) }
     }
 
     fn is_seen(&self) -> bool {
@@ -184,6 +199,8 @@ pub struct Chart {
     pub places: Vec<(f64, String)>,
     /// Each point has a mark.
     pub marks: bool,
+    /// The names of the lines stand beside them, too.
+    pub direct: bool,
     /// Width of lines; larger if they stand for bars.
     pub stroke: u32,
 }
@@ -211,14 +228,15 @@ pub fn svg(sheet: &Sheet) -> Result<String> {
 fn draw(text: &mut String, sheet: &Sheet) -> Drawn {
     let columns = sheet.columns.min(sheet.charts.len()).max(1);
     let rows = sheet.charts.len().div_ceil(columns).max(1);
-    let mut names: Vec<(&str, usize)> = Vec::new();
+    let mut names: Vec<LegendEntry<'_>> = Vec::new();
     for line in sheet.charts.iter().flat_map(|chart| &chart.lines).filter(|line| line.is_seen()) {
-        if !names.contains(&(&line.name, line.number)) {
-            names.push((&line.name, line.number));
+        let entry = (line.name.as_str(), line.number, line.published);
+        if !names.contains(&entry) {
+            names.push(entry);
         }
     }
     // The approximate width of a letter; before the name there are the stroke and some space.
-    let longest = names.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0) as u32;
+    let longest = names.iter().map(|(name, ..)| name.chars().count()).max().unwrap_or(0) as u32;
     let wide = 72 + longest * 15 / 2;
     let in_a_row = ((sheet.panel.0 * columns as u32 - 62) / wide).max(1) as usize;
     let legend = LEGEND * names.len().div_ceil(in_a_row) as u32 + 14;
@@ -236,22 +254,29 @@ fn draw(text: &mut String, sheet: &Sheet) -> Drawn {
     Ok(())
 }
 
+/// A name, the number of its line, and true for published values.
+type LegendEntry<'a> = (&'a str, usize, bool);
+
 fn names(
     area: &Area<'_>,
-    names: &[(&str, usize)],
+    names: &[LegendEntry<'_>],
     (in_a_row, width): (usize, i32),
     (marks, stroke): (bool, u32),
 ) -> Drawn {
     let style = (FONT, 14).into_font().color(&INK.0).pos(Pos::new(HPos::Left, VPos::Center));
-    for (i, &(name, number)) in names.iter().enumerate() {
+    for (i, &(name, number, published)) in names.iter().enumerate() {
         let left = 62 + (i % in_a_row) as i32 * width;
         let middle = 20 + (i / in_a_row) as i32 * LEGEND as i32;
-        area.draw(&PathElement::new(
-            [(left, middle), (left + 36, middle)],
-            tone(number).stroke_width(stroke),
-        ))?;
-        if marks {
-            mark(area, (left + 18, middle), number)?;
+        if published {
+            diamond(area, (left + 18, middle), number)?;
+        } else {
+            area.draw(&PathElement::new(
+                [(left, middle), (left + 36, middle)],
+                tone(number).stroke_width(stroke),
+            ))?;
+            if marks {
+                mark(area, (left + 18, middle), number)?;
+            }
         }
         area.draw(&Text::new(name, (left + 44, middle), style.clone()))?;
     }
@@ -279,6 +304,26 @@ where
     Ok(())
 }
 
+/// Half of the diagonals of a diamond, and of the hole in it.
+const DIAMOND: i32 = MARK;
+const HOLE: i32 = 3;
+
+/// Draws the mark of a published value.
+fn diamond<C: CoordTranslate>(
+    area: &DrawingArea<SVGBackend<'_>, C>,
+    at: C::From,
+    number: usize,
+) -> Drawn
+where
+    C::From: Clone,
+{
+    let corners = |half: i32| vec![(0, -half), (half, 0), (0, half), (-half, 0)];
+    for (half, color) in [(DIAMOND, tone(number)), (HOLE, PAGE.0)] {
+        area.draw(&(EmptyElement::at(at.clone()) + Polygon::new(corners(half), color.filled())))?;
+    }
+    Ok(())
+}
+
 fn panel(area: &Area<'_>, chart: &Chart) -> Drawn {
     let (x, y) = (&chart.x, &chart.y);
     let ((across, x_digits), (up, y_digits)) = (x.labels(8), y.labels(7));
@@ -303,11 +348,13 @@ fn panel(area: &Area<'_>, chart: &Chart) -> Drawn {
         .axis_desc_style((FONT, 14).into_font().color(&INK.0))
         .label_style((FONT, 13).into_font().color(&INK.0))
         .draw()?;
-    for (at, word) in &chart.places {
-        upright(&mut context, chart, *at, word)?;
-    }
     let place = |&(a, b): &(f64, f64)| (x.scale.place(a), y.scale.place(b));
-    for line in &chart.lines {
+    for (at, _) in &chart.places {
+        upright(&mut context, chart, *at)?;
+    }
+    // Published values lie over all lines.
+    let (published, lines): (Vec<_>, Vec<_>) = chart.lines.iter().partition(|l| l.published);
+    for line in lines {
         let colour = tone(line.number);
         if !line.band.is_empty() {
             let edges: Vec<_> = line.band.iter().map(place).collect();
@@ -325,10 +372,16 @@ fn panel(area: &Area<'_>, chart: &Chart) -> Drawn {
             mark(context.plotting_area(), at, line.number)?;
         }
     }
-    Ok(())
+    for line in published {
+        for at in line.points.iter().map(place) {
+            diamond(context.plotting_area(), at, line.number)?;
+        }
+    }
+    words(&context, chart)
 }
 
-fn upright(context: &mut Context<'_, '_>, chart: &Chart, at: f64, word: &str) -> Drawn {
+/// Draws the dashed line of a place.
+fn upright(context: &mut Context<'_, '_>, chart: &Chart, at: f64) -> Drawn {
     let at = chart.x.scale.place(at);
     let (bottom, top) = (chart.y.range().start, chart.y.range().end);
     context.draw_series(DashedLineSeries::new(
@@ -337,11 +390,103 @@ fn upright(context: &mut Context<'_, '_>, chart: &Chart, at: f64, word: &str) ->
         4,
         ASIDE.0.stroke_width(1),
     ))?;
-    let style = (FONT, 13).into_font().color(&ASIDE.0).pos(Pos::new(HPos::Left, VPos::Top));
-    context.draw_series(std::iter::once(
-        EmptyElement::at((at, top)) + Text::new(word.to_owned(), (5, 3), style),
-    ))?;
     Ok(())
+}
+
+/// Size of words within a panel, and the approximate width of a letter and height of a line.
+const WORDS: i32 = 13;
+const LETTER: f64 = 6.4;
+const HIGH: i32 = 13;
+
+/// Writes the words of places and, where the chart requires it, the names of lines, where they lie
+/// on no line. A name without such a place is in the legend alone.
+fn words(context: &Context<'_, '_>, chart: &Chart) -> Drawn {
+    if chart.places.is_empty() && !chart.direct {
+        return Ok(());
+    }
+    let area = context.plotting_area();
+    let (across, down) = area.get_pixel_range();
+    let (wide, high) = (across.end - across.start, down.end - down.start);
+    let pixel = |&(x, y): &(f64, f64)| -> Pixel {
+        let place = (chart.x.scale.place(x), chart.y.scale.place(y));
+        let (x, y) = area.map_coordinate(&place);
+        (x - across.start, y - down.start)
+    };
+    let mut space = LabelSpace::new(Rect { left: 0, top: 0, right: wide, bottom: high });
+    for line in &chart.lines {
+        add(&mut space, line, chart.marks, &pixel);
+    }
+    let upright: Vec<i32> =
+        chart.places.iter().map(|(at, _)| pixel(&(*at, chart.y.from)).0).collect();
+    for (n, &x) in upright.iter().enumerate() {
+        space.add_segment(usize::MAX - n, [(x, 0), (x, high)]);
+    }
+    let flat = area.strip_coord_spec();
+    let style = |color: RGBColor| {
+        (FONT, WORDS).into_font().color(&color).pos(Pos::new(HPos::Left, VPos::Center))
+    };
+    let width = |word: &str| (word.chars().count() as f64 * LETTER) as i32;
+    for (x, (_, word)) in upright.into_iter().zip(&chart.places) {
+        let size = width(word);
+        let row = |top: i32| {
+            [x + 6, x - 6 - size].map(|left| Rect {
+                left,
+                top,
+                right: left + size,
+                bottom: top + HIGH,
+            })
+        };
+        let at = space.place_at((4..high - HIGH).step_by(4).flat_map(row));
+        let at = at.unwrap_or(row(4)[0]);
+        flat.draw(&Text::new(word.clone(), (at.left, at.top + HIGH / 2), style(ASIDE.0)))?;
+    }
+    for line in chart.lines.iter().filter(|_| chart.direct) {
+        let points = nameable(line, &pixel);
+        let Some(label) = space.place(line.number, &points, (width(&line.name), HIGH)) else {
+            continue;
+        };
+        if let Some(leader) = label.leader {
+            flat.draw(&PathElement::new(leader, tone(line.number).stroke_width(1)))?;
+        }
+        let at = (label.place.left, label.place.top + HIGH / 2);
+        flat.draw(&Text::new(line.name.clone(), at, style(INK.0)))?;
+    }
+    Ok(())
+}
+
+/// Keeps labels away from a line, its bars and its marks.
+fn add(
+    space: &mut LabelSpace,
+    line: &ChartLine,
+    marks: bool,
+    pixel: &dyn Fn(&(f64, f64)) -> Pixel,
+) {
+    for points in line.points.split(|(_, y)| y.is_nan()) {
+        let points: Vec<Pixel> = points.iter().map(pixel).collect();
+        if line.published || marks {
+            points.iter().for_each(|at| space.add_mark(line.number, *at));
+        }
+        if !line.published {
+            points.windows(2).for_each(|w| space.add_segment(line.number, [w[0], w[1]]));
+        }
+    }
+    for &(at, low, high) in &line.bars {
+        space.add_segment(line.number, [pixel(&(at, low)), pixel(&(at, high))]);
+    }
+}
+
+/// The points of a line beside which its name may stand: all of published values, and also the
+/// quarters of the segments of a drawn line.
+fn nameable(line: &ChartLine, pixel: &dyn Fn(&(f64, f64)) -> Pixel) -> Vec<Pixel> {
+    let points: Vec<Pixel> = line.points.iter().filter(|(_, y)| !y.is_nan()).map(pixel).collect();
+    if line.published {
+        return points;
+    }
+    let quarters = |w: &[Pixel]| {
+        let (a, b) = (w[0], w[1]);
+        (0..4).map(move |n| (a.0 + (b.0 - a.0) * n / 4, a.1 + (b.1 - a.1) * n / 4))
+    };
+    points.windows(2).flat_map(quarters).chain(points.last().copied()).collect()
 }
 
 /// The points that differ by whole pixels.
@@ -380,7 +525,8 @@ mod tests {
     /// Labels far from zero need more digits than labels near it.
     #[test]
     fn no_two_labels_of_an_axis_are_the_same() {
-        assert_eq!(labels(0.0, 1.0)[..3], ["0.00", "0.20", "0.40"]);
+        assert_eq!(labels(0.0, 1.0)[..3], ["0.0", "0.2", "0.4"]);
+        assert_eq!(labels(0.0, 5.4)[..3], ["0", "1", "2"]);
         assert_eq!(labels(0.0, 30.0)[..3], ["0", "5", "10"]);
         for step in 1..400 {
             let extent = 1.05f64.powi(step) * 1e-6;

@@ -16,6 +16,7 @@ extern crate falaj_terminal;
 pub mod bars;
 pub mod chart;
 pub mod heat;
+mod labels;
 pub mod lanes;
 pub mod palette;
 #[cfg(feature = "png")]

@@ -72,13 +72,16 @@ pub fn finished(svg: String, own: &[Tone]) -> String {
     svg
 }
 
-/// As `finished`; each numbered line has a stroke of its own.
+/// As `finished`; each numbered line has a stroke of its own. Lines of one pixel, which are error
+/// bars and leaders, have none.
 pub fn stroked(svg: &str) -> String {
     let mut svg = svg.to_owned();
     for ((light, _), stroke) in SEVERAL.iter().zip(STROKES).filter(|(_, stroke)| !stroke.is_empty())
     {
         let plain = format!("fill=\"none\" opacity=\"1\" stroke=\"{}\"", hex(*light));
-        svg = svg.replace(&plain, &format!("{plain} stroke-dasharray=\"{stroke}\""));
+        let dashes = format!("{plain} stroke-dasharray=\"{stroke}\"");
+        let (thin, kept) = (format!("{plain} stroke-width=\"1\""), "\u{1}");
+        svg = svg.replace(&thin, kept).replace(&plain, &dashes).replace(kept, &thin);
     }
     finished(svg, &SEVERAL)
 }

@@ -13,13 +13,12 @@ pub fn unit(most: f64, units: &[(f64, &'static str)]) -> (f64, &'static str) {
     *units.iter().rev().find(|(one, _)| most >= 2.0 * one).unwrap_or(&units[0])
 }
 
-/// Number of digits behind the point on an axis with at most `labels` labels: as many as its extent
-/// needs, so that no two labels are the same if it begins far from zero.
+/// Number of digits behind the point on an axis with at most `labels` labels: those of the step
+/// between labels, so that no two labels are the same if the axis begins far from zero.
 pub fn digits(from: f64, to: f64, labels: usize) -> usize {
-    let usual = if to < 2.0 { 2 } else { usize::from(to < 20.0) };
     let least = (to - from) / (labels + 1) as f64;
     // The step between labels is the next of 1, 2, 5 and 10 above this.
     let power = least.log10().floor();
     let power = if least / 10f64.powf(power) >= 5.0 { power + 1.0 } else { power };
-    usual.max((-power).clamp(0.0, 12.0) as usize)
+    (-power).clamp(0.0, 12.0) as usize
 }

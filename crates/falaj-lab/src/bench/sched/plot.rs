@@ -60,6 +60,7 @@ fn chart(swing: &str, cases: &[LoadCase], rows: &[DisciplineFigures]) -> Chart {
         lines,
         places: Vec::new(),
         marks: true,
+        direct: false,
         stroke: STROKE,
     }
 }

@@ -1,6 +1,6 @@
 //! The curves of each figure, with remarks.
 
-use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure};
+use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure, Published};
 use super::live::Live;
 use crate::aggregate::CrossingCost;
 use anyhow::{Result, bail};
@@ -50,6 +50,8 @@ fn point(x: f64, y: f64, off: Option<f64>) -> CurvePoint {
     CurvePoint { x, y: y * 1e6, off: off.map(|off| off * 1e6) }
 }
 
+const DELAY: &str = "mean delay (us)";
+
 /// Figures 1 and 2: delay, loss and jitter of the whole path, by input rate.
 fn forwarded(no: usize, title: &str, rates: &[u32]) -> Result<PaperFigure> {
     let policy = if no == 1 {
@@ -98,11 +100,27 @@ fn forwarded(no: usize, title: &str, rates: &[u32]) -> Result<PaperFigure> {
         }
         curves.push(FigureCurve { name: "sent on at random (us)", points: random });
     }
-    curves.insert(0, FigureCurve { name: "mean delay (us)", points: delays });
+    curves.insert(0, FigureCurve { name: DELAY, points: delays });
     curves.push(FigureCurve { name: "largest jitter (us)", points: jitters });
     curves.push(FigureCurve { name: "loss (%)", points: losses });
-    let notes =
-        vec!["Jitter as RFC 1889 and 3550 smooth it. 256 containers may wait; simulated packet by packet.".into()];
+    let mut notes = vec![
+        "Jitter as RFC 1889 and 3550 smooth it. 256 containers may wait; simulated packet by packet.".into(),
+    ];
+    let published = if no == 1 {
+        notes.push(
+            "The paper has two delays of the native system: 120 us at any rate, and 50 us at 100 \
+             Kp/s, which is beyond the rate that it forwards."
+                .into(),
+        );
+        let at_any_rate = rates.iter().map(|&rate| f64::from(rate)).filter(|&rate| rate <= 80.0);
+        Published::beside(DELAY, "mean delay, published", at_any_rate.map(|x| (x, 120.0)))
+            .and("mean delay at 100 Kp/s, published", Some(DELAY), [(100.0, 50.0)])
+            .at(80.0, "published: forwards no more")
+    } else {
+        let points = [(100.0, 280.0), (600.0, 400.0)];
+        Published::beside(DELAY, "mean delay, published", points)
+            .at(800.0, "published: forwards no more")
+    };
     Ok(PaperFigure {
         label: format!("Figure {no}"),
         title: title.into(),
@@ -110,6 +128,7 @@ fn forwarded(no: usize, title: &str, rates: &[u32]) -> Result<PaperFigure> {
         x: "input (Kp/s)",
         y: "us; %",
         curves,
+        published,
         notes,
         found,
     })
@@ -192,6 +211,7 @@ fn sojourn(live: Option<Live>) -> Result<PaperFigure> {
         x: "input (Kp/s)",
         y: "us",
         curves,
+        published: Published::default().at(600.0, "published: model above measured up to here"),
         notes,
         found,
     })
@@ -229,6 +249,7 @@ fn implied(streams: &[Stream], fill: f64, printed: bool) -> Result<f64> {
 
 /// Figure 4: the batch size for a delay, at 800 Kp/s.
 fn size_for_a_delay(live: Option<Live>) -> Result<PaperFigure> {
+    const PRINTED: &str = "as printed (us)";
     let fill = (ASKED_SIZE as f64 - 1.0) / (2.0 * RATE);
     let one = [Stream { count: 2, rate: RATE }];
     let four = [Stream { count: 1, rate: RATE }, Stream { count: 4, rate: RATE / 4.0 }];
@@ -284,7 +305,7 @@ fn size_for_a_delay(live: Option<Live>) -> Result<PaperFigure> {
         ));
     }
     let mut curves = vec![
-        FigureCurve { name: "as printed (us)", points: printed },
+        FigureCurve { name: PRINTED, points: printed },
         FigureCurve { name: "exact (us)", points: exact },
         FigureCurve { name: "simulated (us)", points: simulated },
     ];
@@ -302,6 +323,7 @@ fn size_for_a_delay(live: Option<Live>) -> Result<PaperFigure> {
         x: "packets in a container",
         y: "us",
         curves,
+        published: Published::beside(PRINTED, "published", [(ASKED_SIZE as f64, ASKED * 1e6)]),
         notes,
         found,
     })

@@ -1,6 +1,6 @@
 //! A figure as SVG.
 
-use super::{Axes, FigureCurve, PaperFigure};
+use super::{Axes, FigureCurve, PaperFigure, PublishedCurve};
 use anyhow::{Context, Result};
 use falaj_pictures::chart::{Axis, Chart, ChartLine, STROKE, Scale, Sheet, svg as drawn};
 use falaj_pictures::palette::SEVERAL;
@@ -20,26 +20,20 @@ pub(super) fn svg(figure: &PaperFigure) -> Result<String> {
 
 /// The panels of a figure: one for each unit of its curves.
 fn sheet(figure: &PaperFigure) -> Sheet {
+    let unit = |curve: &FigureCurve| split_unit(curve.name).map_or(figure.y, |(_, unit)| unit);
     let mut units: Vec<&str> = Vec::new();
     for curve in &figure.curves {
-        let unit = split_unit(curve.name).map_or(figure.y, |(_, unit)| unit);
-        if !units.contains(&unit) {
-            units.push(unit);
+        if !units.contains(&unit(curve)) {
+            units.push(unit(curve));
         }
     }
-    let own = |unit: &str, curve: &FigureCurve| {
-        split_unit(curve.name).map_or(figure.y, |(_, unit)| unit) == unit
-    };
-    let charts: Vec<Chart> = match units.as_slice() {
-        [] | [_] => vec![chart(figure, figure.y, &figure.curves.iter().collect::<Vec<_>>())],
-        several => several
-            .iter()
-            .map(|unit| {
-                let curves: Vec<_> = figure.curves.iter().filter(|c| own(unit, c)).collect();
-                chart(figure, unit, &curves)
-            })
-            .collect(),
-    };
+    if units.is_empty() {
+        units.push(figure.y);
+    }
+    let charts: Vec<Chart> = units
+        .iter()
+        .map(|&own| chart(figure, own, own == units[0], &|curve| unit(curve) == own))
+        .collect();
     let panel = if charts.len() == 1 { SIZE } else { PANEL };
     Sheet { panel, columns: 1, charts }
 }
@@ -50,16 +44,60 @@ fn split_unit(name: &str) -> Option<(&str, &str)> {
     Some((name, unit))
 }
 
-/// The curves of one unit.
-fn chart(figure: &PaperFigure, unit: &str, curves: &[&FigureCurve]) -> Chart {
-    let points = || curves.iter().flat_map(|c| &c.points);
-    let x_points = || figure.curves.iter().flat_map(|c| &c.points);
-    let most = points().map(|p| p.y + p.off.unwrap_or(0.0)).fold(0.0, f64::max);
+fn without_unit(name: &str) -> &str {
+    split_unit(name).map_or(name, |(name, _)| name)
+}
+
+/// The numbers of the curves, which determine color and stroke: each has its own in all panels, and
+/// curves that differ in their unit alone have the same one.
+fn numbers(figure: &PaperFigure) -> Vec<usize> {
+    let mut names: Vec<&str> = Vec::new();
+    let number = |curve: &FigureCurve| {
+        let name = without_unit(curve.name);
+        let known = names.iter().position(|known| *known == name);
+        known.unwrap_or_else(|| {
+            names.push(name);
+            names.len() - 1
+        })
+    };
+    figure.curves.iter().map(number).collect()
+}
+
+/// The curves of one unit. The first panel has the published values without a curve of ours, and
+/// the published places.
+fn chart(
+    figure: &PaperFigure,
+    unit: &str,
+    first: bool,
+    own: &dyn Fn(&FigureCurve) -> bool,
+) -> Chart {
+    let numbers = numbers(figure);
+    let curves: Vec<(usize, &FigureCurve)> =
+        numbers.iter().copied().zip(&figure.curves).filter(|(_, curve)| own(curve)).collect();
+    let of_curves = numbers.iter().max().map_or(0, |most| most + 1);
+    let mut others = of_curves..;
+    let published: Vec<(usize, &PublishedCurve)> = figure
+        .published
+        .curves
+        .iter()
+        .filter_map(|published| {
+            let ours = |curve: &FigureCurve| Some(curve.name) == published.beside;
+            match figure.curves.iter().position(ours) {
+                Some(n) => own(&figure.curves[n]).then_some((numbers[n], published)),
+                None => others.next().filter(|_| first).map(|n| (n, published)),
+            }
+        })
+        .collect();
+    let of_ours = curves.iter().flat_map(|(_, curve)| &curve.points);
+    let of_paper = published.iter().flat_map(|(_, published)| &published.points);
+    let values: Vec<f64> = of_ours.clone().map(|p| p.y).chain(of_paper.map(|p| p.1)).collect();
+    let ends = of_ours.map(|p| p.y + p.off.unwrap_or(0.0));
+    let most = ends.chain(values.iter().copied()).fold(0.0, f64::max);
     // A logarithmic axis has no values at or below zero.
-    let least =
-        points().map(|p| p.y).filter(|&y| y > 0.0).fold(f64::INFINITY, f64::min).min(most.max(1.0));
+    let least = values.into_iter().filter(|&y| y > 0.0).fold(f64::INFINITY, f64::min);
+    let least = least.min(most.max(1.0));
     let y = match figure.axes {
-        Axes::Plain if differ_in_magnitude(curves) => {
+        Axes::Plain if differ_in_magnitude(&curves) => {
             Axis::whole(unit, Scale::Decades, least, most.max(least))
         }
         Axes::Plain | Axes::Each => Axis::linear(unit, 0.0, 1.08 * most),
@@ -69,15 +107,18 @@ fn chart(figure: &PaperFigure, unit: &str, curves: &[&FigureCurve]) -> Chart {
         Axes::Doublings => Axis::whole(unit, Scale::Doublings, least, most.max(least)),
     };
     let floor = y.from;
-    let (left, right) =
-        x_points().fold((f64::INFINITY, 0.0f64), |(low, high), p| (low.min(p.x), high.max(p.x)));
     let each = figure.axes == Axes::Each;
-    let line = |(n, curve): (usize, &&FigureCurve)| {
-        let name = split_unit(curve.name).map_or(curve.name, |(name, _)| name);
-        // Each bar is a vertical line, beside those of the other curves; a NaN ends it.
-        let aside = BESIDE * (n as f64 - (curves.len() as f64 - 1.0) / 2.0);
+    // Bars of several curves stand beside each other.
+    let aside = |n: usize| {
+        let place = curves.iter().position(|(number, _)| *number == n).unwrap_or(0);
+        if each { BESIDE * (place as f64 - (curves.len() as f64 - 1.0) / 2.0) } else { 0.0 }
+    };
+    let line = |&(n, curve): &(usize, &FigureCurve)| {
+        let name = without_unit(curve.name);
+        // Each bar is a vertical line; a NaN ends it.
         let bars = |p: &super::CurvePoint| {
-            [(p.x + aside, floor), (p.x + aside, p.y), (p.x + aside, f64::NAN)]
+            let x = p.x + aside(n);
+            [(x, floor), (x, p.y), (x, f64::NAN)]
         };
         if each {
             return ChartLine::new(name, n, curve.points.iter().flat_map(bars).collect());
@@ -89,29 +130,58 @@ fn chart(figure: &PaperFigure, unit: &str, curves: &[&FigureCurve]) -> Chart {
             ..ChartLine::new(name, n, curve.points.iter().map(|p| (p.x, at(p.y))).collect())
         }
     };
+    let diamonds = |&(n, published): &(usize, &PublishedCurve)| {
+        let points = published.points.iter().map(|&(x, y)| (x + aside(n), y.max(floor)));
+        ChartLine::published(without_unit(published.name), n, points.collect())
+    };
+    let places = figure.published.places.iter().filter(|_| first);
     Chart {
         title: String::new(),
-        x: match figure.axes {
-            Axes::Doublings => {
-                Axis::whole(figure.x, Scale::Doublings, left.max(1.0), right.max(1.0))
-            }
-            Axes::Plain | Axes::Decades => Axis::linear(figure.x, left, right),
-            Axes::Each | Axes::DecadesOfKinds => Axis::each(figure.x, left, right),
-        },
+        x: across(figure),
         y,
-        lines: curves.iter().enumerate().map(line).collect(),
-        places: Vec::new(),
+        lines: curves.iter().map(line).chain(published.iter().map(diamonds)).collect(),
+        places: places.map(|&(x, words)| (x, words.to_owned())).collect(),
         // With more curves than colors, colors repeat, and marks distinguish the curves.
-        marks: curves.len() > SEVERAL.len() || figure.axes == Axes::DecadesOfKinds,
+        marks: of_curves > SEVERAL.len() || figure.axes == Axes::DecadesOfKinds,
+        direct: figure.axes == Axes::DecadesOfKinds,
         stroke: if each { BAR } else { STROKE },
     }
 }
 
+/// The horizontal axis, around all points and published places of a figure.
+fn across(figure: &PaperFigure) -> Axis {
+    let mut all: Vec<f64> = figure.curves.iter().flat_map(|c| &c.points).map(|p| p.x).collect();
+    all.extend(figure.published.curves.iter().flat_map(|c| &c.points).map(|p| p.0));
+    all.extend(figure.published.places.iter().map(|p| p.0));
+    all.sort_by(f64::total_cmp);
+    all.dedup();
+    let (left, right) =
+        (all.first().copied().unwrap_or(0.0), all.last().copied().unwrap_or(1.0).max(0.0));
+    match figure.axes {
+        Axes::Doublings => Axis::whole(figure.x, Scale::Doublings, left.max(1.0), right.max(1.0)),
+        Axes::Each | Axes::DecadesOfKinds => Axis::each(figure.x, left, right),
+        Axes::Plain | Axes::Decades if crowds_on_the_left(&all) => {
+            Axis { name: figure.x.into(), scale: Scale::Decades, from: left, to: right }
+        }
+        Axes::Plain | Axes::Decades => Axis::linear(figure.x, left, right),
+    }
+}
+
+/// Returns true if half of these values, sorted and above zero, are in the first tenth of a linear
+/// axis, and a logarithmic one would have two labels.
+fn crowds_on_the_left(all: &[f64]) -> bool {
+    let (Some(&first), Some(&last)) = (all.first(), all.last()) else { return false };
+    first > 0.0
+        && all[(all.len() - 1) / 2] <= last / 10.0
+        && last.log10().floor() > first.log10().ceil()
+}
+
 /// Returns true if the largest values of two curves, both above zero everywhere, differ by more
-/// than a factor of twenty: on a linear axis the smaller one would be a flat line.
-fn differ_in_magnitude(curves: &[&FigureCurve]) -> bool {
-    let largest = |curve: &&FigureCurve| curve.points.iter().map(|p| p.y).fold(0.0, f64::max);
-    let positive = curves.iter().flat_map(|c| &c.points).all(|p| p.y > 0.0);
+/// than a factor of twenty: over an even axis the smaller one would be a flat line.
+fn differ_in_magnitude(curves: &[(usize, &FigureCurve)]) -> bool {
+    let largest =
+        |(_, curve): &(usize, &FigureCurve)| curve.points.iter().map(|p| p.y).fold(0.0, f64::max);
+    let positive = curves.iter().flat_map(|(_, c)| &c.points).all(|p| p.y > 0.0);
     let most = curves.iter().map(largest).fold(0.0, f64::max);
     let least = curves.iter().map(largest).fold(f64::INFINITY, f64::min);
     positive && curves.len() > 1 && most > 20.0 * least
@@ -119,7 +189,7 @@ fn differ_in_magnitude(curves: &[&FigureCurve]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::CurvePoint;
+    use super::super::{CurvePoint, Published};
     use super::*;
 
     /// With `Axes::Each` every value has a bar, above a whole number of the x axis.
@@ -136,6 +206,7 @@ mod tests {
             y: "ms",
             axes: Axes::Each,
             curves: vec![curve("measured", |x| 7.0 + x), curve("simulated", |x| 8.0 - x)],
+            published: Published::default(),
             notes: Vec::new(),
             found: Vec::new(),
         };
@@ -164,6 +235,7 @@ mod tests {
             y: "Mbit/s, ms",
             axes: Axes::Plain,
             curves: vec![curve("slowest (Mbit/s)", 2.0), curve("a call (ms)", 1e-3)],
+            published: Published::default(),
             notes: Vec::new(),
             found: Vec::new(),
         };
@@ -176,7 +248,10 @@ mod tests {
         assert!(!words.contains(&"Mbit/s, ms"), "{words:?}");
         let tall = curve("tall (ms)", 1.0);
         let flat = curve("flat (ms)", 1e-3);
-        assert!(differ_in_magnitude(&[&tall, &flat]) && !differ_in_magnitude(&[&tall, &tall]));
+        assert!(
+            differ_in_magnitude(&[(0, &tall), (1, &flat)])
+                && !differ_in_magnitude(&[(0, &tall), (1, &tall)])
+        );
     }
 
     /// The words of a picture.
@@ -202,6 +277,7 @@ mod tests {
             y: "bytes",
             axes: Axes::DecadesOfKinds,
             curves: vec![curve("one"), curve("other")],
+            published: Published::default(),
             notes: Vec::new(),
             found: Vec::new(),
         };
@@ -217,5 +293,150 @@ mod tests {
         assert!(!words.iter().any(|word| word.contains('.')), "{words:?}");
         // Nine points and a mark in the legend, for each of two curves.
         assert_eq!(svg.matches("<circle").count(), 20);
+    }
+
+    fn line(name: &'static str, points: &[(f64, f64)]) -> FigureCurve {
+        let point = |&(x, y): &(f64, f64)| CurvePoint { x, y, off: None };
+        FigureCurve { name, points: points.iter().map(point).collect() }
+    }
+
+    fn drawn_over(axes: Axes, curves: Vec<FigureCurve>, published: Published) -> PaperFigure {
+        PaperFigure {
+            label: "Figure 1".into(),
+            title: String::new(),
+            x: "x",
+            y: "bytes",
+            axes,
+            curves,
+            published,
+            notes: Vec::new(),
+            found: Vec::new(),
+        }
+    }
+
+    /// Published values have the color of the curve beside which they stand, are in its panel, and
+    /// are within the axes.
+    #[test]
+    fn published_values_stand_beside_ours() {
+        let ours = [(0.0, 1.0), (10.0, 2.0)];
+        let curves = vec![line("loss (%)", &ours), line("delay (ms)", &ours)];
+        let published = Published::beside("delay (ms)", "delay, published", [(20.0, 5.0)])
+            .and("alone, published", None, [(5.0, 3.0)])
+            .at(4.0, "published: here");
+        let figure = drawn_over(Axes::Plain, curves, published);
+        let sheet = sheet(&figure);
+        let [loss, delay] = sheet.charts.as_slice() else {
+            panic!("{} panels", sheet.charts.len())
+        };
+        let names = |chart: &Chart| {
+            let of = |line: &ChartLine| (line.name.clone(), line.number, line.published);
+            chart.lines.iter().map(of).collect::<Vec<_>>()
+        };
+        assert_eq!(names(loss), [("loss".into(), 0, false), ("alone, published".into(), 2, true)]);
+        assert_eq!(
+            names(delay),
+            [("delay".into(), 1, false), ("delay, published".into(), 1, true)]
+        );
+        assert_eq!((loss.x.to, delay.x.to), (20.0, 20.0));
+        assert!(delay.y.to > 5.0 && loss.y.to < 5.0);
+        assert_eq!((loss.places.len(), delay.places.len()), (1, 0));
+        // A diamond is two polygons: those of the figure, and those of the legend.
+        assert_eq!(svg(&figure).unwrap().matches("<polygon").count(), 2 * (2 + 2));
+    }
+
+    /// A quantity in two panels has one color and one entry of the legend.
+    #[test]
+    fn curves_of_one_name_have_one_number() {
+        let curves = ["drr (ns, empty)", "qfq (ns, empty)", "drr (ns, filled)"];
+        let curves = curves.map(|name| line(name, &[(1.0, 2.0)])).into();
+        let figure = drawn_over(Axes::Plain, curves, Published::default());
+        assert_eq!(numbers(&figure), [0, 1, 0]);
+        let svg = svg(&figure).unwrap();
+        assert_eq!(words(&svg).iter().filter(|word| **word == "drr").count(), 1);
+    }
+
+    /// Values at powers of ten are apart from each other on the horizontal axis.
+    #[test]
+    fn an_axis_of_decades_for_values_that_crowd_on_the_left() {
+        let decades = |xs: &[f64]| {
+            let points: Vec<(f64, f64)> = xs.iter().map(|&x| (x, 1.0)).collect();
+            let figure = drawn_over(Axes::Plain, vec![line("a", &points)], Published::default());
+            sheet(&figure).charts[0].x.scale == Scale::Decades
+        };
+        assert!(decades(&[1.0, 10.0, 100.0, 1_000.0]));
+        assert!(!decades(&[0.0, 10.0, 100.0, 1_000.0]));
+        assert!(!decades(&[1.0, 2.0, 4.0, 8.0, 30.0]) && !decades(&[10.0, 40.0, 60.0, 80.0]));
+    }
+
+    /// The figure of the lag of flows: each name is also beside its line, and lies on none.
+    #[test]
+    fn names_are_beside_lines_and_on_none() {
+        let mixes = |values: [f64; 9]| (1..).map(f64::from).zip(values).collect::<Vec<_>>();
+        let drr =
+            [1_350.0, 1_477.0, 7_500.0, 15_000.0, 1_500.0, 1_500.0, 125_490.0, 1_500.0, 22_500.0];
+        let qfq = [5_400.0, 5_906.0, 4_025.0, 3_088.0, 2_610.0, 4_403.0, 4_534.0, 2_229.0, 3_345.0];
+        let shipped = [5_400.0, 5_906.0, 15e3, 30e3, 75e3, 250e3, 250_980.0, 149_904.0, 3_345.0];
+        let curves = vec![
+            line("drr", &mixes(drr)),
+            line("qfq", &mixes(qfq)),
+            line(
+                "bound of qfq",
+                &mixes([
+                    6_500.0, 6_100.0, 6_300.0, 6_100.0, 6_050.0, 6_050.0, 6_050.0, 6_300.0, 7_700.0,
+                ]),
+            ),
+            line(
+                "wf2q+",
+                &mixes([
+                    1_350.0, 1_477.0, 1_400.0, 1_450.0, 1_500.0, 1_500.0, 1_500.0, 1_500.0, 1_500.0,
+                ]),
+            ),
+        ];
+        let published = Published::beside("drr", "drr, published", mixes(drr))
+            .and("qfq with a constant sum, published", None, mixes(shipped))
+            .and("qfq, published", Some("qfq"), mixes(qfq));
+        let figure = drawn_over(Axes::DecadesOfKinds, curves, published);
+        let text = svg(&figure).unwrap();
+        let words = words(&text);
+        for name in ["drr", "qfq", "bound of qfq", "wf2q+", "drr, published", "qfq, published"] {
+            assert_eq!(words.iter().filter(|word| **word == name).count(), 2, "{name}: {words:?}");
+        }
+        let attribute = |element: &str, name: &str| {
+            let value = element.split(&format!(" {name}=\"")).nth(1).unwrap();
+            value.split('"').next().unwrap().to_owned()
+        };
+        let point = |xy: &str| {
+            let (x, y) = xy.split_once(',').unwrap();
+            (x.parse::<f64>().unwrap(), y.parse::<f64>().unwrap())
+        };
+        let segments: Vec<[(f64, f64); 2]> = text
+            .split("<polyline")
+            .skip(1)
+            .map(|element| attribute(element, "points"))
+            .flat_map(|points| {
+                let points: Vec<_> = points.split_whitespace().map(point).collect();
+                points.windows(2).map(|w| [w[0], w[1]]).collect::<Vec<_>>()
+            })
+            .collect();
+        assert!(segments.len() > 4 * 8);
+        let names = ["drr", "qfq", "bound of qfq", "wf2q+"];
+        for element in text.split("<text").skip(1) {
+            let word = element.split(['>', '<']).nth(1).unwrap().trim();
+            let at = |name| attribute(element, name).parse::<f64>().unwrap();
+            if !names.contains(&word) || at("y") < 120.0 {
+                continue;
+            }
+            // Letters are six units wide or less, and as high as ten.
+            let (left, middle) = (at("x"), at("y"));
+            let right = left + 6.0 * word.len() as f64;
+            for step in 0..=100 {
+                let share = f64::from(step) / 100.0;
+                for [a, b] in &segments {
+                    let (x, y) = (a.0 + (b.0 - a.0) * share, a.1 + (b.1 - a.1) * share);
+                    let on = (left..right).contains(&x) && (y - middle).abs() < 5.0;
+                    assert!(!on, "{word} at {left}, {middle} on {a:?} to {b:?}");
+                }
+            }
+        }
     }
 }

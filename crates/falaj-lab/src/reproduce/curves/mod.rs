@@ -12,7 +12,7 @@ mod draw;
 
 use super::Args;
 use super::page::{Head, command, escape, table};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use cells::{JudgedStatement, PublishedStatement, judged};
 use falaj_terminal::{progress, text};
 use serde::Serialize;
@@ -48,6 +48,7 @@ pub(super) struct PaperFigure {
     pub(super) axes: Axes,
     /// The curves; without any, nothing is drawn.
     pub(super) curves: Vec<FigureCurve>,
+    pub(super) published: Published,
     pub(super) notes: Vec<String>,
     /// Values by the statements of the paper.
     pub(super) found: Vec<(&'static str, f64)>,
@@ -82,7 +83,67 @@ pub(super) struct CurvePoint {
     pub(super) off: Option<f64>,
 }
 
+/// The values of a figure that the paper prints.
+#[derive(Default, Serialize)]
+pub(super) struct Published {
+    pub(super) curves: Vec<PublishedCurve>,
+    /// Values of x, with the words for what happens there.
+    pub(super) places: Vec<(f64, &'static str)>,
+}
+
+/// Published values, beside one of our curves.
+#[derive(Serialize)]
+pub(super) struct PublishedCurve {
+    pub(super) name: &'static str,
+    /// The name of our curve for the same quantity. Without one, the values stand alone.
+    pub(super) beside: Option<&'static str>,
+    /// The values as (x, y).
+    pub(super) points: Vec<(f64, f64)>,
+}
+
+impl Published {
+    /// Values beside one of our curves.
+    pub(super) fn beside(
+        curve: &'static str,
+        name: &'static str,
+        points: impl IntoIterator<Item = (f64, f64)>,
+    ) -> Published {
+        Published::default().and(name, Some(curve), points)
+    }
+
+    /// As before, and these values.
+    pub(super) fn and(
+        mut self,
+        name: &'static str,
+        beside: Option<&'static str>,
+        points: impl IntoIterator<Item = (f64, f64)>,
+    ) -> Published {
+        let points = points.into_iter().collect();
+        self.curves.push(PublishedCurve { name, beside, points });
+        self
+    }
+
+    /// As before, and this value of x.
+    pub(super) fn at(mut self, x: f64, words: &'static str) -> Published {
+        self.places.push((x, words));
+        self
+    }
+}
+
 impl PaperFigure {
+    /// Returns the figure if every published curve stands beside one of its own.
+    fn checked(self) -> Result<PaperFigure> {
+        for beside in self.published.curves.iter().filter_map(|published| published.beside) {
+            let known = self.curves.iter().any(|curve| curve.name == beside);
+            ensure!(
+                known,
+                "{} has published values beside `{beside}`, which it has not",
+                self.label
+            );
+        }
+        Ok(self)
+    }
+
     /// The name of its files.
     fn file(&self) -> String {
         self.label.to_lowercase().replace(' ', "-")
@@ -104,7 +165,7 @@ impl Work {
         let bar = progress::long_bar(wanted.len() as u64, "figures");
         let mut figures = Vec::new();
         for label in wanted {
-            figures.push(make(label)?);
+            figures.push(make(label)?.checked()?);
             bar.inc(1);
         }
         bar.finish_and_clear();
@@ -216,28 +277,33 @@ impl Work {
     }
 }
 
-/// The points of a figure as rows: a value of x, and the value of each curve there.
+/// The points of a figure as rows: a value of x, and the value of each curve there, ours first.
 fn rows(figure: &PaperFigure) -> Vec<Vec<String>> {
-    let mut xs: Vec<f64> =
-        figure.curves.iter().flat_map(|c| c.points.iter().map(|p| p.x)).collect();
+    let mut columns: Vec<Vec<CurvePoint>> =
+        figure.curves.iter().map(|curve| curve.points.clone()).collect();
+    columns.extend(figure.published.curves.iter().map(|published| {
+        published.points.iter().map(|&(x, y)| CurvePoint { x, y, off: None }).collect()
+    }));
+    let mut xs: Vec<f64> = columns.iter().flatten().map(|p| p.x).collect();
     xs.sort_by(f64::total_cmp);
     xs.dedup();
     let row = |x: &f64| {
-        let cell = |curve: &FigureCurve| {
-            let point = curve.points.iter().find(|p| p.x == *x);
+        let cell = |points: &Vec<CurvePoint>| {
+            let point = points.iter().find(|p| p.x == *x);
             point.map_or(text::DASH.into(), |p| match p.off {
                 Some(off) if off >= 0.05 => format!("{:.1} ± {off:.1}", p.y),
                 _ if p.y != 0.0 && p.y.abs() < 0.1 => format!("{:.3}", p.y),
                 _ => format!("{:.1}", p.y),
             })
         };
-        std::iter::once(format!("{x}")).chain(figure.curves.iter().map(cell)).collect()
+        std::iter::once(format!("{x}")).chain(columns.iter().map(cell)).collect()
     };
     xs.iter().map(row).collect()
 }
 
 fn header(figure: &PaperFigure) -> Vec<&str> {
-    std::iter::once(figure.x).chain(figure.curves.iter().map(|c| c.name)).collect()
+    let published = figure.published.curves.iter().map(|published| published.name);
+    std::iter::once(figure.x).chain(figure.curves.iter().map(|c| c.name)).chain(published).collect()
 }
 
 const CELLS: [&str; 7] = ["where", "statement", "published", "ours", "tolerance", "", "why"];

@@ -1,33 +1,27 @@
-//! A figure as SVG in the colours of Okabe and Ito, with a different mark for each server, so that
-//! it is readable in print without colour.
+//! A figure as SVG, with a different mark for each server, so that it is readable in print without
+//! colour.
 
 use super::figures::{B, FortunaFigure, LoadSweep, Quantity};
 use super::runs::{LinkServer, Ours};
 use anyhow::{Result, anyhow};
-use plotters::coord::{CoordTranslate, Shift};
+use falaj_pictures::chart::{Area, Drawn, FONT};
+use falaj_pictures::palette::{ASIDE, GRID, INK, PAGE, SEVERAL, finished, tone};
+use plotters::coord::CoordTranslate;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-
 const PANEL: (u32, u32) = (560, 380);
 const LEGEND: u32 = 36;
-const FONT: &str = "sans-serif";
-const INK: RGBColor = RGBColor(30, 30, 30);
-const GRID: RGBColor = RGBColor(224, 224, 224);
-const BOUND: RGBColor = RGBColor(110, 110, 110);
 
 fn colour(server: LinkServer) -> RGBColor {
-    match server {
-        LinkServer::PhaseWise => RGBColor(213, 94, 0),
-        LinkServer::PacketWise => RGBColor(0, 114, 178),
-        LinkServer::PacketWiseSkip | LinkServer::Clean { .. } | LinkServer::Divided { .. } => {
-            RGBColor(0, 158, 115)
-        }
-        LinkServer::Drr(500) => RGBColor(230, 159, 0),
-        LinkServer::Drr(1500) => RGBColor(204, 121, 167),
-        LinkServer::Drr(_) => RGBColor(86, 180, 233),
-    }
+    tone(match server {
+        LinkServer::PhaseWise => 0,
+        LinkServer::PacketWise => 1,
+        LinkServer::PacketWiseSkip | LinkServer::Clean { .. } | LinkServer::Divided { .. } => 2,
+        LinkServer::Drr(1500) => 3,
+        LinkServer::Drr(500) => 4,
+        LinkServer::Drr(_) => 5,
+    })
 }
 
 /// Marks of curves that may overlap: small ones are visible within large ones.
@@ -75,15 +69,13 @@ pub(super) fn svg(figure: &FortunaFigure, sweep: &LoadSweep) -> Result<String> {
     let mut text = String::new();
     draw(&mut text, figure, sweep)
         .map_err(|error| anyhow!("cannot draw figure {}: {error}", figure.no))?;
-    Ok(text)
+    Ok(finished(text, &SEVERAL))
 }
-
-type Drawn = Result<(), Box<dyn std::error::Error>>;
 
 fn draw(text: &mut String, figure: &FortunaFigure, sweep: &LoadSweep) -> Drawn {
     let width = PANEL.0 * figure.links.len() as u32;
     let root = SVGBackend::with_string(text, (width, PANEL.1 + LEGEND)).into_drawing_area();
-    root.fill(&WHITE)?;
+    root.fill(&PAGE.0)?;
     let (top, below) = root.split_vertically(LEGEND);
     legend(&top, figure)?;
     for (area, link) in below.split_evenly((1, figure.links.len())).iter().zip(figure.links) {
@@ -98,7 +90,7 @@ fn legend(area: &Area<'_>, figure: &FortunaFigure) -> Drawn {
     let (width, height) = area.dim_in_pixel();
     let column = (width as i32 - 70) / figure.servers.len() as i32;
     let middle = height as i32 / 2 + 2;
-    let style = (FONT, 14).into_font().color(&INK).pos(Pos::new(HPos::Left, VPos::Center));
+    let style = (FONT, 14).into_font().color(&INK.0).pos(Pos::new(HPos::Left, VPos::Center));
     for (i, server) in figure.servers.iter().enumerate() {
         let left = 62 + i as i32 * column;
         area.draw(&PathElement::new(
@@ -133,7 +125,7 @@ fn panel(area: &Area<'_>, figure: &FortunaFigure, link: usize, sweep: &LoadSweep
         "Link 2, type A, 50 Mbit/s".to_owned()
     };
     let mut chart = ChartBuilder::on(area)
-        .caption(heading, (FONT, 16).into_font().color(&INK))
+        .caption(heading, (FONT, 16).into_font().color(&INK.0))
         .margin(10)
         .margin_right(22)
         .x_label_area_size(46)
@@ -147,25 +139,25 @@ fn panel(area: &Area<'_>, figure: &FortunaFigure, link: usize, sweep: &LoadSweep
     chart
         .configure_mesh()
         .light_line_style(TRANSPARENT)
-        .bold_line_style(GRID)
-        .axis_style(INK)
+        .bold_line_style(GRID.0)
+        .axis_style(INK.0)
         .x_labels(figure.until as usize / 60 + 1)
         .y_labels(8)
         .x_label_formatter(&|x| format!("{x:.0}"))
         .y_label_formatter(&|y| if top < 8.0 { format!("{y:.1}") } else { format!("{y:.0}") })
         .x_desc("Offered to link 1 (Mbit/s)")
         .y_desc(unit)
-        .axis_desc_style((FONT, 15).into_font().color(&INK))
-        .label_style((FONT, 13).into_font().color(&INK))
+        .axis_desc_style((FONT, 15).into_font().color(&INK.0))
+        .label_style((FONT, 13).into_font().color(&INK.0))
         .draw()?;
 
     for (server, bound) in &bounds {
         let ends = [(0.0, *bound), (figure.until as f64, *bound)];
-        chart.draw_series(DashedLineSeries::new(ends, 6, 4, BOUND.stroke_width(1)))?;
+        chart.draw_series(DashedLineSeries::new(ends, 6, 4, ASIDE.0.stroke_width(1)))?;
         // The label is below its line if another bound is close above.
         let crowded = bounds.iter().any(|(_, b)| b > bound && b - bound < 0.07 * top);
         let (side, gap) = if crowded { (VPos::Top, -0.012) } else { (VPos::Bottom, 0.008) };
-        let style = (FONT, 12).into_font().color(&BOUND).pos(Pos::new(HPos::Left, side));
+        let style = (FONT, 12).into_font().color(&ASIDE.0).pos(Pos::new(HPos::Left, side));
         let label = format!("bound {}: {bound:.0} µs", server.name());
         let at = (figure.until as f64 * 0.02, bound + top * gap);
         chart.draw_series(std::iter::once(Text::new(label, at, style)))?;

@@ -2,9 +2,9 @@
 //! bench sched`, beside those of dummynet's test program. Only the shape is judged, as nanoseconds
 //! depend on the machine.
 
-use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure};
+use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure, Published};
 use super::MeasuringEffort;
-use super::published::{COSTS, FLOWS, MIXED, PublishedCost};
+use super::published::{COSTS, FLOWS, MIXED, PublishedCost, TALK};
 use crate::bench::sched::{Costs, costs};
 use anyhow::{Context, Result};
 
@@ -62,15 +62,13 @@ pub(super) fn equal(effort: MeasuringEffort, filled: bool) -> Result<PaperFigure
             .collect();
         curves.push(FigureCurve { name, points });
     }
-    for PublishedCost { name, empty, full } in COSTS {
+    let mut published = Published::default();
+    for (PublishedCost { name, empty, full }, ours) in COSTS.into_iter().zip(NAMES) {
         let all = if filled { full } else { empty };
-        let points = FLOWS
-            .iter()
-            .zip(all)
-            .filter_map(|(&x, y)| Some(CurvePoint { x: x.into(), y: y?, off: None }))
-            .collect();
-        curves.push(FigureCurve { name, points });
+        let points = FLOWS.iter().zip(all).filter_map(|(&x, y)| Some((f64::from(x), y?)));
+        published = published.and(name, Some(ours), points);
     }
+    published = published.and("none, drr, qfq in 2010, published", None, TALK);
     let all = Equal(measured);
     let mut found = vec![
         ("DRR at 1k flows, over 16", all.ratio("drr", 1_024, 16)?),
@@ -106,11 +104,12 @@ pub(super) fn equal(effort: MeasuringEffort, filled: bool) -> Result<PaperFigure
         y: "ns",
         axes: Axes::Doublings,
         curves,
+        published,
         notes: vec![
             format!(
                 "The least of {} runs of {} packets, all in turn, {swing} queued; `none` is what \
-                 generator and controller cost. Dummynet's: its own test program by gcc -O3 on an \
-                 AMD EPYC of two processors. The talk, on a desktop of 2010: none 60 ns, and \
+                 generator and controller cost. Published: dummynet's own test program by gcc -O3 \
+                 on an AMD EPYC of two processors. The talk, on a desktop of 2010: none 60 ns, and \
                  beyond that DRR 55, QFQ 110, KPS more than 400.",
                 effort.repeat, effort.pairs
             ),
@@ -134,28 +133,28 @@ pub(super) fn mixes(effort: MeasuringEffort) -> Result<PaperFigure> {
         })
         .collect()
     };
-    let theirs = |kind: usize, filled: bool| -> Vec<CurvePoint> {
-        let y = |mix: &[[f64; 2]; 3]| mix[kind][usize::from(filled)];
-        MIXED
-            .iter()
-            .zip(1u32..)
-            .map(|(mix, x)| CurvePoint { x: x.into(), y: y(mix), off: None })
-            .collect()
+    let theirs = |kind: usize, filled: bool| {
+        MIXED.iter().zip(1u32..).map(move |(mix, x)| (x.into(), mix[kind][usize::from(filled)]))
     };
-    let curves = vec![
-        FigureCurve { name: "drr, empty", points: of(&empty, 1) },
-        FigureCurve { name: "qfq, empty", points: of(&empty, 2) },
-        FigureCurve { name: "wf2q+, empty", points: of(&empty, 3) },
-        FigureCurve { name: "drr, filled", points: of(&full, 1) },
-        FigureCurve { name: "qfq, filled", points: of(&full, 2) },
-        FigureCurve { name: "wf2q+, filled", points: of(&full, 3) },
-        FigureCurve { name: "RR, empty", points: theirs(0, false) },
-        FigureCurve { name: "QFQ, empty", points: theirs(1, false) },
-        FigureCurve { name: "WF2Q+, empty", points: theirs(2, false) },
-        FigureCurve { name: "RR, filled", points: theirs(0, true) },
-        FigureCurve { name: "QFQ, filled", points: theirs(1, true) },
-        FigureCurve { name: "WF2Q+, filled", points: theirs(2, true) },
+    // The names of the curves, with the panel in the place of a unit; those of what is published.
+    const EMPTY: [[&str; 2]; 3] = [
+        ["drr (ns, nearly empty)", "drr, published (ns, nearly empty)"],
+        ["qfq (ns, nearly empty)", "qfq, published (ns, nearly empty)"],
+        ["wf2q+ (ns, nearly empty)", "wf2q+, published (ns, nearly empty)"],
     ];
+    const FILLED: [[&str; 2]; 3] = [
+        ["drr (ns, filled)", "drr, published (ns, filled)"],
+        ["qfq (ns, filled)", "qfq, published (ns, filled)"],
+        ["wf2q+ (ns, filled)", "wf2q+, published (ns, filled)"],
+    ];
+    let mut curves = Vec::new();
+    let mut published = Published::default();
+    for (costs, names, filled) in [(&empty, EMPTY, false), (&full, FILLED, true)] {
+        for (kind, [ours, printed]) in names.into_iter().enumerate() {
+            curves.push(FigureCurve { name: ours, points: of(costs, kind + 1) });
+            published = published.and(printed, Some(ours), theirs(kind, filled));
+        }
+    }
     let span = |n: usize| {
         let all = curves[n].points.iter().map(|p| p.y);
         all.clone().fold(0.0, f64::max) / all.fold(f64::INFINITY, f64::min)
@@ -186,9 +185,10 @@ pub(super) fn mixes(effort: MeasuringEffort) -> Result<PaperFigure> {
         y: "ns",
         axes: Axes::DecadesOfKinds,
         curves,
+        published,
         notes: vec![
             format!("Mixes, as weight:bytes:flows: {}.", names.join("; ")),
-            "In small letters ours, in capitals dummynet's. Empty: one packet in all; filled: to 20 for each flow, and drained.".into(),
+            "Published: dummynet's own test program. Empty: one packet in all; filled: to 20 for each flow, and drained.".into(),
         ],
         found,
     })

@@ -1,7 +1,7 @@
 //! The talk's configurations: a DSL line, weights, reordering, a profile, a link for each customer.
 //! Each consists of commands of dummynet, imported as by `falaj import ipfw`, in simulated time.
 
-use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure};
+use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure, Published};
 use super::pipes::{IN, OUT, datagram, dummynet, ms, send};
 use anyhow::{Context, Result};
 use falaj_sched::units::time::{Span, Time};
@@ -77,6 +77,7 @@ pub(super) fn dsl() -> Result<PaperFigure> {
             FigureCurve { name: "down", points: down },
             FigureCurve { name: "down, by hand", points: by_hand(4_000.0) },
         ],
+        published: Published::default(),
         notes: vec![
             "The talk has the rates and `a little bit of delay`; 20 ms are ours.".into(),
             quoted(DSL),
@@ -137,6 +138,7 @@ pub(super) fn weights() -> Result<PaperFigure> {
             FigureCurve { name: "weight 10, by hand", points: by_hand },
             FigureCurve { name: "weight 1, the smallest", points: others },
         ],
+        published: Published::default(),
         notes: vec![
             "The talk's mask takes the last eight bits of an address; one here takes leading \
              bits, all 32 of them."
@@ -210,6 +212,7 @@ pub(super) fn reordering() -> Result<PaperFigure> {
             FigureCurve { name: "overtaken", points: ours },
             FigureCurve { name: "by hand", points: by_hand },
         ],
+        published: Published::default(),
         notes: vec![
             "Overtaken: a later one came before it (RFC 4737). By hand: it took the longer pipe, \
              and not all that follow within 90 ms did."
@@ -284,6 +287,7 @@ pub(super) fn profile() -> Result<PaperFigure> {
                 points: shares.iter().map(|&s| point(s, drawn(s))).collect(),
             },
         ],
+        published: Published::default(),
         notes: vec![
             "The talk has no numbers; this profile is ours. The link is busy for the extra time, \
              and the upper 2 % of it are packets lost after all retransmissions."
@@ -358,6 +362,7 @@ pub(super) fn customers() -> Result<PaperFigure> {
             FigureCurve { name: "fastest (Mbit/s)", points: fastest },
             FigureCurve { name: "longest delay of a call (ms)", points: calls },
         ],
+        published: Published::default(),
         notes: vec![
             "Every customer has a call, and asks for 6 Mbit/s beside it.".into(),
             quoted(CUSTOMERS),

@@ -39,36 +39,41 @@ const fn but_last(of: [f64; 11]) -> [Option<f64>; 12] {
 
 pub(super) const COSTS: [PublishedCost; 6] = [
     PublishedCost {
-        name: "dummynet: NONE",
+        name: "none, published",
         empty: all([9.1, 9.7, 9.5, 9.6, 9.6, 9.7, 9.6, 9.8, 9.7, 9.9, 10.0, 10.1]),
         full: all([9.9, 11.0, 9.9, 10.1, 10.2, 10.1, 10.2, 10.6, 11.1, 11.5, 12.4, 15.3]),
     },
     PublishedCost {
-        name: "dummynet: FIFO",
+        name: "fifo, published",
         empty: all([9.8, 11.6, 11.4, 11.3, 11.5, 11.7, 11.5, 11.6, 11.8, 11.8, 11.9, 12.1]),
         full: all([11.4, 11.9, 11.6, 11.8, 11.4, 11.6, 11.8, 12.3, 12.3, 12.6, 14.1, 16.1]),
     },
     PublishedCost {
-        name: "dummynet: RR",
+        name: "drr, published",
         empty: all([11.2, 12.5, 12.1, 11.9, 11.8, 11.9, 11.6, 11.8, 12.2, 12.0, 12.1, 12.4]),
         full: all([12.7, 12.0, 11.9, 11.7, 12.6, 12.1, 13.9, 14.5, 14.7, 15.3, 16.9, 19.4]),
     },
     PublishedCost {
-        name: "dummynet: PRIO",
+        name: "priority, published",
         empty: all([10.4, 11.2, 11.7, 11.4, 11.2, 11.6, 11.4, 11.6, 11.9, 11.8, 12.3, 12.4]),
         full: all([12.1, 16.7, 17.0, 17.7, 17.5, 17.0, 17.5, 17.9, 18.2, 18.7, 19.4, 21.2]),
     },
     PublishedCost {
-        name: "dummynet: QFQ",
+        name: "qfq, published",
         empty: all([16.4, 17.3, 18.3, 18.2, 17.6, 17.3, 17.3, 17.5, 17.8, 17.5, 18.0, 17.8]),
         full: all([27.9, 25.5, 21.4, 19.8, 18.9, 17.5, 19.6, 19.7, 19.9, 21.4, 22.7, 25.0]),
     },
     PublishedCost {
-        name: "dummynet: WF2Q+",
+        name: "wf2q+, published",
         empty: all([19.2, 21.8, 24.2, 27.2, 35.1, 48.4, 58.8, 68.5, 70.8, 70.6, 69.7, 70.1]),
         full: but_last([17.6, 20.1, 26.3, 29.5, 35.3, 46.5, 63.8, 116.0, 231.0, 281.0, 417.0]),
     },
 ];
+
+/// The talk's own costs, on a desktop of 2010, of none, DRR and QFQ in nanoseconds per packet, at
+/// the number of flows up to which they are flat. Those of DRR and QFQ are 55 and 110 ns beyond
+/// that of none.
+pub(super) const TALK: [(f64, f64); 3] = [(256.0, 60.0), (256.0, 115.0), (256.0, 170.0)];
 
 /// By mix, in the order of `falaj bench sched mixes`: RR, QFQ and WF2Q+, each nearly empty, and
 /// filled and drained.

@@ -1,8 +1,8 @@
 //! Service: the maximum lag of a flow behind its share, in the mixes with which dummynet's own
 //! schedulers were measured.
 
-use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure};
-use super::published::{SEGMENT, SERVICE};
+use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure, Published};
+use super::published::{PublishedService, SEGMENT, SERVICE};
 use crate::bench::sched::wfi::{MIXES, ServiceLoad, service};
 use anyhow::Result;
 
@@ -30,12 +30,14 @@ pub(super) fn figure() -> Result<PaperFigure> {
         wf2q.push(point(of.behind));
         one &= of.b_wfi <= SEGMENT;
     }
-    let theirs = |of: fn(&super::published::PublishedService) -> Option<f64>| {
-        let point = |(s, x): (&super::published::PublishedService, u32)| {
-            Some(CurvePoint { x: x.into(), y: of(s)?, off: None })
-        };
-        SERVICE.iter().zip(1..).filter_map(point).collect()
+    let theirs = |of: fn(&PublishedService) -> Option<f64>| {
+        let point = move |(s, x): (&PublishedService, u32)| Some((x.into(), of(s)?));
+        SERVICE.iter().zip(1..).filter_map(point)
     };
+    let published = Published::beside("drr", "drr, published", theirs(|s| s.rr))
+        .and("qfq, constant sum, published", None, theirs(|s| Some(s.shipped)))
+        .and("qfq, published", Some("qfq"), theirs(|s| Some(s.true_sum)))
+        .and("wf2q+, published", Some("wf2q+"), theirs(|s| Some(s.wf2q)));
     let mut found: Vec<(&'static str, f64)> =
         SERVICE.iter().zip(&qfq).map(|(s, ours)| (s.statement, ours.y)).collect();
     let holds = |statement: bool| f64::from(u8::from(statement));
@@ -72,20 +74,14 @@ pub(super) fn figure() -> Result<PaperFigure> {
             FigureCurve { name: "qfq", points: qfq },
             FigureCurve { name: "bound of qfq", points: bound },
             FigureCurve { name: "wf2q+", points: wf2q },
-            FigureCurve { name: "dummynet's RR", points: theirs(|s| s.rr) },
-            FigureCurve { name: "dummynet's QFQ", points: theirs(|s| Some(s.shipped)) },
-            FigureCurve {
-                name: "the same, true sum of weights",
-                points: theirs(|s| Some(s.true_sum)),
-            },
-            FigureCurve { name: "dummynet's WF2Q+", points: theirs(|s| Some(s.wf2q)) },
         ],
+        published,
         notes: vec![
             format!("Mixes, as weight:bytes:flows: {}.", mixes.join("; ")),
-            "Filled to 30 packets for each flow and drained, twice. Dummynet's QFQ moves virtual \
-             time by a constant for the sum of weights, and loses its bound by that; what is \
-             published beside is the same code with the sum of the weights that there are. The \
-             bound is for departures, where a flow's packet on the wire counts. Here the first \
+            "Filled to 30 packets for each flow and drained, twice. Published: dummynet's own test \
+             program. Its QFQ moves virtual time by a constant for the sum of weights, and loses \
+             its bound by that; beside ours is the same code with the actual sum of the weights. \
+             The bound is for departures, where a flow's packet on the wire counts. Here the first \
              packet leaves as it comes, there when all have come: among weights that differ that \
              is up to 100 B."
                 .into(),

@@ -1,6 +1,6 @@
 //! The third factor of the talk, on real packets: other load of the operating system.
 
-use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure};
+use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure, Published};
 use super::super::disk;
 use super::MeasuringEffort;
 use anyhow::{Context, Result};
@@ -111,13 +111,14 @@ pub(super) fn load(effort: MeasuringEffort) -> Result<PaperFigure> {
             .into(),
         x: "0 at rest, 1 processors busy, 2 disk too",
         y: "us late",
-        axes: Axes::Decades,
+        axes: Axes::DecadesOfKinds,
         curves: vec![
             FigureCurve { name: "half of them", points: half },
             FigureCurve { name: "99 of 100", points: most },
             FigureCurve { name: "the latest", points: latest },
             FigureCurve { name: "between sockets, half of them", points: through },
         ],
+        published: Published::beside("99 of 100", "on a quiet machine, published", [(0.0, 100.0)]),
         notes: vec![format!(
             "Measured over {over}: 1,000 packets in a second for {} at each load, due after 10 ms. \
              The talk has a ping of 50 to 70 us that goes up to hundreds of them, and 100 us of \

@@ -1,6 +1,6 @@
 //! The paper's figures, each with its own configuration and with falaj's alternative.
 
-use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure};
+use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure, Published};
 use super::super::disk::Done;
 use super::fixture::{Experiment, Fixture, RateSeries, Runs, most};
 use super::testbed::{Divider, MachineLoad, Testbed};
@@ -101,6 +101,7 @@ fn figure(title: String, runs: &Runs) -> PaperFigure {
         y: "Mbit/s",
         axes: Axes::Plain,
         curves,
+        published: Published::default(),
         notes,
         found: Vec::new(),
     }
@@ -152,6 +153,12 @@ fn caps(lab: &Fixture, caps: [u32; 2], ours: bool) -> Result<PaperFigure> {
             over_all(&runs.live, 0, from, to) / simulated(0, from, to),
         ),
     ];
+    if !ours {
+        let set = |vm: usize, at: f64| [(at, f64::from(caps[vm]))];
+        figure.published = Published::default()
+            .and("VM 1's rate parameter, published", Some("VM 1 measured"), set(0, 23.5))
+            .and("VM 2's rate parameter, published", Some("VM 2 measured"), set(1, 24.5));
+    }
     if caps == [40, 40] && !ours {
         let low = lab.simulated(&capped(Divider::Netback([Some(25); 2])))?;
         let grown = spread(&runs.simulated, from..to) > 1.5 * spread(&low, from..to);
@@ -307,6 +314,18 @@ fn priorities(lab: &Fixture, ours: bool) -> Result<PaperFigure> {
     let mut figure =
         figure(format!("priorities change every second from 30:1 to 1:30, {name}"), &runs);
     let due = |second: usize| f64::from(all[second][0]) / 31.0;
+    if !ours {
+        // The weights divide the payload that the link carries.
+        let by_weight = |vm: usize| {
+            let of = move |(n, weights): (usize, &[u32; 2])| {
+                (n as f64 + 0.5, most() * f64::from(weights[vm]) / 31.0)
+            };
+            all.iter().enumerate().map(of).collect::<Vec<_>>()
+        };
+        figure.published = Published::default()
+            .and("VM 1's weight, published", Some("VM 1 measured"), by_weight(0))
+            .and("VM 2's weight, published", Some("VM 2 measured"), by_weight(1));
+    }
     // Maximum distance of VM 1's share from its weight, in hundredths of the link: over whole
     // seconds, and immediately after changes.
     let [live, simulated] = runs.parts;

@@ -1,7 +1,7 @@
 //! The thesis' figures and tables, at the printed capacity, at the one implied by its utilisations,
 //! and at the one implied by its delays.
 
-use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure};
+use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure, Published};
 use super::order;
 use super::testbed::{ENDLESS, Lc, SEEDS, Testbed, TestbedResult, TestbedServer};
 use anyhow::{Context, Result, bail};
@@ -183,6 +183,7 @@ fn figure(title: &str, x: &'static str, y: &'static str, curves: Vec<FigureCurve
         y,
         axes: Axes::Decades,
         curves,
+        published: Published::default(),
         notes: Vec::new(),
         found: Vec::new(),
     }
@@ -201,6 +202,8 @@ fn burstiness(packets: &[(Time, u32)], rate: f64) -> f64 {
 }
 
 fn table_1() -> Result<PaperFigure> {
+    const RATE: &str = "rate (B/s of payload)";
+    const BURSTINESS: &str = "burstiness, own mean rate (B)";
     let published = [
         (5, 8983),
         (7, 7894),
@@ -212,9 +215,9 @@ fn table_1() -> Result<PaperFigure> {
         (18, 3717),
         (20, 3576),
     ];
-    let [mut rates, mut thesis, mut ours] = [const { Vec::new() }; 3];
+    let [mut rates, mut ours] = [const { Vec::new() }; 2];
     let mut worst = 0.0f64;
-    for (load, sigma) in published {
+    for (load, _) in published {
         let rate = f64::from(load) * 370.0;
         let source = |seed| -> Result<(f64, f64)> {
             let bed = Testbed { lc: Lc::Packets(load), ..at_load(TestbedServer::Plain, USED, 0) };
@@ -234,17 +237,27 @@ fn table_1() -> Result<PaperFigure> {
         worst = worst.max((sent.0 / rate - 1.0).abs() * 100.0);
         let x = f64::from(load);
         rates.push(CurvePoint { x, y: sent.0, off: sent.1 });
-        thesis.push(CurvePoint { x, y: f64::from(sigma), off: None });
         ours.push(CurvePoint { x, y: sigmas.0, off: sigmas.1 });
     }
     let falls = ours.windows(2).all(|w| w[1].y <= w[0].y * 1.1);
     let curves = vec![
-        FigureCurve { name: "rate (B/s of payload)", points: rates },
-        FigureCurve { name: "burstiness, thesis (B)", points: thesis },
-        FigureCurve { name: "burstiness, own mean rate (B)", points: ours },
+        FigureCurve { name: RATE, points: rates },
+        FigureCurve { name: BURSTINESS, points: ours },
     ];
     let mut figure =
         figure("rate and burstiness of exponential traffic", BE_RATE, "B/s; B", curves);
+    figure.axes = Axes::Plain;
+    figure.published = Published::default()
+        .and(
+            "rate, published",
+            Some(RATE),
+            published.map(|(load, _)| (f64::from(load), f64::from(load) * 370.0)),
+        )
+        .and(
+            "burstiness, published",
+            Some(BURSTINESS),
+            published.map(|(load, sigma)| (f64::from(load), f64::from(sigma))),
+        );
     figure.notes.push(
         "Burstiness is the most that is sent above a rate in any interval, here of 100 s above the \
          run's own mean; it grows with the length of the run and with the rate. The thesis does \
@@ -262,14 +275,7 @@ fn table_2(lab: &Lab) -> Result<PaperFigure> {
     let loads = [5, 7, 10, 11, 13, 16, 18, 20];
     let plus = [0.668, 0.782, 2.172, 4.176, 7.359, 193.893, 970.229, 1743.618];
     let plus_plus = [0.910, 0.772, 1.152, 2.053, 2.402, 4.386, 2.942, 2.689];
-    let printed = |name, values: [f64; 8]| FigureCurve {
-        name,
-        points: loads
-            .iter()
-            .zip(values)
-            .map(|(&x, y)| CurvePoint { x: x.into(), y, off: None })
-            .collect(),
-    };
+    let printed = |values: [f64; 8]| loads.into_iter().map(f64::from).zip(values);
     let ours = |name, server, capacity| -> Result<FigureCurve> {
         let mut points = Vec::new();
         for load in loads {
@@ -281,10 +287,8 @@ fn table_2(lab: &Lab) -> Result<PaperFigure> {
         Ok(FigureCurve { name, points })
     };
     let curves = vec![
-        printed("DRR+, thesis", plus),
         ours("DRR+, 250 kbit/s", TestbedServer::Plus, USED)?,
         ours("DRR+, 213 kbit/s", TestbedServer::Plus, EFFECTIVE)?,
-        printed("DRR++, thesis", plus_plus),
         ours("DRR++, 250 kbit/s", TestbedServer::Modified, USED)?,
         ours("DRR++, 213 kbit/s", TestbedServer::Modified, EFFECTIVE)?,
     ];
@@ -294,13 +298,16 @@ fn table_2(lab: &Lab) -> Result<PaperFigure> {
     let found = vec![
         (
             "at 20 packets/s DRR+ has 10 times the interval of DRR++ and more",
-            holds(at(1, 20.0) > 10.0 * at(4, 20.0)),
+            holds(at(0, 20.0) > 10.0 * at(2, 20.0)),
         ),
-        ("at 16 packets/s and 213 kbit/s, DRR+", at(2, 16.0)),
-        ("at 20 packets/s and 213 kbit/s, DRR+", at(2, 20.0)),
-        ("at 20 packets/s, DRR++", at(4, 20.0)),
+        ("at 16 packets/s and 213 kbit/s, DRR+", at(1, 16.0)),
+        ("at 20 packets/s and 213 kbit/s, DRR+", at(1, 20.0)),
+        ("at 20 packets/s, DRR++", at(2, 20.0)),
     ];
     let mut figure = figure("half of the 95 % interval of LC's mean delay", BE_RATE, "ms", curves);
+    figure.published = Published::default()
+        .and("DRR+, published", Some("DRR+, 250 kbit/s"), printed(plus))
+        .and("DRR++, published", Some("DRR++, 250 kbit/s"), printed(plus_plus));
     figure.notes.push(
         "Of five runs, with 1.96 standard errors as in the thesis; Student's factor is 2.78, so \
          the printed intervals are 1.4 times too narrow."
@@ -342,6 +349,7 @@ fn figure_1(lab: &Lab) -> Result<PaperFigure> {
         DELAY,
         curves,
     );
+    figure.published = Published::beside("LC", "LC, published", [(0.0, 15.5), (20.0, 106.0)]);
     figure.notes = vec![
         "125 kbit/s is printed; with it every row with BE traffic of 11 packets/s and more is \
          beyond the link's rate. 250 kbit/s gives all printed utilisations and LC's delay alone. \
@@ -481,6 +489,16 @@ fn counters(lab: &Lab, server: TestbedServer, rate: u32) -> Result<PaperFigure> 
     let mut figure =
         figure(&format!("{name}, {used} % of the link: counts in 100 s"), QUANTUM, "times", curves);
     figure.axes = Axes::Plain;
+    let hundred = match (server, rate) {
+        (_, 15) => None,
+        (TestbedServer::Plus, _) => Some(2_000.0),
+        _ => Some(1_200.0),
+    };
+    if let Some(quantum) = hundred {
+        let point = [(quantum, 100.0)];
+        figure.published =
+            Published::beside("LC left waiting", "LC left waiting, published", point);
+    }
     figure.notes.push(
         "Counted from what the link sent: served is a run of LC's packets; left waiting, one after \
          which another flow's packet follows while LC has more; a round, one pass over the BE \
@@ -574,6 +592,7 @@ fn figure_10(lab: &Lab) -> Result<PaperFigure> {
         ("the same at 1.3 Mbit/s", holds(at(3, 18.0) > 5.0 * at(3, 13.0))),
     ];
     let mut figure = figure("DRR++ with video, background of growing rate", BE_RATE, DELAY, curves);
+    figure.published = Published::default().at(13.0, "published: BE delays rise from here");
     figure.notes.push(SHAPES.into());
     figure.found = found;
     Ok(figure)
@@ -730,6 +749,11 @@ fn video_quantum(lab: &Lab, server: TestbedServer) -> Result<PaperFigure> {
         ("DRR+ with video, 18 packets/s beside it: by LC's quantum", found)
     };
     let mut figure = figure(title, QUANTUM, DELAY, curves);
+    figure.published = if server == TestbedServer::Modified {
+        Published::default().at(9_000.0, "published: LC's delay is low from here")
+    } else {
+        Published::default().at(21_000.0, "published: LC's delay falls until here")
+    };
     figure.notes = notes;
     figure.found = found;
     Ok(figure)
@@ -744,13 +768,13 @@ fn finite(lab: &Lab) -> Result<PaperFigure> {
             .map(move |queue| (queue, Testbed { queue, ..at_load(server, USED, 20) }))
     };
     let curves = vec![
-        lab.curve("LC lost (%), DRR++", beds(TestbedServer::Modified), |f| f.lost[0])?,
-        lab.curve("BE lost (%), DRR++", beds(TestbedServer::Modified), |f| f.lost[1])?,
-        lab.curve("LC lost (%), DRR+", beds(TestbedServer::Plus), |f| f.lost[0])?,
-        lab.curve("BE lost (%), DRR+", beds(TestbedServer::Plus), |f| f.lost[1])?,
-        lab.curve("LC's delay (ms), DRR++", beds(TestbedServer::Modified), lc)?,
-        lab.curve("LC's delay (ms), DRR+", beds(TestbedServer::Plus), lc)?,
-        lab.curve("BE 1's delay (ms), DRR++", beds(TestbedServer::Modified), be(1))?,
+        lab.curve("LC lost, DRR++ (%)", beds(TestbedServer::Modified), |f| f.lost[0])?,
+        lab.curve("BE lost, DRR++ (%)", beds(TestbedServer::Modified), |f| f.lost[1])?,
+        lab.curve("LC lost, DRR+ (%)", beds(TestbedServer::Plus), |f| f.lost[0])?,
+        lab.curve("BE lost, DRR+ (%)", beds(TestbedServer::Plus), |f| f.lost[1])?,
+        lab.curve("LC's delay, DRR++ (ms)", beds(TestbedServer::Modified), lc)?,
+        lab.curve("LC's delay, DRR+ (ms)", beds(TestbedServer::Plus), lc)?,
+        lab.curve("BE 1's delay, DRR++ (ms)", beds(TestbedServer::Modified), be(1))?,
     ];
     let at =
         |n: usize, x: f64| curves[n].points.iter().find(|p| p.x == x).map_or(f64::NAN, |p| p.y);
@@ -774,6 +798,7 @@ fn finite(lab: &Lab) -> Result<PaperFigure> {
         "%, ms",
         curves,
     );
+    figure.axes = Axes::Plain;
     figure.notes.push(
         "The thesis leaves finite buffers to future work; what is stated is what its own argument asks for. Who comes to a full queue is lost."
             .into(),

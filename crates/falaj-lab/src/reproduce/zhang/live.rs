@@ -2,7 +2,7 @@
 //! and the link between them is the gateway. Delays are measured on one clock; the same packets are
 //! simulated for comparison.
 
-use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure};
+use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure, Published};
 use super::figures::{DIVIDED, USED, VIDEO_EFFECTIVE, WHOLE, at_load, video};
 use super::testbed::{Lc, Testbed, TestbedServer, simulated};
 use anyhow::{Result, bail};
@@ -80,6 +80,7 @@ pub(super) fn figure(label: &str, duration: Span) -> Result<PaperFigure> {
             }),
             curve("simulated", &|flow| expected[flow]),
         ],
+        published: Published::default(),
         notes: vec![format!(
             "Measured over {}: client, gateway and server are processes, {duration} of the same \
              packets that are simulated; {received} of {sent} datagrams arrived. The gateway was \

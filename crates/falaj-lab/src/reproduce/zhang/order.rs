@@ -1,7 +1,7 @@
 //! The parts of the thesis about single packets: the service order of Figure 2.1, and traffic that
 //! breaks Theorem 2.
 
-use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure};
+use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure, Published};
 use anyhow::{Result, anyhow};
 use falaj_engine::account::Account;
 use falaj_engine::classifier::Classifier;
@@ -115,6 +115,9 @@ pub(super) fn figure() -> Result<PaperFigure> {
         y: "packets",
         axes: Axes::Plain,
         curves,
+        published: Published::beside("Virtual Clock", "Virtual Clock, published", [(600.0, 450.0)])
+            .and("SCFQ, published", Some("SCFQ"), [(600.0, 1.0)])
+            .and("WFQ, published", Some("WFQ"), [(600.0, 1.0)]),
         notes: vec![
             "Two connections have half the link each, and each packet takes one second. \
              Connection 1 sent one packet a second for 900 s while connection 2 was silent. If \
@@ -181,6 +184,7 @@ pub(super) fn theorem() -> Result<PaperFigure> {
             FigureCurve { name: "Theorem 2", points: printed },
             FigureCurve { name: "falaj plan", points: ours },
         ],
+        published: Published::default(),
         notes: vec![
             "Lemma 3 counts a single BE flow in place of all n. Each of them may carry over nearly \
              a packet, so the bound is `sigma/r + (Q' + n L)/C` in place of the printed \

@@ -72,6 +72,7 @@ fn chart(names: &[String], flow: &PairedFlow<'_>) -> Chart {
         lines,
         places: Vec::new(),
         marks: false,
+        direct: false,
         stroke: STROKE,
     }
 }

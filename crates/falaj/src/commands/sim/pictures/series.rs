@@ -141,7 +141,16 @@ impl Material<'_> {
                 Vec::new()
             };
             let x = Axis::linear(format!("Time ({})", clock.name), 0.0, clock.whole);
-            Chart { title: shown.title(), x, y, lines, places, marks: false, stroke: STROKE }
+            Chart {
+                title: shown.title(),
+                x,
+                y,
+                lines,
+                places,
+                marks: false,
+                direct: false,
+                stroke: STROKE,
+            }
         };
         Sheet { panel: (860, 330), columns: 1, charts: self.shown.iter().map(chart).collect() }
     }
@@ -351,6 +360,7 @@ impl Material<'_> {
                 lines,
                 places: Vec::new(),
                 marks: false,
+                direct: false,
                 stroke: STROKE,
             }
         };
@@ -443,6 +453,7 @@ impl Material<'_> {
                 lines,
                 places,
                 marks: false,
+                direct: false,
                 stroke: STROKE,
             })
         };
