@@ -448,7 +448,7 @@ fn scenarios_are_compared_in_pairs() {
     assert!(three.out.contains(all) && three.out.contains("#3 - #1"), "{}", three.out);
     assert!(three.out.matches(" the same ").count() >= 10, "{}", three.out);
     let svg = std::fs::read_to_string(directory().join("pairs.svg")).expect("it is drawn");
-    for (words, times) in [("pairs-short.toml", 1), ("delayed longer", 2)] {
+    for (words, times) in [("pairs-short.toml", 1), ("with a longer delay", 2)] {
         assert_eq!(svg.matches(words).count(), times, "{words}");
     }
     let json = compare(&[short, short, "--json"]).json();

@@ -64,7 +64,7 @@ fn chart(names: &[String], flow: &PairedFlow<'_>) -> Chart {
         title: flow.name.clone(),
         x: Axis::linear(format!("Delay ({unit})"), 0.0, longest.0 as f64 / one * 1.04),
         y: Axis::whole(
-            "Share of packets that is delayed longer",
+            "Share of packets with a longer delay",
             Scale::Decades,
             least.max(1e-9),
             1.0,

@@ -260,8 +260,8 @@ impl Material<'_> {
                 fair.push(shares.map_or(f64::NAN, |shares| jain(shares.into_iter())));
             }
             let lines = vec![
-                steps("of what flows with packets get", 0, raw),
-                steps("of those that wait, over what each is promised", 1, fair),
+                steps("rates of flows with packets", 0, raw),
+                steps("rates of backlogged flows over their guaranteed rates", 1, fair),
             ];
             (Axis::linear("Jain's index", 0.0, 1.1), lines)
         })
@@ -345,13 +345,13 @@ impl Material<'_> {
             let lines: Vec<ChartLine> = lines.collect();
             let y = if longer {
                 Axis::whole(
-                    "Share of packets that is delayed longer",
+                    "Share of packets with a longer delay",
                     Scale::Decades,
                     least.max(1e-9),
                     1.0,
                 )
             } else {
-                Axis::linear("Share of packets that is delayed at most so long", 0.0, 1.02)
+                Axis::linear("Share of packets with at most this delay", 0.0, 1.02)
             };
             Chart {
                 title: shown.title(),
@@ -410,8 +410,8 @@ impl Material<'_> {
             let (bottom, top) = ((low - 0.04 * (high - low)).max(0.0), high + 0.12 * (high - low));
             let theory = |curve: &Curve| in_units(sampled(curve, early, whole, (bottom, top)));
             let mut lines = vec![
-                ChartLine::steps("came", 0, &in_units(came)),
-                ChartLine::steps("left", 1, &in_units(left)),
+                ChartLine::steps("arrivals", 0, &in_units(came)),
+                ChartLine::steps("departures", 1, &in_units(left)),
             ];
             if let Some(outlook) = outlook {
                 if let Ok(envelope) = &outlook.envelope {
@@ -439,8 +439,8 @@ impl Material<'_> {
             );
             let x = format!("Time since {:.6} s ({time})", window.from.0 as f64 / 1e9);
             let places = vec![
-                (since(window.longest.arrival) / one, "came".to_owned()),
-                (since(window.longest.end) / one, "left".to_owned()),
+                (since(window.longest.arrival) / one, "arrival".to_owned()),
+                (since(window.longest.end) / one, "departure".to_owned()),
             ];
             Some(Chart {
                 title,
@@ -535,7 +535,8 @@ impl Material<'_> {
         let rows =
             self.shown.iter().flat_map(|shown| shown.flows.iter().map(move |f| row(shown, f)));
         let n = self.study.replications();
-        let title = format!("Why packets were lost: shares of those that came, {n} replications");
+        let title =
+            format!("Causes of packet loss, as shares of offered packets, {n} replications");
         Bars { title, parts: &REASONS, rows: rows.collect() }
     }
 }
