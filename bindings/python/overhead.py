@@ -16,7 +16,7 @@ REPEAT = 5
 
 def scenario(millions: float) -> falaj.Scenario:
     flows = {"a": {"match": "udp dport 5000", "queue": "20p"}, "b": {"match": "any", "queue": "20p"}}
-    link = {"rate": "1gbit", "account": "payload", "mtu": "1528B", "scheduler": {"kind": "drr"}, "flow": flows}
+    link = {"rate": "1gbit", "layer": "payload", "mtu": "1528B", "scheduler": {"kind": "drr"}, "flow": flows}
     load = {"model": "poisson", "rate": "500mbit", "size": "500B"}
     traffic = {name: {"flow": name, **load} for name in flows}
     duration = f"{round(millions * 4_000_000)}us"

@@ -21,7 +21,7 @@ scenario = falaj.Scenario.build({
         "flow": {
             "voice": {
                 "match": "udp dport 5004", "quantum": "1514B",
-                "envelope": {"rate": "2mbit", "burst": "1kB"}, "need": {"delay": "3ms"},
+                "envelope": {"rate": "2mbit", "burst": "1kB"}, "requires": {"delay": "3ms"},
             },
             "rest": {"match": "any", "quantum": "3028B"},
         },

@@ -6,7 +6,7 @@ function flow(sent: number, dropped: number, broken = 0): Flow {
   const delay = { packets: 1, p50_ns: 1, p99_ns: 2, max_ns: 3 };
   return {
     flow: "calm",
-    promise: { rate: 10, delay_ns: 5, formula: null, envelope: [], need_rate: null, need_delay_ns: null, none: null, judges_rate: true, judges_delay: true },
+    promise: { rate: 10, delay_ns: 5, formula: null, envelope: [], required_rate: null, required_delay_ns: null, none: null, judges_rate: true, judges_delay: true },
     window: { over_ns: 1e9, offered: sent + 1, sent, demanded: false, dropped: 0, delay },
     total: { offered: 0, sent: 0, dropped: { queue_full: dropped }, delay, beyond: 0 },
     backlog: 4,

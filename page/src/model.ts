@@ -49,8 +49,8 @@ export interface Promised {
   delay_ns: number | null;
   formula: string | null;
   envelope: { rate: number; burst_bytes: number }[];
-  need_rate: number | null;
-  need_delay_ns: number | null;
+  required_rate: number | null;
+  required_delay_ns: number | null;
   none: string | null;
   /** Whether they are held against each packet. */
   judges_rate: boolean;

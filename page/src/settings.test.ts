@@ -21,7 +21,7 @@ const SCENARIO: Scenario = {
       rate: "20mbit",
       scheduler: { kind: "mclock" },
       flow: {
-        calm: { adapter: "namespace", weight: 2, limit: "5mbit", need: { rate: "1mbit" } },
+        calm: { adapter: "namespace", weight: 2, limit: "5mbit", requires: { rate: "1mbit" } },
         tenant: { scheduler: { kind: "drr" }, flow: { web: { adapter: "tap:web", envelope: [{ rate: "1mbit", burst: "3kB" }] } } },
       },
     },
@@ -31,9 +31,9 @@ const SCENARIO: Scenario = {
 test("the keys of the discipline that a flow stands under, with their values", () => {
   const calm = knobs(DISCIPLINES, SCENARIO, "uplink", "calm");
   expect(calm.map(({ key, value }) => `${key}=${value}`)).toEqual([
-    "weight=2", "reservation=", "limit=5mbit", "need.rate=1mbit", "need.delay=", "envelope.rate=", "envelope.burst=", "queue=",
+    "weight=2", "reservation=", "limit=5mbit", "requires.rate=1mbit", "requires.delay=", "envelope.rate=", "envelope.burst=", "queue=",
   ]);
-  expect(knobs(DISCIPLINES, SCENARIO, "uplink", "tenant/web").map(({ key }) => key)).toEqual(["quantum", "need.rate", "need.delay", "queue"]);
+  expect(knobs(DISCIPLINES, SCENARIO, "uplink", "tenant/web").map(({ key }) => key)).toEqual(["quantum", "requires.rate", "requires.delay", "queue"]);
   expect(knobs(DISCIPLINES, SCENARIO, "uplink", "nobody")).toEqual([]);
 });
 
@@ -41,7 +41,7 @@ test("only what was changed is sent; what was emptied goes", () => {
   const calm = knobs(DISCIPLINES, SCENARIO, "uplink", "calm");
   const now = (values: Record<string, string>) => changes(calm, new Map(Object.entries(values)));
   expect(now({ weight: "2", limit: " 5mbit " })).toEqual({});
-  expect(now({ weight: "3", limit: "", "need.delay": "4ms" })).toEqual({ weight: 3, limit: null, "need.delay": "4ms" });
+  expect(now({ weight: "3", limit: "", "requires.delay": "4ms" })).toEqual({ weight: 3, limit: null, "requires.delay": "4ms" });
   // What it means is the service's to say.
   expect(now({ weight: "heavy" })).toEqual({ weight: "heavy" });
 });

@@ -17,8 +17,8 @@ export interface Knob {
 
 /** Keys that the flows of all disciplines have; those of the discipline, which the service names, come before them. */
 const ALL: [key: string, label: string, absent: string][] = [
-  ["need.rate", "Rate asked for", "none"],
-  ["need.delay", "Delay asked for", "none"],
+  ["requires.rate", "Rate asked for", "none"],
+  ["requires.delay", "Delay asked for", "none"],
   ["envelope.rate", "Envelope: rate", "unknown"],
   ["envelope.burst", "Envelope: burst", "unknown"],
   ["queue", "Queue", "20p"],

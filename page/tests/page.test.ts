@@ -16,13 +16,13 @@ scheduler = { kind = "wf2q+" }
 [link.uplink.flow.calm]
 adapter = "namespace"
 weight = 2
-need = { rate = "9mbit", delay = "8ms" }
+requires = { rate = "9mbit", delay = "8ms" }
 envelope = { rate = "4mbit", burst = "3kB" }
 queue = "100p"
 
 [link.uplink.flow.greedy]
 adapter = "namespace"
-need = { rate = "3.5mbit" }
+requires = { rate = "3.5mbit" }
 
 [link.uplink.flow.wild]
 adapter = "namespace"

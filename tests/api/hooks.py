@@ -16,7 +16,7 @@ VALUES = st.recursive(
     | st.dictionaries(st.sampled_from(["rate", "delay", "burst", "kind", "limit", "policy"]) | st.text(max_size=4), inner, max_size=3),
     max_leaves=5,
 )
-KEYS = st.sampled_from(["weight", "queue", "need", "envelope", "match", "each", "max-flows", "scheduler", "flow", "adapter",
+KEYS = st.sampled_from(["weight", "queue", "requires", "envelope", "match", "mask", "max-flows", "scheduler", "flow", "adapter",
                         "need.rate", "weight.", ".", ""])
 calls = 0
 

@@ -67,5 +67,5 @@ def test_a_plan_has_bounds_and_says_why_it_is_refused(scenario, file):
     voice = drr.plan().bounds.to_dicts()[0]
     assert voice["flow"] == "voice" and 0 < voice["rate"] < 10_000_000 and voice["delay_ns"] > 0
     assert "drr" in drr.plan().details["directions"][0]["scheduler"]
-    refused = drr.set({"voice.need": {"delay": "1us"}}).plan()
+    refused = drr.set({"voice.requires": {"delay": "1us"}}).plan()
     assert not refused.admitted and "needs a delay of at most 1us" in refused.refusals[0]

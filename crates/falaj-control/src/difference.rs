@@ -99,7 +99,7 @@ pub fn difference(
             let (is, pipe) = (new.direction(towards), pipe_of(place as usize, towards));
             let sorting = || {
                 let masks = is.pipe.masks.clone();
-                IngressChange { pipe, classifier: is.classifier(), account: is.account, masks }
+                IngressChange { pipe, classifier: is.classifier(), layer: is.layer, masks }
             };
             let Some(was) = old.map(|old| old.direction(towards)) else {
                 begin.push((pipe, is.pipe.clone()));
@@ -111,7 +111,7 @@ pub fn difference(
             let matches = |direction: &Direction| {
                 direction.flows.iter().map(|flow| flow.matches.clone()).collect::<Vec<_>>()
             };
-            let sorts = was.account != is.account
+            let sorts = was.layer != is.layer
                 || was.pipe.masks != is.pipe.masks
                 || matches(was) != matches(is);
             let other = was.pipe.clone() != spec || !fates.is_empty();

@@ -68,7 +68,7 @@ pub fn no_masks(link: &Link, why: &str) -> Result<()> {
     if [&link.up, &link.down].iter().all(|direction| direction.pipe.masks.is_none()) {
         return Ok(());
     }
-    bail!("link {} has `each`, and here {why}: `falaj sim`, `run` and `bridge` know it", link.name)
+    bail!("link {} has `mask`, and here {why}: `falaj sim`, `run` and `bridge` know it", link.name)
 }
 
 /// Warns that a queue was full for the first time: packets are lost, and the warning names the key

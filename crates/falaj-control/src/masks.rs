@@ -31,7 +31,7 @@ pub fn text(name: &str, report: &MaskReport) -> String {
         ..
     } = report;
     let mut text =
-        format!("{name}, each {each}: {active} active of {most}, {made} made, {gone} gone");
+        format!("{name}, mask {each}: {active} active of {most}, {made} made, {gone} gone");
     if *gone > 0 {
         text += &format!(" ({} packets)", of_gone.packets);
     }
@@ -84,7 +84,7 @@ pub fn json(name: &str, report: &MaskStats) -> Json {
         all.iter().map(one).collect()
     };
     json!({
-        "of": name, "each": report.mask, "most": report.most, "active": report.active,
+        "of": name, "mask": report.mask, "most": report.most, "active": report.active,
         "made": report.made,
         "gone": report.gone, "beyond_packets": report.beyond, "shared": report.shared,
         "total": stats(&report.total), "of_gone": stats(&report.of_gone),

@@ -278,7 +278,7 @@ pub struct DirectionReport {
 pub struct MaskReport {
     /// The flow that has the mask, named as in the list of flows; null: the link has it.
     pub flow: Option<String>,
-    /// The mask, as in `each`.
+    /// The mask, as in `mask`.
     pub each: String,
     /// Maximum number of entries.
     pub most: u32,

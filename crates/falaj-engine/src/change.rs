@@ -90,7 +90,7 @@ impl std::fmt::Display for ChangeError {
             ChangeError::NoSuchPipe => f.write_str("there is no such pipe"),
             ChangeError::Occupied => f.write_str("its place is another's still"),
             ChangeError::Unpaced => f.write_str(
-                "the interface does not say when it has room: `pace = \"device\"` is for packet \
+                "the interface does not say when it has room: `paced-by = \"device\"` is for packet \
                  sockets, as of `falaj bridge`",
             ),
         }

@@ -6,7 +6,7 @@
 //!
 //! **Messages.** [`message`] has the inputs and outputs of an engine: a [`Unit`](message::Unit) is
 //! a handle to bytes that live elsewhere; an [`Output`] reports that a unit leaves, is lost,
-//! copied, corrupted or marked. [`account`] is the layer whose bytes a rate counts, [`framing`]
+//! copied, corrupted or marked. [`counted_layer`] is the layer whose bytes a rate counts, [`framing`]
 //! adds the bytes of the link beyond them, and [`ecn`] reads and writes the ECN bits of frames.
 //! [`chance`] draws random numbers addressed by seed, element, flow and index, so that no draw
 //! depends on timing.
@@ -42,12 +42,12 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 
-pub mod account;
 pub mod adversary;
 pub mod batch;
 pub mod chance;
 pub mod change;
 pub mod classifier;
+pub mod counted_layer;
 pub mod delay_adversary;
 pub mod ecn;
 pub mod engine;

@@ -7,7 +7,7 @@ mod common;
 use common::{Arrival, Dice, become_kind, bursts, virtual_links};
 use falaj_engine::key::Key;
 use falaj_engine::masks::mask::Lengths;
-use falaj_engine::masks::{Each, Mask};
+use falaj_engine::masks::{Mask, MaskConfig};
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId};
@@ -141,7 +141,7 @@ fn an_id_that_comes_asks_for_little_however_many_there_are() {
     let rate = Rate(10_000_000_000);
     let setup = Setup { rate, largest: 1_514, scheduler: Values::default(), flows };
     let mut spec = PipeSpec::new("drr", setup, Span::ZERO);
-    spec.masks.flows = vec![Some(Each { mask, most: IDS, expire: Span::from_secs(60) })];
+    spec.masks.flows = vec![Some(MaskConfig { mask, most: IDS, expire: Span::from_secs(60) })];
     let mut engine = Engine::new(std::slice::from_ref(&spec)).expect("a valid pipe");
     let mut out = Vec::with_capacity(16);
     LARGEST.set(0);

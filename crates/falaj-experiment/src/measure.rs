@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail};
 use falaj_control::live_links::{between_two_ends, no_adapters, no_masks, warn_of_spinning};
 use falaj_control::pacing::PacingArgs;
 use falaj_control::recording::Recording;
-use falaj_engine::account::Account;
+use falaj_engine::counted_layer::CountedLayer;
 use falaj_engine::rules::RuleCounters;
 use falaj_live::clock::{Clock, Usage, monotonic, thread_usage};
 use falaj_live::event_loop::{Forwarder, LiveFlow, LiveLosses, LoopActivity, Options, Woken};
@@ -287,8 +287,8 @@ fn join_of(links: &[Link]) -> Join {
         .flat_map(|link| [&link.up, &link.down])
         .filter(|d| d.pipe.pace != falaj_engine::pipe::Pace::Falaj);
     let rate = paced.map(|direction| {
-        let [frame, counted] = [Account::L2, direction.account]
-            .map(|account| u128::from(account.largest(direction.mtu)));
+        let [frame, counted] = [CountedLayer::L2, direction.layer]
+            .map(|layer| u128::from(layer.largest(direction.mtu)));
         let rate = u128::from(direction.pipe.setup.rate.0) * frame / counted.max(1);
         Rate(u64::try_from(rate).unwrap_or(u64::MAX))
     });

@@ -103,7 +103,7 @@ fn read(words: &[Word]) -> Result<(String, Option<String>), Problem> {
     let mut link = Table::new(format!("[link.{}]", key(&name)), args.all());
     link.text("rate", "unlimited");
     // dummynet, on which `netconfig` is based, counts bytes of IP packets.
-    link.text("account", "ip");
+    link.text("layer", "ip");
     let mut draft = Draft { tables: vec![link] };
     let mut seen: Vec<&str> = Vec::new();
     while let Some(word) = args.next() {

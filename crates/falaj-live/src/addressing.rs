@@ -142,7 +142,7 @@ pub(crate) fn key_of(
     from: SocketAddr,
     to: SocketAddr,
 ) -> Key {
-    let length = direction.account.to_ip(source.spec().largest());
+    let length = direction.layer.to_ip(source.spec().largest());
     Key { tos: Some(tos(source)), ..Key::of_ordinary(Protocol::UDP, from, to, length) }
 }
 
@@ -212,8 +212,7 @@ fn own_limit(direction: &Direction) -> Option<u64> {
 fn headers(source: &Source, direction: &Direction, v6: bool) -> Result<i32, Unreachable> {
     let smallest = source.spec().smallest();
     let longer = if v6 { LONGER_BY } else { 0 };
-    let payload =
-        direction.account.udp_payload(smallest).and_then(|bytes| bytes.checked_sub(longer));
+    let payload = direction.layer.udp_payload(smallest).and_then(|bytes| bytes.checked_sub(longer));
     payload
         .filter(|&bytes| bytes >= HEADER as u32)
         .map(|bytes| smallest as i32 - bytes as i32)

@@ -1,10 +1,10 @@
 //! The memory of packets in transit stays below its limit, as the kernel counts it, for all kinds
 //! of packets and wherever they wait. A separate program, so that its memory contains nothing else.
 
-use falaj_engine::account::Account;
 use falaj_engine::classifier::{Classifier, Match};
+use falaj_engine::counted_layer::CountedLayer;
 use falaj_engine::key::Key;
-use falaj_engine::masks::{Each, Mask, Masks, mask::Lengths};
+use falaj_engine::masks::{Mask, MaskConfig, Masks, mask::Lengths};
 use falaj_engine::network::{Network, NetworkSpec, PlacedPipe};
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, PipeId};
@@ -185,7 +185,7 @@ const PATIENCE: Span = Span::from_secs(120);
 fn address_flood(spec: PipeSpec, may: usize) -> io::Result<(usize, usize, u64)> {
     let clock = Clock::from_zero(monotonic());
     let classifier = Classifier::new([[Match::default()].as_slice()]);
-    let place = PlacedPipe { pipe: spec, classifier, account: Account::Ip };
+    let place = PlacedPipe { pipe: spec, classifier, layer: CountedLayer::Ip };
     let network = NetworkSpec { places: vec![place.clone(), place], rules: Vec::new(), seed: 1 };
     let network = Network::new(&network).unwrap_or_else(|(_, refused)| panic!("{refused:?}"));
     let ports = [vec![0; 60], Vec::new()].map(|unit| Endless::new(unit, None));
@@ -221,9 +221,9 @@ fn masks_take_no_more_than_they_may() -> io::Result<()> {
     /// Bytes that a process may use in addition to its memory when the link is built; queues are
     /// built then, and further ones take less.
     const MAY: [usize; 3] = [256 << 20, 256 << 20, 128 << 20];
-    let each = Each {
+    let each = MaskConfig {
         mask: Mask { src: Some(Lengths::WHOLE), ..Mask::default() },
-        most: Each::LIMIT,
+        most: MaskConfig::LIMIT,
         expire: Span::from_secs(3_600),
     };
     let link = |flows: usize, kind: &'static str| {

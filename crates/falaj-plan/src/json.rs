@@ -33,7 +33,7 @@ fn flow_json(flow: &Outlook) -> Json {
         "queue": flow.limit.to_string(),
     });
     if let Some(many) = &flow.many {
-        out["each"] = json!(many);
+        out["masks"] = json!(many);
     }
     match &flow.promise {
         Ok(p) => {
@@ -111,7 +111,7 @@ fn way(way: &Way<'_>, before: Option<&Way<'_>>) -> Json {
         .collect();
     json!({
         "link": way.link, "direction": way.name(), "rate": direction.pipe.setup.rate.0,
-        "account": direction.account.name(),
+        "layer": direction.layer.name(),
         "largest": direction.pipe.setup.largest, "scheduler": direction.scheduler().kind,
         "flows": flows.collect::<Vec<_>>(), "refused": refusals,
         "saturated": stations::json(direction),

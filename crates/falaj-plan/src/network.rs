@@ -254,7 +254,7 @@ fn irregular(direction: &Direction) -> Option<&'static str> {
 /// source.
 fn costs(direction: &Direction, source: &Source) -> [u32; 2] {
     let spec = source.spec();
-    [spec.smallest(), spec.largest()].map(|bytes| direction.account.to_ip(direction.cost(bytes)))
+    [spec.smallest(), spec.largest()].map(|bytes| direction.layer.to_ip(direction.cost(bytes)))
 }
 
 fn sent(scenario: &Scenario, source: &Source, sources: u32) -> Result<Curve, String> {

@@ -2,7 +2,7 @@
 
 use crate::bounds::{Envelope, Outlook, Rivals, outlooks, served};
 use crate::words;
-use falaj_scenario::{Direction, Need};
+use falaj_scenario::{Direction, Requirement};
 use falaj_sched::contract::manifest::Manifest;
 use falaj_sched::contract::params::{Inner, Kind, Param, Setup, Value};
 use falaj_sched::queues::queue::Limit;
@@ -24,9 +24,9 @@ pub struct Unmet {
 /// The rate and the delay that a flow is guaranteed; `None` for each that is not.
 type RateAndDelay = (Option<Rate>, Option<Span>);
 
-fn met(need: Need, (rate, delay): RateAndDelay) -> bool {
-    need.rate.is_none_or(|needed| rate.is_some_and(|r| r >= needed))
-        && need.delay.is_none_or(|needed| delay.is_some_and(|d| d <= needed))
+fn met(requires: Requirement, (rate, delay): RateAndDelay) -> bool {
+    requires.rate.is_none_or(|needed| rate.is_some_and(|r| r >= needed))
+        && requires.delay.is_none_or(|needed| delay.is_some_and(|d| d <= needed))
 }
 
 fn promised(flow: &Outlook) -> RateAndDelay {
@@ -41,16 +41,16 @@ pub fn unmet(direction: &Direction, flows: &[Outlook]) -> Vec<Unmet> {
     let now: Vec<RateAndDelay> = flows.iter().map(promised).collect();
     let mut all = Vec::new();
     for (flow, &(rate, delay)) in now.iter().enumerate() {
-        let need = direction.flows[flow].need;
-        if met(need, now[flow]) {
+        let requires = direction.flows[flow].requires;
+        if met(requires, now[flow]) {
             continue;
         }
         let mut what = Vec::new();
         let rate = rate.unwrap_or(Rate(0));
-        if let Some(needed) = need.rate.filter(|&needed| rate < needed) {
+        if let Some(needed) = requires.rate.filter(|&needed| rate < needed) {
             what.push(format!("needs {needed}, is promised {}", words::link_rate(rate)));
         }
-        if let Some(needed) = need.delay.filter(|&needed| delay.is_none_or(|d| d > needed)) {
+        if let Some(needed) = requires.delay.filter(|&needed| delay.is_none_or(|d| d > needed)) {
             what.push(format!(
                 "needs a delay of at most {needed}, is promised {}",
                 words::span(delay)
@@ -74,13 +74,13 @@ fn promised_with(direction: &Direction) -> Option<Vec<RateAndDelay>> {
         return Some(outlooks(direction, &[]).ok()?.iter().map(promised).collect());
     }
     let declared: Vec<Option<Envelope>> = direction.flows.iter().map(Envelope::declared).collect();
-    let needed = direction.flows.iter().any(|flow| flow.need.delay.is_some());
+    let needed = direction.flows.iter().any(|flow| flow.requires.delay.is_some());
     let rivals = needed
         .then(|| Rivals::of(&direction.pipe, &served, declared.iter().map(Option::as_ref)))
         .flatten();
     let each =
         direction.flows.iter().zip(&served.promises).enumerate().map(|(f, (flow, promise))| {
-            let own = flow.need.delay.and(declared[f].as_ref());
+            let own = flow.requires.delay.and(declared[f].as_ref());
             let curves = own.zip(served.service(f)).and_then(|(own, (_, _, service))| {
                 Some(served.distances(f, &own.curve, &service)?.delay)
             });
@@ -168,9 +168,9 @@ fn what_would_fit(
 ) -> String {
     let fits = |with: &Direction| {
         promised_with(with).is_some_and(|then| {
-            let keeps = |f: usize| met(direction.flows[f].need, then[f]);
+            let keeps = |f: usize| met(direction.flows[f].requires, then[f]);
             keeps(flow)
-                && (0..then.len()).all(|f| keeps(f) || !met(direction.flows[f].need, now[f]))
+                && (0..then.len()).all(|f| keeps(f) || !met(direction.flows[f].requires, now[f]))
         })
     };
     let shares = shares_of(direction, flow);
@@ -287,8 +287,8 @@ fn shorter_queue(
 
 /// Suggests declaring the envelope of the flow's sources, if the need would then be met.
 fn declare(direction: &Direction, flow: usize, outlook: &Outlook) -> Option<String> {
-    let (need, expected) = (direction.flows[flow].need, outlook.expected.as_ref()?);
-    if outlook.together || !met(need, (promised(outlook).0, Some(expected.delay))) {
+    let (requires, expected) = (direction.flows[flow].requires, outlook.expected.as_ref()?);
+    if outlook.together || !met(requires, (promised(outlook).0, Some(expected.delay))) {
         return None;
     }
     let envelope = outlook.envelope.as_ref().ok()?;

@@ -3,7 +3,7 @@
 
 use crate::bounds::{Outlook, outlooks};
 use crate::solve::unmet;
-use falaj_scenario::{Direction, Flow, Need, Scenario, Towards};
+use falaj_scenario::{Direction, Flow, Requirement, Scenario, Towards};
 use falaj_sched::contract::guarantee::RateCondition;
 use falaj_sched::contract::no_guarantee::NoPromise;
 use falaj_sched::contract::params::ConfigErrors;
@@ -16,7 +16,7 @@ pub struct Standing {
     /// The flow's name.
     pub flow: String,
     /// The need that the scenario states for the flow.
-    pub need: Need,
+    pub requires: Requirement,
     /// Guaranteed rate, and its latency, while the flow is backlogged; `None` if no rate is
     /// guaranteed.
     pub rate: Option<(Rate, Span)>,
@@ -55,8 +55,9 @@ pub fn standings(scenario: &Scenario) -> Result<Vec<Vec<Standing>>, ConfigErrors
 /// Returns true if both directions have the same guarantees. A discipline with very many flows is
 /// then queried only once.
 fn are_alike(a: &Direction, b: &Direction) -> bool {
-    let ask_alike =
-        |(a, b): (&Flow, &Flow)| a.name == b.name && a.need == b.need && a.envelope == b.envelope;
+    let ask_alike = |(a, b): (&Flow, &Flow)| {
+        a.name == b.name && a.requires == b.requires && a.envelope == b.envelope
+    };
     a.flows.len() == b.flows.len()
         && a.flows.iter().zip(&b.flows).all(ask_alike)
         && a.pipe == b.pipe
@@ -68,7 +69,7 @@ fn of_direction(direction: &Direction) -> Result<Vec<Standing>, ConfigErrors> {
     let mut all: Vec<Standing> = outlooks
         .iter()
         .zip(&direction.flows)
-        .map(|(outlook, flow)| of_flow(outlook, flow.need))
+        .map(|(outlook, flow)| of_flow(outlook, flow.requires))
         .collect();
     for (standing, flow) in all.iter_mut().zip(&direction.flows) {
         standing.envelope =
@@ -80,9 +81,9 @@ fn of_direction(direction: &Direction) -> Result<Vec<Standing>, ConfigErrors> {
     Ok(all)
 }
 
-fn of_flow(outlook: &Outlook, need: Need) -> Standing {
+fn of_flow(outlook: &Outlook, requires: Requirement) -> Standing {
     let (flow, settling) = (outlook.name.clone(), outlook.settling);
-    let mut standing = Standing { flow, need, settling, ..Standing::default() };
+    let mut standing = Standing { flow, requires, settling, ..Standing::default() };
     match &outlook.promise {
         Ok(promise) => {
             standing.rate = (promise.rate.0 > 0).then_some((promise.rate, promise.latency));

@@ -36,8 +36,8 @@ mod udp;
 pub use pipes::RelayFlow;
 
 use falaj_engine::Corrupt;
-use falaj_engine::account::Account;
 use falaj_engine::classifier::Match;
+use falaj_engine::counted_layer::CountedLayer;
 use falaj_engine::header::Protocol;
 use falaj_engine::impair::Impairments;
 use falaj_engine::impair::transit::Impairment;
@@ -293,7 +293,7 @@ fn is_unknown(literal: &Literal) -> bool {
 /// The parameters of a packet's charge.
 #[derive(Clone, Copy)]
 struct Charge {
-    account: Account,
+    layer: CountedLayer,
     headers: u32,
 }
 
@@ -301,7 +301,7 @@ impl Charge {
     /// The charge for this payload.
     fn of(self, payload: usize) -> u32 {
         let payload = u32::try_from(payload).unwrap_or(u32::MAX);
-        self.account.from_ip(payload.saturating_add(self.headers)).max(1)
+        self.layer.from_ip(payload.saturating_add(self.headers)).max(1)
     }
 }
 
@@ -341,7 +341,7 @@ impl Core {
 
     /// The charge of packets of a protocol on this route.
     fn charge(&self, entry: &Route, protocol: Protocol) -> Charge {
-        Charge { account: self.pipes.account(entry), headers: self.headers.headers(protocol) }
+        Charge { layer: self.pipes.layer(entry), headers: self.headers.headers(protocol) }
     }
 }
 

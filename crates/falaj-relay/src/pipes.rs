@@ -1,7 +1,7 @@
 //! The links: the engine, the packets in transit, and their due times.
 
 use crate::backpressure::QueueRoom;
-use falaj_engine::account::Account;
+use falaj_engine::counted_layer::CountedLayer;
 use falaj_engine::key::Key;
 use falaj_engine::masks::SojournStats;
 use falaj_engine::network::{IngressPacket, Network, Route, RouteError};
@@ -195,8 +195,8 @@ impl<T: Cargo> Pipes<T> {
     }
 
     /// The accounting layer of the link that a packet enters.
-    pub(crate) fn account(&self, entry: &Route) -> Account {
-        self.network.account(entry.pipe).unwrap_or(Account::Ip)
+    pub(crate) fn layer(&self, entry: &Route) -> CountedLayer {
+        self.network.layer(entry.pipe).unwrap_or(CountedLayer::Ip)
     }
 
     /// Closes all rooms: nothing waits any more.

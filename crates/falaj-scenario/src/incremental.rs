@@ -12,7 +12,7 @@ use falaj_sched::units::time::Span;
 use toml_edit::{DocumentMut, Item, Table, TableLike};
 
 /// Keys of a flow that define its packets or the number of flows, and not its service.
-const OTHERS: [&str; 6] = ["match", "adapter", "flow", "scheduler", "each", "max-flows"];
+const OTHERS: [&str; 6] = ["match", "adapter", "flow", "scheduler", "mask", "max-flows"];
 
 /// A scenario in which values of one flow have changed.
 pub struct FlowChange {
@@ -162,7 +162,7 @@ mod tests {
 
     const TEXT: &str = "[run]\nseed = 7\n[link.up-link]\nrate = \"100mbit\"\nuplink = \"eth0\"\nscheduler = { kind = \"wf2q+\" }\n\
         [link.up-link.flow.a]\nadapter = \"eth1\"\nweight = 3\nqueue = \"50p\"\n\
-        [link.up-link.flow.b]\nadapter = \"eth2\"\neach = \"src\"\nmax-flows = 9\nneed = { rate = \"1mbit\" }\n";
+        [link.up-link.flow.b]\nadapter = \"eth2\"\nmask = \"src\"\nmax-flows = 9\nrequires = { rate = \"1mbit\" }\n";
 
     fn again(text: &str, sets: &[&str]) -> Option<(Scenario, String)> {
         let before = parse(text, "x").unwrap().0;
@@ -189,7 +189,7 @@ mod tests {
                 "link.up-link.flow.a.weight=2",
             ],
             &[
-                "link.up-link.flow.b.need={ rate = \"2mbit\", delay = \"90ms\" }",
+                "link.up-link.flow.b.requires={ rate = \"2mbit\", delay = \"90ms\" }",
                 "link.up-link.flow.b.queue=64kB",
             ],
             &["link.up-link.flow.b.envelope={ rate = \"1mbit\", burst = \"9kB\" }"],

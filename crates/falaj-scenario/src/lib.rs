@@ -84,8 +84,8 @@ pub use link::queue::default_queue;
 pub use mask::PARTS;
 pub use matching::{TERMS, parse_match, parse_match_or_empty};
 pub use model::{
-    ALL, Adapter, Bucket, Direction, Flow, Host, Link, Need, ROUTER, Rule, Run, RunTime, SIMPLE,
-    Scenario, Source, Towards, pipe_of,
+    ALL, Adapter, Bucket, Direction, Flow, Host, Link, ROUTER, Requirement, Rule, Run, RunTime,
+    SIMPLE, Scenario, Source, Towards, pipe_of,
 };
 pub use parse::parse;
 pub use presets::{PRESETS, Preset, presets};

@@ -1,4 +1,4 @@
-//! Masks, which divide a flow or a link into many: `each = "src/24 dport"`.
+//! Masks, which divide a flow or a link into many: `mask = "src/24 dport"`.
 
 use crate::model::Towards;
 use crate::suggest::{self, quoted};
@@ -184,7 +184,7 @@ fn unknown(name: &str, at: Range<usize>) -> Unreadable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use falaj_engine::masks::Each;
+    use falaj_engine::masks::MaskConfig;
 
     #[test]
     fn masks_are_read_as_they_are_written() {
@@ -208,8 +208,8 @@ mod tests {
             let crate::keys::Fallback::Value(text) = key.fallback else { panic!("{name}") };
             text
         };
-        assert_eq!(crate::parse_span(default("expire")), Ok(Each::EXPIRE));
-        assert_eq!(default("max-flows"), Each::MOST.to_string());
+        assert_eq!(crate::parse_span(default("expire")), Ok(MaskConfig::EXPIRE));
+        assert_eq!(default("max-flows"), MaskConfig::MOST.to_string());
     }
 
     #[test]

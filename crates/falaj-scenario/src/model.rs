@@ -1,8 +1,8 @@
 //! The contents of a scenario, after validation.
 
 use falaj_engine::PipeId;
-use falaj_engine::account::Account;
 use falaj_engine::classifier::{Classifier, Match};
+use falaj_engine::counted_layer::CountedLayer;
 use falaj_engine::key::Key;
 use falaj_engine::network::{NetworkSpec, PlacedPipe};
 use falaj_engine::pipe::PipeSpec;
@@ -74,7 +74,7 @@ pub struct Direction {
     /// Largest IP packet in bytes, 68 to 65535.
     pub mtu: u32,
     /// The rule for counting bytes of a packet.
-    pub account: Account,
+    pub layer: CountedLayer,
     /// The flows of packets, in the order in which the rules are tried; at least one. A part of a
     /// flow is called `FLOW/PART`.
     pub flows: Vec<Flow>,
@@ -89,7 +89,7 @@ impl Direction {
         registry::entry(self.pipe.kind).expect("a direction's discipline is registered")
     }
 
-    /// The accounted length of a packet of `bytes`, which are counted by `account`.
+    /// The counted length of a packet of `bytes`.
     pub fn cost(&self, bytes: u32) -> u32 {
         self.pipe.framing.map_or(bytes, |framing| framing.of(bytes))
     }
@@ -108,7 +108,7 @@ pub struct Flow {
     /// The match rules, of which one must hold; at least one.
     pub matches: Vec<Match>,
     /// The requirements of its owner.
-    pub need: Need,
+    pub requires: Requirement,
     /// Upper bounds on its traffic: it conforms to each of these. Empty: unknown.
     pub envelope: Vec<Bucket>,
     /// The virtual adapter whose packets it takes; its matches include it.
@@ -137,7 +137,7 @@ impl Flow {
         Flow {
             name: ALL.to_owned(),
             matches: vec![Match::ANY],
-            need: Need::default(),
+            requires: Requirement::default(),
             envelope: Vec::new(),
             adapter: None,
         }
@@ -155,7 +155,7 @@ pub struct Bucket {
 
 /// The requirements of a flow's owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Need {
+pub struct Requirement {
     /// At least this rate.
     pub rate: Option<Rate>,
     /// At most this delay, last bit in to last bit out.
@@ -326,17 +326,17 @@ impl Scenario {
     /// given on the command line. The values must come from [`crate::parse_rate`] and its siblings,
     /// which check their ranges.
     pub fn simple(rate: Rate, delay: Span, queue: Limit, mtu: u32) -> Scenario {
-        let account = Account::default();
+        let layer = CountedLayer::default();
         let setup = Setup {
             rate,
-            largest: account.largest(mtu),
+            largest: layer.largest(mtu),
             scheduler: Values::default(),
             flows: vec![FlowSetup::new(Values::default(), queue)],
         };
         let mut pipe = PipeSpec::new(registry::DEFAULT.kind, setup, delay);
         pipe.seed = Run::default().seed;
         pipe.masks.flows = vec![None];
-        let direction = Direction { pipe, mtu, account, flows: vec![Flow::all()] };
+        let direction = Direction { pipe, mtu, layer, flows: vec![Flow::all()] };
         let link =
             Link { name: SIMPLE.to_owned(), up: direction.clone(), down: direction, uplink: None };
         Scenario {
@@ -361,7 +361,7 @@ impl Scenario {
         let place = |d: &Direction| PlacedPipe {
             pipe: d.pipe.clone(),
             classifier: d.classifier(),
-            account: d.account,
+            layer: d.layer,
         };
         NetworkSpec {
             places: self

@@ -154,7 +154,7 @@ mod tests {
         let known = vec![
             "weight",
             "cap",
-            "need",
+            "requires",
             "queue",
             "queue.limit",
             "adapter",

@@ -116,8 +116,8 @@ pub(super) struct Promise {
     /// The delay is guaranteed as long as the flow conforms to these token buckets.
     pub(super) envelope: Vec<Bucket>,
     /// The rate and the delay that the flow requires.
-    pub(super) need_rate: Option<u64>,
-    pub(super) need_delay_ns: Option<u64>,
+    pub(super) required_rate: Option<u64>,
+    pub(super) required_delay_ns: Option<u64>,
     /// Why there is no guarantee.
     pub(super) none: Option<String>,
     /// True if the rate is checked for each packet. It is not if packets are lost on the link or

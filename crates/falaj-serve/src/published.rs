@@ -225,8 +225,8 @@ pub(super) fn promise(standing: &Standing, [judges_rate, judges_delay]: [bool; 2
             .iter()
             .map(|(rate, burst)| Bucket { rate: rate.0, burst_bytes: *burst })
             .collect(),
-        need_rate: standing.need.rate.map(|rate| rate.0),
-        need_delay_ns: standing.need.delay.map(|delay| delay.0),
+        required_rate: standing.requires.rate.map(|rate| rate.0),
+        required_delay_ns: standing.requires.delay.map(|delay| delay.0),
         none: standing.none.clone(),
         judges_rate,
         judges_delay,

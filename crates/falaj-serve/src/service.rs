@@ -53,7 +53,7 @@ The file is a scenario of one link with an `uplink`, and with an `adapter` for e
   [link.uplink.flow.web]
   adapter = \"tap:web\"
   reservation = \"200mbit\"
-  need = { rate = \"200mbit\", delay = \"5ms\" }
+  requires = { rate = \"200mbit\", delay = \"5ms\" }
   envelope = { rate = \"200mbit\", burst = \"30kB\" }
 
 An adapter, and the uplink, is one of
@@ -450,7 +450,7 @@ fn fit(scenario: &Scenario) -> Result<()> {
     }
     if [&link.up, &link.down].iter().any(|d| d.pipe.masks.link.is_some()) {
         bail!(
-            "link {} has `each`, and a service has one link: give `each` to the flows of its adapters",
+            "link {} has `mask`, and a service has one link: give `mask` to the flows of its adapters",
             link.name
         );
     }

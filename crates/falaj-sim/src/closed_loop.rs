@@ -40,8 +40,8 @@ impl ClosedLoop {
     pub(crate) fn new(experiment: &Experiment, seed: u64) -> ClosedLoop {
         let connection = |feed: &crate::Feed| match &feed.source.model {
             Model::Tcp(tcp) => {
-                let account = experiment.network.places[feed.pipe.0 as usize].account;
-                let length = account.to_ip(feed.source.largest());
+                let layer = experiment.network.places[feed.pipe.0 as usize].layer;
+                let length = layer.to_ip(feed.source.largest());
                 let (start, stop) = (feed.source.start, feed.source.stop);
                 Some((
                     Connection::new(tcp.clone(), length, start, stop, (seed, feed.stream)),

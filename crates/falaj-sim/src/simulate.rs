@@ -4,7 +4,7 @@ use crate::closed_loop::{ClosedLoop, is_closed};
 use crate::delays::DelayMeters;
 use crate::observer::{Loss, Observer};
 use crate::series::Series;
-use falaj_engine::account::Account;
+use falaj_engine::counted_layer::CountedLayer;
 use falaj_engine::key::Key;
 use falaj_engine::masks::MaskStats;
 use falaj_engine::network::{Network, NetworkSpec, RouteError};
@@ -135,16 +135,16 @@ struct Entrance {
     flow: FlowId,
     routed: bool,
     /// Turns the source's packet size into the size that the pipe accounts.
-    account: Account,
+    layer: CountedLayer,
 }
 
 impl Entrance {
     fn of(experiment: &Experiment) -> Vec<Entrance> {
         let of = |feed: &Feed| {
             let &Feed { pipe, flow, routed, stream, ecn, traffic, .. } = feed;
-            let account = experiment.network.places[pipe.0 as usize].account;
+            let layer = experiment.network.places[pipe.0 as usize].layer;
             let label = Label { ecn, connection: stream, ..Label::default() };
-            Entrance { label, traffic, pipe, flow, routed, account }
+            Entrance { label, traffic, pipe, flow, routed, layer }
         };
         experiment.feeds.iter().map(of).collect()
     }
@@ -409,7 +409,7 @@ fn run_as<const CLOSED: bool, W: Observer>(
             let feed = &entrances[i];
             let segment = if CLOSED { closed.ask(i, at) } else { None };
             let length = match segment {
-                None => feed.account.to_ip(arrivals.sizes[i]),
+                None => feed.layer.to_ip(arrivals.sizes[i]),
                 Some(Some(segment)) => segment.length,
                 Some(None) => {
                     arrivals.calendar.set(i, closed.next(i).unwrap_or(Time::NEVER));

@@ -55,7 +55,7 @@ fn lines(scenario: &Scenario) -> Vec<String> {
 /// A direction in the form `10mbit of l2 each way, 40ms each way, queue 50p = 60.6ms`.
 fn direction(d: &Direction, way: &str) -> String {
     let mut parts = vec![
-        format!("{} of {}{way}", d.pipe.setup.rate, d.account.name()),
+        format!("{} of {}{way}", d.pipe.setup.rate, d.layer.name()),
         format!("{}{way}", d.pipe.delay),
     ];
     if let Some(each) = &d.pipe.masks.link {

@@ -469,7 +469,7 @@ mod tests {
             .to_owned();
         for n in 0..2_000 {
             text += &format!(
-                "[link.a.flow.f{n}]\nadapter = \"namespace\"\nneed = {{ rate = \"1kbit\" }}\n"
+                "[link.a.flow.f{n}]\nadapter = \"namespace\"\nrequires = {{ rate = \"1kbit\" }}\n"
             );
         }
         let (scenario, _) = falaj_scenario::parse(&text, "x").unwrap();
@@ -539,7 +539,7 @@ mod tests {
             " ",
             "loss",
             "queue",
-            "need",
+            "requires",
             "\u{0}",
             "é",
             "traffic",

@@ -28,7 +28,7 @@ impl Handler {
         let links = scenario.links.iter().flat_map(|link| [&link.up, &link.down]);
         if links.into_iter().any(|direction| !direction.pipe.masks.is_none()) {
             return Err(Refusal::new(
-                "a flow has `each`, whose queues this version does not hand over: end the service, \
+                "a flow has `mask`, whose queues this version does not hand over: end the service, \
                  and start it anew",
             ));
         }

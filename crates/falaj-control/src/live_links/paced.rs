@@ -25,7 +25,7 @@ pub(super) fn before_ports(scenario: &Scenario) -> Result<()> {
             bail!(
                 "link {from} is paced by its device, and rule `{}` leads packets on from it to \
                  link {to}: a device stands behind a port, and may pace the last link that packets \
-                 pass; {help}, or let falaj pace link {from}: `pace = \"falaj\"`",
+                 pass; {help}, or let falaj pace link {from}: `paced-by = \"falaj\"`",
                 rule.name
             );
         }

@@ -447,7 +447,7 @@ impl Summary {
             "directions": self.ways.iter().enumerate().map(way).collect::<Vec<_>>(),
             "flows": self.flows.iter().map(flow).collect::<Vec<_>>(),
             "rules": self.rules.iter().map(rule).collect::<Vec<_>>(),
-            "each": self.many.iter().map(|(name, report)| masks::json(name, report))
+            "masks": self.many.iter().map(|(name, report)| masks::json(name, report))
                 .collect::<Vec<_>>(),
             "worst": self.worst().map(|worst| worst.full_name(&self.ways)),
             "breaches": self.breaches.iter().map(|(way, breach)| breach_json(way, breach))

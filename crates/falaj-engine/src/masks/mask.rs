@@ -301,7 +301,7 @@ impl Mask {
 }
 
 impl fmt::Display for Mask {
-    /// Writes it as in a scenario's `each`.
+    /// Writes it as in a scenario's `mask`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
         for (name, lengths) in [("src", self.src), ("dst", self.dst)] {
@@ -330,7 +330,7 @@ const fn leading(bits: u8) -> u16 {
 
 /// A mask with its limits: each id has one queue or one link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Each {
+pub struct MaskConfig {
     /// The parts that distinguish ids.
     pub mask: Mask,
     /// Number of ids that have their own queue or link at a time; at least 1. Further ids share.
@@ -339,7 +339,7 @@ pub struct Each {
     pub expire: Span,
 }
 
-impl Each {
+impl MaskConfig {
     /// Default of `max-flows`, the maximum number of ids.
     pub const MOST: u32 = 65_536;
     /// The largest maximum allowed.

@@ -17,7 +17,7 @@ pub mod mask;
 pub(crate) mod set;
 pub mod stats;
 
-pub use mask::{Each, Mask, MaskId};
+pub use mask::{Mask, MaskConfig, MaskId};
 pub use set::MaskStats;
 pub use stats::SojournStats;
 
@@ -30,9 +30,9 @@ use falaj_sched::scheduler;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Masks {
     /// A pipe for each id.
-    pub link: Option<Each>,
+    pub link: Option<MaskConfig>,
     /// By flow, queues for each id; entries at the end may be missing.
-    pub flows: Vec<Option<Each>>,
+    pub flows: Vec<Option<MaskConfig>>,
 }
 
 /// The ids of a packet under the masks of a pipe.
@@ -53,7 +53,7 @@ impl MaskIds {
 
 impl Masks {
     /// The mask of this flow.
-    pub fn of(&self, flow: usize) -> Option<&Each> {
+    pub fn of(&self, flow: usize) -> Option<&MaskConfig> {
         self.flows.get(flow).and_then(Option::as_ref)
     }
 
@@ -76,14 +76,14 @@ impl Masks {
     /// The ids of a packet of this flow.
     #[inline]
     pub fn ids(&self, flow: FlowId, key: &Key) -> MaskIds {
-        let id = |each: Option<&Each>| each.map_or(MaskId::NONE, |each| each.mask.id(key));
+        let id = |each: Option<&MaskConfig>| each.map_or(MaskId::NONE, |each| each.mask.id(key));
         let (link, flow) = (id(self.link.as_ref()), id(self.of(flow.index())));
         MaskIds { link, flow, short: false }
     }
 
     /// Expands the setup: each masked flow is replaced by the maximum number of its queues.
     pub fn expanded(&self, setup: &Setup) -> Setup {
-        let copies = |f: usize| self.of(f).map_or(1, Each::places) as usize;
+        let copies = |f: usize| self.of(f).map_or(1, MaskConfig::places) as usize;
         let flows = setup.flows.iter().enumerate();
         let flows: Vec<FlowSetup> =
             flows.flat_map(|(f, flow)| std::iter::repeat_n(flow, copies(f)).cloned()).collect();
@@ -94,7 +94,7 @@ impl Masks {
     pub fn firsts(&self, flows: usize) -> Vec<FlowId> {
         let first = |next: &mut u32, f: usize| {
             let first = *next;
-            *next += self.of(f).map_or(1, Each::places);
+            *next += self.of(f).map_or(1, MaskConfig::places);
             Some(FlowId(first))
         };
         (0..flows).scan(0, first).collect()
@@ -114,7 +114,7 @@ impl Masks {
             let each = flow.and_then(|f| self.of(f)).or_else(|| self.flows.iter().flatten().next());
             let what = match each {
                 Some(each) => format!(
-                    "{} (`each` makes {} queues for their own, and {} that others share)",
+                    "{} (`mask` makes {} queues for their own, and {} that others share)",
                     refused.what,
                     each.most,
                     each.shared()
@@ -131,7 +131,7 @@ impl Masks {
     }
 
     /// If both link and flows have masks, lowers maxima that are not configured, so that all queues
-    /// fit: from [`MOST`](Each::MOST) links with as many queues to 16,384 links of 512 queues each.
+    /// fit: from [`MOST`](MaskConfig::MOST) links with as many queues to 16,384 links of 512 queues each.
     /// `link` and `flows` are true for configured maxima.
     pub fn fit(&mut self, link: bool, flows: &[bool]) {
         /// Queues of each link are reduced first, down to this number.
@@ -140,7 +140,7 @@ impl Masks {
         while self.link.is_some() && self.queues() > MOST_QUEUES {
             let mut unsaid =
                 self.flows.iter_mut().enumerate().filter(|(f, _)| flows.get(*f) != Some(&true));
-            let many = |each: &&mut Each| each.most > least;
+            let many = |each: &&mut MaskConfig| each.most > least;
             if let Some(each) = unsaid
                 .by_ref()
                 .filter_map(|(_, each)| each.as_mut())
@@ -170,7 +170,7 @@ impl Masks {
         let refused = |what: &str, help: &str| {
             Some(ConfigError {
                 flow: Some(masked),
-                param: "each",
+                param: "mask",
                 what: what.into(),
                 help: help.into(),
             })
@@ -180,7 +180,7 @@ impl Masks {
             return refused("all flows share one queue here, so none can have many", help);
         }
         if setup.flows.iter().any(|flow| flow.inner.is_some()) {
-            let help = "put `each` on the link, which makes a scheduler for each, or leave the flows undivided";
+            let help = "put `mask` on the link, which makes a scheduler for each, or leave the flows undivided";
             return refused("it stands beside a flow that is divided", help);
         }
         let links = self.link.as_ref().map_or(1, |each| u64::from(each.places()));

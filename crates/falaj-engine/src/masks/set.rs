@@ -8,7 +8,7 @@
 
 use super::blocks::Blocks;
 use super::lookup::PlaceLookup;
-use super::mask::{Each, MaskId};
+use super::mask::{MaskConfig, MaskId};
 use super::stats::SojournStats;
 use crate::chance::Chance;
 use falaj_sched::units::time::Time;
@@ -44,7 +44,7 @@ struct Owner {
 
 /// The ids of one mask.
 pub(crate) struct IdTable {
-    each: Each,
+    each: MaskConfig,
     keys: Keyed,
     /// The places that are taken, by the hash of their ids: four bytes each, so that the lookup of
     /// an id's place stays in a near cache. The id itself is compared later, while the queue is
@@ -74,7 +74,7 @@ pub(crate) struct IdTable {
 }
 
 impl IdTable {
-    pub(crate) fn new(each: Each, seed: u64, pipe: u32, flow: u32) -> IdTable {
+    pub(crate) fn new(each: MaskConfig, seed: u64, pipe: u32, flow: u32) -> IdTable {
         /// Keeps the keys apart from other elements' draws.
         const MASKS: u64 = 0x6d61_736b;
         /// Number of entries that are quickly copied.
@@ -470,7 +470,7 @@ mod tests {
 
     fn set(most: u32, seed: u64) -> IdTable {
         let mask = Mask { sport: Some(16), dport: Some(16), ..Mask::default() };
-        IdTable::new(Each { mask, most, expire: Span(100) }, seed, 0, 0)
+        IdTable::new(MaskConfig { mask, most, expire: Span(100) }, seed, 0, 0)
     }
 
     #[test]
@@ -506,7 +506,7 @@ mod tests {
     #[test]
     fn what_is_known_of_many_ids_is_told_in_parts() {
         let mask = Mask { sport: Some(16), dport: Some(16), ..Mask::default() };
-        let mut set = IdTable::new(Each { mask, most: 1_500, expire: Span(2_000) }, 1, 0, 0);
+        let mut set = IdTable::new(MaskConfig { mask, most: 1_500, expire: Span(2_000) }, 1, 0, 0);
         for n in 0..4_000_u16 {
             let place = set.comes(&id(n), Time(u64::from(n)), false, |_| true);
             set.count(place, |stats| stats.sent(u32::from(n) * 7_919 % 4_001, Span(9)));

@@ -3,9 +3,9 @@
 use super::in_transit::InTransit;
 use super::ingress::Ingress;
 use super::{Network, heeds};
-use crate::account::Account;
 use crate::change::{ChangeError, Prepared};
 use crate::classifier::Classifier;
+use crate::counted_layer::CountedLayer;
 use crate::handover::FlowMapping;
 use crate::key::Key;
 use crate::masks::Masks;
@@ -23,7 +23,7 @@ pub struct IngressChange {
     /// Assigns packets to flows.
     pub classifier: Classifier,
     /// The bytes that count.
-    pub account: Account,
+    pub layer: CountedLayer,
     /// The masks that create queues and links for ids.
     pub masks: Masks,
 }
@@ -104,9 +104,9 @@ impl Network {
         let NetworkChange { flows, sorted, rules } = around;
         self.heeds = heeds(&self.engine);
         self.places.resize(self.places.len().max(self.heeds.len()), Ingress::open());
-        for IngressChange { pipe, classifier, account, masks } in sorted {
+        for IngressChange { pipe, classifier, layer, masks } in sorted {
             if let Some(place) = self.places.get_mut(pipe.0 as usize) {
-                *place = Ingress::new(classifier, account, masks);
+                *place = Ingress::new(classifier, layer, masks);
             }
         }
         if !self.hops.is_empty() && !flows.is_empty() {

@@ -1,14 +1,14 @@
 //! The classification and accounting of packets that enter a pipe.
 
-use crate::account::Account;
 use crate::classifier::{Classifier, Match};
+use crate::counted_layer::CountedLayer;
 use crate::masks::Masks;
 
 /// The classification, accounting and masks of packets that enter a pipe.
 #[derive(Debug, Clone)]
 pub(super) struct Ingress {
     pub(super) classifier: Classifier,
-    pub(super) account: Account,
+    pub(super) layer: CountedLayer,
     pub(super) masks: Masks,
     pub(super) masked: bool,
     /// One of these depends on a packet's key.
@@ -16,13 +16,13 @@ pub(super) struct Ingress {
 }
 
 impl Ingress {
-    pub(super) fn new(classifier: Classifier, account: Account, masks: Masks) -> Ingress {
+    pub(super) fn new(classifier: Classifier, layer: CountedLayer, masks: Masks) -> Ingress {
         let masked = !masks.is_none();
-        Ingress { wants_key: classifier.wants_key() || masked, classifier, account, masks, masked }
+        Ingress { wants_key: classifier.wants_key() || masked, classifier, layer, masks, masked }
     }
 
     /// The ingress for packets that pass no link.
     pub(super) fn open() -> Ingress {
-        Ingress::new(Classifier::new([&[Match::ANY][..]]), Account::Ip, Masks::default())
+        Ingress::new(Classifier::new([&[Match::ANY][..]]), CountedLayer::Ip, Masks::default())
     }
 }

@@ -22,7 +22,7 @@ pub use change::{IngressChange, NetworkChange, PipePlaces, RuleChange};
 pub use spec::{NetworkSpec, PlacedPipe, unlimited};
 
 use crate::Engine;
-use crate::account::Account;
+use crate::counted_layer::CountedLayer;
 use crate::key::Key;
 use crate::masks::{MaskIds, MaskStats};
 use crate::message::{Emit, Output, PipeId, Unit};
@@ -128,7 +128,7 @@ impl Network {
             pipes.extend([unlimited(), unlimited()]);
         }
         let entrance = |place: &PlacedPipe| {
-            Ingress::new(place.classifier.clone(), place.account, place.pipe.masks.clone())
+            Ingress::new(place.classifier.clone(), place.layer, place.pipe.masks.clone())
         };
         let mut places: Vec<Ingress> = spec.places.iter().map(entrance).collect();
         places.resize(pipes.len(), Ingress::open());
@@ -233,8 +233,8 @@ impl Network {
     }
 
     /// The accounting layer of packets that enter a pipe.
-    pub fn account(&self, pipe: PipeId) -> Option<Account> {
-        self.places.get(pipe.0 as usize).map(|place| place.account)
+    pub fn layer(&self, pipe: PipeId) -> Option<CountedLayer> {
+        self.places.get(pipe.0 as usize).map(|place| place.layer)
     }
 
     /// The accounted length of a packet that enters a pipe.
@@ -242,8 +242,8 @@ impl Network {
     pub fn bytes(&self, pipe: PipeId, length: u32) -> u32 {
         /// The largest length that the engine accepts.
         const LONGEST: u32 = (1 << 31) - 1;
-        let account = self.places.get(pipe.0 as usize).map(|place| place.account);
-        account.map_or(length, |account| account.from_ip(length)).clamp(1, LONGEST)
+        let layer = self.places.get(pipe.0 as usize).map(|place| place.layer);
+        layer.map_or(length, |layer| layer.from_ip(length)).clamp(1, LONGEST)
     }
 
     /// Sets whether memory is short: while it is, masks create no additional ids, and new ids

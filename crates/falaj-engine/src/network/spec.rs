@@ -1,7 +1,7 @@
 //! The specification of a network.
 
-use crate::account::Account;
 use crate::classifier::Classifier;
+use crate::counted_layer::CountedLayer;
 use crate::pipe::PipeSpec;
 use crate::rules::RouteRule;
 use falaj_sched::contract::params::{FlowSetup, Setup, Values};
@@ -29,7 +29,7 @@ pub struct PlacedPipe {
     /// Assigns packets to the pipe's flows.
     pub classifier: Classifier,
     /// The bytes of a packet that count there.
-    pub account: Account,
+    pub layer: CountedLayer,
 }
 
 impl NetworkSpec {

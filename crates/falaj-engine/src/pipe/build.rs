@@ -4,7 +4,7 @@ use super::masked_links::MaskedLinks;
 use super::masked_queues::MaskedQueues;
 use super::scheduler_pipe::pipe;
 use super::{LinkPipe, PipeLinks, PipeSpec, SingleLink};
-use crate::masks::{Each, Masks};
+use crate::masks::{MaskConfig, Masks};
 use crate::message::PipeId;
 use falaj_sched::contract::complete::CompleteDiscipline;
 use falaj_sched::contract::params::{ConfigErrors, Setup};
@@ -57,7 +57,7 @@ fn single(id: PipeId, spec: &PipeSpec, what: BuildFor<'_>) -> Result<SingleLink,
     let firsts = masks.firsts(spec.setup.flows.len());
     let places = |f: u32| {
         let first = firsts[f as usize].0;
-        first..first + masks.of(f as usize).map_or(1, Each::places)
+        first..first + masks.of(f as usize).map_or(1, MaskConfig::places)
     };
     let others: Vec<Range<u32>> = match what {
         BuildFor::Any => Vec::new(),

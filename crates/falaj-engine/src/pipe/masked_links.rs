@@ -8,7 +8,7 @@ use super::{
 use crate::chance::Chance;
 use crate::handover::{FlowMapping, Handover};
 use crate::masks::set::IdTable;
-use crate::masks::{Each, MaskIds, MaskStats, Masks};
+use crate::masks::{MaskConfig, MaskIds, MaskStats, Masks};
 use crate::message::{DropReason, Output, PipeId, Unit};
 use falaj_sched::collections::calendar::Calendar;
 use falaj_sched::contract::breach::Breach;
@@ -27,7 +27,7 @@ pub(crate) struct MaskedLinks {
     /// A link that no id uses, for properties that all links share.
     model: SingleLink,
     table: IdTable,
-    each: Each,
+    each: MaskConfig,
     /// By slot of the place, as is the calendar.
     links: Vec<Option<MaskedLink>>,
     calendar: Calendar,

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::handover::{FlowMapping, Handover};
 use crate::masks::set::IdTable;
-use crate::masks::{Each, MaskIds, MaskStats, Masks};
+use crate::masks::{MaskConfig, MaskIds, MaskStats, Masks};
 use crate::message::{DropReason, Output, PipeId, Unit};
 use falaj_sched::contract::guarantee::Promise;
 use falaj_sched::contract::no_guarantee::NoPromise;
@@ -59,16 +59,18 @@ impl Unmasked {
             let shared = FlowId(first + is.map_or(0, |each| each.most));
             let was = self.masks.of(f);
             let same = was.zip(is).filter(|(was, is)| was.mask == is.mask);
-            mapping.extend((0..was.map_or(1, Each::places)).map(|place| match (flow, same) {
-                (FlowMapping::Joins(_), _) => FlowMapping::Joins(shared),
-                (FlowMapping::Dropped(_), _) => FlowMapping::Dropped(shared),
-                (_, Some((was, is))) if place < was.most.min(is.most) => {
-                    FlowMapping::PartOf(FlowId(first + place))
+            mapping.extend((0..was.map_or(1, MaskConfig::places)).map(|place| {
+                match (flow, same) {
+                    (FlowMapping::Joins(_), _) => FlowMapping::Joins(shared),
+                    (FlowMapping::Dropped(_), _) => FlowMapping::Dropped(shared),
+                    (_, Some((was, is))) if place < was.most.min(is.most) => {
+                        FlowMapping::PartOf(FlowId(first + place))
+                    }
+                    (_, Some((was, is))) if place >= was.most && place - was.most < is.shared() => {
+                        FlowMapping::PartOf(FlowId(shared.0 + place - was.most))
+                    }
+                    _ => FlowMapping::PartOf(shared),
                 }
-                (_, Some((was, is))) if place >= was.most && place - was.most < is.shared() => {
-                    FlowMapping::PartOf(FlowId(shared.0 + place - was.most))
-                }
-                _ => FlowMapping::PartOf(shared),
             }));
         }
         (self.pipe, Handover { flows: mapping, drop: how.drop })

@@ -108,14 +108,14 @@ impl PipeSpec {
                 "leave out `delay` and what the link does to packets",
             ),
             _ if self.masks.link.is_some() => {
-                ("one device is one link, and not one for each id", "leave out `each`")
+                ("one device is one link, and not one for each id", "leave out `mask`")
             }
             _ => return None,
         };
         refused(
-            "pace",
+            "paced-by",
             does.into(),
-            &format!("{help}, or let falaj pace the link: `pace = \"falaj\"`"),
+            &format!("{help}, or let falaj pace the link: `paced-by = \"falaj\"`"),
         )
     }
 

@@ -406,11 +406,11 @@ fn what_no_device_does_is_refused() {
     };
     assert_eq!(refused(&|spec| spec.pace = Pace::Device { backlog: 9 }), ["backlog"]);
     assert_eq!(refused(&|spec| spec.setup.rate = Rate::UNLIMITED), ["rate"]);
-    assert_eq!(refused(&|spec| spec.delay = Span(1)), ["pace"]);
+    assert_eq!(refused(&|spec| spec.delay = Span(1)), ["paced-by"]);
     assert_eq!(
         refused(&|spec| spec.capacity = falaj_sched::units::capacity::Capacity::TokenBucket(100)),
-        ["pace"]
+        ["paced-by"]
     );
     let loss = falaj_engine::impair::loss::Loss::Every(2);
-    assert_eq!(refused(&|spec| spec.impairments.loss = Some(loss.clone())), ["pace"]);
+    assert_eq!(refused(&|spec| spec.impairments.loss = Some(loss.clone())), ["paced-by"]);
 }

@@ -2,9 +2,9 @@
 //! resulting jitter.
 
 use crate::common::{Dice, emits};
-use falaj_engine::account::Account;
 use falaj_engine::change::PipeChange;
 use falaj_engine::classifier::{Classifier, Match};
+use falaj_engine::counted_layer::CountedLayer;
 use falaj_engine::header::Protocol;
 use falaj_engine::key::Key;
 use falaj_engine::masks::MaskIds;
@@ -92,7 +92,7 @@ fn chain(links: &[PipeSpec]) -> NetworkSpec {
     let place = |pipe: &PipeSpec| PlacedPipe {
         pipe: pipe.clone(),
         classifier: classifier.clone(),
-        account: Account::Ip,
+        layer: CountedLayer::Ip,
     };
     let places = links.iter().flat_map(|pipe| [place(pipe), place(pipe)]).collect();
     let to = RuleAction::Links((0..links.len() as u32).collect());

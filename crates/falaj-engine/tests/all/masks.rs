@@ -3,7 +3,7 @@
 use crate::common::{Arrival, Dice, any_pipe, bursts, emits, impair};
 use falaj_engine::key::Key;
 use falaj_engine::masks::mask::Lengths;
-use falaj_engine::masks::{Each, Mask, MaskIds, MaskStats, Masks};
+use falaj_engine::masks::{Mask, MaskConfig, MaskIds, MaskStats, Masks};
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::{Counters, PipeSpec};
 use falaj_engine::{Engine, Output, PipeId};
@@ -15,9 +15,9 @@ use falaj_sched::units::time::{Span, Time};
 
 const PIPE: PipeId = PipeId(0);
 
-fn each(most: u32, expire: u64) -> Each {
+fn each(most: u32, expire: u64) -> MaskConfig {
     let mask = Mask { src: Some(Lengths::WHOLE), ..Mask::default() };
-    Each { mask, most, expire: Span(expire) }
+    MaskConfig { mask, most, expire: Span(expire) }
 }
 
 /// The ids of a packet from this address under masks of the source.
@@ -379,7 +379,7 @@ fn other_masks_take_over_what_waits() {
     let of = |mask: Mask, most| {
         let masks = Masks {
             link: None,
-            flows: vec![Some(Each { mask, most, expire: Span::from_secs(1) })],
+            flows: vec![Some(MaskConfig { mask, most, expire: Span::from_secs(1) })],
         };
         link("drr", Values::default(), masks)
     };
@@ -413,7 +413,7 @@ fn other_masks_take_over_what_waits() {
 /// link, new ones by another.
 #[test]
 fn what_waits_leaves_by_its_link_beside_the_new_ones() {
-    let each = Each {
+    let each = MaskConfig {
         mask: Mask { src: Some(Lengths::WHOLE), ..Mask::default() },
         most: 9,
         expire: Span::from_secs(1),
@@ -455,9 +455,12 @@ fn impossible_masks_are_refused() {
     let own = Values::default().with("rate", Value::Rate(Rate::from_mbit(8)));
     let told = refused(link("virtual-clock", own, masks.clone()));
     assert!(
-        told.contains("more than the link's") && told.contains("`each` makes 100 queues"),
+        told.contains("more than the link's") && told.contains("`mask` makes 100 queues"),
         "{told}"
     );
-    let both = Masks { link: Some(each(Each::MOST, 1)), flows: vec![Some(each(Each::MOST, 1))] };
+    let both = Masks {
+        link: Some(each(MaskConfig::MOST, 1)),
+        flows: vec![Some(each(MaskConfig::MOST, 1))],
+    };
     assert!(refused(link("drr", Values::default(), both)).contains("`max-flows`"));
 }

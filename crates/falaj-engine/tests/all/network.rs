@@ -1,8 +1,8 @@
 //! Several pipes and rules: departures, and counters.
 
-use falaj_engine::account::Account;
 use falaj_engine::change::PipeChange;
 use falaj_engine::classifier::{Classifier, Match};
+use falaj_engine::counted_layer::CountedLayer;
 use falaj_engine::handover::FlowMapping;
 use falaj_engine::header::{Net, Protocol};
 use falaj_engine::impair::Impairments;
@@ -11,7 +11,7 @@ use falaj_engine::impair::duplicate::Duplication;
 use falaj_engine::impair::event::RandomEvent;
 use falaj_engine::impair::loss::Loss;
 use falaj_engine::key::Key;
-use falaj_engine::masks::{Each, Mask, Masks};
+use falaj_engine::masks::{Mask, MaskConfig, Masks};
 use falaj_engine::message::Emit;
 use falaj_engine::network::{
     IngressChange, IngressPacket, Network, NetworkChange, NetworkSpec, PlacedPipe, RouteError,
@@ -45,7 +45,7 @@ fn link(delay_ms: u64, impairments: Impairments) -> [PlacedPipe; 2] {
     [(); 2].map(|()| PlacedPipe {
         pipe: pipe.clone(),
         classifier: classifier.clone(),
-        account: Account::Ip,
+        layer: CountedLayer::Ip,
     })
 }
 
@@ -166,7 +166,7 @@ fn marks_go_with_packets() {
     // A link for each mark: packets of different marks do not wait for each other.
     let mut one = vec![link(10, plain())];
     let mask = Mask { mark: true, ..Mask::default() };
-    one[0][0].pipe.masks.link = Some(Each { mask, most: 10, expire: Each::EXPIRE });
+    one[0][0].pipe.masks.link = Some(MaskConfig { mask, most: 10, expire: MaskConfig::EXPIRE });
     let all = vec![notes(1, 7), notes(2, 8), rule(links(&[0]))];
     let ran = run(&spec(one, all), &[(0, 1), (0, 2), (0, 1), (0, 3)], false);
     assert_eq!(due(&ran), [(0, 11), (1, 11), (2, 12), (3, 11)]);
@@ -321,7 +321,8 @@ fn masks_and_labels_are_those_of_the_packet_in_every_link() {
     let chain = || spec(vec![link(3, plain()), link(0, plain())], vec![rule(links(&[0, 1]))]);
     let mut masked = chain();
     let mask = Mask { dport: Some(16), ..Mask::default() };
-    masked.places[2].pipe.masks.link = Some(Each { mask, most: 9, expire: Span::from_secs(10) });
+    masked.places[2].pipe.masks.link =
+        Some(MaskConfig { mask, most: 9, expire: Span::from_secs(10) });
     let ran = run(&masked, &[(0, 1), (0, 2), (0, 1), (0, 3)], true);
     let report = ran.network.mask_stats(PipeId(2), None, 9).expect("it has a mask");
     assert_eq!((report.made, report.total.packets()), (3, 4));
@@ -370,7 +371,7 @@ fn a_change_finds_packets_between_links() {
     let nine = Match { dport: Some((9, 9)), ..Match::ANY };
     let classifier = Classifier::new([&[nine][..], &[Match::ANY][..]]);
     let sorted =
-        vec![IngressChange { pipe, classifier, account: Account::Ip, masks: Masks::default() }];
+        vec![IngressChange { pipe, classifier, layer: CountedLayer::Ip, masks: Masks::default() }];
     // It left the first link at 1 ms, and reaches the second one at 6 ms.
     let at = |ms| Time::ZERO + Span::from_millis(ms);
     let around = NetworkChange { flows: &[(pipe, &fates)], sorted, rules: None };

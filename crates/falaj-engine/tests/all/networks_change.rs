@@ -2,13 +2,13 @@
 //! once, and all are counted.
 
 use crate::common::Dice;
-use falaj_engine::account::Account;
 use falaj_engine::change::PipeChange;
 use falaj_engine::classifier::{Classifier, Match};
+use falaj_engine::counted_layer::CountedLayer;
 use falaj_engine::handover::FlowMapping;
 use falaj_engine::header::Protocol;
 use falaj_engine::key::Key;
-use falaj_engine::masks::{Each, Mask, Masks};
+use falaj_engine::masks::{Mask, MaskConfig, Masks};
 use falaj_engine::message::Emit;
 use falaj_engine::network::{
     IngressChange, IngressPacket, Network, NetworkChange, NetworkSpec, PlacedPipe, RouteError,
@@ -34,7 +34,7 @@ fn pipe(delay: Span, flows: usize) -> PipeSpec {
 }
 
 fn place(pipe: PipeSpec) -> PlacedPipe {
-    PlacedPipe { classifier: Classifier::new([&[Match::ANY][..]]), account: Account::Ip, pipe }
+    PlacedPipe { classifier: Classifier::new([&[Match::ANY][..]]), layer: CountedLayer::Ip, pipe }
 }
 
 fn key(dport: u16) -> Key {
@@ -165,7 +165,7 @@ fn sorting(place: u32) -> [IngressChange; 2] {
     [0, 1].map(|way| IngressChange {
         pipe: PipeId(2 * place + way),
         classifier: Classifier::new([&[Match::ANY][..]]),
-        account: Account::Ip,
+        layer: CountedLayer::Ip,
         masks: Masks::default(),
     })
 }
@@ -308,7 +308,7 @@ struct Scene {
 
 fn any_mask(dice: &mut Dice, spec: &mut PipeSpec) {
     let mask = Mask { dport: Some(16), ..Mask::default() };
-    let each = |dice: &mut Dice| Each {
+    let each = |dice: &mut Dice| MaskConfig {
         mask,
         most: 1 + dice.from(0, 3) as u32,
         expire: Span(dice.from(1, 3_000_000)),

@@ -2,7 +2,7 @@
 
 use crate::common::{Dice, become_kind, bursts, virtual_links};
 use falaj_engine::key::Key;
-use falaj_engine::masks::{Each, Mask, Masks};
+use falaj_engine::masks::{Mask, MaskConfig, Masks};
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, PipeId, Prepared};
@@ -54,7 +54,7 @@ fn queues_that_stay_are_as_good_as_queues_anew() {
             become_kind(&mut dice, &mut spec, entry);
             if seed % 2 == 0 && spec.setup.scheduler.iter().next().is_none() {
                 let mask = Mask { sport: Some(16), ..Mask::default() };
-                let each = Each { mask, most: 3, expire: Span(20_000) };
+                let each = MaskConfig { mask, most: 3, expire: Span(20_000) };
                 spec.masks = Masks { link: None, flows: vec![Some(each)] };
                 if Engine::new(std::slice::from_ref(&spec)).is_err() {
                     spec.masks = Masks::default();

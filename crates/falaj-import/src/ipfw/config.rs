@@ -35,7 +35,7 @@ pub(super) struct Configured {
     /// The discipline, by its name in a scenario, and its keys.
     pub(super) scheduler: Option<&'static str>,
     pub(super) own: Keys,
-    /// Fields for `each`: those of the queue itself, or for a pipe or a scheduler those of the
+    /// Fields for `mask`: those of the queue itself, or for a pipe or a scheduler those of the
     /// link.
     pub(super) each: Vec<String>,
     /// The fields among them of which the mask keeps the last bits only.

@@ -147,13 +147,13 @@ fn link(all: &Firewall, number: u64, draft: &mut Draft, problems: &mut Vec<Probl
     let of_pipe = |rule: &&Rule| {
         rule.action == Action::Pipe(number) || queues::queue_of(all, rule, number).is_some()
     };
-    table.text("account", counted(all.rules.iter().filter(of_pipe)));
+    table.text("layer", counted(all.rules.iter().filter(of_pipe)));
     for (name, value) in pipe.iter().chain(&sched).flat_map(|c| &c.link) {
         table.set(name, value.clone());
     }
     let each: Vec<String> = pipe.iter().chain(&sched).flat_map(|c| c.each.clone()).collect();
     if !each.is_empty() {
-        table.text("each", each.join(" "));
+        table.text("mask", each.join(" "));
     }
     let lossy = table.get("loss").is_some() && table.get("rate") != Some("\"unlimited\"");
     if let Some(pipe) = pipe.as_ref().filter(|_| lossy) {
@@ -260,7 +260,7 @@ fn flow(queue: &Configured, takes: &[String], kind: &str, header: &str) -> Table
         _ => flow.set("weight", weight.to_string()),
     }
     if !queue.each.is_empty() {
-        flow.text("each", queue.each.join(" "));
+        flow.text("mask", queue.each.join(" "));
     }
     flow
 }
@@ -291,7 +291,7 @@ pub(super) fn alone(pipe: &Configured, header: &str) -> Vec<Table> {
         table.set(name, value.clone());
     }
     if !pipe.each.is_empty() {
-        table.text("each", pipe.each.join(" "));
+        table.text("mask", pipe.each.join(" "));
     }
     one_queue(table, header, pipe.queue.as_deref(), &pipe.policy)
 }

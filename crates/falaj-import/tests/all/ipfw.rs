@@ -43,14 +43,14 @@ fn rules_of_pf() {
             # sudo dnctl pipe 1 config bw 300Kbit/s delay 150
             [link.pipe1]
             rate = "300kbit"
-            account = "ip"
+            layer = "ip"
             delay = "150ms"
             scheduler = { kind = "fifo", queue = "50p" }
 
             # sudo dnctl pipe 2 config delay 20ms
             [link.pipe2]
             rate = "unlimited"
-            account = "ip"
+            layer = "ip"
             delay = "20ms"
             scheduler = { kind = "fifo", queue = "50p" }
 
@@ -137,19 +137,19 @@ fn rules_as_firewalls_have_them() {
             # ipfw sched 7 config pipe 7 type fq_codel target 6ms quantum 1500 codel ecn
             [link.pipe7]
             rate = "20mbit"
-            account = "ip"
+            layer = "ip"
             delay = "50ms"
             scheduler = { kind = "fq_codel", ecn = "yes", target = "6ms", quantum = "1500B" }
 
             # ipfw queue 7 config pipe 7 mask dst-ip6 /128 dst-ip 0xffffffff
             [link.pipe7.flow.queue7]
             match = "tcp dport 22,8000-8010"
-            each = "dst"
+            mask = "dst"
 
             # ipfw pipe 8 config delay 30ms
             [link.pipe8]
             rate = "unlimited"
-            account = "ip"
+            layer = "ip"
             delay = "30ms"
 
             # what is no IP, as ARP, meets no rule
@@ -222,7 +222,7 @@ fn a_pipe_in_each_direction() {
             # ipfw pipe 1 config bw 1.5Mbit/s delay 50 queue 30KBytes plr 0.01
             [link.pipe1]
             rate = "1500kbit"
-            account = "ip"
+            layer = "ip"
             delay = "50ms"
             loss = "1%"
             scheduler = { kind = "fifo", queue = "30KiB" }
@@ -230,7 +230,7 @@ fn a_pipe_in_each_direction() {
             # ipfw pipe 2 config bw 10Mbit/s delay 50
             [link.pipe2]
             rate = "10mbit"
-            account = "ip"
+            layer = "ip"
             delay = "50ms"
             scheduler = { kind = "fifo", queue = "50p" }
 
@@ -269,14 +269,14 @@ fn packets_reorder_by_chance() {
             # ipfw pipe 1 config delay 100
             [link.pipe1]
             rate = "unlimited"
-            account = "ip"
+            layer = "ip"
             delay = "100ms"
             scheduler = { kind = "fifo", queue = "50p" }
 
             # ipfw pipe 2 config delay 10
             [link.pipe2]
             rate = "unlimited"
-            account = "ip"
+            layer = "ip"
             delay = "10ms"
             scheduler = { kind = "fifo", queue = "50p" }
 
@@ -323,15 +323,15 @@ fn a_pipe_for_each_customer() {
             # ipfw pipe 1 config bw 5Mbit/s mask dst-ip 0xffffffff
             [link.pipe1]
             rate = "5mbit"
-            account = "ip"
-            each = "dst"
+            layer = "ip"
+            mask = "dst"
             scheduler = { kind = "fifo", queue = "50p" }
 
             # ipfw pipe 2 config bw 100Mbit/s
             # ipfw sched 2 config type qfq
             [link.pipe2]
             rate = "100mbit"
-            account = "ip"
+            layer = "ip"
             scheduler = { kind = "qfq" }
 
             # ipfw queue 1 config pipe 2 weight 10 mask src-ip 0xffffff00
@@ -339,7 +339,7 @@ fn a_pipe_for_each_customer() {
             match = "tcp dport 22"
             queue = "50p"
             weight = 10
-            each = "src/24"
+            mask = "src/24"
 
             # ipfw queue 2 config pipe 2 weight 1 queue 20
             [link.pipe2.flow.queue2]
@@ -399,19 +399,19 @@ fn chains_and_tables() {
             # ipfw pipe 1 config bw 1Mbit/s
             [link.pipe1]
             rate = "1mbit"
-            account = "ip"
+            layer = "ip"
             scheduler = { kind = "fifo", queue = "50p" }
 
             # ipfw pipe 2 config bw 2Mbit/s
             [link.pipe2]
             rate = "2mbit"
-            account = "ip"
+            layer = "ip"
             scheduler = { kind = "fifo", queue = "50p" }
 
             # ipfw pipe 3 config plr 0.001
             [link.pipe3]
             rate = "unlimited"
-            account = "ip"
+            layer = "ip"
             loss = "0.1%"
             scheduler = { kind = "fifo", queue = "50p" }
 
@@ -491,7 +491,7 @@ fn policies_and_fair_queues() {
             # ipfw pipe 1 config bw 1Mbit/s queue 60 red 0.002/5/15/0.1 ecn
             [link.pipe1]
             rate = "1mbit"
-            account = "ip"
+            layer = "ip"
 
             [link.pipe1.flow.all]
             match = "any"
@@ -500,7 +500,7 @@ fn policies_and_fair_queues() {
             # ipfw pipe 2 config bw 1Mbit/s queue 60KB gred 0.002/5000/15000/0.02
             [link.pipe2]
             rate = "1mbit"
-            account = "ip"
+            layer = "ip"
 
             [link.pipe2.flow.all]
             match = "any"
@@ -509,7 +509,7 @@ fn policies_and_fair_queues() {
             # ipfw pipe 3 config bw 1Mbit/s codel target 10 interval 200ms ecn
             [link.pipe3]
             rate = "1mbit"
-            account = "ip"
+            layer = "ip"
 
             [link.pipe3.flow.all]
             match = "any"
@@ -519,7 +519,7 @@ fn policies_and_fair_queues() {
             # ipfw sched 4 config type fq_codel target 4ms flows 64 noecn
             [link.pipe4]
             rate = "2mbit"
-            account = "ip"
+            layer = "ip"
             loss = { kind = "gilbert-elliott", to-bad = "1%", to-good = "20%", loss-bad = "50%", loss-good = "0.1%" }
             scheduler = { kind = "fq_codel", target = "4ms", queues = 64 }
 
@@ -531,8 +531,8 @@ fn policies_and_fair_queues() {
             # ipfw sched 5 config type rr mask src-ip 0xffffffff
             [link.pipe5]
             rate = "3mbit"
-            account = "ip"
-            each = "src"
+            layer = "ip"
+            mask = "src"
             scheduler = { kind = "drr" }
 
             # ipfw queue 2 config sched 5 weight 2 pie target 20ms tupdate 30 max_burst 100ms capdrop ts
@@ -680,7 +680,7 @@ fn rules_look_at_what_ipfw_looks_at() {
             # ipfw pipe 1 config bw 1Mbit/s
             [link.pipe1]
             rate = "1mbit"
-            account = "ip"
+            layer = "ip"
             scheduler = { kind = "fifo", queue = "50p" }
 
             [table.table7]
@@ -944,7 +944,7 @@ fn the_rule_that_takes_a_packet_says_its_queue() {
             # ipfw pipe 1 config bw 10Mbit/s
             [link.pipe1]
             rate = "10mbit"
-            account = "ip"
+            layer = "ip"
             scheduler = { kind = "wf2q+" }
 
             # ipfw queue 1 config pipe 1 weight 10
@@ -988,7 +988,7 @@ fn the_rule_that_takes_a_packet_says_its_queue() {
             # ipfw pipe 1 config bw 10Mbit/s
             [link.pipe1]
             rate = "10mbit"
-            account = "ip"
+            layer = "ip"
             scheduler = { kind = "wf2q+" }
 
             # ipfw queue 1 config pipe 1 weight 10
@@ -1046,7 +1046,7 @@ fn the_rule_that_takes_a_packet_says_its_queue() {
             # ipfw pipe 1 config bw 10Mbit/s
             [link.pipe1]
             rate = "10mbit"
-            account = "ip"
+            layer = "ip"
             scheduler = { kind = "wf2q+" }
 
             # ipfw queue 1 config pipe 1 weight 10
@@ -1199,7 +1199,7 @@ fn a_queue_that_gets_nothing_is_left_out() {
             # ipfw pipe 1 config bw 10Mbit/s
             [link.pipe1]
             rate = "10mbit"
-            account = "ip"
+            layer = "ip"
             scheduler = { kind = "wf2q+" }
 
             # ipfw queue 2 config pipe 1 weight 1
@@ -1275,14 +1275,14 @@ fn rules_may_share_a_number() {
             # ipfw pipe 1 config delay 10
             [link.pipe1]
             rate = "unlimited"
-            account = "ip"
+            layer = "ip"
             delay = "10ms"
             scheduler = { kind = "fifo", queue = "50p" }
 
             # ipfw pipe 2 config delay 20
             [link.pipe2]
             rate = "unlimited"
-            account = "ip"
+            layer = "ip"
             delay = "20ms"
             scheduler = { kind = "fifo", queue = "50p" }
 
@@ -1340,15 +1340,15 @@ fn last_bits_of_addresses_are_whole_ones_within_a_network() {
             # ipfw pipe 1 config mask src-ip 0x000000ff bw 200Kbit/s queue 20Kbytes
             [link.pipe1]
             rate = "200kbit"
-            account = "ip"
-            each = "src"
+            layer = "ip"
+            mask = "src"
             scheduler = { kind = "fifo", queue = "20KiB" }
 
             # ipfw pipe 2 config mask dst-ip 0x000000ff bw 200Kbit/s queue 20Kbytes
             [link.pipe2]
             rate = "200kbit"
-            account = "ip"
-            each = "dst"
+            layer = "ip"
+            mask = "dst"
             scheduler = { kind = "fifo", queue = "20KiB" }
 
             # what is no IP, as ARP, meets no rule
@@ -1410,7 +1410,7 @@ fn what_stands_where_it_cannot_says_so() {
             # ipfw pipe 1 config bw 1Mbit/s type rr
             [link.pipe1]
             rate = "1mbit"
-            account = "ip"
+            layer = "ip"
             scheduler = { kind = "drr" }
 
             # ipfw queue 1 config pipe 1 weight 2
@@ -1534,7 +1534,7 @@ fn what_differs_is_said() {
             # ipfw pipe 1 config bw 1Mbit/s plr 0.01
             [link.pipe1]
             rate = "1mbit"
-            account = "ip"
+            layer = "ip"
             loss = "1%"
             scheduler = { kind = "fifo", queue = "50p" }
 
@@ -1574,7 +1574,7 @@ fn pri_means_nothing_and_that_is_said() {
             # ipfw sched 1 config type prio
             [link.pipe1]
             rate = "1mbit"
-            account = "ip"
+            layer = "ip"
             scheduler = { kind = "priority" }
 
             # ipfw queue 1 config sched 1 pri 5 weight 3

@@ -5,11 +5,11 @@
 
 pub mod bounds;
 pub mod delay;
-pub mod each;
 mod instructions;
 pub mod io;
 pub mod isolation;
 pub mod kernel;
+pub mod masks;
 pub mod path;
 #[cfg(feature = "queueing")]
 pub mod queueing;

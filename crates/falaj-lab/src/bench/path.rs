@@ -3,8 +3,8 @@
 
 use super::{cpu_nanos, exit, median};
 use anyhow::Result;
-use falaj_engine::account::Account;
 use falaj_engine::classifier::{Classifier, Match};
+use falaj_engine::counted_layer::CountedLayer;
 use falaj_engine::header::{Net, Protocol};
 use falaj_engine::key::Key;
 use falaj_engine::network::{IngressPacket, Network, NetworkSpec, PlacedPipe};
@@ -63,8 +63,11 @@ fn spec(rules: u32) -> NetworkSpec {
     let flow = |n: u16| [Match { dport: Some((n * ports, n * ports + (ports - 1))), ..Match::ANY }];
     let flows: Vec<_> = (0..FLOWS).map(flow).collect();
     let classifier = Classifier::new(flows.iter().map(|flow| &flow[..]));
-    let place =
-        || PlacedPipe { pipe: pipe.clone(), classifier: classifier.clone(), account: Account::L2 };
+    let place = || PlacedPipe {
+        pipe: pipe.clone(),
+        classifier: classifier.clone(),
+        layer: CountedLayer::L2,
+    };
     let rule = |n: u32| {
         let one = Match {
             src: Some(Net::new(IpAddr::V4((FIRST | n << 8).into()), 24 + (n % 9) as u8)),

@@ -106,7 +106,7 @@ mod tests {
     use crate::backend::port::Port;
     use crate::backend::tap::{Tap, TapPort};
     use crate::gso::join::TrainJoin;
-    use falaj_engine::account::Account;
+    use falaj_engine::counted_layer::CountedLayer;
     use proptest::prelude::*;
     use std::os::unix::net::UnixDatagram;
 
@@ -121,7 +121,7 @@ mod tests {
     }
 
     /// The accounted length of a frame with these tags around an IP packet of `packet` bytes.
-    fn charged(account: Account, tags: &[[u8; 2]], packet: usize) -> u32 {
+    fn charged(layer: CountedLayer, tags: &[[u8; 2]], packet: usize) -> u32 {
         let (mut port, kernel) = port();
         let mut unit = vec![0; Tap::VNET_HEADER + 12];
         tags.iter().for_each(|tag| unit.extend([tag[0], tag[1], 0, 5]));
@@ -130,7 +130,7 @@ mod tests {
         kernel.send(&unit).unwrap();
         let mut buffer = vec![0; port.longest()];
         let received = port.receive(&mut buffer).unwrap().unwrap();
-        account.from_ip(received.bytes)
+        layer.from_ip(received.bytes)
     }
 
     /// A UDP datagram whose checksum is left to the device, as a kernel passes it on.
@@ -234,24 +234,24 @@ mod tests {
     fn a_vlan_tag_is_beside_the_mtu() {
         const Q: [u8; 2] = [0x81, 0x00];
         const AD: [u8; 2] = [0x88, 0xa8];
-        for account in Account::NAMES.iter().filter_map(|name| Account::from_name(name)) {
-            let largest = account.largest(MTU);
+        for layer in CountedLayer::NAMES.iter().filter_map(|name| CountedLayer::from_name(name)) {
+            let largest = layer.largest(MTU);
             for tags in [&[][..], &[Q], &[AD]] {
                 for packet in [100, 1499, 1500] {
                     assert_eq!(
-                        charged(account, tags, packet),
-                        account.from_ip(packet as u32),
+                        charged(layer, tags, packet),
+                        layer.from_ip(packet as u32),
                         "{tags:?}"
                     );
                 }
                 // A packet longer by any number of bytes is too large.
                 for packet in [1501, 1504, 1600, 9000] {
-                    assert!(charged(account, tags, packet) > largest, "{packet} {tags:?}");
+                    assert!(charged(layer, tags, packet) > largest, "{packet} {tags:?}");
                 }
             }
             // The second tag is payload of the first one, and has to fit.
-            assert_eq!(charged(account, &[AD, Q], 1496), largest);
-            assert!(charged(account, &[AD, Q], 1497) > largest);
+            assert_eq!(charged(layer, &[AD, Q], 1496), largest);
+            assert!(charged(layer, &[AD, Q], 1497) > largest);
         }
     }
 }

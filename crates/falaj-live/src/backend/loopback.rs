@@ -3,7 +3,7 @@
 
 use crate::backend::port::{Port, PortHandover, Received};
 use crate::socket_buffer;
-use falaj_engine::account::Account;
+use falaj_engine::counted_layer::CountedLayer;
 use falaj_engine::key::Key;
 use falaj_engine::message::Corrupt;
 use falaj_sched::queues::queue::FlowId;
@@ -71,7 +71,8 @@ impl Port for LoopbackPort {
             FlowLookup::Flow(flow) => Some(flow),
             FlowLookup::Key(_) => None,
         };
-        Ok(length.map(|length| Received::packet(length, Account::Ip.from_udp(length as u32), flow)))
+        Ok(length
+            .map(|length| Received::packet(length, CountedLayer::Ip.from_udp(length as u32), flow)))
     }
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
@@ -82,7 +83,7 @@ impl Port for LoopbackPort {
         match self.sorted {
             FlowLookup::Flow(_) => Key::default(),
             FlowLookup::Key(key) => {
-                Key { length: Some(Account::Ip.from_udp(unit.len() as u32)), ..key }
+                Key { length: Some(CountedLayer::Ip.from_udp(unit.len() as u32)), ..key }
             }
         }
     }

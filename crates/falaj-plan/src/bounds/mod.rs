@@ -11,7 +11,7 @@ pub use follows::{Backlog, Delay, Distances};
 pub use served::{Served, served};
 
 use envelope::united;
-use falaj_engine::masks::Each;
+use falaj_engine::masks::MaskConfig;
 use falaj_scenario::Direction;
 use falaj_sched::contract::guarantee::{Bound, Deadlines, Promise, RateCondition};
 use falaj_sched::contract::no_guarantee::NoPromise;
@@ -205,8 +205,8 @@ fn is_many(direction: &Direction, flow: usize) -> bool {
 
 /// The number of queues and links that the masks of the flow and of its link make, in words.
 fn many(direction: &Direction, flow: usize) -> Option<String> {
-    let of = |each: &Each, what: &str| {
-        let Each { mask, most, .. } = each;
+    let of = |each: &MaskConfig, what: &str| {
+        let MaskConfig { mask, most, .. } = each;
         let shared = each.shared();
         format!(
             "of {most} {what} at most, by {mask}; others share {shared} more, which are promised it together"

@@ -105,8 +105,10 @@ fn lower_priorities_have_what_the_envelopes_of_higher_ones_leave_over() {
     assert_eq!(bounds[2], Some(Span(9_000_000)));
     assert!(witness.ratio > 0.9, "{witness:?} of {bounds:?}");
     for (delay, refused) in [("7ms", 0), ("6ms", 1)] {
-        let needs = text
-            .replace("priority = 1", &format!("priority = 1\nneed = {{ delay = \"{delay}\" }}"));
+        let needs = text.replace(
+            "priority = 1",
+            &format!("priority = 1\nrequires = {{ delay = \"{delay}\" }}"),
+        );
         let (scenario, _) = falaj_scenario::parse(&needs, "a.toml").expect("valid");
         let ways = plan(&scenario).expect("accepted");
         assert_eq!(ways[0].unmet.len(), refused, "{delay}");
@@ -127,7 +129,7 @@ fn a_burst_below_a_quantum_waits_for_one_visit_under_drr_plus_plus() {
         format!(
             "[link.l]\nrate = \"8mbit\"\nmtu = \"1486B\"\nscheduler = {{ kind = \"drr++\" }}\n\
              [link.l.flow.low]\nmatch = \"icmp\"\nlatency = \"low\"\nquantum = \"1500B\"\n\
-             need = {{ delay = \"3.2ms\" }}\nenvelope = {{ rate = \"64kbit\", burst = \"200B\" }}\n{}",
+             requires = {{ delay = \"3.2ms\" }}\nenvelope = {{ rate = \"64kbit\", burst = \"200B\" }}\n{}",
             (1..=others).map(normal).collect::<String>()
         )
     };

@@ -2,11 +2,13 @@
 //! reads the result.
 
 mod place;
+mod upgrade;
 
 use crate::keys;
 use place::{are_both_ways, places, resolve, takes};
 use std::fmt;
 use toml_edit::{ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, Value};
+pub use upgrade::upgrade;
 
 /// The reason why a key cannot be set.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,8 +5,9 @@ use super::{LINK, NotSet, RULE, Result, name_of_rule};
 use crate::keys::{self, Holds, Key};
 use falaj_sched::contract::manifest::Manifest;
 use falaj_sched::registry;
+use std::ops::Range;
 use std::rc::Rc;
-use toml_edit::TableLike;
+use toml_edit::{Item, TableLike};
 
 const WAYS: [&str; 2] = ["up", "down"];
 
@@ -51,36 +52,59 @@ impl KnownPlace {
 /// All tables of the file, in any notation.
 pub(super) fn places(file: &dyn TableLike) -> Vec<Place> {
     let mut out = Vec::new();
-    walk(file, &mut Vec::new(), keys::FILE, &KnownPlace::new(), &mut out);
+    walk(file, &mut Vec::new(), keys::FILE, &KnownPlace::new(), &mut |_, path, keys| {
+        out.push(Place { path: path.to_vec(), keys: Rc::clone(keys) });
+    });
     out
 }
 
+/// The places in the text of keys with a former name, each with the present name, in order. Of a
+/// key that several lines write with dots, the first is found.
+pub(super) fn renamed(file: &dyn TableLike) -> Vec<(Range<usize>, &'static str)> {
+    let mut out = Vec::new();
+    walk(file, &mut Vec::new(), keys::FILE, &KnownPlace::new(), &mut |table, _, keys| {
+        out.extend(table.iter().filter_map(|(name, item)| {
+            let new = keys::present(name)?;
+            // Lines `new.a` and `former.b` belong to one table.
+            let is_dotted = |item: &Item| item.as_table_like().is_some_and(TableLike::is_dotted);
+            let fits = table.get(new).is_none_or(|present| is_dotted(present) && is_dotted(item));
+            let (key, _) = table.get_key_value(name)?;
+            (fits && keys.iter().any(|key| key.name == new)).then_some((key.span()?, new))
+        }));
+    });
+    out.sort_by_key(|(at, _)| at.start);
+    out
+}
+
+/// Calls `visit` for each table of the file, with its path and the keys that it may have.
 fn walk(
     table: &dyn TableLike,
     path: &mut Vec<String>,
     keys: &[Key],
     all: &KnownPlace,
-    out: &mut Vec<Place>,
+    visit: &mut dyn FnMut(&dyn TableLike, &[String], &Rc<[Key]>),
 ) {
     let known = all.all(keys);
     for (name, item) in table.iter() {
         if let (Some(rules), RULE) = (item.as_array_of_tables(), name) {
             for (n, rule) in rules.iter().enumerate() {
                 path.extend([RULE.to_owned(), name_of_rule(n, rule)]);
-                walk(rule, path, keys::RULE, all, out);
+                walk(rule, path, keys::RULE, all, visit);
                 path.truncate(path.len() - 2);
             }
         }
         let Some(inner) = item.as_table_like() else { continue };
         path.push(name.to_owned());
         match known.iter().find(|k| k.name == name).map(held) {
-            Some(Holds::Table(keys) | Holds::Tables(keys)) => walk(inner, path, keys, all, out),
-            Some(Holds::Scheduler) => walk(inner, path, keys::SCHEDULER, all, out),
+            Some(Holds::Table(keys) | Holds::Tables(keys) | Holds::Brief(keys)) => {
+                walk(inner, path, keys, all, visit);
+            }
+            Some(Holds::Scheduler) => walk(inner, path, keys::SCHEDULER, all, visit),
             Some(Holds::Named(keys)) => {
                 for (name, item) in inner.iter() {
                     if let Some(inner) = item.as_table_like() {
                         path.push(name.to_owned());
-                        walk(inner, path, keys, all, out);
+                        walk(inner, path, keys, all, visit);
                         path.pop();
                     }
                 }
@@ -89,7 +113,7 @@ fn walk(
         }
         path.pop();
     }
-    out.push(Place { path: path.clone(), keys: known });
+    visit(table, path, &known);
 }
 
 /// The type of a key; parts of flows are tables with names too.
@@ -171,6 +195,10 @@ pub(super) fn resolve(
             let mut names: Vec<String> =
                 places.iter().map(|p| p.path.join(".")).filter(|p| !p.is_empty()).collect();
             names.sort_unstable();
+            let former = words.iter().find_map(|word| Some((word, keys::present(word)?)));
+            if let Some((former, new)) = former {
+                return Err(NotSet(format!("the key `{former}` is now called `{new}`")));
+            }
             Err(NotSet(format!(
                 "no table of the scenario has such a key; it has `{}`",
                 names.join("`, `")

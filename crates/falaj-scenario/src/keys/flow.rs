@@ -146,9 +146,9 @@ pub(super) const QUEUE: Key = key(
     Otherwise(DEFAULT_QUEUE),
     "its queue: a limit, or a table that says also who is dropped",
 );
-pub(super) const NEEDED: Key = key(
-    "need",
-    Holds::Table(NEED),
+pub(super) const REQUIREMENT: Key = key(
+    "requires",
+    Holds::Table(REQUIRES),
     Otherwise("no need"),
     "what its owner asks for; a plan is refused that promises less",
 );
@@ -162,7 +162,7 @@ pub(super) const SENDS: Key = key(
 
 /// `[link.NAME.flow.FLOW]`; the discipline's own parameters come after these.
 pub const FLOW: &[Key] =
-    &[RULES, ADAPTER, QUEUE, NEEDED, SENDS, EACH_FLOW, MOST, EXPIRE, DIVIDED_BY, PARTS];
+    &[RULES, ADAPTER, QUEUE, REQUIREMENT, SENDS, EACH_FLOW, MOST, EXPIRE, DIVIDED_BY, PARTS];
 
 pub(super) const DIVIDED_BY: Key = key(
     "scheduler",
@@ -178,10 +178,10 @@ pub(super) const PARTS: Key = key(
 );
 
 /// `[link.NAME.flow.FLOW.flow.PART]`; the parameters of the flow's discipline come after these.
-pub const PART: &[Key] = &[RULES, ADAPTER, QUEUE, NEEDED, SENDS, DIVIDED_BY, PARTS];
+pub const PART: &[Key] = &[RULES, ADAPTER, QUEUE, REQUIREMENT, SENDS, DIVIDED_BY, PARTS];
 
-/// `need = { … }` of a flow.
-pub const NEED: &[Key] = &[
+/// `requires = { … }` of a flow.
+pub const REQUIRES: &[Key] = &[
     key("rate", Holds::FiniteRate, Otherwise("none"), "at least this rate"),
     key(
         "delay",

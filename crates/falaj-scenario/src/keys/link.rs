@@ -19,7 +19,7 @@ pub const PROFILE: &[Key] = &[
         "the profile, as dummynet takes it; its `bw` counts where there is no `rate`",
     ),
     key(
-        "occupies",
+        "holds-link",
         Holds::Value(Kind::Choice(&["yes", "no"])),
         Default("yes"),
         "whether the link is occupied for that time, or packets are only later",
@@ -70,8 +70,8 @@ const OWN: &[Key] = &[
         "largest IP packet that passes; a VLAN tag is beside it",
     ),
     key(
-        "account",
-        Holds::Value(Kind::Choice(falaj_engine::account::Account::NAMES)),
+        "layer",
+        Holds::Value(Kind::Choice(falaj_engine::counted_layer::CountedLayer::NAMES)),
         Default("l2"),
         "which bytes count: transport payload, IP packet, frame, or all that occupies the wire",
     ),
@@ -91,7 +91,7 @@ const OWN: &[Key] = &[
         "overhead",
         Holds::Overhead,
         Otherwise("none"),
-        "so much more each packet costs on the link than `account` counts, or less; rates, queues and quanta count it too, sizes and rates of traffic do not",
+        "so much more each packet costs on the link than `layer` counts, or less; rates, queues and quanta count it too, sizes and rates of traffic do not",
     ),
     key(
         "cells",
@@ -106,7 +106,7 @@ const OWN: &[Key] = &[
         "a link that many know by this name: what is not set is as there; `falaj presets` shows them",
     ),
     key(
-        "pace",
+        "paced-by",
         Holds::Value(Kind::Choice(&["falaj", "device"])),
         Default("falaj"),
         "who paces the link: falaj hands each packet over when it is due, or the device behind the port is handed packets ahead of time and sends them at `rate`",
@@ -115,7 +115,7 @@ const OWN: &[Key] = &[
         "backlog",
         Holds::Value(Kind::Limit),
         Otherwise("what the link carries in 1ms, and two of its largest packets at least"),
-        "with `pace = \"device\"`, how much the device is handed ahead of time at most, a largest packet at least; delays grow by the time it takes, and falaj wakes up once for half of it",
+        "with `paced-by = \"device\"`, how much the device is handed ahead of time at most, a largest packet at least; delays grow by the time it takes, and falaj wakes up once for half of it",
     ),
     key(
         "burst",

@@ -6,19 +6,21 @@ mod flow;
 mod key;
 mod link;
 mod mask;
+mod renamed;
 mod rule;
 mod sample;
 mod traffic;
 
 pub use crate::units::{BURST_MAX, MTU_MAX, MTU_MIN};
 pub use flow::{
-    BUCKETS_MAX, ENVELOPE, FLOW, MANAGED, NEED, PART, SCHEDULER, of_flow, of_scheduler,
+    BUCKETS_MAX, ENVELOPE, FLOW, MANAGED, PART, REQUIRES, SCHEDULER, of_flow, of_scheduler,
 };
 pub(crate) use flow::{KIND, LIMIT, POLICY};
 pub(crate) use key::key;
 pub use key::{Fallback, Holds, Key, Table};
 pub(crate) use link::{CARRIES, direction};
 pub use link::{DIRECTION, LINK, PROFILE, TRACE};
+pub use renamed::{RENAMED, present};
 pub use rule::{LOOKED_UP, RULE, TO};
 pub(crate) use sample::{inline, sample};
 pub use traffic::{BUCKET, BYTES_MAX, GREEDY, SOURCES_MAX, STATE, TRAFFIC};
@@ -93,10 +95,10 @@ const BEFORE: &[Table] = &[
 
 const BEHIND: &[Table] = &[
     Table {
-        word: "need",
-        header: "need = { … }",
+        word: "requires",
+        header: "requires = { … }",
         doc: "what the owner of a flow asks for",
-        keys: NEED,
+        keys: REQUIRES,
     },
     Table {
         word: "envelope",

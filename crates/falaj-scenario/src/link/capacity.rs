@@ -4,7 +4,7 @@ use crate::diagnostics::Problem;
 use crate::files::trace::{self, Trace};
 use crate::keys;
 use crate::read::{BriefTable, Datum, Fields, Got, get, read_file};
-use falaj_engine::account::Account;
+use falaj_engine::counted_layer::CountedLayer;
 use falaj_sched::contract::params::Value;
 use falaj_sched::units::capacity::{Capacity, Opportunities, Steps};
 use falaj_sched::units::rate::Rate;
@@ -20,7 +20,7 @@ const PACKET: u32 = 1500;
 /// reported.
 pub(crate) fn capacity(
     tables: &[&Fields<'_>],
-    account: Option<Account>,
+    layer: Option<CountedLayer>,
     bw: Option<Rate>,
     beside: &Path,
     problems: &mut Vec<Problem>,
@@ -48,7 +48,7 @@ pub(crate) fn capacity(
             );
             return None;
         }
-        return traced(&given, account?, beside, problems);
+        return traced(&given, layer?, beside, problems);
     }
     // The rate of a profile counts only where no key sets one.
     let silent = tables.iter().all(|t| OWN.iter().all(|key| !t.means(key)));
@@ -89,7 +89,7 @@ fn value(
 
 fn traced(
     given: &BriefTable<'_>,
-    account: Account,
+    layer: CountedLayer,
     beside: &Path,
     problems: &mut Vec<Problem>,
 ) -> Option<(Rate, Capacity)> {
@@ -134,7 +134,7 @@ fn traced(
                     "leave out `repeat`",
                 );
             }
-            let all = Opportunities::new(at, period, account.from_ip(PACKET).max(1))?;
+            let all = Opportunities::new(at, period, layer.from_ip(PACKET).max(1))?;
             Some((all.mean(), Capacity::Opportunities(Arc::new(all))))
         }
     }

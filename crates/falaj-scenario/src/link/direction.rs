@@ -15,7 +15,7 @@ use crate::link::{capacity, hierarchy, masks, pace, plugin, profile};
 use crate::lints::queues;
 use crate::model::{ALL, Direction, Flow, Run, Towards};
 use crate::read::{Datum, Field, Fields, Got, get, values};
-use falaj_engine::account::Account;
+use falaj_engine::counted_layer::CountedLayer;
 use falaj_engine::framing::{Cells, Framing};
 use falaj_engine::masks::Masks;
 use falaj_engine::pipe::PipeSpec;
@@ -70,7 +70,7 @@ pub(super) struct Side {
 struct Draft<'a> {
     /// Has defaults where nothing is read yet. Its setup has no flows until all keys are read.
     pipe: PipeSpec,
-    account: Account,
+    layer: CountedLayer,
     mtu: u32,
     overhead: i32,
     cells: Cells,
@@ -92,7 +92,7 @@ impl Draft<'_> {
         };
         Draft {
             pipe: PipeSpec::new("", setup, Span::ZERO),
-            account: Account::default(),
+            layer: CountedLayer::default(),
             mtu: 0,
             overhead: 0,
             cells: Cells::None,
@@ -110,7 +110,7 @@ impl Draft<'_> {
     /// The limit of a queue that has none of its own.
     fn queue(&self) -> Limit {
         let (rate, delay) = (self.pipe.setup.rate, self.pipe.delay);
-        default_queue(rate, delay, self.account.largest(self.mtu))
+        default_queue(rate, delay, self.layer.largest(self.mtu))
     }
 
     fn known_delay(&self) -> Option<Span> {
@@ -144,10 +144,10 @@ const READERS: &[Reader] = &[
         },
     },
     Reader {
-        keys: &["account"],
+        keys: &["layer"],
         read: |source, draft, problems| {
-            let Value::Choice(name) = source.value("account", problems)? else { return None };
-            draft.account = Account::from_name(name)?;
+            let Value::Choice(name) = source.value("layer", problems)? else { return None };
+            draft.layer = CountedLayer::from_name(name)?;
             Some(())
         },
     },
@@ -184,10 +184,10 @@ const READERS: &[Reader] = &[
     Reader {
         keys: &["rate", "trace", "burst"],
         read: |source, draft, problems| {
-            let account = draft.is_known("account").then_some(draft.account);
+            let layer = draft.is_known("layer").then_some(draft.layer);
             let (tables, beside) = (source.tables, source.beside);
             (draft.pipe.setup.rate, draft.pipe.capacity) =
-                capacity::capacity(tables, account, draft.bandwidth, beside, problems)?;
+                capacity::capacity(tables, layer, draft.bandwidth, beside, problems)?;
             Some(())
         },
     },
@@ -205,7 +205,7 @@ const READERS: &[Reader] = &[
         },
     },
     Reader {
-        keys: &["each", "max-flows", "expire"],
+        keys: &["mask", "max-flows", "expire"],
         read: |source, draft, problems| {
             let (keys, towards) = (keys::DIRECTION, source.towards);
             draft.pipe.masks.link = masks::each(source.tables, keys, towards, problems).ok()?;
@@ -300,8 +300,8 @@ impl<'a> Source<'_, 'a> {
             // flow must have a default.
             draft.flows.push(all(self.tables, chosen.entry, queue, problems)?);
         }
-        let Draft { mut pipe, account, mtu, overhead, cells, flows, .. } = draft;
-        let largest = account.largest(mtu);
+        let Draft { mut pipe, layer, mtu, overhead, cells, flows, .. } = draft;
+        let largest = layer.largest(mtu);
         pipe.framing =
             (overhead != 0 || cells != Cells::None).then_some(Framing { overhead, cells, largest });
         pipe.setup.largest = pipe.framing.map_or(largest, |framing| framing.of(framing.largest));
@@ -309,7 +309,7 @@ impl<'a> Source<'_, 'a> {
         pipe.masks.flows = flows.iter().map(|f| f.each).collect();
         let said: Vec<bool> = flows.iter().map(|f| f.fields.field("max-flows").is_some()).collect();
         pipe.masks.fit(self.tables.iter().any(|t| t.field("max-flows").is_some()), &said);
-        Some(Whole { source: self, chosen, pipe, account, mtu, flows })
+        Some(Whole { source: self, chosen, pipe, layer, mtu, flows })
     }
 }
 
@@ -318,7 +318,7 @@ struct Whole<'w, 'a> {
     source: &'w Source<'w, 'a>,
     chosen: &'w Chosen<'a>,
     pipe: PipeSpec,
-    account: Account,
+    layer: CountedLayer,
     mtu: u32,
     flows: Vec<FlowRead<'a>>,
 }
@@ -363,8 +363,8 @@ impl<'a> Whole<'_, 'a> {
         }
         let mut flows: Vec<Flow> = self.flows.into_iter().flat_map(FlowRead::leaves).collect();
         flows.iter_mut().for_each(adapters::restrict);
-        let Whole { pipe, account, mtu, .. } = self;
-        let direction = Direction { pipe, mtu, account, flows };
+        let Whole { pipe, layer, mtu, .. } = self;
+        let direction = Direction { pipe, mtu, layer, flows };
         Some((direction, promised.concat()))
     }
 
@@ -460,7 +460,7 @@ impl<'a> Whole<'_, 'a> {
                 None => (self.source.tables.first().map_or(0..0, |t| t.at.clone()), true),
             };
             // A flow that requires a short delay has a short queue on purpose.
-            let wanted = |n: usize| flows[n].flow.need.delay.is_some();
+            let wanted = |n: usize| flows[n].flow.requires.delay.is_some();
             if flow.map_or_else(|| (0..flows.len()).any(wanted), wanted) {
                 continue;
             }
@@ -494,7 +494,7 @@ mod tests {
     #[test]
     fn every_key_has_one_reader() {
         let mut read: Vec<&str> = READERS.iter().flat_map(|reader| reader.keys).copied().collect();
-        read.extend(["preset", "pace", "backlog"]);
+        read.extend(["preset", "paced-by", "backlog"]);
         read.sort_unstable();
         let mut keys: Vec<&str> = keys::DIRECTION.iter().map(|key| key.name).collect();
         keys.sort_unstable();

@@ -6,11 +6,11 @@ use crate::keys::{self, Fallback, Key};
 use crate::link::masks;
 use crate::link::queue;
 use crate::link::scheduler::{Chosen, chosen};
-use crate::model::{Adapter, Bucket, Flow, Need, Towards};
+use crate::model::{Adapter, Bucket, Flow, Requirement, Towards};
 use crate::read::{Datum, Fields, Got, fields, get, name_is_fit, not_a_table, values};
 use crate::suggest::{self, quoted};
 use falaj_engine::classifier::Match;
-use falaj_engine::masks::Each;
+use falaj_engine::masks::MaskConfig;
 use falaj_sched::contract::manifest::Manifest;
 use falaj_sched::contract::params::{FlowSetup, Value, Values};
 use falaj_sched::mechanisms::classes::DEEPEST;
@@ -56,7 +56,7 @@ pub(crate) struct FlowRead<'a> {
     pub(crate) fields: Fields<'a>,
     pub(crate) flow: Flow,
     pub(crate) setup: FlowSetup,
-    pub(crate) each: Option<Each>,
+    pub(crate) each: Option<MaskConfig>,
     pub(crate) parts: Parts<'a>,
     /// The flow or one of its parts belongs to an adapter: it takes only packets of adapters.
     pub(crate) adapters: bool,
@@ -104,7 +104,7 @@ fn flow<'a>(
     let mut matches = None;
     let mut adapter = None;
     let mut limit = None;
-    let mut need = Some(Need::default());
+    let mut requires = Some(Requirement::default());
     let mut envelope = Some(Vec::new());
     let adapters = adapters::below(&fields);
     for key in keys {
@@ -122,11 +122,11 @@ fn flow<'a>(
             }
             ("adapter", Got::Wrong) => matches = None,
             ("queue", got) => limit = queue::read(got, &fields, place.queue, problems),
-            ("need", Got::Given(Datum::Table(table))) => {
-                let at = fields.field("need").map_or(0..0, |f| f.at.clone());
-                need = read_need(table, at, &fields.what, problems);
+            ("requires", Got::Given(Datum::Table(table))) => {
+                let at = fields.field("requires").map_or(0..0, |f| f.at.clone());
+                requires = read_requirement(table, at, &fields.what, problems);
             }
-            ("need", Got::Wrong) => need = None,
+            ("requires", Got::Wrong) => requires = None,
             ("envelope", Got::Given(Datum::Tables(tables))) => {
                 envelope = read_envelope(&tables, &fields, problems);
             }
@@ -138,7 +138,7 @@ fn flow<'a>(
     let flow = Flow {
         name: name.to_owned(),
         matches: matches?,
-        need: need?,
+        requires: requires?,
         envelope: envelope?,
         adapter,
     };
@@ -152,19 +152,20 @@ fn flow<'a>(
     Some(FlowRead { fields, flow, setup, each: each.ok()?, parts, adapters })
 }
 
-fn read_need<'a>(
+fn read_requirement<'a>(
     table: &'a DeTable<'a>,
     at: Range<usize>,
     flow: &str,
     problems: &mut Vec<Problem>,
-) -> Option<Need> {
-    let fields = fields(table, at, format!("the need of {flow}"), keys::NEED, &[], problems);
-    let values = values(&[&fields], keys::NEED.iter().copied(), problems)?;
+) -> Option<Requirement> {
+    let fields =
+        fields(table, at, format!("the requirement of {flow}"), keys::REQUIRES, &[], problems);
+    let values = values(&[&fields], keys::REQUIRES.iter().copied(), problems)?;
     let rate = match values.get("rate") {
         Some(Value::Rate(rate)) => Some(rate),
         _ => None,
     };
-    Some(Need { rate, delay: values.span("delay") })
+    Some(Requirement { rate, delay: values.span("delay") })
 }
 
 /// The token buckets of a flow, at least one.
@@ -233,9 +234,9 @@ fn parts<'a>(
     }
     // Each of these keys concerns packets in a queue, and a divided flow has no queue.
     let of_a_queue = [
-        ("each", "no mask"),
+        ("mask", "no mask"),
         ("queue", "no queue"),
-        ("need", "no need of its own"),
+        ("requires", "no need of its own"),
         ("envelope", "no envelope of its own"),
     ];
     let given =
@@ -247,8 +248,8 @@ fn parts<'a>(
                 field.name_at.clone(),
                 format!("{} is divided, so it has {what}", fields.what),
             )
-            .help(if key == "each" {
-                "put `each` on the link, which makes a scheduler for each".to_owned()
+            .help(if key == "mask" {
+                "put `mask` on the link, which makes a scheduler for each".to_owned()
             } else {
                 format!("its parts have: write `{key}` there")
             }),

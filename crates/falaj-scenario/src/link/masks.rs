@@ -4,7 +4,7 @@ use crate::diagnostics::Problem;
 use crate::keys::Key;
 use crate::model::Towards;
 use crate::read::{Datum, Fields, Got, get};
-use falaj_engine::masks::Each;
+use falaj_engine::masks::MaskConfig;
 use falaj_sched::contract::params::Value;
 
 /// The mask of a table, if it has one. Errors were reported.
@@ -13,10 +13,10 @@ pub(crate) fn each(
     keys: &[Key],
     towards: Towards,
     problems: &mut Vec<Problem>,
-) -> Result<Option<Each>, ()> {
+) -> Result<Option<MaskConfig>, ()> {
     let mut read =
         |name: &str| keys.iter().find(|k| k.name == name).map(|key| get(tables, key, problems));
-    let (written, most, expire) = (read("each"), read("max-flows"), read("expire"));
+    let (written, most, expire) = (read("mask"), read("max-flows"), read("expire"));
     let written = match written {
         Some(Got::Given(Datum::Mask(written))) => written,
         Some(Got::Wrong) => return Err(()),
@@ -27,8 +27,8 @@ pub(crate) fn each(
                 else {
                     continue;
                 };
-                let why = format!("{} has no `each`, which `{name}` is for", table.what);
-                let help = "add `each`, as in `each = \"src\"`, or leave it out";
+                let why = format!("{} has no `mask`, which `{name}` is for", table.what);
+                let help = "add `mask`, as in `mask = \"src\"`, or leave it out";
                 problems.push(Problem::error(field.name_at.clone(), why).help(help));
                 whole = false;
             }
@@ -45,7 +45,7 @@ pub(crate) fn each(
                 Got::Given(Datum::Value(Value::Span(expire)))
                 | Got::Default(Datum::Value(Value::Span(expire))),
             ),
-        ) => Ok(Some(Each {
+        ) => Ok(Some(MaskConfig {
             mask: written.towards(towards),
             most: u32::try_from(most).map_err(drop)?,
             expire,

@@ -29,7 +29,7 @@ use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
 /// If a table has one of these keys, the author knows which bytes count.
-const COUNTS: [&str; 3] = ["account", "overhead", "cells"];
+const COUNTS: [&str; 3] = ["layer", "overhead", "cells"];
 
 /// The parts of a link that could be read, even if it has errors.
 pub(crate) struct Known {
@@ -41,7 +41,7 @@ pub(crate) struct Known {
     /// The guaranteed rates of the leaves up and down, if they are known.
     pub(crate) promised: [Vec<Option<Rate>>; 2],
     /// One of the keys in [`COUNTS`] is set, for each direction.
-    pub(crate) account: [bool; 2],
+    pub(crate) layer: [bool; 2],
 }
 
 /// A link's name in a header that is probably a misspelling of another link's name.
@@ -169,8 +169,8 @@ pub(crate) fn link<'a>(
         down,
         uplink,
     });
-    let account = both.map(|tables| tables.iter().any(|t| COUNTS.iter().any(|key| t.means(key))));
-    Known { name: name.to_owned(), link, flows: names, promised, account }
+    let layer = both.map(|tables| tables.iter().any(|t| COUNTS.iter().any(|key| t.means(key))));
+    Known { name: name.to_owned(), link, flows: names, promised, layer }
 }
 
 /// The keys of a preset for a direction, with the place where it is named.

@@ -27,7 +27,7 @@ pub(crate) fn pace(
             _ => Err(()),
         }
     };
-    let (pace, backlog) = (value("pace")?, value("backlog")?);
+    let (pace, backlog) = (value("paced-by")?, value("backlog")?);
     if pace != Some(Value::Choice("device")) {
         let Some(field) = tables.iter().find_map(|table| table.field("backlog")) else {
             return Ok(Pace::Falaj);
@@ -37,7 +37,7 @@ pub(crate) fn pace(
                 field.name_at.clone(),
                 "`backlog` is for a link that a device paces, and falaj paces this one",
             )
-            .help("write `pace = \"device\"`, or leave out `backlog`"),
+            .help("write `paced-by = \"device\"`, or leave out `backlog`"),
         );
         return Err(());
     }
@@ -54,7 +54,7 @@ pub(crate) fn pace(
 /// The error for a device-paced link, at the key that is concerned; `None` if it concerns another
 /// key.
 pub(crate) fn refusal(refused: &ConfigError, tables: &[&Fields<'_>]) -> Option<Problem> {
-    let ours = ["pace", "backlog", "rate"].contains(&refused.param);
+    let ours = ["paced-by", "backlog", "rate"].contains(&refused.param);
     let field = tables.iter().find_map(|table| table.field(refused.param)).filter(|_| ours)?;
     let title = format!("`{}`: {}", refused.param, refused.what);
     Some(Problem::error(field.at.clone(), title).help(refused.help.clone()))

@@ -23,7 +23,7 @@ pub(crate) fn profile(
     let field = given.fields.field("file").ok_or(())?;
     let Some(Datum::Name(name)) = field.datum else { return Err(()) };
     let read = read_file(beside, name, field, profile::parse, profile::FORM, problems)?;
-    let occupies = given.values.choice("occupies") != Some("no");
+    let occupies = given.values.choice("holds-link") != Some("no");
     let profile = Profile::new(read.points, read.loss_level, occupies).ok_or(())?;
     Ok(Some((profile, read.bw)))
 }

@@ -4,7 +4,7 @@ use super::amount::rate;
 use crate::diagnostics::Problem;
 use crate::model::Source;
 use crate::suggest::quoted;
-use falaj_engine::account::Account;
+use falaj_engine::counted_layer::CountedLayer;
 use falaj_sched::units::rate::Rate;
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ pub(crate) struct Headers {
     /// Headers relative to the payload, in percent.
     added: f64,
     limit: Rate,
-    account: Account,
+    layer: CountedLayer,
     /// The first source's size, and that size with headers.
     size: (u32, u32),
 }
@@ -28,8 +28,8 @@ const HEADERS: f64 = 10.0;
 
 /// Traffic of small packets that fits in `limit` only as the link accounts it, but not as payload
 /// with headers; or that does not fit because of its headers alone. The sources share the direction
-/// with this account.
-pub(crate) fn headers(sources: &[&Source], account: Account, limit: Rate) -> Option<Headers> {
+/// with this layer.
+pub(crate) fn headers(sources: &[&Source], layer: CountedLayer, limit: Rate) -> Option<Headers> {
     let size = sources.first()?.sizes.most();
     if limit.is_unlimited() || limit.0 == 0 {
         return None;
@@ -47,8 +47,8 @@ pub(crate) fn headers(sources: &[&Source], account: Account, limit: Rate) -> Opt
         let (bytes, times) = s.spec().mean_size();
         (bytes / times.max(1)) as u32
     };
-    let payload = sum(&|s| Some((account.udp_payload(mean(s))?, mean(s))))?;
-    let around = sum(&|s| Some((account.from_udp(mean(s)), mean(s))))?;
+    let payload = sum(&|s| Some((layer.udp_payload(mean(s))?, mean(s))))?;
+    let around = sum(&|s| Some((layer.from_udp(mean(s)), mean(s))))?;
     let fits = written <= limit.0;
     let (other, added) = if fits {
         (around, around as f64 / written.max(1) as f64)
@@ -62,8 +62,8 @@ pub(crate) fn headers(sources: &[&Source], account: Account, limit: Rate) -> Opt
         fits,
         added,
         limit,
-        account,
-        size: (size, account.from_udp(size)),
+        layer,
+        size: (size, layer.from_udp(size)),
     })
 }
 
@@ -78,8 +78,8 @@ impl Headers {
             }
             None => (format!("link {}", quoted(link)), format!("its {limit}")),
         };
-        let layer = self.account.name();
-        let meant = format!("`account = \"{layer}\"` in the link's table says that this is meant");
+        let layer = self.layer.name();
+        let meant = format!("`layer = \"{layer}\"` in the link's table says that this is meant");
         let (size, whole) = self.size;
         if self.fits {
             Problem::warning(
@@ -99,7 +99,7 @@ impl Headers {
                      headers"
                 ))
                 .help(format!("{meant}: a rate and a size count Ethernet, IP and UDP headers"))
-                .help("`account = \"payload\"`, if all these rates and sizes are to count payload")
+                .help("`layer = \"payload\"`, if all these rates and sizes are to count payload")
         }
     }
 }

@@ -102,7 +102,7 @@ impl ShortQueue {
             format!("one TCP connection needs about `{queue}` to use that rate")
         })
         .help(
-            "if it is short on purpose, a flow says so by the delay it needs: `need = { delay = \
+            "if it is short on purpose, a flow says so by the delay it needs: `requires = { delay = \
              \"…\" }`",
         )
     }

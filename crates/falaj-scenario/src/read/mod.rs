@@ -140,18 +140,30 @@ pub(crate) fn fields<'a>(
             let datum = datum(key, value, problems);
             out.found.push(Field { key: *key, name_at: name.span(), at: value.span(), datum });
         } else if !elsewhere.iter().any(|k| k.name == text) {
-            let near = suggest::nearest(text, keys.iter().chain(elsewhere).map(|k| k.name));
-            problems.push(unknown(
-                text,
-                name.span(),
-                &out.what,
-                keys.iter().chain(elsewhere),
-                near,
-            ));
+            let all = || keys.iter().chain(elsewhere);
+            if let Some(new) = keys::present(text).filter(|new| all().any(|k| k.name == *new)) {
+                let given = table.contains_key(new);
+                problems.push(renamed(text, name.span(), &out.what, new, given));
+                out.misspelt.push(new);
+                continue;
+            }
+            let near = suggest::nearest(text, all().map(|k| k.name));
+            problems.push(unknown(text, name.span(), &out.what, all(), near));
             out.misspelt.extend(near);
         }
     }
     out
+}
+
+/// A key with its former name; `given`: the table has the present one, too.
+fn renamed(name: &str, at: Range<usize>, what: &str, new: &str, given: bool) -> Problem {
+    let problem = Problem::error(at, format!("{what} has no key {}", quoted(name)));
+    if given {
+        return problem.label(format!("its name is now `{new}`, which the table has, too"));
+    }
+    problem
+        .label(format!("its name is now `{new}`"))
+        .help("`falaj fmt --upgrade FILE` replaces the former names of all keys")
 }
 
 fn unknown<'k>(

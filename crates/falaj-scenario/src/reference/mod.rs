@@ -34,9 +34,10 @@ pub struct Unknown {
 impl fmt::Display for Unknown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "there is no key, discipline or word {}", quoted(&self.name))?;
-        match &self.near {
-            Some(near) => write!(f, "; did you mean `{near}`?"),
-            None => Ok(()),
+        match (keys::present(&self.name), &self.near) {
+            (Some(new), _) => write!(f, "; the key of this name is now `{new}`"),
+            (None, Some(near)) => write!(f, "; did you mean `{near}`?"),
+            (None, None) => Ok(()),
         }
     }
 }
@@ -315,7 +316,7 @@ fn example(topic: &Topic) -> String {
         ("scheduler", _, Some(entry)) => {
             format!("scheduler = {{ kind = \"{}\", {set} }}", entry.kind)
         }
-        ("need", _, _) => format!("need = {{ {set} }}"),
+        ("requires", _, _) => format!("requires = {{ {set} }}"),
         ("queue", _, _) => crate::link::queue::example(key.name).to_owned(),
         (word, _, _) if is_brief(word) => match impairments::example(word, key.name) {
             Some(example) => example.to_owned(),
@@ -364,7 +365,7 @@ pub fn markdown() -> String {
         line(&mut out, format_args!("| `{term}` | {} |", cell(doc)));
     }
     out.push_str(
-        "\n## Masks\n\nA mask, `each`, is one or more parts; packets in which all of these are alike belong together.\n\n\
+        "\n## Masks\n\nA mask (the key `mask`) is one or more parts; packets in which all of these are alike belong together.\n\n\
          | part | what it is |\n|---|---|\n",
     );
     for (part, doc) in PARTS {

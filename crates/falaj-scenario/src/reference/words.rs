@@ -38,18 +38,18 @@ const WORDS: &[FieldWord] = &[
     word(
         &["bandwidth", "bw", "capacity", "speed", "bit rate", "bitrate", "line rate"],
         "the bits a second that a link carries",
-        &["link.rate", "link.account", "link.trace", "falaj run --rate 10mbit"],
+        &["link.rate", "link.layer", "link.trace", "falaj run --rate 10mbit"],
     ),
     word(
         &["throughput", "goodput"],
         "the bits a second that arrive: at most the link's rate, less by losses, headers and rivals",
-        &["link.rate", "need.rate", "falaj compare", "falaj traffic"],
+        &["link.rate", "requires.rate", "falaj compare", "falaj traffic"],
     ),
     word(
         &["latency", "delay", "propagation", "propagation delay", "lag", "ping"],
         "the time from a packet's first bit at one end to its last bit at the other: the link's \
          delay, its transmission, and its wait in the queue",
-        &["link.delay", "link.jitter", "flow.queue", "need.delay", "falaj run --delay 20ms"],
+        &["link.delay", "link.jitter", "flow.queue", "requires.delay", "falaj run --delay 20ms"],
     ),
     word(
         &["rtt", "round trip", "round trip time"],
@@ -154,13 +154,13 @@ const WORDS: &[FieldWord] = &[
     purpose(
         &["guarantee", "guaranteed rate", "minimum rate", "bandwidth guarantee", "cir"],
         "a rate that a flow gets whatever the others send",
-        &["need.rate", "falaj plan", CHOOSE],
+        &["requires.rate", "falaj plan", CHOOSE],
         Purpose::Rate,
     ),
     purpose(
         &["low latency", "real time", "real-time", "voip"],
         "packets of some flows wait for a bounded, short time",
-        &["need.delay", "falaj plan", CHOOSE],
+        &["requires.delay", "falaj plan", CHOOSE],
         Purpose::Delay,
     ),
     purpose(
@@ -190,17 +190,17 @@ const WORDS: &[FieldWord] = &[
     word(
         &["arrival curve", "network calculus", "worst case", "worst-case", "bound", "sla"],
         "the bounds on delay, backlog and rate that follow from the scenario",
-        &["falaj plan", "flow.envelope", "flow.need"],
+        &["falaj plan", "flow.envelope", "flow.requires"],
     ),
     word(
         &["mtu", "packet size", "frame size", "overhead", "encapsulation"],
         "the largest packet that passes, and the bytes that count for each",
-        &["link.mtu", "link.account", "link.overhead"],
+        &["link.mtu", "link.layer", "link.overhead"],
     ),
     word(
         &["classifier", "filter", "rule", "firewall", "five-tuple", "5-tuple", "dscp"],
         "the rule that says which packets belong to a flow",
-        &["flow.match", "rule.match", "flow.each"],
+        &["flow.match", "rule.match", "flow.mask"],
     ),
     word(
         &["capture", "pcap", "tcpdump", "wireshark", "replay"],

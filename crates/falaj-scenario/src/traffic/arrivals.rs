@@ -320,9 +320,9 @@ pub(crate) fn fit(
 ) -> bool {
     let Some(field) = fields.field("size") else { return false };
     let Some(Datum::Sizes(sizes)) = &field.datum else { return false };
-    let (account, mtu) = (direction.account, direction.mtu);
-    let (least, most) = (account.from_udp(STAMP), account.largest(mtu));
-    let layer = account.name();
+    let (layer, mtu) = (direction.layer, direction.mtu);
+    let (least, most) = (layer.from_udp(STAMP), layer.largest(mtu));
+    let layer = layer.name();
     let largest = sizes.most();
     // A frame is divided into packets of nearly equal size.
     let smallest = if video { largest / 2 } else { sizes.least() };

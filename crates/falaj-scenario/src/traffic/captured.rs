@@ -122,11 +122,11 @@ pub(crate) fn fit(
     fields: &Fields<'_>,
     problems: &mut Vec<Problem>,
 ) -> Recording {
-    let account = direction.account;
-    let smallest = account.from_udp(STAMP).min(largest);
+    let layer = direction.layer;
+    let smallest = layer.from_udp(STAMP).min(largest);
     let mut changed = [0u64; 2];
     let packets = recording.packets.iter().map(|&(at, length)| {
-        let bytes = account.from_ip(length);
+        let bytes = layer.from_ip(length);
         changed[0] += u64::from(bytes < smallest);
         changed[1] += u64::from(bytes > largest);
         (at, bytes.clamp(smallest, largest))

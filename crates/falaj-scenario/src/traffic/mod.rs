@@ -98,7 +98,7 @@ pub(crate) fn source<'a>(
         let sends = sends?.on(directions, &fields, problems);
         let sources = given.count("sources").and_then(|n| u32::try_from(n).ok())?;
         let (start, stop) = times?;
-        let length = direction.account.to_ip(sends.sizes.most());
+        let length = direction.layer.to_ip(sends.sizes.most());
         let SourceWay { link, flow, key } = way;
         // The value of `ecn` is the lowest bits of the type of service, which `headers` may give
         // too.
@@ -299,7 +299,7 @@ fn headers_of(headers: &Match, towards: Towards, protocol: Protocol) -> Result<K
 }
 
 /// Warns if the traffic of a link exceeds the envelopes of its flows, or if headers decide whether
-/// it fits and the account is not given.
+/// it fits and the layer is not given.
 pub(crate) fn counted(
     n: usize,
     known: &Known,
@@ -311,7 +311,7 @@ pub(crate) fn counted(
         let of_this = |s: &&(Source, Range<usize>)| (s.0.link, s.0.towards) == (n, towards);
         let mine: Vec<_> = sources.iter().copied().filter(of_this).collect();
         envelope::envelopes(link.direction(towards), &mine, problems);
-        if known.account[way] {
+        if known.layer[way] {
             continue;
         }
         let direction = link.direction(towards);
@@ -321,7 +321,7 @@ pub(crate) fn counted(
             };
             let mine: Vec<_> = sources.iter().filter(of).collect();
             let specs: Vec<&Source> = mine.iter().map(|s| &s.0).collect();
-            let headers = headers::headers(&specs, direction.account, limit)?;
+            let headers = headers::headers(&specs, direction.layer, limit)?;
             let flow = flow.map(|flow| direction.flows[flow].name.as_str());
             problems.push(headers.problem(mine.first()?.1.clone(), &known.name, flow));
             Some(())

@@ -71,7 +71,7 @@ fn one_name_in_several_places() {
     assert!(!one.contains("scheduler.kind: "), "{one}");
     assert_eq!(explain("link.uplink.flow.voice.phase"), explain("flow.phase"));
     assert_eq!(explain("virtual-links.phase"), explain("flow.phase"));
-    assert_eq!(explain("link.uplink.flow.voice.need.rate"), explain("need.rate"));
+    assert_eq!(explain("link.uplink.flow.voice.requires.rate"), explain("requires.rate"));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Valid files, and the scenarios read from them.
 
-use falaj_engine::account::Account;
 use falaj_engine::classifier::Match;
+use falaj_engine::counted_layer::CountedLayer;
 use falaj_engine::framing::{Cells, Framing};
 use falaj_engine::header::Protocol;
 use falaj_engine::impair::corrupt::Corruption;
@@ -46,8 +46,8 @@ fn a_whole_file() {
 
     let up = &link.up;
     assert_eq!(
-        (up.pipe.setup.rate, up.pipe.delay, up.mtu, up.account),
-        (Rate::from_mbit(1000), Span::from_millis(2), 1500, Account::L2)
+        (up.pipe.setup.rate, up.pipe.delay, up.mtu, up.layer),
+        (Rate::from_mbit(1000), Span::from_millis(2), 1500, CountedLayer::L2)
     );
     assert_eq!((up.scheduler().kind, up.pipe.setup.largest), ("virtual-links", 1514));
     assert_eq!(up.pipe.setup.scheduler.choice("serve"), Some("packet-wise"));
@@ -59,8 +59,8 @@ fn a_whole_file() {
         up.flows[0].matches,
         [Match { protocol: Some(Protocol::UDP), dport: Some((5004, 5004)), ..Match::ANY }]
     );
-    assert_eq!(up.flows[0].need.rate, Some(Rate::from_mbit(50)));
-    assert_eq!(up.flows[0].need.delay, Some(Span::from_millis(1)));
+    assert_eq!(up.flows[0].requires.rate, Some(Rate::from_mbit(50)));
+    assert_eq!(up.flows[0].requires.delay, Some(Span::from_millis(1)));
     let bucket = |mbit, burst| Bucket { rate: Rate::from_mbit(mbit), burst };
     assert_eq!(up.flows[0].envelope, [bucket(60, 3_000), bucket(50, 20_000)]);
     assert_eq!(up.flows[1].envelope, []);
@@ -179,7 +179,7 @@ fn a_queue_without_a_limit() {
         ("rate = \"8mbit\"\ndelay = \"100ms\"", 200_000),
         ("rate = \"64kbit\"", 2 * 1514),
         ("rate = \"64kbit\"\nmtu = \"576B\"", 2 * 590),
-        ("rate = \"64kbit\"\nmtu = \"9000B\"\naccount = \"ip\"", 2 * 9000),
+        ("rate = \"64kbit\"\nmtu = \"9000B\"\nlayer = \"ip\"", 2 * 9000),
         ("rate = \"400gbit\"\ndelay = \"1s\"", u64::from(u32::MAX)),
     ] {
         assert_eq!(limit(keys), Limit::Bytes(bytes), "{keys}");
@@ -189,7 +189,7 @@ fn a_queue_without_a_limit() {
 #[test]
 fn a_profile_may_say_the_rate() {
     let (scenario, _) = read(
-        "[link.a]\nprofile = \"tests/wifi.profile\"\n[link.b]\nrate = \"1mbit\"\nprofile = { file = \"tests/wifi.profile\", occupies = \"no\" }",
+        "[link.a]\nprofile = \"tests/wifi.profile\"\n[link.b]\nrate = \"1mbit\"\nprofile = { file = \"tests/wifi.profile\", holds-link = \"no\" }",
     );
     let of = |n: usize| {
         let d = &scenario.links[n].up;
@@ -249,7 +249,7 @@ fn the_rate_may_follow_a_trace() {
         trace = { file = "tests/train.csv", repeat = "20s" }
         [link.b]
         rate = "1mbit"
-        down = { trace = "tests/lte.trace", account = "ip" }
+        down = { trace = "tests/lte.trace", layer = "ip" }
     "#;
     let (scenario, _) = read(text);
     let [a, b] = &scenario.links[..] else { panic!("two links") };
@@ -280,7 +280,7 @@ fn a_direction_may_stand_for_itself() {
         r#"
         [link.a.up]
         rate = "1mbit"
-        account = "l1"
+        layer = "l1"
         scheduler = { kind = "drr" }
         [link.a.up.flow.x]
         match = "tcp"
@@ -448,15 +448,15 @@ fn the_pacing_of_a_link_and_the_backlog_of_its_device() {
     let device = |backlog| [Pace::Device { backlog }; 2];
     assert_eq!(pace(""), [Pace::Falaj; 2]);
     // A millisecond; or two packets.
-    assert_eq!(pace("pace = \"device\""), device(12_500));
+    assert_eq!(pace("paced-by = \"device\""), device(12_500));
     assert_eq!(
-        pace("pace = \"device\"\nup.rate = \"1mbit\""),
+        pace("paced-by = \"device\"\nup.rate = \"1mbit\""),
         [Pace::Device { backlog: 3028 }, device(12_500)[0]]
     );
-    assert_eq!(pace("pace = \"device\"\nbacklog = \"20p\""), device(30_280));
-    assert_eq!(pace("pace = \"device\"\nbacklog = \"1p\"\noverhead = \"4B\""), device(1_518));
+    assert_eq!(pace("paced-by = \"device\"\nbacklog = \"20p\""), device(30_280));
+    assert_eq!(pace("paced-by = \"device\"\nbacklog = \"1p\"\noverhead = \"4B\""), device(1_518));
     assert_eq!(
-        pace("up.pace = \"device\"\nup.backlog = \"64kB\""),
+        pace("up.paced-by = \"device\"\nup.backlog = \"64kB\""),
         [Pace::Device { backlog: 64_000 }, Pace::Falaj]
     );
 }

@@ -95,11 +95,11 @@ fn a_file_of_any_layout() {
         scheduler = { kind = "virtual-links", serve = "packet-wise" }
         delay = "200ms"  # there
         mtu = "1500B"    # as everywhere
-        account = "l2"
+        layer = "l2"
 
         [link.uplink.flow."a b"]
         match = ["udp dport 5001", "tcp"]
-        need = { rate = "1mbit", delay = "5ms" }
+        requires = { rate = "1mbit", delay = "5ms" }
         # about the next one
 
         [[odd]]
@@ -120,9 +120,9 @@ fn a_file_of_any_layout() {
     .assert_eq(&formatted(concat!(
         "\n\n# A link.   \n\n\n# It has a name.\n  [ link . uplink ]# the only one\n",
         "rate='100mbit'\nscheduler={kind=\"virtual-links\" ,serve  = 'packet-wise'}\n",
-        "delay = \"200ms\" # there\n\tmtu = \"1500B\"           # as everywhere\naccount = \"l2\"\n",
+        "delay = \"200ms\" # there\n\tmtu = \"1500B\"           # as everywhere\nlayer = \"l2\"\n",
         "[link.uplink.flow.'a b']\nmatch = [\n  \"udp dport 5001\",\n\n  \"tcp\",\n]\n",
-        "need = { rate = \"1mbit\",\n  delay = \"5ms\", }\n# about the next one\n\n",
+        "requires = { rate = \"1mbit\",\n  delay = \"5ms\", }\n# about the next one\n\n",
         "[[odd]]\nwhen = 1979-05-27 07:32:00\nhow = [ # first\n1\n, +2.5e3, # and so on\n {a . b=1,c=[ ]}\n# last\n]\n",
         "no = 'C:\\dir \"x\"'\ntext = \"\"\"\n  as it\tis  \n\"\"\"\nnone = {  }\n\n\n"
     )));

@@ -83,7 +83,7 @@ pub(crate) const TARGETS: [Target; 7] = [
     (
         "scenario",
         scenario,
-        "[link.x]|\n|rate = \"1mbit\"|delay = \"1ms\"|[link.x.flow.a]|match = \"udp\"|[link.x.flow.a.flow.b]|scheduler = { kind = \"htb\" }|queue = { limit = \"9p\", policy = \"red\" }|weight = 3|[[rule]]|to = \"x\"|name = \"r\"|[table.t]|\"10.0.0.0/8\" = \"x\"|loss = \"1%\"|=|\"|{|}|[|]|each = \"src\"|[traffic.z]|model = \"cbr\"|size = \"100B\"|[run]|seed = 1|ceil = \"2mbit\"|kind = \"hfsc\"",
+        "[link.x]|\n|rate = \"1mbit\"|delay = \"1ms\"|[link.x.flow.a]|match = \"udp\"|[link.x.flow.a.flow.b]|scheduler = { kind = \"htb\" }|queue = { limit = \"9p\", policy = \"red\" }|weight = 3|[[rule]]|to = \"x\"|name = \"r\"|[table.t]|\"10.0.0.0/8\" = \"x\"|loss = \"1%\"|=|\"|{|}|[|]|mask = \"src\"|[traffic.z]|model = \"cbr\"|size = \"100B\"|[run]|seed = 1|ceil = \"2mbit\"|kind = \"hfsc\"",
     ),
     (
         "profile",

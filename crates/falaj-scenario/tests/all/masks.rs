@@ -9,7 +9,7 @@ fn link(body: &str) -> String {
 #[test]
 fn a_mask_is_read_for_each_direction() {
     let text = link(
-        "each = \"near\"\nexpire = \"1s\"\n[link.a.flow.all]\nmatch = \"any\"\neach = \"src/24 dport\"\nmax-flows = 5",
+        "mask = \"near\"\nexpire = \"1s\"\n[link.a.flow.all]\nmatch = \"any\"\nmask = \"src/24 dport\"\nmax-flows = 5",
     );
     let (scenario, warnings) = parse(&text, "a.toml").unwrap();
     assert!(warnings.is_empty(), "{warnings}");
@@ -36,25 +36,25 @@ fn what_cannot_be_many_is_refused_where_it_stands() {
         (link("expire = \"1s\""), "has no `each`, which `expire` is for"),
         (
             link(&format!(
-                "each = \"src\"\nmax-flows = 65536\n{flow}each = \"dport\"\nmax-flows = 65536"
+                "mask = \"src\"\nmax-flows = 65536\n{flow}mask = \"dport\"\nmax-flows = 65536"
             )),
             "are more than 16777216 queues",
         ),
-        (format!("[link.a]\nrate = \"1mbit\"\n{flow}each = \"src\""), "all flows share one queue"),
+        (format!("[link.a]\nrate = \"1mbit\"\n{flow}mask = \"src\""), "all flows share one queue"),
         (
-            link(&format!("{flow}each = \"src\"\n[link.a.flow.all.flow.part]\nmatch = \"any\"")),
-            "put `each` on the link",
+            link(&format!("{flow}mask = \"src\"\n[link.a.flow.all.flow.part]\nmatch = \"any\"")),
+            "put `mask` on the link",
         ),
         (
             link(&format!(
-                "[link.a.flow.b]\nmatch = \"udp\"\n[link.a.flow.b.flow.part]\nmatch = \"any\"\n{flow}each = \"src\""
+                "[link.a.flow.b]\nmatch = \"udp\"\n[link.a.flow.b.flow.part]\nmatch = \"any\"\n{flow}mask = \"src\""
             )),
             "beside a flow that is divided",
         ),
         (
-            link(&format!("{flow}each = \"src\"\nrate = \"10mbit\""))
+            link(&format!("{flow}mask = \"src\"\nrate = \"10mbit\""))
                 .replace("drr", "virtual-clock"),
-            "`each` makes 65536 queues for their own",
+            "`mask` makes 65536 queues for their own",
         ),
     ];
     for (text, words) in cases {
@@ -69,10 +69,10 @@ fn what_cannot_be_many_is_refused_where_it_stands() {
 fn masks_of_link_and_flow_go_together() {
     let most = |of_link: &str, of_flow: &str| {
         let flow = |name: &str, matches: &str| {
-            format!("[link.a.flow.{name}]\nmatch = \"{matches}\"\neach = \"dport\"\n{of_flow}")
+            format!("[link.a.flow.{name}]\nmatch = \"{matches}\"\nmask = \"dport\"\n{of_flow}")
         };
         let text =
-            link(&format!("each = \"src\"\n{of_link}{}{}", flow("u", "udp"), flow("rest", "any")));
+            link(&format!("mask = \"src\"\n{of_link}{}{}", flow("u", "udp"), flow("rest", "any")));
         let (scenario, _) = parse(&text, "a.toml").unwrap_or_else(|e| panic!("{text}\n{e}"));
         let masks = &scenario.links[0].up.pipe.masks;
         (masks.link.map(|each| each.most), [0, 1].map(|f| masks.of(f).map_or(0, |each| each.most)))
@@ -81,7 +81,7 @@ fn masks_of_link_and_flow_go_together() {
     assert_eq!(most("max-flows = 65536\n", ""), (Some(65_536), [128, 64]));
     assert_eq!(most("max-flows = 10\n", ""), (Some(10), [65_536, 65_536]));
     assert_eq!(most("", "max-flows = 100\n"), (Some(65_536), [100, 100]));
-    let one = link("each = \"src\"\n[link.a.flow.all]\nmatch = \"any\"\neach = \"dport\"");
+    let one = link("mask = \"src\"\n[link.a.flow.all]\nmatch = \"any\"\nmask = \"dport\"");
     let masks = parse(&one, "a.toml").unwrap().0.links[0].up.pipe.masks.clone();
     assert_eq!((masks.link.unwrap().most, masks.of(0).unwrap().most), (16_384, 512));
 }

@@ -44,7 +44,7 @@ dealy = "2ms"
             3 | dealy = "2ms"
               | ^^^^^ did you mean `delay`?
               |
-              = help: allowed: `account`, `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `pace`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
+              = help: allowed: `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `expire`, `flow`, `jitter`, `layer`, `loss`, `mask`, `max-flows`, `mtu`, `overhead`, `paced-by`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
         "#]],
     );
 }
@@ -74,7 +74,7 @@ phase = "1ms"
               | ^^^^^
               |
               = help: `phase` is for flows of the scheduler `virtual-links`
-              = help: allowed: `adapter`, `each`, `envelope`, `expire`, `flow`, `match`, `max-flows`, `need`, `quantum`, `queue`, `scheduler`
+              = help: allowed: `adapter`, `envelope`, `expire`, `flow`, `mask`, `match`, `max-flows`, `quantum`, `queue`, `requires`, `scheduler`
         "#]],
     );
 }
@@ -135,7 +135,7 @@ delay = "5m"
 [link.a.flow.x]
 match = "any"
 queue = "64k"
-need = { rate = "10mb", delay = "30u" }
+requires = { rate = "10mb", delay = "30u" }
 "#,
         expect![[r#"
             error: `rate`: `10MB` is an amount, not a rate
@@ -163,18 +163,18 @@ need = { rate = "10mb", delay = "30u" }
               = help: write `64kB` (1000) or `64KiB` (1024); or packets: `20p`
 
             error: `rate`: `10mb` could be bits or bytes a second
-             --> a.toml:7:17
+             --> a.toml:7:21
               |
-            7 | need = { rate = "10mb", delay = "30u" }
-              |                 ^^^^^^
+            7 | requires = { rate = "10mb", delay = "30u" }
+              |                     ^^^^^^
               |
               = help: write `10mbit` for bits, or `10MB/s` for bytes
 
             error: `delay`: `30u`: `u` is not a unit of time
-             --> a.toml:7:33
+             --> a.toml:7:37
               |
-            7 | need = { rate = "10mb", delay = "30u" }
-              |                                 ^^^^^ did you mean `us`?
+            7 | requires = { rate = "10mb", delay = "30u" }
+              |                                     ^^^^^ did you mean `us`?
               |
               = help: units of time: ns, us, ms, s, min, h
         "#]],
@@ -627,7 +627,7 @@ scheduler = { kind = 1 }
 up = "fast"
 [link.a.flow.x]
 match = { udp = 5 }
-need = "1ms"
+requires = "1ms"
 [run]
 seed = "1"
 replications = 1.5
@@ -671,7 +671,7 @@ replications = 1.5
             7 | up = "fast"
               |      ^^^^^^
               |
-              = help: write a table of `rate`, `delay`, `mtu`, `account`, `scheduler`, `flow`, `overhead`, `cells`, `preset`, `pace`, `backlog`, `burst`, `trace`, `loss`, `duplicate`, `corrupt`, `reorder`, `jitter`, `slot`, `profile`, `each`, `max-flows`, `expire`
+              = help: write a table of `rate`, `delay`, `mtu`, `layer`, `scheduler`, `flow`, `overhead`, `cells`, `preset`, `paced-by`, `backlog`, `burst`, `trace`, `loss`, `duplicate`, `corrupt`, `reorder`, `jitter`, `slot`, `profile`, `mask`, `max-flows`, `expire`
 
             error: `match`: a table does not go here
              --> a.toml:9:9
@@ -681,11 +681,11 @@ replications = 1.5
               |
               = help: write a rule in quotes, or a list of them, as in `"udp dport 5004"`
 
-            error: `need`: a text does not go here
-              --> a.toml:10:8
+            error: `requires`: a text does not go here
+              --> a.toml:10:12
                |
-            10 | need = "1ms"
-               |        ^^^^^
+            10 | requires = "1ms"
+               |            ^^^^^
                |
                = help: write a table of `rate`, `delay`
 
@@ -962,7 +962,7 @@ dleay = "1ms"
             11 | dleay = "1ms"
                | ^^^^^ did you mean `delay`?
                |
-               = help: allowed: `account`, `backlog`, `burst`, `cells`, `corrupt`, `delay`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `pace`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`
+               = help: allowed: `backlog`, `burst`, `cells`, `corrupt`, `delay`, `duplicate`, `expire`, `flow`, `jitter`, `layer`, `loss`, `mask`, `max-flows`, `mtu`, `overhead`, `paced-by`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`
         "#]],
     );
 }
@@ -1073,7 +1073,7 @@ size = "500B"
             2 | rte = "1mbit"
               | ^^^ did you mean `rate`?
               |
-              = help: allowed: `account`, `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `pace`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
+              = help: allowed: `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `expire`, `flow`, `jitter`, `layer`, `loss`, `mask`, `max-flows`, `mtu`, `overhead`, `paced-by`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
 
             error: link `a` has no key `shceduler`
              --> a.toml:3:1
@@ -1081,7 +1081,7 @@ size = "500B"
             3 | shceduler = { kind = "drr" }
               | ^^^^^^^^^ did you mean `scheduler`?
               |
-              = help: allowed: `account`, `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `pace`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
+              = help: allowed: `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `expire`, `flow`, `jitter`, `layer`, `loss`, `mask`, `max-flows`, `mtu`, `overhead`, `paced-by`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
 
             error: link `a` has no key `flows`
              --> a.toml:4:9
@@ -1089,7 +1089,7 @@ size = "500B"
             4 | [link.a.flows.x]
               |         ^^^^^ did you mean `flow`?
               |
-              = help: allowed: `account`, `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `pace`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
+              = help: allowed: `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `expire`, `flow`, `jitter`, `layer`, `loss`, `mask`, `max-flows`, `mtu`, `overhead`, `paced-by`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
 
             error: traffic `x` lacks `on`, which `on-off` needs
              --> a.toml:6:1
@@ -1290,7 +1290,7 @@ queue = "10p"
               | ^^^^^^^^ `queue` is not set here: it is 30280B; 1gbit x 40ms is 5 MB
               |
               = help: one TCP connection needs about `scheduler = { kind = "fifo", queue = "3303p" }` to use that rate
-              = help: if it is short on purpose, a flow says so by the delay it needs: `need = { delay = "…" }`
+              = help: if it is short on purpose, a flow says so by the delay it needs: `requires = { delay = "…" }`
         "#]],
     );
     warnings(
@@ -1307,7 +1307,7 @@ scheduler = { kind = "fifo", queue = "64kB" }
               |                                      ^^^^^^ `queue` holds 64000B; 1gbit x 40ms is 5 MB
               |
               = help: one TCP connection needs about `scheduler = { kind = "fifo", queue = "3303p" }` to use that rate
-              = help: if it is short on purpose, a flow says so by the delay it needs: `need = { delay = "…" }`
+              = help: if it is short on purpose, a flow says so by the delay it needs: `requires = { delay = "…" }`
         "#]],
     );
     warnings_of_link(
@@ -1319,7 +1319,7 @@ queue = "4p"
 [link.a.flow.short]
 match = "icmp"
 queue = "4p"
-need = { delay = "5ms" }
+requires = { delay = "5ms" }
 [link.a.flow.y]
 match = "any"
 queue = "300p"
@@ -1332,7 +1332,7 @@ queue = "300p"
               |         ^^^^ `queue` holds 4p; about 33.3 Mbit/s x 40ms is about 166.7 kB
               |
               = help: one TCP connection needs about `queue = "111p"` to use that rate
-              = help: if it is short on purpose, a flow says so by the delay it needs: `need = { delay = "…" }`
+              = help: if it is short on purpose, a flow says so by the delay it needs: `requires = { delay = "…" }`
         "#]],
     );
 }
@@ -1367,7 +1367,7 @@ fn headers_that_decide() {
         11 | rate = "224kbit"
            |        ^^^^^^^^^ as payload it takes 26 % more: 565.6kbit, beyond the 500kbit that it is promised
            |
-           = help: `account = "l2"` in the link's table says that this is meant: a rate and a size count Ethernet, IP and UDP headers
+           = help: `layer = "l2"` in the link's table says that this is meant: a rate and a size count Ethernet, IP and UDP headers
            = help: an application's 160 B of payload are `size = "202B"`, and its `rate` grows alike
     "#]],
     );
@@ -1380,8 +1380,8 @@ fn headers_that_decide() {
         11 | rate = "300kbit"
            |        ^^^^^^^^^ 600kbit are beyond the 500kbit that it is promised; 36 % on top of 442.5kbit of payload are headers
            |
-           = help: `account = "l2"` in the link's table says that this is meant: a rate and a size count Ethernet, IP and UDP headers
-           = help: `account = "payload"`, if all these rates and sizes are to count payload
+           = help: `layer = "l2"` in the link's table says that this is meant: a rate and a size count Ethernet, IP and UDP headers
+           = help: `layer = "payload"`, if all these rates and sizes are to count payload
     "#]],
     );
     // Without a guarantee the link's rate is the limit.
@@ -1394,7 +1394,7 @@ fn headers_that_decide() {
         11 | rate = "450kbit"
            |        ^^^^^^^^^ as payload it takes 26 % more: about 1.1 Mbit/s, beyond its 1mbit
            |
-           = help: `account = "l2"` in the link's table says that this is meant: a rate and a size count Ethernet, IP and UDP headers
+           = help: `layer = "l2"` in the link's table says that this is meant: a rate and a size count Ethernet, IP and UDP headers
            = help: an application's 160 B of payload are `size = "202B"`, and its `rate` grows alike
     "#]],
     );
@@ -1410,9 +1410,9 @@ fn headers_that_decide_nothing() {
     // 565.7 kbit/s with headers, and 442.5 kbit/s without.
     silent(&VOICE.replace("224k", "190k"));
     silent(&VOICE.replace("224k", "350k"));
-    // An explicit account suppresses the warning.
-    for account in ["payload", "ip", "l2", "l1"] {
-        silent(&VOICE.replace("\"1mbit\"", &format!("\"1mbit\"\naccount = \"{account}\"")));
+    // An explicit layer suppresses the warning.
+    for layer in ["payload", "ip", "l2", "l1"] {
+        silent(&VOICE.replace("\"1mbit\"", &format!("\"1mbit\"\nlayer = \"{layer}\"")));
     }
     // 42 of 1500 bytes.
     silent(&VOICE.replace("224k", "249k").replace("160B", "1500B"));
@@ -1494,7 +1494,7 @@ quantum = "2B"
 fn a_phase_with_a_long_tail() {
     let text = r#"[link.a]
 rate = "1gbit"
-account = "payload"
+layer = "payload"
 mtu = "528B"
 scheduler = { kind = "virtual-links" }
 [link.a.flow.x]
@@ -2059,27 +2059,27 @@ match = "any"
 #[test]
 fn what_is_no_choice() {
     errors_of_link(
-        r#"account = "L2"
+        r#"layer = "L2"
 "#,
         expect![[r#"
-            error: `account`: `L2` is not one of the words allowed
-             --> a.toml:3:11
+            error: `layer`: `L2` is not one of the words allowed
+             --> a.toml:3:9
               |
-            3 | account = "L2"
-              |           ^^^^ did you mean `l2`?
+            3 | layer = "L2"
+              |         ^^^^ did you mean `l2`?
               |
               = help: allowed: `payload`, `ip`, `l2`, `l1`
         "#]],
     );
     errors_of_link(
-        r#"account = "frame"
+        r#"layer = "frame"
 "#,
         expect![[r#"
-            error: `account`: `frame` is not one of the words allowed
-             --> a.toml:3:11
+            error: `layer`: `frame` is not one of the words allowed
+             --> a.toml:3:9
               |
-            3 | account = "frame"
-              |           ^^^^^^^
+            3 | layer = "frame"
+              |         ^^^^^^^
               |
               = help: allowed: `payload`, `ip`, `l2`, `l1`
         "#]],
@@ -2391,14 +2391,14 @@ durration = "1s"
     errors_of_link(
         r#"[link.a.flow.x]
 match = "any"
-need = { dealy = "1ms" }
+requires = { dealy = "1ms" }
 "#,
         expect![[r#"
-            error: the need of flow `x` has no key `dealy`
-             --> a.toml:5:10
+            error: the requirement of flow `x` has no key `dealy`
+             --> a.toml:5:14
               |
-            5 | need = { dealy = "1ms" }
-              |          ^^^^^ did you mean `delay`?
+            5 | requires = { dealy = "1ms" }
+              |              ^^^^^ did you mean `delay`?
               |
               = help: allowed: `delay`, `rate`
         "#]],
@@ -2507,7 +2507,7 @@ rate = "100mbit"
 scheduler = { kind = "drr" }
 [link.up.flow.a]
 match = "any"
-need = { delay = "1us" }
+requires = { delay = "1us" }
 envelope = { rate = "1mbit", burst = "10kB" }
 scheduler = { kind = "drr" }
 [link.up.flow.a.flow.x]
@@ -2517,10 +2517,10 @@ match = "any"
             error: flow `a` is divided, so it has no need of its own
              --> a.toml:6:1
               |
-            6 | need = { delay = "1us" }
-              | ^^^^
+            6 | requires = { delay = "1us" }
+              | ^^^^^^^^
               |
-              = help: its parts have: write `need` there
+              = help: its parts have: write `requires` there
 
             error: flow `a` is divided, so it has no envelope of its own
              --> a.toml:7:1
@@ -2664,7 +2664,7 @@ fn a_slip_in_the_name_of_a_link() {
             6 | rat = "20mbit"
               | ^^^ did you mean `rate`?
               |
-              = help: allowed: `account`, `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `pace`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
+              = help: allowed: `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `expire`, `flow`, `jitter`, `layer`, `loss`, `mask`, `max-flows`, `mtu`, `overhead`, `paced-by`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
         "#]],
     );
 }
@@ -3045,18 +3045,18 @@ phase = "10ms"
 
 #[test]
 fn what_no_device_paces() {
-    let device = |rest: &str| format!("pace = \"device\"\n{rest}\n");
+    let device = |rest: &str| format!("paced-by = \"device\"\n{rest}\n");
     errors_of_link(
-        "pace = \"card\"\n",
+        "paced-by = \"card\"\n",
         expect![[r#"
-        error: `pace`: `card` is not one of the words allowed
-         --> a.toml:3:8
-          |
-        3 | pace = "card"
-          |        ^^^^^^
-          |
-          = help: allowed: `falaj`, `device`
-    "#]],
+            error: `paced-by`: `card` is not one of the words allowed
+             --> a.toml:3:12
+              |
+            3 | paced-by = "card"
+              |            ^^^^^^
+              |
+              = help: allowed: `falaj`, `device`
+        "#]],
     );
     errors_of_link(
         "backlog = \"20p\"\n",
@@ -3067,7 +3067,7 @@ fn what_no_device_paces() {
         3 | backlog = "20p"
           | ^^^^^^^
           |
-          = help: write `pace = "device"`, or leave out `backlog`
+          = help: write `paced-by = "device"`, or leave out `backlog`
     "#]],
     );
     errors_of_link(
@@ -3085,25 +3085,25 @@ fn what_no_device_paces() {
     errors_of_link(
         &device("delay = \"1ms\""),
         expect![[r#"
-            error: `pace`: what the device was handed is beyond reach: it is neither delayed nor harmed on purpose
-             --> a.toml:3:8
+            error: `paced-by`: what the device was handed is beyond reach: it is neither delayed nor harmed on purpose
+             --> a.toml:3:12
               |
-            3 | pace = "device"
-              |        ^^^^^^^^
+            3 | paced-by = "device"
+              |            ^^^^^^^^
               |
-              = help: leave out `delay` and what the link does to packets, or let falaj pace the link: `pace = "falaj"`
+              = help: leave out `delay` and what the link does to packets, or let falaj pace the link: `paced-by = "falaj"`
         "#]],
     );
     errors_of_link(
         &device("burst = \"20kB\""),
         expect![[r#"
-            error: `pace`: a device that paces its link sends at one rate
-             --> a.toml:3:8
+            error: `paced-by`: a device that paces its link sends at one rate
+             --> a.toml:3:12
               |
-            3 | pace = "device"
-              |        ^^^^^^^^
+            3 | paced-by = "device"
+              |            ^^^^^^^^
               |
-              = help: leave out `burst` or `trace`, or let falaj pace the link: `pace = "falaj"`
+              = help: leave out `burst` or `trace`, or let falaj pace the link: `paced-by = "falaj"`
         "#]],
     );
 }
@@ -4012,7 +4012,7 @@ fn many_warnings_that_are_alike() {
           |         ^^^^ `queue` holds 1p; 20mbit x 400ms is 1 MB
           |
           = help: one TCP connection needs about `queue = "661p"` to use that rate
-          = help: if it is short on purpose, a flow says so by the delay it needs: `need = { delay = "…" }`
+          = help: if it is short on purpose, a flow says so by the delay it needs: `requires = { delay = "…" }`
 
         and 4 more alike, in lines 10, 13, 16, 19
     "#]],

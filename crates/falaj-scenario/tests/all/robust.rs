@@ -20,7 +20,7 @@ fn check(text: &str) {
                 let direction = scenario.links[source.link].direction(source.towards);
                 assert!(source.flow < direction.flows.len());
                 let payload =
-                    direction.account.udp_payload(source.spec().smallest()).expect("a datagram");
+                    direction.layer.udp_payload(source.spec().smallest()).expect("a datagram");
                 assert!(payload >= falaj_scenario::STAMP);
                 assert!(payload + 28 <= direction.mtu);
             }

@@ -142,7 +142,7 @@ fn below_a_flow_too() {
 fn traffic_beyond_its_envelope_is_said() {
     let told = |traffic: &str| {
         let text = format!(
-            "[link.l]\nrate = \"10mbit\"\naccount = \"l2\"\n[link.l.flow.a]\nmatch = \"any\"\n\
+            "[link.l]\nrate = \"10mbit\"\nlayer = \"l2\"\n[link.l.flow.a]\nmatch = \"any\"\n\
              envelope = {{ rate = \"1mbit\", burst = \"3000B\" }}\n[traffic.x]\nflow = \"a\"\n{traffic}\n"
         );
         let (_, warnings) = falaj_scenario::parse(&text, "a.toml")

@@ -54,7 +54,7 @@ pub const MANIFEST: Manifest = Manifest {
             name: "header",
             kind: Kind::Bytes,
             default: Some("22B"),
-            doc: "bytes of a frame beyond those that the link counts; the default is for `account = \"l2\"`, 36B for `ip`",
+            doc: "bytes of a frame beyond those that the link counts; the default is for `layer = \"l2\"`, 36B for `ip`",
         },
         Param {
             name: "basic-rate",

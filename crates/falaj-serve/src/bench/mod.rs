@@ -62,8 +62,8 @@ fn scenario(args: &Args) -> String {
     for n in 0..args.adapters {
         let _ = write!(
             text,
-            "\n[link.uplink.flow.a{n}]\nadapter = \"b{n}\"\nneed = {{ rate = \"{rate}bit\" }}\nqueue = \"20p\"\n\
-             each = \"src dst sport dport proto\"\nmax-flows = {}\n",
+            "\n[link.uplink.flow.a{n}]\nadapter = \"b{n}\"\nrequires = {{ rate = \"{rate}bit\" }}\nqueue = \"20p\"\n\
+             mask = \"src dst sport dport proto\"\nmax-flows = {}\n",
             args.conversations
         );
     }

@@ -258,7 +258,7 @@ mod tests {
             "promise": {
                 "rate": promised.map(|_| 9_999_999), "delay_ns": promised,
                 "formula": promised.map(|_| "WF2Q+"),
-                "envelope": [], "need_rate": null, "need_delay_ns": null,
+                "envelope": [], "required_rate": null, "required_delay_ns": null,
                 "none": match promised {
                     None => json!("its envelope is not known"),
                     Some(_) => Json::Null,

@@ -67,7 +67,7 @@ fn rates_stay_and_delays_grow_by_what_the_device_holds() {
         let text = LINKS.replace("SERVE", serve);
         let (alone, bounds) = simulated(&text.replace("PACE", ""));
         for packets in [1, 2, 8, 64] {
-            let device = format!("pace = \"device\"\nbacklog = \"{packets}p\"");
+            let device = format!("paced-by = \"device\"\nbacklog = \"{packets}p\"");
             let (run, later) = simulated(&text.replace("PACE", &device));
             let holds = Span(packets * 121_120);
             for (f, (bound, later)) in bounds.iter().zip(later).enumerate() {
@@ -98,7 +98,7 @@ fn a_flow_whose_packets_keep_coming_keeps_its_turn() {
             let (run, _) = simulated(&text.replace("SERVE", serve).replace("PACE", pace));
             run.pipes[0].iter().map(|flow| flow.counters.sent as f64).collect::<Vec<_>>()
         };
-        let (falaj, device) = (rate(""), rate("pace = \"device\"\nbacklog = \"25p\""));
+        let (falaj, device) = (rate(""), rate("paced-by = \"device\"\nbacklog = \"25p\""));
         for (f, (falaj, device)) in falaj.iter().zip(&device).enumerate() {
             assert!(
                 (device / falaj - 1.0).abs() < 0.03,
@@ -114,7 +114,7 @@ fn a_flow_whose_packets_keep_coming_keeps_its_turn() {
 fn pacing_makes_no_difference_on_an_idle_link() {
     let text = "[link.l]\nrate = \"100mbit\"\nPACE\n[traffic.t]\nmodel = \"cbr\"\nrate = \"10mbit\"\nsize = \"1000B\"";
     let mean = |pace: &str| simulated(&text.replace("PACE", pace)).0.pipes[0][0].delay.mean_nanos();
-    assert_eq!(mean("pace = \"device\"\nbacklog = \"20p\""), Some(80_000.0));
+    assert_eq!(mean("paced-by = \"device\"\nbacklog = \"20p\""), Some(80_000.0));
     assert_eq!(mean(""), Some(80_000.0));
 }
 
@@ -122,7 +122,7 @@ fn pacing_makes_no_difference_on_an_idle_link() {
 /// are handed to it.
 #[test]
 fn what_follows_gets_packets_when_they_have_left() {
-    let text = "[link.l]\nrate = \"10mbit\"\npace = \"device\"\nbacklog = \"40p\"\n[link.m]\nrate = \"1gbit\"\n\
+    let text = "[link.l]\nrate = \"10mbit\"\npaced-by = \"device\"\nbacklog = \"40p\"\n[link.m]\nrate = \"1gbit\"\n\
                 [[rule]]\nto = [\"l\", \"m\"]\n[traffic.t]\nmodel = \"greedy\"\nsize = \"1000B\"\n\
                 allowed = { rate = \"1mbit\", burst = \"30kB\" }\nheaders = \"udp\"";
     let (scenario, _) =

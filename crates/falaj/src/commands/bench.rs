@@ -23,7 +23,7 @@ enum BenchCommand {
     /// Nanoseconds for each packet from its headers to the end of its link, by number of rules.
     Path(path::Args),
     /// Nanoseconds and memory for each packet, queue and link where masks make many of them.
-    Each(each::Args),
+    Masks(masks::Args),
     /// Largest lag of a flow behind its fair share (worst-case fairness), by discipline.
     Wfi(sched::wfi::Args),
     /// Ratio of the largest delay found to the guaranteed bound, by discipline.
@@ -73,7 +73,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         #[cfg(feature = "serve")]
         BenchCommand::Serve(args) => falaj_serve::bench::main(args),
         BenchCommand::Path(args) => path::main(args),
-        BenchCommand::Each(args) => each::main(args),
+        BenchCommand::Masks(args) => masks::main(args),
         BenchCommand::Wfi(args) => sched::wfi::main(args),
         BenchCommand::Bounds(args) => bounds::main(args),
         BenchCommand::Tcp(args) => tcp::main(args),

@@ -1,4 +1,4 @@
-//! `falaj fmt`: formats scenario files in the standard layout.
+//! `falaj fmt`: formats scenario files in the standard layout, and replaces former names of keys.
 
 use anyhow::{Context, Result, ensure};
 use falaj_terminal::file;
@@ -21,6 +21,9 @@ pub(crate) struct Args {
     /// Write nothing: print what would change, as a unified diff.
     #[arg(long)]
     check: bool,
+    /// Replace the former names of keys as well, such as `need`, which is now `requires`.
+    #[arg(long)]
+    upgrade: bool,
     /// Print JSON: each file, and whether its layout changes or would change.
     #[arg(long)]
     json: bool,
@@ -32,7 +35,7 @@ fn after_help() -> String {
         "The layout:\n{rules}\n\
          Exit status: 0; 1 with --check if a file is laid out otherwise; 2 if one is no TOML, to which\n\
          nothing is written, or cannot be read or written.\n\n\
-         Examples:\n  falaj fmt examples/*.toml\n  falaj fmt --check examples/*.toml\n  falaj fmt - < uplink.toml"
+         Examples:\n  falaj fmt examples/*.toml\n  falaj fmt --check examples/*.toml\n  falaj fmt --upgrade *.toml\n  falaj fmt - < uplink.toml"
     )
 }
 
@@ -97,10 +100,16 @@ fn one(path: &Path, args: &Args) -> Result<Formatting> {
     };
     let bytes = bytes.with_context(|| format!("cannot read {name}"))?;
     let text = falaj_scenario::text_of(bytes, &name).map_err(anyhow::Error::msg)?;
-    let new = falaj_scenario::format(&text, &name).map_err(|errors| {
-        file::tell(&errors);
-        file::AlreadyReported
-    })?;
+    let format = |text: &str| {
+        falaj_scenario::format(text, &name).map_err(|errors| {
+            file::tell(&errors);
+            file::AlreadyReported
+        })
+    };
+    let mut new = format(&text)?;
+    if args.upgrade {
+        new = format(&falaj_scenario::edit::upgrade(&new)?)?;
+    }
     let outcome = if new == text { Formatting::Unchanged } else { Formatting::Changed };
     if args.check {
         if outcome == Formatting::Changed && !args.json {

@@ -630,7 +630,7 @@ fn a_proposal_keeps_its_word() {
     ];
     for (i, (text, need, param)) in cases.into_iter().enumerate() {
         let name = format!("need-{i}.toml");
-        let with = text.replace(rules, &format!("{rules}\nneed = {{ {need} }}"));
+        let with = text.replace(rules, &format!("{rules}\nrequires = {{ {need} }}"));
         let ran = falaj(&["plan", file(&name, &with)]);
         assert_eq!(ran.status, Some(1), "{need}: {ran:?}");
         assert!(ran.out.contains("REFUSED a: needs"), "{}", ran.out);
@@ -729,7 +729,7 @@ fn traffic_tells_what_to_expect_and_assures_nothing() {
     );
     // A requirement is judged by the assured bound, and the message proposes an envelope that would
     // suffice.
-    let ran = falaj(&["plan", "derived.toml", "--need", "a.delay=2ms"]);
+    let ran = falaj(&["plan", "derived.toml", "--requires", "a.delay=2ms"]);
     assert_eq!(ran.status, Some(1), "{ran:?}");
     let declare = r#"declare `envelope = { rate = "12mbit", burst = "501B" }`"#;
     assert!(
@@ -740,7 +740,7 @@ fn traffic_tells_what_to_expect_and_assures_nothing() {
     assert!(ran.out.contains(declare), "{}", ran.out);
     let with = r#"a.envelope={ rate = "12mbit", burst = "501B" }"#;
     assert_eq!(
-        falaj(&["plan", "derived.toml", "--need", "a.delay=2ms", "--what-if", with]).status,
+        falaj(&["plan", "derived.toml", "--requires", "a.delay=2ms", "--what-if", with]).status,
         Some(0)
     );
 }
@@ -748,7 +748,7 @@ fn traffic_tells_what_to_expect_and_assures_nothing() {
 #[test]
 fn a_need_may_come_from_the_command_line() {
     let tenants = file("asked-need.toml", TENANTS);
-    let ran = falaj(&["plan", tenants, "--need", "b.delay=3ms", "--need", "a.rate=37mbit"]);
+    let ran = falaj(&["plan", tenants, "--requires", "b.delay=3ms", "--requires", "a.rate=37mbit"]);
     assert_eq!(ran.status, Some(1), "{ran:?}");
     assert!(ran.out.contains(
         "REFUSED b: needs a delay of at most 3ms, is promised 5.59 ms; `queue = \"9p\"` would"
@@ -756,27 +756,27 @@ fn a_need_may_come_from_the_command_line() {
     assert!(!ran.out.contains("REFUSED a"), "{}", ran.out);
     // A queue of nine packets meets the requirement, ten do not.
     let queue = |n: &str| {
-        falaj(&["plan", tenants, "--need", "b.delay=3ms", "--what-if", &format!("b.queue={n}")])
+        falaj(&["plan", tenants, "--requires", "b.delay=3ms", "--what-if", &format!("b.queue={n}")])
             .status
     };
     assert_eq!((queue("9p"), queue("10p")), (Some(0), Some(1)));
     for (need, words) in [
         (
             "b.delay=3",
-            "error: with --need b.delay=3: `delay`: `3` is a number without a unit\n  write, in quotes, `3ms` or `3s`",
+            "error: with --requires b.delay=3: `delay`: `3` is a number without a unit\n  write, in quotes, `3ms` or `3s`",
         ),
         (
             "b.delay=3m",
-            "error: with --need b.delay=3m: `delay`: `3m` could be minutes or milliseconds\n",
+            "error: with --requires b.delay=3m: `delay`: `3m` could be minutes or milliseconds\n",
         ),
         (
             "b.dealy=3ms",
-            "error: with --need b.dealy=3ms: the need of flow `b` has no key `dealy`\n  did you mean `delay`?",
+            "error: with --requires b.dealy=3ms: the requirement of flow `b` has no key `dealy`\n  did you mean `delay`?",
         ),
-        ("c.delay=3ms", "falaj: --need c.delay=3ms: no table of the scenario has such a key"),
-        ("delay=3ms", "falaj: --need delay=3ms: no table of the scenario has such a key"),
+        ("c.delay=3ms", "falaj: --requires c.delay=3ms: no table of the scenario has such a key"),
+        ("delay=3ms", "falaj: --requires delay=3ms: no table of the scenario has such a key"),
     ] {
-        let ran = falaj(&["plan", tenants, "--need", need]);
+        let ran = falaj(&["plan", tenants, "--requires", need]);
         assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""), "{need}");
         assert!(ran.err.starts_with(words) && !ran.err.contains("-->"), "{need}: {}", ran.err);
     }
@@ -828,7 +828,7 @@ fn what_if_compares_with_the_file_as_it_is() {
         divided,
         "--what-if",
         "a/calls.quantum=6kB",
-        "--need",
+        "--requires",
         "a/calls.delay=6ms",
     ]);
     assert!(ran.status == Some(0) && ran.out.contains("22.0 Mbit/s -> 35.1 Mbit/s"), "{ran:?}");
@@ -904,8 +904,8 @@ fn no_other_flow_pays_for_a_proposal() {
     // Together the requirements exceed the link's rate; each alone could be met by taking capacity
     // from the other flow.
     let text = TENANTS
-        .replace(r#"kind = "A""#, "kind = \"A\"\nneed = { rate = \"60mbit\" }")
-        .replace(r#"kind = "B""#, "kind = \"B\"\nneed = { rate = \"37mbit\" }");
+        .replace(r#"kind = "A""#, "kind = \"A\"\nrequires = { rate = \"60mbit\" }")
+        .replace(r#"kind = "B""#, "kind = \"B\"\nrequires = { rate = \"37mbit\" }");
     let ran = falaj(&["plan", file("both.toml", &text)]);
     assert_eq!(ran.status, Some(1));
     assert!(
@@ -956,7 +956,7 @@ fn no_file() {
 /// Captures written by other programs: of IP packets without frames, and of many interfaces.
 #[test]
 fn captures_of_other_programs() {
-    let tenants = file("other.toml", "[link.l]\nrate = \"8mbit\"\naccount = \"ip\"\n");
+    let tenants = file("other.toml", "[link.l]\nrate = \"8mbit\"\nlayer = \"ip\"\n");
     let mut raw = b"\xd4\xc3\xb2\xa1\x02\0\x04\0\0\0\0\0\0\0\0\0\x14\0\0\0\x65\0\0\0".to_vec();
     for second in 1_u8..4 {
         raw.extend([second, 0, 0, 0, 0, 0, 0, 0, 20, 0, 0, 0, 0xe8, 3, 0, 0, 0x45]);
@@ -1048,7 +1048,7 @@ fn an_unknown_key() {
         10 | knid = "A"
            | ^^^^ did you mean `kind`?
            |
-           = help: allowed: `adapter`, `each`, `envelope`, `expire`, `flow`, `kind`, `lend`, `match`, `max-flows`, `need`, `phase`, `queue`, `scheduler`
+           = help: allowed: `adapter`, `mask`, `envelope`, `expire`, `flow`, `kind`, `lend`, `match`, `max-flows`, `requires`, `phase`, `queue`, `scheduler`
     "#]]
     .assert_eq(&ran.err);
 }
@@ -1165,7 +1165,7 @@ fn a_check_tells_everything_at_once() {
               "column": 1,
               "file": "check-bad.toml",
               "help": [
-                "allowed: `account`, `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `pace`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`"
+                "allowed: `layer`, `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `mask`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `paced-by`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`"
               ],
               "label": "did you mean `delay`?",
               "line": 3,
@@ -1604,7 +1604,7 @@ fn fields<'a>(json: &'a serde_json::Value, found: &mut BTreeSet<&'a str>) {
 fn every_field_of_json_is_in_the_reference() {
     let page = std::fs::read_to_string(reference("json.md")).unwrap();
     let needy =
-        TENANTS.replacen("queue = \"20p\"", "queue = \"20p\"\nneed = { delay = \"1us\" }", 1);
+        TENANTS.replacen("queue = \"20p\"", "queue = \"20p\"\nrequires = { delay = \"1us\" }", 1);
     let refused = file("needy.toml", &needy);
     let wrong = file("wrong.toml", "[link.a]\nrate = 5");
     let laid_out = file("laid-out.toml", TENANTS);

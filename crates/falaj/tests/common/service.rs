@@ -19,14 +19,14 @@ scheduler = { kind = "wf2q+" }
 [link.uplink.flow.calm]
 adapter = "namespace"
 weight = 2
-need = { rate = "9mbit", delay = "8ms" }
+requires = { rate = "9mbit", delay = "8ms" }
 envelope = { rate = "4mbit", burst = "3kB" }
 queue = "100p"
 
 [link.uplink.flow.greedy]
 adapter = "namespace"
 weight = 1
-need = { rate = "3.5mbit" }
+requires = { rate = "3.5mbit" }
 queue = "50p"
 
 [link.uplink.flow.wild]

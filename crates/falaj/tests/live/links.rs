@@ -1798,7 +1798,7 @@ fn mutated(users: &Users) {
 /// busiest ones; the first flow that has to share causes a message.
 fn masks_shown(users: &Users) {
     let text = "[link.a]\nrate = \"10mbit\"\nscheduler = { kind = \"drr\" }\n[link.a.flow.users]\nmatch = \"udp dst 10.77.0.2\"\n\
-        each = \"dport\"\nmax-flows = 3\n[link.a.flow.rest]\nmatch = \"any\"\n";
+        mask = \"dport\"\nmax-flows = 3\n[link.a.flow.rest]\nmatch = \"any\"\n";
     let send =
         format!("for port in 1 2 3 4 5 6 7 8; do {} --probe send 10.77.0.2 $port; done", me());
     let program = env!("CARGO_BIN_EXE_falaj");
@@ -1807,9 +1807,9 @@ fn masks_shown(users: &Users) {
     let (json, table) = ran.out.split_once("\n}\n").expect("JSON, and a table behind it");
     let report: Value = serde_json::from_str(&format!("{json}\n}}")).expect("JSON");
     let up = &report["links"][0]["directions"][0];
-    let made = &up["each"][0];
+    let made = &up["masks"][0];
     assert_eq!(
-        (&made["flow"], &made["each"], &made["most"]),
+        (&made["flow"], &made["mask"], &made["most"]),
         (&"up users".into(), &"dport".into(), &3.into()),
         "{up}"
     );
@@ -1849,10 +1849,10 @@ fn changes(users: &Users) {
         &["link.scheduler={ kind = \"wf2q+\" }", "link.up.rate=20mbit"],
         &["link.up.flow.x="],
         &["link.up.flow.all.queue=200p", "link.burst=20kB"],
-        &["link.burst=", "link.up.rate=", "link.loss=", "link.account=ip"],
+        &["link.burst=", "link.up.rate=", "link.loss=", "link.layer=ip"],
         &["link.up.mtu=1400B", "link.overhead=-4B"],
         &["link.scheduler=", "link.jitter=", "link.duplicate=", "link.corrupt=", "link.reorder="],
-        &["link.up.mtu=", "link.overhead=", "link.account=", "link.delay=0ms"],
+        &["link.up.mtu=", "link.overhead=", "link.layer=", "link.delay=0ms"],
     ];
     let path = control_at("changes", users);
     let capture = format!("changes-{}.pcapng", users.flags.len());
@@ -2135,7 +2135,7 @@ fn captured_changes(users: &Users) {
     const CHANGES: [&[&str]; 9] = [
         &["link.rate=3mbit"],
         &["link.scheduler={ kind = \"wf2q+\" }", "link.flow.x.match=udp", "link.flow.x.weight=3"],
-        &["x.weight=1", "link.delay=2ms", "link.account=ip"],
+        &["x.weight=1", "link.delay=2ms", "link.layer=ip"],
         &["link.scheduler={ kind = \"drr\" }", "x.weight=", "x.queue=20p", "link.loss=3%"],
         &["link.flow.x=", "link.jitter=1ms", "link.rate=8mbit"],
         &[
@@ -2174,7 +2174,7 @@ fn captured_changes(users: &Users) {
     let mut made = 0;
     for (n, change) in CHANGES.iter().cycle().take(90).enumerate() {
         // If lengths are counted differently, queued packets may be too large.
-        let drop = n % 4 == 3 || change.contains(&"link.account=ip");
+        let drop = n % 4 == 3 || change.contains(&"link.layer=ip");
         let Some(answer) =
             control.try_ask(&serde_json::json!({ "do": "set", "set": change, "drop": drop }))
         else {
@@ -2233,7 +2233,7 @@ fn captured_changes(users: &Users) {
 /// Random rules, chains of links and packets that match no rule: the capture replays with the same
 /// decisions.
 fn captured_rules(users: &Users) {
-    let text = "[link.slow]\nrate = \"4mbit\"\ndelay = \"3ms\"\ncorrupt = \"2%\"\n[link.fast]\nrate = \"50mbit\"\naccount = \"ip\"\n\
+    let text = "[link.slow]\nrate = \"4mbit\"\ndelay = \"3ms\"\ncorrupt = \"2%\"\n[link.fast]\nrate = \"50mbit\"\nlayer = \"ip\"\n\
         [[rule]]\nmatch = \"udp\"\ndirection = \"up\"\nprobability = \"5%\"\nto = \"drop\"\n\
         [[rule]]\nname = \"some\"\nmatch = \"udp\"\nprobability = \"50%\"\nto = [\"fast\", \"slow\"]\n\
         [[rule]]\nmatch = \"udp\"\nto = \"fast\"\nthen = \"on\"\n\

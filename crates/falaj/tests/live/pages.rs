@@ -104,7 +104,7 @@ const PAGES: &[Page] = &[
     Page { left_out: &[("falaj doctor", "it measures the host")], ..page("docs/how-to/doctor.md") },
     Page {
         files: &[("crowd.toml", File("examples/customers.toml"))],
-        ..page("docs/how-to/each.md")
+        ..page("docs/how-to/mask.md")
     },
     page("docs/how-to/editor.md"),
     Page { files: &[("client", Text("#!/bin/sh\n"))], ..page("docs/how-to/emulate.md") },
@@ -126,7 +126,7 @@ const PAGES: &[Page] = &[
     Page { files: &[OFFICE], ..page("docs/how-to/pictures.md") },
     Page {
         left_out: &[("falaj plan docs/figures/curves.toml --svg", "it draws into the repository")],
-        ends: &[("falaj plan docs/figures/curves.toml --need files.delay=20ms", 1)],
+        ends: &[("falaj plan docs/figures/curves.toml --requires files.delay=20ms", 1)],
         ..page("docs/how-to/plan.md")
     },
     Page {

@@ -259,8 +259,8 @@ fn changes() {
     assert_eq!((asked.status, &asked.json()["at_ns"]), (200, &Value::Null), "{}", asked.body);
     // A change that would break a guarantee is refused.
     assert_eq!(service.patch("/v1/adapters/wild", &json!({ "weight": 10 })).status, 409);
-    let made =
-        service.patch("/v1/adapters/calm", &json!({ "weight": 3, "need": { "rate": "11mbit" } }));
+    let made = service
+        .patch("/v1/adapters/calm", &json!({ "weight": 3, "requires": { "rate": "11mbit" } }));
     assert_eq!(made.status, 200, "{}", made.body);
     service.until("another promise", |service| rate(service, "greedy") == Some(4_000_000));
     assert!(service.get("/v1/scenario").body.contains("11mbit"));

@@ -395,7 +395,7 @@ fn every_change(half: usize) {
 }
 
 /// A separate link for each source port.
-const MASK: &str = "each = \"sport\"\nmax-flows = 8\n";
+const MASK: &str = "mask = \"sport\"\nmax-flows = 8\n";
 
 /// Returns the faults of a flooded link that is changed while packets are queued.
 fn changed(name: &str, flows: usize) -> Vec<String> {

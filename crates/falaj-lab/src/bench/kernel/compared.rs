@@ -137,12 +137,12 @@ impl ComparedFlow {
         let flow = |at: (usize, Towards, usize)| {
             let pipe = pipe_of(at.1);
             let key = FlowKey { pipe, flow: at.2 as u32 };
-            let account = link.direction(at.1).account;
+            let layer = link.direction(at.1).layer;
             let of_flow = |all: &mut dyn Iterator<Item = &ReceivedDatagram>| {
                 all.filter(|one| one.flow == key).copied().collect::<Vec<_>>()
             };
             let passage = |sent: u64, received: &[ReceivedDatagram]| {
-                let all = received.iter().map(|one| (account.from_udp(one.length), one.delay));
+                let all = received.iter().map(|one| (layer.from_udp(one.length), one.delay));
                 Passage { sent, arrived: received.len() as u64, ..Passage::default() }.with(all)
             };
             let sent = measured.kernel.iter().flat_map(|r| &r.sent).filter(|s| s.flow == key);

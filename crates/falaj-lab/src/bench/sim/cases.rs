@@ -87,7 +87,7 @@ impl SimulationCase {
         for l in 0..self.links {
             let _ = write!(
                 text,
-                "\n[link.l{l}]\nrate = \"1gbit\"\naccount = \"payload\"\nmtu = \"1528B\"\nscheduler = {{ {} }}\n",
+                "\n[link.l{l}]\nrate = \"1gbit\"\nlayer = \"payload\"\nmtu = \"1528B\"\nscheduler = {{ {} }}\n",
                 self.scheduler
             );
             for f in 0..flows {

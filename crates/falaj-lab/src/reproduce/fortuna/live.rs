@@ -241,7 +241,7 @@ fn outcome(
         SimulationEffort { seconds: duration.as_secs_f64(), seeds: 1 },
     );
     let link = "[link.virtual]\n";
-    text = text.replace(link, &format!("{link}pace = \"{}\"\n", paced.word()));
+    text = text.replace(link, &format!("{link}paced-by = \"{}\"\n", paced.word()));
     if load == Load::Idle {
         // A receiver without a sender.
         text.push_str(&format!(

@@ -114,7 +114,7 @@ pub(super) fn scenario_text(
 ) -> String {
     let mut text = format!(
         "# Fortuna and Chydzinski, {title}\n\n[run]\nduration = \"{}s\"\nseed = {FIRST_SEED}\nreplications = {}\n\n\
-         [link.virtual]\nrate = \"{}\"\naccount = \"payload\"\nmtu = \"528B\"\nscheduler = {{ {} }}\n",
+         [link.virtual]\nrate = \"{}\"\nlayer = \"payload\"\nmtu = \"528B\"\nscheduler = {{ {} }}\n",
         effort.seconds,
         effort.seeds,
         scale.rate,

@@ -1,7 +1,7 @@
 //! Commands of dummynet as a network, and its effect on single packets.
 
 use anyhow::{Result, anyhow, bail};
-use falaj_engine::account::Account;
+use falaj_engine::counted_layer::CountedLayer;
 use falaj_engine::header::Protocol;
 use falaj_engine::key::Key;
 use falaj_engine::network::NetworkSpec;
@@ -25,7 +25,7 @@ pub(super) fn dummynet(commands: &str) -> Result<NetworkSpec> {
 /// The network of a scenario, with the same accounting.
 pub(super) fn network(scenario: &str) -> Result<NetworkSpec> {
     let mut network = falaj_terminal::file::parse_quietly(scenario, "rizzo")?.network();
-    network.places.iter_mut().for_each(|place| place.account = Account::Ip);
+    network.places.iter_mut().for_each(|place| place.layer = CountedLayer::Ip);
     Ok(network)
 }
 

@@ -97,7 +97,7 @@ impl Testbed {
     fn text(&self, second: Span, slower: u32, seed: u64) -> String {
         let shared = self.server == Divider::Fifo;
         let mut text = format!(
-            "[run]\nduration = \"{}ns\"\nseed = {seed}\n\n[link.wire]\nrate = \"{}kbit\"\naccount = \"ip\"\n\
+            "[run]\nduration = \"{}ns\"\nseed = {seed}\n\n[link.wire]\nrate = \"{}kbit\"\nlayer = \"ip\"\n\
              scheduler = {{ kind = \"{}\" }}\n",
             second.0 * u64::from(self.seconds),
             LINK * 1_000 / slower,

@@ -3,8 +3,8 @@
 
 use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure, Published};
 use anyhow::{Result, anyhow};
-use falaj_engine::account::Account;
 use falaj_engine::classifier::Classifier;
+use falaj_engine::counted_layer::CountedLayer;
 use falaj_engine::key::Key;
 use falaj_engine::network::{NetworkSpec, PlacedPipe};
 use falaj_engine::pipe::PipeSpec;
@@ -30,8 +30,11 @@ fn pipe(kind: &'static str, rate: Rate, largest: u32, flows: Vec<FlowSetup>) -> 
 /// # Errors
 /// The pipe is invalid, or a packet was not sent.
 fn ends(spec: &PipeSpec, arrivals: &[Arrival]) -> Result<Vec<Time>> {
-    let place =
-        PlacedPipe { pipe: spec.clone(), classifier: Classifier::default(), account: Account::Ip };
+    let place = PlacedPipe {
+        pipe: spec.clone(),
+        classifier: Classifier::default(),
+        layer: CountedLayer::Ip,
+    };
     let network = NetworkSpec { places: vec![place], rules: Vec::new(), seed: 0 };
     let replayed = replay(&network, arrivals, None).map_err(|(_, refused)| anyhow!("{refused}"))?;
     let end = |verdict: &Verdict| match *verdict {

@@ -109,7 +109,7 @@ impl Testbed {
         let latency = if self.server == TestbedServer::Plain { "" } else { "latency = \"low\"\n" };
         let mut text = format!(
             "# Zhang's thesis, chapter 5\n\n[run]\nduration = \"{DURATION}\"\nseed = {FIRST_SEED}\nreplications = {SEEDS}\n\n\
-             [link.bottleneck]\nrate = \"{}kbit\"\naccount = \"ip\"\nmtu = \"{mtu}B\"\nscheduler = {{ {form} }}\n\n\
+             [link.bottleneck]\nrate = \"{}kbit\"\nlayer = \"ip\"\nmtu = \"{mtu}B\"\nscheduler = {{ {form} }}\n\n\
              [link.bottleneck.flow.lc]\nmatch = \"udp dport 5000\"\nqueue = \"{}p\"\n{latency}quantum = \"{}B\"\n{contract}",
             self.capacity, self.queue, self.quantum_lc
         );

@@ -14,7 +14,7 @@ use toml_edit::{DocumentMut, Item, Table};
 /// Arguments of `plan fits`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Each flow that has a `need` is asked for what it is promised, whatever the others send. Exit status: 0 all
+Each flow that has a `requires` is asked for what it is promised, whatever the others send. Exit status: 0 all
 fit, 1 one does not, 2 the input is wrong.
 
 Examples:
@@ -79,7 +79,7 @@ fn called(towards: Towards) -> &'static str {
 }
 
 fn asks(standing: &Standing) -> bool {
-    standing.need.rate.is_some() || standing.need.delay.is_some()
+    standing.requires.rate.is_some() || standing.requires.delay.is_some()
 }
 
 fn print(link: &str, towards: Towards, direction: &Direction, flows: &[Standing]) {
@@ -87,7 +87,7 @@ fn print(link: &str, towards: Towards, direction: &Direction, flows: &[Standing]
     let fitting = asking.iter().filter(|flow| flow.refused.is_none()).count();
     let asked: u64 = asking
         .iter()
-        .filter_map(|flow| flow.need.rate)
+        .filter_map(|flow| flow.requires.rate)
         .map(|rate| rate.0)
         .fold(0, u64::saturating_add);
     let rate = direction.pipe.setup.rate;
@@ -106,9 +106,9 @@ fn print(link: &str, towards: Towards, direction: &Direction, flows: &[Standing]
     let rows = asking.iter().map(|flow| {
         vec![
             flow.flow.clone(),
-            rate(flow.need.rate),
+            rate(flow.requires.rate),
             rate(flow.rate.map(|(rate, _)| rate)),
-            flow.need.delay.map_or(text::DASH.into(), |delay| delay.to_string()),
+            flow.requires.delay.map_or(text::DASH.into(), |delay| delay.to_string()),
             flow.delay.as_ref().map_or(text::DASH.into(), |(delay, _)| text::nanos(delay.0 as f64)),
             if flow.refused.is_none() { "yes" } else { "no" }.into(),
         ]
@@ -132,9 +132,9 @@ fn print(link: &str, towards: Towards, direction: &Direction, flows: &[Standing]
 
 fn to_json(flow: &Standing) -> serde_json::Value {
     json!({
-        "flow": flow.flow, "need": {
-            "rate": flow.need.rate.map(|rate| rate.0),
-            "delay_ns": flow.need.delay.map(|delay| delay.0),
+        "flow": flow.flow, "requires": {
+            "rate": flow.requires.rate.map(|rate| rate.0),
+            "delay_ns": flow.requires.delay.map(|delay| delay.0),
         },
         "rate": flow.rate.map(|(rate, _)| rate.0),
         "delay_ns": flow.delay.as_ref().map(|(delay, _)| delay.0),

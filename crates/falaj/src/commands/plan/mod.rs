@@ -38,7 +38,7 @@ use whatif::WhatIf;
 A flow may say what it needs, and the plan is refused where the promise is worse. It may
 also say what it sends at most, which bounds its delay and its backlog:
   [link.uplink.flow.voice]
-  need = { rate = \"10mbit\", delay = \"5ms\" }
+  requires = { rate = \"10mbit\", delay = \"5ms\" }
   envelope = { rate = \"10mbit\", burst = \"3kB\" }
 Without an envelope one is derived from the flow's traffic, unless that is Poisson; a need is
 judged by what a flow is promised whatever it sends, or by the envelopes that flows declare.
@@ -49,7 +49,7 @@ Exit status: 0 every need is met; 1 one is not; 2 the input is wrong.
 
 Examples:
   falaj plan uplink.toml
-  falaj plan uplink.toml --need voice.delay=3ms
+  falaj plan uplink.toml --requires voice.delay=3ms
   falaj plan uplink.toml --what-if voice.phase=60us --what-if uplink.rate=1gbit
   falaj plan uplink.toml --svg plan.svg
   falaj plan chain.toml --saihu network.json"
@@ -62,7 +62,7 @@ pub(crate) struct Args {
     file: Option<PathBuf>,
     /// Requirement of a flow, in addition to the file: `voice.delay=3ms`, `voice.rate=10mbit`.
     #[arg(long, value_name = "FLOW.KEY=VALUE", value_parser = parse_set)]
-    need: Vec<Set>,
+    requires: Vec<Set>,
     /// Plan with another value, and compare with the unchanged file; repeatable.
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_set)]
     what_if: Vec<Set>,
@@ -101,8 +101,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let file = args.file.as_ref().context("which scenario? `falaj plan FILE`")?;
     let (name, text) = falaj_terminal::file::text(file)?;
     let (mut changed, mut scenario) = WhatIf::new(text, &name)?;
-    if !args.need.is_empty() {
-        scenario = changed.set("--need", &args.need, true)?;
+    if !args.requires.is_empty() {
+        scenario = changed.set("--requires", &args.requires, true)?;
     }
     let other = if args.what_if.is_empty() {
         None

@@ -19,7 +19,7 @@ pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
         way.link,
         way.name(),
         text::link_rate(direction.pipe.setup.rate),
-        direction.account.name(),
+        direction.layer.name(),
         direction.pipe.delay,
         direction.pipe.setup.largest,
         direction.scheduler().kind
@@ -225,7 +225,7 @@ fn compared(way: &Way<'_>, before: &Way<'_>) {
 /// Returns the details of a flow, as lines with a keyword each.
 fn details(flow: &Outlook) -> Vec<(&'static str, String)> {
     let mut out = Vec::new();
-    out.extend(flow.many.clone().map(|many| ("each", many)));
+    out.extend(flow.many.clone().map(|many| ("mask", many)));
     out.push((
         "envelope",
         match &flow.envelope {

@@ -1,4 +1,4 @@
-//! `--what-if` and `--need`: sets other values in the scenario's text, and parses it as usual.
+//! `--what-if` and `--requires`: sets other values in the scenario's text, and parses it as usual.
 
 use anyhow::{Context, Result};
 use falaj_scenario::edit::{Edit, Set};
@@ -41,7 +41,7 @@ impl<'a> WhatIf<'a> {
         for set in sets {
             let mut words = set.path.clone();
             if need {
-                words.insert(words.len() - 1, "need".into());
+                words.insert(words.len() - 1, "requires".into());
             }
             edit.set(&words, set.value.as_ref())
                 .with_context(|| format!("{option} {}", set.text))?;

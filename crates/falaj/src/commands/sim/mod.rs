@@ -207,7 +207,7 @@ fn tell(args: &Args, scenario: &Scenario, runs: &Replications) -> Result<()> {
                     .collect::<Vec<_>>(),
                 "breaches": breaches.iter().map(|(way, breach)| breach_json(way, breach))
                     .collect::<Vec<_>>(),
-                "each": runs.many(scenario).iter().map(|(name, report)| masks::json(name, report))
+                "masks": runs.many(scenario).iter().map(|(name, report)| masks::json(name, report))
                     .collect::<Vec<_>>(),
             }))?
         );

@@ -6,7 +6,7 @@ use falaj_control::difference::difference;
 use falaj_control::live_links::led_to;
 use falaj_control::summary::{RULE_HEADER, rule_json, rule_row};
 use falaj_engine::PipeId;
-use falaj_engine::account::Account;
+use falaj_engine::counted_layer::CountedLayer;
 use falaj_engine::key::Key;
 use falaj_engine::network::PipePlaces;
 use falaj_engine::pipe::Counters;
@@ -77,7 +77,7 @@ pub(crate) fn main(
         {
             // The capture holds the size that the engine counted for each packet, so sizes are
             // taken unchanged.
-            network.places.iter_mut().for_each(|place| place.account = Account::Ip);
+            network.places.iter_mut().for_each(|place| place.layer = CountedLayer::Ip);
         } else {
             let known = taken.iter().all(|taken| taken.length.is_some());
             ensure!(

@@ -179,7 +179,7 @@ fn captures_that_say_less_than_they_might() {
 
 /// A packet of 1514 B takes one millisecond. The device holds two packets; once full, it is offered
 /// packets again when its backlog is down to half a packet.
-const DEVICE: &str = "[link.a]\nrate = \"12112kbit\"\npace = \"device\"\nbacklog = \"2p\"\n";
+const DEVICE: &str = "[link.a]\nrate = \"12112kbit\"\npaced-by = \"device\"\nbacklog = \"2p\"\n";
 
 /// Returns a packet sent on that link: transmission started at `start`, in microseconds, delivered
 /// at `due`.

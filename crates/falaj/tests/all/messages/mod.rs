@@ -108,16 +108,16 @@ fn a_scenario_for_another_command() {
             "flow calm has an adapter, and here a link has two ends: `falaj serve` gives each adapter its own",
         );
     }
-    let each = text("[link.up]\nrate = \"20mbit\"\neach = \"src\"\n");
+    let each = text("[link.up]\nrate = \"20mbit\"\nmask = \"src\"\n");
     let each = file("for-run.toml", &each);
     refused(
         &["traffic", each],
-        "link up has `each`, and here sources send from one address at each end",
+        "link up has `mask`, and here sources send from one address at each end",
     );
     let relay = ["relay", "--listen", "127.0.0.1:0", "--to", "127.0.0.1:9"];
     refused(
         &[&relay[..], &[each]].concat(),
-        "link up has `each`, and here clients are flows of their own already",
+        "link up has `mask`, and here clients are flows of their own already",
     );
     let two = text(
         "[link.a]\nrate = \"1mbit\"\n[link.b]\nrate = \"1mbit\"\n[[rule]]\nto = \"a\"\nmatch = \"udp\"\n[[rule]]\nto = \"b\"\n",
@@ -146,14 +146,14 @@ fn a_scenario_for_another_command() {
 /// The device is behind the port; in a simulation it is behind each link.
 #[test]
 fn a_device_behind_another_link() {
-    let links = "[link.a]\nrate = \"1mbit\"\nup = { pace = \"device\" }\n[link.b]\nrate = \"1mbit\"\n\
-                 [link.c]\nrate = \"1mbit\"\npace = \"device\"\n";
+    let links = "[link.a]\nrate = \"1mbit\"\nup = { paced-by = \"device\" }\n[link.b]\nrate = \"1mbit\"\n\
+                 [link.c]\nrate = \"1mbit\"\npaced-by = \"device\"\n";
     let by = |name, rules: &str| file(name, &format!("{links}{TRAFFIC}{rules}")).to_owned();
     let said = |rule: &str, to: &str, help: &str| {
         format!(
             "falaj: link a is paced by its device, and rule `{rule}` leads packets on from it to \
              link {to}: a device stands behind a port, and may pace the last link that packets \
-             pass; {help}, or let falaj pace link a: `pace = \"falaj\"`\n"
+             pass; {help}, or let falaj pace link a: `paced-by = \"falaj\"`\n"
         )
     };
     let two = by("device-two.toml", "[[rule]]\nname = \"both\"\nto = [\"a\", \"c\"]\n");
@@ -183,7 +183,7 @@ fn a_device_behind_another_link() {
     let last = by("device-last.toml", rules);
     refused(
         &["run", &last, "--", "true"],
-        "the interface does not say when it has room: `pace = \"device\"` is for packet sockets",
+        "the interface does not say when it has room: `paced-by = \"device\"` is for packet sockets",
     );
 }
 

@@ -283,7 +283,8 @@ fn places_that_cannot_be_written() {
 fn plans_that_cannot_be() {
     refused(&["plan"], "<FILE>");
     let plain = file("plan-plain.toml", &format!("{LINK}{TRAFFIC}"));
-    for (option, value) in [("--what-if", "nobody.rate=1mbit"), ("--need", "nobody.delay=3ms")] {
+    for (option, value) in [("--what-if", "nobody.rate=1mbit"), ("--requires", "nobody.delay=3ms")]
+    {
         let said = format!(
             "{option} {value}: no table of the scenario has such a key; it has `link.a`, `traffic.x`"
         );

@@ -147,7 +147,7 @@ fn changes_of_a_link_with_two_ends() {
     let two = file("set-two.toml", &format!("{a}{b}"));
     set(&["--file", &two], "this scenario has 2 links, and nothing says which packets pass which");
     let paced =
-        "[link.link]\nrate = \"1mbit\"\npace = \"device\"\n[[rule]]\nto = [\"link\", \"b\"]\n";
+        "[link.link]\nrate = \"1mbit\"\npaced-by = \"device\"\n[[rule]]\nto = [\"link\", \"b\"]\n";
     let paced = file("set-paced.toml", &format!("{b}{paced}"));
     set(
         &["--file", &paced],
@@ -457,13 +457,13 @@ fn files_that_are_no_services() {
         &rules,
         "a service has adapters instead of [host.NAME] and [[rule]]: leave them out",
     );
-    let each = ADAPTER.replace("uplink", "each = \"src\"\nuplink");
+    let each = ADAPTER.replace("uplink", "mask = \"src\"\nuplink");
     serve(
         "serve-each.toml",
         &each,
-        "link up has `each`, and a service has one link: give `each` to the flows of its",
+        "link up has `mask`, and a service has one link: give `mask` to the flows of its",
     );
-    let need = ADAPTER.replace("weight = 2", "weight = 2\nneed = { rate = \"30mbit\" }");
+    let need = ADAPTER.replace("weight = 2", "weight = 2\nrequires = { rate = \"30mbit\" }");
     serve("serve-need.toml", &need, "error: calm needs 30mbit, is promised 20.0 Mbit/s; ");
     serve(
         "serve-need.toml",

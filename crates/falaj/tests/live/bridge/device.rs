@@ -10,7 +10,7 @@ use std::process::Command;
 /// A token bucket with a rate one fifth below that of the link.
 pub(crate) const TOKEN_BUCKET: [&str; 7] = ["tbf", "rate", "4mbit", "burst", "4kb", "limit", "1mb"];
 
-const LINK: &str = "[link.l]\nrate = \"5mbit\"\npace = \"device\"\nbacklog = \"10p\"\n\
+const LINK: &str = "[link.l]\nrate = \"5mbit\"\npaced-by = \"device\"\nbacklog = \"10p\"\n\
                     [link.l.flow.numbered]\nmatch = \"udp dport 4711\"\n[link.l.flow.rest]\nmatch = \"any\"\n";
 const SENT: usize = 1;
 const NOT_TAKEN: usize = 4;

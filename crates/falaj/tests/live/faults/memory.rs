@@ -10,7 +10,7 @@ use std::process::Command;
 /// Flows beyond `max-flows` share queues; no packets are lost because of that.
 pub(crate) fn flows() {
     let text = "[link.many]\nrate = \"100mbit\"\nscheduler = { kind = \"drr\" }\n\
-                [link.many.flow.users]\nmatch = \"any\"\neach = \"src sport\"\nmax-flows = 4\n";
+                [link.many.flow.users]\nmatch = \"any\"\nmask = \"src sport\"\nmax-flows = 4\n";
     let text = scenario("max-flows.toml", text);
     let (ask, echo) = asking();
     let many = format!("for n in $(seq 40); do {} --send 10.77.0.2:9 0 100 3; done; {ask}", me());

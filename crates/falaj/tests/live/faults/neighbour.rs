@@ -14,7 +14,7 @@ fn text(wild: &str, calm: &str) -> String {
     format!(
         "[link.wire]\nrate = \"20mbit\"\nuplink = \"u1\"\nscheduler = {{ kind = \"wf2q+\" }}\n\
          [link.wire.flow.wild]\nadapter = \"{wild}\"\nqueue = \"50p\"\n\
-         [link.wire.flow.calm]\nadapter = \"{calm}\"\nneed = {{ rate = \"9mbit\", delay = \"10ms\" }}\n\
+         [link.wire.flow.calm]\nadapter = \"{calm}\"\nrequires = {{ rate = \"9mbit\", delay = \"10ms\" }}\n\
          envelope = {{ rate = \"4mbit\", burst = \"3kB\" }}\nqueue = \"100p\"\n"
     )
 }

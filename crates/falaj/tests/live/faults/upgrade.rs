@@ -182,16 +182,16 @@ fn taken(receiver: Child) -> Value {
 /// If an upgrade is impossible, or wrongly requested, everything stays as it is.
 pub(crate) fn refused() {
     let wild = "[link.uplink.flow.wild]";
-    let lines = THREE.lines().filter(|line| !line.starts_with("need"));
+    let lines = THREE.lines().filter(|line| !line.starts_with("requires"));
     let text =
-        lines.collect::<Vec<_>>().join("\n").replace(wild, &format!("{wild}\neach = \"src\""));
+        lines.collect::<Vec<_>>().join("\n").replace(wild, &format!("{wild}\nmask = \"src\""));
     let told = Told::start("not-upgraded", &text, &[]);
     let sender = Sender::calm(&told, "calm");
     told.passes("calm");
     let ran: Ran = upgrade(&told).output().expect("it starts").into();
     assert_eq!(ran.status, Some(2), "{ran:?}");
     assert!(
-        ran.err.contains("a flow has `each`, whose queues this version does not hand over"),
+        ran.err.contains("a flow has `mask`, whose queues this version does not hand over"),
         "{ran:?}"
     );
     let place = told.service.api.with_extension("upgrade");

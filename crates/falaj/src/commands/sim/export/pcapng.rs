@@ -34,7 +34,7 @@ pub(super) fn write(path: &Path, runs: &Runs<'_>, text: &str) -> Result<()> {
     let mut frame = Vec::new();
     for (number, packet) in packets.iter().enumerate() {
         let accounts =
-            scenario.links[packet.pipe.0 as usize / 2].direction(direction(packet)).account;
+            scenario.links[packet.pipe.0 as usize / 2].direction(direction(packet)).layer;
         let length = accounts.to_ip(packet.bytes);
         headers_of(runs, packet, length, &mut frame)?;
         let verdict = match packet.fate {

@@ -7,7 +7,7 @@
 /// payload is counted as if its headers were as long. A VLAN tag is not counted,
 /// at no layer: `tc` does not either, and a tagged packet is no larger for its link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Account {
+pub enum CountedLayer {
     /// The transport's payload: 28 bytes less than the IP packet.
     Payload,
     /// The IP packet.
@@ -29,13 +29,13 @@ const WIRE: u32 = 24;
 /// The shortest frame with its check sequence, preamble and gap.
 const WIRE_LEAST: u32 = 84;
 
-impl Account {
+impl CountedLayer {
     /// Names of the layers in a scenario.
     pub const NAMES: &'static [&'static str] = &["payload", "ip", "l2", "l1"];
 
     /// Returns the layer of this name in a scenario.
-    pub fn from_name(name: &str) -> Option<Account> {
-        [Account::Payload, Account::Ip, Account::L2, Account::L1]
+    pub fn from_name(name: &str) -> Option<CountedLayer> {
+        [CountedLayer::Payload, CountedLayer::Ip, CountedLayer::L2, CountedLayer::L1]
             .into_iter()
             .find(|a| a.name() == name)
     }
@@ -43,20 +43,20 @@ impl Account {
     /// The layer's name in a scenario.
     pub const fn name(self) -> &'static str {
         match self {
-            Account::Payload => "payload",
-            Account::Ip => "ip",
-            Account::L2 => "l2",
-            Account::L1 => "l1",
+            CountedLayer::Payload => "payload",
+            CountedLayer::Ip => "ip",
+            CountedLayer::L2 => "l2",
+            CountedLayer::L1 => "l1",
         }
     }
 
     /// Bytes accounted for an IP packet of `len` bytes.
     pub const fn from_ip(self, len: u32) -> u32 {
         match self {
-            Account::Payload => len.saturating_sub(IP_UDP),
-            Account::Ip => len,
-            Account::L2 => len.saturating_add(ETHERNET),
-            Account::L1 => {
+            CountedLayer::Payload => len.saturating_sub(IP_UDP),
+            CountedLayer::Ip => len,
+            CountedLayer::L2 => len.saturating_add(ETHERNET),
+            CountedLayer::L1 => {
                 let wire = len.saturating_add(ETHERNET + WIRE);
                 if wire < WIRE_LEAST { WIRE_LEAST } else { wire }
             }
@@ -67,10 +67,10 @@ impl Account {
     /// padding makes several lengths equal.
     pub const fn to_ip(self, accounted: u32) -> u32 {
         match self {
-            Account::Payload => accounted.saturating_add(IP_UDP),
-            Account::Ip => accounted,
-            Account::L2 => accounted.saturating_sub(ETHERNET),
-            Account::L1 => accounted.saturating_sub(ETHERNET + WIRE),
+            CountedLayer::Payload => accounted.saturating_add(IP_UDP),
+            CountedLayer::Ip => accounted,
+            CountedLayer::L2 => accounted.saturating_sub(ETHERNET),
+            CountedLayer::L1 => accounted.saturating_sub(ETHERNET + WIRE),
         }
     }
 
@@ -83,11 +83,11 @@ impl Account {
     /// longest one where padding makes several equal; `None` if there is no such datagram.
     pub const fn udp_payload(self, accounted: u32) -> Option<u32> {
         let overhead = match self {
-            Account::Payload => 0,
-            Account::Ip => IP_UDP,
-            Account::L2 => IP_UDP + ETHERNET,
-            Account::L1 if accounted < WIRE_LEAST => return None,
-            Account::L1 => IP_UDP + ETHERNET + WIRE,
+            CountedLayer::Payload => 0,
+            CountedLayer::Ip => IP_UDP,
+            CountedLayer::L2 => IP_UDP + ETHERNET,
+            CountedLayer::L1 if accounted < WIRE_LEAST => return None,
+            CountedLayer::L1 => IP_UDP + ETHERNET + WIRE,
         };
         match accounted.checked_sub(overhead) {
             // An IP packet's length is a 16-bit number.
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn the_layers_of_a_full_packet() {
-        let all = [Account::Payload, Account::Ip, Account::L2, Account::L1];
+        let all = [CountedLayer::Payload, CountedLayer::Ip, CountedLayer::L2, CountedLayer::L1];
         assert_eq!(all.map(|a| a.largest(1500)), [1472, 1500, 1514, 1538]);
         assert_eq!(all.map(|a| a.from_ip(28)), [0, 28, 42, 84]);
         assert_eq!(all.map(|a| a.from_ip(46)), [18, 46, 60, 84]);
@@ -117,17 +117,17 @@ mod tests {
 
     #[test]
     fn the_payload_is_found_again() {
-        for account in [Account::Payload, Account::Ip, Account::L2, Account::L1] {
+        for layer in [CountedLayer::Payload, CountedLayer::Ip, CountedLayer::L2, CountedLayer::L1] {
             for payload in 18..=65_507 {
-                assert_eq!(account.udp_payload(account.from_udp(payload)), Some(payload));
-                assert_eq!(account.to_ip(account.from_udp(payload)), payload + 28);
+                assert_eq!(layer.udp_payload(layer.from_udp(payload)), Some(payload));
+                assert_eq!(layer.to_ip(layer.from_udp(payload)), payload + 28);
             }
-            assert_eq!(account.udp_payload(account.from_udp(65_508)), None);
-            assert_eq!(Account::from_name(account.name()), Some(account));
-            assert!(Account::NAMES.contains(&account.name()));
+            assert_eq!(layer.udp_payload(layer.from_udp(65_508)), None);
+            assert_eq!(CountedLayer::from_name(layer.name()), Some(layer));
+            assert!(CountedLayer::NAMES.contains(&layer.name()));
         }
-        assert_eq!(Account::L1.udp_payload(83), None);
-        assert_eq!(Account::L1.udp_payload(84), Some(18));
-        assert_eq!(Account::L2.udp_payload(41), None);
+        assert_eq!(CountedLayer::L1.udp_payload(83), None);
+        assert_eq!(CountedLayer::L1.udp_payload(84), Some(18));
+        assert_eq!(CountedLayer::L2.udp_payload(41), None);
     }
 }

@@ -1,4 +1,4 @@
-//! `falaj bench each`: the whole path of a packet where masks create queues or links: parsing
+//! `falaj bench masks`: the whole path of a packet where masks create queues or links: parsing
 //! headers, finding flow and id, queue, scheduler, link; with counters and histograms on.
 
 use super::{cpu_nanos, exit, median};
@@ -7,7 +7,7 @@ use falaj_engine::classifier::{Classifier, Match};
 use falaj_engine::header::Protocol;
 use falaj_engine::key::Key;
 use falaj_engine::masks::mask::Lengths;
-use falaj_engine::masks::{Each, Mask, Masks};
+use falaj_engine::masks::{Mask, MaskConfig, Masks};
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, PipeId};
@@ -21,7 +21,7 @@ use serde_json::json;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Arguments of `bench each`.
+/// Arguments of `bench masks`.
 #[derive(clap::Args)]
 pub struct Args {
     /// Packets for each figure, in millions.
@@ -72,7 +72,7 @@ fn memory() -> Result<f64> {
 /// A link of 10 Gbit/s with `many` queues, or `many` links with the same rate together.
 fn spec(what: &str, many: u32) -> PipeSpec {
     let mask = Mask { src: Some(Lengths::WHOLE), ..Mask::default() };
-    let each = Each { mask, most: many, expire: Each::EXPIRE };
+    let each = MaskConfig { mask, most: many, expire: MaskConfig::EXPIRE };
     let rate = Rate::from_bits(10_000_000_000 / if what == "links" { u64::from(many) } else { 1 });
     let flows = vec![FlowSetup::new(Values::default(), Limit::Packets(20)); 2];
     let setup = Setup { rate, largest: 1514, scheduler: Values::default(), flows };
@@ -140,7 +140,7 @@ fn measure(
     Ok((!stop.load(Ordering::Relaxed)).then_some(figure))
 }
 
-/// Runs `falaj bench each`.
+/// Runs `falaj bench masks`.
 ///
 /// # Errors
 /// The input is invalid, or this machine cannot run the benchmark.
