@@ -1048,7 +1048,7 @@ fn an_unknown_key() {
         10 | knid = "A"
            | ^^^^ did you mean `kind`?
            |
-           = help: allowed: `adapter`, `mask`, `envelope`, `expire`, `flow`, `kind`, `lend`, `match`, `max-flows`, `requires`, `phase`, `queue`, `scheduler`
+           = help: allowed: `adapter`, `envelope`, `expire`, `flow`, `kind`, `lend`, `mask`, `match`, `max-flows`, `phase`, `queue`, `requires`, `scheduler`
     "#]]
     .assert_eq(&ran.err);
 }
@@ -1165,7 +1165,7 @@ fn a_check_tells_everything_at_once() {
               "column": 1,
               "file": "check-bad.toml",
               "help": [
-                "allowed: `layer`, `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `mask`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `paced-by`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`"
+                "allowed: `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `expire`, `flow`, `jitter`, `layer`, `loss`, `mask`, `max-flows`, `mtu`, `overhead`, `paced-by`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`"
               ],
               "label": "did you mean `delay`?",
               "line": 3,
