@@ -7,7 +7,7 @@ const DISCIPLINES: Disciplines = {
   default: "fifo",
   disciplines: [
     { kind: "fifo", keys: [] },
-    { kind: "drr", keys: [key("quantum", "Quantum", "one packet of the largest size")] },
+    { kind: "drr", keys: [key("quantum", "Quantum", "one largest packet")] },
     {
       kind: "mclock",
       keys: [key("weight", "Weight", "1", true), key("reservation", "Minimum rate", "none: by weight only"), key("limit", "Cap", "none")],

@@ -22,7 +22,7 @@ fn a_key_of_the_file() {
 #[test]
 fn a_key_of_a_discipline() {
     expect![[r#"
-        scheduler.tail: the end of a phase that is too short for the next packet passes, is skipped, or is added to the link's next phase
+        scheduler.tail: use of the end of a phase that is too short for the next packet: `wait` leaves the link idle, `skip` goes on to the next flow, `carry` also adds it to the flow's next phase (packet-wise only)
 
           in         scheduler = { … }
           value      one of `wait`, `skip`, `carry`
@@ -36,17 +36,17 @@ fn a_key_of_a_discipline() {
 #[test]
 fn a_discipline() {
     expect![[r#"
-        virtual-links: a phase for each flow in each cycle: partial isolation, bounded delay
+        virtual-links: each flow may use the link for a phase of each cycle: partial isolation from the other flows, bounded delay
 
           also       virtual link, partial isolation
           source     Fortuna and Chydzinski 2013
-          scheduler  serve    a packet of each link in turn, or a whole phase of each link in turn; default packet-wise
-                     tail     the end of a phase that is too short for the next packet passes, is skipped, or is added to the link's next phase; default wait
-                     start    where a cycle's first round starts, packet-wise: behind the link served last, at the second link, one link further each cycle; default as the preset has it: clean `continue`, paper `second`
-                     preset   packet-wise rules: plain, or those that give the paper's numbers; default clean
-          flow       kind     A keeps its phase when idle, B gives it up; required
-                     lend     packet-wise: while it is idle, links that are done for the cycle may send in its time; default no
-                     phase    time on the link in each cycle, at most; at least one largest packet; required
+          scheduler  serve    `packet-wise`: flows with time left in their phase send one packet each in turn; `phase-wise`: each flow sends for its whole phase, then the next flow; default packet-wise
+                     tail     use of the end of a phase that is too short for the next packet: `wait` leaves the link idle, `skip` goes on to the next flow, `carry` also adds it to the flow's next phase (packet-wise only); default wait
+                     start    packet-wise only: flow at which the first round of a cycle starts: `continue` after the flow served last, `second` at the second flow, `rotate` one flow further in each cycle; default `continue` with the preset `clean`, `second` with `paper`
+                     preset   packet-wise only: the rules that the paper leaves open: `clean` for the simplest ones, `paper` for those that reproduce its figures; default clean
+          flow       kind     end of the flow's phase: `A` after its whole length even if the queue is empty, `B` as soon as the queue is empty; required
+                     lend     packet-wise only: `yes` lets flows that have used up their phases send while this flow has time left but no packet; default no
+                     phase    maximum time that the flow may use the link in each cycle, at least that of one largest packet, at most an hour; its share is its phase over the sum of all phases; required
           example    [link.uplink]
                      rate = "100mbit"
                      scheduler = { kind = "virtual-links" }

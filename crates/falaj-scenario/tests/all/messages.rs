@@ -457,7 +457,7 @@ kind = "C"
             4 | [link.a.flow.voice]
               | ^^^^^^^^^^^^^^^^^^^
               |
-              = help: `phase`: time on the link in each cycle, at most; at least one largest packet; write a time in quotes, as in `"40ms"`
+              = help: `phase`: maximum time that the flow may use the link in each cycle, at least that of one largest packet, at most an hour; its share is its phase over the sum of all phases; write a time in quotes, as in `"40ms"`
 
             error: `kind`: `C` is not one of the words allowed
              --> a.toml:6:8
@@ -1150,7 +1150,7 @@ match = [tcp, udp]
             4 | [link.a.flow.x]
               | ^^^^^^^^^^^^^^^
               |
-              = help: `kind`: A keeps its phase when idle, B gives it up; write one of these in quotes: `A`, `B`
+              = help: `kind`: end of the flow's phase: `A` after its whole length even if the queue is empty, `B` as soon as the queue is empty; write one of these in quotes: `A`, `B`
 
             error: flow `x` lacks `phase`
              --> a.toml:4:1
@@ -1158,7 +1158,7 @@ match = [tcp, udp]
             4 | [link.a.flow.x]
               | ^^^^^^^^^^^^^^^
               |
-              = help: `phase`: time on the link in each cycle, at most; at least one largest packet; write a time in quotes, as in `"40ms"`
+              = help: `phase`: maximum time that the flow may use the link in each cycle, at least that of one largest packet, at most an hour; its share is its phase over the sum of all phases; write a time in quotes, as in `"40ms"`
 
             error: a text needs quotes
              --> a.toml:5:10

@@ -33,8 +33,8 @@ use alloc::vec::Vec;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "arc",
-    doc: "adaptive rate control: each flow in slices of its rate, the earliest expected finish \
-          first",
+    doc: "adaptive rate control: a flow sends in slices of its rate, and the slice that is \
+          expected to finish first goes first",
     source: "Yau and Lam 1996, as in C. Zhang's thesis",
     cost: "O(log N)",
     guarantee: "rate and delay, to a flow that keeps to an envelope",
@@ -44,8 +44,9 @@ pub const MANIFEST: Manifest = Manifest {
         Param {
             name: "period",
             kind: Kind::Span,
-            default: Some("as long as the flow needs for a packet"),
-            doc: "length of the flow's slices: shorter for less delay, longer for fewer turns",
+            default: Some("the time of one largest packet at the flow's rate"),
+            doc: "length of the flow's slices, at least the time of one largest packet at its \
+                  rate; shorter slices mean shorter delays, longer ones fewer turns",
         },
     ],
     editable: &[("rate", "Rate")],

@@ -33,11 +33,11 @@ use alloc::vec::Vec;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "ats",
-    doc: "asynchronous traffic shaping of 802.1Qcr: a token bucket judges packets when they \
-          arrive; then by class and eligibility",
+    doc: "asynchronous traffic shaping of 802.1Qcr: a token bucket gives each packet an \
+          eligibility time at its arrival; eligible packets go by class, then by that time",
     source: "IEEE 802.1Qcr 2020; Specht and Samii 2016",
     cost: "O(log N)",
-    guarantee: "rate and delay, if the rates fit",
+    guarantee: "rate and delay, if the sum of the rates fits on the link",
     guarantee_source: "Specht and Samii 2016",
     purposes: &[Purpose::Delay],
     aliases: &["asynchronous traffic shaping", "802.1qcr", "urgency-based scheduler"],
@@ -53,7 +53,8 @@ pub const MANIFEST: Manifest = Manifest {
             name: "class",
             kind: Kind::Count { min: 0, max: 65_535 },
             default: Some("0"),
-            doc: "the traffic class of the flow; 0 is served first",
+            doc: "traffic class of the flow: 0 is served first; flows of one class go in order of \
+                  eligibility time",
         },
     ],
     idles: Idling::because("a packet waits until it is eligible"),

@@ -31,10 +31,12 @@ use alloc::vec::Vec;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "cbs",
-    doc: "credit-based shaper of 802.1Qav: each flow a traffic class, the first the highest; some earn the right to send",
+    doc: "credit-based shaper of 802.1Qav: each flow is a traffic class, the first one the \
+          highest; a class with an `idle-slope` sends only while its credit is not negative",
     source: "IEEE 802.1Qav 2009; bounds: Zhao, Pop and others 2018",
     cost: "O(N)",
-    guarantee: "idle slope and delay, if the slopes fit",
+    guarantee: "idle slope and delay, if all classes up to its own have slopes and these fit on \
+                the link",
     guarantee_source: "Zhao, Pop and others 2018",
     purposes: &[Purpose::Rate],
     aliases: &["credit-based shaper", "802.1qav", "avb"],
@@ -42,10 +44,11 @@ pub const MANIFEST: Manifest = Manifest {
     flow: &[Param {
         name: "idle-slope",
         kind: Kind::Rate,
-        default: Some("not shaped: sends whenever no higher class may"),
-        doc: "the rate at which the class earns credit, and which it is guaranteed and limited to",
+        default: Some("none: the class is not shaped, and sends whenever no higher class may"),
+        doc: "rate at which the class earns credit while it waits to send; it is both the \
+              guaranteed and the maximum rate of the class",
     }],
-    idles: Idling::because("a flow waits for credit"),
+    idles: Idling::because("a class waits for credit"),
     oversubscribed_by: Some("idle-slope"),
     cap_key: Some("idle-slope"),
     editable: &[("idle-slope", "Rate of the class")],

@@ -33,9 +33,10 @@ use alloc::vec::Vec;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "corr",
-    doc: "carry-over round robin: quotas of packets a cycle, parts of a packet carried over",
+    doc: "carry-over round robin: a flow has a quota of packets in each cycle, and carries \
+          fractions of a packet over to the next",
     source: "Saha, Mukherjee and Tripathi 1998",
-    cost: "O(1), O(N log N) once a cycle",
+    cost: "O(1), and O(N log N) once a cycle",
     guarantee: "rate and delay",
     guarantee_source: "own derivation",
     aliases: &["carry-over round robin"],
@@ -43,13 +44,15 @@ pub const MANIFEST: Manifest = Manifest {
         name: "cycle",
         kind: Kind::Count { min: 1, max: 65_536 },
         default: Some("64"),
-        doc: "packets of a cycle: delays grow with it",
+        doc: "length of a cycle, in packets; delays grow with it, and a shorter cycle costs more \
+              planning",
     }],
     flow: &[Param {
         name: "rate",
         kind: Kind::Rate,
         default: None,
-        doc: "the flow's rate when all packets have one size: its part of each cycle",
+        doc: "the flow's part of each cycle, given as its rate if all packets have the same size; \
+              the sum over all flows must not exceed the link's rate",
     }],
     editable: &[("rate", "Rate")],
     ..Manifest::PLAIN

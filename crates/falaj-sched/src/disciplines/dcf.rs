@@ -37,10 +37,11 @@ use alloc::vec::Vec;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "dcf",
-    doc: "stations of an 802.11b channel: they wait, count down, collide and try again; air time instead of the link's rate",
+    doc: "802.11b wireless channel: each flow is a station that waits, counts down, collides and \
+          tries again; packets take air time in place of the link's rate",
     source: "IEEE 802.11-1999 and 802.11b; Rizzo's talk on dummynet; saturation: Bianchi 2000",
     cost: "O(log N)",
-    guarantee: "nothing; saturation is expected",
+    guarantee: "nothing; the throughput in saturation is estimated",
     guarantee_source: "Bianchi 2000",
     aliases: &["802.11b", "wifi", "wi-fi", "wlan", "csma"],
     scheduler: &[
@@ -48,46 +49,52 @@ pub const MANIFEST: Manifest = Manifest {
             name: "preamble",
             kind: Kind::Choice(&["long", "short"]),
             default: Some("long"),
-            doc: "before each frame and acknowledgement: 192us, or 96us",
+            doc: "preamble before each frame and each acknowledgement: `long` takes 192us, `short` \
+                  96us",
         },
         Param {
             name: "header",
             kind: Kind::Bytes,
             default: Some("22B"),
-            doc: "bytes of a frame beyond those that the link counts; the default is for `layer = \"l2\"`, 36B for `ip`",
+            doc: "bytes that 802.11 adds to each packet beyond those that the link counts, up to \
+                  4096B; the default is for `layer = \"l2\"`, use 36B with `layer = \"ip\"`",
         },
         Param {
             name: "basic-rate",
             kind: Kind::Rate,
             default: Some("2mbit"),
-            doc: "acknowledgements are sent at the station's rate, but no faster than this",
+            doc: "highest rate of acknowledgements, which are otherwise sent at the station's \
+                  rate: 1mbit, 2mbit, 5.5mbit or 11mbit",
         },
         Param {
             name: "cw-min",
             kind: Kind::Count { min: 1, max: 1023 },
             default: Some("31"),
-            doc: "a first attempt waits for up to so many slots of 20us",
+            doc: "contention window of a first attempt: the station waits a random number of slots \
+                  of 20us, from 0 to this number",
         },
         Param {
             name: "cw-max",
             kind: Kind::Count { min: 1, max: 65_535 },
             default: Some("1023"),
-            doc: "after each collision twice as many, up to this",
+            doc: "largest contention window, at least `cw-min`: each collision of a frame doubles \
+                  its window, up to this number of slots",
         },
         Param {
             name: "attempts",
             kind: Kind::Count { min: 1, max: 255 },
             default: Some("7"),
-            doc: "a frame that has collided so often is dropped",
+            doc: "number of collisions after which a frame is dropped",
         },
     ],
     flow: &[Param {
         name: "rate",
         kind: Kind::Rate,
-        default: Some("the link's"),
-        doc: "of the station's frames: 1mbit, 2mbit, 5.5mbit or 11mbit",
+        default: Some("the highest 802.11b rate that the link's rate allows"),
+        doc: "transmission rate of the station's frames, no higher than the link's: 1mbit, 2mbit, \
+              5.5mbit or 11mbit",
     }],
-    idles: Idling::because("stations wait before each packet"),
+    idles: Idling::because("stations wait and count down before each frame"),
     draw: Draw { fit, ..Draw::INDEPENDENT },
     ..Manifest::PLAIN
 };

@@ -22,7 +22,7 @@ use crate::units::time::Time;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "drr",
-    doc: "deficit round robin: shares in proportion to the quanta, O(1)",
+    doc: "deficit round robin: flows share the link in proportion to their quanta, O(1)",
     source: "Shreedhar and Varghese 1995",
     cost: "O(1)",
     guarantee: "rate and delay",

@@ -47,10 +47,11 @@ use alloc::vec::Vec;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "drr+",
-    doc: "DRR with a fast lane for flows that keep a contract, until they break it",
+    doc: "DRR with a fast lane for low-latency flows, each of which stays in it until it first \
+          exceeds its contract",
     source: "Shreedhar and Varghese 1996; Zhang's thesis",
     cost: "O(1)",
-    guarantee: "rate and delay; more while a contract is kept",
+    guarantee: "rate and delay; a shorter delay while a contract is kept",
     guarantee_source: "own derivation",
     aliases: &["deficit round robin plus"],
     scheduler: &[QUANTA],
@@ -60,14 +61,17 @@ pub const MANIFEST: Manifest = Manifest {
         Param {
             name: "rate",
             kind: Kind::Rate,
-            default: Some("none; a flow of low latency needs it"),
-            doc: "the contract: no window holds more than this rate's bytes",
+            default: Some("none; required with `latency = \"low\"`"),
+            doc: "contract of a low-latency flow: in any `window`, at most this rate times the \
+                  window may arrive; the first packet beyond it makes the flow a normal one for \
+                  good",
         },
         Param {
             name: "window",
             kind: Kind::Span,
-            default: Some("none; a flow of low latency needs it"),
-            doc: "the contract: the length of the window; rate times window is the burst",
+            default: Some("none; required with `latency = \"low\"`"),
+            doc: "length of the contract's window; `rate` times `window` is the largest burst, at \
+                  least one largest packet",
         },
     ],
     editable: &[("quantum", "Quantum")],

@@ -27,8 +27,8 @@ use alloc::format;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "dualpi2",
-    doc: "two queues, for scalable and for classic connections, coupled so that both get about as \
-          much",
+    doc: "two queues, for connections with scalable (L4S) and with classic congestion control, \
+          coupled so that both kinds get similar rates",
     source: "RFC 9332",
     cost: "O(1)",
     guarantee: "nothing",
@@ -40,43 +40,47 @@ pub const MANIFEST: Manifest = Manifest {
             name: "limit",
             kind: Kind::Count { min: 1, max: 1 << 20 },
             default: Some("10000"),
-            doc: "so many packets wait at most in both queues together",
+            doc: "maximum number of packets in both queues together",
         },
         Param {
             name: "target",
             kind: Kind::Span,
             default: Some("15ms"),
-            doc: "how long classic packets are to stay",
+            doc: "target queueing delay of classic packets",
         },
         Param {
             name: "interval",
             kind: Kind::Span,
             default: Some("100ms"),
-            doc: "the longest round trip of the connections (RTT_max)",
+            doc: "longest expected round-trip time of the connections, which sets the gains of the \
+                  controller (RTT_max); at least 1us",
         },
         Param {
             name: "coupling",
             kind: Kind::Count { min: 1, max: 10 },
             default: Some("2"),
-            doc: "marks of scalable packets for each root of classic ones (k)",
+            doc: "coupling factor k: the marking probability of scalable packets is k times the \
+                  square root of the drop or marking probability of classic ones",
         },
         Param {
             name: "threshold",
             kind: Kind::Span,
             default: Some("800us"),
-            doc: "scalable packets that stay longer are marked, the oftener the longer (minTh)",
+            doc: "queueing delay above which scalable packets are marked, with a probability that \
+                  grows over `range` (minTh)",
         },
         Param {
             name: "range",
             kind: Kind::Span,
             default: Some("400us"),
-            doc: "those that stay so much longer than the threshold are all marked",
+            doc: "delay beyond `threshold` at which all scalable packets are marked",
         },
         Param {
             name: "shift",
             kind: Kind::Span,
             default: Some("30ms"),
-            doc: "a classic packet goes first only if it has waited so much longer",
+            doc: "head start of scalable packets: a classic packet goes first only if it has \
+                  waited longer by more than this time",
         },
     ],
     ..Manifest::PLAIN

@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "edf",
-    doc: "earliest deadline first: delays as short as each flow asks, rates for nobody",
+    doc: "earliest deadline first: a delay bound of its own for each flow, and no guaranteed rate",
     source: "Liu and Layland 1973; Ferrari and Verma 1990",
     cost: "O(log N)",
     guarantee: "delay",
@@ -35,7 +35,8 @@ pub const MANIFEST: Manifest = Manifest {
         name: "deadline",
         kind: Kind::Span,
         default: None,
-        doc: "time from a packet's arrival until its last bit should have left",
+        doc: "time from a packet's arrival until its last bit should have left; the packet whose \
+              deadline comes first goes first",
     }],
     editable: &[("deadline", "Deadline")],
     ..Manifest::PLAIN

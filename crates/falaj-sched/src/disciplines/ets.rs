@@ -25,10 +25,11 @@ use alloc::vec::Vec;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "ets",
-    doc: "strict priorities first; the other flows share the rest by DRR",
+    doc: "enhanced transmission selection: flows with a priority go first, and the other flows \
+          share the rest by DRR",
     source: "IEEE 802.1Qaz; Linux's sch_ets",
     cost: "O(1)",
-    guarantee: "rate and delay; but for priorities below the highest",
+    guarantee: "rate and delay, to the highest priority; without priorities, to all flows",
     guarantee_source: "as `priority` and `drr`",
     purposes: &[Purpose::Precedence],
     aliases: &["enhanced transmission selection"],
@@ -38,7 +39,8 @@ pub const MANIFEST: Manifest = Manifest {
             name: "priority",
             kind: Kind::Count { min: 0, max: 65_535 },
             default: Some("none: the flow shares what flows with a priority leave"),
-            doc: "0 is served first; flows of one priority take turns, packet by packet",
+            doc: "strict priority of the flow: 0 is served first; flows of one priority take \
+                  turns, one packet each; cannot be combined with `quantum`",
         },
         QUANTUM,
     ],

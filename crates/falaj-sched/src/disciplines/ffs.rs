@@ -32,11 +32,12 @@ use alloc::vec::Vec;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "ffs",
-    doc: "fair queueing with finishes rounded to buckets: shares by weight, O(1)",
+    doc: "fair queueing with finish times rounded down to one of 4096 buckets: flows share the \
+          link in proportion to their weights, O(1)",
     source: "Golestani 1994; buckets as in Saeed et al. 2019",
     cost: "O(1)",
     guarantee: "rate and delay",
-    guarantee_source: "Golestani 1994, and a bucket",
+    guarantee_source: "Golestani 1994, plus the width of a bucket",
     flow: &[WEIGHT],
     weight_key: Some("weight"),
     editable: &[("weight", "Weight")],

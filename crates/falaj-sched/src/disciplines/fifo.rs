@@ -23,13 +23,13 @@ pub const MANIFEST: Manifest = Manifest {
     source: "folklore",
     cost: "O(1)",
     guarantee: "delay of a full queue",
-    guarantee_source: "its queue, full",
+    guarantee_source: "time to send a full queue",
     aliases: &["first in first out", "fcfs", "pfifo", "bfifo", "tail drop"],
     scheduler: &[Param {
         name: "queue",
         kind: Kind::Limit,
-        default: Some("the sum of the flows' queues"),
-        doc: "limit of the one queue that all flows share",
+        default: Some("the sum of the flows' queue limits"),
+        doc: "limit of the single queue that all flows share, in packets or bytes",
     }],
     ..Manifest::PLAIN
 };

@@ -36,9 +36,10 @@ const MOST_QUEUES: u32 = 65_536;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "fq_codel",
-    doc: "connections spread over queues by a hash, served as by DRR, each kept short by CoDel",
+    doc: "fair queueing with CoDel: a hash assigns connections to queues, which share the link as \
+          by DRR and are each kept short by CoDel",
     source: "RFC 8290",
-    cost: "O(1), O(log N) while there is too much",
+    cost: "O(1), O(log N) while `limit` is exceeded",
     guarantee: "nothing",
     guarantee_source: "—",
     purposes: &[Purpose::Connections],
@@ -48,15 +49,21 @@ pub const MANIFEST: Manifest = Manifest {
             name: "limit",
             kind: Kind::Count { min: 1, max: 1 << 20 },
             default: Some("10240"),
-            doc: "so many packets wait at most in all queues together",
+            doc: "maximum number of packets in all queues together; beyond it the longest queue \
+                  drops its oldest packets",
         },
         Param {
             name: "queues",
             kind: Kind::Count { min: 1, max: MOST_QUEUES as u64 },
             default: Some("1024"),
-            doc: "so many queues that connections are spread over",
+            doc: "number of queues, to which a hash assigns the connections; connections in one \
+                  queue share its service",
         },
-        QUANTUM,
+        Param {
+            doc: "bytes that a queue may send in its turn, with the rest carried over while it has \
+                  packets; at least a sixteenth of the largest packet",
+            ..QUANTUM
+        },
         codel::PARAMS[0],
         codel::PARAMS[1],
         ECN,

@@ -33,7 +33,8 @@ use alloc::vec::Vec;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "hrr",
-    doc: "hierarchical round robin: fixed slots, in frames of frames; idle rather than early",
+    doc: "hierarchical round robin: each flow owns fixed time slots in a frame; a packet waits for \
+          a slot of its flow, even on an idle link",
     source: "Kalmanek, Kanakia and Keshav 1990",
     cost: "O(1)",
     guarantee: "rate and delay, to flows with slots",
@@ -44,24 +45,27 @@ pub const MANIFEST: Manifest = Manifest {
         name: "frame",
         kind: Kind::Count { min: 1, max: 4096 },
         default: None,
-        doc: "slots of a frame, each as long as the largest packet is on the wire",
+        doc: "number of slots in a frame of any level; a slot is as long as the transmission of \
+              one largest packet",
     }],
     flow: &[
         Param {
             name: "level",
             kind: Kind::Count { min: 1, max: 4 },
             default: Some("1"),
-            doc: "a level's frame is made of the slots that the level before leaves over",
+            doc: "level of the flow: 1 owns slots of the link; the frame of each further level \
+                  consists of the slots that the level before leaves over, so its flows are served \
+                  less often",
         },
         Param {
             name: "slots",
             kind: Kind::Count { min: 0, max: 4096 },
             default: Some("1"),
-            doc: "slots in each frame of its level; 0: best effort, in slots that their owners \
-                  leave empty",
+            doc: "number of slots that the flow owns in each frame of its level; 0 for best \
+                  effort, which uses slots that their owners leave empty",
         },
     ],
-    idles: Idling::because("slots stand on their grid, and those of others stay empty"),
+    idles: Idling::because("packets wait for slots of their own flow"),
     draw: Draw::by(&[
         // A frame with room for all flows' slots together, on any level.
         ("frame", |setup, dice| Value::Count(3 * setup.flows.len() as u64 + dice(1, 20))),

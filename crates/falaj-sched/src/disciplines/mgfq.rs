@@ -32,42 +32,43 @@ use alloc::vec::Vec;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "mgfq",
-    doc: "multilayer gated frame queueing: packets pass a gate each period until they are nearly \
-          due, then first in first out",
+    doc: "multilayer gated frame queueing: packets wait behind gates, which open once a period, \
+          until they are nearly due, and then go first in first out",
     source: "Tsou, Chiou and Tsai 2000, as in C. Zhang's thesis",
     cost: "O(log N)",
-    guarantee: "delay, and packets held to within a period of their due dates",
+    guarantee: "delay, with packets held until within a period of their due time",
     guarantee_source: "own derivation",
     scheduler: &[
         Param {
             name: "period",
             kind: Kind::Span,
             default: None,
-            doc: "between two openings of the gates: the jitter that flows keep, and the error of \
-                  their due dates",
+            doc: "time between two openings of the gates; due times are kept to within one period, \
+                  which bounds the remaining jitter",
         },
         Param {
             name: "gates",
             kind: Kind::Count { min: 1, max: 4_096 },
             default: Some("16"),
-            doc: "gates one behind the other; a deadline of more periods than gates counts as that \
-                  many",
+            doc: "number of gates in series: a packet is held for at most this number of periods, \
+                  even if its deadline is longer",
         },
         Param {
             name: "idle",
             kind: Kind::Choice(&["hold", "release"]),
             default: Some("hold"),
-            doc: "what a free link does while all packets are behind gates: waits, or sends from \
-                  the nearest one",
+            doc: "use of the link while all packets are behind gates: `hold` leaves it idle, \
+                  `release` sends the packet that would pass its last gate first",
         },
     ],
     flow: &[Param {
         name: "deadline",
         kind: Kind::Span,
         default: None,
-        doc: "time from a packet's arrival until it is due",
+        doc: "time from a packet's arrival until it is due; the packet is held until within one \
+              period of that",
     }],
-    idles: Idling::because("guests have limits"),
+    idles: Idling::because("packets wait behind gates"),
     editable: &[("deadline", "Deadline")],
     draw: Draw::by(&[("period", draw::period)]),
     ..Manifest::PLAIN

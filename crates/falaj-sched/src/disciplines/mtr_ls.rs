@@ -30,8 +30,8 @@ use alloc::vec::Vec;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "mtr-ls",
-    doc: "move-to-rear list: the first that has a packet uses up its part of a time quantum, then \
-          goes last",
+    doc: "move-to-rear list: the first flow in the list that has a packet sends; once its part of \
+          a time quantum is used up it moves to the rear",
     source: "Bruno, Gabber, Ozden and Silberschatz 1997, as in C. Zhang's thesis",
     cost: "O(log N)",
     guarantee: "rate and delay",
@@ -39,8 +39,12 @@ pub const MANIFEST: Manifest = Manifest {
     scheduler: &[Param {
         name: "period",
         kind: Kind::Span,
-        default: Some("as long as the slowest flow needs for a packet"),
-        doc: "the virtual time quantum of which each flow has its part: shorter for less delay",
+        default: Some(
+            "the time of one largest packet at the rate of the flow with the smallest \
+                       weight",
+        ),
+        doc: "virtual time quantum, of which each flow gets a part in proportion to its weight; \
+              shorter quanta mean shorter delays, down to the default",
     }],
     flow: &[WEIGHT],
     weight_key: Some("weight"),

@@ -30,25 +30,28 @@ use alloc::vec::Vec;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "netback",
-    doc: "Xen's network back end: so many bytes in a period for each flow, and turns by packets",
+    doc: "Xen's network back end: each flow may send a number of bytes in each period, and flows \
+          take turns, one packet each",
     source: "Xen 4 netback; Adamczyk and Chydzinski 2011",
     cost: "O(log N)",
-    guarantee: "nothing: it caps",
+    guarantee: "nothing; it only caps rates",
     guarantee_source: "—",
     aliases: &["xen netback", "credit scheduler"],
     scheduler: &[Param {
         name: "period",
         kind: Kind::Span,
         default: Some("50ms"),
-        doc: "after which a flow has its whole credit again",
+        doc: "length of a period: when it is over, a flow may send its whole `credit` again; \
+              unused credit is lost",
     }],
     flow: &[Param {
         name: "credit",
         kind: Kind::Bytes,
-        default: Some("no cap"),
-        doc: "what the flow may send in a period",
+        default: Some("no limit"),
+        doc: "maximum number of bytes that the flow may send in each period; at least one largest \
+              packet",
     }],
-    idles: Idling::because("guests wait for credit"),
+    idles: Idling::because("flows wait for credit"),
     editable: &[("credit", "Cap: bytes in a period")],
     draw: Draw::by(&[("period", draw::period)]),
     ..Manifest::PLAIN

@@ -23,10 +23,10 @@ use alloc::vec::Vec;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "priority",
-    doc: "strict priority: a flow waits while one of a higher priority has a packet",
+    doc: "strict priority: a flow is served only while no flow of a higher priority has a packet",
     source: "folklore; dummynet's PRIO without its limits",
     cost: "O(1)",
-    guarantee: "to the highest priority: rate and delay",
+    guarantee: "rate and delay, to the highest priority",
     guarantee_source: "own derivation",
     purposes: &[Purpose::Precedence],
     aliases: &["strict priority", "priority queueing", "static priority"],
@@ -35,7 +35,8 @@ pub const MANIFEST: Manifest = Manifest {
         name: "priority",
         kind: Kind::Count { min: 0, max: 65_535 },
         default: None,
-        doc: "0 is served first; flows of one priority take turns, packet by packet",
+        doc: "strict priority of the flow: 0 is served first; flows of one priority take turns, \
+              one packet each",
     }],
     editable: &[("priority", "Priority")],
     ..Manifest::PLAIN

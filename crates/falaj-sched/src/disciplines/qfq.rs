@@ -29,7 +29,8 @@ use alloc::vec::Vec;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "qfq",
-    doc: "quick fair queueing: shares by weight, even from packet to packet, O(1)",
+    doc: "quick fair queueing: flows share the link in proportion to their weights, evenly from \
+          packet to packet, O(1)",
     source: "Checconi, Rizzo and Valente 2013",
     cost: "O(1)",
     guarantee: "rate and delay",

@@ -33,7 +33,8 @@ use alloc::vec::Vec;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "qfq+",
-    doc: "quick fair queueing of aggregates of up to 8 flows of one weight: sorts once a budget, less even",
+    doc: "quick fair queueing of aggregates of up to 8 flows of one weight, which are sorted once \
+          for several packets: cheaper than `qfq`, less even",
     source: "Valente 2014",
     cost: "O(1)",
     guarantee: "rate and delay",

@@ -48,7 +48,8 @@ use alloc::vec::Vec;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "rcsp",
-    doc: "rate-controlled static priority: regulators give a flow's packets their gaps back, then priorities",
+    doc: "rate-controlled static priority: a regulator holds a flow's packets until their gaps are \
+          restored; eligible packets go by priority",
     source: "Zhang and Ferrari 1993, 1994; release on a free link: Iatrou and Stavrakakis 2000",
     cost: "O(log N)",
     guarantee: "rate and delay, to regulated flows",
@@ -58,44 +59,52 @@ pub const MANIFEST: Manifest = Manifest {
         name: "idle",
         kind: Kind::Choice(&["hold", "release"]),
         default: Some("hold"),
-        doc: "what a free link does while all packets are held: waits, or sends the one that would be eligible first, as dynamic R&S does",
+        doc: "use of the link while all packets are held: `hold` leaves it idle, `release` sends \
+              the packet that would be eligible first (dynamic R&S)",
     }],
     flow: &[
         Param {
             name: "priority",
             kind: Kind::Count { min: 0, max: 65_535 },
             default: None,
-            doc: "0 is served first; flows of one priority in order of eligibility",
+            doc: "strict priority of the flow: 0 is served first; packets of one priority go in \
+                  order of eligibility",
         },
         Param {
             name: "min-gap",
             kind: Kind::Span,
-            default: Some("none: not regulated"),
-            doc: "least time between two packets of the flow",
+            default: Some("none: the flow is not regulated"),
+            doc: "minimum time between two packets of the flow; packets that come closer are held \
+                  (Xmin)",
         },
         Param {
             name: "mean-gap",
             kind: Kind::Span,
-            default: Some("the least gap"),
-            doc: "mean time between two packets over `interval`",
+            default: Some("the value of `min-gap`"),
+            doc: "mean time between two packets of the flow over `interval`; at least `min-gap` \
+                  (Xave)",
         },
         Param {
             name: "interval",
             kind: Kind::Span,
-            default: Some("the mean gap"),
-            doc: "over which the mean gap is kept; it lets `interval/mean-gap` packets through at their least gap",
+            default: Some("the value of `mean-gap`"),
+            doc: "time over which `mean-gap` is kept: at most `interval` / `mean-gap` packets \
+                  become eligible in it (I)",
         },
         Param {
             name: "regulator",
             kind: Kind::Choice(&["rate-jitter", "delay-jitter"]),
             default: Some("rate-jitter"),
-            doc: "holds packets for their gaps; or also for as long as they left the link before sooner than at the latest",
+            doc: "`rate-jitter` holds packets until their gaps are restored; `delay-jitter` also \
+                  holds each packet for the time by which it left the previous link early",
         },
         Param {
             name: "delay-bound",
             kind: Kind::Span,
-            default: Some("what follows from all gaps"),
-            doc: "with `delay-jitter`: the latest that an eligible packet's last bit leaves after, which it is made good for on the next link",
+            default: Some("computed from the gaps of all flows"),
+            doc: "only with `regulator = \"delay-jitter\"`: maximum time from a packet's \
+                  eligibility until its last bit has left; a packet that leaves earlier is held \
+                  for the difference on the next link",
         },
     ],
     idles: Idling::because("a packet waits for its regulator"),

@@ -42,7 +42,8 @@ use alloc::vec::Vec;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "sced",
-    doc: "service curve earliest deadline first: each flow a curve of two pieces; remembers excess",
+    doc: "service curve earliest deadline first: each flow has a service curve of two slopes; \
+          service beyond the curve counts against the flow later",
     source: "Sariowan, Cruz and Polyzos 1999",
     cost: "O(log N)",
     guarantee: "its curve, to a flow that keeps to an envelope",
@@ -53,15 +54,15 @@ pub const MANIFEST: Manifest = Manifest {
         Param {
             name: "burst-rate",
             kind: Kind::Rate,
-            default: Some("the rate"),
-            doc: "slope of the flow's curve before `burst-time`; below the rate for a flow that \
-                  can wait",
+            default: Some("the value of `rate`"),
+            doc: "rate of the flow's curve during the first `burst-time` of a backlog; above \
+                  `rate` it shortens delays, below it suits a flow that can wait",
         },
         Param {
             name: "burst-time",
             kind: Kind::Span,
             default: Some("0s"),
-            doc: "how long the burst rate lasts from the start of a backlog on",
+            doc: "time from the start of a backlog for which `burst-rate` holds, up to 3600s",
         },
     ],
     editable: &[("rate", "Rate")],

@@ -31,7 +31,8 @@ use alloc::vec::Vec;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "scfq",
-    doc: "self-clocked fair queueing: smallest finish tag first, the clock is the tag in service",
+    doc: "self-clocked fair queueing: the smallest finish tag goes first, and virtual time is the \
+          tag of the packet in service",
     source: "Golestani 1994",
     cost: "O(log N)",
     guarantee: "rate and delay",

@@ -27,7 +27,8 @@ use alloc::vec::Vec;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "sfq",
-    doc: "start-time fair queueing: smallest start tag first, for links of any rate",
+    doc: "start-time fair queueing: the smallest start tag goes first; fair on links whose rate \
+          varies, too",
     source: "Goyal, Vin and Cheng 1996",
     cost: "O(log N)",
     guarantee: "rate and delay",

@@ -28,11 +28,11 @@ use alloc::vec::Vec;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "shaper",
-    doc: "a token bucket for each flow: packets are held until their tokens are there, also on a \
-          free link",
-    source: "Turner 1986; the order as in Linux' fq",
+    doc: "a token bucket for each flow: packets are held until the bucket has their tokens, even \
+          on an idle link",
+    source: "Turner 1986; order as in Linux's fq",
     cost: "O(log N)",
-    guarantee: "rate and delay, if all rates fit",
+    guarantee: "rate and delay, if the sum of the rates fits on the link",
     guarantee_source: "own derivation",
     purposes: &[Purpose::Cap],
     aliases: &[
@@ -45,7 +45,7 @@ pub const MANIFEST: Manifest = Manifest {
     ],
     example: Example { scheduler: "", calls: "rate = \"20mbit\"", rest: "rate = \"70mbit\"" },
     flow: &[RATE, BURST],
-    idles: Idling::because("a flow waits for its bucket"),
+    idles: Idling::because("packets wait for the tokens of their flow"),
     oversubscribed_by: Some("rate"),
     cap_key: Some("rate"),
     editable: &[("rate", "Rate"), ("burst", "Burst")],

@@ -30,7 +30,8 @@ use alloc::vec::Vec;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "spfq",
-    doc: "starting potential-based fair queueing: the delay of `wfq` without its fluid clock",
+    doc: "starting potential-based fair queueing: the delay bound of `wfq`, without the cost of \
+          simulating a fluid server",
     source: "Stiliadis and Varma 1998",
     cost: "O(log N)",
     guarantee: "rate and delay",

@@ -32,11 +32,11 @@ use alloc::vec::Vec;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "tas",
-    doc: "time-aware shaper of 802.1Qbv: each flow a traffic class, the first the highest, whose \
-          gate opens and closes by the clock",
+    doc: "time-aware shaper of 802.1Qbv: each flow is a traffic class, the first one the highest, \
+          with a gate that opens and closes by the clock",
     source: "IEEE 802.1Qbv 2015",
     cost: "O(N)",
-    guarantee: "rate and delay, to gates that open alone",
+    guarantee: "rate and delay, to classes whose gate is never open together with a higher one",
     guarantee_source: "own derivation",
     purposes: &[Purpose::Isolation, Purpose::Delay],
     aliases: &["time-aware shaper", "802.1qbv", "taprio", "tsn", "gate control list"],
@@ -49,29 +49,33 @@ pub const MANIFEST: Manifest = Manifest {
         name: "cycle",
         kind: Kind::Span,
         default: None,
-        doc: "after which all gates are as they were; cycles begin with the clock",
+        doc: "length of the gate schedule, which repeats; a cycle starts at each multiple of it on \
+              the clock",
     }],
     flow: &[
         Param {
             name: "opens",
             kind: Kind::Span,
             default: Some("0s"),
-            doc: "when the flow's gate opens, from the start of each cycle",
+            doc: "time at which the flow's gate opens, counted from the start of the cycle, or of \
+                  each `every` within it",
         },
         Param {
             name: "every",
             kind: Kind::Span,
-            default: Some("the cycle"),
-            doc: "after which the flow's gate opens again; a whole number of times in the cycle",
+            default: Some("the value of `cycle`"),
+            doc: "time after which the flow's gate opens again; the cycle must be a whole multiple \
+                  of it",
         },
         Param {
             name: "open",
             kind: Kind::Span,
-            default: Some("until it begins anew"),
-            doc: "for how long it is open; a packet goes only if it is over by then",
+            default: Some("until the end of the cycle, or of `every`"),
+            doc: "time for which the flow's gate stays open; a packet is sent only if it ends \
+                  before the gate closes",
         },
     ],
-    idles: Idling::because("gates are closed"),
+    idles: Idling::because("packets wait for an open gate"),
     editable: &[
         ("opens", "Gate opens at"),
         ("open", "Gate open for"),

@@ -33,8 +33,9 @@ use alloc::vec::Vec;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "timer-wheels",
-    doc: "shares by weight, from a wheel of slots for each doubling of weights; a rival to measure, no promise",
-    source: "after Karsten 2006, as far as is known of it",
+    doc: "flows share the link by weight, with a timer wheel for each power of two of weights; for \
+          comparison in benchmarks, without a guarantee",
+    source: "after Karsten 2006, whose paper was not available",
     cost: "O(1)",
     guarantee: "nothing",
     guarantee_source: "—",
@@ -43,7 +44,7 @@ pub const MANIFEST: Manifest = Manifest {
         name: "weight",
         kind: Kind::Count { min: 1, max: MOST },
         default: Some("1"),
-        doc: "share of the link, beside the weights of the others that have packets",
+        doc: "the flow's weight: flows with packets share the link in proportion to their weights",
     }],
     weight_key: Some("weight"),
     editable: &[("weight", "Weight")],

@@ -27,8 +27,9 @@ use alloc::vec::Vec;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "virtual-clock",
-    doc: "virtual clock: each flow's packets at the times that its rate gives them; remembers \
-          excess",
+    doc: "virtual clock: a packet is stamped with the time at which the flow's rate would have \
+          sent it, and the smallest stamp goes first; service beyond the rate counts against the \
+          flow later",
     source: "L. Zhang 1990",
     cost: "O(log N)",
     guarantee: "rate and delay, to a flow that keeps to an envelope",

@@ -24,7 +24,8 @@ use crate::units::time::Time;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "wf2q",
-    doc: "worst-case fair WFQ: as `wfq`, among the packets that fluid sharing has started",
+    doc: "worst-case fair weighted fair queueing: as `wfq`, but only among packets that fluid \
+          sharing has already started",
     source: "Bennett and Zhang 1996",
     cost: "O(log N)",
     guarantee: "rate and delay",

@@ -31,8 +31,8 @@ use alloc::vec::Vec;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "wf2q+",
-    doc: "worst-case fair weighted fair queueing: shares by weight, as even as packets allow, \
-          O(log N)",
+    doc: "worst-case fair weighted fair queueing, practical form: flows share the link in \
+          proportion to their weights, as evenly as packets allow, O(log N)",
     source: "Bennett and Zhang 1997",
     cost: "O(log N)",
     guarantee: "rate and delay",

@@ -24,7 +24,8 @@ use crate::units::time::Time;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "wfq",
-    doc: "weighted fair queueing (PGPS): in the order in which fluid sharing would finish",
+    doc: "weighted fair queueing (PGPS): packets go in the order in which fluid sharing by weight \
+          would finish them",
     source: "Demers, Keshav and Shenker 1989; Parekh and Gallager 1993",
     cost: "O(log N)",
     guarantee: "rate and delay",

@@ -30,28 +30,29 @@ use alloc::vec::Vec;
 /// Name, parameters and guarantee of plain round robin.
 pub const RR: Manifest = Manifest {
     kind: "rr",
-    doc: "round robin: a packet of each flow in turn",
+    doc: "round robin: one packet of each flow in turn",
     source: "Nagle 1987",
     cost: "O(1)",
     guarantee: "rate and delay",
-    guarantee_source: "own derivation; in cells Stiliadis and Varma 1998",
+    guarantee_source: "own derivation; for cells Stiliadis and Varma 1998",
     ..Manifest::PLAIN
 };
 
 /// Name, parameters and guarantee of weighted round robin.
 pub const MANIFEST: Manifest = Manifest {
     kind: "wrr",
-    doc: "weighted round robin: so many packets of each flow in turn",
+    doc: "weighted round robin: in each round, a flow sends up to its weight in packets",
     source: "Katevenis, Sidiropoulos and Courcoubetis 1991",
     cost: "O(1)",
     guarantee: "rate and delay",
-    guarantee_source: "own derivation; in cells Stiliadis and Varma 1998",
+    guarantee_source: "own derivation; for cells Stiliadis and Varma 1998",
     aliases: &["weighted round robin"],
     flow: &[Param {
         name: "weight",
         kind: Kind::Count { min: 1, max: 65_536 },
         default: Some("1"),
-        doc: "packets that a visit may send",
+        doc: "maximum number of packets that the flow sends in each round; shares are in packets, \
+              so larger packets get more of the link",
     }],
     weight_key: Some("weight"),
     editable: &[("weight", "Weight")],

@@ -44,33 +44,34 @@ use alloc::vec::Vec;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "xen-wrr",
-    doc: "turns by packets in proportion to priorities, kept over a pause; who is below a minimum \
-          rate goes first",
+    doc: "weighted round robin in packets, in which a flow keeps its turn over a short pause and \
+          goes first while it is below its minimum rate",
     source: "Adamczyk and Chydzinski 2011",
     cost: "O(1), O(log N) with minimum rates",
-    guarantee: "its minimum rate and delay; by turns, where no other has one",
+    guarantee: "minimum rate and delay; if no flow has a minimum rate, rate and delay of its turns",
     guarantee_source: "own derivation",
     aliases: &["xen"],
     scheduler: &[Param {
         name: "delay",
         kind: Kind::Span,
         default: Some("10ms"),
-        doc: "a flow without packets keeps what is left of its turn for so long; then it is \
-              inactive",
+        doc: "time for which a flow without packets keeps the rest of its turn; after that it \
+              waits behind all others for a new turn",
     }],
     flow: &[
         Param {
             name: "weight",
             kind: Kind::Count { min: 1, max: 65_536 },
             default: Some("1"),
-            doc: "its priority: packets that a turn may send",
+            doc: "number of packets that the flow may send in a turn; flows share the link in \
+                  proportion, in packets",
         },
         Param {
             name: "min-rate",
             kind: Kind::Rate,
-            default: Some("none: by turns only"),
-            doc: "below this rate the flow goes before all turns; all minimum rates together fit \
-                  on the link",
+            default: Some("none: the flow is served in turns only"),
+            doc: "minimum rate of the flow: while it gets less, it goes before all turns; the sum \
+                  over all flows must not exceed the link's rate",
         },
     ],
     weight_key: Some("weight"),

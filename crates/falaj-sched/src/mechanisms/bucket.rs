@@ -17,15 +17,16 @@ pub(crate) const RATE: Param = Param {
     name: "rate",
     kind: Kind::Rate,
     default: None,
-    doc: "how fast the flow's bucket fills: what it sends at most in the long run",
+    doc: "maximum rate of the flow in the long run, at which its token bucket fills",
 };
 
 /// Size of a flow's bucket.
 pub(crate) const BURST: Param = Param {
     name: "burst",
     kind: Kind::Bytes,
-    default: Some("what the rate is in 1ms, or the largest packet if that is more"),
-    doc: "what the flow's bucket holds: so much may go at once after a pause",
+    default: Some("the bytes of 1ms at `rate`, at least one largest packet"),
+    doc: "size of the flow's token bucket: bytes that it may send at once after a pause; at least \
+          one largest packet",
 };
 
 /// The first nanosecond at or after `tag`.

@@ -20,8 +20,9 @@ use alloc::vec::Vec;
 pub(crate) const QUANTUM: Param = Param {
     name: "quantum",
     kind: Kind::Bytes,
-    default: Some("one packet of the largest size"),
-    doc: "bytes that a visit adds to the flow's deficit",
+    default: Some("one largest packet"),
+    doc: "bytes that the flow may send at each visit of the round, with the rest carried over \
+          while it has packets; flows share the link in proportion to their quanta",
 };
 
 /// The parameter that allows quanta below a packet.
@@ -29,8 +30,8 @@ pub(crate) const QUANTA: Param = Param {
     name: "quanta",
     kind: Kind::Choice(&["packet", "any"]),
     default: Some("packet"),
-    doc: "`packet`: at least the largest packet, so that each decision is O(1); `any`: down to a \
-          64th of it, at the price of visits that send nothing",
+    doc: "smallest allowed quantum: `packet` demands one largest packet, so that each decision is \
+          O(1); `any` allows a 64th of it, at the cost of visits that send nothing",
 };
 
 /// State of a flow that is visited with a deficit.

@@ -8,7 +8,7 @@ pub(crate) const LATENCY: Param = Param {
     name: "latency",
     kind: Kind::Choice(&["normal", "low"]),
     default: Some("normal"),
-    doc: "whether the flow is one of those that shall not wait for a round",
+    doc: "`low` makes it a low-latency flow, which does not wait for a round of the other flows",
 };
 
 /// For each flow: true if it is a low-latency flow.

@@ -35,7 +35,7 @@ pub(crate) const WEIGHT: Param = Param {
     name: "weight",
     kind: Kind::Count { min: 1, max: HEAVIEST as u64 },
     default: Some("1"),
-    doc: "share of the link, in proportion to the sum of all weights",
+    doc: "the flow's weight: flows with packets share the link in proportion to their weights",
 };
 
 /// Parts of a byte, as a power of two.

@@ -57,7 +57,7 @@ pub(crate) const WEIGHT: Param = Param {
     name: "weight",
     kind: Kind::Count { min: 1, max: MOST },
     default: Some("1"),
-    doc: "the flow's share of the link, in proportion to the other weights",
+    doc: "the flow's weight: flows with packets share the link in proportion to their weights",
 };
 
 /// A link divided in proportion to weights: flow `f` has the rate `r = w C/sum w`.
@@ -238,8 +238,8 @@ fn byte(weights: &[u32]) -> u64 {
 pub(crate) const RATE: Param = Param {
     name: "rate",
     kind: Kind::Rate,
-    default: Some("an equal part of what the other flows leave"),
-    doc: "the flow's rate; all rates together fit on the link",
+    default: Some("an equal part of the rate that the other flows leave"),
+    doc: "rate reserved for the flow; the sum over all flows must not exceed the link's rate",
 };
 
 /// The flows' rates: those set, and equal parts of the rest for the other flows.

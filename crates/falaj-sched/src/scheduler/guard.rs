@@ -30,10 +30,11 @@ use core::fmt;
 /// Its name; further parameters are defined by the library.
 pub const MANIFEST: Manifest = Manifest {
     kind: "plugin",
-    doc: "a discipline of one's own, in a shared library; what breaks the contract is not obeyed",
-    source: "whoever wrote the library",
-    cost: "as written",
-    guarantee: "what the library declares",
+    doc: "a discipline of your own, loaded from a shared library; if it breaks the contract, the \
+          flows take turns instead",
+    source: "the author of the library",
+    cost: "depends on the library",
+    guarantee: "as the library declares",
     guarantee_source: "the library",
     ..Manifest::PLAIN
 };

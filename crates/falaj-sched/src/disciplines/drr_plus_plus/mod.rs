@@ -49,11 +49,12 @@ use alloc::vec::Vec;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "drr++",
-    doc: "DRR with flows of low latency, which wait for a visit instead of a round",
+    doc: "DRR with low-latency flows, which wait for a visit of another flow instead of a round of \
+          all",
     source: "MacGregor and Shi 2000; Zhang's thesis",
     cost: "O(1)",
-    guarantee: "rate and delay; more to flows of low latency",
-    guarantee_source: "own derivation; the thesis' own is wrong",
+    guarantee: "rate and delay; shorter delays for low-latency flows",
+    guarantee_source: "own derivation; the thesis's bound is wrong",
     purposes: &[Purpose::Delay],
     aliases: &["low latency queueing", "deficit round robin plus plus"],
     example: Example { scheduler: "", calls: "latency = \"low\"", rest: "" },
@@ -63,7 +64,9 @@ pub const MANIFEST: Manifest = Manifest {
             name: "form",
             kind: Kind::Choice(&["modified", "mw00"]),
             default: Some("modified"),
-            doc: "visits of both sorts in turn, or as first published: packets before all others, with credit for a round",
+            doc: "`modified`: visits of low-latency and of normal flows alternate; `mw00`, as \
+                  first published: a single low-latency flow goes before every packet of the \
+                  others while its credit lasts, which each of their rounds renews",
         },
     ],
     flow: &[QUANTUM, LATENCY],

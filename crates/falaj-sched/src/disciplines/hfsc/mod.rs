@@ -54,10 +54,11 @@ use class::{Class, Clocks, Pieces, Shared, Timed, clocks, curve};
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "hfsc",
-    doc: "fair service curves: a real-time, a link-sharing and an upper limit curve of two pieces for each flow, O(log N)",
+    doc: "hierarchical fair service curves: each flow has up to three curves of two slopes, for \
+          its guarantee, its share of the remaining capacity, and its maximum, O(log N)",
     source: "Stoica, Zhang and Ng 1997",
     cost: "O(log N), at each level of a tree",
-    guarantee: "real-time curve and delay",
+    guarantee: "its real-time curve, and delay",
     guarantee_source: "Stoica, Zhang and Ng 1997",
     purposes: &[Purpose::Delay, Purpose::Rate],
     aliases: &["hierarchical fair service curve"],
@@ -70,58 +71,65 @@ pub const MANIFEST: Manifest = Manifest {
         Param {
             name: "rate",
             kind: Kind::Rate,
-            default: Some("none: link-sharing only"),
-            doc: "second slope of the flow's real-time curve: what it is guaranteed",
+            default: Some("none: no guarantee, only a share of the remaining capacity"),
+            doc: "rate guaranteed to the flow: the second slope of its real-time curve; a flow \
+                  that is divided has none",
         },
         Param {
             name: "burst-rate",
             kind: Kind::Rate,
-            default: Some("the rate"),
-            doc: "first slope of the flow's real-time curve, before `burst-time`",
+            default: Some("the value of `rate`"),
+            doc: "guaranteed rate during the first `burst-time` of a backlog (first slope of the \
+                  real-time curve); above `rate` it shortens delays",
         },
         Param {
             name: "burst-time",
             kind: Kind::Span,
             default: Some("0s"),
-            doc: "how long the burst rate lasts from the start of a backlog on",
+            doc: "time from the start of a backlog for which `burst-rate` holds, up to 3600s",
         },
         Param {
             name: "share",
             kind: Kind::Rate,
             default: Some(
-                "the rate; of a divided flow what its parts have together; 1mbit without any",
+                "the value of `rate`; 1mbit without one; for a divided flow, the sum over its \
+                 parts",
             ),
-            doc: "second slope of the link-sharing curve; shares count in proportion",
+            doc: "the flow's part of the capacity that guarantees leave: flows share it in \
+                  proportion to these rates (second slope of the link-sharing curve)",
         },
         Param {
             name: "share-burst",
             kind: Kind::Rate,
-            default: Some("the share"),
-            doc: "first slope of the link-sharing curve, before `share-time`",
+            default: Some("the value of `share`"),
+            doc: "share during the first `share-time` of a backlog (first slope of the \
+                  link-sharing curve)",
         },
         Param {
             name: "share-time",
             kind: Kind::Span,
             default: Some("0s"),
-            doc: "how long, in the flow's virtual time, the first slope lasts",
+            doc: "time, in the flow's virtual time, for which `share-burst` holds, up to 3600s",
         },
         Param {
             name: "limit",
             kind: Kind::Rate,
             default: Some("none"),
-            doc: "second slope of the upper limit on what link-sharing brings the flow",
+            doc: "maximum rate of the flow as it shares the link (second slope of its upper-limit \
+                  curve); service that its guarantee needs may exceed it",
         },
         Param {
             name: "limit-burst",
             kind: Kind::Rate,
-            default: Some("the limit"),
-            doc: "first slope of the upper limit, before `limit-time`",
+            default: Some("the value of `limit`"),
+            doc: "maximum rate during the first `limit-time` of a backlog (first slope of the \
+                  upper-limit curve)",
         },
         Param {
             name: "limit-time",
             kind: Kind::Span,
             default: Some("0s"),
-            doc: "how long the first slope of the limit lasts",
+            doc: "time from the start of a backlog for which `limit-burst` holds, up to 3600s",
         },
     ],
     idles: Some(Idling { why: "a flow has a limit", only_with: Some("limit") }),

@@ -52,11 +52,12 @@ use turns::{PRIORITIES, Turns, each};
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "htb",
-    doc: "token buckets: each class a rate of its own, and a ceiling up to which it borrows from \
-          the classes above, O(depth log N)",
+    doc: "hierarchical token buckets: each class has a rate of its own, and a ceiling up to which \
+          it borrows from the classes above, O(depth log N)",
     source: "Devera 2002",
     cost: "O(log N), at each level of a tree",
-    guarantee: "rate and delay, if bursts last long enough",
+    guarantee: "rate and delay, if the rates fit on the link and the class's bursts are large \
+                enough",
     guarantee_source: "own derivation",
     purposes: &[Purpose::Rate, Purpose::Cap],
     aliases: &["hierarchical token bucket"],
@@ -67,8 +68,8 @@ pub const MANIFEST: Manifest = Manifest {
     },
     flow: &[
         Param {
-            doc: "what the class may send of its own, whatever the others do; beyond it, it \
-                  borrows, up to `ceil`",
+            doc: "rate that the class may send on its own account, whatever the others do; beyond \
+                  it the class borrows, up to `ceil`",
             ..bucket::RATE
         },
         BURST,
@@ -76,28 +77,31 @@ pub const MANIFEST: Manifest = Manifest {
             name: "ceil",
             kind: Kind::Rate,
             default: Some("the link's rate"),
-            doc: "up to which rate the flow borrows; never below its rate",
+            doc: "maximum rate of the class, including what it borrows; at least its `rate`",
         },
         Param {
             name: "ceil-burst",
             kind: Kind::Bytes,
-            default: Some("what the ceiling is in 1ms, or the largest packet if that is more"),
-            doc: "what may go at once up to the ceiling",
+            default: Some("the bytes of 1ms at `ceil`, at least one largest packet"),
+            doc: "size of the token bucket of `ceil`: bytes that the class may send at once after \
+                  a pause; at least one largest packet",
         },
         Param {
             name: "prio",
             kind: Kind::Count { min: 0, max: 7 },
             default: Some("0"),
-            doc: "0 goes first, on its own account and in borrowing; of flows that are not divided",
+            doc: "priority of a class that is not divided: 0 goes first, both within its own rate \
+                  and in borrowing",
         },
         Param {
             name: "quantum",
             kind: Kind::Bytes,
-            default: Some("what the rate is in a tenth of a second"),
-            doc: "its share among equals, in proportion to their quanta",
+            default: Some("the bytes of 100ms at `rate`"),
+            doc: "weight in bytes, from 1B to 4GB: classes of equal priority below the same class \
+                  share in proportion to their quanta",
         },
     ],
-    idles: Idling::because("a flow has a ceiling"),
+    idles: Idling::because("a class waits at its ceiling"),
     oversubscribed_by: Some("rate"),
     whole_trees: true,
     cap_key: Some("ceil"),

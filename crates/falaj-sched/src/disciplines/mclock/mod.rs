@@ -48,7 +48,8 @@ use alloc::vec::Vec;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "mclock",
-    doc: "a minimum, a cap and a weight for each flow: reservations first, the rest by weight up to the limits, O(log N)",
+    doc: "a reservation, a limit and a weight for each flow: reservations are served first, the \
+          rest of the link by weight up to the limits, O(log N)",
     source: "Gulati, Merchant and Varman 2010; trees: Billaud and Gulati 2013",
     cost: "O(log N), at each level of a tree",
     guarantee: "reservation and delay",
@@ -64,16 +65,21 @@ pub const MANIFEST: Manifest = Manifest {
         Param {
             name: "reservation",
             kind: Kind::Rate,
-            default: Some("none: by weight only; of a divided flow what its parts have together"),
-            doc: "what the flow gets at least; all reservations together fit on the link, or into that of the flow above",
+            default: Some("none: weight only; for a divided flow, the sum over its parts"),
+            doc: "minimum rate of the flow; the sum over all flows must fit on the link, or in the \
+                  reservation of the flow above",
         },
         Param {
             name: "limit",
             kind: Kind::Rate,
-            default: Some("none"),
-            doc: "what the flow gets at most, also on a free link",
+            default: Some("no limit"),
+            doc: "maximum rate of the flow, even on an idle link; at least its `reservation`",
         },
-        WEIGHT,
+        Param {
+            doc: "the flow's weight: flows share the capacity beyond the reservations in \
+                  proportion to their weights",
+            ..WEIGHT
+        },
     ],
     idles: Some(Idling { why: "a flow has a limit", only_with: Some("limit") }),
     whole_trees: true,

@@ -34,7 +34,8 @@ use alloc::vec::Vec;
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
     kind: "virtual-links",
-    doc: "a phase for each flow in each cycle: partial isolation, bounded delay",
+    doc: "each flow may use the link for a phase of each cycle: partial isolation from the other \
+          flows, bounded delay",
     source: "Fortuna and Chydzinski 2013",
     cost: "O(1)",
     guarantee: "rate and delay",
@@ -51,27 +52,31 @@ pub const MANIFEST: Manifest = Manifest {
             name: "serve",
             kind: Kind::Choice(&["packet-wise", "phase-wise"]),
             default: Some("packet-wise"),
-            doc: "a packet of each link in turn, or a whole phase of each link in turn",
+            doc: "`packet-wise`: flows with time left in their phase send one packet each in turn; \
+                  `phase-wise`: each flow sends for its whole phase, then the next flow",
         },
         Param {
             name: "tail",
             kind: Kind::Choice(&["wait", "skip", "carry"]),
             default: Some("wait"),
-            doc: "the end of a phase that is too short for the next packet passes, is skipped, or \
-                  is added to the link's next phase",
+            doc: "use of the end of a phase that is too short for the next packet: `wait` leaves \
+                  the link idle, `skip` goes on to the next flow, `carry` also adds it to the \
+                  flow's next phase (packet-wise only)",
         },
         Param {
             name: "start",
             kind: Kind::Choice(&["continue", "second", "rotate"]),
-            default: Some("as the preset has it: clean `continue`, paper `second`"),
-            doc: "where a cycle's first round starts, packet-wise: behind the link served last, at \
-                  the second link, one link further each cycle",
+            default: Some("`continue` with the preset `clean`, `second` with `paper`"),
+            doc: "packet-wise only: flow at which the first round of a cycle starts: `continue` \
+                  after the flow served last, `second` at the second flow, `rotate` one flow \
+                  further in each cycle",
         },
         Param {
             name: "preset",
             kind: Kind::Choice(&["clean", "paper"]),
             default: Some("clean"),
-            doc: "packet-wise rules: plain, or those that give the paper's numbers",
+            doc: "packet-wise only: the rules that the paper leaves open: `clean` for the simplest \
+                  ones, `paper` for those that reproduce its figures",
         },
     ],
     flow: &[
@@ -79,23 +84,26 @@ pub const MANIFEST: Manifest = Manifest {
             name: "kind",
             kind: Kind::Choice(&["A", "B"]),
             default: None,
-            doc: "A keeps its phase when idle, B gives it up",
+            doc: "end of the flow's phase: `A` after its whole length even if the queue is empty, \
+                  `B` as soon as the queue is empty",
         },
         Param {
             name: "lend",
             kind: Kind::Choice(&["no", "yes"]),
             default: Some("no"),
-            doc: "packet-wise: while it is idle, links that are done for the cycle may send in its \
-                  time",
+            doc: "packet-wise only: `yes` lets flows that have used up their phases send while \
+                  this flow has time left but no packet",
         },
         Param {
             name: "phase",
             kind: Kind::Span,
             default: None,
-            doc: "time on the link in each cycle, at most; at least one largest packet",
+            doc: "maximum time that the flow may use the link in each cycle, at least that of one \
+                  largest packet, at most an hour; its share is its phase over the sum of all \
+                  phases",
         },
     ],
-    idles: Idling::because("a phase is its flow's alone, and its tail may be waited out"),
+    idles: Idling::because("a phase belongs to one flow, and its end may pass unused"),
     editable: &[("phase", "Phase"), ("kind", "Kind")],
     draw: Draw::by(&[("phase", |setup, dice| Value::Span(setup.largest_airtime() * dice(2, 8)))]),
     ..Manifest::PLAIN

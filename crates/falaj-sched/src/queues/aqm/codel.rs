@@ -19,14 +19,15 @@ pub const PARAMS: &[Param] = &[
         name: "target",
         kind: Kind::Span,
         default: Some("5ms"),
-        doc: "in each interval some packet must have waited for less than this, or packets are \
-              dropped",
+        doc: "acceptable queueing delay: once every packet of an `interval` has waited longer than \
+              this, packets are dropped; below `interval`, typically a twentieth to a tenth of it",
     },
     Param {
         name: "interval",
         kind: Kind::Span,
         default: Some("100ms"),
-        doc: "as long as the longest round trip of the connections",
+        doc: "time over which the delay is judged: about the longest round-trip time of the \
+              connections, up to 4s",
     },
     ECN,
 ];

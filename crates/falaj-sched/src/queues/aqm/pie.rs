@@ -17,19 +17,20 @@ pub const PARAMS: &[Param] = &[
         name: "target",
         kind: Kind::Span,
         default: Some("15ms"),
-        doc: "how long packets are to stay (QDELAY_REF)",
+        doc: "target queueing delay (QDELAY_REF), up to 4s",
     },
     Param {
         name: "update",
         kind: Kind::Span,
         default: Some("15ms"),
-        doc: "how often the probability is worked out (T_UPDATE)",
+        doc: "time between two updates of the drop probability (T_UPDATE), up to 4s",
     },
     Param {
         name: "burst",
         kind: Kind::Span,
         default: Some("150ms"),
-        doc: "for so long a burst is let in (MAX_BURST)",
+        doc: "time for which a burst after an idle period passes without drops (MAX_BURST), up to \
+              4s",
     },
     ECN,
 ];

@@ -20,25 +20,26 @@ pub const PARAMS: &[Param] = &[
         name: "min",
         kind: Kind::Limit,
         default: Some("5p"),
-        doc: "below this average length nothing is dropped",
+        doc: "average queue length below which no packet is dropped, in packets or bytes",
     },
     Param {
         name: "max",
         kind: Kind::Limit,
         default: Some("15p"),
-        doc: "at this average length the probability is reached; counted as `min`",
+        doc: "average queue length at which the drop probability reaches `probability`; in the \
+              unit of `min`, and above it",
     },
     Param {
         name: "probability",
         kind: Kind::Probability,
         default: Some("10%"),
-        doc: "how often packets are dropped just below the upper threshold",
+        doc: "drop probability at an average queue length just below `max`",
     },
     Param {
         name: "weight",
         kind: Kind::Probability,
         default: Some("0.2%"),
-        doc: "how much of the average the length at an arrival makes",
+        doc: "weight of the current queue length in the moving average, at each arrival",
     },
     ECN,
 ];

@@ -9,7 +9,7 @@ pub(crate) const ECN: Param = Param {
     name: "ecn",
     kind: Kind::Choice(&["no", "yes"]),
     default: Some("no"),
-    doc: "mark packets whose ends look at marks (ECN) instead of dropping them",
+    doc: "`yes` marks packets of connections that support ECN, instead of dropping them",
 };
 
 pub(crate) fn marks(values: &Values) -> bool {
