@@ -12,7 +12,7 @@ use falaj_sched::registry::{self, ENTRIES};
 pub const SCHEDULER: &[Key] = &[KIND];
 /// The key that decides which other keys are allowed.
 pub(crate) const KIND: Key =
-    key("kind", Holds::Value(Kind::Choice(&KINDS)), Required, "the discipline");
+    key("kind", Holds::Value(Kind::Choice(&KINDS)), Required, "name of the discipline");
 
 pub(super) const KINDS: [&str; ENTRIES.len() + 1] = {
     let mut kinds = [registry::PLUGIN.kind; ENTRIES.len() + 1];
@@ -30,13 +30,13 @@ pub(super) const PLUGIN: &[Key] = &[
         "library",
         Holds::File("./libmine.so"),
         Required,
-        "the shared library that holds the discipline; it runs, even to be checked",
+        "shared library that contains the discipline; checking the scenario runs its code, too",
     ),
     key(
         "with",
         Holds::Given,
-        Otherwise("nothing"),
-        "parameters of the plug-in, which alone knows what they mean",
+        Otherwise("no parameters"),
+        "parameters of the plug-in, with the names and meanings that it defines",
     ),
 ];
 
@@ -55,29 +55,34 @@ pub fn of_flow(entry: &Manifest) -> Vec<Key> {
 pub(super) const RULES: Key = key(
     "match",
     Holds::Rules,
-    Otherwise("those of its `adapter`, or of its flows' adapters; without them it has to be given"),
-    "the packets that belong to it: a rule, or a list of rules of which one must hold",
+    Otherwise("the packets of its `adapter`, or of its flows' adapters; required without adapters"),
+    "packets that belong to the flow: a rule, or a list of rules of which one must match",
 );
 pub(super) const ADAPTER: Key = key(
     "adapter",
     Holds::Name,
     Otherwise("none"),
-    "for `falaj serve`: the virtual adapter whose packets, both ways, belong to it: `namespace` \
-     (one made for it), `tap:NETNS`, an interface `eth1` or `eth1@NETNS`, `vhost:PATH`, \
-     `memif:PATH`; with `match`, those of its packets alone",
+    "only for `falaj serve`: virtual adapter whose packets, in both directions, belong to the \
+     flow: `namespace` (created for it), `tap:NETNS`, an interface `eth1` or `eth1@NETNS`, \
+     `vhost:PATH`, `memif:PATH`; with `match`, only those of its packets that match",
 );
 /// The limit of a queue that is given none, in words.
-const DEFAULT_QUEUE: &str = "all that the link carries in a round trip, or in 50 ms if that is \
-                             longer; two packets at least";
+const DEFAULT_QUEUE: &str = "the bytes that the link carries in a round trip, or in 50 ms if that \
+                             is longer; at least two packets";
 /// The limit of a queue.
-pub(crate) const LIMIT: Key =
-    key("limit", Holds::Value(Kind::Limit), Otherwise(DEFAULT_QUEUE), "how much it holds at most");
+pub(crate) const LIMIT: Key = key(
+    "limit",
+    Holds::Value(Kind::Limit),
+    Otherwise(DEFAULT_QUEUE),
+    "maximum length of the queue, in packets or bytes",
+);
 /// The key that decides which other keys of a queue are allowed.
 pub(crate) const POLICY: Key = key(
     "policy",
     Holds::Value(Kind::Choice(falaj_sched::queues::aqm::NAMES)),
     Default("tail"),
-    "who goes, and when: the last packet or the first where there is no room; or earlier, by RED, gentle RED, CoDel or PIE",
+    "rule for dropping packets: from a full queue the last (`tail`) or the first packet (`head`), \
+     or before it is full, by RED, gentle RED, CoDel or PIE",
 );
 
 /// `queue = { … }`; its `policy` decides which of these are allowed.
@@ -88,55 +93,59 @@ pub const MANAGED: &[Key] = &[
         "target",
         Holds::Value(Kind::Span),
         Otherwise("5ms for `codel`, 15ms for `pie`"),
-        "how long packets are to stay; for `codel` and `pie`",
+        "target queueing delay; for `codel` and `pie`",
     ),
     key(
         "interval",
         Holds::Value(Kind::Span),
         Otherwise("100ms"),
-        "a stay has to be short once in this time, the longest round trip; for `codel`",
+        "time within which the queueing delay has to be below `target` once, about the longest \
+         round-trip time; for `codel`",
     ),
     key(
         "update",
         Holds::Value(Kind::Span),
         Otherwise("15ms"),
-        "how often the probability is worked out; for `pie`",
+        "time between two updates of the drop probability; for `pie`",
     ),
     key(
         "burst",
         Holds::Value(Kind::Span),
         Otherwise("150ms"),
-        "for so long a burst is let in; for `pie`",
+        "time for which a burst after an idle period passes without drops; for `pie`",
     ),
     key(
         "min",
         Holds::Value(Kind::Limit),
         Otherwise("5p"),
-        "below this average length nothing is dropped; for `red` and `gred`",
+        "average queue length below which no packet is dropped; for `red` and `gred`",
     ),
     key(
         "max",
         Holds::Value(Kind::Limit),
         Otherwise("15p"),
-        "at this average length the probability is reached; for `red` and `gred`",
+        "average queue length at which the drop probability reaches `probability`, in the unit of \
+         `min`; for `red` and `gred`",
     ),
     key(
         "probability",
         Holds::Value(Kind::Probability),
         Otherwise("10%"),
-        "how often packets are dropped just below `max`; for `red` and `gred`",
+        "drop probability at an average queue length just below `max`; for `red` and `gred`",
     ),
     key(
         "weight",
         Holds::Value(Kind::Probability),
         Otherwise("0.2%"),
-        "how much of the average the length at an arrival makes; for `red` and `gred`",
+        "weight of the current queue length in the moving average, at each arrival; for `red` and \
+         `gred`",
     ),
     key(
         "ecn",
         Holds::Value(Kind::Choice(&["no", "yes"])),
         Otherwise("no"),
-        "mark packets whose ends look at marks instead of dropping them; for `red`, `gred`, `codel` and `pie`",
+        "`yes` marks packets of connections that support ECN, instead of dropping them; for `red`, \
+         `gred`, `codel` and `pie`",
     ),
 ];
 
@@ -144,20 +153,22 @@ pub(super) const QUEUE: Key = key(
     "queue",
     Holds::Brief(MANAGED),
     Otherwise(DEFAULT_QUEUE),
-    "its queue: a limit, or a table that says also who is dropped",
+    "queue of the flow: its limit, or a table that also selects the policy for dropping packets",
 );
-pub(super) const REQUIREMENT: Key = key(
-    "requires",
-    Holds::Table(REQUIRES),
-    Otherwise("no need"),
-    "what its owner asks for; a plan is refused that promises less",
+pub(super) const NEEDED: Key = key(
+    "need",
+    Holds::Table(NEED),
+    Otherwise("none"),
+    "rate and delay that the flow must be guaranteed; `falaj plan` refuses a scenario that \
+     guarantees less",
 );
 
 pub(super) const SENDS: Key = key(
     "envelope",
     Holds::Tables(ENVELOPE),
-    Otherwise("not known"),
-    "the most that it sends: a token bucket or a list of them, which all hold; `falaj plan` bounds delay and backlog by it",
+    Otherwise("unknown"),
+    "upper bound on the traffic of the flow: a token bucket, or a list of them that all hold; \
+     `falaj plan` computes bounds on delay and backlog from it",
 );
 
 /// `[link.NAME.flow.FLOW]`; the discipline's own parameters come after these.
@@ -168,26 +179,27 @@ pub(super) const DIVIDED_BY: Key = key(
     "scheduler",
     Holds::Scheduler,
     Otherwise("`fifo` if the flow has flows, else none"),
-    "the discipline that divides the flow's share among flows of its own",
+    "discipline by which the flow's own flows share its service",
 );
 pub(super) const PARTS: Key = key(
     "flow",
     Holds::Parts,
     Otherwise("the flow is one queue"),
-    "its own flows, each `[link.NAME.flow.FLOW.flow.PART]`, up to eight levels; the last one takes what is left, `match = \"any\"`",
+    "flows into which the flow is divided, each a table `[link.NAME.flow.FLOW.flow.PART]`, up to \
+     eight levels; the last one takes the remaining packets, `match = \"any\"`",
 );
 
 /// `[link.NAME.flow.FLOW.flow.PART]`; the parameters of the flow's discipline come after these.
 pub const PART: &[Key] = &[RULES, ADAPTER, QUEUE, REQUIREMENT, SENDS, DIVIDED_BY, PARTS];
 
-/// `requires = { … }` of a flow.
-pub const REQUIRES: &[Key] = &[
-    key("rate", Holds::FiniteRate, Otherwise("none"), "at least this rate"),
+/// `need = { … }` of a flow.
+pub const NEED: &[Key] = &[
+    key("rate", Holds::FiniteRate, Otherwise("none"), "minimum guaranteed rate of the flow"),
     key(
         "delay",
         Holds::PositiveSpan,
         Otherwise("none"),
-        "at most this delay, from last bit in to last bit out",
+        "maximum guaranteed delay of a packet, from its last bit in to its last bit out",
     ),
 ];
 
@@ -200,12 +212,13 @@ pub const ENVELOPE: &[Key] = &[
         "rate",
         Holds::FiniteRate,
         Required,
-        "at most this rate in the long run, as the link accounts bytes",
+        "maximum rate of the flow in the long run, in the bytes that `layer` counts",
     ),
     key(
         "burst",
         Holds::BytesIn { min: 1, max: BURST_MAX },
         Required,
-        "at most so much at once beyond that, the packet that comes included",
+        "size of the token bucket: maximum number of bytes at once, including the packet that \
+         arrives",
     ),
 ];

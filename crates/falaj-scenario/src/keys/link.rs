@@ -16,13 +16,13 @@ pub const PROFILE: &[Key] = &[
         "file",
         Holds::File("wifi.profile"),
         Required,
-        "the profile, as dummynet takes it; its `bw` counts where there is no `rate`",
+        "profile in dummynet's format; its `bw` is the link's rate if there is no `rate`",
     ),
     key(
         "holds-link",
         Holds::Value(Kind::Choice(&["yes", "no"])),
         Default("yes"),
-        "whether the link is occupied for that time, or packets are only later",
+        "`yes` keeps the link occupied for the additional time; `no` delays only the packet itself",
     ),
 ];
 
@@ -32,7 +32,8 @@ pub const TRACE: &[Key] = &[
         "file",
         Holds::File("up.csv"),
         Required,
-        "lines of `time,rate`, as in `1.5s,10mbit`, the first rate from the beginning on; or a mahimahi trace, a line with the millisecond of each packet",
+        "file of lines `time,rate`, such as `1.5s,10mbit`, where the first rate holds from the \
+         start; or a mahimahi trace, a line for each packet with its time in milliseconds",
     ),
     key(
         "repeat",
@@ -60,74 +61,89 @@ const OWN: &[Key] = &[
         "rate",
         Holds::Value(Kind::Rate),
         Required,
-        "bits a second that the link carries, or `unlimited`; a `trace` or a `preset` may stand for it",
+        "bandwidth of the link in bits per second, or `unlimited`; a `trace`, a `preset` or a \
+         `profile` can replace it",
     ),
-    key("delay", Holds::Value(Kind::Span), Default("0s"), "propagation, from one end to the other"),
+    key(
+        "delay",
+        Holds::Value(Kind::Span),
+        Default("0s"),
+        "propagation delay, from one end to the other",
+    ),
     key(
         "mtu",
         Holds::BytesIn { min: MTU_MIN as u64, max: MTU_MAX as u64 },
         Default("1500B"),
-        "largest IP packet that passes; a VLAN tag is beside it",
+        "largest IP packet that the link accepts, in bytes; a VLAN tag is not part of it",
     ),
     key(
         "layer",
         Holds::Value(Kind::Choice(falaj_engine::counted_layer::CountedLayer::NAMES)),
         Default("l2"),
-        "which bytes count: transport payload, IP packet, frame, or all that occupies the wire",
+        "bytes of a packet that count for rates, queues and quanta: `payload` of the transport \
+         layer, `ip` packet, `l2` frame, or `l1` with preamble and gap",
     ),
     key(
         "scheduler",
         Holds::Scheduler,
         Default(registry::DEFAULT.kind),
-        "the discipline that divides the link, `{ kind = \"…\" }` and its parameters",
+        "discipline by which the flows share the link: `{ kind = \"…\" }` and the keys of that \
+         kind",
     ),
     key(
         "flow",
         Holds::Named(FLOW),
         Otherwise("one flow `all` for every packet"),
-        "the flows, each `[link.NAME.flow.FLOW]`; a packet belongs to the first that matches",
+        "flows of the link, each a table `[link.NAME.flow.FLOW]`; a packet belongs to the first \
+         flow that it matches",
     ),
     key(
         "overhead",
         Holds::Overhead,
         Otherwise("none"),
-        "so much more each packet costs on the link than `layer` counts, or less; rates, queues and quanta count it too, sizes and rates of traffic do not",
+        "bytes that each packet costs on the link beyond those that `layer` counts; negative for \
+         fewer; rates, queues and quanta include them, sizes and rates of traffic do not",
     ),
     key(
         "cells",
         Holds::Value(Kind::Choice(falaj_engine::framing::Cells::NAMES)),
         Default("none"),
-        "what packets are carried in, with their overhead: whole cells of ATM (53 B for 48), or PTM (a byte for each 64)",
+        "cells that carry each packet and its `overhead`: `atm` rounds up to whole cells, 53B for \
+         each 48B; `ptm` adds 1B for each 64B",
     ),
     key(
         "preset",
         Holds::Value(Kind::Choice(&crate::presets::NAMES)),
         Otherwise("none"),
-        "a link that many know by this name: what is not set is as there; `falaj presets` shows them",
+        "a well-known link by name, whose values hold for keys that are not set; `falaj presets` \
+         lists them",
     ),
     key(
         "paced-by",
         Holds::Value(Kind::Choice(&["falaj", "device"])),
         Default("falaj"),
-        "who paces the link: falaj hands each packet over when it is due, or the device behind the port is handed packets ahead of time and sends them at `rate`",
+        "pacing of the link: by `falaj`, which hands each packet over when it is due; or by the \
+         `device` behind the port, which is handed packets ahead of time and sends them at `rate`",
     ),
     key(
         "backlog",
         Holds::Value(Kind::Limit),
-        Otherwise("what the link carries in 1ms, and two of its largest packets at least"),
-        "with `paced-by = \"device\"`, how much the device is handed ahead of time at most, a largest packet at least; delays grow by the time it takes, and falaj wakes up once for half of it",
+        Otherwise("the bytes of 1ms at `rate`, at least two largest packets"),
+        "only with `paced-by = \"device\"`: largest amount that the device is handed ahead of \
+         time, at least one largest packet; delays grow by its transmission time, and falaj wakes \
+         up once for half of it",
     ),
     key(
         "burst",
         Holds::BytesIn { min: 1, max: BURST_MAX },
-        Otherwise("none: the link serialises, each packet occupies it for its length"),
-        "makes the link a token bucket: packets pass in no time while tokens last, so many bytes of them at most",
+        Otherwise("none: the link is occupied by each packet for its transmission time"),
+        "size of a token bucket that fills at `rate`: packets pass in no time while it has tokens",
     ),
     key(
         "trace",
         Holds::Brief(TRACE),
-        Otherwise("the rate stays"),
-        "a file that says how the rate changes, in place of `rate`",
+        Otherwise("none: the rate is constant"),
+        "file with the link's rate over time, in place of `rate`",
     ),
 ];
 
@@ -135,7 +151,8 @@ const PROFILED: Key = key(
     "profile",
     Holds::Brief(PROFILE),
     Otherwise("none"),
-    "a dummynet profile: how long each packet takes beyond its own transmission",
+    "dummynet profile: file with the distribution of the time that packets take beyond their \
+     transmission",
 );
 
 /// Keys of both directions together.
@@ -144,19 +161,19 @@ const OF_BOTH: &[Key] = &[
         "uplink",
         Holds::Name,
         Otherwise("none"),
-        "for `falaj serve`: what is at the far end, written as a flow's `adapter`",
+        "only for `falaj serve`: adapter at the far end, written like the `adapter` of a flow",
     ),
     key(
         "up",
         Holds::Table(DIRECTION),
-        Otherwise("as the link"),
-        "what differs from the near end to the far end",
+        Otherwise("the keys of the link"),
+        "keys that differ for packets from the near end to the far end",
     ),
     key(
         "down",
         Holds::Table(DIRECTION),
-        Otherwise("as the link"),
-        "what differs from the far end to the near end",
+        Otherwise("the keys of the link"),
+        "keys that differ for packets from the far end to the near end",
     ),
 ];
 

@@ -7,8 +7,9 @@ use falaj_sched::contract::params::Kind;
 pub(super) const EACH_LINK: Key = key(
     "mask",
     Holds::Mask,
-    Otherwise("one link"),
-    "a mask: makes a link of its own, with queues and scheduler, for each value of these parts of packets",
+    Otherwise("one link for all packets"),
+    "mask of header fields: each combination of their values gets a link of its own, with queues \
+     and scheduler",
 );
 pub(super) const MOST: Key = key(
     "max-flows",
@@ -20,11 +21,13 @@ pub(super) const EXPIRE: Key = key(
     "expire",
     Holds::PositiveSpan,
     Default("10s"),
-    "one that is idle for so long goes, for `mask`, unless it owes something; what it counted stays",
+    "idle time after which a link or queue that `mask` created is removed, unless it still owes \
+     service to others; its counters stay in the totals",
 );
 pub(super) const EACH_FLOW: Key = key(
     "mask",
     Holds::Mask,
-    Otherwise("one queue"),
-    "a mask: makes a queue of its own for each value of these parts of the flow's packets, all with the flow's settings",
+    Otherwise("one queue for all packets of the flow"),
+    "mask of header fields: each combination of their values in the flow's packets gets a queue of \
+     its own, with the flow's settings",
 );

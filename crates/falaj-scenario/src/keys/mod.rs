@@ -48,144 +48,159 @@ const BEFORE: &[Table] = &[
     Table {
         word: "link",
         header: "[link.NAME]",
-        doc: "a link, both directions alike; `[link.NAME.up]` and `[link.NAME.down]` take the same \
-              keys and say what differs",
+        doc: "a link; these keys hold for both directions, and the same keys in `[link.NAME.up]` \
+              and `[link.NAME.down]` replace them for one direction",
         keys: LINK,
     },
     Table {
         word: "scheduler",
         header: "scheduler = { … }",
-        doc: "the discipline of a link or of one direction; each has keys of its own",
+        doc: "the discipline by which a link, or one direction of it, chooses the next packet; \
+              each discipline has keys of its own",
         keys: SCHEDULER,
     },
     Table {
         word: "flow",
         header: "[link.NAME.flow.FLOW]",
-        doc: "a flow of a link; each discipline has keys of its own",
+        doc: "a flow: the packets that match it, and their queue; each discipline of the link adds \
+              keys of its own",
         keys: FLOW,
     },
     Table {
         word: "part",
         header: "[link.NAME.flow.FLOW.flow.PART]",
-        doc: "a flow within a flow, known as `FLOW/PART`, to be divided again; the flow's \
-              discipline has keys of its own",
+        doc: "a flow that shares in the service of the flow above it, known as `FLOW/PART`; it may \
+              be divided again; the discipline of the flow above adds keys of its own",
         keys: PART,
     },
     Table {
         word: "queue",
         header: "queue = { … }",
-        doc: "the queue of a flow, and what it does before it is full; `queue = \"20p\"` is the \
-              limit alone",
+        doc: "the queue of a flow: its limit, and its policy for dropping packets; `queue = \
+              \"20p\"` is the limit alone",
         keys: MANAGED,
     },
     Table {
         word: "trace",
         header: "trace = { … }",
-        doc: "how the rate of a link changes; `trace = \"up.csv\"` is the file alone",
+        doc: "a file with the link's rate over time; `trace = \"up.csv\"` is the file alone",
         keys: TRACE,
     },
     Table {
         word: "profile",
         header: "profile = { … }",
-        doc: "how long packets take beyond their own transmission; `profile = \"wifi.profile\"` is \
-              the file alone",
+        doc: "a file with the distribution of the time that packets take beyond their \
+              transmission; `profile = \"wifi.profile\"` is the file alone",
         keys: PROFILE,
     },
 ];
 
 const BEHIND: &[Table] = &[
     Table {
-        word: "requires",
-        header: "requires = { … }",
-        doc: "what the owner of a flow asks for",
-        keys: REQUIRES,
+        word: "need",
+        header: "need = { … }",
+        doc: "the rate and delay that a flow must be guaranteed",
+        keys: NEED,
     },
     Table {
         word: "envelope",
         header: "envelope = { … }",
-        doc: "a token bucket that the flow's packets keep to; of a list, all of them",
+        doc: "an upper bound on the traffic of a flow, as a token bucket; if there is a list, the \
+              flow keeps to each of them",
         keys: ENVELOPE,
     },
     Table {
         word: "rule",
         header: "[[rule]]",
-        doc: "a rule: which links packets pass; in order, and the first that takes a packet \
-              decides",
+        doc: "a rule that routes packets through links; rules are tried in order, and the first \
+              that takes a packet decides",
         keys: RULE,
     },
     Table {
         word: "to",
         header: "to = { … }",
-        doc: "where the packets of a rule go, other than to links; `to = \"slow\"` is a link alone",
+        doc: "the target of a rule's packets if it is not a link: a lookup in a table, or a later \
+              rule; `to = \"slow\"` is a link alone",
         keys: TO,
     },
     Table {
         word: "table",
         header: "[table.NAME]",
-        doc: "addresses or numbers, and what each stands for: `src table NAME` in a `match` looks \
-              into it, and `to` of a rule",
+        doc: "a lookup table from addresses or numbers to links; rules use it in `to`, and in \
+              `match` as `src table NAME`",
         keys: LOOKED_UP,
     },
     Table {
         word: "traffic",
         header: "[traffic.NAME]",
-        doc: "a source of traffic, simulated or sent",
+        doc: "a source of traffic, simulated by `falaj sim` or sent by `falaj traffic`",
         keys: TRAFFIC,
     },
     Table {
         word: "shaped",
         header: "shaped = { … }",
-        doc: "a token bucket that a source's packets pass; `policed` takes the same",
+        doc: "a token bucket that a source's packets pass before they are sent; `policed` takes \
+              the same keys",
         keys: BUCKET,
     },
     Table {
         word: "allowed",
         header: "allowed = { … }",
-        doc: "what a greedy source is allowed: token buckets (sigma, rho), frames (r, T), or \
-              spacing (Xmin, Xave, I)",
+        doc: "an envelope that a greedy source uses up: token bucket (sigma, rho), frames (r, T), \
+              or spacing (Xmin, Xave, I)",
         keys: GREEDY,
     },
     Table {
         word: "host",
         header: "[host.NAME]",
-        doc: "a host at the ends of its links, for `falaj run`; all else looks at links alone. \
-              Without hosts there are two ends",
+        doc: "a host at the end of one or more links, for `falaj run` alone; without hosts there \
+              are two ends",
         keys: HOST,
     },
-    Table { word: "run", header: "[run]", doc: "how long and how often to simulate", keys: RUN },
+    Table {
+        word: "run",
+        header: "[run]",
+        doc: "the duration, the number and the seed of simulation runs",
+        keys: RUN,
+    },
 ];
 
 use Fallback::{Otherwise, Required, Value as Default};
 
 /// The top of the file.
 pub const FILE: &[Key] = &[
-    key("link", Holds::Named(LINK), Required, "the links, each `[link.NAME]`"),
+    key("link", Holds::Named(LINK), Required, "the links, each a table `[link.NAME]`"),
     key(
         "rule",
         Holds::Tables(RULE),
-        Otherwise("packets pass the only link"),
-        "which links packets pass, each rule `[[rule]]`; what no rule takes is dropped",
+        Otherwise("all packets pass the only link"),
+        "the rules that route packets through links, each a table `[[rule]]`; a packet that no \
+         rule takes is dropped",
     ),
     key(
         "table",
         Holds::Named(LOOKED_UP),
         Otherwise("no tables"),
-        "addresses or numbers and what each stands for, each table `[table.NAME]`; rules look up \
-         there",
+        "the lookup tables for rules, each a table `[table.NAME]`",
     ),
     key(
         "traffic",
         Holds::Named(TRAFFIC),
         Otherwise("no traffic"),
-        "the sources of traffic, each `[traffic.NAME]`",
+        "the sources of traffic, each a table `[traffic.NAME]`",
     ),
     key(
         "host",
         Holds::Named(HOST),
         Otherwise("two ends of one link"),
-        "the hosts at the ends of the links, each `[host.NAME]`; for `falaj run`",
+        "the hosts at the ends of the links, each a table `[host.NAME]`; for `falaj run` alone",
     ),
-    key("run", Holds::Table(RUN), Otherwise("its defaults"), "how long and how often to simulate"),
+    key(
+        "run",
+        Holds::Table(RUN),
+        Otherwise("the defaults of its keys"),
+        "the duration, the number and the seed of simulation runs",
+    ),
 ];
 
 /// `[host.NAME]`.
@@ -193,8 +208,9 @@ pub const HOST: &[Key] = &[key(
     "link",
     Holds::LinkNames,
     Required,
-    "the links that it is at an end of; one that two hosts name lies between them, up from the \
-     first in the file; one that a single host names leads up to the router in the middle",
+    "links with an end at this host; a link that two hosts name connects them, and its `up` leads \
+     away from the host that comes first in the file; a link that one host names leads `up` to a \
+     router in the middle",
 )];
 
 /// The largest seed: the limit of TOML's integers.
@@ -202,25 +218,30 @@ pub const SEED_MAX: u64 = i64::MAX as u64;
 
 /// `[run]`.
 pub const RUN: &[Key] = &[
-    key("duration", Holds::PositiveSpan, Default("10s"), "simulated time of one replication"),
+    key(
+        "duration",
+        Holds::PositiveSpan,
+        Default("10s"),
+        "duration of each replication, in simulated time",
+    ),
     key(
         "seed",
         Holds::Value(Kind::Count { min: 0, max: SEED_MAX }),
         Default("1"),
-        "where random numbers begin; the same seed gives the same results",
+        "the seed of all random numbers; the same seed gives the same results",
     ),
     key(
         "replications",
         Holds::Value(Kind::Count { min: 1, max: 10_000 }),
         Default("8"),
-        "independent runs",
+        "the number of independent replications, each with random numbers of its own",
     ),
     key(
         "time",
         Holds::Value(Kind::Choice(&RunTime::NAMES)),
         Default("real"),
-        "which time passes where packets are live (`run`, `traffic`, `compare`): `real`, the \
-         host's; or `virtual`, a guest's that stands still while anything computes, as with \
-         --virtual-time",
+        "clock of the commands with live packets (`run`, `traffic`, `compare`): `real` is the \
+         host's clock, `virtual` that of a guest, which stands still while programs compute, as \
+         with --virtual-time",
     ),
 ];

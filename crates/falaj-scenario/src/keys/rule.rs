@@ -10,43 +10,45 @@ pub const RULE: &[Key] = &[
         "name",
         Holds::Name,
         Otherwise("its number, from 1"),
-        "what statistics and `skip-to` know it by",
+        "name of the rule in statistics and in `skip-to`",
     ),
     key(
         "match",
         Holds::Rules,
         Otherwise("every packet"),
-        "the packets that it is for, as of a flow",
+        "packets that the rule applies to, written like the `match` of a flow",
     ),
     key(
         "direction",
         Holds::Value(Kind::Choice(&["up", "down"])),
         Otherwise("both"),
-        "for packets on their way `up`, from the near end to the far end, or `down`",
+        "direction of the packets: `up` from the near end to the far end, or `down`",
     ),
     key(
         "probability",
         Holds::Value(Kind::Probability),
         Otherwise("always"),
-        "how often it takes a packet that it is for; the others go on with the next rule",
+        "probability that the rule takes a packet that matches; the others go on to the next rule",
     ),
     key(
         "mark",
         Holds::Value(Kind::Count { min: 0, max: u32::MAX as u64 }),
-        Otherwise("as it is"),
-        "its packets have this mark from then on, for `match = \"mark N\"` of rules behind it and of flows, and for masks; a packet comes with 0",
+        Otherwise("unchanged"),
+        "the mark that the rule gives to its packets, for `match = \"mark N\"` of later rules and \
+         of flows, and for masks; packets arrive with mark 0",
     ),
     key(
         "to",
         Holds::Target,
         Required,
-        "the link that they pass, or a list of links one behind the other; `drop`; or `pass`, without a link",
+        "target of the packets: a link, or a list of links that they pass one after the other; \
+         `drop`; or `pass`, without a link",
     ),
     key(
         "then",
         Holds::Value(Kind::Choice(&["out", "on"])),
         Default("out"),
-        "after that they leave, or go `on` with the rule behind this one",
+        "`out` lets packets leave after their links, `on` continues with the next rule",
     ),
 ];
 
@@ -56,13 +58,14 @@ pub const TO: &[Key] = &[
         "table",
         Holds::Name,
         Otherwise("none"),
-        "the table that says where to; its texts are links, `drop` or `pass`",
+        "lookup table that gives the target of a packet: a link, `drop` or `pass`",
     ),
     key(
         "by",
         Holds::Value(Kind::Choice(falaj_engine::table::Field::NAMES)),
         Default("src"),
-        "what of a packet is looked up there; a rule does not take what the table has not",
+        "field of a packet that is looked up in the table; the rule does not take a packet without \
+         an entry",
     ),
     key(
         "skip-to",
@@ -77,5 +80,6 @@ pub const LOOKED_UP: &[Key] = &[key(
     "ENTRY",
     Holds::Entries,
     Otherwise("none"),
-    "an address, a prefix, a number or a range of numbers, in quotes; its text is where rules lead, or empty",
+    "an address, a prefix, a number or a range of numbers, in quotes; its value is a link, `drop` \
+     or `pass`, or empty if only `match` uses the table",
 )];

@@ -9,8 +9,13 @@ pub const SOURCES_MAX: u64 = 4_000_000;
 
 /// A state of `model = "mmpp"`.
 pub const STATE: &[Key] = &[
-    key("rate", Holds::FiniteRate, Otherwise("nothing is sent"), "mean rate in this state"),
-    key("stay", Holds::PositiveSpan, Required, "how long it lasts in the mean"),
+    key(
+        "rate",
+        Holds::FiniteRate,
+        Otherwise("nothing is sent"),
+        "mean rate of the source in this state",
+    ),
+    key("stay", Holds::PositiveSpan, Required, "mean duration of a stay in this state"),
 ];
 
 /// `[traffic.NAME]`.
@@ -18,21 +23,21 @@ pub const TRAFFIC: &[Key] = &[
     key(
         "link",
         Holds::LinkName,
-        Otherwise("the only link, or as the rules say"),
-        "the link it passes",
+        Otherwise("the only link, or the links that the rules select"),
+        "link that the packets pass",
     ),
     key(
         "headers",
         Holds::Headers,
-        Otherwise("UDP between the ends, with ports of its own"),
-        "what its packets are like, for rules: `tcp src 10.1.0.7 dport 443`",
+        Otherwise("UDP between the two ends, with ports of its own"),
+        "headers of the packets, which rules match, such as `tcp src 10.1.0.7 dport 443`",
     ),
-    key("flow", Holds::FlowName, Otherwise("the only flow"), "the flow it belongs to"),
+    key("flow", Holds::FlowName, Otherwise("the only flow"), "flow that the packets belong to"),
     key(
         "direction",
         Holds::Value(Kind::Choice(&["up", "down"])),
         Default("up"),
-        "`up` from the near end to the far end, or `down`",
+        "direction of the packets: `up` from the near end to the far end, or `down`",
     ),
     key(
         "model",
@@ -49,32 +54,35 @@ pub const TRAFFIC: &[Key] = &[
             "tcp",
         ])),
         Required,
-        "gaps between packets: exponential; constant; constant in bursts whose lengths and pauses \
-         are exponential, or Pareto's; as states with a rate each say, or as a Markovian process; \
-         frames of video; as much as is `allowed`; as a `capture` has them; or as much as arrives \
-         and a little more, which is simulated only",
+        "traffic model: packets with exponential (`poisson`) or constant gaps (`cbr`); constant \
+         gaps in bursts of exponential (`on-off`) or Pareto length (`pareto-on-off`); states with \
+         a rate each (`mmpp`) or a Markovian process (`map`); video frames (`mpeg`); all that an \
+         envelope allows (`greedy`); packets of a capture (`replay`); a TCP connection, simulated \
+         only (`tcp`)",
     ),
     key(
         "rate",
         Holds::FiniteRate,
         Otherwise(
-            "required but by `mmpp`, `map`, `greedy`, `replay` and `tcp`, which have rates of their own",
+            "required, except by `mmpp`, `map`, `greedy`, `replay` and `tcp`, which have rates of \
+             their own",
         ),
-        "mean rate, as the link accounts bytes; of `on-off` and `pareto-on-off` the rate while on",
+        "mean rate, in the bytes that `layer` counts; for `on-off` and `pareto-on-off` the rate \
+         during a burst",
     ),
     key(
         "size",
         Holds::Sizes,
         Required,
-        "sizes of packets, as the link accounts bytes: all alike, a range, or a mix; of `mpeg` the \
-         largest packet, in which larger frames are divided, of `replay` the largest, to which \
-         longer ones are cut, and of `tcp` a full segment with its headers",
+        "packet size, in the bytes that `layer` counts: constant, a range, or a mix; `mpeg` \
+         divides larger frames into packets of this size, `replay` cuts longer packets to it, and \
+         for `tcp` it is a full segment with its headers",
     ),
     key(
         "on",
         Holds::PositiveSpan,
         Otherwise("required by `on-off` and `pareto-on-off`"),
-        "mean length of a burst",
+        "mean duration of a burst",
     ),
     key(
         "off",
@@ -86,68 +94,76 @@ pub const TRAFFIC: &[Key] = &[
         "shape",
         Holds::Decimal,
         Otherwise("required by `pareto-on-off`"),
-        "how long the longest bursts are, from above 1 to 10; many sources together are self-similar below 2",
+        "shape of the Pareto distribution of bursts, above 1 and up to 10; smaller values mean \
+         longer bursts, and below 2 many sources together are self-similar",
     ),
     key(
         "states",
         Holds::Tables(STATE),
         Otherwise("required by `mmpp`"),
-        "the states of `mmpp`, which follow each other at random",
+        "states of `mmpp`, each with a rate, which follow each other at random",
     ),
     key(
         "d0",
         Holds::Rows,
         Otherwise("required by `map`"),
-        "moves a second between states without a packet, in rows",
+        "transitions per second between states without a packet, as the rows of a matrix; for \
+         `map`",
     ),
-    key("d1", Holds::Rows, Otherwise("required by `map`"), "the same with one"),
+    key(
+        "d1",
+        Holds::Rows,
+        Otherwise("required by `map`"),
+        "transitions per second between states with a packet, as the rows of a matrix; for `map`",
+    ),
     key(
         "pattern",
         Holds::Name,
         Otherwise("IPBBPBBPBB"),
-        "the frames of a group of pictures, for `mpeg`",
+        "types of the frames in a group of pictures, in order; for `mpeg`",
     ),
     key(
         "frames",
         Holds::Value(Kind::Choice(&["exponential", "lognormal"])),
         Otherwise("exponential"),
-        "how sizes of frames are spread, for `mpeg`",
+        "distribution of frame sizes; for `mpeg`",
     ),
     key(
         "allowed",
         Holds::Tables(GREEDY),
         Otherwise("required by `greedy`"),
-        "the envelope that `greedy` keeps to, and uses up; of a list of token buckets, all hold",
+        "envelope that `greedy` uses up; in a list of token buckets, all of them hold",
     ),
     key(
         "offset",
         Holds::Value(Kind::Span),
         Otherwise("0s"),
-        "how long after its start the first burst of `greedy` comes, or what `replay` has first",
+        "time from `start` to the first burst of `greedy`, or to the first packet of `replay`",
     ),
     key(
         "capture",
         Holds::File("web.pcapng"),
         Otherwise("required by `replay`"),
-        "a pcap or pcapng file, whose packets are sent",
+        "pcap or pcapng file whose packets `replay` sends",
     ),
     key(
         "select",
         Holds::Rules,
-        Otherwise("all of them"),
-        "which of the capture's packets, as in `match` of a flow: a source is one flow",
+        Otherwise("all packets"),
+        "packets of the capture that `replay` sends, written like the `match` of a flow; a source \
+         is one flow",
     ),
     key(
         "speed",
         Holds::Decimal,
         Otherwise("1"),
-        "how much faster than in the capture, from 0.000001 to 1000000",
+        "speed of `replay` as a multiple of the capture's, from 0.000001 to 1000000",
     ),
     key(
         "scale",
         Holds::Decimal,
         Otherwise("1"),
-        "how much longer than in the capture packets are, from 0.001 to 1000",
+        "packet length of `replay` as a multiple of the capture's, from 0.001 to 1000",
     ),
     key(
         "repeat",
@@ -159,55 +175,60 @@ pub const TRAFFIC: &[Key] = &[
         "congestion",
         Holds::Value(Kind::Choice(&["reno", "cubic", "dctcp", "bbr"])),
         Otherwise("cubic"),
-        "how `tcp` finds out how much may be under way: Reno (RFC 5681), CUBIC (RFC 9438), DCTCP (RFC 8257), which counts marks, or as BBR does, by a model of the path",
+        "congestion control of `tcp`: `reno` (RFC 5681), `cubic` (RFC 9438), `dctcp` (RFC 8257), \
+         which reacts to ECN marks, or `bbr`, by a model of the path",
     ),
     key(
         "return",
         Holds::Value(Kind::Span),
         Otherwise("the delay of the link's other direction"),
-        "how long an acknowledgement of `tcp` takes back",
+        "delay of an acknowledgement of `tcp` on its way back",
     ),
     key(
         "bytes",
         Holds::BytesIn { min: 1, max: TRANSFER_MAX },
-        Otherwise("without end"),
-        "a transfer of `tcp` has so many bytes of payload",
+        Otherwise("endless"),
+        "payload of each transfer of `tcp`, in bytes",
     ),
     key(
         "pause",
         Holds::PositiveSpan,
-        Otherwise("no other transfer"),
-        "mean time between a transfer of `tcp` and the next, exponential",
+        Otherwise("no further transfer"),
+        "mean time between the end of a transfer of `tcp` and the start of the next, exponentially \
+         distributed",
     ),
     key(
         "initial-window",
         Holds::Value(Kind::Count { min: 1, max: 1000 }),
         Otherwise("10"),
-        "so many segments of `tcp` may be under way at the beginning (RFC 6928)",
+        "the initial congestion window of `tcp`, in segments (RFC 6928)",
     ),
     key(
         "window",
         Holds::BytesIn { min: 1, max: WINDOW_MAX },
         Otherwise("16MiB"),
-        "so much payload of `tcp` may be under way at most: what its receiver takes",
+        "receive window of `tcp`: maximum payload in flight",
     ),
     key(
         "acknowledge",
         Holds::Value(Kind::Choice(&["each", "second"])),
         Otherwise("second"),
-        "whether each segment of `tcp` is acknowledged, or every second one, and one alone after 40 ms",
+        "segments of `tcp` that are acknowledged: `each`, or every `second` one, and a single one \
+         after 40 ms",
     ),
     key(
         "shaped",
         Holds::Table(BUCKET),
         Otherwise("none"),
-        "a token bucket that its packets pass, of any model: those that find no tokens wait for them",
+        "token bucket in front of the source, whatever its `model`: packets without tokens wait \
+         for them",
     ),
     key(
         "policed",
         Holds::Table(BUCKET),
         Otherwise("none"),
-        "the same, and those that find no tokens are not sent",
+        "token bucket in front of the source, whatever its `model`: packets without tokens are \
+         discarded",
     ),
     key(
         "sources",
@@ -215,13 +236,12 @@ pub const TRAFFIC: &[Key] = &[
         Default("1"),
         "number of identical sources, each with this rate and an address of its own at the near end, from 100.64.0.1 on; simulated only",
     ),
-    key("start", Holds::Value(Kind::Span), Default("0s"), "when it begins"),
-    key("stop", Holds::PositiveSpan, Otherwise("never"), "when it ends; later than `start`"),
     key(
         "ecn",
         Holds::Value(Kind::Choice(&["no", "ect0", "ect1"])),
         Default("no"),
-        "whether its packets may be marked instead of dropped, and how they say so (RFC 3168)",
+        "ECN support of the packets (RFC 3168): with `ect0` or `ect1`, queues may mark them \
+         instead of dropping them",
     ),
 ];
 
@@ -233,12 +253,17 @@ const WINDOW_MAX: u64 = 1 << 30;
 
 /// `shaped = { … }` of a source, and `policed`.
 pub const BUCKET: &[Key] = &[
-    key("rate", Holds::FiniteRate, Required, "how fast it fills, as the link accounts bytes"),
+    key(
+        "rate",
+        Holds::FiniteRate,
+        Required,
+        "rate at which the token bucket fills, in the bytes that `layer` counts",
+    ),
     key(
         "burst",
         Holds::BytesIn { min: 1, max: BYTES_MAX },
         Required,
-        "what it holds: so much may go at once; the largest packet at least",
+        "size of the token bucket: maximum number of bytes at once; at least the largest packet",
     ),
 ];
 
@@ -250,27 +275,33 @@ pub const GREEDY: &[Key] = &[
     key(
         "rate",
         Holds::FiniteRate,
-        Otherwise("required but with `x-min`"),
-        "of a token bucket (sigma, rho), how fast it fills; of (r, T), what each frame may bring",
+        Otherwise("required, except with `x-min`"),
+        "fill rate of a token bucket (sigma, rho); or for frames (r, T), rate of the bytes that \
+         each frame may bring",
     ),
     key(
         "burst",
         Holds::BytesIn { min: 1, max: BYTES_MAX },
         Otherwise("none"),
-        "what the token bucket holds",
+        "size of the token bucket, sigma of (sigma, rho)",
     ),
-    key("frame", Holds::PositiveSpan, Otherwise("none"), "T of (r, T): how long a frame lasts"),
+    key("frame", Holds::PositiveSpan, Otherwise("none"), "length of a frame, T of (r, T)"),
     key(
         "x-min",
         Holds::PositiveSpan,
         Otherwise("none"),
-        "of (Xmin, Xave, I): no two packets are nearer",
+        "minimum time between two packets, Xmin of (Xmin, Xave, I)",
     ),
     key(
         "x-ave",
         Holds::PositiveSpan,
         Otherwise("none"),
-        "in any time `over` there is no more than one packet for each of these",
+        "mean time between two packets over any time of length `over`, Xave of (Xmin, Xave, I)",
     ),
-    key("over", Holds::PositiveSpan, Otherwise("none"), "I: that time"),
+    key(
+        "over",
+        Holds::PositiveSpan,
+        Otherwise("none"),
+        "length of the time over which `x-ave` holds, I of (Xmin, Xave, I)",
+    ),
 ];

@@ -8,7 +8,7 @@ use falaj_sched::registry::ENTRIES;
 #[test]
 fn a_key_of_the_file() {
     expect![[r#"
-        link.delay: propagation, from one end to the other
+        link.delay: propagation delay, from one end to the other
 
           in         [link.NAME]; [link.NAME.up], [link.NAME.down]
           value      a time: ns, us, ms, s, min, h

@@ -151,7 +151,7 @@ fn what_is_no_name_of_a_link() {
         9 | [host.c]
           | ^^^^^^^^
           |
-          = help: `link`: the links that it is at an end of; one that two hosts name lies between them, up from the first in the file; one that a single host names leads up to the router in the middle; write the name of a link in quotes, or a list of them, as in `"uplink"`
+          = help: `link`: links with an end at this host; a link that two hosts name connects them, and its `up` leads away from the host that comes first in the file; a link that one host names leads `up` to a router in the middle; write the name of a link in quotes, or a list of them, as in `"uplink"`
 
         error: `link`: a whole number does not go here
           --> a.toml:11:14

@@ -339,7 +339,7 @@ rate = "1mbit"
             1 | [link.a]
               | ^^^^^^^^
               |
-              = help: `rate`: bits a second that the link carries, or `unlimited`; a `trace` or a `preset` may stand for it; write a rate in quotes, as in `"100mbit"`
+              = help: `rate`: bandwidth of the link in bits per second, or `unlimited`; a `trace`, a `preset` or a `profile` can replace it; write a rate in quotes, as in `"100mbit"`
 
             error: link `b` lacks `rate`
              --> a.toml:3:7
@@ -347,7 +347,7 @@ rate = "1mbit"
             3 | [link.b.up]
               |       ^
               |
-              = help: `rate`: bits a second that the link carries, or `unlimited`; a `trace` or a `preset` may stand for it; write a rate in quotes, as in `"100mbit"`
+              = help: `rate`: bandwidth of the link in bits per second, or `unlimited`; a `trace`, a `preset` or a `profile` can replace it; write a rate in quotes, as in `"100mbit"`
         "#]],
     );
 }
@@ -770,7 +770,7 @@ replications = 10001
             10 | seed = -1
                |        ^^
                |
-               = help: write a whole number from 0 to 9223372036854775807: `seed` is where random numbers begin; the same seed gives the same results
+               = help: write a whole number from 0 to 9223372036854775807: `seed` is the seed of all random numbers; the same seed gives the same results
 
             error: `replications`: `10001` is out of range
               --> a.toml:11:16
@@ -778,7 +778,7 @@ replications = 10001
             11 | replications = 10001
                |                ^^^^^
                |
-               = help: write a whole number from 1 to 10000: `replications` is independent runs
+               = help: write a whole number from 1 to 10000: `replications` is the number of independent replications, each with random numbers of its own
         "#]],
     );
 }
@@ -990,7 +990,7 @@ match = "any"
             3 | [link.a.flow.""]
               |       ^
               |
-              = help: `rate`: bits a second that the link carries, or `unlimited`; a `trace` or a `preset` may stand for it; write a rate in quotes, as in `"100mbit"`
+              = help: `rate`: bandwidth of the link in bits per second, or `unlimited`; a `trace`, a `preset` or a `profile` can replace it; write a rate in quotes, as in `"100mbit"`
 
             error: `` cannot be the name of a flow
              --> a.toml:3:14
@@ -2652,7 +2652,7 @@ fn a_slip_in_the_name_of_a_link() {
             5 | [link.home.flow.b]
               |       ^^^^
               |
-              = help: `rate`: bits a second that the link carries, or `unlimited`; a `trace` or a `preset` may stand for it; write a rate in quotes, as in `"100mbit"`
+              = help: `rate`: bandwidth of the link in bits per second, or `unlimited`; a `trace`, a `preset` or a `profile` can replace it; write a rate in quotes, as in `"100mbit"`
         "#]],
     );
     errors(

@@ -53,8 +53,8 @@ pub const MANIFEST: Manifest = Manifest {
             name: "class",
             kind: Kind::Count { min: 0, max: 65_535 },
             default: Some("0"),
-            doc: "traffic class of the flow: 0 is served first; flows of one class go in order of \
-                  eligibility time",
+            doc: "the traffic class of the flow: 0 is served first; flows of one class go in order \
+                  of eligibility time",
         },
     ],
     idles: Idling::because("a packet waits until it is eligible"),

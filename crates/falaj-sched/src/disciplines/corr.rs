@@ -44,8 +44,8 @@ pub const MANIFEST: Manifest = Manifest {
         name: "cycle",
         kind: Kind::Count { min: 1, max: 65_536 },
         default: Some("64"),
-        doc: "length of a cycle, in packets; delays grow with it, and a shorter cycle costs more \
-              planning",
+        doc: "the length of a cycle, in packets; delays grow with it, and a shorter cycle costs \
+              more planning",
     }],
     flow: &[Param {
         name: "rate",

@@ -70,21 +70,21 @@ pub const MANIFEST: Manifest = Manifest {
             name: "cw-min",
             kind: Kind::Count { min: 1, max: 1023 },
             default: Some("31"),
-            doc: "contention window of a first attempt: the station waits a random number of slots \
-                  of 20us, from 0 to this number",
+            doc: "the contention window of a first attempt: the station waits a random number of \
+                  slots of 20us, from 0 to this number",
         },
         Param {
             name: "cw-max",
             kind: Kind::Count { min: 1, max: 65_535 },
             default: Some("1023"),
-            doc: "largest contention window, at least `cw-min`: each collision of a frame doubles \
-                  its window, up to this number of slots",
+            doc: "the largest contention window, at least `cw-min`: each collision of a frame \
+                  doubles its window, up to this number of slots",
         },
         Param {
             name: "attempts",
             kind: Kind::Count { min: 1, max: 255 },
             default: Some("7"),
-            doc: "number of collisions after which a frame is dropped",
+            doc: "the number of collisions after which a frame is dropped",
         },
     ],
     flow: &[Param {

@@ -40,7 +40,7 @@ pub const MANIFEST: Manifest = Manifest {
             name: "limit",
             kind: Kind::Count { min: 1, max: 1 << 20 },
             default: Some("10000"),
-            doc: "maximum number of packets in both queues together",
+            doc: "the maximum number of packets in both queues together",
         },
         Param {
             name: "target",
@@ -59,8 +59,8 @@ pub const MANIFEST: Manifest = Manifest {
             name: "coupling",
             kind: Kind::Count { min: 1, max: 10 },
             default: Some("2"),
-            doc: "coupling factor k: the marking probability of scalable packets is k times the \
-                  square root of the drop or marking probability of classic ones",
+            doc: "the coupling factor k: the marking probability of scalable packets is k times \
+                  the square root of the drop or marking probability of classic ones",
         },
         Param {
             name: "threshold",

@@ -39,7 +39,7 @@ pub const MANIFEST: Manifest = Manifest {
             name: "priority",
             kind: Kind::Count { min: 0, max: 65_535 },
             default: Some("none: the flow shares what flows with a priority leave"),
-            doc: "strict priority of the flow: 0 is served first; flows of one priority take \
+            doc: "the strict priority of the flow: 0 is served first; flows of one priority take \
                   turns, one packet each; cannot be combined with `quantum`",
         },
         QUANTUM,

@@ -49,15 +49,15 @@ pub const MANIFEST: Manifest = Manifest {
             name: "limit",
             kind: Kind::Count { min: 1, max: 1 << 20 },
             default: Some("10240"),
-            doc: "maximum number of packets in all queues together; beyond it the longest queue \
-                  drops its oldest packets",
+            doc: "the maximum number of packets in all queues together; beyond it the longest \
+                  queue drops its oldest packets",
         },
         Param {
             name: "queues",
             kind: Kind::Count { min: 1, max: MOST_QUEUES as u64 },
             default: Some("1024"),
-            doc: "number of queues, to which a hash assigns the connections; connections in one \
-                  queue share its service",
+            doc: "the number of queues, to which a hash assigns the connections; connections in \
+                  one queue share its service",
         },
         Param {
             doc: "bytes that a queue may send in its turn, with the rest carried over while it has \

@@ -45,15 +45,15 @@ pub const MANIFEST: Manifest = Manifest {
         name: "frame",
         kind: Kind::Count { min: 1, max: 4096 },
         default: None,
-        doc: "number of slots in a frame of any level; a slot is as long as the transmission of \
-              one largest packet",
+        doc: "the number of slots in a frame of any level; a slot is as long as the transmission \
+              of one largest packet",
     }],
     flow: &[
         Param {
             name: "level",
             kind: Kind::Count { min: 1, max: 4 },
             default: Some("1"),
-            doc: "level of the flow: 1 owns slots of the link; the frame of each further level \
+            doc: "the level of the flow: 1 owns slots of the link; the frame of each further level \
                   consists of the slots that the level before leaves over, so its flows are served \
                   less often",
         },
@@ -61,7 +61,7 @@ pub const MANIFEST: Manifest = Manifest {
             name: "slots",
             kind: Kind::Count { min: 0, max: 4096 },
             default: Some("1"),
-            doc: "number of slots that the flow owns in each frame of its level; 0 for best \
+            doc: "the number of slots that the flow owns in each frame of its level; 0 for best \
                   effort, which uses slots that their owners leave empty",
         },
     ],

@@ -50,8 +50,8 @@ pub const MANIFEST: Manifest = Manifest {
             name: "gates",
             kind: Kind::Count { min: 1, max: 4_096 },
             default: Some("16"),
-            doc: "number of gates in series: a packet is held for at most this number of periods, \
-                  even if its deadline is longer",
+            doc: "the number of gates in series: a packet is held for at most this number of \
+                  periods, even if its deadline is longer",
         },
         Param {
             name: "idle",

@@ -40,8 +40,7 @@ pub const MANIFEST: Manifest = Manifest {
         name: "period",
         kind: Kind::Span,
         default: Some(
-            "the time of one largest packet at the rate of the flow with the smallest \
-                       weight",
+            "the time of one largest packet at the rate of the flow with the smallest weight",
         ),
         doc: "virtual time quantum, of which each flow gets a part in proportion to its weight; \
               shorter quanta mean shorter delays, down to the default",

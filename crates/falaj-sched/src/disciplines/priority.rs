@@ -35,8 +35,8 @@ pub const MANIFEST: Manifest = Manifest {
         name: "priority",
         kind: Kind::Count { min: 0, max: 65_535 },
         default: None,
-        doc: "strict priority of the flow: 0 is served first; flows of one priority take turns, \
-              one packet each",
+        doc: "the strict priority of the flow: 0 is served first; flows of one priority take \
+              turns, one packet each",
     }],
     editable: &[("priority", "Priority")],
     ..Manifest::PLAIN

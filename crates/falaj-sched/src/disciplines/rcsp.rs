@@ -67,8 +67,8 @@ pub const MANIFEST: Manifest = Manifest {
             name: "priority",
             kind: Kind::Count { min: 0, max: 65_535 },
             default: None,
-            doc: "strict priority of the flow: 0 is served first; packets of one priority go in \
-                  order of eligibility",
+            doc: "the strict priority of the flow: 0 is served first; packets of one priority go \
+                  in order of eligibility",
         },
         Param {
             name: "min-gap",

@@ -51,8 +51,8 @@ pub const MANIFEST: Manifest = Manifest {
         name: "weight",
         kind: Kind::Count { min: 1, max: 65_536 },
         default: Some("1"),
-        doc: "maximum number of packets that the flow sends in each round; shares are in packets, \
-              so larger packets get more of the link",
+        doc: "the maximum number of packets that the flow sends in each round; shares are in \
+              packets, so larger packets get more of the link",
     }],
     weight_key: Some("weight"),
     editable: &[("weight", "Weight")],

@@ -63,7 +63,7 @@ pub const MANIFEST: Manifest = Manifest {
             name: "weight",
             kind: Kind::Count { min: 1, max: 65_536 },
             default: Some("1"),
-            doc: "number of packets that the flow may send in a turn; flows share the link in \
+            doc: "the number of packets that the flow may send in a turn; flows share the link in \
                   proportion, in packets",
         },
         Param {

@@ -90,8 +90,8 @@ pub const MANIFEST: Manifest = Manifest {
             name: "prio",
             kind: Kind::Count { min: 0, max: 7 },
             default: Some("0"),
-            doc: "priority of a class that is not divided: 0 goes first, both within its own rate \
-                  and in borrowing",
+            doc: "the priority of a class that is not divided: 0 goes first, both within its own \
+                  rate and in borrowing",
         },
         Param {
             name: "quantum",
