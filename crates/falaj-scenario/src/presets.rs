@@ -16,74 +16,77 @@ pub struct Preset {
     pub keys: &'static str,
 }
 
-const WEBPAGETEST: &str = "the profile of WebPageTest, its round-trip time halved each way";
+const WEBPAGETEST: &str = "profile of WebPageTest, with half of its round-trip time in each \
+                           direction";
 
 /// All presets, the slowest first.
 pub const PRESETS: [Preset; 11] = [
     Preset {
         name: "dial",
-        doc: "a telephone modem",
+        doc: "dial-up modem over a telephone line",
         source: WEBPAGETEST,
         keys: "delay = '60ms'\nup = { rate = '30kbit' }\ndown = { rate = '49kbit' }",
     },
     Preset {
         name: "edge",
-        doc: "mobile, EDGE",
+        doc: "mobile network, EDGE",
         source: WEBPAGETEST,
         keys: "delay = '420ms'\nup = { rate = '200kbit' }\ndown = { rate = '240kbit' }",
     },
     Preset {
         name: "2g",
-        doc: "mobile, the second generation at its best",
+        doc: "mobile network, second generation, at its best",
         source: WEBPAGETEST,
         keys: "delay = '400ms'\nup = { rate = '256kbit' }\ndown = { rate = '280kbit' }",
     },
     Preset {
         name: "3g",
-        doc: "mobile, the third generation",
+        doc: "mobile network, third generation",
         source: WEBPAGETEST,
         keys: "delay = '150ms'\nup = { rate = '768kbit' }\ndown = { rate = '1.6mbit' }",
     },
     Preset {
         name: "3g-fast",
-        doc: "mobile, the third generation at its best; what Lighthouse calls slow 4G",
-        source: "Lighthouse, docs/throttling.md: 1.6 Mbit/s, 750 kbit/s, 150 ms there and back",
+        doc: "mobile network, third generation, at its best; Lighthouse calls it slow 4G",
+        source: "Lighthouse, docs/throttling.md: 1.6 Mbit/s, 750 kbit/s, round-trip time 150 ms",
         keys: "delay = '75ms'\nup = { rate = '750kbit' }\ndown = { rate = '1.6mbit' }",
     },
     Preset {
         name: "4g",
-        doc: "mobile, the fourth generation",
+        doc: "mobile network, fourth generation",
         source: WEBPAGETEST,
         keys: "delay = '85ms'\nrate = '9mbit'",
     },
     Preset {
         name: "lte",
-        doc: "mobile, the fourth generation at its best",
+        doc: "mobile network, fourth generation, at its best",
         source: WEBPAGETEST,
         keys: "delay = '35ms'\nrate = '12mbit'",
     },
     Preset {
         name: "dsl",
-        doc: "a telephone line",
+        doc: "DSL over a telephone line",
         source: WEBPAGETEST,
         keys: "delay = '25ms'\nup = { rate = '384kbit' }\ndown = { rate = '1.5mbit' }",
     },
     Preset {
         name: "cable",
-        doc: "a cable modem",
+        doc: "cable modem",
         source: WEBPAGETEST,
         keys: "delay = '14ms'\nup = { rate = '1mbit' }\ndown = { rate = '5mbit' }",
     },
     Preset {
         name: "geo",
-        doc: "a geostationary satellite",
-        source: "its orbit: 239 ms to 278 ms up and down at the speed of light; 25 and 3 Mbit/s are what the FCC asked of broadband from 2015 on",
+        doc: "geostationary satellite",
+        source: "delay from its orbit: 239 ms to 278 ms up and down at the speed of light; rates \
+                 from the FCC's definition of broadband from 2015 on, 25 and 3 Mbit/s",
         keys: "delay = '260ms'\nup = { rate = '3mbit' }\ndown = { rate = '25mbit' }",
     },
     Preset {
         name: "leo",
         doc: "satellites in low orbit, such as Starlink",
-        source: "Ookla's medians for Starlink in the USA, first quarter of 2023: 104.7 and 14.8 Mbit/s, from 38 ms there and back",
+        source: "Ookla's medians for Starlink in the USA, first quarter of 2023: 104.7 and 14.8 \
+                 Mbit/s, round-trip time from 38 ms",
         keys: "delay = '20ms'\nup = { rate = '14.8mbit' }\ndown = { rate = '104.7mbit' }",
     },
 ];

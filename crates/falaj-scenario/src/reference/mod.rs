@@ -163,7 +163,7 @@ fn key_text(topic: &Topic) -> String {
         }
     }
     if matches!(key.holds, Holds::Rules) {
-        out.push_str("\n  terms of a rule, of which all must hold:\n");
+        out.push_str("\n  terms of a rule, all of which must match:\n");
         for (term, doc) in TERMS {
             line(&mut out, format_args!("    {term:<6} {doc}"));
         }
@@ -216,12 +216,13 @@ pub(crate) fn value(holds: Holds) -> String {
         Holds::Numbers => "numbers of packets, `3, 10-12`".into(),
         Holds::Sizes => {
             format!(
-                "a size, `500B`, a range, `80B-740B`, or a mix, `74B x 7, 590B x 4, 1514B x 1`, which `imix` stands for (`imix-ip`: as IP packets); {SIZE_UNITS}"
+                "a size, `500B`; a range, `80B-740B`; or a mix, `74B x 7, 590B x 4, 1514B x 1`, \
+                 for which `imix` is short (`imix-ip` for IP packets); {SIZE_UNITS}"
             )
         }
         Holds::Decimal => "a number".into(),
         Holds::Rows => "a list of lists of numbers".into(),
-        Holds::File(_) => "the path of a file, from where the scenario lies".into(),
+        Holds::File(_) => "the path of a file, relative to the scenario file".into(),
         Holds::Brief(keys) => {
             let names = suggest::list(keys.iter().map(|k| k.name));
             let first = keys.first().map_or(String::new(), |k| value(k.holds));
@@ -243,7 +244,7 @@ pub(crate) fn value(holds: Holds) -> String {
                 suggest::list(TO.iter().map(|k| k.name))
             )
         }
-        Holds::Headers => "a rule of single values".into(),
+        Holds::Headers => "a rule with a single value for each field".into(),
         Holds::Entries => "a text".into(),
         Holds::Given => "a table of texts and whole numbers".into(),
         Holds::Scheduler => {
@@ -347,9 +348,10 @@ pub fn markdown() -> String {
     let mut out = String::from(
         "# The scenario file\n\n\
          <!-- Made by `falaj explain --reference`; a test fails where it is not up to date. -->\n\n\
-         `falaj explain KEY` says the same on a terminal, and `falaj schema` prints a JSON Schema for editors.\n\
-         Quantities are texts with a unit. Times: ns, us, ms, s, min, h. Rates: bit, kbit, mbit, gbit, tbit a second,\n\
-         or B/s, kB/s, MB/s, GB/s. Sizes: B, kB, MB, GB (thousands), KiB, MiB, GiB (1024). Queues: a size, or packets, `20p`.\n",
+         `falaj explain KEY` prints the same text in a terminal, and `falaj schema` prints a JSON Schema for editors.\n\
+         Quantities are strings with a unit. Times: ns, us, ms, s, min, h. Rates in bits per second: bit, kbit, mbit, gbit, tbit;\n\
+         in bytes per second: B/s, kB/s, MB/s, GB/s. Sizes: B, kB, MB, GB (powers of 1000), KiB, MiB, GiB (powers of 1024).\n\
+         Limits of queues: a size, or a number of packets, `20p`.\n",
     );
     for table in TABLES {
         let header =
@@ -358,21 +360,21 @@ pub fn markdown() -> String {
         keys_table(&mut out, table.keys.iter().copied());
     }
     out.push_str(
-        "\n## Rules\n\nA rule is one or more terms that must all hold; `match` takes a rule or a list of them.\n\n",
+        "\n## Rules\n\nA rule is one or more terms, all of which must match; `match` takes a rule, or a list of rules of which one must match.\n\n",
     );
-    out.push_str("| term | what it means |\n|---|---|\n");
+    out.push_str("| term | meaning |\n|---|---|\n");
     for (term, doc) in TERMS {
         line(&mut out, format_args!("| `{term}` | {} |", cell(doc)));
     }
     out.push_str(
-        "\n## Masks\n\nA mask (the key `mask`) is one or more parts; packets in which all of these are alike belong together.\n\n\
-         | part | what it is |\n|---|---|\n",
+        "\n## Masks\n\nA `mask` is one or more fields of a packet; packets with equal values in all of them share a queue or a link.\n\n\
+         | field | meaning |\n|---|---|\n",
     );
     for (part, doc) in PARTS {
         line(&mut out, format_args!("| `{part}` | {} |", cell(doc)));
     }
     out.push_str(
-        "\n## Disciplines\n\nEach has keys of its own, of the scheduler and of each flow: [Disciplines](disciplines.md).\n",
+        "\n## Disciplines\n\nEach discipline has keys of its own for the scheduler and for each flow: [Disciplines](disciplines.md).\n",
     );
     out
 }
@@ -382,18 +384,19 @@ pub fn disciplines() -> String {
     let mut out = String::from(
         "# Disciplines\n\n\
          <!-- Made by `falaj explain --reference=disciplines`; a test fails where it is not up to date. -->\n\n\
-         What may stand as the `kind` of a `scheduler`. `falaj explain NAME` says the same on a terminal,\n\
-         and `falaj plan` what each promises to a flow and by which formula.\n\n\
-         Steps are those of a packet among `N` flows that have packets. Instructions are those that the discipline adds to a list of\n\
-         packets, enqueued and dequeued, with 256 flows of 20 packets each: the same on every machine, as\n\
-         [counted](../instructions.toml); ns are nanoseconds of CPU under the same load, net of that list, as [measured](../nanoseconds.toml)\n",
+         The values of `kind` in a `scheduler`. `falaj explain NAME` prints the same text in a terminal,\n\
+         and `falaj plan` computes the guarantee of each flow, with its formula.\n\n\
+         Steps: the cost of enqueuing and dequeuing a packet, where `N` flows have packets. Instructions: those that the discipline adds\n\
+         to a plain list of packets, for each packet enqueued and dequeued, with 256 flows of 20 packets each; they are\n\
+         [counted](../instructions.toml), and the same on every machine. ns: nanoseconds of CPU time under the same load, minus those of\n\
+         the list, [measured](../nanoseconds.toml)\n",
     );
     line(
         &mut out,
         format_args!(
-            "on {} ({}), {}, by `falaj bench sched --record`; more flows and loads are in [Benchmarks](../benchmarks.md). Promises are attacked by\n\
-             property tests.\n\n\
-             | discipline | what it does | paper | steps | instructions | ns | promised to a flow | the bound is from |\n|---|---|---|---|---|---|---|---|",
+            "on {} ({}), {}, with `falaj bench sched --record`; [Benchmarks](../benchmarks.md) have more flows and loads. Property tests\n\
+             attack the guarantees.\n\n\
+             | discipline | how it works | source | steps | instructions | ns | guarantee to a flow | source of the bound |\n|---|---|---|---|---|---|---|---|",
             costs::measured("machine"),
             costs::measured("compiler"),
             costs::measured("day")
@@ -441,10 +444,10 @@ pub fn disciplines() -> String {
 /// Writes which discipline may divide a flow of which other one.
 fn nesting(out: &mut String) {
     out.push_str(
-        "\n## One below a flow of another\n\n\
-         Every discipline may divide a flow of every other, [up to eight levels](../how-to/divide.md), but for these pairs. This page is made by building\n\
-         them, so it says what `falaj check` says.\n\n\
-         | above | below | why not |\n|---|---|---|\n",
+        "\n## Disciplines below other disciplines\n\n\
+         Every discipline may divide a flow of every other one, [up to eight levels](../how-to/divide.md), except for these pairs. The table is made by\n\
+         building all pairs, so it agrees with `falaj check`.\n\n\
+         | above | below | reason |\n|---|---|---|\n",
     );
     for (above, below, why) in nesting::refused() {
         line(out, format_args!("| {above} | {below} | {} |", cell(&why)));
@@ -453,14 +456,14 @@ fn nesting(out: &mut String) {
     line(
         out,
         format_args!(
-            "\nA plug-in that looks at arrivals divides no flow of its own; any may stand below. Parts are promised something where one of {above} stands above, which keep a rate over any\n\
-             interval, and one of {below} below. Elsewhere they get what comes, and `falaj plan` says that nothing is promised."
+            "\nA plug-in that looks at arrivals cannot divide its flows; any plug-in may stand below. Parts have a guarantee with one of {above} above,\n\
+             which keep a rate over any interval, and one of {below} below. Otherwise they have none, and `falaj plan` reports it."
         ),
     );
 }
 
 fn keys_table(out: &mut String, keys: impl Iterator<Item = Key>) {
-    out.push_str("| key | what it is | value | default |\n|---|---|---|---|\n");
+    out.push_str("| key | meaning | value | default |\n|---|---|---|---|\n");
     for key in keys {
         let value = match key.holds {
             Holds::Value(Kind::Span) => "a time".into(),

@@ -37,28 +37,30 @@ const CHOOSE: &str = "falaj choose";
 const WORDS: &[FieldWord] = &[
     word(
         &["bandwidth", "bw", "capacity", "speed", "bit rate", "bitrate", "line rate"],
-        "the bits a second that a link carries",
-        &["link.rate", "link.layer", "link.trace", "falaj run --rate 10mbit"],
+        "the bits per second that a link carries",
+        &["link.rate", "link.account", "link.trace", "falaj run --rate 10mbit"],
     ),
     word(
         &["throughput", "goodput"],
-        "the bits a second that arrive: at most the link's rate, less by losses, headers and rivals",
-        &["link.rate", "requires.rate", "falaj compare", "falaj traffic"],
+        "the bits per second that arrive: at most the link's rate, less by losses, headers and \
+         competing traffic",
+        &["link.rate", "need.rate", "falaj compare", "falaj traffic"],
     ),
     word(
         &["latency", "delay", "propagation", "propagation delay", "lag", "ping"],
-        "the time from a packet's first bit at one end to its last bit at the other: the link's \
-         delay, its transmission, and its wait in the queue",
-        &["link.delay", "link.jitter", "flow.queue", "requires.delay", "falaj run --delay 20ms"],
+        "the time from a packet's first bit at one end to its last bit at the other: propagation \
+         delay, transmission time, and wait in the queue",
+        &["link.delay", "link.jitter", "flow.queue", "need.delay", "falaj run --delay 20ms"],
     ),
     word(
         &["rtt", "round trip", "round trip time"],
-        "the time there and back: both directions' delays, transmissions and waits",
+        "the time to the other end and back: propagation delays, transmission times and waits in \
+         queues of both directions",
         &["link.delay", "falaj run --rtt 40ms"],
     ),
     word(
         &["jitter", "delay variation", "pdv"],
-        "the differences between the delays of packets",
+        "the variation of the delay from packet to packet",
         &["link.jitter", "link.slot", "link.profile", "falaj run --jitter 5ms"],
     ),
     word(
@@ -68,67 +70,67 @@ const WORDS: &[FieldWord] = &[
     ),
     word(
         &["reordering", "reorder", "out of order"],
-        "packets that overtake others of their flow",
+        "packets that arrive before earlier ones of their flow",
         &["link.reorder", "jitter.order"],
     ),
     word(&["duplication", "duplicates"], "packets that arrive twice", &["link.duplicate"]),
     word(
         &["corruption", "bit errors", "ber"],
-        "packets that arrive with a bit turned",
+        "packets that arrive with a flipped bit",
         &["link.corrupt"],
     ),
     purpose(
         &["bufferbloat", "bloat", "latency under load"],
-        "long waits in a queue that is far longer than the link needs: give it a shorter limit, a \
-         policy that keeps it short, or a queue for each connection",
+        "long delays in a queue that is far longer than the link needs; set a shorter limit, a \
+         policy that keeps the queue short, or a queue for each connection",
         &["flow.queue", "queue.policy", "falaj run --queue-policy codel"],
         Purpose::Connections,
     ),
     word(
         &["aqm", "active queue management"],
-        "a queue's policy, which drops or marks packets before the queue is full",
+        "a policy of the queue that drops or marks packets before the queue is full",
         &["queue.policy", "queue.ecn"],
     ),
     word(
         &["ecn", "congestion marking"],
-        "packets are marked instead of dropped, where their ends look at marks",
+        "packets are marked instead of dropped, if their connection supports it",
         &["queue.ecn"],
     ),
     word(
         &["buffer", "buffer size", "queue length", "limit"],
-        "the packets that wait for the link, and how many may",
+        "the packets that wait for the link, and their maximum number",
         &["flow.queue", "queue.limit", "falaj run --queue 64kB"],
     ),
     word(
         &["netem", "tc", "tc-netem", "traffic control", "qdisc"],
-        "the tools of Linux for links: a netem is a link's delay, jitter, loss and order; other \
-         queueing disciplines are the link's scheduler",
+        "Linux's traffic control: netem sets a link's delay, jitter, loss and reordering, and \
+         other queueing disciplines are a link's scheduler",
         &["falaj import tc SCRIPT", "link.delay", "link.loss", "link.scheduler"],
     ),
     word(
         &["dummynet", "ipfw", "dnctl", "pipe"],
-        "FreeBSD's emulator: a pipe is a link, and a queue of it a flow",
+        "FreeBSD's link emulator: a pipe is a link, and a queue of it is a flow",
         &["falaj import ipfw SCRIPT", "link.profile", "link.scheduler"],
     ),
     word(
         &["mahimahi", "mm-link", "mm-delay", "cellular trace"],
-        "an emulator that replays traces of a link's rate, which a link takes as they are",
+        "a link emulator that replays traces of a link's rate; `trace` reads its files unchanged",
         &["link.trace", "falaj run --trace FILE"],
     ),
     word(
         &["toxiproxy", "proxy"],
-        "a relay for connections, where no interface can be made",
+        "a relay for connections, for hosts where no interface can be created",
         &["falaj relay"],
     ),
     word(
         &["container", "docker", "podman", "kubernetes", "compose", "pod", "namespace"],
-        "a network namespace with an interface of its own, which is shaped in place, or gets a \
+        "a network namespace with an interface of its own, which falaj shapes in place or gives a \
          link of its own",
         &["falaj attach", "falaj serve"],
     ),
     word(
         &["localhost", "loopback", "port forwarding"],
-        "a server of this host, for a command behind a link",
+        "access to a server on this host from a command behind a link",
         &["falaj run --host-port 8000"],
     ),
     purpose(
@@ -140,8 +142,8 @@ const WORDS: &[FieldWord] = &[
             "qos",
             "quality of service",
         ],
-        "the rule by which a link chooses the next packet among its flows; four questions lead to \
-         one",
+        "the rule by which a link chooses the next packet among its flows; `falaj choose` selects \
+         one by four questions",
         &["link.scheduler", CHOOSE],
         Purpose::Share,
     ),
@@ -153,38 +155,38 @@ const WORDS: &[FieldWord] = &[
     ),
     purpose(
         &["guarantee", "guaranteed rate", "minimum rate", "bandwidth guarantee", "cir"],
-        "a rate that a flow gets whatever the others send",
-        &["requires.rate", "falaj plan", CHOOSE],
+        "a rate that a flow gets regardless of the other flows' traffic",
+        &["need.rate", "falaj plan", CHOOSE],
         Purpose::Rate,
     ),
     purpose(
         &["low latency", "real time", "real-time", "voip"],
-        "packets of some flows wait for a bounded, short time",
-        &["requires.delay", "falaj plan", CHOOSE],
+        "a short, bounded delay for the packets of some flows",
+        &["need.delay", "falaj plan", CHOOSE],
         Purpose::Delay,
     ),
     purpose(
         &["priority queue", "precedence", "prio", "llq", "strict priority queueing"],
-        "some flows go before all others",
+        "packets of some flows are sent before those of all others",
         &[CHOOSE],
         Purpose::Precedence,
     ),
     purpose(
         &["rate limiting", "throttle", "throttling", "cap", "policing", "police", "pir"],
-        "no flow sends more than a rate",
+        "a maximum rate for each flow, even on an idle link",
         &["link.rate", "link.burst", CHOOSE],
         Purpose::Cap,
     ),
     purpose(
         &["isolation", "slicing", "tenant", "tenants", "noisy neighbour", "noisy neighbor"],
-        "a flow's service hardly depends on what the others send",
+        "the service of a flow hardly depends on the traffic of the others",
         &["falaj plan", "falaj serve", CHOOSE],
         Purpose::Isolation,
     ),
     word(
         &["token bucket", "leaky bucket", "burst", "burstiness"],
-        "a rate with a bucket of bytes that may go at once: of a link, of a flow that is shaped, \
-         or of what a source sends at most",
+        "a rate, and a number of bytes that may exceed it at once: of a link, of a shaped flow, or \
+         as an upper bound on a source's traffic",
         &["link.burst", "flow.envelope"],
     ),
     word(
@@ -194,22 +196,22 @@ const WORDS: &[FieldWord] = &[
     ),
     word(
         &["mtu", "packet size", "frame size", "overhead", "encapsulation"],
-        "the largest packet that passes, and the bytes that count for each",
-        &["link.mtu", "link.layer", "link.overhead"],
+        "the largest packet that a link accepts, and the bytes that count for each packet",
+        &["link.mtu", "link.account", "link.overhead"],
     ),
     word(
         &["classifier", "filter", "rule", "firewall", "five-tuple", "5-tuple", "dscp"],
-        "the rule that says which packets belong to a flow",
-        &["flow.match", "rule.match", "flow.mask"],
+        "the rule that assigns packets to a flow",
+        &["flow.match", "rule.match", "flow.each"],
     ),
     word(
         &["capture", "pcap", "tcpdump", "wireshark", "replay"],
-        "packets as files: recorded by a running link, or sent again",
+        "packets in files, recorded by a running link or sent again",
         &["falaj run --capture FILE", "falaj run --replay FILE"],
     ),
     word(
         &["wifi link", "dsl", "adsl", "3g", "4g", "lte", "5g", "satellite", "cable", "modem"],
-        "links that many know by name",
+        "well-known links by name",
         &["link.preset", "falaj presets"],
     ),
 ];
