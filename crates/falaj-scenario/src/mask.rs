@@ -11,25 +11,30 @@ use std::ops::Range;
 pub const PARTS: &[(&str, &str)] = &[
     (
         "src",
-        "source address; `src/24`: so many bits of it for IPv4, `src6/64` for IPv6, whole addresses else",
+        "source address; `src/24` its first 24 bits for IPv4, `src6/64` its first 64 bits for \
+         IPv6; without a length the whole address",
     ),
-    ("dst", "destination address, likewise"),
-    ("near", "the address at the near end: source going up, destination going down; likewise"),
-    ("far", "the address at the far end; likewise"),
-    ("sport", "source port of TCP and UDP; `sport/8`: so many leading bits of it"),
-    ("dport", "destination port, likewise"),
-    ("proto", "what IP carries, by its number"),
+    ("dst", "destination address, in the same forms"),
+    (
+        "near",
+        "address at the near end, the source of packets going up and the destination of those \
+         going down, in the same forms",
+    ),
+    ("far", "address at the far end, in the same forms"),
+    ("sport", "source port of TCP and UDP; `sport/8` its first 8 bits"),
+    ("dport", "destination port, in the same forms"),
+    ("proto", "protocol number of the IP packet"),
     ("dscp", "differentiated services code point"),
-    ("tos", "the whole byte of DSCP and ECN"),
-    ("ttl", "time to live, or hop limit"),
-    ("length", "bytes of the IP packet, as its header says"),
-    ("flags", "flags of TCP"),
-    ("ether", "Ethernet's type, behind VLAN tags"),
-    ("vlan", "number of the outer VLAN"),
-    ("mac-src", "source address of the frame"),
-    ("mac-dst", "destination address of the frame"),
-    ("flow-label", "flow label of IPv6"),
-    ("mark", "what rules have noted of it: `mark = 7` in a `[[rule]]`"),
+    ("tos", "TOS byte, DSCP and ECN together"),
+    ("ttl", "time to live, or hop limit of IPv6"),
+    ("length", "length of the IP packet in bytes, from its header"),
+    ("flags", "TCP flags"),
+    ("ether", "EtherType, after VLAN tags"),
+    ("vlan", "ID of the outer VLAN"),
+    ("mac-src", "source MAC address"),
+    ("mac-dst", "destination MAC address"),
+    ("flow-label", "IPv6 flow label"),
+    ("mark", "mark that a rule gave the packet: `mark = 7` in a `[[rule]]`"),
 ];
 
 /// A mask as written, for either direction.

@@ -12,7 +12,8 @@ pub(super) const DUPLICATE: Impairment = Impairment {
     table: Some(Table {
         word: "duplicate",
         header: "duplicate = { … }",
-        doc: "which packets arrive twice; `duplicate = \"1%\"` is the probability alone, and `corrupt` takes the same",
+        doc: "the packets that arrive twice; `duplicate = \"1%\"` is the probability alone, and \
+              `corrupt` takes the same keys",
         keys: KEYS,
     }),
     kinds: &[],
@@ -27,7 +28,7 @@ pub(super) const CORRUPT: Impairment = Impairment {
         "corrupt",
         Holds::Brief(KEYS),
         Otherwise("none"),
-        "packets that arrive with a bit turned",
+        "packets that arrive with a flipped bit",
     ),
     table: None,
     kinds: &[],
@@ -38,13 +39,17 @@ pub(super) const CORRUPT: Impairment = Impairment {
 };
 
 /// Probability of the event.
-pub(super) const PROBABILITY: Key =
-    key("probability", Holds::Value(Kind::Probability), Required, "how often it happens");
+pub(super) const PROBABILITY: Key = key(
+    "probability",
+    Holds::Value(Kind::Probability),
+    Required,
+    "probability that a packet is affected",
+);
 pub(super) const CORRELATION: Key = key(
     "correlation",
     Holds::Value(Kind::Probability),
     Default("0%"),
-    "how often a packet fares as the one before it; the mean stays",
+    "probability that a packet has the same outcome as the one before it; the mean stays the same",
 );
 
 /// `duplicate = { … }` and `corrupt = { … }`.

@@ -16,12 +16,12 @@ pub(super) const JITTER: Impairment = Impairment {
         "jitter",
         Holds::Brief(KEYS),
         Otherwise("none"),
-        "by how much the delay of packets differs; `delay` is its mean, and packets stay in order",
+        "variation of the packets' delay around its mean, `delay`; packets stay in order",
     ),
     table: Some(Table {
         word: "jitter",
         header: "jitter = { … }",
-        doc: "how the delay of packets differs; `jitter = \"5ms\"` is the amount alone",
+        doc: "the variation of the packets' delay; `jitter = \"5ms\"` is the amount alone",
         keys: KEYS,
     }),
     kinds: &[],
@@ -37,31 +37,33 @@ const KEYS: &[Key] = &[
         "amount",
         Holds::PositiveSpan,
         Required,
-        "standard deviation of the delay; of `uniform` as much less or more",
+        "standard deviation of the delay; with `uniform`, its maximum difference from the mean",
     ),
     key(
         "distribution",
         Holds::Value(Kind::Choice(&["uniform", "normal", "pareto", "paretonormal"])),
         Default("uniform"),
-        "how delays are distributed, unless a `table` says it",
+        "distribution of the delays, unless there is a `table`",
     ),
     key(
         "table",
         Holds::File("wifi.dist"),
         Otherwise("none"),
-        "a file with a distribution that was measured, as netem takes it (`.dist`)",
+        "file with a measured distribution of delays, in netem's format (`.dist`)",
     ),
     key(
         "correlation",
         Holds::Value(Kind::Probability),
         Default("0%"),
-        "how often a packet has the delay of the one before it; mean and deviation stay",
+        "probability that a packet has the same delay as the one before it; mean and deviation \
+         stay the same",
     ),
     key(
         "order",
         Holds::Value(Kind::Choice(&["kept", "free"])),
         Default("kept"),
-        "`kept`: none overtakes, and delays that follow closely go on from one to the next; `free`: each is drawn for itself",
+        "`kept`: no packet overtakes another, and delays change gradually from packet to packet; \
+         `free`: each delay is random and independent, so packets may overtake",
     ),
 ];
 

@@ -12,11 +12,16 @@ use falaj_sched::units::probability::Probability;
 use std::ops::RangeInclusive;
 
 pub(super) const LOSS: Impairment = Impairment {
-    key: key("loss", Holds::Brief(KEYS), Otherwise("none"), "packets that the link loses"),
+    key: key(
+        "loss",
+        Holds::Brief(KEYS),
+        Otherwise("none"),
+        "packets that the link loses at random or by number",
+    ),
     table: Some(Table {
         word: "loss",
         header: "loss = { … }",
-        doc: "which packets a link loses; `loss = \"1%\"` is the probability alone",
+        doc: "the packets that a link loses; `loss = \"1%\"` is the probability alone",
         keys: KEYS,
     }),
     kinds: KINDS,
@@ -65,7 +70,7 @@ const KEYS: &[Key] = &[
         "probability",
         Holds::Value(Kind::Probability),
         Otherwise("required by `random`"),
-        "how often a packet is lost; for `random`",
+        "probability that a packet is lost; for `random`",
     ),
     key(
         "kind",
@@ -77,56 +82,65 @@ const KEYS: &[Key] = &[
         "correlation",
         Holds::Value(Kind::Probability),
         Default("0%"),
-        "how often a packet fares as the one before it; the mean stays; for `random`",
+        "probability that a packet has the same outcome as the one before it; the mean stays the \
+         same; for `random`",
     ),
     key(
         "to-bad",
         Holds::Value(Kind::Probability),
         Otherwise("required by `gilbert-elliott`"),
-        "from the good state to the bad one, behind each packet; for `gilbert-elliott`",
+        "probability of a transition from the good to the bad state, after each packet; for \
+         `gilbert-elliott`",
     ),
     key(
         "to-good",
         Holds::Value(Kind::Probability),
         Otherwise("required by `gilbert-elliott`"),
-        "from the bad state to the good one, behind each packet; for `gilbert-elliott`",
+        "probability of a transition from the bad to the good state, after each packet; for \
+         `gilbert-elliott`",
     ),
     key(
         "loss-bad",
         Holds::Value(Kind::Probability),
         Default("100%"),
-        "how often a packet is lost in the bad state; for `gilbert-elliott`",
+        "probability that a packet is lost in the bad state; for `gilbert-elliott`",
     ),
     key(
         "loss-good",
         Holds::Value(Kind::Probability),
         Default("0%"),
-        "how often a packet is lost in the good state; for `gilbert-elliott`",
+        "probability that a packet is lost in the good state; for `gilbert-elliott`",
     ),
     key(
         "p13",
         Holds::Value(Kind::Probability),
         Otherwise("required by `four-states`"),
-        "from a gap, where packets arrive, into a burst of losses; for `four-states`",
+        "probability of a transition from a gap, in which packets arrive, to a burst of losses; \
+         for `four-states`",
     ),
     key(
         "p31",
         Holds::Value(Kind::Probability),
-        Otherwise("100% less p13"),
-        "from a burst into a gap; for `four-states`",
+        Otherwise("100% minus p13"),
+        "probability of a transition from a burst to a gap; for `four-states`",
     ),
     key(
         "p32",
         Holds::Value(Kind::Probability),
         Default("0%"),
-        "in a burst, from a packet that is lost to one that arrives; for `four-states`",
+        "probability that, in a burst, a packet arrives after a lost one; for `four-states`",
     ),
-    key("p23", Holds::Value(Kind::Probability), Default("100%"), "and back; for `four-states`"),
+    key(
+        "p23",
+        Holds::Value(Kind::Probability),
+        Default("100%"),
+        "probability that, in a burst, a packet is lost after one that arrived; for `four-states`",
+    ),
     key(
         "p14",
         Holds::Value(Kind::Probability),
         Default("0%"),
-        "a single loss in a gap; for `four-states`",
+        "probability of a single loss in a gap; for `four-states`",
     ),
     key(
         "count",
@@ -138,7 +152,7 @@ const KEYS: &[Key] = &[
         "packets",
         Holds::Numbers,
         Otherwise("required by `list`"),
-        "these packets of each flow are lost, counted from 1; for `list`",
+        "numbers of the packets of each flow that are lost, counted from 1; for `list`",
     ),
 ];
 

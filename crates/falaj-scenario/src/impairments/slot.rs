@@ -13,13 +13,15 @@ pub(super) const SLOT: Impairment = Impairment {
     key: key(
         "slot",
         Holds::Brief(KEYS),
-        Otherwise("at any time"),
-        "packets are delivered together, in slots with this time from one to the next",
+        Otherwise("none: packets are delivered at any time"),
+        "delivery of packets in slots: packets that are due between two slots are delivered \
+         together at the later one",
     ),
     table: Some(Table {
         word: "slot",
         header: "slot = { … }",
-        doc: "when packets are delivered; `slot = \"20ms\"` is the time from one slot to the next",
+        doc: "the delivery of packets in slots; `slot = \"20ms\"` is the time from one slot to the \
+              next",
         keys: KEYS,
     }),
     kinds: &[],
@@ -35,20 +37,21 @@ const KEYS: &[Key] = &[
     key(
         "most",
         Holds::PositiveSpan,
-        Otherwise("as `least`"),
+        Otherwise("the value of `least`"),
         "longest time from one slot to the next",
     ),
     key(
         "packets",
         Holds::Value(Kind::Count { min: 1, max: i64::MAX as u64 }),
         Otherwise("any number"),
-        "so many packets in a slot at most; what is beyond waits in the queue",
+        "the maximum number of packets in a slot; further packets wait in the queue",
     ),
     key(
         "bytes",
         Holds::BytesIn { min: 1, max: BURST_MAX },
         Otherwise("any number"),
-        "so many bytes in a slot at most, as the link accounts them; a packet that is larger has one alone; what is beyond waits in the queue",
+        "maximum number of bytes in a slot, counted as `layer` selects; a larger packet is alone \
+         in its slot; further packets wait in the queue",
     ),
 ];
 

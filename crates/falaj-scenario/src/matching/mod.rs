@@ -18,44 +18,47 @@ use std::sync::Arc;
 
 /// The terms of a rule, for messages and the reference.
 pub const TERMS: &[(&str, &str)] = &[
-    ("any", "every packet; stands alone"),
+    ("any", "every packet; without other terms"),
     ("udp", "UDP"),
     ("tcp", "TCP"),
     ("icmp", "ICMP of IPv4"),
     ("icmp6", "ICMP of IPv6"),
     ("ip", "IPv4"),
     ("ip6", "IPv6"),
-    (
-        "proto",
-        "`proto N`: the protocol with this number, 0 to 255; of IPv6, behind its further headers",
-    ),
+    ("proto", "`proto N`: IP protocol number, 0 to 255; for IPv6 that after the extension headers"),
     (
         "src",
-        "`src ADDRESS` or `src ADDRESS/LENGTH`: from there; `src table NAME`: from one that is in this table",
+        "`src ADDRESS` or `src ADDRESS/LENGTH`: source address; `src table NAME`: source address \
+         that the table contains",
     ),
-    ("dst", "`dst ADDRESS`, `dst ADDRESS/LENGTH` or `dst table NAME`: to there"),
+    ("dst", "`dst ADDRESS`, `dst ADDRESS/LENGTH` or `dst table NAME`: destination address"),
     (
         "sport",
-        "`sport N`, `sport N-M` or a list, `sport 80,443,8000-8080`: source port, of TCP and UDP unless one is named; `sport table NAME`",
+        "`sport N`, `sport N-M`, a list such as `sport 80,443,8000-8080`, or `sport table NAME`: \
+         source port, of TCP and UDP unless one of them is named",
     ),
     ("dport", "`dport N`, `dport N-M`, a list or `dport table NAME`: destination port"),
-    ("dscp", "`dscp N`, 0 to 63, or a name as `ef`, `af41`, `cs1`"),
-    ("tos", "`tos N`, 0 to 255 or `0x00` to `0xff`: the whole byte, DSCP and ECN"),
-    ("ttl", "`ttl N` or `ttl N-M`: time to live, or hop limit"),
-    ("length", "`length N` or `length N-M`: bytes of the IP packet, as its header says"),
-    ("flags", "`flags syn,!ack`: TCP with these flags set, and not those behind `!`"),
-    ("fragment", "a piece of a packet, the first included; later pieces have no ports"),
-    ("first-fragment", "the first piece of a packet"),
-    ("ether", "`ether N`: Ethernet's type, behind VLAN tags; `ether arp`, `ether 0x88cc`"),
-    ("vlan", "`vlan N`: the VLAN of the outer tag, 0 to 4095"),
-    ("mac-src", "`mac-src 02:00:00:00:00:01`: from this interface"),
-    ("mac-dst", "`mac-dst 02:00:00:00:00:01`: to this interface"),
-    ("mark", "`mark N`: a rule gave it this mark, by `mark = N`; `mark 0`: none did"),
+    ("dscp", "`dscp N`: DSCP from 0 to 63, or a name such as `ef`, `af41`, `cs1`"),
+    ("tos", "`tos N`: TOS byte, DSCP and ECN together, from 0 to 255 or `0x00` to `0xff`"),
+    ("ttl", "`ttl N` or `ttl N-M`: time to live, or hop limit of IPv6"),
+    ("length", "`length N` or `length N-M`: length of the IP packet in bytes, from its header"),
+    (
+        "flags",
+        "`flags syn,!ack`: TCP packets in which these flags are set, and those after `!` are not",
+    ),
+    ("fragment", "a fragment of a packet, including the first one; later fragments have no ports"),
+    ("first-fragment", "the first fragment of a packet"),
+    ("ether", "`ether N`: EtherType, after VLAN tags; `ether arp`, `ether 0x88cc`"),
+    ("vlan", "`vlan N`: VLAN ID of the outer tag, 0 to 4095"),
+    ("mac-src", "`mac-src 02:00:00:00:00:01`: source MAC address"),
+    ("mac-dst", "`mac-dst 02:00:00:00:00:01`: destination MAC address"),
+    ("mark", "`mark N`: mark that a rule gave the packet by `mark = N`; `mark 0`: no mark"),
     (
         "not",
-        "`not TERM` or `not ( … )`: all packets for which that does not hold, those without such a header too",
+        "`not TERM` or `not ( … )`: packets that do not match, including those without such a \
+         header",
     ),
-    ("( … or … )", "one of the sides holds; each is one or more terms"),
+    ("( … or … )", "packets that match one of the sides; each side is one or more terms"),
 ];
 
 const GRAMMAR: &str = "terms: any, udp, tcp, icmp, icmp6, ip, ip6, proto N, src ADDRESS[/N], dst \

@@ -2726,7 +2726,7 @@ slot = { least = "5ms", most = "3ms" }
             6 | reorder = { gap = 3 }
               |           ^^^^^^^^^^^
               |
-              = help: `probability`: how often it happens; write a probability in quotes, as in `"1%"`
+              = help: `probability`: probability that a packet is affected; write a probability in quotes, as in `"1%"`
 
             error: `order`: `fre` is not one of the words allowed
              --> a.toml:7:35
