@@ -90,8 +90,8 @@ impl std::fmt::Display for ChangeError {
             ChangeError::NoSuchPipe => f.write_str("there is no such pipe"),
             ChangeError::Occupied => f.write_str("its place is another's still"),
             ChangeError::Unpaced => f.write_str(
-                "the interface does not say when it has room: `paced-by = \"device\"` is for packet \
-                 sockets, as of `falaj bridge`",
+                "the interface does not say when it has room: `paced-by = \"device\"` is for \
+                 packet sockets, as of `falaj bridge`",
             ),
         }
     }

@@ -6,10 +6,10 @@
 //!
 //! **Messages.** [`message`] has the inputs and outputs of an engine: a [`Unit`](message::Unit) is
 //! a handle to bytes that live elsewhere; an [`Output`] reports that a unit leaves, is lost,
-//! copied, corrupted or marked. [`counted_layer`] is the layer whose bytes a rate counts, [`framing`]
-//! adds the bytes of the link beyond them, and [`ecn`] reads and writes the ECN bits of frames.
-//! [`chance`] draws random numbers addressed by seed, element, flow and index, so that no draw
-//! depends on timing.
+//! copied, corrupted or marked. [`counted_layer`] is the layer whose bytes a rate counts,
+//! [`framing`] adds the bytes of the link beyond them, and [`ecn`] reads and writes the ECN bits of
+//! frames. [`chance`] draws random numbers addressed by seed, element, flow and index, so that no
+//! draw depends on timing.
 //!
 //! **Classification.** [`key`] reads the headers of a frame, whatever it holds; [`header`] has the
 //! types of their fields: IP versions, protocols, prefixes. A [`term`] is one condition on a key; a

@@ -131,8 +131,8 @@ impl Masks {
     }
 
     /// If both link and flows have masks, lowers maxima that are not configured, so that all queues
-    /// fit: from [`MOST`](MaskConfig::MOST) links with as many queues to 16,384 links of 512 queues each.
-    /// `link` and `flows` are true for configured maxima.
+    /// fit: from [`MOST`](MaskConfig::MOST) links with as many queues to 16,384 links of 512 queues
+    /// each. `link` and `flows` are true for configured maxima.
     pub fn fit(&mut self, link: bool, flows: &[bool]) {
         /// Queues of each link are reduced first, down to this number.
         const QUEUES: u32 = 512;

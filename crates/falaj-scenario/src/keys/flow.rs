@@ -155,9 +155,9 @@ pub(super) const QUEUE: Key = key(
     Otherwise(DEFAULT_QUEUE),
     "queue of the flow: its limit, or a table that also selects the policy for dropping packets",
 );
-pub(super) const NEEDED: Key = key(
-    "need",
-    Holds::Table(NEED),
+pub(super) const REQUIREMENT: Key = key(
+    "requires",
+    Holds::Table(REQUIRES),
     Otherwise("none"),
     "rate and delay that the flow must be guaranteed; `falaj plan` refuses a scenario that \
      guarantees less",
@@ -192,8 +192,8 @@ pub(super) const PARTS: Key = key(
 /// `[link.NAME.flow.FLOW.flow.PART]`; the parameters of the flow's discipline come after these.
 pub const PART: &[Key] = &[RULES, ADAPTER, QUEUE, REQUIREMENT, SENDS, DIVIDED_BY, PARTS];
 
-/// `need = { … }` of a flow.
-pub const NEED: &[Key] = &[
+/// `requires = { … }` of a flow.
+pub const REQUIRES: &[Key] = &[
     key("rate", Holds::FiniteRate, Otherwise("none"), "minimum guaranteed rate of the flow"),
     key(
         "delay",

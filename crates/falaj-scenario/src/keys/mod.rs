@@ -97,10 +97,10 @@ const BEFORE: &[Table] = &[
 
 const BEHIND: &[Table] = &[
     Table {
-        word: "need",
-        header: "need = { … }",
+        word: "requires",
+        header: "requires = { … }",
         doc: "the rate and delay that a flow must be guaranteed",
-        keys: NEED,
+        keys: REQUIRES,
     },
     Table {
         word: "envelope",

@@ -102,8 +102,8 @@ impl ShortQueue {
             format!("one TCP connection needs about `{queue}` to use that rate")
         })
         .help(
-            "if it is short on purpose, a flow says so by the delay it needs: `requires = { delay = \
-             \"…\" }`",
+            "if it is short on purpose, a flow says so by the delay it needs: `requires = { delay \
+             = \"…\" }`",
         )
     }
 }

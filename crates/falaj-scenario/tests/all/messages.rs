@@ -2094,7 +2094,7 @@ fn what_is_no_choice() {
             3 | scheduler = {}
               |             ^^
               |
-              = help: `kind`: the discipline; write one of these in quotes: `fifo`, `priority`, `rr`, `wrr`, `hrr`, `corr`, `drr`, `drr+`, `drr++`, `ets`, `virtual-clock`, `scfq`, `sfq`, `wfq`, `wf2q`, `spfq`, `edf`, `sced`, `mtr-ls`, `arc`, `qfq`, `qfq+`, `wf2q+`, `ffs`, `timer-wheels`, `virtual-links`, `shaper`, `cbs`, `tas`, `ats`, `mclock`, `hfsc`, `htb`, `rcsp`, `mgfq`, `netback`, `xen-wrr`, `fq_codel`, `dualpi2`, `dcf`, `plugin`
+              = help: `kind`: name of the discipline; write one of these in quotes: `fifo`, `priority`, `rr`, `wrr`, `hrr`, `corr`, `drr`, `drr+`, `drr++`, `ets`, `virtual-clock`, `scfq`, `sfq`, `wfq`, `wf2q`, `spfq`, `edf`, `sced`, `mtr-ls`, `arc`, `qfq`, `qfq+`, `wf2q+`, `ffs`, `timer-wheels`, `virtual-links`, `shaper`, `cbs`, `tas`, `ats`, `mclock`, `hfsc`, `htb`, `rcsp`, `mgfq`, `netback`, `xen-wrr`, `fq_codel`, `dualpi2`, `dcf`, `plugin`
         "#]],
     );
     errors_of_link(
@@ -2386,6 +2386,38 @@ durration = "1s"
               | ^^^^^^^^^ did you mean `duration`?
               |
               = help: allowed: `duration`, `replications`, `seed`, `time`
+        "#]],
+    );
+    errors_of_link(
+        r#"account = "ip"
+[link.a.flow.x]
+match = "any"
+need = { delay = "1ms" }
+each = "src"
+mask = "src"
+"#,
+        expect![[r#"
+            error: link `a` has no key `account`
+             --> a.toml:3:1
+              |
+            3 | account = "ip"
+              | ^^^^^^^ its name is now `layer`
+              |
+              = help: `falaj fmt --upgrade FILE` replaces the former names of all keys
+
+            error: flow `x` has no key `need`
+             --> a.toml:6:1
+              |
+            6 | need = { delay = "1ms" }
+              | ^^^^ its name is now `requires`
+              |
+              = help: `falaj fmt --upgrade FILE` replaces the former names of all keys
+
+            error: flow `x` has no key `each`
+             --> a.toml:7:1
+              |
+            7 | each = "src"
+              | ^^^^ its name is now `mask`, which the table has, too
         "#]],
     );
     errors_of_link(

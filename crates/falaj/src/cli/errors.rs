@@ -22,6 +22,9 @@ pub(super) fn sentence(words: &[OsString], error: &Error, mut command: Command) 
         None => String::new(),
     };
     Some(match error.kind() {
+        ErrorKind::UnknownArgument if argument == "--need" => {
+            "`--need` is now called `--requires`".to_owned()
+        }
         ErrorKind::UnknownArgument if argument.starts_with('-') => format!(
             "`{argument}` is not an option of `{name}`{}; `{name} --help-all` lists its options",
             near(ContextKind::SuggestedArg)

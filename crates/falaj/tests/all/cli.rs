@@ -1235,6 +1235,12 @@ fn a_file_is_laid_out_anew_or_left_alone() {
     let again = falaj(&["fmt", "odd.toml", "odd-link.toml"]);
     assert_eq!((again.status, again.out.as_str()), (Some(0), ""));
 
+    let former = file("former.toml", "[link.a]\nrate = \"1mbit\"\naccount=\"ip\"\n");
+    assert_eq!(falaj(&["check", former]).status, Some(2));
+    assert_eq!(falaj(&["fmt", "--upgrade", former]).status, Some(0));
+    let upgraded = std::fs::read_to_string(directory.join(former)).unwrap();
+    assert_eq!(upgraded, "[link.a]\nrate = \"1mbit\"\nlayer = \"ip\"\n");
+
     let broken = "[link.a]\nrate =\n";
     let ran = falaj(&["fmt", file("broken.toml", broken), "no-such.toml", file("odd.toml", odd)]);
     assert_eq!((ran.status, ran.out.as_str()), (Some(2), "odd.toml\n"), "the others are done");
@@ -1279,7 +1285,7 @@ fn keys_are_explained() {
     let ran = falaj(&["explain", "flow.phase"]);
     assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
     for words in [
-        "flow.phase: time on the link",
+        "flow.phase: maximum time that the flow may use the link",
         "ns, us, ms",
         "Fortuna and Chydzinski 2013",
         "phase = \"500us\"",

@@ -290,6 +290,11 @@ fn plans_that_cannot_be() {
         );
         refused(&["plan", plain, option, value], &said);
     }
+    refused(&["plan", plain, "--need", "x.delay=3ms"], "`--need` is now called `--requires`");
+    refused(
+        &["plan", plain, "--what-if", "a.need.delay=1ms"],
+        "--what-if a.need.delay=1ms: the key `need` is now called `requires`",
+    );
     refused(
         &["plan", plain, "--what-if", "a.rate=much"],
         "error: with --what-if a.rate=much: `rate`: `much` does not begin with a number",
