@@ -104,16 +104,20 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         Error::Listen(at, error) => Error::Listen(at, name_process(error, at, &transports)),
         error => error,
     })?;
-    signal_hook::flag::register(signal_hook::consts::SIGTERM, interrupts()?)?;
-    if let Some(at) = relay.address() {
-        note!("relaying {at} to {}; Ctrl-C ends it", args.to);
-    }
-    standard_error::detach()?;
-    // The relay library requests no priority from the system; this program may.
-    be_punctual(Rank::Link);
-    let began = Instant::now();
-    let (report, _) = interruptible(|stop| Ok(relay.run(stop)?))?;
-    let elapsed = Span(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    let ((report, elapsed), _) = interruptible(|stop| {
+        // From here on signals end the relay with its report; the message comes after that.
+        signal_hook::flag::register(signal_hook::consts::SIGTERM, interrupts()?)?;
+        if let Some(at) = relay.address() {
+            note!("relaying {at} to {}; Ctrl-C ends it", args.to);
+        }
+        standard_error::detach()?;
+        // The relay library requests no priority from the system; this program may.
+        be_punctual(Rank::Link);
+        let began = Instant::now();
+        let report = relay.run(stop)?;
+        let elapsed = Span(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        Ok((report, elapsed))
+    })?;
     let losses = report.losses.map(|(n, why)| (n, why.to_owned()));
     let flow = |flow: RelayFlow| {
         FlowSummary::handed_over_singly(flow.counters, flow.delay, flow.release_error)
