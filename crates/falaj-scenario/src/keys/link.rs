@@ -38,8 +38,8 @@ pub const TRACE: &[Key] = &[
     key(
         "repeat",
         Holds::PositiveSpan,
-        Otherwise("the last rate stays; a mahimahi trace repeats where it ends"),
-        "time after which it starts again from its first line; for lines of `time,rate`",
+        Otherwise("none: the last rate stays; a mahimahi trace repeats at its end"),
+        "time after which the rates start again from the first; only for lines of `time,rate`",
     ),
 ];
 

@@ -15,7 +15,9 @@ pub(super) const MOST: Key = key(
     "max-flows",
     Holds::Value(Kind::Count { min: 1, max: falaj_engine::masks::MaskConfig::LIMIT as u64 }),
     Default("65536"),
-    "maximum number of them at a time, for `each`; further ids share some more, and guarantees assume this maximum; where link and flow have `each`, 16384 links of 512 queues by default",
+    "the maximum number of links or queues that `mask` creates at a time; packets with further \
+     values share a few more, and guarantees assume this maximum; where both link and flow have a \
+     `mask`, 16384 links of 512 queues by default",
 );
 pub(super) const EXPIRE: Key = key(
     "expire",

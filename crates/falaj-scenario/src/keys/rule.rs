@@ -71,7 +71,7 @@ pub const TO: &[Key] = &[
         "skip-to",
         Holds::Name,
         Otherwise("none"),
-        "packets continue with the rule of this name, which must be further down",
+        "name of a later rule, with which the packets continue",
     ),
 ];
 

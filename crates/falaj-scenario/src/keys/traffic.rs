@@ -169,7 +169,7 @@ pub const TRAFFIC: &[Key] = &[
         "repeat",
         Holds::Value(Kind::Choice(&["no", "yes"])),
         Otherwise("no"),
-        "whether the capture starts again when it has ended",
+        "`yes` starts the capture again after its last packet; for `replay`",
     ),
     key(
         "congestion",
@@ -234,7 +234,15 @@ pub const TRAFFIC: &[Key] = &[
         "sources",
         Holds::Value(Kind::Count { min: 1, max: SOURCES_MAX }),
         Default("1"),
-        "number of identical sources, each with this rate and an address of its own at the near end, from 100.64.0.1 on; simulated only",
+        "the number of equal sources, each with this rate and an address of its own at the near \
+         end, from 100.64.0.1 on; simulated only",
+    ),
+    key("start", Holds::Value(Kind::Span), Default("0s"), "time at which the source starts"),
+    key(
+        "stop",
+        Holds::PositiveSpan,
+        Otherwise("never"),
+        "time at which the source stops; later than `start`",
     ),
     key(
         "ecn",

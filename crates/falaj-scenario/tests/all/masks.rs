@@ -30,10 +30,10 @@ fn a_mask_is_read_for_each_direction() {
 fn what_cannot_be_many_is_refused_where_it_stands() {
     let flow = "[link.a.flow.all]\nmatch = \"any\"\n";
     let cases = [
-        (link(&format!("{flow}each = \"sorce\"")), "is not a part of a mask"),
-        (link(&format!("{flow}each = [\"src\"]")), "as in `\"src/24 dport\"`"),
-        (link(&format!("{flow}max-flows = 7")), "has no `each`, which `max-flows` is for"),
-        (link("expire = \"1s\""), "has no `each`, which `expire` is for"),
+        (link(&format!("{flow}mask = \"sorce\"")), "is not a part of a mask"),
+        (link(&format!("{flow}mask = [\"src\"]")), "as in `\"src/24 dport\"`"),
+        (link(&format!("{flow}max-flows = 7")), "has no `mask`, which `max-flows` is for"),
+        (link("expire = \"1s\""), "has no `mask`, which `expire` is for"),
         (
             link(&format!(
                 "mask = \"src\"\nmax-flows = 65536\n{flow}mask = \"dport\"\nmax-flows = 65536"
