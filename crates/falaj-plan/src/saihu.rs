@@ -42,7 +42,7 @@ pub fn read(text: &str) -> Result<Read, String> {
             Some(name) if name.eq_ignore_ascii_case("arbitrary") => Order::Any,
             Some(name) => {
                 return Err(format!(
-                    "network.multiplexing: {name:?} is none; \"FIFO\" and \"ARBITRARY\" are allowed"
+                    "network.multiplexing: {name:?} is not allowed; write \"FIFO\" or \"ARBITRARY\""
                 ));
             }
         };
@@ -559,9 +559,9 @@ mod tests {
             (
                 "\"time_unit\": \"ms\"",
                 "\"time_unit\": \"Mbps\"",
-                "network.time_unit: \"Mbps\" is no unit",
+                "network.time_unit: \"Mbps\" is not a unit",
             ),
-            ("\"FIFO\"", "\"LIFO\"", "network.multiplexing: \"LIFO\" is none"),
+            ("\"FIFO\"", "\"LIFO\"", "network.multiplexing: \"LIFO\" is not allowed"),
             ("\"name\": \"b\"", "\"name\": \"a\"", "servers[1].name: a second server \"a\""),
             (
                 "\"packetizer\": false",

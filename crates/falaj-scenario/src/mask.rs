@@ -231,7 +231,7 @@ mod tests {
             ("dport/17", "1 to 16"),
             ("sorce", "is not a part of a mask"),
             ("tos dscp", "`dscp` is part of `tos`"),
-            ("udp", "by its `match`"),
+            ("udp", "the `match` of a flow selects its packets"),
             ("src dst mac-src", "38 bytes"),
         ] {
             let error = parse_mask(text).unwrap_err();

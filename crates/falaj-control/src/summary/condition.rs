@@ -257,7 +257,7 @@ mod tests {
             ("release.p99", "a condition compares"),
             ("releases > 1us", "there are offered, sent, dropped, loss, rate, delay.p50,"),
             ("release.p99 > 200", "200"),
-            ("loss > 2", "is no share"),
+            ("loss > 2", "is not a share"),
             ("dropped > few", "is not a number of packets"),
         ] {
             let error = Condition::parse(text).unwrap_err();

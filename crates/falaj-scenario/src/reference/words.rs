@@ -38,7 +38,7 @@ const WORDS: &[FieldWord] = &[
     word(
         &["bandwidth", "bw", "capacity", "speed", "bit rate", "bitrate", "line rate"],
         "the bits per second that a link carries",
-        &["link.rate", "link.account", "link.trace", "falaj run --rate 10mbit"],
+        &["link.rate", "link.layer", "link.trace", "falaj run --rate 10mbit"],
     ),
     word(
         &["throughput", "goodput"],
@@ -197,12 +197,12 @@ const WORDS: &[FieldWord] = &[
     word(
         &["mtu", "packet size", "frame size", "overhead", "encapsulation"],
         "the largest packet that a link accepts, and the bytes that count for each packet",
-        &["link.mtu", "link.account", "link.overhead"],
+        &["link.mtu", "link.layer", "link.overhead"],
     ),
     word(
         &["classifier", "filter", "rule", "firewall", "five-tuple", "5-tuple", "dscp"],
         "the rule that assigns packets to a flow",
-        &["flow.match", "rule.match", "flow.each"],
+        &["flow.match", "rule.match", "flow.mask"],
     ),
     word(
         &["capture", "pcap", "tcpdump", "wireshark", "replay"],
