@@ -7,9 +7,9 @@ function late(arrival_ns: number, end_ns: number, more: Partial<TooLong> = {}): 
 }
 
 test("what broke in one second for one reason is one entry, the worst stands for all", () => {
-  const slow: Breach = { kind: "rate", flow: "a", begin_ns: 0, end_ns: 1, sent: 3, promised: 9 };
+  const slow: Breach = { kind: "rate", flow: "a", begin_ns: 0, end_ns: 1, sent: 3, guaranteed: 9 };
   const slower: Breach = { ...slow, begin_ns: 5, sent: 1 };
-  const other: Breach = { ...slow, promised: 8 };
+  const other: Breach = { ...slow, guaranteed: 8 };
   // Two causes by turns.
   const burst = late(50, 60, { cause: "own-burst" });
   const all = [late(10, 20), burst, late(30, 90), burst, late(40, 60), late(2e9, 2e9 + 10), slow, slower, slow, other];

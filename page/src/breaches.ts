@@ -1,4 +1,4 @@
-// Broken promises, as entries of a list.
+// Violated guarantees, as entries of a list.
 
 import type { Breach, TooLong } from "./model";
 
@@ -28,11 +28,11 @@ export function entries(all: Breach[]): Entry[] {
   return [...list.values()];
 }
 
-/** The second, what was promised, and why it was not kept. */
+/** The second, what was guaranteed, and why it was not kept. */
 function meaning(breach: Breach): string {
   const second = (nanos: number) => Math.floor(nanos / 1e9);
   return breach.kind === "rate"
-    ? `rate ${second(breach.begin_ns)} ${breach.promised} ${breach.flow}`
+    ? `rate ${second(breach.begin_ns)} ${breach.guaranteed} ${breach.flow}`
     : `delay ${second(breach.arrival_ns)} ${breach.bound_ns} ${breach.cause} ${breach.flow}`;
 }
 

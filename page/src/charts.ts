@@ -1,4 +1,4 @@
-// Lines over time, with the promise as one of them: dashed, in the colour of the text, with its name beside it.
+// Lines over time, with the guarantee as one of them: dashed, in the colour of the text, with its name beside it.
 
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
@@ -20,9 +20,9 @@ interface Asked {
   /** What axis and table show of a number. */
   format: (value: number | null) => string;
   lines: Line[];
-  /** Of the lines the one that is the promise. */
-  promise?: number;
-  /** Values of this line beyond the promise are marked: by a cross where it was broken, else by a triangle. */
+  /** Of the lines the one that is the guarantee. */
+  guarantee?: number;
+  /** Values of this line beyond the guarantee are marked: by a cross where it was broken, else by a triangle. */
   held?: number;
   /** Only whole numbers. */
   whole?: boolean;
@@ -64,7 +64,7 @@ export class Chart {
   }
 
   private options(): uPlot.Options {
-    const { format, lines, promise, whole, stacked } = this.asked;
+    const { format, lines, guarantee, whole, stacked } = this.asked;
     const axis = { stroke: () => colour("muted"), grid: { stroke: () => colour("grid"), width: 1 }, ticks: { show: false }, font: FONT };
     return {
       width: 400,
@@ -85,7 +85,7 @@ export class Chart {
           width: line.width ?? 1.5,
           ...(line.dash && { dash: line.dash }),
           ...(line.fill && { fill: () => (stacked ? colour(line.colour) : faint(colour(line.colour))) }),
-          ...(n === promise && uPlot.paths.stepped && { paths: uPlot.paths.stepped({ align: 1 }) }),
+          ...(n === guarantee && uPlot.paths.stepped && { paths: uPlot.paths.stepped({ align: 1 }) }),
           points: { show: false },
         })),
       ],
@@ -93,17 +93,17 @@ export class Chart {
     };
   }
 
-  /** The promise's name, and what went beyond it. */
+  /** The guarantee's name, and what went beyond it. */
   private drawOver(plot: uPlot): void {
-    const { promise, held, format } = this.asked;
-    if (promise === undefined) return;
-    const promised = this.data[promise + 1] as Column;
-    const last = promised.at(-1);
+    const { guarantee, held, format } = this.asked;
+    if (guarantee === undefined) return;
+    const guaranteed = this.data[guarantee + 1] as Column;
+    const last = guaranteed.at(-1);
     const { ctx, bbox } = plot;
     const ratio = devicePixelRatio;
     ctx.save();
     if (last != null) {
-      const text = `promised ${format(last)}`;
+      const text = `guaranteed ${format(last)}`;
       ctx.font = `600 ${12 * ratio}px system-ui, sans-serif`;
       const wide = ctx.measureText(text).width;
       const y = plot.valToPos(last, "y", true);
@@ -111,7 +111,7 @@ export class Chart {
       const top = above ? y - 18 * ratio : y + 4 * ratio;
       ctx.fillStyle = colour("panel");
       ctx.fillRect(bbox.left + 4 * ratio, top, wide + 8 * ratio, 15 * ratio);
-      ctx.fillStyle = colour("promise");
+      ctx.fillStyle = colour("guarantee");
       ctx.textBaseline = "middle";
       ctx.textAlign = "left";
       ctx.fillText(text, bbox.left + 8 * ratio, top + 8 * ratio);
@@ -120,7 +120,7 @@ export class Chart {
     ctx.lineWidth = 2 * ratio;
     ctx.setLineDash([]);
     for (const [n, value] of values.entries()) {
-      const bound = promised[n];
+      const bound = guaranteed[n];
       if (value == null || bound == null || value <= bound) continue;
       const [x, y, r] = [plot.valToPos(this.data[0][n]!, "x", true), plot.valToPos(value, "y", true), 5 * ratio];
       const broken = (this.broken[n] ?? 0) > 0;
@@ -184,13 +184,13 @@ export class Tail {
   private readonly plot: uPlot;
   private readonly canvas: HTMLElement;
   private readonly table: HTMLTableElement;
-  private promised: number | null = null;
+  private guaranteed: number | null = null;
 
   constructor(private readonly time: (nanos: number | null) => string) {
     const title = "Delay: share of packets that stayed longer";
     this.canvas = h("div", { class: "plot", role: "img", "aria-label": title });
     this.table = h("table");
-    const lines = [{ label: "since the start", colour: "sent" }, PROMISE];
+    const lines = [{ label: "since the start", colour: "sent" }, GUARANTEE];
     this.element = h(
       "figure",
       {},
@@ -206,7 +206,7 @@ export class Tail {
       legend: { show: false },
       cursor: { drag: { x: false, y: false } },
       scales: {
-        x: { time: false, distr: 3, range: (_, least, most) => decades(Math.min(least, this.promised ?? least), Math.max(most, this.promised ?? most)) },
+        x: { time: false, distr: 3, range: (_, least, most) => decades(Math.min(least, this.guaranteed ?? least), Math.max(most, this.guaranteed ?? most)) },
         y: { distr: 3, range: (_, least) => [10 ** Math.floor(Math.log10(Math.min(0.1, least || 0.1))), 1] },
       },
       axes: [
@@ -222,13 +222,13 @@ export class Tail {
   }
 
   private drawPromise(plot: uPlot): void {
-    if (this.promised === null) return;
+    if (this.guaranteed === null) return;
     const { ctx, bbox } = plot;
-    const x = plot.valToPos(this.promised, "x", true);
+    const x = plot.valToPos(this.guaranteed, "x", true);
     if (!(x >= bbox.left && x <= bbox.left + bbox.width)) return;
     const ratio = devicePixelRatio;
     ctx.save();
-    ctx.strokeStyle = colour("promise");
+    ctx.strokeStyle = colour("guarantee");
     ctx.lineWidth = 2 * ratio;
     ctx.setLineDash([7 * ratio, 4 * ratio]);
     ctx.beginPath();
@@ -236,19 +236,19 @@ export class Tail {
     ctx.lineTo(x, bbox.top + bbox.height);
     ctx.stroke();
     ctx.font = `600 ${12 * ratio}px system-ui, sans-serif`;
-    const lines = ["promised", this.time(this.promised)];
+    const lines = ["guaranteed", this.time(this.guaranteed)];
     const wide = Math.max(...lines.map((line) => ctx.measureText(line).width));
     const left = x + 6 * ratio;
     ctx.fillStyle = colour("panel");
     ctx.fillRect(left - 2 * ratio, bbox.top + 2 * ratio, wide + 4 * ratio, 32 * ratio);
-    ctx.fillStyle = colour("promise");
+    ctx.fillStyle = colour("guarantee");
     ctx.textAlign = "left";
     lines.forEach((line, n) => ctx.fillText(line, left, bbox.top + (14 + 15 * n) * ratio));
     ctx.restore();
   }
 
-  show(counts: [number, number][], promised: number | null): void {
-    this.promised = promised;
+  show(counts: [number, number][], guaranteed: number | null): void {
+    this.guaranteed = guaranteed;
     const [delays, shares] = ccdf(counts);
     this.plot.setData([delays, shares] as uPlot.AlignedData);
     const all = counts.reduce((sum, [, times]) => sum + times, 0);
@@ -262,7 +262,7 @@ export class Tail {
   }
 }
 
-export const PROMISE: Line = { label: "promised", colour: "promise", dash: [7, 4], width: 2 };
+export const GUARANTEE: Line = { label: "guaranteed", colour: "guarantee", dash: [7, 4], width: 2 };
 
 function share(value: number): string {
   return value >= 0.01 ? `${Number((value * 100).toPrecision(2))} %` : `10${superscript(Math.round(Math.log10(value)))}`;

@@ -2,7 +2,7 @@
 
 import type { Api } from "./api";
 import { entries, stay } from "./breaches";
-import { Chart, PROMISE, Tail, fill } from "./charts";
+import { Chart, GUARANTEE, Tail, fill } from "./charts";
 import { h, say } from "./dom";
 import { count, rate, time, words } from "./format";
 import { hour, type History, type Lane, type Series } from "./history";
@@ -16,7 +16,7 @@ const REASONS = ["change", "discipline", "policy", "too_large", "no_memory", "qu
 const CAUSES: Record<string, { because: string; todo: string }> = {
   "own-burst": { because: "it had sent more than its envelope", todo: "let it send less, or agree on a larger envelope" },
   host: { because: "this host read it or handed it over late", todo: "give the link a processor of its own; falaj doctor says what disturbs it" },
-  promise: { because: "the promise was not kept", todo: "a defect of falaj: report it with this scenario" },
+  guarantee: { because: "the guarantee was not kept", todo: "a defect of falaj: report it with this scenario" },
 };
 
 export class Details {
@@ -31,14 +31,14 @@ export class Details {
   private readonly throughput = new Chart({
     title: "Throughput",
     format: rate,
-    lines: [{ label: "offered", colour: "offered", dash: [2, 3] }, { label: "sent", colour: "sent", width: 2, fill: true }, PROMISE],
-    promise: 2,
+    lines: [{ label: "offered", colour: "offered", dash: [2, 3] }, { label: "sent", colour: "sent", width: 2, fill: true }, GUARANTEE],
+    guarantee: 2,
   });
   private readonly delay = new Chart({
     title: "Delay",
     format: time,
-    lines: [{ label: "p50", colour: "offered" }, { label: "p99", colour: "sent", width: 2 }, { label: "largest", colour: "largest" }, PROMISE],
-    promise: 3,
+    lines: [{ label: "p50", colour: "offered" }, { label: "p99", colour: "sent", width: 2 }, { label: "largest", colour: "largest" }, GUARANTEE],
+    guarantee: 3,
     held: 2,
   });
   private readonly backlog = new Chart({ title: "Packets that wait", format: count, lines: [{ label: "packets", colour: "sent", fill: true }], whole: true });
@@ -65,7 +65,7 @@ export class Details {
       return h("label", {}, input, h("span", {}, text));
     };
     const spans = h("fieldset", { class: "ways" }, h("legend", { class: "hidden" }, "Time shown"), span("5 minutes", false), span("1 hour", true));
-    const breaches = h("section", { class: "figure whole" }, h("h3", {}, "Not as promised"), this.noBreach, h("div", { class: "scrolled", tabindex: "0", role: "region", "aria-label": "Breaches" }, this.breaches));
+    const breaches = h("section", { class: "figure whole" }, h("h3", {}, "Guarantee violations"), this.noBreach, h("div", { class: "scrolled", tabindex: "0", role: "region", "aria-label": "Breaches" }, this.breaches));
     this.element = h(
       "section",
       { "aria-labelledby": "chosen", class: "details" },
@@ -99,17 +99,17 @@ export class Details {
     const judged = verdict(flow, adapter);
     this.verdict.className = `verdict ${judged.level}`;
     say(this.verdict, `${judged.sign} ${judged.word}: ${judged.why}`);
-    const { promise } = flow;
-    const envelope = promise.envelope.map((bucket) => `${rate(bucket.rate)} and ${count(bucket.burst_bytes)} B at once`).join(", ");
+    const { guarantee } = flow;
+    const envelope = guarantee.envelope.map((bucket) => `${rate(bucket.rate)} and ${count(bucket.burst_bytes)} B at once`).join(", ");
     const terms = [
-      promise.rate === null ? "no rate is promised" : `at least ${rate(promise.rate)} while packets wait`,
-      promise.delay_ns === null ? `no delay is promised${promise.none ? ` (${promise.none})` : ""}` : `at most ${time(promise.delay_ns)}${promise.formula ? ` by ${promise.formula}` : ""}`,
+      guarantee.rate === null ? "no rate is guaranteed" : `at least ${rate(guarantee.rate)} while packets wait`,
+      guarantee.delay_ns === null ? `no delay is guaranteed${guarantee.none ? ` (${guarantee.none})` : ""}` : `at most ${time(guarantee.delay_ns)}${guarantee.formula ? ` by ${guarantee.formula}` : ""}`,
       ...(envelope ? [`as long as it sends at most ${envelope}${flow.total.beyond > 0 ? ` (${count(flow.total.beyond)} packets were beyond)` : ""}`] : []),
     ];
-    say(this.terms, `Promised: ${terms.join("; ")}.`);
+    say(this.terms, `Guaranteed: ${terms.join("; ")}.`);
     const series: Series = this.wantsHour && this.hour !== null ? this.hour : track;
-    this.throughput.show(series.at, [series.offered, series.sent, series.promisedRate]);
-    this.delay.show(series.at, [series.p50, series.p99, series.max, series.promisedDelay], series.broken);
+    this.throughput.show(series.at, [series.offered, series.sent, series.guaranteedRate]);
+    this.delay.show(series.at, [series.p50, series.p99, series.max, series.guaranteedDelay], series.broken);
     this.backlog.show(series.at, [series.backlog]);
     this.drops.show(series.at, REASONS.map((why) => series.dropped.get(why) ?? series.at.map(() => null)));
     const reasons = Object.entries(flow.total.dropped)
@@ -118,8 +118,8 @@ export class Details {
     fill(this.reasons, ["Reason", "last second", "since the start"], reasons.length > 0 ? reasons : [["nothing was dropped", "0", "0"]]);
   }
 
-  showDelays(counts: [number, number][], promised: number | null): void {
-    this.tail.show(counts, promised);
+  showDelays(counts: [number, number][], guaranteed: number | null): void {
+    this.tail.show(counts, guaranteed);
   }
 
   /** The newest of those of this flow first. */
@@ -128,16 +128,16 @@ export class Details {
     this.noBreach.hidden = own.length > 0;
     const clock = (nanos: number) => new Date((began + nanos / 1e9) * 1000).toLocaleTimeString("en-GB");
     const rows = own.map(({ breach, times }) => {
-      const why = CAUSES[breach.kind === "rate" ? "promise" : breach.cause];
+      const why = CAUSES[breach.kind === "rate" ? "guarantee" : breach.cause];
       const because = [why?.because ?? "", why?.todo ?? ""];
       if (breach.kind === "rate") {
         const least = times > 1 ? `${times} times too little, the least of it ` : "";
-        return [clock(breach.begin_ns), `${least}${rate(breach.sent)} while packets waited, for ${time(breach.end_ns - breach.begin_ns)}`, rate(breach.promised), ...because];
+        return [clock(breach.begin_ns), `${least}${rate(breach.sent)} while packets waited, for ${time(breach.end_ns - breach.begin_ns)}`, rate(breach.guaranteed), ...because];
       }
       const stayed = times > 1 ? `${times} packets stayed up to ${time(stay(breach))}` : `stayed ${time(stay(breach))}`;
       return [clock(breach.arrival_ns), stayed, time(breach.bound_ns), ...because];
     });
     if (own.length === 0) this.breaches.replaceChildren();
-    else fill(this.breaches, ["At", "what it was", "promised", "because", "what to do"], rows);
+    else fill(this.breaches, ["At", "measured", "guaranteed", "because", "what to do"], rows);
   }
 }

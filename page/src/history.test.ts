@@ -6,12 +6,12 @@ function flow(sent: number, dropped: number, broken = 0): Flow {
   const delay = { packets: 1, p50_ns: 1, p99_ns: 2, max_ns: 3 };
   return {
     flow: "calm",
-    promise: { rate: 10, delay_ns: 5, formula: null, envelope: [], required_rate: null, required_delay_ns: null, none: null, judges_rate: true, judges_delay: true },
+    guarantee: { rate: 10, delay_ns: 5, formula: null, envelope: [], required_rate: null, required_delay_ns: null, none: null, judges_rate: true, judges_delay: true },
     window: { over_ns: 1e9, offered: sent + 1, sent, demanded: false, dropped: 0, delay },
     total: { offered: 0, sent: 0, dropped: { queue_full: dropped }, delay, beyond: 0 },
     backlog: 4,
     backlog_bytes: 400,
-    breaches: { own_burst: 9, host: 9, promise: broken, rate: 0 },
+    breaches: { own_burst: 9, host: 9, guarantee: broken, rate: 0 },
   };
 }
 
@@ -28,7 +28,7 @@ test("totals become what was in each second", () => {
   history.push(sample(2, flow(8, 25, 2)), 102.5);
   history.push(sample(3, flow(9, 25, 2)), 103);
   const track = history.track("up calm calm")!;
-  expect([track.at, track.sent, track.offered, track.promisedRate]).toEqual([[101, 102, 103], [7, 8, 9], [8, 9, 10], [10, 10, 10]]);
+  expect([track.at, track.sent, track.offered, track.guaranteedRate]).toEqual([[101, 102, 103], [7, 8, 9], [8, 9, 10], [10, 10, 10]]);
   expect(track.dropped.get("queue_full")).toEqual([null, 20, 0]);
   expect(track.dropped.get("no_memory")).toEqual([null, 3, 3]);
   expect(history.track("down calm calm")!.dropped.get("no_memory")).toEqual([null, 0, 0]);
@@ -42,7 +42,7 @@ test("a while is kept, of each column as much", () => {
   for (let second = 0; second < KEPT + 40; second++) history.push(sample(second, flow(second, 0)), second);
   const track = history.track("up calm calm")!;
   expect([track.at[0], track.sent[0], track.at.length]).toEqual([40, 40, KEPT]);
-  expect([track.promisedDelay, track.max, track.broken, track.dropped.get("queue_full")!].map((column) => column.length)).toEqual(Array(4).fill(KEPT));
+  expect([track.guaranteedDelay, track.max, track.broken, track.dropped.get("queue_full")!].map((column) => column.length)).toEqual(Array(4).fill(KEPT));
 });
 
 test("an event has the same time of day at each look, however late its sample came", () => {
@@ -77,7 +77,7 @@ test("the last hour of the service is columns of the same kind", () => {
   const series = hour([step, { ...step, end_ns: 20e9, dropped: {} }], 1000);
   expect(series.at).toEqual([1010, 1020]);
   expect(series.dropped.get("queue_full")).toEqual([4, 0]);
-  expect([series.p50, series.max, series.promisedDelay]).toEqual([[null, null], [9, 9], [null, null]]);
+  expect([series.p50, series.max, series.guaranteedDelay]).toEqual([[null, null], [9, 9], [null, null]]);
 });
 
 test("the adapters that send the most have a band each, the others one together", () => {

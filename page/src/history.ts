@@ -20,11 +20,11 @@ export interface Series {
   at: number[];
   offered: Column;
   sent: Column;
-  promisedRate: Column;
+  guaranteedRate: Column;
   p50: Column;
   p99: Column;
   max: Column;
-  promisedDelay: Column;
+  guaranteedDelay: Column;
   backlog: Column;
   /** Packets by reason. */
   dropped: Map<string, Column>;
@@ -39,11 +39,11 @@ export function hour(steps: HistoryStep[], began: number): Series {
     at: steps.map((step) => began + step.end_ns / 1e9),
     offered: column((step) => step.offered),
     sent: column((step) => step.sent),
-    promisedRate: column((step) => step.rate),
+    guaranteedRate: column((step) => step.rate),
     p50: column((step) => step.p50_ns),
     p99: column((step) => step.p99_ns),
     max: column((step) => step.max_ns),
-    promisedDelay: column((step) => step.delay_ns),
+    guaranteedDelay: column((step) => step.delay_ns),
     backlog: column((step) => step.backlog),
     dropped: new Map([...reasons].map((why) => [why, column((step) => step.dropped[why] ?? 0)])),
     broken: column((step) => step.broken),
@@ -67,15 +67,15 @@ export class Track implements Series {
   at: number[] = [];
   offered: Column = [];
   sent: Column = [];
-  promisedRate: Column = [];
+  guaranteedRate: Column = [];
   p50: Column = [];
   p99: Column = [];
   max: Column = [];
-  promisedDelay: Column = [];
+  guaranteedDelay: Column = [];
   backlog: Column = [];
   /** Packets of each second, by reason. */
   dropped = new Map<string, Column>();
-  /** Promises that were broken, of each second: whatever went beyond for other reasons is none. */
+  /** Guarantees that were broken, of each second: whatever went beyond for other reasons is none. */
   broken: Column = [];
   /** How often in the last second the adapter's turn on the link's thread was used up while it had more. */
   heldBack: number | null = null;
@@ -83,15 +83,15 @@ export class Track implements Series {
   last: Flow | null = null;
 
   push(at: number, flow: Flow, adapter: Adapter): void {
-    const { window, promise } = flow;
+    const { window, guarantee } = flow;
     this.at.push(at);
     this.offered.push(window?.offered ?? null);
     this.sent.push(window?.sent ?? null);
-    this.promisedRate.push(promise.rate);
+    this.guaranteedRate.push(guarantee.rate);
     this.p50.push(window?.delay.p50_ns ?? null);
     this.p99.push(window?.delay.p99_ns ?? null);
     this.max.push(window?.delay.max_ns ?? null);
-    this.promisedDelay.push(promise.delay_ns);
+    this.guaranteedDelay.push(guarantee.delay_ns);
     this.backlog.push(flow.backlog);
     for (const [why, total] of Object.entries(flow.total.dropped)) {
       const column = this.dropped.get(why) ?? Array<number | null>(this.at.length - 1).fill(null);
@@ -106,13 +106,13 @@ export class Track implements Series {
   }
 
   private columns(): unknown[][] {
-    const { at, offered, sent, promisedRate, p50, p99, max, promisedDelay, backlog, broken } = this;
-    return [at, offered, sent, promisedRate, p50, p99, max, promisedDelay, backlog, broken, ...this.dropped.values()];
+    const { at, offered, sent, guaranteedRate, p50, p99, max, guaranteedDelay, backlog, broken } = this;
+    return [at, offered, sent, guaranteedRate, p50, p99, max, guaranteedDelay, backlog, broken, ...this.dropped.values()];
   }
 }
 
 function broken({ breaches }: Flow): number {
-  return breaches.promise + breaches.rate;
+  return breaches.guarantee + breaches.rate;
 }
 
 /** A flow of an adapter in one direction. */

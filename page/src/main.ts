@@ -123,7 +123,7 @@ class Page {
     this.alarm.hidden = broken.length === 0;
     const line = (lane: Lane) => `${lane.adapter.name} (${lane.way === "up" ? "sends" : "receives"}): ${verdict(lane.flow, lane.adapter).why}`;
     const text = broken.slice(0, 3).map(line).join(" — ");
-    say(this.alarm, broken.length === 0 ? "" : `✖ PROMISE BROKEN — ${text}${broken.length > 3 ? ` — and ${broken.length - 3} more` : ""}`);
+    say(this.alarm, broken.length === 0 ? "" : `✖ GUARANTEE VIOLATED — ${text}${broken.length > 3 ? ` — and ${broken.length - 3} more` : ""}`);
   }
 
   private take(sample: Sample): void {
@@ -151,7 +151,7 @@ class Page {
     }
     if (delays.status === "fulfilled") {
       const own = delays.value.find((one) => one.flow === flow.flow);
-      this.details.showDelays(own?.[way] ?? [], flow.promise.delay_ns);
+      this.details.showDelays(own?.[way] ?? [], flow.guarantee.delay_ns);
     }
     if (breaches.status === "fulfilled") {
       this.details.showBreaches(breaches.value, `${adapter.link} ${way} ${flow.flow}`, this.history.began);

@@ -36,7 +36,7 @@ export interface Adapter {
 
 export interface Flow {
   flow: string;
-  promise: Promised;
+  guarantee: Guaranteed;
   window: Window | null;
   total: Total;
   backlog: number;
@@ -44,7 +44,7 @@ export interface Flow {
   breaches: Breaches;
 }
 
-export interface Promised {
+export interface Guaranteed {
   rate: number | null;
   delay_ns: number | null;
   formula: string | null;
@@ -106,11 +106,11 @@ export interface Total {
 export interface Breaches {
   own_burst: number;
   host: number;
-  promise: number;
+  guarantee: number;
   rate: number;
 }
 
-/** What was not as promised: of a packet's delay, or of a window's rate. */
+/** What was not as guaranteed: of a packet's delay, or of a window's rate. */
 export type Breach = TooLong | TooSlow;
 
 export interface TooSlow {
@@ -119,7 +119,7 @@ export interface TooSlow {
   begin_ns: number;
   end_ns: number;
   sent: number;
-  promised: number;
+  guaranteed: number;
 }
 
 export interface TooLong {

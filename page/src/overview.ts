@@ -21,12 +21,12 @@ interface Row {
 /** What stands above a column, and what it is called to those who do not see what stands above that. */
 const HEAD: [text: string, said?: string][] = [
   ["Adapter"],
-  ["Promise"],
+  ["Guarantee"],
   ["now", "Rate now"],
-  ["promised", "Rate promised"],
+  ["guaranteed", "Rate guaranteed"],
   ["p99", "Delay p99"],
   ["largest", "Largest delay"],
-  ["promised", "Delay promised"],
+  ["guaranteed", "Delay guaranteed"],
   ["Waiting"],
   ["Drops/s"],
   ["CPU"],
@@ -53,7 +53,7 @@ export class Overview {
     this.filter = h("input", { type: "search", id: "filter", placeholder: "name", input: () => this.again() });
     const group = ([text, span]: [string, number]) => h("td", { colspan: String(span), "aria-hidden": "true" }, text);
     const head = h("thead", {}, h("tr", { class: "groups" }, ...GROUPS.map(group)), h("tr", {}, ...HEAD.map(headed)));
-    const caption = h("caption", { class: "hidden" }, "Adapters: what they got in the last second beside what they are promised");
+    const caption = h("caption", { class: "hidden" }, "Adapters: what they got in the last second beside what they are guaranteed");
     this.table = h("div", { class: "scrolled wide", tabindex: "0", role: "region", "aria-label": "Table of adapters" }, h("table", { class: "adapters" }, caption, head, this.body));
     this.table.addEventListener("scroll", () => this.showHint());
     new ResizeObserver(() => this.showHint()).observe(this.table);
@@ -122,21 +122,21 @@ function headed([text, said]: [string, string?], n: number): HTMLElement {
 }
 
 function update(row: Row, { adapter, flow }: Lane, track: Track | undefined, chosen: boolean): void {
-  const { window, promise } = flow;
+  const { window, guarantee } = flow;
   const name = flow.flow === adapter.name ? adapter.name : `${adapter.name} · ${flow.flow}`;
   say(row.choose, name);
   row.choose.setAttribute("aria-pressed", String(chosen));
   row.row.classList.toggle("chosen", chosen);
-  const late = window?.delay.max_ns != null && promise.delay_ns != null && window.delay.max_ns > promise.delay_ns;
+  const late = window?.delay.max_ns != null && guarantee.delay_ns != null && window.delay.max_ns > guarantee.delay_ns;
   const judged = verdict(flow, adapter);
   const dropped = [...(track?.dropped.values() ?? [])].reduce((sum, column) => sum + (column.at(-1) ?? 0), 0);
   const texts = [
     `${judged.sign} ${judged.word}`,
     rate(window?.sent),
-    promise.rate === null ? "—" : `≥ ${rate(promise.rate)}`,
+    guarantee.rate === null ? "—" : `≥ ${rate(guarantee.rate)}`,
     time(window?.delay.p99_ns),
     `${late ? (judged.level === "broken" ? "✖ " : "▲ ") : ""}${time(window?.delay.max_ns)}`,
-    promise.delay_ns === null ? "—" : `≤ ${time(promise.delay_ns)}`,
+    guarantee.delay_ns === null ? "—" : `≤ ${time(guarantee.delay_ns)}`,
     count(flow.backlog),
     count(dropped),
     percent(adapter.processor),
@@ -144,7 +144,7 @@ function update(row: Row, { adapter, flow }: Lane, track: Track | undefined, cho
   ];
   texts.forEach((text, n) => say(row.cells[n]!, text));
   row.cells[4]!.className = `number ${late ? `late ${judged.level}` : ""}`;
-  const promised = row.cells[0]!;
-  promised.className = `verdict ${judged.level}`;
-  promised.title = judged.why;
+  const guaranteed = row.cells[0]!;
+  guaranteed.className = `verdict ${judged.level}`;
+  guaranteed.title = judged.why;
 }

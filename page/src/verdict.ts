@@ -1,4 +1,4 @@
-// Is the promise kept? In words and a sign, so that nobody has to see colours.
+// Is the guarantee kept? In words and a sign, so that nobody has to see colours.
 
 import type { Adapter, Flow } from "./model";
 
@@ -14,32 +14,32 @@ export interface Verdict {
 
 const GONE = "its interface is gone for good: take the adapter away and add it again";
 
-const UNJUDGED = "what is counted of it does not show whether the promise is kept, as packets are lost or framed on the link, or a mask makes many flows of it";
+const UNJUDGED = "what is counted of it does not show whether the guarantee is kept, as packets are lost or framed on the link, or a mask makes many flows of it";
 
-export function verdict({ promise, breaches }: Flow, { paused, gone }: Pick<Adapter, "paused" | "gone">): Verdict {
-  const broken = breaches.promise + breaches.rate;
+export function verdict({ guarantee, breaches }: Flow, { paused, gone }: Pick<Adapter, "paused" | "gone">): Verdict {
+  const broken = breaches.guarantee + breaches.rate;
   const times = (n: number) => (n === 1 ? "once" : `${n.toLocaleString("en-US")} times`);
   if (broken > 0) {
-    const late = breaches.promise > 0 ? [`packets stayed longer than promised, ${times(breaches.promise)}`] : [];
-    const slow = breaches.rate > 0 ? [`less than the promised rate was sent, ${times(breaches.rate)}`] : [];
+    const late = breaches.guarantee > 0 ? [`packets stayed longer than guaranteed, ${times(breaches.guarantee)}`] : [];
+    const slow = breaches.rate > 0 ? [`less than the guaranteed rate was sent, ${times(breaches.rate)}`] : [];
     const now = gone ? [GONE] : [];
     return { level: "broken", sign: "✖", word: `${gone ? "gone, " : ""}BROKEN ×${broken}`, why: [...now, ...late, ...slow].join("; ") };
   }
   if (gone) return { level: "gone", sign: "∅", word: "gone", why: GONE };
   if (paused) return { level: "paused", sign: "‖", word: "paused", why: "it is not read from, and gets nothing" };
   if (breaches.host > 0) {
-    const why = `this host handed packets over late, ${times(breaches.host)}; they had left their queue in time`;
-    return { level: "host", sign: "◐", word: `host late ×${breaches.host}`, why };
+    const why = `packets delivered late by this host, ${times(breaches.host)}; they were scheduled in time`;
+    return { level: "host", sign: "◐", word: `late by host ×${breaches.host}`, why };
   }
   if (breaches.own_burst > 0) {
     const why = `packets stayed longer, ${times(breaches.own_burst)}, when it had sent more than its envelope`;
     return { level: "own", sign: "◇", word: `own burst ×${breaches.own_burst}`, why };
   }
-  if (promise.rate === null && promise.delay_ns === null) {
-    return { level: "none", sign: "–", word: "no promise", why: promise.none ?? "nothing is promised" };
+  if (guarantee.rate === null && guarantee.delay_ns === null) {
+    return { level: "none", sign: "–", word: "no guarantee", why: guarantee.none ?? "nothing is guaranteed" };
   }
-  const [rate, delay] = [promise.rate !== null, promise.delay_ns !== null];
-  const [keptRate, keptDelay] = [rate && promise.judges_rate, delay && promise.judges_delay];
+  const [rate, delay] = [guarantee.rate !== null, guarantee.delay_ns !== null];
+  const [keptRate, keptDelay] = [rate && guarantee.judges_rate, delay && guarantee.judges_delay];
   if (!keptRate && !keptDelay) return { level: "unjudged", sign: "?", word: "not judged", why: UNJUDGED };
   if (keptRate === rate && keptDelay === delay) return { level: "kept", sign: "✓", word: "kept", why: "every packet and every second so far" };
   const [kept, other] = keptDelay ? ["delay", "rate"] : ["rate", "delay"];

@@ -133,15 +133,15 @@ describe.skipIf(!possible)("a service with real packets", () => {
     await context.close();
   });
 
-  test("it shows what each adapter gets beside what it is promised", async () => {
+  test("it shows what each adapter gets beside what it is guaranteed", async () => {
     const [page, wrong] = await open();
     expect(page.url()).toBe(service.address);
     const row = page.getByRole("row", { name: /^greedy/ });
     await row.getByText("≥ 5.00 Mbit/s").waitFor();
     // How much depends on what the others leave over.
     await row.getByText(/^[\d.]+ Mbit\/s$/).waitFor();
-    await page.getByRole("img", { name: /^Throughput, now: .*sent \d\.\d+ Mbit\/s.*promised 10\.0 Mbit\/s/ }).waitFor();
-    await page.getByRole("img", { name: /^Delay, now: .*largest [\d.]+ .s, promised [\d.]+ ms/ }).waitFor();
+    await page.getByRole("img", { name: /^Throughput, now: .*sent \d\.\d+ Mbit\/s.*guaranteed 10\.0 Mbit\/s/ }).waitFor();
+    await page.getByRole("img", { name: /^Delay, now: .*largest [\d.]+ .s, guaranteed [\d.]+ ms/ }).waitFor();
     await page.getByRole("img", { name: /^Delays of [1-9]\d* packets/ }).waitFor();
     await page.getByRole("img", { name: /^3 adapters on link uplink, to namespace/ }).waitFor();
     await page.getByRole("img", { name: /^Shares of .*greedy \d+ %/ }).waitFor();
@@ -156,7 +156,7 @@ describe.skipIf(!possible)("a service with real packets", () => {
     const [kept] = (await (await answered).json()) as FlowHistory[];
     expect(kept?.up.some((step) => step.sent > 0 && step.delay_ns !== null)).toBe(true);
     await page.getByRole("radio", { name: "5 minutes" }).check();
-    // The line of the promise is drawn in the colour that no other line has.
+    // The line of the guarantee is drawn in the colour that no other line has.
     const drawn = await figure.locator("canvas").evaluate((canvas: HTMLCanvasElement) => {
       const { data } = canvas.getContext("2d")!.getImageData(0, 0, canvas.width, canvas.height);
       let dark = 0;
@@ -198,7 +198,7 @@ describe.skipIf(!possible)("a service with real packets", () => {
     await page.context().close();
   });
 
-  test("a broken promise is told in words and signs", async () => {
+  test("a violated guarantee is told in words and signs", async () => {
     const context = await browser.newContext({ viewport: WIDE, locale: "en-GB" });
     const page = await context.newPage();
     page.setDefaultTimeout(PATIENCE);
@@ -209,16 +209,16 @@ describe.skipIf(!possible)("a service with real packets", () => {
       sample.at_ns += n * 1e9;
       const flow = sample.adapters[0]!.up[0]!;
       const late = n % 5 === 4;
-      flow.breaches.promise = Math.floor((n + 1) / 5) * 2;
-      flow.window!.delay.max_ns = flow.promise.delay_ns! * (late ? 1.4 : 0.5 + 0.1 * (n % 3));
+      flow.breaches.guarantee = Math.floor((n + 1) / 5) * 2;
+      flow.window!.delay.max_ns = flow.guarantee.delay_ns! * (late ? 1.4 : 0.5 + 0.1 * (n % 3));
       n++;
       return sample;
     };
     const events = Array.from({ length: 40 }, () => `event: sample\ndata: ${JSON.stringify(broken())}\n\n`).join("");
     const flow = `${real.adapters[0]!.link} up ${real.adapters[0]!.up[0]!.flow}`;
     const breaches: Breach[] = [
-      { kind: "rate", flow, begin_ns: 4e9, end_ns: 5e9, sent: 9e6, promised: 10e6 },
-      { kind: "delay", number: 1, flow, cause: "promise", bound_ns: 5e6, arrival_ns: 4.2e9, end_ns: 4.207e9, handed_over_ns: null },
+      { kind: "rate", flow, begin_ns: 4e9, end_ns: 5e9, sent: 9e6, guaranteed: 10e6 },
+      { kind: "delay", number: 1, flow, cause: "guarantee", bound_ns: 5e6, arrival_ns: 4.2e9, end_ns: 4.207e9, handed_over_ns: null },
     ];
     await page.route("**/v1/adapters", (route) => route.fulfill({ json: real }));
     await page.route("**/v1/breaches", (route) => route.fulfill({ json: breaches }));
@@ -226,7 +226,7 @@ describe.skipIf(!possible)("a service with real packets", () => {
     await page.goto(`${service.address}#token=${encodeURIComponent(TOKEN)}`);
     await page.getByRole("row").getByText("stayed 7.00 ms").waitFor();
     await page.getByRole("row").getByText("9.00 Mbit/s while packets waited").waitFor();
-    await page.getByRole("alert").getByText("✖ PROMISE BROKEN — calm (sends): packets stayed longer than promised, 16 times").waitFor();
+    await page.getByRole("alert").getByText("✖ GUARANTEE VIOLATED — calm (sends): packets stayed longer than guaranteed, 16 times").waitFor();
     await page.getByRole("row", { name: /^calm/ }).getByText("✖ BROKEN ×16").waitFor();
     await picture(page, "broken");
     expect(await obstacles(page)).toEqual([]);

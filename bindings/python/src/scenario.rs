@@ -133,8 +133,8 @@ impl Scenario {
             ("way", text(&|way, _| way.name().to_owned())),
             ("flow", text(&|_, flow| flow.name.clone())),
             ("offered_rate", whole(&|flow| Some(flow.offered))),
-            ("rate", whole(&|flow| flow.promise.as_ref().ok().map(|p| p.rate.0))),
-            ("latency_ns", whole(&|flow| flow.promise.as_ref().ok().map(|p| p.latency.0))),
+            ("rate", whole(&|flow| flow.guarantee.as_ref().ok().map(|p| p.rate.0))),
+            ("latency_ns", whole(&|flow| flow.guarantee.as_ref().ok().map(|p| p.latency.0))),
             ("delay_ns", whole(&|flow| flow.best().map(|d| d.delay.0))),
             ("formula", text(&|_, flow| flow.best().map_or(String::new(), |d| d.formula.clone()))),
             (

@@ -315,7 +315,7 @@ impl Instance for Own {
         false
     }
 
-    fn promise(&self, _: FlowId) -> Option<Declared> {
+    fn guarantee(&self, _: FlowId) -> Option<Declared> {
         None
     }
 }

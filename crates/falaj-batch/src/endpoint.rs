@@ -202,7 +202,7 @@ impl Endpoint {
             Pushed::TooLong => {
                 return Err(io::Error::new(
                     io::ErrorKind::InvalidInput,
-                    "a container is longer than the ring",
+                    "a batch is longer than the ring",
                 ));
             }
         }

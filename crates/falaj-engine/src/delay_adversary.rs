@@ -111,7 +111,7 @@ impl Attack<'_> {
     /// Sends these packets through the pipe, and returns those that left.
     pub fn run(&self, arrivals: &[Arrival]) -> Vec<Emit> {
         let mut engine =
-            Engine::new(std::slice::from_ref(self.spec)).expect("the pipe was promised for");
+            Engine::new(std::slice::from_ref(self.spec)).expect("the pipe was guaranteed for");
         let mut out = Vec::new();
         for (a, handle) in arrivals.iter().zip(0..) {
             engine.input(PipeId(0), Unit { flow: a.flow, handle, bytes: a.bytes }, a.at, &mut out);

@@ -9,8 +9,8 @@ use crate::pipe::draining_links::take_over;
 use crate::pipe::{Counters, DeferredDrops, Pipe, PipeLinks, PipeProperties, PipeSpec, PipeState};
 use falaj_sched::collections::calendar::Calendar;
 use falaj_sched::contract::breach::Breach;
-use falaj_sched::contract::guarantee::Promise;
-use falaj_sched::contract::no_guarantee::NoPromise;
+use falaj_sched::contract::guarantee::Guarantee;
+use falaj_sched::contract::no_guarantee::NoGuarantee;
 use falaj_sched::contract::params::ConfigErrors;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::label::{Known, Label};
@@ -443,7 +443,7 @@ impl Engine {
     }
 
     /// The guarantee of a flow.
-    pub fn promise(&self, pipe: PipeId, flow: FlowId) -> Result<Promise, NoPromise> {
-        self.pipes[pipe.0 as usize].promise(flow)
+    pub fn guarantee(&self, pipe: PipeId, flow: FlowId) -> Result<Guarantee, NoGuarantee> {
+        self.pipes[pipe.0 as usize].guarantee(flow)
     }
 }

@@ -5,7 +5,7 @@ use crate::network::Routes;
 use crate::{Way, counterpart, stations};
 use falaj_scenario::Scenario;
 use falaj_sched::contract::guarantee::{Bound, RateCondition};
-use falaj_sched::contract::no_guarantee::NoPromise;
+use falaj_sched::contract::no_guarantee::NoGuarantee;
 use falaj_sched::units::rate::BIT_NANOS;
 use falaj_theory::{Curve, float};
 use serde_json::{Value as Json, json};
@@ -35,7 +35,7 @@ fn flow_json(flow: &Outlook) -> Json {
     if let Some(many) = &flow.many {
         out["masks"] = json!(many);
     }
-    match &flow.promise {
+    match &flow.guarantee {
         Ok(p) => {
             out["rate"] = json!(p.rate.0);
             out["latency_ns"] = json!(p.latency.0);
@@ -44,7 +44,7 @@ fn flow_json(flow: &Outlook) -> Json {
             out["delay"] = bound(&p.delay);
             out["others"] = p.others.iter().map(bound).collect();
         }
-        Err(NoPromise(why)) => out["none"] = json!(why),
+        Err(NoGuarantee(why)) => out["none"] = json!(why),
     }
     out["envelope"] = match &flow.envelope {
         Ok(e) => json!({

@@ -34,8 +34,8 @@ pub mod words;
 
 use bounds::Outlook;
 use falaj_scenario::{Direction, Scenario, Towards};
-use falaj_sched::contract::guarantee::Promise;
-use falaj_sched::contract::no_guarantee::NoPromise;
+use falaj_sched::contract::guarantee::Guarantee;
+use falaj_sched::contract::no_guarantee::NoGuarantee;
 use falaj_sched::contract::params::ConfigErrors;
 use solve::Unmet;
 
@@ -43,8 +43,10 @@ use solve::Unmet;
 ///
 /// # Errors
 /// The discipline refuses its setup.
-pub fn promises(direction: &Direction) -> Result<Vec<Result<Promise, NoPromise>>, ConfigErrors> {
-    Ok(bounds::served(direction, &direction.pipe.setup)?.promises)
+pub fn guarantees(
+    direction: &Direction,
+) -> Result<Vec<Result<Guarantee, NoGuarantee>>, ConfigErrors> {
+    Ok(bounds::served(direction, &direction.pipe.setup)?.guarantees)
 }
 
 /// The plan of one direction of a link.

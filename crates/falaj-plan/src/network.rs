@@ -7,7 +7,7 @@ use falaj_engine::impair::transit::{Impairment, Irregularity};
 use falaj_engine::key::Key;
 use falaj_engine::rules::{RouteRule, sure_way};
 use falaj_scenario::{Direction, Scenario, Source, Towards};
-use falaj_sched::contract::no_guarantee::NoPromise;
+use falaj_sched::contract::no_guarantee::NoGuarantee;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
@@ -125,9 +125,9 @@ impl Routes {
             }
             propagation += way.direction.pipe.delay;
             let Some((_, _, service)) = &outlook.service else {
-                let why = match &outlook.promise {
-                    Err(NoPromise(why)) => why.clone(),
-                    Ok(_) => "no rate is promised".to_owned(),
+                let why = match &outlook.guarantee {
+                    Err(NoGuarantee(why)) => why.clone(),
+                    Ok(_) => "no rate is guaranteed".to_owned(),
                 };
                 says(format!("on link {}: {why}", way.link));
                 continue;

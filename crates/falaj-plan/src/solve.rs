@@ -29,8 +29,8 @@ fn met(requires: Requirement, (rate, delay): RateAndDelay) -> bool {
         && requires.delay.is_none_or(|needed| delay.is_some_and(|d| d <= needed))
 }
 
-fn promised(flow: &Outlook) -> RateAndDelay {
-    (flow.promise.as_ref().ok().map(|p| p.rate), flow.promised().map(|d| d.delay))
+fn guaranteed(flow: &Outlook) -> RateAndDelay {
+    (flow.guarantee.as_ref().ok().map(|p| p.rate), flow.guaranteed().map(|d| d.delay))
 }
 
 /// Maximum number of flows for which settings that would fit are searched.
@@ -38,7 +38,7 @@ const SOLVED: usize = 16;
 
 /// The flows whose guarantees are below their needs.
 pub fn unmet(direction: &Direction, flows: &[Outlook]) -> Vec<Unmet> {
-    let now: Vec<RateAndDelay> = flows.iter().map(promised).collect();
+    let now: Vec<RateAndDelay> = flows.iter().map(guaranteed).collect();
     let mut all = Vec::new();
     for (flow, &(rate, delay)) in now.iter().enumerate() {
         let requires = direction.flows[flow].requires;
@@ -48,11 +48,11 @@ pub fn unmet(direction: &Direction, flows: &[Outlook]) -> Vec<Unmet> {
         let mut what = Vec::new();
         let rate = rate.unwrap_or(Rate(0));
         if let Some(needed) = requires.rate.filter(|&needed| rate < needed) {
-            what.push(format!("needs {needed}, is promised {}", words::link_rate(rate)));
+            what.push(format!("needs {needed}, is guaranteed {}", words::link_rate(rate)));
         }
         if let Some(needed) = requires.delay.filter(|&needed| delay.is_none_or(|d| d > needed)) {
             what.push(format!(
-                "needs a delay of at most {needed}, is promised {}",
+                "needs a delay of at most {needed}, is guaranteed {}",
                 words::span(delay)
             ));
         }
@@ -68,10 +68,10 @@ pub fn unmet(direction: &Direction, flows: &[Outlook]) -> Vec<Unmet> {
 
 /// The guarantees of all flows with this configuration. Delays by envelopes are computed only for
 /// flows that need a delay. `None` if the discipline refuses the setup.
-fn promised_with(direction: &Direction) -> Option<Vec<RateAndDelay>> {
+fn guaranteed_with(direction: &Direction) -> Option<Vec<RateAndDelay>> {
     let served = served(direction, &direction.pipe.setup).ok()?;
     if served.shared.is_some() {
-        return Some(outlooks(direction, &[]).ok()?.iter().map(promised).collect());
+        return Some(outlooks(direction, &[]).ok()?.iter().map(guaranteed).collect());
     }
     let declared: Vec<Option<Envelope>> = direction.flows.iter().map(Envelope::declared).collect();
     let needed = direction.flows.iter().any(|flow| flow.requires.delay.is_some());
@@ -79,7 +79,7 @@ fn promised_with(direction: &Direction) -> Option<Vec<RateAndDelay>> {
         .then(|| Rivals::of(&direction.pipe, &served, declared.iter().map(Option::as_ref)))
         .flatten();
     let each =
-        direction.flows.iter().zip(&served.promises).enumerate().map(|(f, (flow, promise))| {
+        direction.flows.iter().zip(&served.guarantees).enumerate().map(|(f, (flow, guarantee))| {
             let own = flow.requires.delay.and(declared[f].as_ref());
             let curves = own.zip(served.service(f)).and_then(|(own, (_, _, service))| {
                 Some(served.distances(f, &own.curve, &service)?.delay)
@@ -88,9 +88,9 @@ fn promised_with(direction: &Direction) -> Option<Vec<RateAndDelay>> {
                 let left = rivals.left_over(f, &own.curve);
                 left.iter().filter_map(|left| own.curve.delay(&left.service)).collect()
             });
-            let full = promise.as_ref().ok().map(|promise| promise.delay.delay);
+            let full = guarantee.as_ref().ok().map(|guarantee| guarantee.delay.delay);
             let delays = curves.into_iter().chain(left).map(|delay| Span(whole(&delay.length)));
-            (promise.as_ref().ok().map(|promise| promise.rate), delays.chain(full).min())
+            (guarantee.as_ref().ok().map(|guarantee| guarantee.rate), delays.chain(full).min())
         });
     Some(each.collect())
 }
@@ -167,7 +167,7 @@ fn what_would_fit(
     now: &[RateAndDelay],
 ) -> String {
     let fits = |with: &Direction| {
-        promised_with(with).is_some_and(|then| {
+        guaranteed_with(with).is_some_and(|then| {
             let keeps = |f: usize| met(direction.flows[f].requires, then[f]);
             keeps(flow)
                 && (0..then.len()).all(|f| keeps(f) || !met(direction.flows[f].requires, now[f]))
@@ -288,7 +288,7 @@ fn shorter_queue(
 /// Suggests declaring the envelope of the flow's sources, if the need would then be met.
 fn declare(direction: &Direction, flow: usize, outlook: &Outlook) -> Option<String> {
     let (requires, expected) = (direction.flows[flow].requires, outlook.expected.as_ref()?);
-    if outlook.together || !met(requires, (promised(outlook).0, Some(expected.delay))) {
+    if outlook.together || !met(requires, (guaranteed(outlook).0, Some(expected.delay))) {
         return None;
     }
     let envelope = outlook.envelope.as_ref().ok()?;

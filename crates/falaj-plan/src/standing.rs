@@ -5,7 +5,7 @@ use crate::bounds::{Outlook, outlooks};
 use crate::solve::unmet;
 use falaj_scenario::{Direction, Flow, Requirement, Scenario, Towards};
 use falaj_sched::contract::guarantee::RateCondition;
-use falaj_sched::contract::no_guarantee::NoPromise;
+use falaj_sched::contract::no_guarantee::NoGuarantee;
 use falaj_sched::contract::params::ConfigErrors;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
@@ -84,16 +84,16 @@ fn of_direction(direction: &Direction) -> Result<Vec<Standing>, ConfigErrors> {
 fn of_flow(outlook: &Outlook, requires: Requirement) -> Standing {
     let (flow, settling) = (outlook.name.clone(), outlook.settling);
     let mut standing = Standing { flow, requires, settling, ..Standing::default() };
-    match &outlook.promise {
-        Ok(promise) => {
-            standing.rate = (promise.rate.0 > 0).then_some((promise.rate, promise.latency));
+    match &outlook.guarantee {
+        Ok(guarantee) => {
+            standing.rate = (guarantee.rate.0 > 0).then_some((guarantee.rate, guarantee.latency));
             standing.needs_queue = outlook.rate_condition == Some(RateCondition::Queued);
             standing.delay =
                 outlook.assured.as_ref().map(|delay| (delay.delay, delay.formula.clone()));
             standing.on_condition =
-                outlook.assured.as_ref().is_some_and(|delay| delay.delay < promise.delay.delay);
+                outlook.assured.as_ref().is_some_and(|delay| delay.delay < guarantee.delay.delay);
         }
-        Err(NoPromise(why)) => match &outlook.assured {
+        Err(NoGuarantee(why)) => match &outlook.assured {
             // Only the delay is guaranteed, and only while the flow keeps to its envelope.
             Some(delay) => {
                 standing.delay = Some((delay.delay, delay.formula.clone()));

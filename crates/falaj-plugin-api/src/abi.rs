@@ -95,7 +95,7 @@ pub struct Sent {
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Promise {
+pub struct Guarantee {
     pub rate: u64,
     pub latency: u64,
     pub delay: u64,
@@ -110,7 +110,7 @@ pub type Arrived = unsafe extern "C" fn(*mut c_void, *const Queue, u32, u32, u64
 pub type Changed = unsafe extern "C" fn(*mut c_void, *const Queue, u32, u64);
 pub type Succeed = unsafe extern "C" fn(*mut c_void, *mut c_void, *const Queue, u64);
 pub type Forgettable = unsafe extern "C" fn(*const c_void, u32, u64) -> c_int;
-pub type Promises = unsafe extern "C" fn(*const c_void, u32, *mut Promise) -> c_int;
+pub type Guarantees = unsafe extern "C" fn(*const c_void, u32, *mut Guarantee) -> c_int;
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -127,7 +127,7 @@ pub struct Discipline {
     pub changed: Option<Changed>,
     pub succeed: Option<Succeed>,
     pub forgettable: Option<Forgettable>,
-    pub promise: Option<Promises>,
+    pub guarantee: Option<Guarantees>,
 }
 
 // SAFETY: it is constant: a name that is never written to, and functions.

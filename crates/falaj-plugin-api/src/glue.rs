@@ -35,7 +35,7 @@ pub const fn discipline<D: Discipline>() -> abi::Discipline {
         changed: Some(changed::<D>),
         succeed: if D::SUCCEEDS { Some(succeed::<D>) } else { None },
         forgettable: Some(forgettable::<D>),
-        promise: Some(promise::<D>),
+        guarantee: Some(guarantee::<D>),
     }
 }
 
@@ -265,16 +265,17 @@ unsafe extern "C" fn forgettable<D: Discipline>(own: *const c_void, flow: u32, n
         .into()
 }
 
-unsafe extern "C" fn promise<D: Discipline>(
+unsafe extern "C" fn guarantee<D: Discipline>(
     own: *const c_void,
     flow: u32,
-    promise: *mut abi::Promise,
+    guarantee: *mut abi::Guarantee,
 ) -> c_int {
     // SAFETY: nothing else accesses either during falaj's calls.
-    let (kept, to) = unsafe { (&*own.cast::<Kept<D>>(), &mut *promise) };
-    let promised = catch_unwind(AssertUnwindSafe(|| kept.discipline.promise(flow))).unwrap_or(None);
-    if let Some(promised) = promised {
-        *to = promised;
+    let (kept, to) = unsafe { (&*own.cast::<Kept<D>>(), &mut *guarantee) };
+    let guaranteed =
+        catch_unwind(AssertUnwindSafe(|| kept.discipline.guarantee(flow))).unwrap_or(None);
+    if let Some(guaranteed) = guaranteed {
+        *to = guaranteed;
     }
-    promised.is_some().into()
+    guaranteed.is_some().into()
 }

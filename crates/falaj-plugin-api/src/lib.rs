@@ -37,7 +37,7 @@ pub mod abi;
 #[allow(unsafe_code)]
 pub mod glue;
 
-pub use abi::{Promise, Queue, Sent};
+pub use abi::{Guarantee, Queue, Sent};
 
 /// The decision for a free link.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,7 +161,7 @@ pub trait Discipline: Send + Sized + 'static {
         true
     }
     /// The guarantee of the flow, if there is one.
-    fn promise(&self, flow: u32) -> Option<Promise> {
+    fn guarantee(&self, flow: u32) -> Option<Guarantee> {
         let _ = flow;
         None
     }

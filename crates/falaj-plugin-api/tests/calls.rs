@@ -4,7 +4,7 @@
 
 use core::ffi::{CStr, c_char, c_void};
 use falaj_plugin_api::abi::{self, Queue, Sent};
-use falaj_plugin_api::{Answer, Discipline, Promise, Refused, Setup, Value, glue};
+use falaj_plugin_api::{Answer, Discipline, Guarantee, Refused, Setup, Value, glue};
 use std::ptr;
 
 /// The flow that became ready first is served first. After the configured number of packets it
@@ -56,8 +56,8 @@ impl Discipline for First {
     fn succeed(&mut self, old: &mut First, _: &[Queue], _: u64) {
         self.waiting = std::mem::take(&mut old.waiting);
     }
-    fn promise(&self, flow: u32) -> Option<Promise> {
-        (flow == 0).then_some(Promise { rate: 1, latency: 2, delay: 3 })
+    fn guarantee(&self, flow: u32) -> Option<Guarantee> {
+        (flow == 0).then_some(Guarantee { rate: 1, latency: 2, delay: 3 })
     }
 }
 
@@ -120,16 +120,16 @@ fn what_is_given_arrives_and_what_is_made_is_freed() {
     let own = make(&table, 2).expect("it is made");
     let queues = [Queue { tag: 0, bytes: 100, head: 100, packets: 1 }; 2];
     let sent = Sent { start: 0, end: 1, bytes: 100, reserved: 0 };
-    let mut promise = Promise::default();
+    let mut guarantee = Guarantee::default();
     // SAFETY: as in falaj: one call after the other, with instances of this table.
     unsafe {
         assert_eq!(table.arrived.expect("it sees them")(own, queues.as_ptr(), 1, 50, 7), 157);
         table.ready.expect("a function")(own, queues.as_ptr(), 1, 0);
-        assert_eq!(table.promise.expect("a function")(own, 0, &raw mut promise), 1);
-        assert_eq!(table.promise.expect("a function")(own, 1, &raw mut promise), 0);
+        assert_eq!(table.guarantee.expect("a function")(own, 0, &raw mut guarantee), 1);
+        assert_eq!(table.guarantee.expect("a function")(own, 1, &raw mut guarantee), 0);
         assert_eq!(table.forgettable.expect("a function")(own, 0, 0), 1);
     }
-    assert_eq!(promise, Promise { rate: 1, latency: 2, delay: 3 });
+    assert_eq!(guarantee, Guarantee { rate: 1, latency: 2, delay: 3 });
     assert_eq!(
         (next(&table, own, &queues, 0).0, next(&table, own, &queues, 0).1.time),
         (abi::WAIT, 10)

@@ -107,8 +107,8 @@ struct falaj_sent {
     uint32_t reserved;
 };
 
-/* What a flow is promised. Nobody proves it: `falaj compare` and `falaj sim` try it. */
-struct falaj_promise {
+/* The guarantee to a flow. It is not proved: `falaj compare` and `falaj sim` try it. */
+struct falaj_guarantee {
     uint64_t rate;    /* bits a second, while the flow has packets */
     uint64_t latency; /* nanoseconds until that rate holds */
     uint64_t delay;   /* no packet that found room stays longer, last bit in to last bit out */
@@ -145,8 +145,8 @@ struct falaj_discipline {
     /* Not 0: this flow, which is empty, owes nothing and is owed nothing, so that another may start in its place.
      * Where this is NULL, it is always so. */
     int (*forgettable)(const void *self, uint32_t flow, uint64_t now);
-    /* Not 0: the flow has this promise. Where this is NULL, none has one. */
-    int (*promise)(const void *self, uint32_t flow, struct falaj_promise *promise);
+    /* Not 0: the flow has this guarantee. Where this is NULL, none has one. */
+    int (*guarantee)(const void *self, uint32_t flow, struct falaj_guarantee *guarantee);
 };
 
 /* What the library exports. */

@@ -22,7 +22,7 @@ pub(crate) struct Functions {
     pub(crate) changed: Option<abi::Changed>,
     pub(crate) succeed: Option<abi::Succeed>,
     pub(crate) forgettable: Option<abi::Forgettable>,
-    pub(crate) promise: Option<abi::Promises>,
+    pub(crate) guarantee: Option<abi::Guarantees>,
 }
 
 /// An instance of a library's discipline. Every call below relies on these invariants. The pointer
@@ -158,15 +158,15 @@ impl Instance for LibraryInstance {
             .is_none_or(|ask| unsafe { ask(self.own.as_ptr(), f.0, now.0) } != 0)
     }
 
-    fn promise(&self, f: FlowId) -> Option<Declared> {
-        let (ask, mut promise) = (self.functions.promise?, abi::Promise::default());
+    fn guarantee(&self, f: FlowId) -> Option<Declared> {
+        let (ask, mut guarantee) = (self.functions.guarantee?, abi::Guarantee::default());
         if f.index() >= self.flows {
             return None;
         }
-        // SAFETY: see `LibraryInstance`; the promise is writable.
-        let promised = unsafe { ask(self.own.as_ptr(), f.0, &raw mut promise) } != 0;
-        let abi::Promise { rate, latency, delay } = promise;
-        promised.then_some(Declared {
+        // SAFETY: see `LibraryInstance`; the guarantee is writable.
+        let guaranteed = unsafe { ask(self.own.as_ptr(), f.0, &raw mut guarantee) } != 0;
+        let abi::Guarantee { rate, latency, delay } = guarantee;
+        guaranteed.then_some(Declared {
             rate: Rate(rate),
             latency: Span(latency),
             delay: Span(delay),

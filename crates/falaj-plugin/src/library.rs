@@ -95,7 +95,7 @@ impl Shared {
             changed: table.changed,
             succeed: table.succeed,
             forgettable: table.forgettable,
-            promise: table.promise,
+            guarantee: table.guarantee,
         };
         // A thread may be executing it at any time, so it is never unloaded.
         mem::forget(library);

@@ -58,7 +58,7 @@ impl Arrivals {
             let what = if count == 0 {
                 "the number of sources"
             } else {
-                "the number of packets in a container"
+                "the number of packets in a batch"
             };
             return Err(Refused::Value { what, value: 0.0, allowed: "1 or more" });
         }

@@ -1,10 +1,10 @@
-//! The container sizes that keep a delay, and the resulting load and waits.
+//! The batch sizes that keep a delay, and the resulting load and waits.
 //!
-//! Small containers cost too much per packet, and overload the server; large ones take long to
+//! Small batches cost too much per packet, and overload the server; large ones take long to
 //! fill. The delay has a minimum in between, and a target delay is kept in a range of sizes with a
 //! lower and an upper end.
 
-use crate::containers::{Measure, Policy};
+use crate::batches::{Measure, Policy};
 use crate::line::{self, Ask, Line, Service, Shape, Stream};
 use crate::refused::{Refused, not_negative, positive};
 use crate::superposed::{Effort, Superposed};
@@ -19,29 +19,29 @@ pub enum How {
     Simulated,
 }
 
-/// A system whose container size is still open. The delay is that of the first stream, one way.
+/// A system whose batch size is still open. The delay is that of the first stream, one way.
 #[derive(Clone, Debug, PartialEq)]
 pub struct System {
     /// The streams.
     pub streams: Vec<Stream>,
-    /// Service of containers.
+    /// Service of batches.
     pub service: Service,
-    /// Time from the first packet to the latest departure of the container; `None`: no timeout.
+    /// Time from the first packet to the latest departure of the batch; `None`: no timeout.
     pub timeout: Option<f64>,
     /// The measure of delay.
     pub measure: Measure,
 }
 
-/// Results for one size of containers.
+/// Results for one size of batches.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// Packets in a full container.
+    /// Packets in a full batch.
     pub size: usize,
     /// Offered load: arriving work over the server's capacity.
     pub load: f64,
-    /// Mean time until a packet's container departs.
+    /// Mean time until a packet's batch departs.
     pub fill: f64,
-    /// Mean wait of containers for their service.
+    /// Mean wait of batches for their service.
     pub wait: f64,
     /// Mean service time.
     pub service: f64,
@@ -51,8 +51,8 @@ pub struct Point {
     pub error: f64,
     /// The method by which the delay was computed.
     pub how: How,
-    /// Containers of all streams per unit of time.
-    pub containers: f64,
+    /// Batches of all streams per unit of time.
+    pub batches: f64,
 }
 
 /// A range of adjacent sizes that keep the delay.
@@ -60,7 +60,7 @@ pub struct Point {
 pub struct Feasible {
     /// The smallest size of the range.
     pub from: Point,
-    /// The largest size of the range, with the fewest containers.
+    /// The largest size of the range, with the fewest batches.
     pub to: Point,
     /// True if sizes above `to`, beyond the largest size evaluated, may keep the delay as well.
     pub open: bool,
@@ -82,7 +82,7 @@ pub struct Dimensions {
 /// A size and a timeout.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pair {
-    /// Time from the first packet to the latest departure of the container.
+    /// Time from the first packet to the latest departure of the batch.
     pub timeout: f64,
     /// The size, and its results with this timeout.
     pub point: Point,
@@ -91,22 +91,22 @@ pub struct Pair {
 /// Sizes and timeouts for a delay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pairs {
-    /// The pair that keeps the delay with the fewest containers. Among pairs within 1 % of the
+    /// The pair that keeps the delay with the fewest batches. Among pairs within 1 % of the
     /// fewest, the one with the shortest timeout.
     pub best: Option<Pair>,
     /// The pair with the least delay of all pairs evaluated.
     pub least: Pair,
 }
 
-/// Timeouts that are evaluated, as multiples of the delay. With the last one hardly any container
+/// Timeouts that are evaluated, as multiples of the delay. With the last one hardly any batch
 /// departs by its timeout.
 const TIMEOUTS: [f64; 9] = [0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0];
-/// Two container rates count as equal up to this ratio.
+/// Two batch rates count as equal up to this ratio.
 const AS_FEW: f64 = 1.01;
 
 /// Length and seed of a simulation: equal for all sizes, so that differences between sizes are not
 /// random.
-const ASK: Ask = Ask { containers: 200_000, seed: 1, percentile: 0.5, longer_than: 0.0 };
+const ASK: Ask = Ask { batches: 200_000, seed: 1, percentile: 0.5, longer_than: 0.0 };
 /// Number of sizes evaluated first, between the smallest and the largest.
 const GRID: usize = 24;
 
@@ -117,9 +117,9 @@ impl System {
         let line = Line::new(&self.streams, policy, self.service)?;
         let (fill, load) = (line.fill()?, line.load()?);
         let service = self.service.mean(fill.size);
-        let mut containers = 0.0;
+        let mut batches = 0.0;
         for stream in self.streams.iter().filter(|s| s.count > 0) {
-            containers += stream.count as f64 * stream.rate / policy.fill(stream.rate)?.size;
+            batches += stream.count as f64 * stream.rate / policy.fill(stream.rate)?.size;
         }
         let mut point = Point {
             size,
@@ -130,7 +130,7 @@ impl System {
             delay: 0.0,
             error: 0.0,
             how: How::Exact,
-            containers,
+            batches,
         };
         let exact = self.service.shape == Shape::Exponential && self.timeout.is_none();
         if exact && self.measure == Measure::Mean {
@@ -157,7 +157,7 @@ impl System {
         Ok(point)
     }
 
-    /// The offered load with containers of this size.
+    /// The offered load with batches of this size.
     pub fn load(&self, size: usize) -> Result<f64, Refused> {
         line::load(&self.streams, Policy::new(size, self.timeout)?, self.service)
     }
@@ -211,7 +211,7 @@ impl System {
 
 impl System {
     /// Finds the size up to `largest` and the timeout that keep the delay `asked` with the fewest
-    /// containers. The system's own timeout is ignored.
+    /// batches. The system's own timeout is ignored.
     pub fn pairs(&self, asked: f64, largest: usize) -> Result<Pairs, Refused> {
         let asked = positive("the delay that is asked for", asked)?;
         let (mut kept, mut least) = (Vec::new(), None::<Pair>);
@@ -221,7 +221,7 @@ impl System {
             let system = System { timeout: Some(timeout), ..self.clone() };
             let smallest = match system.smallest(largest) {
                 Ok(smallest) => smallest,
-                // A longer timeout may fill containers more.
+                // A longer timeout may fill batches more.
                 Err(unstable @ Refused::Unstable { .. }) => {
                     refused = unstable;
                     continue;
@@ -239,7 +239,7 @@ impl System {
                 }
                 Ok(keeps)
             };
-            // No container receives more packets than this within the timeout.
+            // No batch receives more packets than this within the timeout.
             let fastest = self.streams.first().map_or(0.0, |stream| stream.rate) * timeout;
             let (mut high, mut size) =
                 (largest + 1, largest.min((2.0 + fastest + 5.0 * fastest.sqrt()) as usize));
@@ -262,9 +262,8 @@ impl System {
             }
         }
         let least = least.ok_or(refused)?;
-        let few =
-            kept.iter().map(|pair| pair.point.containers).fold(f64::INFINITY, f64::min) * AS_FEW;
-        let as_few = kept.into_iter().filter(|pair| pair.point.containers <= few);
+        let few = kept.iter().map(|pair| pair.point.batches).fold(f64::INFINITY, f64::min) * AS_FEW;
+        let as_few = kept.into_iter().filter(|pair| pair.point.batches <= few);
         Ok(Pairs { best: as_few.min_by(|a, b| a.timeout.total_cmp(&b.timeout)), least })
     }
 }

@@ -2,7 +2,7 @@
 //! returns everything, shared memory again. It includes features that the model omits: timeouts,
 //! batches, a finite queue, loss and jitter.
 
-use crate::containers::Policy;
+use crate::batches::Policy;
 use crate::line::Service;
 use crate::refused::{Refused, positive};
 use falaj_engine::chance::Chance;
@@ -14,16 +14,16 @@ use std::collections::{BinaryHeap, VecDeque};
 /// A machine that forwards packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Machine {
-    /// Number of virtual machines, each with its own containers on both sides.
+    /// Number of virtual machines, each with its own batches on both sides.
     pub guests: usize,
-    /// The rule for filling containers, on both sides.
+    /// The rule for filling batches, on both sides.
     pub policy: Policy,
-    /// Service of containers, in both directions.
+    /// Service of batches, in both directions.
     pub service: Service,
-    /// Number of containers that may wait for their service. A container that arrives at a full
+    /// Number of batches that may wait for their service. A batch that arrives at a full
     /// queue is lost.
     pub room: usize,
-    /// True if containers of the driver side hold packets of all guests, as in the paper. Otherwise
+    /// True if batches of the driver side hold packets of all guests, as in the paper. Otherwise
     /// each guest has its own.
     pub shared: bool,
 }
@@ -45,7 +45,7 @@ pub struct Forwarded {
 enum Event {
     /// A packet arrives for a guest.
     Packet,
-    /// The timeout of a container: its aggregator, and the container's number there.
+    /// The timeout of a batch: its aggregator, and the batch's number there.
     Timeout(usize, u64),
     /// A service ends.
     Served,
@@ -85,9 +85,9 @@ struct World {
     machine: Machine,
     due: BinaryHeap<Due>,
     planned: u64,
-    /// Open containers: those of the driver side first, then those of the guests.
+    /// Open batches: those of the driver side first, then those of the guests.
     open: Vec<Open>,
-    /// Waiting containers; the first is in service. The flag is true on the way back.
+    /// Waiting batches; the first is in service. The flag is true on the way back.
     queue: VecDeque<(bool, Vec<Packet>)>,
     services: Chance,
     lost: u64,
@@ -99,7 +99,7 @@ impl World {
         self.due.push(Due(at, self.planned, event));
     }
 
-    /// Puts a packet into an aggregator's container, and sends the container when it is full.
+    /// Puts a packet into an aggregator's batch, and sends the batch when it is full.
     fn put(&mut self, now: f64, aggregator: usize, packet: Packet) {
         let open = &mut self.open[aggregator];
         open.packets.push(packet);
@@ -157,7 +157,7 @@ pub fn forward(
             allowed: "1 or more",
         });
     }
-    positive("the cost of a container with one packet", machine.service.mean(1.0))?;
+    positive("the cost of a batch with one packet", machine.service.mean(1.0))?;
     let mut world = World {
         machine: *machine,
         due: BinaryHeap::new(),
@@ -205,9 +205,9 @@ pub fn forward(
                 }
             }
             Event::Served => {
-                let Some((back, container)) = world.queue.pop_front() else { continue };
+                let Some((back, batch)) = world.queue.pop_front() else { continue };
                 world.serve(now);
-                for packet @ (at, guest) in container {
+                for packet @ (at, guest) in batch {
                     let guest_number = guest as usize;
                     if !back {
                         world.put(now, drivers + guest_number, packet);

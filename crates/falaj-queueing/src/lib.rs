@@ -1,4 +1,4 @@
-//! Queues solved by matrices, and waits of packets that travel in containers.
+//! Queues solved by matrices, and waits of packets that travel in batches.
 //!
 //! ```
 //! use falaj_queueing::{Arrivals, PhaseType, Queue};
@@ -16,20 +16,20 @@
 //! | `phase`, `arrivals` | phase-type distributions; Markovian arrivals, their superposition, equal ones lumped |
 //! | `qbd`, `queue` | `G` and `R` by two reductions; waits: mean, tail, as a phase-type distribution |
 //! | `renewal` | the wait of PH/PH/1 by the paper's formulas, corrected |
-//! | `superposed`, `printed` | containers of several streams: exactly, and by the paper's model |
-//! | `containers`, `line` | filling with a timeout, in closed form; containers before a server, simulated |
+//! | `superposed`, `printed` | batches of several streams: exactly, and by the paper's model |
+//! | `batches`, `line` | filling with a timeout, in closed form; batches before a server, simulated |
 //! | `forward` | the whole path through a machine and back, packet by packet |
-//! | `dimension` | the container sizes that keep a delay, and the number of machines that fit |
+//! | `dimension` | the batch sizes that keep a delay, and the number of machines that fit |
 //! | `tune`, `tuner` | size and timeout that keep a delay at the least processor time; the same at run time |
 //!
-//! Without the feature `matrices` the crate has `containers`, `line`, `forward`, `tune` and `tuner`
+//! Without the feature `matrices` the crate has `batches`, `line`, `forward`, `tune` and `tuner`
 //! alone.
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 
 #[cfg(feature = "matrices")]
 mod arrivals;
-mod containers;
+mod batches;
 #[cfg(feature = "matrices")]
 mod dimension;
 mod forward;
@@ -57,7 +57,7 @@ mod tuner;
 
 #[cfg(feature = "matrices")]
 pub use arrivals::Arrivals;
-pub use containers::{Fill, Filling, Measure, Policy};
+pub use batches::{Fill, Filling, Measure, Policy};
 #[cfg(feature = "matrices")]
 pub use dimension::{Dimensions, Feasible, How, Pair, Pairs, Point, System, most_that_fit};
 pub use forward::{Forwarded, Machine, forward};

@@ -1,9 +1,9 @@
-//! Simulates containers before a server, without the model's assumptions on arrivals and services.
+//! Simulates batches before a server, without the model's assumptions on arrivals and services.
 //!
-//! Each container is one event; its packets are not simulated one by one. The time until the
-//! container departs is drawn for one of its packets, and counted for all of them.
+//! Each batch is one event; its packets are not simulated one by one. The time until the
+//! batch departs is drawn for one of its packets, and counted for all of them.
 
-use crate::containers::{Fill, Policy};
+use crate::batches::{Fill, Policy};
 use crate::refused::{Refused, not_negative, positive, stable};
 use falaj_engine::chance::Chance;
 use falaj_traffic::interval::Estimate;
@@ -29,18 +29,18 @@ pub enum Shape {
     Deterministic,
 }
 
-/// Time to carry a container across.
+/// Time to carry a batch across.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Service {
-    /// Time per container.
-    pub per_container: f64,
-    /// Time per packet in the container.
+    /// Time per batch.
+    pub per_batch: f64,
+    /// Time per packet in the batch.
     pub per_packet: f64,
     /// Distribution around the mean.
     pub shape: Shape,
 }
 
-/// Streams of packets, the rule for filling containers, and the service of containers.
+/// Streams of packets, the rule for filling batches, and the service of batches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
     streams: Vec<Stream>,
@@ -51,28 +51,28 @@ pub struct Line {
 /// Results of a simulation. Confidence intervals are over batches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Simulated {
-    /// Time for which containers wait for their service.
+    /// Time for which batches wait for their service.
     pub wait: Estimate,
-    /// Delay of packets of the first stream, from their arrival to the end of their container's
+    /// Delay of packets of the first stream, from their arrival to the end of their batch's
     /// service.
     pub delay: Estimate,
     /// A quantile of the same delay: [`Ask::percentile`].
     pub at_percentile: Estimate,
-    /// Time until a container of the first stream departs, over its packets.
+    /// Time until a batch of the first stream departs, over its packets.
     pub fill: Estimate,
-    /// Mean number of packets in a container of the first stream.
+    /// Mean number of packets in a batch of the first stream.
     pub size: f64,
-    /// Fraction of the containers that wait longer than [`Ask::longer_than`].
+    /// Fraction of the batches that wait longer than [`Ask::longer_than`].
     pub longer: Estimate,
-    /// Number of containers counted.
-    pub containers: u64,
+    /// Number of batches counted.
+    pub batches: u64,
 }
 
 /// Settings of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ask {
-    /// Number of containers to count. A tenth of that number precedes them uncounted.
-    pub containers: u64,
+    /// Number of batches to count. A tenth of that number precedes them uncounted.
+    pub batches: u64,
     /// Seed of all random numbers.
     pub seed: u64,
     /// Quantile of the packets' delays to report, between 0 and 1.
@@ -84,9 +84,9 @@ pub struct Ask {
 const BATCHES: u64 = 40;
 
 impl Service {
-    /// The mean service time of a container with this number of packets.
+    /// The mean service time of a batch with this number of packets.
     pub fn mean(&self, packets: f64) -> f64 {
-        self.per_container + self.per_packet * packets
+        self.per_batch + self.per_packet * packets
     }
 
     pub(crate) fn draw(&self, packets: u64, chance: &mut Chance) -> f64 {
@@ -107,9 +107,9 @@ impl Line {
     /// Builds a line of streams before one server. Loads of one and more are refused.
     pub fn new(streams: &[Stream], policy: Policy, service: Service) -> Result<Line, Refused> {
         Policy::new(policy.size, policy.timeout)?;
-        not_negative("the cost of a container", service.per_container)?;
+        not_negative("the cost of a batch", service.per_batch)?;
         not_negative("the cost of a packet", service.per_packet)?;
-        positive("the cost of a container with one packet", service.mean(1.0))?;
+        positive("the cost of a batch with one packet", service.mean(1.0))?;
         if service.shape == Shape::Erlang(0) {
             let what = "the number of steps of an Erlang service";
             return Err(Refused::Value { what, value: 0.0, allowed: "1 or more" });
@@ -131,12 +131,12 @@ impl Line {
         load(&self.streams, self.policy, self.service)
     }
 
-    /// Sizes and waits of containers of the first stream, in closed form.
+    /// Sizes and waits of batches of the first stream, in closed form.
     pub fn fill(&self) -> Result<Fill, Refused> {
         self.policy.fill(self.streams[0].rate)
     }
 
-    /// Simulates the line, container by container.
+    /// Simulates the line, batch by batch.
     pub fn simulate(&self, ask: Ask) -> Result<Simulated, Refused> {
         let mut aggregators = Vec::new();
         for (kind, stream) in self.streams.iter().enumerate() {
@@ -146,12 +146,12 @@ impl Line {
             }
         }
         let mut services = Chance::new(ask.seed, 2, 0);
-        let batch = (ask.containers / BATCHES).max(1);
+        let batch = (ask.batches / BATCHES).max(1);
         let (mut free, mut done) = (0.0f64, 0u64);
         let [mut waits, mut delays, mut high, mut fills, mut longer] = [const { Vec::new() }; 5];
         let mut counted = Counted::default();
-        let (mut first_containers, mut first_packets) = (0u64, 0u64);
-        let warm_up = ask.containers / 10;
+        let (mut first_batches, mut first_packets) = (0u64, 0u64);
+        let warm_up = ask.batches / 10;
         while (waits.len() as u64) < BATCHES {
             let next = earliest(&aggregators);
             let sent = aggregators[next].leave();
@@ -164,15 +164,15 @@ impl Line {
             }
             counted.waits += wait;
             counted.longer += u64::from(wait > ask.longer_than);
-            counted.containers += 1;
+            counted.batches += 1;
             if aggregators[next].first {
-                first_containers += 1;
+                first_batches += 1;
                 first_packets += sent.packets;
                 counted.samples.push((sent.since_packet + wait + service, sent.packets));
                 counted.fills += sent.since_packet * sent.packets as f64;
             }
-            if counted.containers == batch {
-                let all = counted.containers as f64;
+            if counted.batches == batch {
+                let all = counted.batches as f64;
                 waits.push(counted.waits / all);
                 longer.push(counted.longer as f64 / all);
                 if let Some((mean, at, fill)) = counted.packets(ask.percentile) {
@@ -184,8 +184,8 @@ impl Line {
             }
         }
         let few = || Refused::Value {
-            what: "the number of containers to simulate",
-            value: ask.containers as f64,
+            what: "the number of batches to simulate",
+            value: ask.batches as f64,
             allowed: "more: none was of the first stream",
         };
         let over = |batches: &[f64]| Estimate::of(batches).ok_or_else(few);
@@ -195,8 +195,8 @@ impl Line {
             at_percentile: over(&high)?,
             fill: over(&fills)?,
             longer: over(&longer)?,
-            size: first_packets as f64 / first_containers.max(1) as f64,
-            containers: batch * BATCHES,
+            size: first_packets as f64 / first_batches.max(1) as f64,
+            batches: batch * BATCHES,
         })
     }
 }
@@ -214,16 +214,16 @@ pub fn load(streams: &[Stream], policy: Policy, service: Service) -> Result<f64,
 /// Sums over a batch.
 #[derive(Default)]
 struct Counted {
-    containers: u64,
+    batches: u64,
     waits: f64,
     longer: u64,
     fills: f64,
-    /// The delay of one packet of each container, and the number of packets that it represents.
+    /// The delay of one packet of each batch, and the number of packets that it represents.
     samples: Vec<(f64, u64)>,
 }
 
 impl Counted {
-    /// Mean delay, delay at a percentile, and mean time until the container departs, over packets.
+    /// Mean delay, delay at a percentile, and mean time until the batch departs, over packets.
     fn packets(&mut self, percentile: f64) -> Option<(f64, f64, f64)> {
         self.samples.sort_by(|a, b| a.0.total_cmp(&b.0));
         let all: u64 = self.samples.iter().map(|s| s.1).sum();
@@ -239,7 +239,7 @@ impl Counted {
     }
 }
 
-/// The stream whose container departs next.
+/// The stream whose batch departs next.
 fn earliest(aggregators: &[Aggregator]) -> usize {
     let mut first = 0;
     for (i, aggregator) in aggregators.iter().enumerate() {
@@ -250,7 +250,7 @@ fn earliest(aggregators: &[Aggregator]) -> usize {
     first
 }
 
-/// A container that departed.
+/// A batch that departed.
 struct SentBatch {
     at: f64,
     packets: u64,
@@ -258,14 +258,14 @@ struct SentBatch {
     since_packet: f64,
 }
 
-/// A stream's open container. Its departure is drawn when it is opened.
+/// A stream's open batch. Its departure is drawn when it is opened.
 struct Aggregator {
     policy: Policy,
     rate: f64,
     /// True for the first group of streams.
     first: bool,
     chance: Chance,
-    /// Time from the first packet to the last of a full container, in mean gaps.
+    /// Time from the first packet to the last of a full batch, in mean gaps.
     rest: Option<Gamma<f64>>,
     /// Number of packets within the timeout.
     within: Option<Poisson<f64>>,
@@ -292,21 +292,21 @@ impl Aggregator {
             packets: 0,
         };
         aggregator.open(0.0);
-        // Streams do not start together: each starts at a random point of its first container.
+        // Streams do not start together: each starts at a random point of its first batch.
         let phase: f64 = StandardUniform.sample(&mut aggregator.chance);
         aggregator.opened *= phase;
         aggregator.leaves *= phase;
         Ok(aggregator)
     }
 
-    /// Draws the next container, from its first packet on.
+    /// Draws the next batch, from its first packet on.
     fn open(&mut self, now: f64) {
         let gap: f64 = Exp1.sample(&mut self.chance);
         self.opened = now + gap / self.rate;
         let rest = self.rest.map_or(0.0, |rest| rest.sample(&mut self.chance)) / self.rate;
         match (self.policy.timeout, self.within) {
             (Some(timeout), Some(within)) if rest > timeout => {
-                // The container departs before it is full. The number of its packets is drawn again
+                // The batch departs before it is full. The number of its packets is drawn again
                 // until it is below the size.
                 let most = self.policy.size as f64 - 2.0;
                 let mut more: f64 = within.sample(&mut self.chance);
@@ -323,11 +323,11 @@ impl Aggregator {
         }
     }
 
-    /// Sends the container and opens the next one.
+    /// Sends the batch and opens the next one.
     fn leave(&mut self) -> SentBatch {
         let (at, packets, open) = (self.leaves, self.packets, self.leaves - self.opened);
         let uniform: f64 = StandardUniform.sample(&mut self.chance);
-        // Index of the sampled packet; the first one opened the container.
+        // Index of the sampled packet; the first one opened the batch.
         let which = ((uniform * packets as f64) as u64).min(packets - 1);
         let full = packets == self.policy.size as u64;
         let since_packet = if which == 0 {

@@ -1,12 +1,12 @@
-//! Containers of several streams before one server: a superposition of Erlang renewal processes,
+//! Batches of several streams before one server: a superposition of Erlang renewal processes,
 //! which is not a renewal process itself.
 //!
-//! Packets of a stream are Poisson; every `size` of them form a container. The interval between
-//! containers has one exponential step per packet, so the numbers of packets in the streams' open
-//! containers form a Markov chain, and the queue is a MAP/M/1. Equal streams are lumped; still,
-//! four streams and containers of 160 have more states than any matrix can hold.
+//! Packets of a stream are Poisson; every `size` of them form a batch. The interval between
+//! batches has one exponential step per packet, so the numbers of packets in the streams' open
+//! batches form a Markov chain, and the queue is a MAP/M/1. Equal streams are lumped; still,
+//! four streams and batches of 160 have more states than any matrix can hold.
 //!
-//! So the same stream of containers is solved for small sizes, and the mean is extrapolated to the
+//! So the same stream of batches is solved for small sizes, and the mean is extrapolated to the
 //! true size as a function of one over the size. It is not a power series: sources of nearly equal
 //! rates drift past one another slowly, which adds half powers. It is extrapolated with and without
 //! half powers, and with one size fewer; the differences give the error.
@@ -19,7 +19,7 @@ use crate::printed::{self, Printed};
 use crate::queue::Queue;
 use crate::refused::{Refused, positive, stable};
 
-/// Containers of one size from several streams, served in sequence with exponential times.
+/// Batches of one size from several streams, served in sequence with exponential times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Superposed {
     streams: Vec<Stream>,
@@ -61,17 +61,17 @@ impl Effort {
 }
 
 impl Superposed {
-    /// Builds containers of `size` packets, each served in `service` on average. Unstable loads are
+    /// Builds batches of `size` packets, each served in `service` on average. Unstable loads are
     /// refused.
     pub fn new(streams: &[Stream], size: usize, service: f64) -> Result<Superposed, Refused> {
         if size == 0 {
             return Err(Refused::Value {
-                what: "the number of packets in a container",
+                what: "the number of packets in a batch",
                 value: 0.0,
                 allowed: "1 or more",
             });
         }
-        positive("the mean service of a container", service)?;
+        positive("the mean service of a batch", service)?;
         for stream in streams {
             positive("the rate of a stream", stream.rate)?;
         }
@@ -93,17 +93,17 @@ impl Superposed {
         &self.streams
     }
 
-    /// Packets in a container.
+    /// Packets in a batch.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// The mean service of a container.
+    /// The mean service of a batch.
     pub fn service(&self) -> f64 {
         self.service
     }
 
-    /// Containers per unit of time.
+    /// Batches per unit of time.
     pub fn rate(&self) -> f64 {
         self.streams.iter().map(|s| s.count as f64 * s.rate).sum::<f64>() / self.size as f64
     }
@@ -146,12 +146,12 @@ impl Superposed {
         printed::solve(self)
     }
 
-    /// Number of phases that containers of `size` packets need.
+    /// Number of phases that batches of `size` packets need.
     fn order(&self, size: usize) -> f64 {
         self.streams.iter().map(|s| Arrivals::erlangs_order(s.count, size)).product()
     }
 
-    /// The same stream of containers with `size` packets each: fewer and longer steps, equal rate
+    /// The same stream of batches with `size` packets each: fewer and longer steps, equal rate
     /// and load.
     pub fn arrivals(&self, size: usize) -> Result<Arrivals, Refused> {
         let scale = size as f64 / self.size as f64;
@@ -161,7 +161,7 @@ impl Superposed {
         groups.try_fold(first, |all, group| Ok(all.with(&group?)))
     }
 
-    /// The queue with containers of `size` packets, at equal rate and load.
+    /// The queue with batches of `size` packets, at equal rate and load.
     pub fn queue(&self, size: usize) -> Result<Queue, Refused> {
         Queue::new(&self.arrivals(size)?, &PhaseType::exponential(1.0 / self.service)?)
     }

@@ -1,13 +1,13 @@
 //! The size and timeout that keep a delay at the least processor time. Each quantity has a closed
 //! form, without matrices and simulation, so that the choice can be repeated at run time.
 //!
-//! A packet waits for its container to depart, for the other side to wake, for the containers in
+//! A packet waits for its batch to depart, for the other side to wake, for the batches in
 //! front, and for the service of its own. The first wait is that of Poisson packets ([`Filling`]).
-//! Packets of a burst count as one; packets to several destinations fill that number of containers.
+//! Packets of a burst count as one; packets to several destinations fill that number of batches.
 //! The third wait is the mean wait by Kraemer and Langenbach-Belz; its arrivals are the more
-//! regular the more packets a container has.
+//! regular the more packets a batch has.
 
-use crate::containers::{Filling, Measure, Policy};
+use crate::batches::{Filling, Measure, Policy};
 use crate::refused::{Refused, not_negative, positive};
 
 /// The target delay.
@@ -27,18 +27,18 @@ pub struct Load {
     /// Packets that arrive at once: the variance of their number over its mean; 1 if they are
     /// Poisson or more regular.
     pub burst: f64,
-    /// Number of containers that are filled in parallel.
+    /// Number of batches that are filled in parallel.
     pub streams: f64,
-    /// Ratio of the measured wait in a container to the computed one.
+    /// Ratio of the measured wait in a batch to the computed one.
     pub stretch: f64,
 }
 
-/// Costs of carrying containers.
+/// Costs of carrying batches.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
-    /// Processor time per container.
-    pub per_container: f64,
-    /// Processor time per packet in a container.
+    /// Processor time per batch.
+    pub per_batch: f64,
+    /// Processor time per packet in a batch.
     pub per_packet: f64,
     /// Mean time until the idle other side begins.
     pub waking: f64,
@@ -49,7 +49,7 @@ pub struct Cost {
 /// The range of choices.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Packets in the largest container.
+    /// Packets in the largest batch.
     pub packets: usize,
     /// The shortest and the longest timeout.
     pub timeouts: (f64, f64),
@@ -60,15 +60,15 @@ pub struct Limits {
 pub struct Choice {
     /// Size and timeout.
     pub policy: Policy,
-    /// True if a container also departs when the other side is idle.
+    /// True if a batch also departs when the other side is idle.
     pub when_idle: bool,
     /// The predicted delay, in the target's measure.
     pub delay: f64,
     /// Processor time per unit of time.
     pub processor: f64,
-    /// Containers per unit of time.
-    pub containers: f64,
-    /// The mean wait of containers for those in front.
+    /// Batches per unit of time.
+    pub batches: f64,
+    /// The mean wait of batches for those in front.
     pub queued: f64,
 }
 
@@ -93,15 +93,15 @@ impl Tuned {
 /// The highest load that is chosen. Above it waits grow too fast to be predicted.
 const FULL: f64 = 0.95;
 /// Timeouts that are tried, as multiples of the remaining delay. A multiple of two keeps most
-/// containers of many packets open until they are full; four, those of few packets. With half as
+/// batches of many packets open until they are full; four, those of few packets. With half as
 /// many timeouts a choice may cost 4 % more than the best.
 const TIMEOUTS: [f64; 18] =
     [0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.2, 2.4, 2.6, 2.8, 3.0, 3.25, 3.5, 3.75, 4.0];
 /// A shorter timeout is preferred up to this ratio of costs: it still holds when the load falls.
 const WORTH: f64 = 1.01;
 
-/// The mean wait for containers in front, by Kraemer and Langenbach-Belz: the intervals' squared
-/// coefficient of variation is one over the packets of a container, services are constant.
+/// The mean wait for batches in front, by Kraemer and Langenbach-Belz: the intervals' squared
+/// coefficient of variation is one over the packets of a batch, services are constant.
 fn queued(load: f64, service: f64, packets: f64) -> f64 {
     let variable = 1.0 / packets;
     let regular = (-2.0 * (1.0 - load) * (1.0 - variable).powi(2) / (3.0 * load * variable)).exp();
@@ -126,7 +126,7 @@ impl Load {
         self.rate / (self.streams * self.burst)
     }
 
-    /// Mean number of packets in a container of at most `size`, and their mean wait in it.
+    /// Mean number of packets in a batch of at most `size`, and their mean wait in it.
     fn fill(&self, filling: &Filling, size: usize) -> (f64, f64) {
         let bursts = (size as f64 / self.burst).max(1.0);
         let (below, part) = (filling.at(bursts as usize), bursts.fract());
@@ -152,13 +152,13 @@ pub fn expect(
     if when_idle {
         return Ok(natural(wanted, load, cost, policy));
     }
-    // Without a timeout, twice the mean time to fill a container stands in for it.
+    // Without a timeout, twice the mean time to fill a batch stands in for it.
     let timeout = policy.timeout.unwrap_or(2.0 * policy.size as f64 / load.bursts());
     let filling = Filling::new(load.bursts(), timeout)?;
     Ok(filled(wanted, load, cost, &filling, Policy { size: policy.size, timeout: Some(timeout) }))
 }
 
-/// Containers that depart full or by their timeout.
+/// Batches that depart full or by their timeout.
 fn filled(
     wanted: &Wanted,
     load: &Load,
@@ -167,36 +167,36 @@ fn filled(
     policy: Policy,
 ) -> Option<Choice> {
     let (packets, wait) = load.fill(filling, policy.size);
-    let containers = load.rate / packets;
-    let service = cost.per_container + cost.per_packet * packets;
-    let processor = containers * service;
+    let batches = load.rate / packets;
+    let service = cost.per_batch + cost.per_packet * packets;
+    let processor = batches * service;
     if processor >= FULL {
         return None;
     }
     let queued = queued(processor, service, packets);
     let delay = match wanted.measure {
         Measure::Mean => wait + cost.waking + queued + service,
-        // No packet waits for a container longer than the timeout, and a high percentile is close
+        // No packet waits for a batch longer than the timeout, and a high percentile is close
         // to it.
         Measure::Percentile(part) => {
             let timeout = policy.timeout.filter(|_| policy.size > 1).unwrap_or(0.0);
             let many = (packets + 3.0 * (packets * load.burst).sqrt()).min(policy.size as f64);
             let longest = -(1.0 - part).ln() * queued;
-            timeout + cost.waking_at_most + longest + cost.per_container + cost.per_packet * many
+            timeout + cost.waking_at_most + longest + cost.per_batch + cost.per_packet * many
         }
     };
-    Some(Choice { policy, when_idle: false, delay, processor, containers, queued })
+    Some(Choice { policy, when_idle: false, delay, processor, batches, queued })
 }
 
-/// Containers that depart as soon as the other side is idle, with the packets that arrived
+/// Batches that depart as soon as the other side is idle, with the packets that arrived
 /// meanwhile.
 fn natural(wanted: &Wanted, load: &Load, cost: &Cost, policy: Policy) -> Option<Choice> {
     let left = 1.0 - load.rate * cost.per_packet;
     // Bursts are not divided.
-    let least = cost.per_container + cost.per_packet * load.burst;
-    let turn = least.max(cost.per_container / left);
-    let containers = (load.rate / load.burst).min(1.0 / turn);
-    let processor = containers * cost.per_container + load.rate * cost.per_packet;
+    let least = cost.per_batch + cost.per_packet * load.burst;
+    let turn = least.max(cost.per_batch / left);
+    let batches = (load.rate / load.burst).min(1.0 / turn);
+    let processor = batches * cost.per_batch + load.rate * cost.per_packet;
     if left <= 0.0 || load.rate * turn / FULL > policy.size as f64 {
         return None;
     }
@@ -206,14 +206,7 @@ fn natural(wanted: &Wanted, load: &Load, cost: &Cost, policy: Policy) -> Option<
         Measure::Percentile(_) => (cost.waking_at_most, 1.0 + busy),
     };
     let delay = waking + turns * turn;
-    Some(Choice {
-        policy,
-        when_idle: true,
-        delay,
-        processor,
-        containers,
-        queued: 0.5 * busy * turn,
-    })
+    Some(Choice { policy, when_idle: true, delay, processor, batches, queued: 0.5 * busy * turn })
 }
 
 /// Chooses the size and the timeout that keep the delay at the least processor time.
@@ -225,7 +218,7 @@ pub fn choose(
 ) -> Result<Tuned, Refused> {
     load.check()?;
     positive("the delay that is asked for", wanted.delay)?;
-    positive("the cost of a container", cost.per_container)?;
+    positive("the cost of a batch", cost.per_batch)?;
     not_negative("the cost of a packet", cost.per_packet)?;
     if let Measure::Percentile(p) = wanted.measure
         && !(0.9..1.0).contains(&p)
@@ -236,7 +229,7 @@ pub fn choose(
             allowed: "0.9 or above, and below 1",
         });
     }
-    let busy = load.rate * (cost.per_packet + cost.per_container / limits.packets.max(1) as f64);
+    let busy = load.rate * (cost.per_packet + cost.per_batch / limits.packets.max(1) as f64);
     let mut found = Found { wanted: *wanted, kept: Vec::new(), least: None, busy };
     let (shortest, longest) = limits.timeouts;
     let bounded = |timeout: f64| timeout.clamp(shortest, longest);
@@ -246,8 +239,8 @@ pub fn choose(
     found.consider(expect(wanted, load, cost, alone, false)?);
     match wanted.measure {
         Measure::Percentile(_) => {
-            let mut timeout = wanted.delay - cost.waking_at_most - cost.per_container;
-            // The number of packets in a container depends on the timeout in turn, but weakly.
+            let mut timeout = wanted.delay - cost.waking_at_most - cost.per_batch;
+            // The number of packets in a batch depends on the timeout in turn, but weakly.
             for _ in 0..3 {
                 if timeout < shortest {
                     break;
@@ -262,7 +255,7 @@ pub fn choose(
             }
         }
         Measure::Mean => {
-            let left = wanted.delay - cost.waking - cost.per_container - cost.per_packet;
+            let left = wanted.delay - cost.waking - cost.per_batch - cost.per_packet;
             for part in TIMEOUTS.iter().rev() {
                 if left * part >= shortest {
                     found.largest(load, cost, bounded(left * part), all.size)?;
@@ -278,7 +271,7 @@ struct Found {
     wanted: Wanted,
     kept: Vec<Choice>,
     least: Option<Choice>,
-    /// The load with the largest containers.
+    /// The load with the largest batches.
     busy: f64,
 }
 
@@ -339,7 +332,7 @@ impl Found {
         match (as_cheap.min_by(|a, b| timeout(a).total_cmp(&timeout(b))), self.least) {
             (Some(best), _) => Ok(Tuned::Kept(best)),
             (None, Some(least)) => Ok(Tuned::Missed(least)),
-            // The packets alone, without the cost of containers, exceed the capacity.
+            // The packets alone, without the cost of batches, exceed the capacity.
             (None, None) => Err(Refused::Unstable { load: self.busy }),
         }
     }

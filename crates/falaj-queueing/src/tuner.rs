@@ -3,7 +3,7 @@
 //! alone. An epoch unlike those before it is set aside: the next one shows if the load has changed
 //! or the machine stalled.
 
-use crate::containers::{Measure, Policy as Size};
+use crate::batches::{Measure, Policy as Size};
 use crate::recent::Recent;
 use crate::tune::{Choice, Cost, Limits, Load, Tuned, Wanted, choose, expect};
 use falaj_engine::batch::tuning::{EpochStats, PolicyChooser};
@@ -36,7 +36,7 @@ const FIRST_STRETCH: (f64, f64) = (1.0, 0.05);
 const LOOK: u32 = 8;
 /// Costs before measurements, in seconds: of a wake-up, and of copying a packet.
 const FIRST: Cost =
-    Cost { per_container: 5e-6, per_packet: 50e-9, waking: 15e-6, waking_at_most: 40e-6 };
+    Cost { per_batch: 5e-6, per_packet: 50e-9, waking: 15e-6, waking_at_most: 40e-6 };
 /// Weight of these first costs against the measured ones.
 const DOUBT: f64 = 0.01;
 
@@ -66,15 +66,15 @@ pub struct Tuner {
 struct Sums {
     packets: f64,
     span: f64,
-    /// Of containers that departed.
-    containers: f64,
+    /// Of batches that departed.
+    batches: f64,
     carried: f64,
     open: f64,
     open_span: f64,
     bytes: f64,
 }
 
-/// Sums for the least squares of processor time over containers and packets.
+/// Sums for the least squares of processor time over batches and packets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Costs {
     cc: f64,
@@ -101,16 +101,16 @@ fn span(seconds: f64) -> Span {
 
 impl Sums {
     fn fade(&mut self) {
-        let Sums { packets, span, containers, carried, open, open_span, bytes } = self;
-        for sum in [packets, span, containers, carried, open, open_span, bytes] {
+        let Sums { packets, span, batches, carried, open, open_span, bytes } = self;
+        for sum in [packets, span, batches, carried, open, open_span, bytes] {
             *sum *= KEPT;
         }
     }
 
-    /// Number of containers filled in parallel: each is open except for the time until its next
+    /// Number of batches filled in parallel: each is open except for the time until its next
     /// burst.
     fn streams(&self, burst: f64) -> f64 {
-        let size = self.carried / self.containers.max(1e-9);
+        let size = self.carried / self.batches.max(1e-9);
         if size < 1.5 * burst || self.open_span <= 0.0 {
             return 1.0;
         }
@@ -127,35 +127,35 @@ fn bursts(seen: &EpochStats) -> Option<f64> {
 }
 
 impl Costs {
-    fn add(&mut self, containers: f64, packets: f64, spent: f64) {
+    fn add(&mut self, batches: f64, packets: f64, spent: f64) {
         for sum in [&mut self.cc, &mut self.cp, &mut self.pp, &mut self.cs, &mut self.ps] {
             *sum *= COSTS_KEPT;
         }
-        self.cc += containers * containers;
-        self.cp += containers * packets;
+        self.cc += batches * batches;
+        self.cp += batches * packets;
         self.pp += packets * packets;
-        self.cs += containers * spent;
+        self.cs += batches * spent;
         self.ps += packets * spent;
     }
 
-    /// Costs per container and per packet, close to the first ones unless measurements differ.
+    /// Costs per batch and per packet, close to the first ones unless measurements differ.
     fn found(&self) -> (f64, f64) {
-        let (first_c, first_p) = (FIRST.per_container, FIRST.per_packet);
+        let (first_c, first_p) = (FIRST.per_batch, FIRST.per_packet);
         if self.cc <= 0.0 || self.cs <= 0.0 {
             return (first_c, first_p);
         }
         let (cc, pp) = (self.cc * (1.0 + DOUBT), self.pp * (1.0 + DOUBT));
         let (cs, ps) = (self.cs + DOUBT * self.cc * first_c, self.ps + DOUBT * self.pp * first_p);
         let determinant = cc * pp - self.cp * self.cp;
-        let container = (cs * pp - ps * self.cp) / determinant;
+        let batch = (cs * pp - ps * self.cp) / determinant;
         let packet = (ps * cc - cs * self.cp) / determinant;
         // Neither cost can be negative.
-        if container <= 0.0 {
+        if batch <= 0.0 {
             (1e-9, ps / pp)
         } else if packet < 0.0 {
             (cs / cc, 0.0)
         } else {
-            (container, packet)
+            (batch, packet)
         }
     }
 }
@@ -183,7 +183,7 @@ impl Tuner {
         }
     }
 
-    /// The policy before any measurement, with containers of this number of bytes: no packet waits
+    /// The policy before any measurement, with batches of this number of bytes: no packet waits
     /// longer than half of the delay, and none while the other side is idle.
     pub fn first(&self, bytes: u32) -> BatchPolicy {
         let timeout = span(self.wanted.delay / 2.0).max(Span(1));
@@ -220,14 +220,14 @@ impl Tuner {
 
     /// The estimated costs.
     pub fn cost(&self) -> Cost {
-        let (per_container, per_packet) = self.costs.found();
+        let (per_batch, per_packet) = self.costs.found();
         let Some((waking, _)) = self.waking.mean.known() else {
-            return Cost { per_container, per_packet, ..FIRST };
+            return Cost { per_batch, per_packet, ..FIRST };
         };
         // There are too few measurements for percentiles: the mean plus three standard deviations
         // stands in.
         let waking_at_most = waking + 3.0 * self.waking.variance.sqrt();
-        Cost { per_container, per_packet, waking, waking_at_most }
+        Cost { per_batch, per_packet, waking, waking_at_most }
     }
 
     /// Standard error of the delay that is predicted for a policy. It includes the error of the
@@ -268,10 +268,10 @@ impl Tuner {
         sums.span += long;
         sums.bytes += seen.bytes as f64;
         bursts(seen).into_iter().for_each(|burst| self.burst.add(burst));
-        self.costs.add(seen.containers as f64, seen.carried as f64, seconds(seen.spent));
-        // Containers that departed in an epoch of two loads belong to neither.
+        self.costs.add(seen.batches as f64, seen.carried as f64, seconds(seen.spent));
+        // Batches that departed in an epoch of two loads belong to neither.
         if !moved {
-            sums.containers += seen.containers as f64;
+            sums.batches += seen.batches as f64;
             sums.carried += seen.carried as f64;
             sums.open += seconds(seen.open);
             sums.open_span += seconds(seen.span);
@@ -300,14 +300,14 @@ impl Tuner {
         let Ok(Some(expected)) = expect(&mean, &load, &cost, size(now), now.when_idle) else {
             return;
         };
-        let service = cost.per_container + cost.per_packet * load.rate / expected.containers;
+        let service = cost.per_batch + cost.per_packet * load.rate / expected.batches;
         if !now.when_idle && now.packets > 1 && seen.carried > 0 {
             let fill = expected.delay - expected.queued - cost.waking - service;
             if fill > 0.0 {
                 self.stretch.add(seconds(seen.waited) / seen.carried as f64 / fill);
             }
         }
-        // If the other side is busy, the crossing time measures the containers in front instead.
+        // If the other side is busy, the crossing time measures the batches in front instead.
         if seen.crossings > 0 && expected.processor < 0.8 {
             let count = seen.crossings as f64;
             let crossing = seconds(seen.crossing) / count;
@@ -317,7 +317,7 @@ impl Tuner {
             let waking = &mut self.waking;
             let part = if waking.mean.known().is_some() { 1.0 / 8.0 } else { 1.0 };
             // A single time at which the other side was not scheduled is not typical of all
-            // containers.
+            // batches.
             waking.variance +=
                 part * (spread.min(self.wanted.delay * self.wanted.delay / 64.0) - waking.variance);
             waking.mean.add((crossing - queued - service).max(0.0));
@@ -342,17 +342,17 @@ impl Tuner {
         }
     }
 
-    /// The choice under overload: the largest containers carry most of it.
+    /// The choice under overload: the largest batches carry most of it.
     fn overload(&self, load: &Load, cost: &Cost, limits: &Limits) -> Choice {
         let policy = Size { size: limits.packets, timeout: Some(self.wanted.delay) };
-        let containers = load.rate / limits.packets as f64;
-        let processor = containers * cost.per_container + load.rate * cost.per_packet;
+        let batches = load.rate / limits.packets as f64;
+        let processor = batches * cost.per_batch + load.rate * cost.per_packet;
         Choice {
             policy,
             when_idle: true,
             delay: f64::INFINITY,
             processor,
-            containers,
+            batches,
             queued: f64::INFINITY,
         }
     }
@@ -381,7 +381,7 @@ impl PolicyChooser for Tuner {
         let choice = tuned.choice();
         self.tuned = Some(tuned);
         let pays = |now: Choice| {
-            // A lower cost per container is paid for by packets that wait. A gain that is smaller
+            // A lower cost per batch is paid for by packets that wait. A gain that is smaller
             // than the uncertainty of that wait does not count.
             let pays = PAYS.max(doubt / now.delay);
             match tuned {

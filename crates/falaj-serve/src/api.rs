@@ -4,9 +4,9 @@
 
 use super::connections::{Acquaintance, answer};
 use super::model::{
-    Adapter, Breach, Breaches, Bucket, Delays, Disciplines, Flow, FlowHistory, HistoryStep, Made,
-    Problem, Promise, Quantiles, Remark, Sample, Service, TooLong, TooSlow, Total, Turn, Turns,
-    Window,
+    Adapter, Breach, Breaches, Bucket, Delays, Disciplines, Flow, FlowHistory, Guarantee,
+    HistoryStep, Made, Problem, Quantiles, Remark, Sample, Service, TooLong, TooSlow, Total, Turn,
+    Turns, Window,
 };
 use super::published::Published;
 use super::secret::warn_of_readers;
@@ -242,8 +242,8 @@ async fn guard(
 #[openapi(
     info(
         title = "falaj serve",
-        description = "Virtual adapters with promises. Times are in nanoseconds, rates in bits per \
-                       second."
+        description = "Virtual adapters with guarantees. Times are in nanoseconds, rates in bits \
+                       per second."
     ),
     components(schemas(
         Adapter,
@@ -256,7 +256,7 @@ async fn guard(
         HistoryStep,
         Made,
         Problem,
-        Promise,
+        Guarantee,
         Quantiles,
         Remark,
         Sample,

@@ -56,7 +56,7 @@ impl From<&RateViolation> for Breach {
             served_bytes: proof.served,
             guaranteed_bytes: proof.guaranteed,
             sent: u64::try_from(sent).unwrap_or(u64::MAX),
-            promised: rate.0,
+            guaranteed: rate.0,
         })
     }
 }
@@ -100,7 +100,7 @@ pub(super) fn tell(new: &[Breach]) {
 }
 
 fn tell_too_long(late: &TooLong) {
-    let (flow, cause, promised_ns, arrival_ns) =
+    let (flow, cause, guaranteed_ns, arrival_ns) =
         (&late.flow[..], cause(late), late.bound_ns, late.arrival_ns);
     let stayed_ns = late.handed_over_ns.unwrap_or(late.end_ns).saturating_sub(arrival_ns);
     let why = match cause {
@@ -108,37 +108,37 @@ fn tell_too_long(late: &TooLong) {
         ViolationCause::Host if late.handed_over_ns.is_none() => {
             "this host stood still, and packets were read together afterwards"
         }
-        ViolationCause::Host => "it left in time, and this host handed it over late",
-        ViolationCause::Guarantee => "the promise was not kept",
+        ViolationCause::Host => "delivered late by this host; it was scheduled in time",
+        ViolationCause::Guarantee => "the guarantee was not kept",
     };
-    let [stayed, promised, came] =
-        [stayed_ns, promised_ns, arrival_ns].map(|nanos| text::nanos(nanos as f64));
+    let [stayed, guaranteed, came] =
+        [stayed_ns, guaranteed_ns, arrival_ns].map(|nanos| text::nanos(nanos as f64));
     let words = format!(
-        "{flow}: a packet stayed {stayed}, promised {promised}: {why} (it came {came} after the start)"
+        "{flow}: a packet stayed {stayed}, guaranteed {guaranteed}: {why} (it came {came} after the start)"
     );
     let name = cause.name();
     match cause {
         ViolationCause::OwnBurst => {
-            info!(flow, cause = name, stayed_ns, promised_ns, arrival_ns, "{words}");
+            info!(flow, cause = name, stayed_ns, guaranteed_ns, arrival_ns, "{words}");
         }
         ViolationCause::Host => {
-            warn!(flow, cause = name, stayed_ns, promised_ns, arrival_ns, "{words}");
+            warn!(flow, cause = name, stayed_ns, guaranteed_ns, arrival_ns, "{words}");
         }
         ViolationCause::Guarantee => {
-            error!(flow, cause = name, stayed_ns, promised_ns, arrival_ns, "{words}");
+            error!(flow, cause = name, stayed_ns, guaranteed_ns, arrival_ns, "{words}");
         }
     }
 }
 
 fn tell_too_slow(slow: &TooSlow) {
-    let &TooSlow { ref flow, served_bytes, guaranteed_bytes, promised, begin_ns, end_ns, .. } =
+    let &TooSlow { ref flow, served_bytes, guaranteed_bytes, guaranteed, begin_ns, end_ns, .. } =
         slow;
     let [over, began] = [end_ns.saturating_sub(begin_ns), begin_ns].map(|n| text::nanos(n as f64));
-    let (flow, rate) = (&flow[..], text::rate(promised as f64));
+    let (flow, rate) = (&flow[..], text::rate(guaranteed as f64));
     let words = format!(
-        "{flow}: {served_bytes} B left in {over}, and {guaranteed_bytes} B had to by the promised {rate}: the promise was not kept (it began {began} after the start)"
+        "{flow}: {served_bytes} B left in {over}, and {guaranteed_bytes} B had to by the guaranteed {rate}: the guarantee was not kept (it began {began} after the start)"
     );
-    error!(flow, served_bytes, guaranteed_bytes, promised, begin_ns, end_ns, "{words}");
+    error!(flow, served_bytes, guaranteed_bytes, guaranteed, begin_ns, end_ns, "{words}");
 }
 
 #[cfg(test)]
@@ -191,7 +191,7 @@ mod tests {
         let said = serde_json::json!({
             "kind": "rate", "number": 1, "flow": "wire up a", "begin_ns": 5, "end_ns": 45,
             "served_bytes": 10, "guaranteed_bytes": 20, "sent": 2_000_000_000,
-            "promised": 4_000_000_000_u64
+            "guaranteed": 4_000_000_000_u64
         });
         assert_eq!(json, said);
         let json = serde_json::to_value(late(3, ViolationCause::Host)).expect("JSON");

@@ -161,11 +161,11 @@ impl Lane {
             larger(&mut step.longest, window.delay.max_ns);
         }
         // The guarantee of the step's end.
-        step.rate = flow.promise.rate.map_or(f32::NAN, |rate| rate as f32);
-        step.delay = flow.promise.delay_ns.map_or(f32::NAN, |delay| delay as f32);
+        step.rate = flow.guarantee.rate.map_or(f32::NAN, |rate| rate as f32);
+        step.delay = flow.guarantee.delay_ns.map_or(f32::NAN, |delay| delay as f32);
         step.backlog = step.backlog.max(u32::try_from(flow.backlog).unwrap_or(u32::MAX));
         let short = |more: u64| u32::try_from(more).unwrap_or(u32::MAX);
-        let broken = flow.breaches.promise + flow.breaches.rate;
+        let broken = flow.breaches.guarantee + flow.breaches.rate;
         if self.began {
             step.broken = step.broken.saturating_add(short(broken.saturating_sub(self.broken)));
             for (reason, total) in &flow.total.dropped {
@@ -210,7 +210,7 @@ mod tests {
         };
         let mut flow = flow;
         flow.total.dropped.insert("queue_full".into(), dropped);
-        flow.promise.delay_ns = Some(5000);
+        flow.guarantee.delay_ns = Some(5000);
         let adapter = |n: usize| Adapter {
             name: format!("a{n}"),
             link: format!("l{n}"),

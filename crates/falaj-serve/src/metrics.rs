@@ -88,10 +88,10 @@ const FAMILIES: [(&str, Metric, &str, Of); 20] = [
     (
         "breaches",
         Metric::None,
-        "Packets that stayed longer than promised, and rates that were not kept, by cause",
+        "Packets that stayed longer than guaranteed, and rates that were not kept, by cause",
         Of::Counts(("cause", |Flow { breaches, .. }| {
-            let of = [breaches.own_burst, breaches.host, breaches.promise, breaches.rate];
-            ["own-burst", "host", "promise", "rate"].into_iter().zip(of).collect()
+            let of = [breaches.own_burst, breaches.host, breaches.guarantee, breaches.rate];
+            ["own-burst", "host", "guarantee", "rate"].into_iter().zip(of).collect()
         })),
     ),
     (
@@ -138,10 +138,10 @@ const FAMILIES: [(&str, Metric, &str, Of); 20] = [
     ),
     ("backlog", Metric::Bytes, "Their bytes", Of::Number(|flow| Some(flow.backlog_bytes as f64))),
     (
-        "promised_rate",
+        "guaranteed_rate",
         Metric::BitsPerSecond,
-        "The rate that it is promised while packets wait",
-        Of::Number(|flow| flow.promise.rate.map(|rate| rate as f64)),
+        "The rate that it is guaranteed while packets wait",
+        Of::Number(|flow| flow.guarantee.rate.map(|rate| rate as f64)),
     ),
     (
         "rate",
@@ -150,10 +150,10 @@ const FAMILIES: [(&str, Metric, &str, Of); 20] = [
         Of::Number(|flow| flow.window.as_ref().map(|window| window.sent)),
     ),
     (
-        "promised_delay",
+        "guaranteed_delay",
         Metric::Seconds,
         "The delay that no packet is to exceed",
-        Of::Number(|flow| seconds(flow.promise.delay_ns)),
+        Of::Number(|flow| seconds(flow.guarantee.delay_ns)),
     ),
     (
         "delay",
@@ -205,9 +205,11 @@ pub(super) fn text(sample: &Arc<Sample>, flows: bool) -> String {
 fn together(flows: &[Flow]) -> Vec<Flow> {
     let mut flows = flows.iter();
     let Some(mut sum) = flows.next().cloned() else { return Vec::new() };
-    for Flow { promise, window, total, backlog, backlog_bytes, breaches, .. } in flows {
-        sum.promise.rate = sum.promise.rate.zip(promise.rate).map(|(a, b)| a.saturating_add(b));
-        sum.promise.delay_ns = sum.promise.delay_ns.zip(promise.delay_ns).map(|(a, b)| a.max(b));
+    for Flow { guarantee, window, total, backlog, backlog_bytes, breaches, .. } in flows {
+        sum.guarantee.rate =
+            sum.guarantee.rate.zip(guarantee.rate).map(|(a, b)| a.saturating_add(b));
+        sum.guarantee.delay_ns =
+            sum.guarantee.delay_ns.zip(guarantee.delay_ns).map(|(a, b)| a.max(b));
         sum.window = sum.window.zip(window.as_ref()).map(|(a, b)| Window {
             sent: a.sent + b.sent,
             delay: longest(&a.delay, &b.delay),
@@ -225,7 +227,7 @@ fn together(flows: &[Flow]) -> Vec<Flow> {
             (&mut sum.backlog_bytes, *backlog_bytes),
             (&mut sum.breaches.own_burst, breaches.own_burst),
             (&mut sum.breaches.host, breaches.host),
-            (&mut sum.breaches.promise, breaches.promise),
+            (&mut sum.breaches.guarantee, breaches.guarantee),
             (&mut sum.breaches.rate, breaches.rate),
         ] {
             *of += more;
@@ -378,16 +380,16 @@ fn number(family: &mut MetricEncoder<'_>, labels: Labels<'_>, value: f64) -> fmt
 
 #[cfg(test)]
 mod tests {
-    use super::super::model::{Breaches, Promise, Total};
+    use super::super::model::{Breaches, Guarantee, Total};
     use super::*;
 
     fn flow(name: &str, sent: u64, delay_ns: u64) -> Flow {
         Flow {
             flow: name.into(),
-            promise: Promise {
+            guarantee: Guarantee {
                 rate: Some(3 * sent),
                 delay_ns: Some(delay_ns),
-                ..Promise::default()
+                ..Guarantee::default()
             },
             window: Some(Window {
                 sent: sent as f64,
@@ -424,8 +426,8 @@ mod tests {
             "falaj_adapter_sent_packets_total{adapter=\"t\",direction=\"up\"} 30",
             "falaj_adapter_dropped_packets_total{adapter=\"t\",direction=\"up\",reason=\"policy\"} 15",
             "falaj_adapter_breaches_total{adapter=\"t\",direction=\"up\",cause=\"host\"} 2",
-            "falaj_adapter_promised_rate_bits_per_second{adapter=\"t\",direction=\"up\"} 90.0",
-            "falaj_adapter_promised_delay_seconds{adapter=\"t\",direction=\"up\"} 0.006",
+            "falaj_adapter_guaranteed_rate_bits_per_second{adapter=\"t\",direction=\"up\"} 90.0",
+            "falaj_adapter_guaranteed_delay_seconds{adapter=\"t\",direction=\"up\"} 0.006",
             "falaj_adapter_delay_seconds{adapter=\"t\",direction=\"up\",quantile=\"1\"} 0.006",
             "# UNIT falaj_adapter_delay_seconds seconds",
             "falaj_lost_packets_total{reason=\"were not read in time at the entrance\"} 11",

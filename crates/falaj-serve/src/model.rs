@@ -94,7 +94,7 @@ pub(super) struct Ways {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(super) struct Flow {
     pub(super) flow: String,
-    pub(super) promise: Promise,
+    pub(super) guarantee: Guarantee,
     /// Measurements since the previous sample; none in the first.
     pub(super) window: Option<Window>,
     pub(super) total: Total,
@@ -106,7 +106,7 @@ pub(super) struct Flow {
 
 /// The guarantee of a flow.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub(super) struct Promise {
+pub(super) struct Guarantee {
     /// Minimum rate while packets are queued.
     pub(super) rate: Option<u64>,
     /// Maximum delay of packets that were not dropped on arrival.
@@ -185,7 +185,7 @@ pub(super) struct Breaches {
     /// Packets scheduled in time and delivered late by the host.
     pub(super) host: u64,
     /// Packets late although the flow conformed: the guarantee was violated.
-    pub(super) promise: u64,
+    pub(super) guarantee: u64,
     /// Number of intervals with less service than the guaranteed rate.
     pub(super) rate: u64,
 }
@@ -214,7 +214,7 @@ pub(super) struct TooSlow {
     pub(super) guaranteed_bytes: u64,
     /// The actual and the guaranteed rate in bits per second.
     pub(super) sent: u64,
-    pub(super) promised: u64,
+    pub(super) guaranteed: u64,
 }
 
 /// A packet with a delay above the guarantee.
@@ -223,7 +223,7 @@ pub(super) struct TooLong {
     pub(super) number: u64,
     /// Link, direction and flow.
     pub(super) flow: String,
-    /// `own-burst`, `host` or `promise`.
+    /// `own-burst`, `host` or `guarantee`.
     #[schema(value_type = String)]
     pub(super) cause: Cow<'static, str>,
     pub(super) bound_ns: u64,

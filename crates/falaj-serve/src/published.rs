@@ -4,7 +4,7 @@
 use super::breaches::{self, keep};
 use super::history::History;
 use super::metrics;
-use super::model::{Adapter, Breach, Bucket, Delays, Flow, FlowHistory, Promise, Sample};
+use super::model::{Adapter, Breach, Bucket, Delays, Flow, FlowHistory, Guarantee, Sample};
 use super::watch::{Looked, flow_name};
 use axum::body::Bytes;
 use falaj_control::handler::Current;
@@ -204,7 +204,7 @@ fn become_current(sample: &mut Sample, current: &Current) {
             let known = at.map(|at| known.swap_remove(at));
             let flow = Flow {
                 flow: flow.name.clone(),
-                promise: promise(standing, named.judged(f, standing)),
+                guarantee: guarantee(standing, named.judged(f, standing)),
                 ..known.unwrap_or_default()
             };
             let adapter = &mut sample.adapters[place];
@@ -215,8 +215,8 @@ fn become_current(sample: &mut Sample, current: &Current) {
 }
 
 /// The guarantee of a flow as JSON model.
-pub(super) fn promise(standing: &Standing, [judges_rate, judges_delay]: [bool; 2]) -> Promise {
-    Promise {
+pub(super) fn guarantee(standing: &Standing, [judges_rate, judges_delay]: [bool; 2]) -> Guarantee {
+    Guarantee {
         rate: standing.rate.map(|(rate, _)| rate.0),
         delay_ns: standing.delay.as_ref().map(|(delay, _)| delay.0),
         formula: standing.delay.as_ref().map(|(_, formula)| formula.clone()),

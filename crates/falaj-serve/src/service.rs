@@ -168,8 +168,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     };
     let scenario = file::parse(&text, &name)?;
     fit(&scenario)?;
-    let promised = standings(&scenario)?;
-    admit(&promised)?;
+    let guaranteed = standings(&scenario)?;
+    admit(&guaranteed)?;
     let token = args.token_file.as_deref().map(api::token).transpose()?;
     let identity = args.tls_cert.as_deref().zip(args.tls_key.as_deref());
     if let Some(address) =
@@ -229,7 +229,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         clock,
         args.pace.options(),
     )?;
-    forwarder.set_guarantees(terms(&scenario, &promised));
+    forwarder.set_guarantees(terms(&scenario, &guaranteed));
     let about = args.file.display().to_string();
     let running = Running {
         command: "serve",
@@ -238,7 +238,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         scenario: Arc::new(scenario.clone()),
         text,
         recording: false,
-        standings: Some(Arc::new(promised)),
+        standings: Some(Arc::new(guaranteed)),
     };
     let mut control = Control::at(sockets.control.try_clone()?, &place, running)?;
     let (beside, preparer) = opened.changing()?;
@@ -458,8 +458,8 @@ fn fit(scenario: &Scenario) -> Result<()> {
 }
 
 /// Prints the guarantees that cannot be given; returns an error if there are any.
-fn admit(promised: &[Vec<Standing>]) -> Result<()> {
-    let refused: Vec<_> = promised
+fn admit(guaranteed: &[Vec<Standing>]) -> Result<()> {
+    let refused: Vec<_> = guaranteed
         .iter()
         .flatten()
         .filter_map(|flow| Some((&flow.flow, flow.refused.as_ref()?)))

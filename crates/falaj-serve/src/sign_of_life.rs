@@ -35,7 +35,7 @@ pub(super) fn last(socket: &Path) -> Option<SystemTime> {
 pub(super) fn tell(seen: SystemTime, is_bridged: bool) {
     let past = seen.elapsed().unwrap_or_default();
     let gap = Span(u64::try_from(past.as_nanos()).unwrap_or(u64::MAX));
-    let meanwhile = if is_bridged { "packets passed without promises" } else { "nothing passed" };
+    let meanwhile = if is_bridged { "packets passed without guarantees" } else { "nothing passed" };
     warn!(
         gap_ns = gap.0,
         "the service before was killed, or its host was: {meanwhile} for {gap}, to a second"

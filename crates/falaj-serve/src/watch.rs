@@ -4,9 +4,9 @@ use super::addresses::written;
 use super::breaches::tell;
 use super::manager::Watchdog;
 use super::model::{
-    Adapter, Breach, Breaches, Flow, Promise, Quantiles, Sample, Total, Ways, Window,
+    Adapter, Breach, Breaches, Flow, Guarantee, Quantiles, Sample, Total, Ways, Window,
 };
-use super::published::{Published, promise};
+use super::published::{Published, guarantee};
 use super::sign_of_life;
 use anyhow::Result;
 use falaj_control::handler::look::{Look, look};
@@ -189,8 +189,8 @@ impl Memory {
                 let name = flow_name(&link.name, way, &flow.name);
                 let now = LastLook { counted: *counted, kept, measured };
                 let window = before.get(&name).map(|before| window(before, &now, over));
-                let promise = promise(standing, named.judged(f, standing));
-                let told = told(&flow.name, promise, &now, window);
+                let guarantee = guarantee(standing, named.judged(f, standing));
+                let told = told(&flow.name, guarantee, &now, window);
                 let place = flow.adapter.as_ref().and_then(|at| places.get(&at.name));
                 if let Some(adapter) = place.and_then(|&place| all.get_mut(place)) {
                     adapter.link.clone_from(&link.name);
@@ -282,7 +282,7 @@ fn since_start(meter: &Meter) -> Quantiles {
     }
 }
 
-fn told(name: &str, promise: Promise, now: &LastLook, window: Option<Window>) -> Flow {
+fn told(name: &str, guarantee: Guarantee, now: &LastLook, window: Option<Window>) -> Flow {
     let c = &now.counted.counters;
     let [own_burst, host, broken] = now.kept.late;
     let reasons = [
@@ -294,7 +294,7 @@ fn told(name: &str, promise: Promise, now: &LastLook, window: Option<Window>) ->
     ];
     Flow {
         flow: name.to_owned(),
-        promise,
+        guarantee,
         window,
         total: Total {
             offered: c.offered,
@@ -310,7 +310,7 @@ fn told(name: &str, promise: Promise, now: &LastLook, window: Option<Window>) ->
         },
         backlog: c.backlog,
         backlog_bytes: c.backlog_bytes,
-        breaches: Breaches { own_burst, host, promise: broken, rate: now.kept.short },
+        breaches: Breaches { own_burst, host, guarantee: broken, rate: now.kept.short },
     }
 }
 

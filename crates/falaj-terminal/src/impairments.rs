@@ -34,7 +34,7 @@ pub fn words(direction: &Direction) -> Vec<String> {
 }
 
 /// The consequences for guarantees of such a link, one per line.
-pub fn promises(direction: &Direction) -> Vec<String> {
+pub fn guarantees(direction: &Direction) -> Vec<String> {
     let what = &direction.pipe.impairments;
     let mut out = Vec::new();
     let held = direction.pipe.clone().held_by_device();

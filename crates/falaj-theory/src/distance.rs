@@ -29,7 +29,7 @@ impl Curve {
     ///
     /// If both curves count packets at their last bits, this bounds the time from last bit in to
     /// last bit out, and nothing is added for packets. The service curves of
-    /// [`falaj_sched::contract::guarantee::Promise`] count in this way. (In ibid. 1.7.1 a server
+    /// [`falaj_sched::contract::guarantee::Guarantee`] count in this way. (In ibid. 1.7.1 a server
     /// sends bits, and a packetizer behind it lowers the service curve by the largest packet. Here
     /// the latency of the service curve includes that.)
     pub fn delay(&self, service: &Curve) -> Option<Distance> {

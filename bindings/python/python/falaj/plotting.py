@@ -117,7 +117,7 @@ class Plot:
             seen = np.concatenate([[max(seen[0] - 1, 0)], seen])
             ax.step((x[seen] - early) / 1e6, y[seen] / 1e3, where="post", label=name, **_style(n))
         if plan is not None:
-            rate, latency = self._promised(flow, plan)
+            rate, latency = self._guaranteed(flow, plan)
             x = np.array([early, max(early, min(since + latency, to)), to], dtype=float)
             y = np.maximum(x - since - latency, 0) * rate / 8e9
             ax.plot((x - early) / 1e6, y / 1e3, label="served at least", **_style(2))
@@ -212,7 +212,7 @@ class Plot:
             raise ValueError(f"a run has one part or more, not {parts}")
         return np.linspace(0, self._result.duration_ns, parts + 1)
 
-    def _promised(self, flow: str, plan: Plan) -> Tuple[float, float]:
+    def _guaranteed(self, flow: str, plan: Plan) -> Tuple[float, float]:
         flows = self._result.flows
         row = list(flows["flow"]).index(flow)
         own = flow.split(" ")[0].split(".")[-1]
@@ -221,7 +221,7 @@ class Plot:
                 ours = (way["link"], way["direction"], told["flow"]) == (flows["link"][row], flows["way"][row], own)
                 if ours and "rate" in told and not told["shared"]:
                     return told["rate"], told["latency_ns"]
-        raise ValueError(f"{flow!r} is promised no rate of its own")
+        raise ValueError(f"{flow!r} is guaranteed no rate of its own")
 
 
 def _axes(ax: Optional[Axes]) -> Axes:

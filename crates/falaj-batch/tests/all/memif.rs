@@ -144,7 +144,7 @@ fn wake_ups_and_room() {
 }
 
 #[test]
-fn containers_only_if_both_sides_will() {
+fn batches_only_if_both_sides_will() {
     for (wants, agreed) in [
         ([false, false], false),
         ([true, false], true),
@@ -177,7 +177,7 @@ fn containers_only_if_both_sides_will() {
 }
 
 #[test]
-fn containers_cross() {
+fn batches_cross() {
     let of = |role| MemifTerms { batches: true, ..terms(role) };
     let policy = BatchPolicy {
         packets: 62,
@@ -210,7 +210,7 @@ fn containers_cross() {
 
 /// Packets without room wait within their batches until there is some.
 #[test]
-fn containers_wait_for_room() {
+fn batches_wait_for_room() {
     let of = |role| MemifTerms { batches: true, ..terms(role) };
     let policy = BatchPolicy::one_by_one(1 << 16);
     let [mut b, mut a] = connected(of(MemifRole::Master), of(MemifRole::Slave))

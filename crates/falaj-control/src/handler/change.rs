@@ -59,7 +59,7 @@ pub fn set(handler: &Mutex<Handler>, wanted: &SetRequest) -> Result<SetAnswer, R
 const NO_PLACES: PipePlaces = PipePlaces { number: 0, vacant: Vec::new(), bypass: None };
 
 /// Guarantees by pipe and flow; `None` for a link without guarantees.
-type Promised = Option<Arc<Vec<Vec<Standing>>>>;
+type Guaranteed = Option<Arc<Vec<Vec<Standing>>>>;
 
 impl Handler {
     /// Makes a change, all of it or nothing. Requests with `check` go through [`set`].
@@ -110,7 +110,7 @@ impl Handler {
     }
 
     /// Checks that a live link can carry the scenario, and admits its guarantees.
-    fn admit(&self, mut read: WantedScenario) -> Result<(WantedScenario, Promised), Refusal> {
+    fn admit(&self, mut read: WantedScenario) -> Result<(WantedScenario, Guaranteed), Refusal> {
         let scenario = &read.scenario;
         live_links(scenario).map_err(|error| Refusal::new(format!("{error:#}")))?;
         if !scenario.hosts.is_empty() {
@@ -127,7 +127,7 @@ impl Handler {
         }
         let standings = match (read.standings.take(), &self.running.standings) {
             (Some(standings), _) => Some(standings),
-            (None, Some(_)) => Some(promised(scenario)?),
+            (None, Some(_)) => Some(guaranteed(scenario)?),
             (None, None) => None,
         };
         let standings = standings.map(|standings| admitted(standings).map(Arc::new)).transpose()?;
@@ -392,7 +392,7 @@ impl Handler {
     }
 }
 
-fn promised(scenario: &Scenario) -> Result<Vec<Vec<Standing>>, Refusal> {
+fn guaranteed(scenario: &Scenario) -> Result<Vec<Vec<Standing>>, Refusal> {
     standings(scenario).map_err(|error| Refusal::new(format!("{error:#}")))
 }
 

@@ -56,12 +56,12 @@ pub enum PolicyError {
 impl fmt::Display for PolicyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            PolicyError::Empty => "a container holds one packet at least",
+            PolicyError::Empty => "a batch holds one packet at least",
             PolicyError::TooShort => {
-                "a container is longer than an address and a packet's length: 9 B at least"
+                "a batch is longer than an address and a packet's length: 9 B at least"
             }
             PolicyError::Stays => {
-                "a container of several packets that is not filled would stay for ever: \
+                "a batch of several packets that is not filled would stay for ever: \
                  give it a timeout, or let it leave when the reader is idle"
             }
         })
@@ -439,13 +439,13 @@ pub enum MalformedBatch {
 impl fmt::Display for MalformedBatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            MalformedBatch::NoAddress => "a container ends within its address",
-            MalformedBatch::NoLength => "a container ends within a packet's length",
+            MalformedBatch::NoAddress => "a batch ends within its address",
+            MalformedBatch::NoLength => "a batch ends within a packet's length",
             MalformedBatch::TooLong => {
-                "a container says that a packet is longer than what is left of it"
+                "a batch says that a packet is longer than what is left of it"
             }
             MalformedBatch::TooShort => {
-                "a packet in a container has not the bytes before its destination"
+                "a packet in a batch has not the bytes before its destination"
             }
         })
     }
@@ -454,8 +454,8 @@ impl fmt::Display for MalformedBatch {
 impl std::error::Error for MalformedBatch {}
 
 /// Iterates over the packets of a batch, up to the first error.
-pub fn unpack(container: &[u8]) -> Result<BatchPackets<'_>, MalformedBatch> {
-    let (&to, rest) = container.split_first_chunk().ok_or(MalformedBatch::NoAddress)?;
+pub fn unpack(batch: &[u8]) -> Result<BatchPackets<'_>, MalformedBatch> {
+    let (&to, rest) = batch.split_first_chunk().ok_or(MalformedBatch::NoAddress)?;
     Ok(BatchPackets { to, rest })
 }
 
@@ -473,8 +473,8 @@ impl<'a> BatchPackets<'a> {
     }
 
     /// Resumes where `left` bytes of a batch were left.
-    pub fn resume(container: &'a [u8], left: usize) -> Result<BatchPackets<'a>, MalformedBatch> {
-        let packets = unpack(container)?;
+    pub fn resume(batch: &'a [u8], left: usize) -> Result<BatchPackets<'a>, MalformedBatch> {
+        let packets = unpack(batch)?;
         let from = packets.rest.len().saturating_sub(left);
         Ok(BatchPackets { to: packets.to, rest: &packets.rest[from..] })
     }

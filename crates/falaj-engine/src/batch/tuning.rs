@@ -25,7 +25,7 @@ pub struct EpochStats {
     /// Sum of the squares of packets per slot, a measure of how unevenly they arrive.
     pub squares: u64,
     /// Batches that left.
-    pub containers: u64,
+    pub batches: u64,
     /// Packets in them.
     pub carried: u64,
     /// Total time that these packets waited in them.
@@ -120,7 +120,7 @@ impl Tuning {
     /// Counts a batch that leaves.
     #[inline]
     pub(crate) fn left(&mut self, packets: u32, waited: Span, open: Span) {
-        self.seen.containers += 1;
+        self.seen.batches += 1;
         self.seen.carried += u64::from(packets);
         self.seen.waited += waited;
         self.seen.open += open;
@@ -153,7 +153,7 @@ impl Tuning {
         } else {
             self.begin(at);
         }
-        if seen.packets == 0 && seen.containers == 0 {
+        if seen.packets == 0 && seen.batches == 0 {
             return now;
         }
         self.choose.choose(&EpochStats { span, ..seen }, now)

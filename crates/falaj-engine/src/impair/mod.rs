@@ -39,7 +39,7 @@ use crate::message::{Corrupt, DropReason, Dropped, Emit, Output};
 use crate::pipe::ImpairmentProgress;
 use crate::transmission::Transmission;
 use event::Chances;
-use falaj_sched::contract::no_guarantee::NoPromise;
+use falaj_sched::contract::no_guarantee::NoGuarantee;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::{Span, Time};
 use serde::{Deserialize, Serialize};
@@ -101,8 +101,8 @@ impl Impairments {
     }
 
     /// The reason why no discipline has a guarantee on such a link; `None` on most.
-    pub fn no_promise(&self) -> Option<NoPromise> {
-        self.all().find_map(Impairment::no_promise)
+    pub fn no_guarantee(&self) -> Option<NoGuarantee> {
+        self.all().find_map(Impairment::no_guarantee)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::event::{Draw, RngStream};
 use super::transit::{Impairment, ImpairmentState, Irregularity, LinkDelays, Transit};
-use falaj_sched::contract::no_guarantee::NoPromise;
+use falaj_sched::contract::no_guarantee::NoGuarantee;
 use falaj_sched::units::probability::Probability;
 use falaj_sched::units::time::Span;
 use std::sync::Arc;
@@ -70,9 +70,9 @@ impl Impairment for Profile {
         }
     }
 
-    fn no_promise(&self) -> Option<NoPromise> {
+    fn no_guarantee(&self) -> Option<NoGuarantee> {
         let why = "packets occupy the link for as long as the profile says, beyond all bounds";
-        self.occupies.then(|| NoPromise(why.into()))
+        self.occupies.then(|| NoGuarantee(why.into()))
     }
 
     fn loses(&self) -> bool {

@@ -3,7 +3,7 @@
 
 use super::event::{Draw, RngStream};
 use super::transit::{Impairment, ImpairmentState, Irregularity, LinkDelays, Transit};
-use falaj_sched::contract::no_guarantee::NoPromise;
+use falaj_sched::contract::no_guarantee::NoGuarantee;
 use falaj_sched::units::time::{Span, Time};
 
 /// The times and capacities of slots.
@@ -39,9 +39,9 @@ impl Impairment for Slots {
         }
     }
 
-    fn no_promise(&self) -> Option<NoPromise> {
+    fn no_guarantee(&self) -> Option<NoGuarantee> {
         let why = "packets wait in the queue where a slot is full, beyond all bounds";
-        self.can_be_full().then(|| NoPromise(why.into()))
+        self.can_be_full().then(|| NoGuarantee(why.into()))
     }
 
     fn irregularity(&self) -> Option<Irregularity> {

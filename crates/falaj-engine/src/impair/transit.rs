@@ -2,7 +2,7 @@
 
 use super::event::{Chances, Draw, RngStream};
 use crate::message::Emit;
-use falaj_sched::contract::no_guarantee::NoPromise;
+use falaj_sched::contract::no_guarantee::NoGuarantee;
 use falaj_sched::units::time::{Span, Time};
 
 /// The configuration of an impairment.
@@ -16,7 +16,7 @@ pub trait Impairment {
         let _ = delays;
     }
     /// The reason why no discipline has a guarantee on a link with this impairment.
-    fn no_promise(&self) -> Option<NoPromise> {
+    fn no_guarantee(&self) -> Option<NoGuarantee> {
         None
     }
     /// Returns true if some packets are lost.

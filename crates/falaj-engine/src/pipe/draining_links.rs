@@ -9,8 +9,8 @@ use crate::handover::{FlowMapping, Handover};
 use crate::masks::MaskIds;
 use crate::message::{Output, Unit};
 use falaj_sched::contract::breach::Breach;
-use falaj_sched::contract::guarantee::Promise;
-use falaj_sched::contract::no_guarantee::NoPromise;
+use falaj_sched::contract::guarantee::Guarantee;
+use falaj_sched::contract::no_guarantee::NoGuarantee;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::label::Known;
 use falaj_sched::units::time::{Span, Time};
@@ -228,8 +228,8 @@ impl Inspection for DrainingLinks {
         sum
     }
 
-    fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise> {
-        self.now.as_pipe().promise(flow)
+    fn guarantee(&self, flow: FlowId) -> Result<Guarantee, NoGuarantee> {
+        self.now.as_pipe().guarantee(flow)
     }
 
     fn breaches(&self, out: &mut Vec<Breach>) {

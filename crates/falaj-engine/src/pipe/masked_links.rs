@@ -12,8 +12,8 @@ use crate::masks::{MaskConfig, MaskIds, MaskStats, Masks};
 use crate::message::{DropReason, Output, PipeId, Unit};
 use falaj_sched::collections::calendar::Calendar;
 use falaj_sched::contract::breach::Breach;
-use falaj_sched::contract::guarantee::Promise;
-use falaj_sched::contract::no_guarantee::NoPromise;
+use falaj_sched::contract::guarantee::Guarantee;
+use falaj_sched::contract::no_guarantee::NoGuarantee;
 use falaj_sched::contract::params::ConfigErrors;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::label::{Known, Label};
@@ -300,8 +300,8 @@ impl Inspection for MaskedLinks {
         sum
     }
 
-    fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise> {
-        self.model.as_pipe().promise(flow)
+    fn guarantee(&self, flow: FlowId) -> Result<Guarantee, NoGuarantee> {
+        self.model.as_pipe().guarantee(flow)
     }
 
     fn breaches(&self, out: &mut Vec<Breach>) {

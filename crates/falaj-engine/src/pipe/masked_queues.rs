@@ -11,8 +11,8 @@ use crate::handover::{FlowMapping, Handover};
 use crate::masks::set::IdTable;
 use crate::masks::{MaskConfig, MaskIds, MaskStats, Masks};
 use crate::message::{DropReason, Output, PipeId, Unit};
-use falaj_sched::contract::guarantee::Promise;
-use falaj_sched::contract::no_guarantee::NoPromise;
+use falaj_sched::contract::guarantee::Guarantee;
+use falaj_sched::contract::no_guarantee::NoGuarantee;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::label::Known;
 use falaj_sched::units::time::Time;
@@ -255,8 +255,8 @@ impl Inspection for MaskedQueues {
         sum
     }
 
-    fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise> {
-        self.inner.promise(self.firsts[flow.index()])
+    fn guarantee(&self, flow: FlowId) -> Result<Guarantee, NoGuarantee> {
+        self.inner.guarantee(self.firsts[flow.index()])
     }
 
     fn is_reusable(&mut self, flow: FlowId, now: Time) -> bool {

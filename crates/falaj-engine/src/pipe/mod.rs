@@ -42,8 +42,8 @@ use crate::transmission::Transmission;
 use device::DeviceState;
 use draining_links::DrainingLinks;
 use falaj_sched::contract::breach::Breach;
-use falaj_sched::contract::guarantee::Promise;
-use falaj_sched::contract::no_guarantee::NoPromise;
+use falaj_sched::contract::guarantee::Guarantee;
+use falaj_sched::contract::no_guarantee::NoGuarantee;
 use falaj_sched::queues::queue::{FlowId, Packet};
 use falaj_sched::units::label::{Known, Label};
 use falaj_sched::units::rate::Wire;
@@ -132,7 +132,7 @@ pub(crate) trait Inspection: Layer {
         self.inner().map_or_else(Counters::default, |inner| inner.removed_flow_counters())
     }
     /// The guarantee of a flow.
-    fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise>;
+    fn guarantee(&self, flow: FlowId) -> Result<Guarantee, NoGuarantee>;
     /// Adds the breaches of contract by plugin disciplines, those of predecessors included.
     fn breaches(&self, out: &mut Vec<Breach>) {
         if let Some(inner) = self.inner() {

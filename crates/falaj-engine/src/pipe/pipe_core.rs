@@ -10,8 +10,8 @@ use crate::impair::{Impairer, ImpairmentCounters};
 use crate::message::{DropReason, Dropped, Early, EcnMark, Emit, Output, PipeId, Retimed, Unit};
 use crate::transmission::Transmission;
 use falaj_sched::contract::breach::Breach;
-use falaj_sched::contract::guarantee::Promise;
-use falaj_sched::contract::no_guarantee::NoPromise;
+use falaj_sched::contract::guarantee::Guarantee;
+use falaj_sched::contract::no_guarantee::NoGuarantee;
 use falaj_sched::queues::queue::{FlowId, Packet};
 use falaj_sched::units::capacity::Capacity;
 use falaj_sched::units::label::Ecn;
@@ -324,13 +324,13 @@ impl PipeCore {
         free + self.wire.least_airtime(bytes) + self.properties.least_delay
     }
 
-    /// See [`Inspection::promise`](super::Inspection::promise).
-    pub(super) fn promise(
+    /// See [`Inspection::guarantee`](super::Inspection::guarantee).
+    pub(super) fn guarantee(
         &self,
-        scheduler: &dyn Fn() -> Result<Promise, NoPromise>,
-    ) -> Result<Promise, NoPromise> {
-        let promise = self.spec.no_promise().map_or_else(scheduler, Err);
-        promise.map(|promise| promise.later(self.spec.held_by_device()))
+        scheduler: &dyn Fn() -> Result<Guarantee, NoGuarantee>,
+    ) -> Result<Guarantee, NoGuarantee> {
+        let guarantee = self.spec.no_guarantee().map_or_else(scheduler, Err);
+        guarantee.map(|guarantee| guarantee.later(self.spec.held_by_device()))
     }
 
     /// Adds the breaches of earlier disciplines of this pipe.

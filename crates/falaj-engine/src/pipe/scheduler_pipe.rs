@@ -15,8 +15,8 @@ use crate::masks::MaskIds;
 use crate::message::{Output, PipeId, Unit};
 use falaj_sched::contract::breach::Breach;
 use falaj_sched::contract::discipline::Decision;
-use falaj_sched::contract::guarantee::Promise;
-use falaj_sched::contract::no_guarantee::NoPromise;
+use falaj_sched::contract::guarantee::Guarantee;
+use falaj_sched::contract::no_guarantee::NoGuarantee;
 use falaj_sched::queues::queue::{FlowId, Packet};
 use falaj_sched::registry;
 use falaj_sched::scheduler::{HeldScheduler, Inspection as _, Scheduler as _, Succession as _};
@@ -304,8 +304,8 @@ impl<S: HeldScheduler> Inspection for SchedulerPipe<S> {
         self.core.stats.removed_flow_counters()
     }
 
-    fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise> {
-        self.core.promise(&|| self.scheduler.get().promise(flow))
+    fn guarantee(&self, flow: FlowId) -> Result<Guarantee, NoGuarantee> {
+        self.core.guarantee(&|| self.scheduler.get().guarantee(flow))
     }
 
     fn breaches(&self, out: &mut Vec<Breach>) {

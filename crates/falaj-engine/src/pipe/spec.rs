@@ -4,7 +4,7 @@ use super::device::Pace;
 use crate::framing::Framing;
 use crate::impair::Impairments;
 use crate::masks::Masks;
-use falaj_sched::contract::no_guarantee::NoPromise;
+use falaj_sched::contract::no_guarantee::NoGuarantee;
 use falaj_sched::contract::params::{ConfigError, Setup};
 use falaj_sched::disciplines::{dcf, virtual_links};
 use falaj_sched::units::capacity::Capacity;
@@ -50,14 +50,14 @@ impl PipeSpec {
     }
 
     /// The reason why no discipline has a guarantee on this link; `None` on most links.
-    pub fn no_promise(&self) -> Option<NoPromise> {
-        self.capacity.no_promise().or_else(|| self.impairments.no_promise())
+    pub fn no_guarantee(&self) -> Option<NoGuarantee> {
+        self.capacity.no_guarantee().or_else(|| self.impairments.no_guarantee())
     }
 
     /// The error of an impossible combination: a discipline that divides the time of a link, and a
     /// link on which the time of a packet is not known beforehand.
     pub fn refused(&self) -> Option<ConfigError> {
-        let at_one_rate = self.no_promise().is_none();
+        let at_one_rate = self.no_guarantee().is_none();
         let what = match self.kind {
             _ if at_one_rate => None,
             kind if kind == dcf::MANIFEST.kind => {

@@ -4,7 +4,7 @@ use crate::common::{Dice, become_kind, emits};
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId};
-use falaj_sched::contract::guarantee::Promise;
+use falaj_sched::contract::guarantee::Guarantee;
 use falaj_sched::contract::params::{FlowSetup, Setup, Value, Values};
 use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::registry::entry;
@@ -32,14 +32,14 @@ fn packets(n: u64, spec: &PipeSpec, rate: Rate) -> Span {
 
 /// Allowance on top of a guarantee until the link has rested: see decision 8. `ahead` is the
 /// largest number of bytes that the flow may have been ahead at any of its earlier rates.
-fn settling(spec: &PipeSpec, promise: &Promise, ahead: u64) -> Span {
+fn settling(spec: &PipeSpec, guarantee: &Guarantee, ahead: u64) -> Span {
     let link = packets(spec.setup.flows.len() as u64, spec, spec.setup.rate);
     match spec.kind {
         "scfq" | "sfq" | "edf" => Span::ZERO,
-        "wfq" | "wf2q+" | "ffs" => packets(1, spec, promise.rate),
+        "wfq" | "wf2q+" | "ffs" => packets(1, spec, guarantee.rate),
         "wf2q" => link,
-        "spfq" => promise.rate.airtime_of_many(ahead) + link,
-        "qfq" | "qfq+" => packets(3, spec, promise.rate),
+        "spfq" => guarantee.rate.airtime_of_many(ahead) + link,
+        "qfq" | "qfq+" => packets(3, spec, guarantee.rate),
         kind => panic!("{kind} is not here"),
     }
 }
@@ -47,7 +47,7 @@ fn settling(spec: &PipeSpec, promise: &Promise, ahead: u64) -> Span {
 /// Weights and deadlines change by any factor, again and again, while all flows are backlogged.
 /// From a change on, or from its arrival, no packet waits longer than its guarantee at that time.
 #[test]
-fn promises_hold_from_a_change_on() {
+fn guarantees_hold_from_a_change_on() {
     for kind in ["scfq", "sfq", "wfq", "wf2q", "spfq", "edf", "qfq", "qfq+", "wf2q+", "ffs"] {
         let (mut met, mut nearest) = (0, 0.0f64);
         for seed in 0..700 {
@@ -67,24 +67,26 @@ fn promises_hold_from_a_change_on() {
             };
             let mut now_set = draw(&mut dice);
             let mut engine = Engine::new(std::slice::from_ref(&now_set)).unwrap();
-            let ask = |engine: &Engine| -> Vec<Promise> {
-                (0..n as u32).map(|f| engine.promise(PIPE, FlowId(f)).expect("promises")).collect()
+            let ask = |engine: &Engine| -> Vec<Guarantee> {
+                (0..n as u32)
+                    .map(|f| engine.guarantee(PIPE, FlowId(f)).expect("guarantees"))
+                    .collect()
             };
-            let mut promised = ask(&engine);
+            let mut guaranteed = ask(&engine);
             let mut ahead = vec![0; n as usize];
             let (mut out, mut now, mut since) = (Vec::new(), 0, 0);
             let mut check = |out: &mut Vec<Output>,
                              set: &PipeSpec,
-                             promised: &[Promise],
+                             guaranteed: &[Guarantee],
                              ahead: &[u64],
                              since: u64| {
                 for e in emits(&std::mem::take(out)) {
-                    let promise = &promised[e.flow.index()];
+                    let guarantee = &guaranteed[e.flow.index()];
                     let (delay, bound) =
-                        (Span(e.end.0 - e.arrival.0.max(since)), promise.delay.delay);
+                        (Span(e.end.0 - e.arrival.0.max(since)), guarantee.delay.delay);
                     let bound = bound
                         + if since > 0 {
-                            settling(set, promise, ahead[e.flow.index()])
+                            settling(set, guarantee, ahead[e.flow.index()])
                         } else {
                             Span::ZERO
                         };
@@ -102,14 +104,14 @@ fn promises_hold_from_a_change_on() {
                 now += dice.from(0, calm);
                 if dice.from(0, 29) == 0 {
                     engine.poll(Time(now), &mut out);
-                    check(&mut out, &now_set, &promised, &ahead, since);
-                    let slowest = promised
+                    check(&mut out, &now_set, &guaranteed, &ahead, since);
+                    let slowest = guaranteed
                         .iter()
                         .filter(|p| p.rate > Rate(0))
                         .map(|p| packets(1, &now_set, p.rate))
                         .max()
                         .unwrap_or(Span::ZERO);
-                    for (ahead, p) in ahead.iter_mut().zip(&promised) {
+                    for (ahead, p) in ahead.iter_mut().zip(&guaranteed) {
                         *ahead = (*ahead).max(
                             (u128::from(p.rate.0) * u128::from(slowest.0) / 8_000_000_000) as u64
                                 + 1,
@@ -118,7 +120,7 @@ fn promises_hold_from_a_change_on() {
                     now_set = draw(&mut dice);
                     let prepared = engine.prepare(PIPE, &now_set).unwrap();
                     engine.apply(prepared, Time(now), &mut out).unwrap();
-                    (since, promised) = (now, ask(&engine));
+                    (since, guaranteed) = (now, ask(&engine));
                 }
                 let flow = FlowId(dice.from(0, n - 1) as u32);
                 for _ in 0..dice.from(1, 30) {
@@ -128,7 +130,7 @@ fn promises_hold_from_a_change_on() {
                 }
             }
             engine.poll(Time(1 << 40), &mut out);
-            check(&mut out, &now_set, &promised, &ahead, since);
+            check(&mut out, &now_set, &guaranteed, &ahead, since);
         }
         assert!(
             met > 100_000 && nearest > 0.7,
@@ -168,15 +170,15 @@ fn turns_and_slots_begin_after_what_is_on_the_wire() {
             let mut engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
             let ask = |engine: &Engine| -> Vec<Option<Span>> {
                 (0..n as u32)
-                    .map(|f| Some(engine.promise(PIPE, FlowId(f)).ok()?.delay.delay))
+                    .map(|f| Some(engine.guarantee(PIPE, FlowId(f)).ok()?.delay.delay))
                     .collect()
             };
-            let (mut promised, mut now, mut since, mut wire) = (ask(&engine), 0, 0, 0);
+            let (mut guaranteed, mut now, mut since, mut wire) = (ask(&engine), 0, 0, 0);
             let mut out = Vec::new();
             let mut check =
-                |out: &mut Vec<Output>, promised: &[Option<Span>], since: u64, wire: u64| {
+                |out: &mut Vec<Output>, guaranteed: &[Option<Span>], since: u64, wire: u64| {
                     for e in emits(&std::mem::take(out)) {
-                        let Some(bound) = promised[e.flow.index()] else { continue };
+                        let Some(bound) = guaranteed[e.flow.index()] else { continue };
                         let bound = bound + Span(wire.saturating_sub(e.arrival.0.max(since)));
                         let delay = Span(e.end.0 - e.arrival.0.max(since));
                         assert!(
@@ -195,7 +197,7 @@ fn turns_and_slots_begin_after_what_is_on_the_wire() {
                 if dice.from(0, 29) == 0 {
                     engine.poll(Time(now), &mut out);
                     let then = emits(&out).last().map_or(wire, |e| e.end.0);
-                    check(&mut out, &promised, since, wire);
+                    check(&mut out, &guaranteed, since, wire);
                     wire = then;
                     spec.setup.rate = Rate(dice.from(50_000_000, 2_000_000_000));
                     spec.setup.largest += dice.from(0, 2) as u32;
@@ -207,7 +209,7 @@ fn turns_and_slots_begin_after_what_is_on_the_wire() {
                             wire = retimed.end.0;
                         }
                     }
-                    (since, promised) = (now, ask(&engine));
+                    (since, guaranteed) = (now, ask(&engine));
                 }
                 let flow = FlowId(dice.from(0, n - 1) as u32);
                 for _ in 0..dice.from(1, 30) {
@@ -216,7 +218,7 @@ fn turns_and_slots_begin_after_what_is_on_the_wire() {
                 }
             }
             engine.poll(Time(1 << 40), &mut out);
-            check(&mut out, &promised, since, wire);
+            check(&mut out, &guaranteed, since, wire);
         }
         assert!(
             met > 10_000 && nearest > 0.8,

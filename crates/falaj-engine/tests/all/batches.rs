@@ -21,8 +21,8 @@ struct Gone {
     why: FlushReason,
 }
 
-fn gone(container: Batch<'_>, before: usize) -> Gone {
-    let packets: Vec<Vec<u8>> = unpack(container.bytes)
+fn gone(batch: Batch<'_>, before: usize) -> Gone {
+    let packets: Vec<Vec<u8>> = unpack(batch.bytes)
         .unwrap()
         .map(|packet| {
             let packet = packet.unwrap();
@@ -31,8 +31,8 @@ fn gone(container: Batch<'_>, before: usize) -> Gone {
             whole
         })
         .collect();
-    assert_eq!(packets.len(), container.packets as usize);
-    Gone { packets, opened: container.opened, left: container.left, why: container.why }
+    assert_eq!(packets.len(), batch.packets as usize);
+    Gone { packets, opened: batch.opened, left: batch.left, why: batch.why }
 }
 
 /// The behavior of the packer in its plainest form: open batches in the order in which they were
@@ -291,7 +291,7 @@ proptest! {
         let sum = |of: fn(&EpochStats) -> u64| seen.iter().map(of).sum::<u64>();
         prop_assert_eq!(sum(|s| s.packets), offered);
         prop_assert_eq!(sum(|s| s.bytes), 14 * offered);
-        prop_assert_eq!((sum(|s| s.carried), sum(|s| s.containers)), (offered, out.len() as u64));
+        prop_assert_eq!((sum(|s| s.carried), sum(|s| s.batches)), (offered, out.len() as u64));
         prop_assert_eq!(sum(|s| s.waited.0), out.iter().map(|(_, waited)| waited.0).sum::<u64>());
         prop_assert!(
             seen.iter().all(|s| s.slots == 10 && s.span == Span(70) && s.squares >= s.packets)
@@ -301,7 +301,7 @@ proptest! {
 
     /// Whatever bytes a batch has, unpacking ends, and packets contain bytes of the batch only.
     #[test]
-    fn a_hostile_container_costs_its_own_packets(
+    fn a_hostile_batch_costs_its_own_packets(
         bytes in prop::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 0..300),
         before in 0usize..13,
     ) {
@@ -375,7 +375,7 @@ fn nonsense_is_refused() {
 /// E[size], with E[size] = 1 + sum P(j) and P(j) the probability of j or more arrivals within the
 /// timeout.
 #[test]
-fn containers_fill_as_the_formula_says() {
+fn batches_fill_as_the_formula_says() {
     for most in [8u32, 62, 160] {
         for timeout in [50_000u64, 200_000, 1 << 40] {
             for kpps in [10.0, 100.0, 400.0, 1600.0] {
@@ -388,7 +388,7 @@ fn containers_fill_as_the_formula_says() {
                 };
                 let mut packer = Packer::new(policy, 0).unwrap();
                 let mut chance = Chance::new(7, most.into(), timeout);
-                let (mut at, mut came, mut waited, mut containers) = (0.0, 0.0, 0.0, 0u32);
+                let (mut at, mut came, mut waited, mut batches) = (0.0, 0.0, 0.0, 0u32);
                 let packets = 200_000;
                 for _ in 0..packets {
                     // Uniform on (0, 1].
@@ -396,7 +396,7 @@ fn containers_fill_as_the_formula_says() {
                     at -= unit.ln() / rate;
                     let now = Time(at as u64);
                     let mut left = |c: Batch<'_>| {
-                        containers += 1;
+                        batches += 1;
                         waited += c.left.0 as f64 * f64::from(c.packets);
                     };
                     packer.offer(&[1; 60], now, &mut left).unwrap();
@@ -419,7 +419,7 @@ fn containers_fill_as_the_formula_says() {
                     (found / said - 1.0).abs() < 0.015,
                     "{most} {timeout} {kpps}: {found} not {said}"
                 );
-                let found = f64::from(packets) / f64::from(containers);
+                let found = f64::from(packets) / f64::from(batches);
                 assert!(
                     (found / size - 1.0).abs() < 0.01,
                     "{most} {timeout} {kpps}: {found} in one, not {size}"

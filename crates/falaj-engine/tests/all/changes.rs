@@ -433,13 +433,13 @@ fn heads_do_not_starve_when_all_weights_grow() {
             let prepared = engine.prepare(PIPE, &pipe(1_000)).unwrap();
             engine.apply(prepared, Time(change), &mut out).unwrap();
             engine.poll(Time(20_000_000), &mut out);
-            let promise = engine.promise(PIPE, FlowId(0)).unwrap().delay.delay;
+            let guarantee = engine.guarantee(PIPE, FlowId(0)).unwrap().delay.delay;
             let longest = crate::common::emits(&out)
                 .iter()
                 .filter(|e| e.flow == FlowId(0))
                 .map(|e| e.end - e.arrival)
                 .max();
-            assert!(longest <= Some(promise), "{kind}, {change}: {longest:?} > {promise}");
+            assert!(longest <= Some(guarantee), "{kind}, {change}: {longest:?} > {guarantee}");
         }
     }
 }

@@ -781,9 +781,9 @@ fn values(kind: &str, dice: &mut Dice, is_leaf: bool) -> Values {
 /// A leaf's real-time curve, reservation or rate is kept whatever is above it, with limits above it
 /// and below others, too.
 #[test]
-fn no_leaf_of_a_tree_waits_longer_than_promised() {
+fn no_leaf_of_a_tree_waits_longer_than_guaranteed() {
     for kind in ["hfsc", "htb", "mclock"] {
-        let (mut promised, mut nearest) = (0, 0.0f64);
+        let (mut guaranteed, mut nearest) = (0, 0.0f64);
         for seed in 0..700 {
             let mut dice = Dice::new(seed ^ 0x9a0f);
             let classes =
@@ -791,18 +791,18 @@ fn no_leaf_of_a_tree_waits_longer_than_promised() {
             let spec = tree(kind, 12, &classes);
             let Ok(engine) = Engine::new(std::slice::from_ref(&spec)) else { continue };
             for e in emits(&run(&spec, &bursts(&mut dice, &spec, 30_000), |_, _, _| {})) {
-                let Ok(promise) = engine.promise(PipeId(0), e.flow) else { continue };
-                promised += 1;
+                let Ok(guarantee) = engine.guarantee(PipeId(0), e.flow) else { continue };
+                guaranteed += 1;
                 let delay = e.end - e.arrival;
                 assert!(
-                    delay <= promise.delay.delay,
+                    delay <= guarantee.delay.delay,
                     "seed {seed}: {delay} > {}: {spec:?}",
-                    promise.delay.delay
+                    guarantee.delay.delay
                 );
-                nearest = nearest.max(delay.0 as f64 / promise.delay.delay.0 as f64);
+                nearest = nearest.max(delay.0 as f64 / guarantee.delay.delay.0 as f64);
             }
         }
-        assert!(promised > 20_000 && nearest > 0.6, "{kind}: {promised} {nearest}");
+        assert!(guaranteed > 20_000 && nearest > 0.6, "{kind}: {guaranteed} {nearest}");
     }
 }
 

@@ -82,14 +82,14 @@ fn a_shared_queue_serves_all_flows_as_one() {
         let (largest, n) = (spec.setup.largest, spec.setup.flows.len() as u64);
         let mut alone = spec.clone();
         alone.setup.flows.truncate(1);
-        let promise = Engine::new(std::slice::from_ref(&alone))
+        let guarantee = Engine::new(std::slice::from_ref(&alone))
             .unwrap()
-            .promise(PipeId(0), FlowId(0))
+            .guarantee(PipeId(0), FlowId(0))
             .unwrap();
-        let service = Curve::rate_latency(promise.rate, promise.latency);
+        let service = Curve::rate_latency(guarantee.rate, guarantee.latency);
         let (mut envelope, mut arrivals) = (Curve::zero(), Vec::new());
         for f in 0..n as u32 {
-            let rate = Rate(dice.from(promise.rate.0 / 20 / n, promise.rate.0 / n));
+            let rate = Rate(dice.from(guarantee.rate.0 / 20 / n, guarantee.rate.0 / n));
             let bucket = Bucket::new(rate, dice.from(largest.into(), 300));
             envelope = envelope.sum(&Curve::token_bucket(rate, bucket.burst));
             let own = greedy(&mut dice, &mut [bucket], largest, 20_000);
@@ -121,23 +121,23 @@ fn neither_delay_nor_backlog_exceeds_its_distance() {
             spec.setup.flows[0].inner = None;
         }
         spec.setup.leaf_mut(0).unwrap().limit = Limit::Packets(1_000_000);
-        let promise =
-            Engine::new(std::slice::from_ref(&spec)).unwrap().promise(PipeId(0), FlowId(0));
-        let Some(promise) = promise.ok().filter(|p| p.rate.0 > 0) else { continue };
+        let guarantee =
+            Engine::new(std::slice::from_ref(&spec)).unwrap().guarantee(PipeId(0), FlowId(0));
+        let Some(guarantee) = guarantee.ok().filter(|p| p.rate.0 > 0) else { continue };
         let largest = spec.setup.largest;
         // One to three buckets; the one for the long run is no faster than the service.
         let slow = Bucket::new(
-            Rate(dice.from(promise.rate.0 / 10, promise.rate.0).max(1)),
+            Rate(dice.from(guarantee.rate.0 / 10, guarantee.rate.0).max(1)),
             dice.from(largest.into(), 400),
         );
         let mut buckets = vec![slow];
         for _ in 0..dice.from(0, 2) {
-            let rate = dice.from(promise.rate.0, 12 * promise.rate.0);
+            let rate = dice.from(guarantee.rate.0, 12 * guarantee.rate.0);
             buckets.push(Bucket::new(Rate(rate), dice.from(largest.into(), 200)));
         }
         let curves = buckets.iter().map(|b| Curve::token_bucket(b.rate, b.burst));
         let envelope = curves.reduce(|a, b| a.min(&b)).unwrap();
-        let service = Curve::rate_latency(promise.rate, promise.latency);
+        let service = Curve::rate_latency(guarantee.rate, guarantee.latency);
         let (delay, backlog) =
             (envelope.delay(&service).unwrap().length, envelope.backlog(&service).unwrap().length);
 
@@ -167,11 +167,11 @@ fn neither_delay_nor_backlog_exceeds_its_distance() {
         }
         assert!(
             exact(longest) <= delay,
-            "seed {seed}: {longest} ns > {delay}: {buckets:?} {promise:?} {spec:?}"
+            "seed {seed}: {longest} ns > {delay}: {buckets:?} {guarantee:?} {spec:?}"
         );
         assert!(
             exact(most) <= backlog,
-            "seed {seed}: {most} B > {backlog}: {buckets:?} {promise:?} {spec:?}"
+            "seed {seed}: {most} B > {backlog}: {buckets:?} {guarantee:?} {spec:?}"
         );
         bounded += 1;
         tight_delay = tight_delay.max(longest as f64 / float(&delay));

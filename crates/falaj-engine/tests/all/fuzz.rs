@@ -250,7 +250,7 @@ pub(crate) fn scheduler(bytes: &[u8]) -> (u64, u64) {
                         !forgettable || engine.counters(PIPE, f).backlog == 0,
                         "forgets what is queued"
                     );
-                    let _ = (engine.promise(PIPE, f), engine.next_due());
+                    let _ = (engine.guarantee(PIPE, f), engine.next_due());
                 }
             }
         }

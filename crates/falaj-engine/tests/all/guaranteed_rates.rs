@@ -26,12 +26,16 @@ impl registry::Visitor for Conditions {
 }
 
 /// Each flow's rate, latency, and allowance until the link has rested.
-fn promises(engine: &Engine, setup: &Setup, kind: &str) -> Vec<Option<(Rate, Span, Option<Span>)>> {
+fn guarantees(
+    engine: &Engine,
+    setup: &Setup,
+    kind: &str,
+) -> Vec<Option<(Rate, Span, Option<Span>)>> {
     let (settling, condition) = registry::build(kind, setup, Conditions).expect("it was built");
     let of = |f: usize| {
-        let promise = engine.promise(PIPE, FlowId(f as u32)).ok()?;
-        let is_judged = promise.rate.0 > 0 && condition != Some(RateCondition::Queued);
-        is_judged.then(|| (promise.rate, promise.latency, settling.time(setup, &promise)))
+        let guarantee = engine.guarantee(PIPE, FlowId(f as u32)).ok()?;
+        let is_judged = guarantee.rate.0 > 0 && condition != Some(RateCondition::Queued);
+        is_judged.then(|| (guarantee.rate, guarantee.latency, settling.time(setup, &guarantee)))
     };
     (0..setup.flows.len()).map(of).collect()
 }
@@ -80,11 +84,11 @@ fn changes_at_any_instant_prove_nothing_broken() {
             let mut dice = Dice::new(seed ^ 0x6c0c);
             let mut spec = pipe(&mut dice, entry.kind);
             let mut engine = Engine::new(std::slice::from_ref(&spec)).expect("accepted");
-            let mut promised = promises(&engine, &spec.setup, spec.kind);
+            let mut guaranteed = guarantees(&engine, &spec.setup, spec.kind);
             let begin = |of: &Option<(Rate, Span, Option<Span>)>| {
                 of.map(|(rate, latency, _)| GuaranteedRateClock::new(rate, latency, Time::ZERO))
             };
-            judged.clocks = promised.iter().map(begin).collect();
+            judged.clocks = guaranteed.iter().map(begin).collect();
             // Remaining time on the wire at the last change, until the link has rested.
             let mut settling = None::<Span>;
             let (mut out, mut now, mut wire_until) = (Vec::new(), Time::ZERO, Time::ZERO);
@@ -95,7 +99,7 @@ fn changes_at_any_instant_prove_nothing_broken() {
                 for e in emits(&std::mem::take(&mut out)) {
                     wire_until = wire_until.max(e.end);
                     let (Some(clock), Some((.., more))) =
-                        (&mut judged.clocks[e.flow.index()], promised[e.flow.index()])
+                        (&mut judged.clocks[e.flow.index()], guaranteed[e.flow.index()])
                     else {
                         continue;
                     };
@@ -122,13 +126,13 @@ fn changes_at_any_instant_prove_nothing_broken() {
                     let prepared = engine.prepare(PIPE, &spec).expect("accepted");
                     engine.apply(prepared, now, &mut out).expect("it fits");
                     settling = Some(wire + spec.setup.largest_airtime());
-                    promised = promises(&engine, &spec.setup, spec.kind);
+                    guaranteed = guarantees(&engine, &spec.setup, spec.kind);
                     let before = std::mem::take(&mut judged.clocks);
-                    judged.clocks = promised.iter().map(begin).collect();
-                    for ((clock, promise), before) in
-                        judged.clocks.iter_mut().zip(&promised).zip(before)
+                    judged.clocks = guaranteed.iter().map(begin).collect();
+                    for ((clock, guarantee), before) in
+                        judged.clocks.iter_mut().zip(&guaranteed).zip(before)
                     {
-                        *clock = promise.and_then(|(rate, latency, settling)| match before {
+                        *clock = guarantee.and_then(|(rate, latency, settling)| match before {
                             Some(before) => Some(before.changed(rate, latency, now)),
                             // The debt that a regulator still holds against the flow is unknown.
                             None if settling.is_none() => None,
@@ -150,7 +154,7 @@ fn changes_at_any_instant_prove_nothing_broken() {
             assert!(judged.in_settling > 0, "{}: a change was never seen to settle", entry.kind);
         }
     }
-    println!("no rate is promised by {unjudged:?}");
+    println!("no rate is guaranteed by {unjudged:?}");
     assert!(unjudged.len() * 2 < ENTRIES.len(), "hardly anything was judged: {unjudged:?}");
 }
 
@@ -174,11 +178,11 @@ fn a_wrong_weight_is_found() {
                     _ => flow.values.set("weight", Value::Count(share)),
                 }
             }
-            let promised = {
+            let guaranteed = {
                 let engine = Engine::new(std::slice::from_ref(&spec)).expect("accepted");
-                promises(&engine, &spec.setup, kind)
+                guarantees(&engine, &spec.setup, kind)
             };
-            let Some((rate, latency, _)) = promised[0] else { continue };
+            let Some((rate, latency, _)) = guaranteed[0] else { continue };
             let key = if kind == "drr" { "quantum" } else { "weight" };
             let mut wrong = spec.clone();
             let values = &mut wrong.setup.flows[0].values;

@@ -612,7 +612,7 @@ fn what_waits_for_slots_is_in_the_queue() {
         let mut spec =
             link(Impairments { slots: Some(slots), jitter, ..Impairments::default() }, 1);
         spec.setup.flows[0].limit = Limit::Packets(limit);
-        assert!(spec.no_promise().is_some());
+        assert!(spec.no_guarantee().is_some());
         let mut engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
         let mut out = Vec::new();
         // A thousand per second, of which the slots take twenty.
@@ -648,7 +648,9 @@ fn what_waits_for_slots_is_in_the_queue() {
     // If no slot can be full nothing waits.
     let open = Slots { packets: u64::MAX, ..slots };
     assert!(
-        link(Impairments { slots: Some(open), ..Impairments::default() }, 1).no_promise().is_none()
+        link(Impairments { slots: Some(open), ..Impairments::default() }, 1)
+            .no_guarantee()
+            .is_none()
     );
 }
 

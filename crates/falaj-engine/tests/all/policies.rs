@@ -149,19 +149,19 @@ fn polls_change_nothing_counters_add_up_and_delays_are_kept() {
             }
         }
         for e in emits(&late).iter().filter(|_| !impaired) {
-            if let Ok(promise) = engine.promise(PIPE, e.flow) {
+            if let Ok(guarantee) = engine.guarantee(PIPE, e.flow) {
                 let policy = spec.setup.leaves()[e.flow.index()]
                     .values
                     .policy()
                     .map_or("tail", |p| p.name());
-                if e.end - e.arrival > promise.delay.delay {
+                if e.end - e.arrival > guarantee.delay.delay {
                     broken.insert((spec.kind, policy), seed);
                 }
                 kept += 1;
             }
         }
     }
-    assert!(broken.is_empty(), "delays are longer than promised: {broken:?}");
+    assert!(broken.is_empty(), "delays are longer than guaranteed: {broken:?}");
     assert!(
         dropped > 50_000 && marked > 5_000 && kept > 50_000,
         "{dropped} drops, {marked} marks, {kept} in time mean little"
@@ -218,11 +218,12 @@ fn rates_are_kept_with_and_beside_policies() {
             }
         };
         let Ok(engine) = Engine::new(std::slice::from_ref(&spec)) else { continue };
-        let Some(promise) = engine.promise(PIPE, FlowId(0)).ok().filter(|p| p.rate.0 > 0) else {
+        let Some(guarantee) = engine.guarantee(PIPE, FlowId(0)).ok().filter(|p| p.rate.0 > 0)
+        else {
             continue;
         };
         let from = dice.from(0, 1_000);
-        let horizon = from + (8 * promise.latency.0).clamp(5_000, 30_000);
+        let horizon = from + (8 * guarantee.latency.0).clamp(5_000, 30_000);
         let mut arrivals = bursts(&mut dice, &spec, horizon);
         arrivals.retain(|a| a.flow != FlowId(0));
         let sizes = dice.from(0, 2);
@@ -246,15 +247,15 @@ fn rates_are_kept_with_and_beside_policies() {
         let name = spec.setup.flows[0].values.policy().map_or("tail", |p| p.name());
         let mut done = 0;
         for e in emits(&out).iter().filter(|e| e.flow == FlowId(0) && e.end.0 <= horizon) {
-            let waited = (e.end.0 - from).saturating_sub(promise.latency.0) as f64 - 1e-6;
-            if f64::from(done) < promise.rate.0 as f64 / 8e9 * waited.max(0.0) {
+            let waited = (e.end.0 - from).saturating_sub(guarantee.latency.0) as f64 - 1e-6;
+            if f64::from(done) < guarantee.rate.0 as f64 / 8e9 * waited.max(0.0) {
                 broken.insert((spec.kind, name), seed);
             }
             done += e.bytes;
             *seen.entry((spec.kind, name)).or_insert(0) += 1;
         }
     }
-    assert!(broken.is_empty(), "rates are below what is promised: {broken:?}");
+    assert!(broken.is_empty(), "rates are below what is guaranteed: {broken:?}");
     let by = |policy| seen.iter().filter(|((_, p), n)| *p == policy && **n > 1_000).count();
     assert!(by("head") > 8 && by("codel") > 8 && by("tail") > 15, "{seen:?} means little");
 }
@@ -619,7 +620,7 @@ fn shares(kind: &'static str, seed: u64, name: &str) -> Option<(bool, [u64; 2])>
     own.values = policy.map_or(values.clone(), |policy| values.with(POLICY, Value::Policy(policy)));
     spec.setup.flows[1].limit = Limit::Packets(8);
     let engine = Engine::new(std::slice::from_ref(&spec)).ok()?;
-    let promised = [0, 1].iter().all(|f| engine.promise(PIPE, FlowId(*f)).is_ok());
+    let guaranteed = [0, 1].iter().all(|f| engine.guarantee(PIPE, FlowId(*f)).is_ok());
     // With packets of one size a policy changes which ones leave, and not how many bytes.
     let horizon = 400 * 8 * largest;
     let step = 3 * largest;
@@ -638,7 +639,7 @@ fn shares(kind: &'static str, seed: u64, name: &str) -> Option<(bool, [u64; 2])>
             .map(|e| u64::from(e.bytes))
             .sum()
     };
-    Some((promised, [got(0), got(1)]))
+    Some((guaranteed, [got(0), got(1)]))
 }
 
 /// A packet that is dropped from the front of a queue costs neither its flow nor others any

@@ -119,7 +119,7 @@ fn bounds_under_a_condition_hold_where_it_does() {
                 .for_each(|a| a.bytes = spec.setup.largest);
         }
         let engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
-        let Ok(promise) = engine.promise(PIPE, FlowId(0)) else { continue };
+        let Ok(guarantee) = engine.guarantee(PIPE, FlowId(0)) else { continue };
         let quantum =
             spec.setup.flows[0].values.bytes("quantum").unwrap_or(spec.setup.largest.into());
         let sent: Vec<Emit> = emits(&run(&spec, &arrivals, |_, _, _| {}));
@@ -130,7 +130,7 @@ fn bounds_under_a_condition_hold_where_it_does() {
                 .iter()
                 .filter(|before| before.end > e.arrival)
                 .map(|b| u64::from(b.bytes));
-            for bound in &promise.others {
+            for bound in &guarantee.others {
                 let condition = match bound.condition {
                     "while the flow keeps its contract" => 0,
                     "if its packets have the largest size" => 1,

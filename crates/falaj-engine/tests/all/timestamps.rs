@@ -494,12 +494,12 @@ fn a_flow_that_keeps_to_its_rate_has_its_delay() {
                 }
                 _ => {
                     spec.setup.flows[0].limit = Limit::Bytes(burst);
-                    let promise = Engine::new(std::slice::from_ref(&spec))
+                    let guarantee = Engine::new(std::slice::from_ref(&spec))
                         .unwrap()
-                        .promise(PipeId(0), FlowId(0));
-                    let promise = promise.unwrap();
+                        .guarantee(PipeId(0), FlowId(0));
+                    let guarantee = guarantee.unwrap();
                     spec.setup.flows[0].limit = Limit::Packets(1_000_000);
-                    (promise.rate, promise.others[0].delay.0)
+                    (guarantee.rate, guarantee.others[0].delay.0)
                 }
             };
             let arrivals = conforming(&mut dice, &spec, burst, rate, 15_000);
@@ -760,7 +760,7 @@ fn no_setup_panics() {
         let Ok(engine) = Engine::new(std::slice::from_ref(&spec)) else { continue };
         let n = spec.setup.flows.len() as u64;
         for f in 0..n {
-            let _ = engine.promise(PipeId(0), FlowId(f as u32));
+            let _ = engine.guarantee(PipeId(0), FlowId(f as u32));
         }
         let packet = |dice: &mut Dice, k: u64| Arrival {
             at: Time(k * 1_000),

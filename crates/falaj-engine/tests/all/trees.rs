@@ -42,7 +42,7 @@ fn a_tree_of_single_flows_departs_as_without_it() {
 /// Whatever happens inside the other children, a child gets the service that it would get if they
 /// were single flows: divisions do not leak.
 #[test]
-fn leaves_share_what_their_flow_is_promised() {
+fn leaves_share_what_their_flow_is_guaranteed() {
     for seed in 0..1_500 {
         let mut dice = Dice::new(seed ^ 0x7ee);
         let mut spec = virtual_links(&mut dice, "packet-wise", "clean");
@@ -81,8 +81,8 @@ fn leaves_share_what_their_flow_is_promised() {
 
 /// The guarantee of a tree under attack: bursts, many levels of load, odd rates.
 #[test]
-fn no_leaf_waits_longer_than_promised() {
-    let mut promised = 0;
+fn no_leaf_waits_longer_than_guaranteed() {
+    let mut guaranteed = 0;
     for seed in 0..4_000 {
         let mut dice = Dice::new(seed ^ 0x1eaf);
         let mut spec = any_pipe(&mut dice);
@@ -93,17 +93,17 @@ fn no_leaf_waits_longer_than_promised() {
         let arrivals = bursts(&mut dice, &spec, 20_000);
         let engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
         for e in emits(&run(&spec, &arrivals, |_, _, _| {})) {
-            let Ok(promise) = engine.promise(PipeId(0), e.flow) else { continue };
-            promised += 1;
+            let Ok(guarantee) = engine.guarantee(PipeId(0), e.flow) else { continue };
+            guaranteed += 1;
             let delay = e.end - e.arrival;
             assert!(
-                delay <= promise.delay.delay,
+                delay <= guarantee.delay.delay,
                 "seed {seed}: {delay} > {}: {spec:?}",
-                promise.delay.delay
+                guarantee.delay.delay
             );
         }
     }
-    assert!(promised > 100_000, "{promised}");
+    assert!(guaranteed > 100_000, "{guaranteed}");
 }
 
 /// Two tenants share a link by phases; the first divides its own by DRR into voice and bulk. Worked

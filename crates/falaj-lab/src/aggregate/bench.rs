@@ -166,7 +166,7 @@ fn ways(args: &Args) -> Result<Vec<(String, Crossing)>> {
     ensure!((22..=9000).contains(&args.size), "--size: a packet here has 22 B to 9 kB");
     ensure!(
         (least as u64..=1 << 16).contains(&args.bytes),
-        "--bytes: a container that holds a packet of {} B has {least} B to 64 KiB",
+        "--bytes: a batch that holds a packet of {} B has {least} B to 64 KiB",
         args.size
     );
     let bytes = args.bytes as u32;
@@ -210,7 +210,7 @@ fn row(
         rate: counted / sum(&|o| o.report.nanos as f64).max(1.0) * 1e9,
         reader_cpu: each(sum(&|o| o.report.cpu as f64), counted),
         sender_cpu: each(sum(&|o| o.cpu as f64), sent),
-        packets: each(counted, sum(&|o| o.report.containers as f64)),
+        packets: each(counted, sum(&|o| o.report.batches as f64)),
         wakeups: each(sum(&|o| (o.rung + o.report.rung) as f64), sent),
         delay: rate.and_then(|_| middle(outcomes.iter().flat_map(|o| &o.report.pieces))),
         delay_mean: rate.map(|_| {

@@ -57,7 +57,7 @@ pub(super) struct TimePiece {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct ConsumerReport {
     pub(super) packets: u64,
-    pub(super) containers: u64,
+    pub(super) batches: u64,
     /// Batches with an invalid structure.
     pub(super) malformed: u64,
     /// Time from the end of the first batch to that of the last, in nanoseconds.
@@ -198,7 +198,7 @@ fn take(
     delays: &mut Meter,
 ) {
     let began = server.begin();
-    report.containers += 1;
+    report.batches += 1;
     let Ok(packets) = batch::unpack(bytes) else {
         report.malformed += 1;
         return;

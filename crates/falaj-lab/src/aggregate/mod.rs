@@ -14,7 +14,7 @@ use falaj_sched::units::time::Span;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CrossingCost {
     /// Cost of each batch.
-    pub(crate) container: Span,
+    pub(crate) batch: Span,
     /// Cost of each packet in it.
     pub(crate) packet: Span,
 }
@@ -22,7 +22,7 @@ pub(crate) struct CrossingCost {
 impl CrossingCost {
     /// The cost of a batch of this number of packets.
     fn of(self, packets: u32) -> Span {
-        self.container + self.packet * u64::from(packets)
+        self.batch + self.packet * u64::from(packets)
     }
 }
 
@@ -30,7 +30,7 @@ impl CrossingCost {
 fn cost(text: &str) -> Result<CrossingCost, String> {
     let both = text
         .split_once(',')
-        .ok_or("two times with a comma between: of a container, of a packet: 11.4us,1.07us")?;
+        .ok_or("two times with a comma between: of a batch, of a packet: 11.4us,1.07us")?;
     let span = |text: &str| parse_span(text).map_err(|error| error.to_string());
-    Ok(CrossingCost { container: span(both.0)?, packet: span(both.1)? })
+    Ok(CrossingCost { batch: span(both.0)?, packet: span(both.1)? })
 }

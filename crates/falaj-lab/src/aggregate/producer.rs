@@ -105,21 +105,21 @@ struct RingSender {
 }
 
 impl RingSender {
-    fn send(&mut self, container: Batch<'_>) {
+    fn send(&mut self, batch: Batch<'_>) {
         if self.timed {
             let now = monotonic();
-            let late = Time(now).since(container.left).0;
-            let packets = u64::from(container.packets);
+            let late = Time(now).since(batch.left).0;
+            let packets = u64::from(batch.packets);
             let piece = (Time(now).since(self.began).0 / PIECE.0) as usize;
-            add(&mut self.waited, piece, packets, container.waited.0 + late * packets);
-            if container.why == FlushReason::Timeout {
-                self.late.record(Time(now).since(container.opened + self.timeout));
+            add(&mut self.waited, piece, packets, batch.waited.0 + late * packets);
+            if batch.why == FlushReason::Timeout {
+                self.late.record(Time(now).since(batch.opened + self.timeout));
             }
         }
         if self.tuned {
-            self.endpoint.ask_when(container.bytes.len(), container.left.0);
+            self.endpoint.ask_when(batch.bytes.len(), batch.left.0);
         }
-        if let Err(error) = self.hand_over(container.bytes) {
+        if let Err(error) = self.hand_over(batch.bytes) {
             self.failed.get_or_insert(error);
         }
     }
@@ -145,7 +145,7 @@ impl RingSender {
 pub(super) fn run(way: Crossing, load: &OfferedLoad) -> Result<CrossingResult> {
     let [ours, theirs] = line()?;
     let program = std::env::current_exe().context("cannot find this program's own file")?;
-    let cost = format!("{}ns,{}ns", load.cost.container.0, load.cost.packet.0);
+    let cost = format!("{}ns,{}ns", load.cost.batch.0, load.cost.packet.0);
     let mut command = Command::new(program);
     command.args(["aggregate", "consumer", "--cost", &cost]).stdin(theirs).stdout(Stdio::piped());
     if load.rate.is_some() {
@@ -194,7 +194,7 @@ pub(super) fn run(way: Crossing, load: &OfferedLoad) -> Result<CrossingResult> {
     if let Some(error) = failed {
         return Err(error).context("cannot send to the reading process");
     }
-    ensure!(report.malformed == 0, "{} containers arrived malformed", report.malformed);
+    ensure!(report.malformed == 0, "{} batches arrived malformed", report.malformed);
     let (changes, kept) = watched.map_or((0, true), |watched| (watched.changes(), watched.keeps()));
     Ok(CrossingResult {
         report,

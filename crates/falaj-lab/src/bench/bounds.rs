@@ -149,8 +149,8 @@ fn attack(text: &str, seed: u64, effort: u64) -> Option<WorstLink> {
     let (scenario, _) = falaj_scenario::parse(text, "drawn.toml").ok()?;
     let ways = plan(&scenario).ok()?;
     let way = ways.iter().find(|way| way.towards == Towards::Up)?;
-    let promised = way.flows.iter().map(|flow| flow.promised());
-    let bounds: Vec<Option<Span>> = promised.map(|bound| Some(bound?.delay)).collect();
+    let guaranteed = way.flows.iter().map(|flow| flow.guaranteed());
+    let bounds: Vec<Option<Span>> = guaranteed.map(|bound| Some(bound?.delay)).collect();
     let buckets = |flow: &falaj_scenario::Flow| {
         flow.envelope.iter().map(|bucket| (bucket.rate, bucket.burst)).collect()
     };
@@ -159,7 +159,7 @@ fn attack(text: &str, seed: u64, effort: u64) -> Option<WorstLink> {
     let spec = &way.direction.pipe;
     let attack = Attack { spec, envelopes: &envelopes, bounds: &bounds, smallest: SMALLEST };
     let witness = attack.search(seed, effort)?;
-    let bound = way.flows[witness.flow].promised()?;
+    let bound = way.flows[witness.flow].guaranteed()?;
     let bound = (bound.delay, bound.formula.clone());
     Some(WorstLink { links: 0, scenario: text.to_owned(), witness, bound })
 }

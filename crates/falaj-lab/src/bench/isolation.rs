@@ -117,12 +117,12 @@ impl Worst {
         bytes: &[u64],
         demanded: &dyn Fn(usize) -> bool,
         lasted: Span,
-        promised: &[Rate],
+        guaranteed: &[Rate],
     ) {
         let flood = 1..bytes.len();
         for n in flood.clone().filter(|&n| demanded(n)) {
             let sent = bytes[n] as f64 * BIT_NANOS as f64 / lasted.0 as f64;
-            self.rate = self.rate.min(sent / promised[n].0 as f64);
+            self.rate = self.rate.min(sent / guaranteed[n].0 as f64);
         }
         if flood.clone().all(demanded) {
             let all: u64 = bytes[1..].iter().sum();
@@ -147,17 +147,17 @@ fn percent(part: f64) -> String {
 pub fn main(args: &Args) -> Result<ExitCode> {
     let scenario = file::parse(&text(args), "bench isolation")?;
     let up: Vec<Standing> = standings(&scenario)?.into_iter().next().context("a link")?;
-    let promised: Vec<Rate> = up
+    let guaranteed: Vec<Rate> = up
         .iter()
-        .map(|flow| flow.rate.map(|(rate, _)| rate).context("WF2Q+ promises a rate"))
+        .map(|flow| flow.rate.map(|(rate, _)| rate).context("WF2Q+ guarantees a rate"))
         .collect::<Result<_>>()?;
-    let bound = up[0].delay.as_ref().context("WF2Q+ promises a delay")?.0;
+    let bound = up[0].delay.as_ref().context("WF2Q+ guarantees a delay")?.0;
     let homes: Vec<usize> = (0..up.len()).collect();
     let simulated = simulate(&scenario, &homes, WINDOW, &[])?;
     let mut in_simulation = Worst::NONE;
     // The first second is left out, as sources start in it.
     for window in simulated.windows.iter().skip(1) {
-        in_simulation.take(window, &|_| true, WINDOW, &promised);
+        in_simulation.take(window, &|_| true, WINDOW, &guaranteed);
     }
     let live = if args.simulated { None } else { Some(measure(&scenario, &homes)?) };
     let nanos = |span: Span| text::nanos(span.0 as f64);
@@ -177,8 +177,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
             args.flood
         );
         say!(
-            "simulated: {} windows; least rate of any {} of what is promised; share {} from its \
-             weight at most, {} of the link; the calm one's longest stay {}, promised {}",
+            "simulated: {} windows; least rate of any {} of what is guaranteed; share {} from its \
+             weight at most, {} of the link; the calm one's longest stay {}, guaranteed {}",
             simulated.windows.len().saturating_sub(1),
             percent(in_simulation.rate),
             percent(in_simulation.share),
@@ -196,11 +196,11 @@ pub fn main(args: &Args) -> Result<ExitCode> {
             let is_good = *late < STALL;
             number[usize::from(!is_good)] += 1;
             let worst = if is_good { &mut good } else { &mut stalled };
-            worst.take(bytes, &|n| demanded[n], *lasted, &promised);
+            worst.take(bytes, &|n| demanded[n], *lasted, &guaranteed);
             without += demanded.iter().skip(1).filter(|demanded| !**demanded).count() as u64;
             if is_good {
                 let mut one = Worst::NONE;
-                one.take(bytes, &|n| demanded[n], *lasted, &promised);
+                one.take(bytes, &|n| demanded[n], *lasted, &guaranteed);
                 held += 1;
                 kept_to += u64::from(one.rate >= 0.995);
             }
@@ -228,8 +228,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         if !args.json {
             say!(
                 "live: {} windows, {} of them without a stall of {} or more ({:.1} %); of these \
-                 {kept_to} of {held} within 0.5 % of each promised rate; least {} of what is \
-                 promised; share {} from its weight at most, {} of the link; in {without} an \
+                 {kept_to} of {held} within 0.5 % of each guaranteed rate; least {} of what is \
+                 guaranteed; share {} from its weight at most, {} of the link; in {without} an \
                  adapter had nothing waiting for a while",
                 number[0] + number[1],
                 number[0],
@@ -240,7 +240,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
                 percent(good.of_all)
             );
             say!(
-                "live, windows with a stall: least {} of what is promised, share {} from its \
+                "live, windows with a stall: least {} of what is guaranteed, share {} from its \
                  weight at most",
                 percent(stalled.rate),
                 percent(stalled.share)
@@ -250,7 +250,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
                 .zip(late)
                 .map(|(cause, times)| format!("{times} {}", cause.name()));
             say!(
-                "the calm one: {} packets, longest stay {}, promised {}; stayed longer: {}; {} \
+                "the calm one: {} packets, longest stay {}, guaranteed {}; stayed longer: {}; {} \
                  beyond the envelope; handed over late by {} (p50), {} (p99), {} (most)",
                 calm.delay.count(),
                 text::span(calm.delay.max()),

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | own burst | it arrived when, in that busy period, the flow had exceeded its envelope; the bound holds for flows that conform |
 //! | host | it left its queue in time, and was delivered late |
-//! | promise | neither: the guarantee was not kept |
+//! | guarantee | neither: the guarantee was not kept |
 //!
 //! A rate is checked by the flow's guaranteed rate clock, packet by packet, and at each look by the
 //! bytes that should have left since the last one: either is a proof, with its interval. Late
@@ -84,7 +84,7 @@ impl ViolationCause {
         match self {
             ViolationCause::OwnBurst => "own-burst",
             ViolationCause::Host => "host",
-            ViolationCause::Guarantee => "promise",
+            ViolationCause::Guarantee => "guarantee",
         }
     }
 }
@@ -714,14 +714,14 @@ mod tests {
     }
 
     #[test]
-    fn after_a_change_a_promise_has_as_long_as_the_discipline_needs() {
+    fn after_a_change_a_guarantee_has_as_long_as_the_discipline_needs() {
         for (settling, is_judged) in [(Some(Span(1_000)), true), (None, false)] {
             let mut of = of_a_rate(settling);
             of.emitted(&emit(0, 5_000, 1));
             of.change_begins(Time(3_000));
             of.emitted(&emit(0, 90_000_000, 1));
             of.change_ends(Time(3_000));
-            assert!(of.short.is_empty(), "nobody has promised what is decided in between");
+            assert!(of.short.is_empty(), "nobody has guaranteed what is decided in between");
             let wire = 90_000_000 - 3_000;
             let latest = 100_000_000 + 1_500_000 + wire + 1_000;
             of.emitted(&emit(100_000_000, latest, 500));
@@ -809,7 +809,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_this_host_bunched_are_neither_a_burst_nor_a_broken_promise() {
+    fn packets_that_this_host_bunched_are_neither_a_burst_nor_a_violated_guarantee() {
         let mut of = guarantee();
         of.arrived(900, Time(10), true, Stall::default());
         // Read together after 2 ms in which the thread did not run.
@@ -870,8 +870,8 @@ mod tests {
         assert_eq!(all.number, 0, "the bound itself is kept");
         (0..REMEMBERED + 3).for_each(|_| all.emitted(&emit(2)));
         assert_eq!(all.of[0][0].kept.late, [0, 0, REMEMBERED as u64 + 3]);
-        let promise = &all.remembered[ViolationCause::Guarantee as usize];
-        assert_eq!((promise.len(), promise[0].number), (REMEMBERED, 4));
+        let guarantee = &all.remembered[ViolationCause::Guarantee as usize];
+        assert_eq!((guarantee.len(), guarantee[0].number), (REMEMBERED, 4));
         let flow = (PipeId(0), FlowId(0));
         let (half, then) = (Span::from_micros(500), Time(9_000_000));
         all.handed_over(flow, half, half, 5, then);

@@ -5,7 +5,7 @@ use super::Outlook;
 use super::envelope::{Envelope, sources_named};
 use super::left_over::{Given, LeftOver};
 use crate::words;
-use falaj_sched::contract::guarantee::Promise;
+use falaj_sched::contract::guarantee::Guarantee;
 use falaj_sched::queues::queue::Limit;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
@@ -84,12 +84,12 @@ const TURNS: &str = "h(envelope, turns of Q at C)";
 /// The formula by the curve of deadlines.
 const DEADLINES: &str = "h(envelope, curve), and how late packets are after it";
 
-pub(super) fn full_queue(promise: &Promise, flow: &Outlook) -> Delay {
+pub(super) fn full_queue(guarantee: &Guarantee, flow: &Outlook) -> Delay {
     let queue = if flow.together { "the queue that all flows share" } else { "the queue" };
     let why = match (&flow.envelope, &flow.service, &flow.distances) {
         (Ok(_), Some((rate, _, _)), None) => {
             format!(
-                "the rate: it may send more than the {} it is promised, and {queue} of {} fills",
+                "the rate: it may send more than the {} it is guaranteed, and {queue} of {} fills",
                 words::link_rate(*rate),
                 flow.limit
             )
@@ -98,9 +98,9 @@ pub(super) fn full_queue(promise: &Promise, flow: &Outlook) -> Delay {
         _ => format!("{queue}: nothing limits what it sends, and a full one holds {}", flow.limit),
     };
     Delay {
-        delay: promise.delay.delay,
-        formula: promise.delay.formula.into(),
-        condition: promise.delay.condition.into(),
+        delay: guarantee.delay.delay,
+        formula: guarantee.delay.formula.into(),
+        condition: guarantee.delay.condition.into(),
         limit: why,
     }
 }
@@ -129,7 +129,7 @@ pub(super) fn by_curves(flow: &Outlook) -> Option<Delay> {
         )
     } else if at > 0.0 {
         format!(
-            "the rate: for {} it may send faster than the {rate} it is promised",
+            "the rate: for {} it may send faster than the {rate} it is guaranteed",
             words::nanos(at)
         )
     } else {

@@ -106,7 +106,7 @@ impl Rivals {
     ) -> Option<Rivals> {
         let plain = pipe.capacity == Capacity::Serialise
             && pipe.masks.is_none()
-            && pipe.clone().no_promise().is_none()
+            && pipe.clone().no_guarantee().is_none()
             && pipe.held_by_device() == Span::ZERO
             && !pipe.setup.rate.is_unlimited();
         if !plain || !conserves_work(pipe.kind, &pipe.setup) {

@@ -13,8 +13,8 @@ pub use served::{Served, served};
 use envelope::united;
 use falaj_engine::masks::MaskConfig;
 use falaj_scenario::Direction;
-use falaj_sched::contract::guarantee::{Bound, Deadlines, Promise, RateCondition};
-use falaj_sched::contract::no_guarantee::NoPromise;
+use falaj_sched::contract::guarantee::{Bound, Deadlines, Guarantee, RateCondition};
+use falaj_sched::contract::no_guarantee::NoGuarantee;
 use falaj_sched::contract::params::ConfigErrors;
 use falaj_sched::queues::queue::Limit;
 use falaj_sched::units::rate::Rate;
@@ -35,7 +35,7 @@ pub struct Outlook {
     /// True if TCP connections send to it as well, at a rate that follows the packets that arrive.
     pub connections: bool,
     /// The guarantee of the discipline to it.
-    pub promise: Result<Promise, NoPromise>,
+    pub guarantee: Result<Guarantee, NoGuarantee>,
     /// The limit of the queue that holds its packets.
     pub limit: Limit,
     /// Its envelope, or the sum of the envelopes of all flows that share its queue; otherwise the
@@ -77,11 +77,11 @@ pub struct Outlook {
 impl Outlook {
     /// The lowest bound.
     pub fn best(&self) -> Option<&Delay> {
-        self.expected.as_ref().or(self.promised())
+        self.expected.as_ref().or(self.guaranteed())
     }
 
     /// The lowest bound that does not depend on the scenario's sources.
-    pub fn promised(&self) -> Option<&Delay> {
+    pub fn guaranteed(&self) -> Option<&Delay> {
         self.mutual.as_ref().or(self.assured.as_ref())
     }
 }
@@ -123,7 +123,7 @@ pub fn outlooks(
         Some(flow) => flow.limit,
         None => limit_of(&direction.pipe.setup, f),
     };
-    for (f, (promise, envelope)) in served.promises.iter().cloned().zip(envelopes).enumerate() {
+    for (f, (guarantee, envelope)) in served.guarantees.iter().cloned().zip(envelopes).enumerate() {
         let limit = served.shared.unwrap_or_else(|| limit_of(f));
         let of_all =
             || one.map(|(rate, latency)| (rate, latency, Curve::rate_latency(rate, latency)));
@@ -162,12 +162,12 @@ pub fn outlooks(
             expected: None,
             rate_condition: served
                 .rate_condition
-                .filter(|_| promise.as_ref().is_ok_and(|p| p.rate.0 > 0)),
-            settling: promise
+                .filter(|_| guarantee.as_ref().is_ok_and(|p| p.rate.0 > 0)),
+            settling: guarantee
                 .as_ref()
                 .ok()
                 .and_then(|p| served.settling.time(&direction.pipe.setup, p)),
-            promise,
+            guarantee,
             limit,
             envelope,
             service,
@@ -176,7 +176,7 @@ pub fn outlooks(
             jitter: served.jitters.get(f).cloned().flatten(),
             together,
         };
-        let full = outlook.promise.as_ref().ok().map(|p| full_queue(p, &outlook));
+        let full = outlook.guarantee.as_ref().ok().map(|p| full_queue(p, &outlook));
         let declared = outlook.envelope.as_ref().is_ok_and(Envelope::is_declared);
         let own = shorter(by_curves(&outlook), shortest(Given::Own));
         let (assured, expected) = if declared { (shorter(full, own), None) } else { (full, own) };
@@ -187,7 +187,7 @@ pub fn outlooks(
         outlook.mutual =
             less(shortest(Given::Declared).filter(|_| declared), outlook.assured.as_ref());
         let expected = shorter(expected, shortest(Given::Sources));
-        outlook.expected = less(expected, outlook.promised());
+        outlook.expected = less(expected, outlook.guaranteed());
         out.push(outlook);
     }
     Ok(out)
@@ -209,7 +209,7 @@ fn many(direction: &Direction, flow: usize) -> Option<String> {
         let MaskConfig { mask, most, .. } = each;
         let shared = each.shared();
         format!(
-            "of {most} {what} at most, by {mask}; others share {shared} more, which are promised it together"
+            "of {most} {what} at most, by {mask}; others share {shared} more, which are guaranteed it together"
         )
     };
     let link = direction.pipe.masks.link.as_ref().map(|each| of(each, "links"));
@@ -224,7 +224,7 @@ fn shared_service(direction: &Direction) -> Result<Option<(Rate, Span)>, ConfigE
     setup.flows.truncate(1);
     let served = served(direction, &setup)?;
     Ok(served
-        .promises
+        .guarantees
         .first()
         .and_then(|p| p.as_ref().ok())
         .filter(|p| p.rate.0 > 0)

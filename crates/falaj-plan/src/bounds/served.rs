@@ -4,9 +4,9 @@ use super::follows::{By, Distances};
 use falaj_scenario::Direction;
 use falaj_sched::contract::complete::CompleteDiscipline;
 use falaj_sched::contract::guarantee::{
-    Bound, Deadlines, Precedence, Promise, RateCondition, Settling, StaircaseCurve,
+    Bound, Deadlines, Guarantee, Precedence, RateCondition, Settling, StaircaseCurve,
 };
-use falaj_sched::contract::no_guarantee::NoPromise;
+use falaj_sched::contract::no_guarantee::NoGuarantee;
 use falaj_sched::contract::params::{ConfigErrors, Setup};
 use falaj_sched::queues::aqm::any_later;
 use falaj_sched::queues::queue::{FlowId, Limit};
@@ -20,7 +20,7 @@ use falaj_theory::{Curve, whole};
 /// The guarantees of a discipline to all its flows.
 pub struct Served {
     /// The guarantee of each flow.
-    pub promises: Vec<Result<Promise, NoPromise>>,
+    pub guarantees: Vec<Result<Guarantee, NoGuarantee>>,
     /// The curve of each flow for service in turns, if it is known.
     turns: Vec<Option<StaircaseCurve>>,
     /// The curve that defines the deadlines of each flow's packets, if they have any.
@@ -76,7 +76,7 @@ impl Served {
     /// Rate, latency and curve of the service of `flow`. Without a guarantee they are those of its
     /// deadlines, which hold only while the flow keeps to an envelope.
     pub(crate) fn service(&self, flow: usize) -> Option<(Rate, Span, Curve)> {
-        match (&self.promises[flow], self.deadlines.get(flow).copied().flatten()) {
+        match (&self.guarantees[flow], self.deadlines.get(flow).copied().flatten()) {
             (Ok(p), _) if p.rate.0 > 0 => {
                 Some((p.rate, p.latency, Curve::rate_latency(p.rate, p.latency)))
             }
@@ -97,25 +97,25 @@ const MOST_TURNS: u64 = 100;
 /// The discipline refuses the setup.
 pub fn served(direction: &Direction, setup: &Setup) -> Result<Served, ConfigErrors> {
     let kind = direction.scheduler().kind;
-    let (mut finely, mut promises) = if direction.pipe.masks.flows.iter().any(Option::is_some) {
+    let (mut finely, mut guarantees) = if direction.pipe.masks.flows.iter().any(Option::is_some) {
         // One flow of each mask stands for all of its kind. The discipline is built with the
         // largest number of flows that there may be.
         let firsts = direction.pipe.masks.firsts(setup.flows.len());
         let finer = Finer { whole: true, flows: firsts, largest: setup.largest };
         let build = registry::build(kind, &direction.pipe.masks.expanded(setup), finer);
         let mut all = build.map_err(|refused| direction.pipe.masks.refused(refused, setup))?;
-        let promises = std::mem::take(&mut all.promises);
-        (all, promises)
+        let guarantees = std::mem::take(&mut all.guarantees);
+        (all, guarantees)
     } else {
         let whole = setup.flows.iter().all(|f| f.inner.is_none());
         let flows = (0..setup.flows.len() as u32).map(FlowId).collect();
         (
             registry::build(kind, setup, Finer { whole, flows, largest: setup.largest })?,
-            tree::promises(kind, setup)?,
+            tree::guarantees(kind, setup)?,
         )
     };
-    if let Some(none) = direction.pipe.clone().no_promise() {
-        promises.fill_with(|| Err(none.clone()));
+    if let Some(none) = direction.pipe.clone().no_guarantee() {
+        guarantees.fill_with(|| Err(none.clone()));
         finely.turns.fill(None);
         finely.deadlines.fill(None);
         finely.jitters.fill(None);
@@ -123,9 +123,9 @@ pub fn served(direction: &Direction, setup: &Setup) -> Result<Served, ConfigErro
     let later = direction.pipe.clone().held_by_device();
     if later > Span::ZERO {
         // Each packet leaves behind those that the device was handed before it.
-        promises = promises
+        guarantees = guarantees
             .into_iter()
-            .map(|promise| promise.map(|promise| promise.later(later)))
+            .map(|guarantee| guarantee.map(|guarantee| guarantee.later(later)))
             .collect();
         finely.turns.iter_mut().flatten().for_each(|turns| turns.latency += later);
         finely.deadlines.iter_mut().flatten().for_each(|deadlines| deadlines.late += later);
@@ -136,7 +136,7 @@ pub fn served(direction: &Direction, setup: &Setup) -> Result<Served, ConfigErro
         // deadlines of other flows did not account for that.
         finely.deadlines.fill(None);
     }
-    Ok(Served { promises, ..finely })
+    Ok(Served { guarantees, ..finely })
 }
 
 /// Builds [`Served`] from a discipline. Turns, deadlines and the order of service are left out if
@@ -169,7 +169,7 @@ impl registry::Visitor for Finer {
                 .iter()
                 .map(|&f| discipline.jitter(f).filter(|_| self.whole))
                 .collect(),
-            promises: self.flows.iter().map(|&f| discipline.service(f)).collect(),
+            guarantees: self.flows.iter().map(|&f| discipline.service(f)).collect(),
             shared: discipline.shared_queue(),
         }
     }

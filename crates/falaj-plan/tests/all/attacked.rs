@@ -10,7 +10,7 @@ pub(crate) fn attack(text: &str, effort: u64) -> (Vec<Option<Span>>, Witness) {
     let (scenario, _) = falaj_scenario::parse(text, "a.toml").expect("valid");
     let ways = plan(&scenario).expect("accepted");
     let bounds: Vec<Option<Span>> =
-        ways[0].flows.iter().map(|flow| flow.promised().map(|bound| bound.delay)).collect();
+        ways[0].flows.iter().map(|flow| flow.guaranteed().map(|bound| bound.delay)).collect();
     let envelopes: Vec<_> = ways[0]
         .direction
         .flows
@@ -135,11 +135,11 @@ fn a_burst_below_a_quantum_waits_for_one_visit_under_drr_plus_plus() {
     };
     let (scenario, _) = falaj_scenario::parse(&text(64), "a.toml").expect("valid");
     let ways = plan(&scenario).expect("accepted");
-    let promised = ways[0].flows[0].promised().map(|bound| bound.delay);
+    let guaranteed = ways[0].flows[0].guaranteed().map(|bound| bound.delay);
     // Its own 200 B, and a visit of 1500 B with 1499 B carried over.
-    assert_eq!((promised, ways[0].unmet.len()), (Some(Span(3_199_000)), 0));
+    assert_eq!((guaranteed, ways[0].unmet.len()), (Some(Span(3_199_000)), 0));
     let (bounds, witness) = attack(&text(3), 20_000);
-    assert_eq!(bounds[0], promised);
+    assert_eq!(bounds[0], guaranteed);
     assert!(witness.flow == 0 && witness.ratio > 0.9, "{witness:?} of {bounds:?}");
 }
 

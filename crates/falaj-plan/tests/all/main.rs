@@ -1,4 +1,4 @@
 //! All integration tests of this crate, as one program: each file is a module.
 
 mod attacked;
-mod promised;
+mod guaranteed;

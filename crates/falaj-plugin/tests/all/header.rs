@@ -43,10 +43,10 @@ fn what_c_has_rust_has_in_the_same_places() {
     layout!(own, "falaj_queue", abi::Queue, tag bytes head packets);
     layout!(own, "falaj_answer", abi::Answer, time why flow);
     layout!(own, "falaj_sent", abi::Sent, start end bytes);
-    layout!(own, "falaj_promise", abi::Promise, rate latency delay);
+    layout!(own, "falaj_guarantee", abi::Guarantee, rate latency delay);
     layout!(
         own, "falaj_discipline", abi::Discipline,
-        abi flags name create destroy ready next take arrived changed succeed forgettable promise
+        abi flags name create destroy ready next take arrived changed succeed forgettable guarantee
     );
     assert_eq!(String::from_utf8(output.stdout).unwrap(), own);
 }

@@ -336,7 +336,7 @@ fn another_takes_over_while_packets_wait() {
 }
 
 #[test]
-fn tags_are_of_the_packet_at_the_head_and_promises_as_declared() {
+fn tags_are_of_the_packet_at_the_head_and_guarantees_as_declared() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/stamps.c");
     let mine = loaded(&library(&source, &[]));
     for seed in 0..50 {
@@ -352,13 +352,13 @@ fn tags_are_of_the_packet_at_the_head_and_promises_as_declared() {
         assert_eq!(broken, Vec::new());
     }
     let engine = Engine::new(&[plugin(&mine, 2)]).unwrap();
-    let promise = engine.promise(PIPE, FlowId(0)).unwrap();
+    let guarantee = engine.guarantee(PIPE, FlowId(0)).unwrap();
     assert_eq!(
-        (promise.rate, promise.latency, promise.delay.delay),
+        (guarantee.rate, guarantee.latency, guarantee.delay.delay),
         (Rate::from_mbit(500), Span(100), Span(7))
     );
-    let none = engine.promise(PIPE, FlowId(1)).expect_err("only the first has one");
-    assert_eq!(none.0, "the plug-in `./libmine.so` declares no promise");
+    let none = engine.guarantee(PIPE, FlowId(1)).expect_err("only the first has one");
+    assert_eq!(none.0, "the plug-in `./libmine.so` declares no guarantee");
 }
 
 #[test]

@@ -29,12 +29,12 @@ int main(void)
     AT(falaj_answer, time), AT(falaj_answer, why), AT(falaj_answer, flow);
     SIZE(falaj_sent);
     AT(falaj_sent, start), AT(falaj_sent, end), AT(falaj_sent, bytes);
-    SIZE(falaj_promise);
-    AT(falaj_promise, rate), AT(falaj_promise, latency), AT(falaj_promise, delay);
+    SIZE(falaj_guarantee);
+    AT(falaj_guarantee, rate), AT(falaj_guarantee, latency), AT(falaj_guarantee, delay);
     SIZE(falaj_discipline);
     AT(falaj_discipline, abi), AT(falaj_discipline, flags), AT(falaj_discipline, name), AT(falaj_discipline, create);
     AT(falaj_discipline, destroy), AT(falaj_discipline, ready), AT(falaj_discipline, next), AT(falaj_discipline, take);
     AT(falaj_discipline, arrived), AT(falaj_discipline, changed), AT(falaj_discipline, succeed);
-    AT(falaj_discipline, forgettable), AT(falaj_discipline, promise);
+    AT(falaj_discipline, forgettable), AT(falaj_discipline, guarantee);
     return 0;
 }

@@ -1,4 +1,4 @@
-/* First in, first out across all queues, by numbers that packets carry; and a promise. */
+/* First in, first out across all queues, by numbers that packets carry; and a guarantee. */
 #include "falaj_discipline.h"
 
 #include <stdlib.h>
@@ -48,14 +48,14 @@ static void take(void *self, const struct falaj_queue *queues, uint32_t f, const
     (void)self, (void)queues, (void)f, (void)sent;
 }
 
-static int promise(const void *self, uint32_t f, struct falaj_promise *promise)
+static int guarantee(const void *self, uint32_t f, struct falaj_guarantee *guarantee)
 {
     const struct stamps *stamps = self;
     if (f > 0)
         return 0;
-    promise->rate = stamps->rate / 2;
-    promise->latency = stamps->largest;
-    promise->delay = 7;
+    guarantee->rate = stamps->rate / 2;
+    guarantee->latency = stamps->largest;
+    guarantee->delay = 7;
     return 1;
 }
 
@@ -69,5 +69,5 @@ const struct falaj_discipline falaj_discipline = {
     .next = next,
     .take = take,
     .arrived = arrived,
-    .promise = promise,
+    .guarantee = guarantee,
 };

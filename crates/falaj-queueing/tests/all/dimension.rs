@@ -5,9 +5,9 @@ use falaj_queueing::{
     most_that_fit,
 };
 
-/// One guest, 800 Kp/s both ways, 77.9 us per container of any size.
+/// One guest, 800 Kp/s both ways, 77.9 us per batch of any size.
 fn paper(measure: Measure) -> System {
-    let service = Service { per_container: 77.9e-6, per_packet: 0.0, shape: Shape::Exponential };
+    let service = Service { per_batch: 77.9e-6, per_packet: 0.0, shape: Shape::Exponential };
     System { streams: vec![Stream { count: 2, rate: 800e3 }], service, timeout: None, measure }
 }
 
@@ -38,7 +38,7 @@ fn a_delay_has_two_sizes_and_a_least() {
 /// Compared with all sizes and many timeouts, hardly any pair is better.
 #[test]
 fn a_delay_has_a_size_and_a_timeout() {
-    let service = Service { per_container: 5e-6, per_packet: 0.5e-6, shape: Shape::Deterministic };
+    let service = Service { per_batch: 5e-6, per_packet: 0.5e-6, shape: Shape::Deterministic };
     for (rate, measure) in [(100e3, Measure::Mean), (400e3, Measure::Percentile(0.99))] {
         let system =
             System { streams: vec![Stream { count: 2, rate }], service, timeout: None, measure };
@@ -52,11 +52,11 @@ fn a_delay_has_a_size_and_a_timeout() {
                 if let Ok(point) = system.point(size)
                     && point.delay <= 200e-6
                 {
-                    fewest = fewest.min(point.containers);
+                    fewest = fewest.min(point.batches);
                 }
             }
         }
-        assert!(best.point.containers <= 1.05 * fewest, "{best:?}: {fewest}");
+        assert!(best.point.batches <= 1.05 * fewest, "{best:?}: {fewest}");
     }
     // No size carries this number of streams.
     let system = System {
@@ -74,7 +74,7 @@ fn a_delay_has_a_size_and_a_timeout() {
 #[test]
 fn an_unstable_system_says_its_load() {
     let mut system = paper(Measure::Mean);
-    system.service = Service { per_container: 1e-6, per_packet: 1e-6, ..system.service };
+    system.service = Service { per_batch: 1e-6, per_packet: 1e-6, ..system.service };
     match system.dimensions(Some(1e-3), 1000) {
         Err(Refused::Unstable { load }) => assert!((load - 1.6016).abs() < 1e-9, "{load}"),
         other => panic!("{other:?}"),
@@ -88,7 +88,7 @@ fn a_percentile_is_above_its_mean_and_timeouts_hold_it_down() {
     assert!(high.delay > 2.0 * mean.delay && high.how == How::Simulated, "{high:?} {mean:?}");
     let slow = |timeout| {
         let service =
-            Service { per_container: 5.72e-6, per_packet: 0.533e-6, shape: Shape::Deterministic };
+            Service { per_batch: 5.72e-6, per_packet: 0.533e-6, shape: Shape::Deterministic };
         let streams = vec![Stream { count: 2, rate: 50e3 }];
         System { streams, service, timeout, measure: Measure::Mean }.point(160).unwrap()
     };
@@ -102,8 +102,7 @@ fn guests_fit_until_they_do_not() {
     // Each guest receives and sends 100 Kp/s; a packet takes half a microsecond: nine guests are 90
     // % of the server.
     let system = |guests: usize| {
-        let service =
-            Service { per_container: 5e-6, per_packet: 0.5e-6, shape: Shape::Exponential };
+        let service = Service { per_batch: 5e-6, per_packet: 0.5e-6, shape: Shape::Exponential };
         let streams = vec![Stream { count: 2 * guests, rate: 100e3 }];
         System { streams, service, timeout: None, measure: Measure::Mean }
     };
@@ -113,18 +112,17 @@ fn guests_fit_until_they_do_not() {
     assert!(most_that_fit(system, 1e-6, 400, 100).unwrap().is_none());
 }
 
-/// The two-stage runs of the research, without a fitted number: packets of 64 B, 62 per container,
+/// The two-stage runs of the research, without a fitted number: packets of 64 B, 62 per batch,
 /// 200 us.
 #[test]
 fn the_whole_way_is_as_simulated_elsewhere() {
-    let service =
-        Service { per_container: 5.72e-6, per_packet: 0.533e-6, shape: Shape::Deterministic };
+    let service = Service { per_batch: 5.72e-6, per_packet: 0.533e-6, shape: Shape::Deterministic };
     let policy = Policy { size: 62, timeout: Some(200e-6) };
     let machine = Machine { guests: 1, policy, service, room: 1000, shared: true };
     for (rate, delay) in [(100e3, 321.0), (200e3, 346.0), (400e3, 264.0), (600e3, 128.0)] {
         let found = forward(&machine, rate, 1_000_000, 3).unwrap();
-        // The index of the packet that opens the next container drifts slowly: intervals are wide
-        // if most containers are full.
+        // The index of the packet that opens the next batch drifts slowly: intervals are wide
+        // if most batches are full.
         let off = 0.02 * delay + 1e6 * found.delay.half_width.unwrap();
         assert!((found.delay.mean * 1e6 - delay).abs() < off, "{rate}: {found:?}");
         assert!(

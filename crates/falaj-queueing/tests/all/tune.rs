@@ -13,15 +13,15 @@ use proptest::prelude::*;
 use rand_distr::{Distribution, Exp1, Uniform};
 use std::sync::{Arc, Mutex};
 
-/// A reader that takes containers one after another.
+/// A reader that takes batches one after another.
 #[derive(Clone, Copy)]
 struct Reader {
-    container: u64,
+    batch: u64,
     packet: u64,
     waking: u64,
 }
 
-const READER: Reader = Reader { container: 4_000, packet: 150, waking: 10_000 };
+const READER: Reader = Reader { batch: 4_000, packet: 150, waking: 10_000 };
 
 /// Traffic: packets per second as a function of time, the packets of a burst, and the destinations
 /// used in turn.
@@ -193,7 +193,7 @@ fn noisy(
                 there + Span(about(reader.waking, noise.waking, &mut work))
             };
             let service = Span(about(
-                reader.container + reader.packet * stamps.len() as u64,
+                reader.batch + reader.packet * stamps.len() as u64,
                 noise.work,
                 &mut work,
             ));
@@ -267,7 +267,7 @@ fn best(
             };
             (delay <= wanted.delay * 1e9).then_some(all.spent as f64 / all.delays.len() as f64)
         };
-        // The largest size that keeps it: beyond it containers take too long to fill.
+        // The largest size that keeps it: beyond it batches take too long to fill.
         let (mut low, mut high) = (0, 1024);
         let mut size = high;
         while size > 0 {
@@ -438,7 +438,7 @@ fn it_follows_steps_of_a_noisy_load() {
 #[test]
 fn what_cannot_be_kept_is_told() {
     let traffic = Traffic { rate: &steady(100e3), burst: 1, destinations: 1, seed: 7 };
-    // Waking for a container and carrying it takes 14 us at least.
+    // Waking for a batch and carrying it takes 14 us at least.
     let (packer, watched) = tuned(mean(12e-6));
     run(packer, READER, &traffic, 5);
     let Some(Tuned::Missed(least)) = watched.0.lock().unwrap().0.tuned() else {
@@ -462,13 +462,13 @@ proptest! {
     #[test]
     fn the_choice_is_the_best(
         delay in 20e-6f64..1e-3, rate in 1e3f64..2e6, burst in 1.0f64..5.0, streams in 1.0f64..5.0,
-        per_container in 1e-6f64..10e-6, per_packet in 0.0f64..500e-9, waking in 0.0f64..20e-6,
+        per_batch in 1e-6f64..10e-6, per_packet in 0.0f64..500e-9, waking in 0.0f64..20e-6,
     ) {
         let wanted = mean(delay);
         let load = Load { rate, burst, streams, stretch: 1.0 };
-        let cost = Cost { per_container, per_packet, waking, waking_at_most: 2.0 * waking };
+        let cost = Cost { per_batch, per_packet, waking, waking_at_most: 2.0 * waking };
         let limits = Limits { packets: 1000, timeouts: (1e-6, 1.0) };
-        let left = delay - waking - per_container - per_packet;
+        let left = delay - waking - per_batch - per_packet;
         let (mut least, mut fastest) = (f64::INFINITY, f64::INFINITY);
         for size in (1..40).chain((40..1000).step_by(20)) {
             for part in 1..=20 {
@@ -503,7 +503,7 @@ proptest! {
 #[test]
 fn nonsense_is_refused() {
     let load = Load { rate: 1e5, burst: 1.0, streams: 1.0, stretch: 1.0 };
-    let cost = Cost { per_container: 1e-6, per_packet: 0.0, waking: 0.0, waking_at_most: 0.0 };
+    let cost = Cost { per_batch: 1e-6, per_packet: 0.0, waking: 0.0, waking_at_most: 0.0 };
     let limits = Limits { packets: 100, timeouts: (1e-6, 1.0) };
     let told = |wanted: Wanted, load: Load, cost: Cost| {
         choose(&wanted, &load, &cost, &limits).unwrap_err().to_string()

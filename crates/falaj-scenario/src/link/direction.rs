@@ -10,7 +10,7 @@ use crate::keys::{self, Key};
 use crate::link::flows::{FlowRead, FlowTable, Place, all, read_flows, unmatched};
 use crate::link::queue::default_queue;
 use crate::link::refusal::{refusal, taken_all_the_same};
-use crate::link::scheduler::{Chosen, Promised};
+use crate::link::scheduler::{Chosen, Guaranteed};
 use crate::link::{capacity, hierarchy, masks, pace, plugin, profile};
 use crate::lints::queues;
 use crate::model::{ALL, Direction, Flow, Run, Towards};
@@ -48,7 +48,7 @@ pub(super) struct Source<'s, 'a> {
 
 /// The rates that a discipline guarantees its flows, kept because the other direction is mostly
 /// equal: then they need not be computed again.
-pub(super) struct PromisedBefore {
+pub(super) struct GuaranteedBefore {
     kind: &'static str,
     setup: Setup,
     masks: Masks,
@@ -63,7 +63,7 @@ pub(super) struct Side {
     /// The names of its leaves; `None` if unknown.
     pub(super) names: Option<Vec<String>>,
     /// The guaranteed rates of the leaves, if they are known.
-    pub(super) promised: Vec<Option<Rate>>,
+    pub(super) guaranteed: Vec<Option<Rate>>,
 }
 
 /// The values of a direction that are read so far.
@@ -267,7 +267,7 @@ impl<'a> Source<'_, 'a> {
     /// Reads the direction.
     pub(super) fn direction(
         &self,
-        before: &mut Option<PromisedBefore>,
+        before: &mut Option<GuaranteedBefore>,
         problems: &mut Vec<Problem>,
     ) -> Side {
         let mut draft = Draft::new();
@@ -278,7 +278,7 @@ impl<'a> Source<'_, 'a> {
         }
         let names = draft.names.take();
         match self.whole(draft, problems).and_then(|whole| whole.direction(before, problems)) {
-            Some((direction, promised)) => Side { direction: Some(direction), names, promised },
+            Some((direction, guaranteed)) => Side { direction: Some(direction), names, guaranteed },
             None => Side { names, ..Side::default() },
         }
     }
@@ -328,7 +328,7 @@ impl<'a> Whole<'_, 'a> {
     /// reported.
     fn direction(
         mut self,
-        before: &mut Option<PromisedBefore>,
+        before: &mut Option<GuaranteedBefore>,
         problems: &mut Vec<Problem>,
     ) -> Option<(Direction, Vec<Option<Rate>>)> {
         let kind = self.pipe.kind;
@@ -344,14 +344,14 @@ impl<'a> Whole<'_, 'a> {
         }
         self.possible(&self.classes(), problems)?;
         if self.flows.iter().any(|f| f.parts.is_some())
-            && let Err(refused) = tree::promises(kind, &self.pipe.setup)
+            && let Err(refused) = tree::guarantees(kind, &self.pipe.setup)
         {
             let slots = self.slots();
             problems.extend(refused.into_iter().map(|r| self.refusal(r, &slots)));
             return None;
         }
-        let promised = hierarchy::promised(kind, &rates, &self.flows);
-        let rates: Vec<Option<Rate>> = promised.iter().map(|of| of[0]).collect();
+        let guaranteed = hierarchy::guaranteed(kind, &rates, &self.flows);
+        let rates: Vec<Option<Rate>> = guaranteed.iter().map(|of| of[0]).collect();
         self.warn_of_short_queues(&rates, problems);
         self.warn_of_long_tails(problems);
         self.pipe.pace = pace::pace(self.source.tables, &self.pipe.setup, problems).ok()?;
@@ -365,7 +365,7 @@ impl<'a> Whole<'_, 'a> {
         flows.iter_mut().for_each(adapters::restrict);
         let Whole { pipe, layer, mtu, .. } = self;
         let direction = Direction { pipe, mtu, layer, flows };
-        Some((direction, promised.concat()))
+        Some((direction, guaranteed.concat()))
     }
 
     /// All flows that the discipline sees.
@@ -396,7 +396,7 @@ impl<'a> Whole<'_, 'a> {
     /// The rates that the discipline guarantees its flows.
     fn rates(
         &self,
-        before: &mut Option<PromisedBefore>,
+        before: &mut Option<GuaranteedBefore>,
         problems: &mut Vec<Problem>,
     ) -> Option<Vec<Option<Rate>>> {
         let PipeSpec { kind, setup, masks, .. } = &self.pipe;
@@ -405,10 +405,10 @@ impl<'a> Whole<'_, 'a> {
         {
             return Some(before.rates.clone());
         }
-        let promised = Promised { flows: masks.firsts(self.slots().len()) };
-        match registry::build(kind, &masks.expanded(setup), promised) {
+        let guaranteed = Guaranteed { flows: masks.firsts(self.slots().len()) };
+        match registry::build(kind, &masks.expanded(setup), guaranteed) {
             Ok(rates) => {
-                *before = Some(PromisedBefore {
+                *before = Some(GuaranteedBefore {
                     kind,
                     setup: setup.clone(),
                     masks: masks.clone(),

@@ -4,7 +4,7 @@ use crate::diagnostics::Problem;
 use crate::link::flows::FlowRead;
 use crate::link::plugin;
 use crate::link::refusal::{refusal, taken_all_the_same};
-use crate::link::scheduler::Promised;
+use crate::link::scheduler::Guaranteed;
 use crate::model::{Adapter, Flow};
 use falaj_engine::classifier::Match;
 use falaj_sched::contract::params::{FlowSetup, Inner, Setup, Values};
@@ -102,7 +102,7 @@ pub(crate) fn classes<'r, 'a>(kind: &str, flows: &'r [FlowRead<'a>]) -> Vec<&'r 
 
 /// For each flow the guaranteed rates of its leaves, at least one; `None` for leaves below another
 /// discipline.
-pub(crate) fn promised(
+pub(crate) fn guaranteed(
     kind: &str,
     rates: &[Option<Rate>],
     flows: &[FlowRead<'_>],
@@ -159,7 +159,8 @@ pub(crate) fn divide(
         }
         let mut below = Setup { flows: joined(inner, &link, parts), scheduler, ..link };
         let slots = registry::joined(inner, &below).flows.len() as u32;
-        match registry::build(inner, &below, Promised { flows: (0..slots).map(FlowId).collect() }) {
+        match registry::build(inner, &below, Guaranteed { flows: (0..slots).map(FlowId).collect() })
+        {
             Ok(rates) => {
                 let taken = oversubscription::taken(chosen.entry, &below);
                 let classes = classes(inner, parts);

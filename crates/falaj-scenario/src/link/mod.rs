@@ -39,7 +39,7 @@ pub(crate) struct Known {
     /// The flows' names up and down; `None` if unknown.
     pub(crate) flows: [Option<Vec<String>>; 2],
     /// The guaranteed rates of the leaves up and down, if they are known.
-    pub(crate) promised: [Vec<Option<Rate>>; 2],
+    pub(crate) guaranteed: [Vec<Option<Rate>>; 2],
     /// One of the keys in [`COUNTS`] is set, for each direction.
     pub(crate) layer: [bool; 2],
 }
@@ -158,7 +158,7 @@ pub(crate) fn link<'a>(
     });
     let [up, down] = read;
     let names = [up.names, down.names].map(|names| names.filter(|_| !parted));
-    let promised = [up.promised, down.promised];
+    let guaranteed = [up.guaranteed, down.guaranteed];
     let uplink = match link.field("uplink") {
         Some(Field { datum: Some(Datum::Name(port)), .. }) => Some((*port).to_owned()),
         _ => None,
@@ -170,7 +170,7 @@ pub(crate) fn link<'a>(
         uplink,
     });
     let layer = both.map(|tables| tables.iter().any(|t| COUNTS.iter().any(|key| t.means(key))));
-    Known { name: name.to_owned(), link, flows: names, promised, layer }
+    Known { name: name.to_owned(), link, flows: names, guaranteed, layer }
 }
 
 /// The keys of a preset for a direction, with the place where it is named.

@@ -38,11 +38,11 @@ pub(crate) fn chosen<'a>(
 }
 
 /// Gets the rate that a discipline, whose setup is valid, guarantees each flow.
-pub(crate) struct Promised {
+pub(crate) struct Guaranteed {
     /// The flows whose rates are returned.
     pub(crate) flows: Vec<FlowId>,
 }
-impl registry::Visitor for Promised {
+impl registry::Visitor for Guaranteed {
     type Output = Vec<Option<Rate>>;
     fn visit<D: CompleteDiscipline>(self, discipline: D) -> Self::Output {
         self.flows.into_iter().map(|f| discipline.service(f).ok().map(|p| p.rate)).collect()

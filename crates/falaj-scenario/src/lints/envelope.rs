@@ -51,7 +51,7 @@ pub(crate) fn envelopes(
                     format!("flow {name}: its traffic is more than its envelope lets it send"),
                 )
                 .label(label)
-                .help("a delay that is promised to the envelope is not promised to it")
+                .help("a delay that is guaranteed to the envelope is not guaranteed to it")
                 .help("send less, declare more, or let the traffic pass a bucket: `shaped = { rate = …, burst = … }`"),
             );
             break;

@@ -74,7 +74,7 @@ impl Headers {
             (rate(self.written), rate(self.other), rate(self.limit), self.added);
         let (who, limit) = match flow {
             Some(flow) => {
-                (format!("flow {}", quoted(flow)), format!("the {limit} that it is promised"))
+                (format!("flow {}", quoted(flow)), format!("the {limit} that it is guaranteed"))
             }
             None => (format!("link {}", quoted(link)), format!("its {limit}")),
         };

@@ -30,7 +30,7 @@ pub(crate) fn short_queues(
     setup: &Setup,
     delay: Span,
     entry: &Manifest,
-    promised: &[Option<Rate>],
+    guaranteed: &[Option<Rate>],
 ) -> Vec<ShortQueue> {
     if setup.rate.is_unlimited() || delay == Span::ZERO {
         return Vec::new();
@@ -67,7 +67,7 @@ pub(crate) fn short_queues(
         .collect();
     }
     let rate =
-        |n: usize| promised.get(n).copied().flatten().filter(|r| r.0 > 0).unwrap_or(setup.rate);
+        |n: usize| guaranteed.get(n).copied().flatten().filter(|r| r.0 > 0).unwrap_or(setup.rate);
     limits.iter().enumerate().filter_map(|(n, limit)| short(Some(n), &[*limit], rate(n))).collect()
 }
 

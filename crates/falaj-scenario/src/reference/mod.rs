@@ -452,7 +452,7 @@ fn nesting(out: &mut String) {
     for (above, below, why) in nesting::refused() {
         line(out, format_args!("| {above} | {below} | {} |", cell(&why)));
     }
-    let (above, below) = nesting::promised();
+    let (above, below) = nesting::guaranteed();
     line(
         out,
         format_args!(

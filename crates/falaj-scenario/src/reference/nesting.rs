@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Clone)]
 enum Outcome {
     /// The pair is accepted, and the parts have a guarantee.
-    Promised,
+    Guaranteed,
     /// The pair is accepted, and the parts have no guarantee.
     Taken,
     /// The pair is refused, for this reason.
@@ -59,8 +59,8 @@ fn pair(above: &Manifest, below: &Manifest) -> Outcome {
         part.flows.truncate(1);
     }
     setup.flows[0].inner = Some(Box::new(Inner { kind: below.kind, setup: part }));
-    match tree::promises(above.kind, &setup) {
-        Ok(promises) if promises[0].is_ok() => Outcome::Promised,
+    match tree::guarantees(above.kind, &setup) {
+        Ok(guarantees) if guarantees[0].is_ok() => Outcome::Guaranteed,
         Ok(_) => Outcome::Taken,
         Err(refusals) => {
             // An error below is reported at the flow above, after the name of the part.
@@ -110,12 +110,12 @@ pub(crate) fn refused() -> Vec<(String, String, String)> {
 
 /// The disciplines above and those below for which parts have a guarantee: each of the former with
 /// each of the latter.
-pub(crate) fn promised() -> (String, String) {
+pub(crate) fn guaranteed() -> (String, String) {
     let gives =
-        |above: &&Manifest| ENTRIES.iter().any(|below| pair(above, below) == Outcome::Promised);
+        |above: &&Manifest| ENTRIES.iter().any(|below| pair(above, below) == Outcome::Guaranteed);
     let above: Vec<&Manifest> = ENTRIES.iter().filter(gives).collect();
     let gets =
-        |below: &&Manifest| above.iter().all(|above| pair(above, below) == Outcome::Promised);
+        |below: &&Manifest| above.iter().all(|above| pair(above, below) == Outcome::Guaranteed);
     let below: Vec<&str> = ENTRIES.iter().filter(gets).map(|entry| entry.kind).collect();
     (listed(&above.iter().map(|entry| entry.kind).collect::<Vec<_>>()), listed(&below))
 }
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn what_has_to_be_given_is_enough() {
         for entry in ENTRIES {
-            let built = tree::promises(entry.kind, &smallest(entry, MBIT[0]));
+            let built = tree::guarantees(entry.kind, &smallest(entry, MBIT[0]));
             assert!(built.is_ok(), "{}: {}", entry.kind, built.unwrap_err());
         }
     }
@@ -153,7 +153,7 @@ mod tests {
             divides("drr") && divides("wf2q+") && !divides("fifo") && !divides("wfq"),
             "{rows:?}"
         );
-        let (above, below) = promised();
+        let (above, below) = guaranteed();
         assert!(
             above.contains("`drr`") && below.contains("`fifo`") && !above.contains("`wf2q+`"),
             "{above}; {below}"

@@ -44,13 +44,13 @@ const WORDS: &[FieldWord] = &[
         &["throughput", "goodput"],
         "the bits per second that arrive: at most the link's rate, less by losses, headers and \
          competing traffic",
-        &["link.rate", "need.rate", "falaj compare", "falaj traffic"],
+        &["link.rate", "requires.rate", "falaj compare", "falaj traffic"],
     ),
     word(
         &["latency", "delay", "propagation", "propagation delay", "lag", "ping"],
         "the time from a packet's first bit at one end to its last bit at the other: propagation \
          delay, transmission time, and wait in the queue",
-        &["link.delay", "link.jitter", "flow.queue", "need.delay", "falaj run --delay 20ms"],
+        &["link.delay", "link.jitter", "flow.queue", "requires.delay", "falaj run --delay 20ms"],
     ),
     word(
         &["rtt", "round trip", "round trip time"],
@@ -156,13 +156,13 @@ const WORDS: &[FieldWord] = &[
     purpose(
         &["guarantee", "guaranteed rate", "minimum rate", "bandwidth guarantee", "cir"],
         "a rate that a flow gets regardless of the other flows' traffic",
-        &["need.rate", "falaj plan", CHOOSE],
+        &["requires.rate", "falaj plan", CHOOSE],
         Purpose::Rate,
     ),
     purpose(
         &["low latency", "real time", "real-time", "voip"],
         "a short, bounded delay for the packets of some flows",
-        &["need.delay", "falaj plan", CHOOSE],
+        &["requires.delay", "falaj plan", CHOOSE],
         Purpose::Delay,
     ),
     purpose(

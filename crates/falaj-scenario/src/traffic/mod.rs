@@ -326,11 +326,11 @@ pub(crate) fn counted(
             problems.push(headers.problem(mine.first()?.1.clone(), &known.name, flow));
             Some(())
         };
-        let promised = known.promised[way]
+        let guaranteed = known.guaranteed[way]
             .iter()
             .enumerate()
             .filter_map(|(flow, rate)| Some((flow, (*rate)?)));
-        let told = promised.filter_map(|(flow, rate)| warn(Some(flow), rate)).count();
+        let told = guaranteed.filter_map(|(flow, rate)| warn(Some(flow), rate)).count();
         if told == 0 {
             warn(None, direction.pipe.setup.rate);
         }

@@ -1365,7 +1365,7 @@ fn headers_that_decide() {
           --> a.toml:11:8
            |
         11 | rate = "224kbit"
-           |        ^^^^^^^^^ as payload it takes 26 % more: 565.6kbit, beyond the 500kbit that it is promised
+           |        ^^^^^^^^^ as payload it takes 26 % more: 565.6kbit, beyond the 500kbit that it is guaranteed
            |
            = help: `layer = "l2"` in the link's table says that this is meant: a rate and a size count Ethernet, IP and UDP headers
            = help: an application's 160 B of payload are `size = "202B"`, and its `rate` grows alike
@@ -1378,7 +1378,7 @@ fn headers_that_decide() {
           --> a.toml:11:8
            |
         11 | rate = "300kbit"
-           |        ^^^^^^^^^ 600kbit are beyond the 500kbit that it is promised; 36 % on top of 442.5kbit of payload are headers
+           |        ^^^^^^^^^ 600kbit are beyond the 500kbit that it is guaranteed; 36 % on top of 442.5kbit of payload are headers
            |
            = help: `layer = "l2"` in the link's table says that this is meant: a rate and a size count Ethernet, IP and UDP headers
            = help: `layer = "payload"`, if all these rates and sizes are to count payload

@@ -86,12 +86,12 @@ fn a_sum_above_the_link_is_refused_or_reported_and_guarantees_nothing() {
                     (problem.severity, &problem.title),
                     (Severity::Warning, &format!("flow `b`: {over}"))
                 );
-                let promises =
-                    tree::promises(kind, &scenario.links[0].up.pipe.setup).expect("it was taken");
-                let void = promises.iter().filter_map(|p| p.as_ref().err());
+                let guarantees =
+                    tree::guarantees(kind, &scenario.links[0].up.pipe.setup).expect("it was taken");
+                let void = guarantees.iter().filter_map(|p| p.as_ref().err());
                 assert!(
                     void.clone().any(|why| why.0.contains("add up to 120mbit")),
-                    "{what}: {promises:?}"
+                    "{what}: {guarantees:?}"
                 );
             }
             (NotOne, Ok((_, warnings))) => assert!(warnings.is_empty(), "{what}: {warnings}"),

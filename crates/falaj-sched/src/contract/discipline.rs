@@ -55,9 +55,9 @@ pub trait Discipline: Send + Sized {
     ///
     /// ```compile_fail
     /// # use falaj_sched::contract::discipline::{Decision, Discipline};
-    /// # use falaj_sched::contract::guarantee::{Guarantees, Promise};
+    /// # use falaj_sched::contract::guarantee::{Guarantees, Guarantee};
     /// # use falaj_sched::contract::hooks::{MediumHooks, QueueHooks};
-    /// # use falaj_sched::contract::no_guarantee::NoPromise;
+    /// # use falaj_sched::contract::no_guarantee::NoGuarantee;
     /// # use falaj_sched::contract::params::{Setup, Values};
     /// # use falaj_sched::contract::transmission::Sent;
     /// # use falaj_sched::queues::queue::{FlowId, Flows};
@@ -80,8 +80,8 @@ pub trait Discipline: Send + Sized {
     /// # impl QueueHooks for Tagging {}
     /// # impl MediumHooks for Tagging {}
     /// # impl Guarantees for Tagging {
-    /// #     fn service(&self, _: FlowId) -> Result<Promise, NoPromise> {
-    /// #         Err(NoPromise("nothing is sent".into()))
+    /// #     fn service(&self, _: FlowId) -> Result<Guarantee, NoGuarantee> {
+    /// #         Err(NoGuarantee("nothing is sent".into()))
     /// #     }
     /// # }
     /// # let rate = Rate::from_mbit(1);

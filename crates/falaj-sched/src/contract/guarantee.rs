@@ -1,7 +1,7 @@
 //! The guarantees that a discipline gives to a flow: formula, source and condition.
 
 use crate::contract::discipline::Discipline;
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigError, ConfigErrors, Setup};
 use crate::queues::queue::{FlowId, Limit};
 use crate::units::rate::Rate;
@@ -24,7 +24,7 @@ pub enum DropImpact {
 /// disciplines query them.
 pub trait Guarantees: Discipline {
     /// The guarantee of flow `f` of the scenario.
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise>;
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee>;
 
     /// The curve of flow `f` for service in turns, if it is known. Delay bounds of flows that
     /// conform to an envelope may be smaller by it.
@@ -73,8 +73,8 @@ pub trait Guarantees: Discipline {
         false
     }
 
-    /// Additional delay beyond a [promise](Guarantees::service) after a change, until the link has
-    /// been idle.
+    /// Additional delay beyond a [guarantee](Guarantees::service) after a change, until the link
+    /// has been idle.
     fn settling(&self) -> Settling {
         Settling::Unknown
     }
@@ -95,15 +95,15 @@ pub trait Guarantees: Discipline {
     /// The guarantee of flow `f` if this discipline serves a flow of another discipline instead of
     /// a link. That flow has the guarantee `server`, strictly; this discipline was built for its
     /// rate.
-    fn service_behind(&self, f: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
+    fn service_behind(&self, f: FlowId, server: &Guarantee) -> Result<Guarantee, NoGuarantee> {
         let _ = (f, server);
-        Err(NoPromise("no bound is known for this discipline below another".into()))
+        Err(NoGuarantee("no bound is known for this discipline below another".into()))
     }
 }
 
 /// A guarantee to one flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Promise {
+pub struct Guarantee {
     /// A flow that stays backlogged gets at least this rate after `latency`, counted in packets
     /// whose last bit has left; under some disciplines on a [further
     /// condition](crate::contract::guarantee::Guarantees::rate_condition).
@@ -118,25 +118,25 @@ pub struct Promise {
     pub others: Vec<Bound>,
 }
 
-impl Promise {
+impl Guarantee {
     /// The same guarantee with all of it this much later, as on a link that is handed packets ahead
     /// of time.
     #[must_use]
-    pub fn later(self, by: Span) -> Promise {
+    pub fn later(self, by: Span) -> Guarantee {
         let later = |bound: Bound| Bound { delay: bound.delay + by, ..bound };
         let others = self.others.into_iter().map(later).collect();
-        Promise { latency: self.latency + by, delay: later(self.delay), others, ..self }
+        Guarantee { latency: self.latency + by, delay: later(self.delay), others, ..self }
     }
 
     /// The guarantee of a discipline whose bounds count only the work that a server of constant
     /// rate does before a packet has left. Behind a server that does the same work with `latency`
     /// added, in any interval, all of it is that much later (Le Boudec and Thiran 2001, theorem
     /// 1.4.2 for a rate-latency server).
-    pub(crate) fn after(self, latency: Span) -> Promise {
+    pub(crate) fn after(self, latency: Span) -> Guarantee {
         let later = |bound: Bound| Bound { delay: bound.delay + latency, ..bound };
-        let condition =
-            "packets that found room; C is the rate promised above, and the latency there is added";
-        Promise {
+        let condition = "packets that found room; C is the rate guaranteed above, and the latency \
+                         there is added";
+        Guarantee {
             latency: self.latency + latency,
             delay: Bound { condition, ..later(self.delay) },
             others: self.others.into_iter().map(later).collect(),
@@ -234,15 +234,14 @@ pub enum Settling {
 }
 
 impl Settling {
-    /// The additional time, for a flow with this promise on a link with this setup.
-    pub fn time(self, setup: &Setup, promise: &Promise) -> Option<Span> {
+    /// The additional time, for a flow with this guarantee on a link with this setup.
+    pub fn time(self, setup: &Setup, guarantee: &Guarantee) -> Option<Span> {
         let largest = u64::from(setup.largest);
         match self {
             Settling::Unknown => None,
             Settling::OwnPackets(0) => Some(Span::ZERO),
-            Settling::OwnPackets(n) => {
-                (promise.rate.0 > 0).then(|| promise.rate.airtime_of_many(u64::from(n) * largest))
-            }
+            Settling::OwnPackets(n) => (guarantee.rate.0 > 0)
+                .then(|| guarantee.rate.airtime_of_many(u64::from(n) * largest)),
             Settling::PacketOfEach => {
                 Some(setup.rate.airtime_of_many(setup.leaves().len() as u64 * largest))
             }

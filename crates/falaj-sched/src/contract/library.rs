@@ -49,11 +49,11 @@ pub enum LibraryDecision {
 /// A guarantee that a library declares for a flow, without a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Declared {
-    /// See [`Promise::rate`](crate::contract::guarantee::Promise::rate).
+    /// See [`Guarantee::rate`](crate::contract::guarantee::Guarantee::rate).
     pub rate: Rate,
-    /// See [`Promise::latency`](crate::contract::guarantee::Promise::latency).
+    /// See [`Guarantee::latency`](crate::contract::guarantee::Guarantee::latency).
     pub latency: Span,
-    /// See [`Promise::delay`](crate::contract::guarantee::Promise::delay).
+    /// See [`Guarantee::delay`](crate::contract::guarantee::Guarantee::delay).
     pub delay: Span,
 }
 
@@ -79,7 +79,7 @@ pub trait Instance: Send + Any {
     /// See [`Discipline::is_reusable`](crate::contract::discipline::Discipline::is_reusable).
     fn is_reusable(&self, f: FlowId, now: Time) -> bool;
     /// The guarantee that it declares for a flow.
-    fn promise(&self, f: FlowId) -> Option<Declared>;
+    fn guarantee(&self, f: FlowId) -> Option<Declared>;
 }
 
 /// Properties of a library's discipline, available before there is an instance.

@@ -62,7 +62,7 @@ pub struct Manifest {
 pub enum Purpose {
     /// Each flow gets a part of the link, in proportion to its weight.
     Share,
-    /// Each flow is promised a rate of its own.
+    /// Each flow is guaranteed a rate of its own.
     Rate,
     /// The packets of some flows wait for a bounded, short time.
     Delay,
@@ -80,7 +80,7 @@ impl Purpose {
     /// All purposes, each with its name and its meaning.
     pub const ALL: [(Purpose, &'static str, &'static str); 7] = [
         (Purpose::Share, "share", "each flow gets a part of the link, in proportion to its weight"),
-        (Purpose::Rate, "rate", "each flow is promised a rate of its own"),
+        (Purpose::Rate, "rate", "each flow is guaranteed a rate of its own"),
         (Purpose::Delay, "delay", "the packets of some flows wait for a bounded, short time"),
         (Purpose::Precedence, "precedence", "some flows go before all others"),
         (

@@ -48,7 +48,7 @@
 //! Worked examples belong in a `mod tests` of the discipline's file, and nowhere else. `order` of
 //! `scheduler::worked_example` sends a few packets over a link on which a byte takes a microsecond:
 //! `order(&weights(100, &[2]), Wrr::new, &[(0, 'A', 100), (50, 'A', 60)])` is `"A1@100 A2@160"`.
-//! `departures` returns the same with all details of each packet, and `promise` returns the
+//! `departures` returns the same with all details of each packet, and `guarantee` returns the
 //! guarantee to compare them with; `disciplines/wrr.rs` uses all three. Tests of several parts on
 //! one link (a change, a tree, a mask, an impairment), and comparisons with a naive model over many
 //! random cases, belong in `falaj-engine/tests/all`, each in its own file.

@@ -4,4 +4,4 @@ use alloc::string::String;
 
 /// The reason why there is no guarantee, and a way to get one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NoPromise(pub String);
+pub struct NoGuarantee(pub String);

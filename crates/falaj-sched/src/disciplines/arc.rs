@@ -17,10 +17,10 @@
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Draw};
-use crate::contract::guarantee::{Deadlines, Guarantees, Promise};
+use crate::contract::guarantee::{Deadlines, Guarantees, Guarantee};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::weights::{Instant, RATE, ROUNDING, instant, pace, rates};
@@ -198,8 +198,8 @@ impl MediumHooks for Arc {}
 
 impl Guarantees for Arc {
     /// The use beyond the flow's rate is remembered.
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
-        Err(NoPromise(format!(
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
+        Err(NoGuarantee(format!(
             "adaptive rate control guarantees {} only to a flow that never exceeds it: a flow \
              that used what others left waits until its expected finish time, however long that \
              takes",

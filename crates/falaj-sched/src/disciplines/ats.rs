@@ -13,11 +13,11 @@
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
-    Bound, DropImpact, Guarantees, Promise, finite_rate, full_queue, room_for_one,
+    Bound, DropImpact, Guarantees, Guarantee, finite_rate, full_queue, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks, DropCause};
 use crate::contract::manifest::{Example, Idling, Manifest, Purpose};
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::bucket::{BURST, Bucket, RATE, begun, buckets, ids, sums};
@@ -231,7 +231,7 @@ impl Guarantees for Ats {
     /// their own and of the higher classes and for one packet, served at the rate that the higher
     /// classes leave (Specht and Samii 2016). Before that, a packet waits until the bucket has
     /// refilled for the full queue in front of it.
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let own = self.classes[f.index()];
         let of = |which: fn(&u64, &u64) -> bool| {
             sums(
@@ -254,7 +254,7 @@ impl Guarantees for Ats {
             Excess::of("rate", up_to_it.map(|(n, (bucket, _))| (n, bucket.rate)), self.link)
         {
             let up_to = format!("up to class {own} the flows'");
-            return Err(NoPromise(format!(
+            return Err(NoGuarantee(format!(
                 "{}: packets become eligible faster than they are sent",
                 excess.words(&up_to)
             )));
@@ -262,7 +262,7 @@ impl Guarantees for Ats {
         let left = Rate(self.link.0 - above as u64);
         let rate = self.buckets[f.index()].rate;
         let others = left.airtime_of_many(bursts.saturating_add(self.largest.into())) + ROUNDING;
-        Ok(Promise {
+        Ok(Guarantee {
             rate,
             latency: rate.airtime(self.largest) + others,
             rate_formula: "the bucket's rate r",

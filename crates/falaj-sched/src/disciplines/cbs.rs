@@ -13,11 +13,11 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
-    Bound, Guarantees, Promise, finite_rate, full_queue, room_for_one,
+    Bound, Guarantees, Guarantee, finite_rate, full_queue, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Example, Idling, Manifest, Purpose};
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::oversubscription::Excess;
@@ -212,16 +212,16 @@ impl Guarantees for Cbs {
     /// L)/(C - S)`, where `m` is the sum of those floors (Zhao and others). A credit is never above
     /// what is earned in that time, nor below its own floor; and the bytes sent while there are
     /// packets equal the credit earned, minus the change of credit.
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let Some(slope) = self.slopes[f.index()] else {
-            return Err(NoPromise(
+            return Err(NoGuarantee(
                 "a class without an `idle-slope` gets what the others leave".into(),
             ));
         };
         let (mut above, mut floors) = (0u128, 0u128);
         for (n, higher) in self.slopes[..f.index()].iter().enumerate() {
             let Some(higher) = higher else {
-                return Err(NoPromise(format!(
+                return Err(NoGuarantee(format!(
                     "class {} before it is not shaped, and may fill the link: give it an `idle-slope`, or name it later",
                     n + 1
                 )));
@@ -232,14 +232,14 @@ impl Guarantees for Cbs {
         let up_to_it = self.slopes[..=f.index()].iter().enumerate();
         let up_to_it = up_to_it.filter_map(|(n, slope)| Some((n, (*slope)?)));
         if let Some(excess) = Excess::of("idle-slope", up_to_it, self.rate) {
-            return Err(NoPromise(excess.words("up to this class the flows'")));
+            return Err(NoGuarantee(excess.words("up to this class the flows'")));
         }
         let left = u128::from(self.rate.0) - above;
         let waits = (floors / u128::from(self.rate.0) + u128::from(self.largest) + 1)
             * u128::from(BIT_NANOS);
         let waits = Span(u64::try_from(waits.div_ceil(left)).unwrap_or(u64::MAX)) + ROUNDING;
         let own = slope.airtime(self.largest);
-        Ok(Promise {
+        Ok(Guarantee {
             rate: slope,
             latency: waits + own,
             rate_formula: "the idle slope s",

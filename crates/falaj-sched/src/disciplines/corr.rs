@@ -17,11 +17,11 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
-    Bound, Guarantees, Promise, finite_rate, full_queue, room_for_one,
+    Bound, Guarantees, Guarantee, finite_rate, full_queue, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::queues::queue::{FlowId, Flows, Limit};
@@ -279,7 +279,7 @@ impl Guarantees for Corr {
     /// the `K`-th cycle after it at the latest, `K = floor(((k-1) C + d_i)/T r_i) + 1`. In these
     /// `K + 1` cycles flow `j` sends at most `floor((d_j + (K+1) T r_j)/C)` packets. Own
     /// derivation, tested.
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let (full, limit) = (self.full_queues[f.index()], self.limits[f.index()]);
         let (packet, own, largest) =
             (self.packet as u128, self.quotas[f.index()] as u128, u128::from(self.largest));
@@ -316,7 +316,7 @@ impl Guarantees for Corr {
         let carried = (self.swing(f) * quotas).div_ceil(own) + 2 * quotas + swings;
         let latency = u64::try_from(largest + carried.saturating_mul(largest).div_ceil(packet))
             .unwrap_or(u64::MAX);
-        Ok(Promise {
+        Ok(Guarantee {
             rate: Rate((packet * own / (own + quotas * largest)) as u64),
             latency: rate.airtime_of_many(latency),
             rate_formula: "C R/(R + L sum over others of R_j) if its packets have 1 B, at least its own if all have one size",

@@ -18,10 +18,10 @@
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Dice, Draw};
-use crate::contract::guarantee::{Guarantees, Promise, room_for_one};
+use crate::contract::guarantee::{Guarantees, Guarantee, room_for_one};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Idling, Manifest};
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{
     ConfigError, ConfigErrors, FlowSetup, Kind, Param, Setup, Value, Values,
 };
@@ -466,8 +466,8 @@ impl MediumHooks for Dcf {
 }
 
 impl Guarantees for Dcf {
-    fn service(&self, _: FlowId) -> Result<Promise, NoPromise> {
-        Err(NoPromise("stations contend at random: rate and delay have no bound".into()))
+    fn service(&self, _: FlowId) -> Result<Guarantee, NoGuarantee> {
+        Err(NoGuarantee("stations contend at random: rate and delay have no bound".into()))
     }
 
     /// A frame that has collided is sent again, so the head must stay the same packet.

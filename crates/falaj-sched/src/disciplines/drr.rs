@@ -8,10 +8,10 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Draw};
-use crate::contract::guarantee::{Guarantees, Promise, Settling, StaircaseCurve, finite_rate};
+use crate::contract::guarantee::{Guarantees, Guarantee, Settling, StaircaseCurve, finite_rate};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Example, Manifest, Purpose};
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::deficit::{DeficitFlow, DeficitRound, QUANTA, QUANTUM, Quanta};
@@ -97,8 +97,8 @@ impl QueueHooks for Drr {}
 impl MediumHooks for Drr {}
 
 impl Guarantees for Drr {
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
-        Ok(self.quanta.promise(f))
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
+        Ok(self.quanta.guarantee(f))
     }
 
     fn settling(&self) -> Settling {
@@ -113,7 +113,7 @@ impl Guarantees for Drr {
         true
     }
 
-    fn service_behind(&self, f: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
+    fn service_behind(&self, f: FlowId, server: &Guarantee) -> Result<Guarantee, NoGuarantee> {
         Ok(self.service(f)?.after(server.latency))
     }
 }
@@ -124,7 +124,7 @@ pub(crate) mod tests {
     use crate::contract::params::Value;
     use crate::queues::queue::{Limit, Packet};
     use crate::scheduler::worked_example::{
-        THREE_FLOWS, departures, longest_delay, order, packet, promise, setup, values,
+        THREE_FLOWS, departures, longest_delay, order, packet, guarantee, setup, values,
     };
     use crate::units::time::Span;
     use std::vec::Vec;
@@ -181,7 +181,7 @@ pub(crate) mod tests {
             setup.flows[0].limit = Limit::Bytes(30_001);
             let (_, packets) = a_burst_behind_what_others_carried_over(n);
             let worst = longest_delay(&departures(&setup, Drr::new, &packets), 0);
-            let bound = promise(&setup, Drr::new, 0).delay.delay;
+            let bound = guarantee(&setup, Drr::new, 0).delay.delay;
             let few_bytes = Span::from_micros(u64::from(n) + 1);
             assert!(worst <= bound && bound - worst <= few_bytes, "{n}: {worst}, bound {bound}");
         }

@@ -25,12 +25,12 @@
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Dice, Draw};
 use crate::contract::guarantee::{
-    ArrivalWindow, Bound, Guarantees, Precedence, Promise, StaircaseCurve, finite_rate,
+    ArrivalWindow, Bound, Guarantees, Precedence, Guarantee, StaircaseCurve, finite_rate,
     room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup, Value, Values};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::active_list::Place;
@@ -391,7 +391,7 @@ impl MediumHooks for DrrPlus {}
 
 impl Guarantees for DrrPlus {
     /// See the module's documentation.
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let low = self.contracts[f.index()].is_some();
         let visits = self.visits_after_the_lane(f);
         let fast = if low { self.in_the_fast_lane(f) } else { Span::ZERO };
@@ -403,7 +403,7 @@ impl Guarantees for DrrPlus {
                 condition: "while the flow keeps its contract",
             });
         }
-        Ok(Promise {
+        Ok(Guarantee {
             rate: visits.rate(),
             latency: visits.latency() + fast,
             rate_formula: "(C - R) Q/sum Q, R what other flows of low latency have",
@@ -445,7 +445,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::disciplines::drr::Drr;
     use crate::scheduler::worked_example::{
-        departures, longest_delay, order, packets, promise, rate, setup, time, values,
+        departures, longest_delay, order, packets, guarantee, rate, setup, time, values,
     };
 
     /// A is the low-latency flow.
@@ -530,7 +530,7 @@ pub(crate) mod tests {
         let contract =
             |bits| low(1_500).with("rate", Value::Rate(Rate(bits))).with("window", time(12_500));
         let setup = setup(10, [contract(12_800), contract(19_200), quantum(2_000), quantum(1_700)]);
-        let bound = promise(&setup, DrrPlus::new, 0).others.remove(0);
+        let bound = guarantee(&setup, DrrPlus::new, 0).others.remove(0);
         assert_eq!(bound.condition, "while the flow keeps its contract");
         // C has one byte left of its first visit.
         let mut all: Vec<_> = (0..400).map(|i| (0, 'C', if i == 199 { 9 } else { 10 })).collect();

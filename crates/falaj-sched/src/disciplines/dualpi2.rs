@@ -8,10 +8,10 @@
 //! function `recur`), so nothing is random.
 
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Guarantees, Promise, finite_rate};
+use crate::contract::guarantee::{Guarantees, Guarantee, finite_rate};
 use crate::contract::hooks::{MediumHooks, QueueHooks, DropCause};
 use crate::contract::manifest::{Manifest, Purpose};
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::arrival_stamp::ArrivalStamp;
@@ -351,9 +351,9 @@ impl QueueHooks for DualPi2 {
 impl MediumHooks for DualPi2 {}
 
 impl Guarantees for DualPi2 {
-    fn service(&self, _: FlowId) -> Result<Promise, NoPromise> {
+    fn service(&self, _: FlowId) -> Result<Guarantee, NoGuarantee> {
         let why = "two queues for all flows, and packets are dropped to keep delays short";
-        Err(NoPromise(format!("{why}; `drr` with a queue for each flow promises")))
+        Err(NoGuarantee(format!("{why}; `drr` with a queue for each flow guarantees")))
     }
 }
 

@@ -7,11 +7,11 @@
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
-    Bound, DropImpact, Guarantees, Promise, Settling, finite_rate, full_queue, room_for_one,
+    Bound, DropImpact, Guarantees, Guarantee, Settling, finite_rate, full_queue, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Example, Manifest, Purpose};
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::queues::queue::{FlowId, Flows};
@@ -148,10 +148,10 @@ impl Guarantees for Edf {
     /// total is limited. If all queues together are no longer than the shortest deadline, every
     /// deadline is kept. No flow is guaranteed a rate: a flow of short deadlines may take the whole
     /// link.
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let own = self.deadlines[f.index()];
         let shortest = self.deadlines.iter().copied().min().unwrap_or(own);
-        Ok(Promise {
+        Ok(Guarantee {
             rate: Rate(0),
             latency: self.largest,
             rate_formula: "none: the flow with the earliest deadlines gets the most",

@@ -7,10 +7,10 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Dice, Draw};
-use crate::contract::guarantee::{Guarantees, Promise, finite_rate, room_for_one};
+use crate::contract::guarantee::{Guarantees, Guarantee, finite_rate, room_for_one};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Example, Manifest, Purpose};
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup, Value, Values};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::active_list::Place;
@@ -68,7 +68,7 @@ pub struct Ets {
     quanta: Quanta,
     strict: Levels,
     round: DeficitRound,
-    promised: TopLevel,
+    guaranteed: TopLevel,
 }
 
 /// State of a flow.
@@ -114,7 +114,7 @@ impl Ets {
             priorities,
             quanta: Quanta::new(setup)?,
             round: DeficitRound::EMPTY,
-            promised: TopLevel::new(setup),
+            guaranteed: TopLevel::new(setup),
         })
     }
 
@@ -193,18 +193,18 @@ impl QueueHooks for Ets {}
 impl MediumHooks for Ets {}
 
 impl Guarantees for Ets {
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let top = self.priorities.iter().flatten().min();
         match (self.priorities[f.index()], top) {
             (Some(own), Some(&top)) if own == top => {
                 let equals = self.priorities.iter().filter(|&&p| p == Some(own)).count();
-                Ok(self.promised.service(f, equals as u64, equals < self.priorities.len()))
+                Ok(self.guaranteed.service(f, equals as u64, equals < self.priorities.len()))
             }
-            (_, Some(top)) => Err(NoPromise(format!(
+            (_, Some(top)) => Err(NoGuarantee(format!(
                 "flows of priority {top} may fill the link: what they leave depends on how much \
                  they send; divide the link by `drr` or `virtual-links`"
             ))),
-            (_, None) => Ok(self.quanta.promise(f)),
+            (_, None) => Ok(self.quanta.guarantee(f)),
         }
     }
 
@@ -213,7 +213,7 @@ impl Guarantees for Ets {
         true
     }
 
-    fn service_behind(&self, f: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
+    fn service_behind(&self, f: FlowId, server: &Guarantee) -> Result<Guarantee, NoGuarantee> {
         Ok(self.service(f)?.after(server.latency))
     }
 }
@@ -241,8 +241,8 @@ mod tests {
         let sent = order(&mixed, Ets::new, &packets);
         assert_eq!(sent, "C1@3 A1@5 B1@6 A2@8 C2@11 D1@15 C3@17");
         let ets = Ets::new(&mixed).unwrap();
-        let promised = [0, 1, 2, 3].map(|flow| ets.service(FlowId(flow)).is_ok());
-        assert_eq!(promised, [false, true, false, false]);
+        let guaranteed = [0, 1, 2, 3].map(|flow| ets.service(FlowId(flow)).is_ok());
+        assert_eq!(guaranteed, [false, true, false, false]);
         let visits = setup(4, [quantum(6), quantum(4)]);
         let (ets, drr) = (Ets::new(&visits).unwrap(), Drr::new(&visits).unwrap());
         assert_eq!(ets.service(FlowId(0)), drr.service(FlowId(0)), "alone they share by DRR");

@@ -11,11 +11,11 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
-    Bound, DropImpact, Guarantees, Promise, Settling, finite_rate, full_queue, room_for_one,
+    Bound, DropImpact, Guarantees, Guarantee, Settling, finite_rate, full_queue, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::contract::wfi::{ROUNDED, WfiFormula};
@@ -326,7 +326,7 @@ impl Guarantees for Ffs {
     /// finish was later than the present virtual time. This is `sum of the others' L/C` of
     /// self-clocked fair queueing, and a bucket. The head of a backlogged flow starts at most a
     /// bucket after virtual time.
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let Weights { rate, largest, .. } = self.weights;
         let largest = u64::from(largest);
         let others = self.weights.all.len() as u64 - 1;
@@ -334,7 +334,7 @@ impl Guarantees for Ffs {
             let time = self.weights.of_bytes(f, bytes) + (buckets << self.buckets.width);
             rate.airtime_of_many(self.weights.work(time).saturating_add(others * largest + 1))
         };
-        Ok(Promise {
+        Ok(Guarantee {
             rate: self.weights.rate(f),
             latency: after(largest, 1),
             rate_formula: "C w/sum w",

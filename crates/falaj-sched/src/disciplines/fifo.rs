@@ -3,11 +3,11 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
-    Bound, Guarantees, Promise, Settling, admits_one, full_queue, without_room,
+    Bound, Guarantees, Guarantee, Settling, admits_one, full_queue, without_room,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::queues::aqm;
@@ -117,9 +117,9 @@ impl MediumHooks for Fifo {}
 impl Guarantees for Fifo {
     /// The delay is that of a full queue; a rate is guaranteed only to a flow that has the link
     /// alone.
-    fn service(&self, _: FlowId) -> Result<Promise, NoPromise> {
+    fn service(&self, _: FlowId) -> Result<Guarantee, NoGuarantee> {
         let alone = self.flows == 1;
-        Ok(Promise {
+        Ok(Guarantee {
             rate: if alone { self.rate } else { Rate(0) },
             latency: self.rate.airtime(self.largest),
             rate_formula: if alone { "C" } else { "none: the flow that sends most gets most" },
@@ -136,7 +136,7 @@ impl Guarantees for Fifo {
         Settling::OwnPackets(0)
     }
 
-    fn service_behind(&self, f: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
+    fn service_behind(&self, f: FlowId, server: &Guarantee) -> Result<Guarantee, NoGuarantee> {
         Ok(self.service(f)?.after(server.latency))
     }
 }

@@ -8,10 +8,10 @@
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Draw};
-use crate::contract::guarantee::{Guarantees, Promise, finite_rate};
+use crate::contract::guarantee::{Guarantees, Guarantee, finite_rate};
 use crate::contract::hooks::{MediumHooks, QueueHooks, DropCause};
 use crate::contract::manifest::{Manifest, Purpose};
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::active_list::{Place, Round};
@@ -362,8 +362,8 @@ impl MediumHooks for FqCodel {
 }
 
 impl Guarantees for FqCodel {
-    fn service(&self, _: FlowId) -> Result<Promise, NoPromise> {
+    fn service(&self, _: FlowId) -> Result<Guarantee, NoGuarantee> {
         let why = "connections share queues by a hash, and packets are dropped to keep the others' delays short";
-        Err(NoPromise(format!("{why}; `drr` with a queue for each flow promises")))
+        Err(NoGuarantee(format!("{why}; `drr` with a queue for each flow guarantees")))
     }
 }

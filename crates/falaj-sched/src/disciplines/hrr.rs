@@ -16,10 +16,10 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::Draw;
-use crate::contract::guarantee::{Bound, Guarantees, Promise, Settling, finite_rate, room_for_one};
+use crate::contract::guarantee::{Bound, Guarantees, Guarantee, Settling, finite_rate, room_for_one};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Example, Idling, Manifest};
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup, Value};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::active_list::Place;
@@ -320,10 +320,10 @@ impl Guarantees for Hrr {
     /// the `k`-th slot of its flow, where `k` packets are queued, itself included. With `c` the
     /// largest excess of that time over `k/s` slots, `s` the flow's share of the slots, the service
     /// curve of packets has the latency `1 + 1/s + c` slots.
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let (level, slots) = self.asked[f.index()];
         if slots == 0 {
-            return Err(NoPromise(
+            return Err(NoGuarantee(
                 "it is sent in slots that their owners leave empty, and they may use them all: \
                  give the flow `slots`"
                     .into(),
@@ -362,7 +362,7 @@ impl Guarantees for Hrr {
         }
         let latency = PARTS + (all * PARTS).div_ceil(own) + late;
         let latency = (latency * u128::from(self.slot.0)).div_ceil(PARTS);
-        Ok(Promise {
+        Ok(Guarantee {
             rate: Rate((u128::from(BIT_NANOS) * own / (all * u128::from(self.slot.0))) as u64),
             latency: Span(u64::try_from(latency).unwrap_or(u64::MAX)),
             rate_formula: "C s/L if its packets have 1 B, C s if they have the largest size, s its \

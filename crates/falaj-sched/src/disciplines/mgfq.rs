@@ -15,11 +15,11 @@ use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Draw};
 use crate::contract::guarantee::{
-    Bound, DropImpact, Guarantees, Promise, finite_rate, full_queue, room_for_one,
+    Bound, DropImpact, Guarantees, Guarantee, finite_rate, full_queue, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Idling, Manifest};
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigError, ConfigErrors, FlowSetup, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::bucket::ids;
@@ -203,9 +203,9 @@ impl Guarantees for Mgfq {
     /// A packet is in the queue that is sent by its due date. Later packets join behind it, so it
     /// waits for the contents of the queues at that time alone, itself included, and these are
     /// limited.
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let deadline = self.deadlines[f.index()];
-        Ok(Promise {
+        Ok(Guarantee {
             rate: Rate(0),
             latency: self.largest,
             rate_formula: "none: packets go as they are due",

@@ -14,10 +14,10 @@
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Draw};
-use crate::contract::guarantee::{Bound, Guarantees, Promise};
+use crate::contract::guarantee::{Bound, Guarantees, Guarantee};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::weights::{ROUNDING, Shares, WEIGHT};
@@ -192,7 +192,7 @@ impl Guarantees for MtrLs {
     /// before it starts in part `m = ceil(A/Q) + 1`, since the first may be almost used up; and one
     /// packet may be on the wire. `Q` is the flow's part, `F` the sum of all (own derivation, as
     /// for deficit round robin).
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let own = self.parts[f.index()];
         let (largest, ahead) = (self.shares.largest(), self.ahead[f.index()]);
         let total: u64 = self.parts.iter().sum();
@@ -213,7 +213,7 @@ impl Guarantees for MtrLs {
                       last packet",
             condition: "packets that found room",
         };
-        Ok(Promise {
+        Ok(Guarantee {
             rate: Rate((u128::from(link.0) * u128::from(own) / u128::from(total)) as u64),
             latency: time((2 * others).saturating_add(largest).saturating_add(begun)),
             rate_formula: "C Q/F",

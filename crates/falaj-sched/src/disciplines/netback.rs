@@ -13,10 +13,10 @@
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Draw};
-use crate::contract::guarantee::{Guarantees, Promise, finite_rate, room_for_one};
+use crate::contract::guarantee::{Guarantees, Guarantee, finite_rate, room_for_one};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Idling, Manifest};
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::active_list::{Place, Round};
@@ -213,8 +213,8 @@ impl QueueHooks for Netback {}
 impl MediumHooks for Netback {}
 
 impl Guarantees for Netback {
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
-        Err(NoPromise(match self.credits[f.index()] {
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
+        Err(NoGuarantee(match self.credits[f.index()] {
             Some(credit) => format!(
                 "a credit of {credit} B in {} is a cap and no guarantee: turns are of packets, \
                  however long others' are; `mclock` has a reservation beside a limit",

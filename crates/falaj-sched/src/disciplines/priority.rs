@@ -6,10 +6,10 @@
 //! word.
 
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Guarantees, Precedence, Promise, finite_rate, room_for_one};
+use crate::contract::guarantee::{Guarantees, Precedence, Guarantee, finite_rate, room_for_one};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Example, Manifest, Purpose};
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::active_list::Place;
@@ -50,7 +50,7 @@ pub struct Priority {
     priorities: Vec<u64>,
     /// The lowest priority in use: the largest number.
     lowest: Option<u64>,
-    promised: TopLevel,
+    guaranteed: TopLevel,
 }
 
 /// State of a flow.
@@ -82,7 +82,7 @@ impl Priority {
         }
         let levels = Levels::new(priorities.iter().copied());
         let lowest = priorities.iter().copied().max();
-        Ok(Priority { levels, priorities, lowest, promised: TopLevel::new(setup) })
+        Ok(Priority { levels, priorities, lowest, guaranteed: TopLevel::new(setup) })
     }
 }
 
@@ -139,10 +139,10 @@ impl MediumHooks for Priority {
 }
 
 impl Guarantees for Priority {
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let own = self.priorities[f.index()];
         match self.priorities.iter().min() {
-            Some(&top) if top < own => Err(NoPromise(format!(
+            Some(&top) if top < own => Err(NoGuarantee(format!(
                 "flows of priority {top} may fill the link: what is left for priority {own} \
                  depends on how much they send; give the flow `priority = {top}`, divide the link \
                  by `drr` or `virtual-links`, or declare the `envelope` of each flow: that bounds \
@@ -150,7 +150,7 @@ impl Guarantees for Priority {
             ))),
             _ => {
                 let equals = self.priorities.iter().filter(|&&p| p == own).count() as u64;
-                Ok(self.promised.service(f, equals, self.priorities.iter().any(|&p| p > own)))
+                Ok(self.guaranteed.service(f, equals, self.priorities.iter().any(|&p| p > own)))
             }
         }
     }
@@ -161,7 +161,7 @@ impl Guarantees for Priority {
         let below = self.lowest.is_some_and(|lowest| lowest > own);
         Precedence {
             rank: self.levels.rank(own),
-            once: if below { self.promised.largest() } else { 0 },
+            once: if below { self.guaranteed.largest() } else { 0 },
             contract: None,
         }
     }
@@ -172,7 +172,7 @@ impl Guarantees for Priority {
         true
     }
 
-    fn service_behind(&self, f: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
+    fn service_behind(&self, f: FlowId, server: &Guarantee) -> Result<Guarantee, NoGuarantee> {
         Ok(self.service(f)?.after(server.latency))
     }
 }
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
     use crate::contract::params::Value;
     use crate::queues::queue::Limit;
-    use crate::scheduler::worked_example::{THREE_FLOWS, order, promise, setup, values};
+    use crate::scheduler::worked_example::{THREE_FLOWS, order, guarantee, setup, values};
     use crate::units::time::Span;
 
     fn priorities(largest: u32, priorities: [u64; 3]) -> Setup {
@@ -214,7 +214,7 @@ mod tests {
         let mut setup = priorities(1_000, [3, 3, 7]);
         setup.flows.iter_mut().for_each(|flow| flow.limit = Limit::Packets(40));
         // 40 packets of its own, 40 of the equal flow, and one of the third flow.
-        let first = promise(&setup, Priority::new, 0);
+        let first = guarantee(&setup, Priority::new, 0);
         assert_eq!(first.delay.delay, Span::from_millis(81));
         let third = Priority::new(&setup).unwrap().service(FlowId(2)).unwrap_err();
         assert!(third.0.contains("flows of priority 3 may fill the link"), "{third:?}");

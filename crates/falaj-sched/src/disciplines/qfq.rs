@@ -10,11 +10,11 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
-    Bound, Guarantees, Promise, RateCondition, Settling, finite_rate, full_queue, room_for_one,
+    Bound, Guarantees, Guarantee, RateCondition, Settling, finite_rate, full_queue, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Example, Manifest, Purpose};
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::contract::wfi::{ROUNDED, WfiFormula};
@@ -195,7 +195,7 @@ impl Guarantees for Qfq {
     /// rounding and a packet of its own after the time: the delay. At its own departures the
     /// largest lag behind its share is the paper's `3 phi sigma + 2 phi L`, plus the difference
     /// between a packet's length and the next one's.
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let Weights { rate, largest, .. } = self.weights;
         let largest = u64::from(largest);
         let after = |bytes: u64, roundings| {
@@ -204,7 +204,7 @@ impl Guarantees for Qfq {
                 + SOON as u128;
             rate.airtime_of_many(self.weights.work(time).saturating_add(2 * largest + 1))
         };
-        Ok(Promise {
+        Ok(Guarantee {
             rate: self.weights.rate(f),
             latency: after(0, 2),
             rate_formula: "C w/sum w",

@@ -12,11 +12,11 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
-    Bound, Guarantees, Promise, RateCondition, Settling, finite_rate, full_queue, room_for_one,
+    Bound, Guarantees, Guarantee, RateCondition, Settling, finite_rate, full_queue, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::active_list;
@@ -327,7 +327,7 @@ impl Guarantees for QfqPlus {
     /// most `ceil(X/L) L + L` (see DRR). The aggregate must be served that amount, except for the
     /// last packet. `X` consists of the bytes that have left and a packet that leaves next, so the
     /// amount is `n` times the bytes that have left plus `3 (n - 1) L`, which is the latency.
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let Aggregate { share, flows, .. } = self.aggregate(f);
         let (largest, neighbours) = (u64::from(self.weights.largest), u64::from(flows - 1));
         let budget = self.aggregates.iter().map(|a| u64::from(a.full)).max().unwrap_or(0);
@@ -340,7 +340,7 @@ impl Guarantees for QfqPlus {
         let full = self.full_queues[f.index()];
         let turns = full.div_ceil(largest.max(1)).saturating_add(1);
         let whole = self.weights.rate_of(share.inverse());
-        Ok(Promise {
+        Ok(Guarantee {
             rate: Rate(whole.0 / u64::from(*flows)),
             latency: after(3 * neighbours * largest, if neighbours == 0 { 2 } else { 4 }),
             rate_formula: "C w/sum w",

@@ -25,11 +25,11 @@ use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{Dice, Draw};
 use crate::contract::guarantee::{
-    Bound, DropImpact, Guarantees, Promise, finite_rate, room_for_one,
+    Bound, DropImpact, Guarantees, Guarantee, finite_rate, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks, DropCause};
 use crate::contract::manifest::{Idling, Manifest};
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{
     ConfigError, ConfigErrors, FlowSetup, Kind, Param, Setup, Value, Values,
 };
@@ -232,7 +232,7 @@ impl Rcsp {
             Some(bound) => Ok(Some(bound)),
             None => match self.waits(self.flows[flow].priority) {
                 Ok(waits) => Ok(Some(waits)),
-                Err(NoPromise(why)) => {
+                Err(NoGuarantee(why)) => {
                     let what =
                         format!("when its packets leave at the latest does not follow: {why}");
                     Err(refused("regulator", what, "or give a `delay-bound`"))
@@ -267,12 +267,12 @@ impl Rcsp {
 
     /// Maximum time of an eligible packet of this priority until its last bit: the least `d` in
     /// which the link sends one packet that has started and all that may become eligible before it.
-    fn waits(&self, priority: u64) -> Result<Span, NoPromise> {
+    fn waits(&self, priority: u64) -> Result<Span, NoGuarantee> {
         let packet = u128::from(self.largest) * u128::from(BIT_NANOS);
         let mut first = Vec::new();
         for (n, f) in self.flows.iter().enumerate().filter(|(_, f)| f.priority <= priority) {
             let Some(gaps) = f.gaps else {
-                return Err(NoPromise(format!(
+                return Err(NoGuarantee(format!(
                     "flow {} goes before it or beside it and is not regulated: give it a `min-gap`, or a later priority",
                     n + 1
                 )));
@@ -292,7 +292,7 @@ impl Rcsp {
             }
             waits = needed;
         }
-        Err(NoPromise(
+        Err(NoGuarantee(
             "packets at their least gaps would fill the link, or nearly: make `min-gap` longer"
                 .into(),
         ))
@@ -476,15 +476,15 @@ impl Guarantees for Rcsp {
     /// their least gaps (the paper's theorem 1), if these fit on the link. Before that it waits for
     /// the packets of a full queue, each a fraction of an interval behind the other, and one
     /// interval for those sent earlier.
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         if self.releases {
             let why = "a packet that went before its time makes those behind it wait for longer than their queue says";
-            return Err(NoPromise(format!("{why}; `idle = \"hold\"` promises")));
+            return Err(NoGuarantee(format!("{why}; `idle = \"hold\"` guarantees")));
         }
         let own = self.flows[f.index()];
         let waits = self.waits(own.priority)?;
         let Some(gaps) = own.gaps else {
-            return Err(NoPromise(
+            return Err(NoGuarantee(
                 "a flow that is not regulated may be behind any number of its own".into(),
             ));
         };
@@ -497,7 +497,7 @@ impl Guarantees for Rcsp {
             (u128::from(BIT_NANOS) * u128::from(gaps.packets) / u128::from(gaps.interval.0)) as u64,
         );
         // The packet whose last bit leaves is not counted before it.
-        Ok(Promise {
+        Ok(Guarantee {
             rate,
             latency: regulated(1) + waits,
             rate_formula: "8 w/I, packets of a byte; L times as much with packets of L",

@@ -24,10 +24,10 @@
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Deadlines, Guarantees, Promise};
+use crate::contract::guarantee::{Deadlines, Guarantees, Guarantee};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::curve::{Curve, LONGEST, fits};
@@ -187,8 +187,8 @@ impl MediumHooks for Sced {}
 
 impl Guarantees for Sced {
     /// Excess service is remembered without limit.
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
-        Err(NoPromise(format!(
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
+        Err(NoGuarantee(format!(
             "SCED guarantees its curve, {} in the long run, only to a flow that never exceeds it: \
              a flow that used what others left waits until its curve has caught up, however long \
              that takes",

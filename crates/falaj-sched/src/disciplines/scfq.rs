@@ -15,10 +15,10 @@
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Bound, Guarantees, Promise, Settling};
+use crate::contract::guarantee::{Bound, Guarantees, Guarantee, Settling};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::contract::wfi::{ROUNDED, WfiFormula};
@@ -168,14 +168,14 @@ impl Guarantees for Scfq {
     /// A head starts at `v` at the latest, so a packet that fills its queue to `B` has the tag `v +
     /// B/w` at most; between `v` and that tag each other flow has `w_j B/w` and a packet.
     /// Golestani's bound for a flow that keeps to its rate is the same.
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let others = self.shares.link().airtime_of_many(self.shares.one_of_each_other()) + ROUNDING;
         let delay = Bound {
             delay: self.shares.own_time(self.shares.full_queue(f), f) + others,
             formula: "B/r + (N - 1) L/C",
             condition: "packets that found room",
         };
-        Ok(self.shares.promise(f, others, delay, Vec::new()))
+        Ok(self.shares.guarantee(f, others, delay, Vec::new()))
     }
 
     fn settling(&self) -> Settling {
@@ -189,7 +189,7 @@ mod tests {
     use crate::disciplines::wfq::Wfq;
     use crate::queues::queue::Limit;
     use crate::scheduler::worked_example::{
-        THREE_FLOWS, at_once, departures_together, longest_delay, order_together, packet, promise,
+        THREE_FLOWS, at_once, departures_together, longest_delay, order_together, packet, guarantee,
         weights, without_instants,
     };
     use crate::units::time::Span;
@@ -223,7 +223,7 @@ mod tests {
         // nanoseconds for rounding.
         let delay = longest_delay(&departures_together(&setup, Scfq::new, &packets), last);
         assert_eq!(delay, packet_time * 19 - Span(1));
-        assert_eq!(promise(&setup, Scfq::new, last).delay.delay, packet_time * 19 + ROUNDING);
+        assert_eq!(guarantee(&setup, Scfq::new, last).delay.delay, packet_time * 19 + ROUNDING);
         let delay = longest_delay(&departures_together(&setup, Wfq::new, &packets), last);
         assert_eq!(delay, packet_time * 10 - Span(1));
     }

@@ -11,10 +11,10 @@
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Bound, Guarantees, Promise, RateCondition, Settling};
+use crate::contract::guarantee::{Bound, Guarantees, Guarantee, RateCondition, Settling};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::contract::wfi::{ROUNDED, WfiFormula};
@@ -170,7 +170,7 @@ impl Guarantees for Sfq {
     /// starts at `v + (L + A)/w`, and each other flow has at most `w_j (L + A)/w` and a packet that
     /// start no later. For a flow that keeps to its rate it is Goyal's bound, counted from the
     /// expected arrival time.
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let others = self.shares.link().airtime_of_many(self.shares.one_of_each_other()) + ROUNDING;
         let delay = Bound {
             delay: self
@@ -180,7 +180,7 @@ impl Guarantees for Sfq {
             formula: "(A + L)/r + (N - 1) L/C, A = the queue without its last packet",
             condition: "packets that found room",
         };
-        Ok(self.shares.promise(f, others, delay, Vec::new()))
+        Ok(self.shares.guarantee(f, others, delay, Vec::new()))
     }
 
     fn settling(&self) -> Settling {
@@ -196,7 +196,7 @@ impl Guarantees for Sfq {
 mod tests {
     use super::*;
     use crate::scheduler::worked_example::{
-        THREE_FLOWS, at_once, departures, longest_delay, order_together, packet, promise, weights,
+        THREE_FLOWS, at_once, departures, longest_delay, order_together, packet, guarantee, weights,
         without_instants,
     };
     use crate::units::time::Span;
@@ -231,6 +231,6 @@ mod tests {
         let longest = sent.iter().map(|(packet, sent)| sent.end - packet.arrival).max();
         assert_eq!(longest, Some(packet_time * 19));
         assert_eq!(longest_delay(&sent, last), packet_time * 19);
-        assert_eq!(promise(&setup, Sfq::new, last).delay.delay, packet_time * 19 + ROUNDING);
+        assert_eq!(guarantee(&setup, Sfq::new, last).delay.delay, packet_time * 19 + ROUNDING);
     }
 }

@@ -10,10 +10,10 @@
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Bound, Guarantees, Promise, full_queue, room_for_one};
+use crate::contract::guarantee::{Bound, Guarantees, Guarantee, full_queue, room_for_one};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Example, Idling, Manifest, Purpose};
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::bucket::{BURST, Bucket, RATE, begun, buckets, ids, sums};
@@ -155,10 +155,10 @@ impl Guarantees for Shaper {
     /// Nominal release times of a flow conform to its bucket. So while the link is busy, the work
     /// before a packet is the flows' bursts, their rates over that time, and one packet that began
     /// before it arrived. It is released when its bucket has refilled for all packets before it.
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let rates = self.buckets.iter().enumerate().map(|(n, bucket)| (n, bucket.rate));
         if let Some(excess) = Excess::of("rate", rates, self.link) {
-            return Err(NoPromise(format!(
+            return Err(NoGuarantee(format!(
                 "{}: who comes late waits for all others' bursts, without end; lower the rates, or \
                  divide the link by `mclock`, whose rates are minima and limits",
                 excess.words("the flows'")
@@ -168,7 +168,7 @@ impl Guarantees for Shaper {
         let rate = self.buckets[f.index()].rate;
         let others =
             self.link.airtime_of_many(bursts.saturating_add(self.largest.into())) + ROUNDING;
-        Ok(Promise {
+        Ok(Guarantee {
             rate,
             latency: rate.airtime(self.largest) + others,
             rate_formula: "the bucket's rate r",

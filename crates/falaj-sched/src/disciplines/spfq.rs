@@ -13,10 +13,10 @@
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Bound, DropImpact, Guarantees, Promise, RateCondition};
+use crate::contract::guarantee::{Bound, DropImpact, Guarantees, Guarantee, RateCondition};
 use crate::contract::hooks::{MediumHooks, QueueHooks, DropCause};
 use crate::contract::manifest::Manifest;
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::substitute_arrivals::Steads;
@@ -222,14 +222,14 @@ impl Guarantees for Spfq {
     /// A packet leaves at most `L/C` after its potential's time, `F - P` from its arrival on. Each
     /// flow served had the smallest finish, so `P` followed within the slowest packet: the flow may
     /// be ahead by that much.
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let queue = self.shares.own_time(self.shares.full_queue(f), f);
         let delay = Bound {
             delay: queue + self.shares.slowest_packet() + self.shares.behind_fluid(),
             formula: "B/r + max over all of L/r_j + L/C",
             condition: "packets that found room",
         };
-        Ok(self.shares.promise_by_fluid(f, delay))
+        Ok(self.shares.guarantee_by_fluid(f, delay))
     }
 
     /// A dropped packet is in no other packet's stamps.

@@ -12,11 +12,11 @@
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{Dice, Draw};
 use crate::contract::guarantee::{
-    Bound, Guarantees, Promise, finite_rate, full_queue, room_for_one,
+    Bound, Guarantees, Guarantee, finite_rate, full_queue, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Example, Idling, Manifest, Purpose};
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{
     ConfigError, ConfigErrors, FlowSetup, Kind, Param, Setup, Value, Values,
 };
@@ -255,11 +255,11 @@ impl Guarantees for Tas {
     /// and one packet of a lower class at its start, if one may be under way. In the worst case a
     /// backlog begins when the rest of the window is just too short; from then on each round
     /// contributes a window.
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let own = self.gates[f.index()];
         let meets = |gates: &[Gate]| gates.iter().position(|gate| gate.meets(own));
         if let Some(higher) = meets(&self.gates[..f.index()]) {
-            return Err(NoPromise(format!(
+            return Err(NoGuarantee(format!(
                 "the gate of class {} is open at the same time, and its class goes first: let them \
                  open one after the other",
                 higher + 1
@@ -278,13 +278,13 @@ impl Guarantees for Tas {
             Rate((u128::from(self.rate.0) * u128::from(used.0) / u128::from(own.every.0)) as u64);
         let room = u128::from(used.0) * u128::from(self.rate.0) >= u128::from(BIT_NANOS);
         if rate.0 == 0 || !room {
-            return Err(NoPromise(format!(
+            return Err(NoGuarantee(format!(
                 "of {window} open all may be lost to packets that do not fit or are under way: \
                  open the gate for longer"
             )));
         }
         let waits = own.every.saturating_sub(window) + blocked + unused + ROUNDING + ROUNDING;
-        Ok(Promise {
+        Ok(Guarantee {
             rate,
             latency: rate.airtime(self.largest) + waits,
             rate_formula: "r = C w/T, w = the time open less a packet that does not fit and one \
@@ -308,7 +308,7 @@ impl Guarantees for Tas {
 mod tests {
     use super::*;
     use crate::contract::params::Values;
-    use crate::scheduler::worked_example::{at_once, order, promise, setup, time, values};
+    use crate::scheduler::worked_example::{at_once, order, guarantee, setup, time, values};
 
     /// Cycles of 20 B: A's gate is open from 0 to 10, B's from 10 to 20, C's always.
     #[test]
@@ -332,7 +332,7 @@ mod tests {
         let sent = order(&twice, Tas::new, &all);
         assert_eq!(sent, "A1@4 A2@8 B1@14 B2@18 A3@24 B3@54");
         // The usable part of 10 B, without a packet that does not fit, occurs twice as often for A.
-        let [a, b] = [0, 1].map(|flow| promise(&twice, Tas::new, flow).rate);
+        let [a, b] = [0, 1].map(|flow| guarantee(&twice, Tas::new, flow).rate);
         assert!(a.0.abs_diff(2 * b.0) <= 1, "{a:?} {b:?}");
     }
 }

@@ -18,10 +18,10 @@
 //! empty is forgotten: it owes less than a slot.
 
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Guarantees, Promise, room_for_one};
+use crate::contract::guarantee::{Guarantees, Guarantee, room_for_one};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::queues::queue::{FlowId, Flows};
@@ -305,9 +305,9 @@ impl QueueHooks for TimerWheels {}
 impl MediumHooks for TimerWheels {}
 
 impl Guarantees for TimerWheels {
-    fn service(&self, _: FlowId) -> Result<Promise, NoPromise> {
-        Err(NoPromise(
-            "timer wheels are a rival to measure: no bound was proven for them; `qfq` and `wf2q+` promise".into(),
+    fn service(&self, _: FlowId) -> Result<Guarantee, NoGuarantee> {
+        Err(NoGuarantee(
+            "timer wheels are a rival to measure: no bound was proven for them; `qfq` and `wf2q+` guarantee".into(),
         ))
     }
 }

@@ -9,10 +9,10 @@
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Deadlines, DropImpact, Guarantees, Promise};
+use crate::contract::guarantee::{Deadlines, DropImpact, Guarantees, Guarantee};
 use crate::contract::hooks::{MediumHooks, QueueHooks, DropCause};
 use crate::contract::manifest::Manifest;
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::substitute_arrivals::Steads;
@@ -207,8 +207,8 @@ impl Guarantees for VirtualClock {
     }
 
     /// The reading of a flow that exceeded its rate may be any time ahead.
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
-        Err(NoPromise(format!(
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
+        Err(NoGuarantee(format!(
             "virtual clock guarantees {} only to a flow that never exceeds it: a flow that used \
              what others left waits until its clock is back at real time, however long that takes",
             self.rates[f.index()]

@@ -6,10 +6,10 @@
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Bound, DropImpact, Guarantees, Promise, RateCondition, Settling};
+use crate::contract::guarantee::{Bound, DropImpact, Guarantees, Guarantee, RateCondition, Settling};
 use crate::contract::hooks::{MediumHooks, QueueHooks, DropCause};
 use crate::contract::manifest::Manifest;
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::contract::wfi::{ROUNDED, WfiFormula};
@@ -235,14 +235,14 @@ impl MediumHooks for Wf2q {
 impl Guarantees for Wf2q {
     /// A packet leaves at most `L/C` after the fluid server finishes it, and when a packet has left
     /// the fluid server has at most `(1 - r/C) L` of it still to serve.
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let queue = self.shares.full_queue(f);
         let delay = Bound {
             delay: self.shares.own_time(queue.saturating_add(self.shares.largest()), f) + ROUNDING,
             formula: "(B + L)/r",
             condition: "packets that found room",
         };
-        Ok(self.shares.promise_by_fluid(f, delay))
+        Ok(self.shares.guarantee_by_fluid(f, delay))
     }
 
     fn settling(&self) -> Settling {

@@ -12,11 +12,11 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
-    Bound, Guarantees, Promise, RateCondition, Settling, finite_rate, full_queue, room_for_one,
+    Bound, Guarantees, Guarantee, RateCondition, Settling, finite_rate, full_queue, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Example, Manifest, Purpose};
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::contract::wfi::{ROUNDED, WfiFormula};
@@ -265,14 +265,14 @@ impl Guarantees for Wf2qPlus {
     /// server of Stiliadis and Varma 1998: `L/r + L/C`, from an instant at which the flow owes
     /// nothing). While it has packets its head starts at most a packet of its own after the time.
     /// Two bytes and two nanoseconds are for the rounded time within a packet.
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let Weights { rate, largest, .. } = self.weights;
         let largest = u64::from(largest);
         let after = |bytes: u64| {
             let work = self.weights.work(self.weights.of_bytes(f, bytes) + NEAR as u128);
             rate.airtime_of_many(work.saturating_add(largest + 2)) + Span(2)
         };
-        Ok(Promise {
+        Ok(Guarantee {
             rate: self.weights.rate(f),
             latency: after(largest),
             rate_formula: "C w/sum w",

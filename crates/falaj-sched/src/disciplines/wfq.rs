@@ -7,10 +7,10 @@
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Bound, DropImpact, Guarantees, Promise, RateCondition, Settling};
+use crate::contract::guarantee::{Bound, DropImpact, Guarantees, Guarantee, RateCondition, Settling};
 use crate::contract::hooks::{MediumHooks, QueueHooks, DropCause};
 use crate::contract::manifest::Manifest;
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::gps::reference::ReferenceFluid;
@@ -204,7 +204,7 @@ impl Guarantees for Wfq {
     /// fluid server may still have bytes of the flow that the link has already sent; their number
     /// is what the other flows are behind, a packet each. A packet that arrives after them may take
     /// that much longer than its queue's time.
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let queue = self.shares.full_queue(f);
         let delay = Bound {
             delay: self.shares.own_time(queue.saturating_add(self.shares.one_of_each_other()), f)
@@ -212,7 +212,7 @@ impl Guarantees for Wfq {
             formula: "(B + (N - 1) L)/r + L/C",
             condition: "packets that found room",
         };
-        Ok(self.shares.promise_by_fluid(f, delay))
+        Ok(self.shares.guarantee_by_fluid(f, delay))
     }
 
     fn settling(&self) -> Settling {

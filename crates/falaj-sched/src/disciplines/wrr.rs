@@ -14,11 +14,11 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
-    Bound, Guarantees, Promise, Settling, finite_rate, full_queue, room_for_one,
+    Bound, Guarantees, Guarantee, Settling, finite_rate, full_queue, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::active_list::{Place, Round};
@@ -167,7 +167,7 @@ impl QueueHooks for Wrr {}
 impl MediumHooks for Wrr {}
 
 impl Guarantees for Wrr {
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let (full, limit) = (self.full_queues[f.index()], self.limits[f.index()]);
         let weight = u64::from(self.weights[f.index()]);
         let between = (self.frame - weight) * self.largest;
@@ -188,7 +188,7 @@ impl Guarantees for Wrr {
             });
         }
         let share = u128::from(self.rate.0) * u128::from(weight) / u128::from(weight + between);
-        Ok(Promise {
+        Ok(Guarantee {
             rate: Rate(share as u64),
             latency: self.rate.airtime_of_many(between + self.largest),
             rate_formula: "C w/(w + (F-w) L) if its packets have 1 B, C w/F if all have one size",
@@ -211,7 +211,7 @@ impl Guarantees for Wrr {
         true
     }
 
-    fn service_behind(&self, f: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
+    fn service_behind(&self, f: FlowId, server: &Guarantee) -> Result<Guarantee, NoGuarantee> {
         Ok(self.service(f)?.after(server.latency))
     }
 }
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
     use crate::contract::params::{Value, Values};
     use crate::scheduler::worked_example::{
-        THREE_FLOWS, at_once, departures, longest_delay, order, packets, promise, setup, weights,
+        THREE_FLOWS, at_once, departures, longest_delay, order, packets, guarantee, setup, weights,
     };
     use crate::units::time::Span;
 
@@ -263,7 +263,7 @@ mod tests {
         let mut all = [at_once(&"B".repeat(30), 4), at_once(&"C".repeat(30), 4)].concat();
         all.extend([(1, 'A', 4); 5]);
         let delay = |setup: &Setup| longest_delay(&departures(setup, Wrr::new, &packets(&all)), 0);
-        let bound = |setup: &Setup| promise(setup, Wrr::new, 0).delay.delay;
+        let bound = |setup: &Setup| guarantee(setup, Wrr::new, 0).delay.delay;
         // Five packets of our flow, and three times seven of the others.
         assert_eq!(bound(&setup), Span::from_micros((5 + 3 * 7) * 4));
         assert_eq!(delay(&setup), bound(&setup) - Span::from_micros(1));

@@ -24,11 +24,11 @@
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
-    Bound, Guarantees, Promise, finite_rate, full_queue, room_for_one,
+    Bound, Guarantees, Guarantee, finite_rate, full_queue, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::active_list::{Place, Round};
@@ -196,7 +196,7 @@ impl XenWrr {
         self.follow(flows, f, now);
     }
 
-    fn by_turns(&self, f: FlowId) -> Promise {
+    fn by_turns(&self, f: FlowId) -> Guarantee {
         let (full, weight) = (self.full_queues[f.index()], u64::from(self.weights[f.index()]));
         let frame: u64 = self.weights.iter().map(|&w| u64::from(w)).sum();
         let between = (frame - weight) * self.largest;
@@ -208,7 +208,7 @@ impl XenWrr {
         let turns = 1 + packets.saturating_sub(1).div_ceil(weight);
         let delay = self.rate.airtime_of_many(turns.saturating_mul(between).saturating_add(full));
         let share = u128::from(self.rate.0) * u128::from(weight) / u128::from(weight + between);
-        Promise {
+        Guarantee {
             rate: Rate(share as u64),
             latency: self.rate.airtime_of_many(2 * between + self.largest),
             rate_formula: "C w/(w + (F-w) L) if its packets have 1 B, C w/F if all have one size",
@@ -222,11 +222,11 @@ impl XenWrr {
         }
     }
 
-    fn by_minimum(&self, f: FlowId, rate: Rate) -> Promise {
+    fn by_minimum(&self, f: FlowId, rate: Rate) -> Guarantee {
         let (own, other) =
             (rate.airtime_of_many(self.largest), self.rate.airtime_of_many(self.largest));
         let late = other + ROUNDING + Span(1);
-        Promise {
+        Guarantee {
             rate,
             latency: own + own + late,
             rate_formula: "the minimum rate",
@@ -355,10 +355,10 @@ impl QueueHooks for XenWrr {}
 impl MediumHooks for XenWrr {}
 
 impl Guarantees for XenWrr {
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         match self.minima[f.index()] {
             Some(minimum) => Ok(self.by_minimum(f, minimum.rate)),
-            None if self.others_go_first(f) => Err(NoPromise(
+            None if self.others_go_first(f) => Err(NoGuarantee(
                 "who is below a minimum rate goes first, and this flow has none; give it a \
                  `min-rate`"
                     .into(),
@@ -372,9 +372,9 @@ impl Guarantees for XenWrr {
     }
 
     /// Turns depend on work alone; minimum rates depend on the clock.
-    fn service_behind(&self, f: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
+    fn service_behind(&self, f: FlowId, server: &Guarantee) -> Result<Guarantee, NoGuarantee> {
         if self.minima.iter().any(Option::is_some) {
-            return Err(NoPromise(
+            return Err(NoGuarantee(
                 "minimum rates are kept on a link, and this is a flow of another discipline".into(),
             ));
         }

@@ -5,7 +5,7 @@
 //! length of a head need not be known.
 
 use crate::contract::guarantee::{
-    Bound, Promise, StairTurn, StaircaseCurve, full_queue, without_room,
+    Bound, Guarantee, StairTurn, StaircaseCurve, full_queue, without_room,
 };
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
 use crate::mechanisms::active_list::{Place, Round};
@@ -138,9 +138,9 @@ impl Quanta {
     /// The latency of the service curve is `[(F - Q)(1 + L/Q) + sum L]/C`, with `F` the sum of the
     /// quanta (Boyer, Stea and Sofack 2012, with completed packets only: a last `L` of the flow
     /// itself).
-    pub(crate) fn promise(&self, f: FlowId) -> Promise {
+    pub(crate) fn guarantee(&self, f: FlowId) -> Guarantee {
         let visits = self.visits_among_all(f);
-        Promise {
+        Guarantee {
             rate: visits.rate(),
             latency: visits.latency(),
             rate_formula: "C Q/sum Q",

@@ -1,7 +1,7 @@
 //! Priority levels: a round of flows for each, and the guarantee of the highest.
 
 use crate::collections::level_set::LevelSet;
-use crate::contract::guarantee::{Bound, Promise, full_queue};
+use crate::contract::guarantee::{Bound, Guarantee, full_queue};
 use crate::contract::params::Setup;
 use crate::mechanisms::active_list::{Place, Round};
 use crate::queues::queue::{FlowId, Flows, Limit};
@@ -147,7 +147,7 @@ impl TopLevel {
     }
 
     /// The guarantee of `f`, one of `equals` flows of the highest priority.
-    pub(crate) fn service(&self, f: FlowId, equals: u64, others_below: bool) -> Promise {
+    pub(crate) fn service(&self, f: FlowId, equals: u64, others_below: bool) -> Guarantee {
         let (full, limit) = (self.full_queues[f.index()], self.limits[f.index()]);
         let lower = if others_below { self.largest } else { 0 };
         let turn = (equals - 1) * self.largest;
@@ -156,7 +156,7 @@ impl TopLevel {
             Limit::Bytes(b) => b,
         };
         let bytes = packets.saturating_mul(turn).saturating_add(full).saturating_add(lower);
-        Promise {
+        Guarantee {
             rate: Rate(self.rate.0 / (1 + turn)),
             latency: self.rate.airtime_of_many(self.largest + turn + lower),
             rate_formula: if equals == 1 {

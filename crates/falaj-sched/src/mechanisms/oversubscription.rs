@@ -79,5 +79,7 @@ pub fn taken(manifest: &Manifest, setup: &Setup) -> Option<ConfigError> {
         setup.flows.iter().enumerate().filter_map(rate).collect()
     };
     let excess = Excess::of(param, rates, setup.rate)?;
-    Some(excess.refused(" keep all promises; `falaj plan` says who is promised nothing by this"))
+    Some(
+        excess.refused(" keep all guarantees; `falaj plan` says who is guaranteed nothing by this"),
+    )
 }

@@ -12,7 +12,7 @@
 //! of a weight is exact if the weights have a common multiple below 2^40, which is then the unit of
 //! a byte; otherwise it is off by at most 2^-47, a byte in 140 TB.
 
-use crate::contract::guarantee::{Bound, Promise, finite_rate, full_queue, room_for_one};
+use crate::contract::guarantee::{Bound, Guarantee, finite_rate, full_queue, room_for_one};
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup, Value};
 use crate::mechanisms::common_multiple::multiple;
 use crate::mechanisms::oversubscription::Excess;
@@ -170,24 +170,24 @@ impl Shares {
     }
     /// The guarantee if packets leave at most this time after the fluid server has finished them:
     /// this delay, and that of Parekh and Gallager for a flow that keeps to its rate.
-    pub(crate) fn promise_by_fluid(&self, f: FlowId, delay: Bound) -> Promise {
+    pub(crate) fn guarantee_by_fluid(&self, f: FlowId, delay: Bound) -> Guarantee {
         let behind = self.behind_fluid();
         let smooth = Bound {
             delay: self.own_time(self.full_queue(f), f) + behind,
             formula: "B/r + L/C",
             condition: "a flow that never sends more than B + r t",
         };
-        self.promise(f, behind, delay, vec![smooth])
+        self.guarantee(f, behind, delay, vec![smooth])
     }
     /// A guarantee of the flow's rate with this latency beyond `L/r`, and this delay.
-    pub(crate) fn promise(
+    pub(crate) fn guarantee(
         &self,
         f: FlowId,
         latency: Span,
         delay: Bound,
         others: Vec<Bound>,
-    ) -> Promise {
-        Promise {
+    ) -> Guarantee {
+        Guarantee {
             rate: self.rate(f),
             latency: self.own_time(self.largest, f) + latency,
             rate_formula: "w C/sum w",

@@ -9,11 +9,11 @@
 
 use crate::contract::breach::Breach;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Bound, Guarantees, Promise};
+use crate::contract::guarantee::{Bound, Guarantee, Guarantees};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::library::{Declared, Instance, LibraryDecision, Loaded, QueueView, Traits};
 use crate::contract::manifest::Manifest;
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigError, ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::active_list::{Place, Round};
@@ -312,14 +312,14 @@ impl MediumHooks for Guard {
 }
 
 impl Guarantees for Guard {
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
-        let Some(Declared { rate, latency, delay }) = self.instance.promise(f) else {
-            return Err(NoPromise(format!(
-                "the plug-in `{}` declares no promise",
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
+        let Some(Declared { rate, latency, delay }) = self.instance.guarantee(f) else {
+            return Err(NoGuarantee(format!(
+                "the plug-in `{}` declares no guarantee",
                 self.library.name()
             )));
         };
-        Ok(Promise {
+        Ok(Guarantee {
             rate,
             latency,
             rate_formula: "as the plug-in declares",

@@ -8,9 +8,9 @@
 use crate::contract::breach::Breach;
 use crate::contract::complete::CompleteDiscipline;
 use crate::contract::discipline::{Decision, assert_tags_are_set};
-use crate::contract::guarantee::Promise;
+use crate::contract::guarantee::Guarantee;
 use crate::contract::hooks::DropCause;
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::Setup;
 use crate::contract::transmission::{Air, Sent};
 use crate::queues::aqm::verdict::Level;
@@ -316,11 +316,11 @@ impl<D: CompleteDiscipline> Inspection for SchedulerInstance<D> {
         }
     }
 
-    fn promise(&self, leaf: FlowId) -> Result<Promise, NoPromise> {
+    fn guarantee(&self, leaf: FlowId) -> Result<Guarantee, NoGuarantee> {
         self.discipline.service(leaf)
     }
 
-    fn promise_behind(&self, leaf: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
+    fn guarantee_behind(&self, leaf: FlowId, server: &Guarantee) -> Result<Guarantee, NoGuarantee> {
         self.discipline.service_behind(leaf, server)
     }
 }

@@ -15,8 +15,8 @@ pub(crate) mod worked_example;
 
 use crate::contract::breach::Breach;
 use crate::contract::discipline::Decision;
-use crate::contract::guarantee::Promise;
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::guarantee::Guarantee;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::Setup;
 use crate::contract::transmission::{Air, Sent};
 use crate::queues::queue::{FlowId, Packet};
@@ -115,9 +115,9 @@ pub trait Inspection {
         let _ = out;
     }
     /// The guarantee of a leaf.
-    fn promise(&self, leaf: FlowId) -> Result<Promise, NoPromise>;
+    fn guarantee(&self, leaf: FlowId) -> Result<Guarantee, NoGuarantee>;
     /// The guarantee of a leaf if this scheduler divides a flow with the guarantee `server`.
-    fn promise_behind(&self, leaf: FlowId, server: &Promise) -> Result<Promise, NoPromise>;
+    fn guarantee_behind(&self, leaf: FlowId, server: &Guarantee) -> Result<Guarantee, NoGuarantee>;
 }
 
 /// The start of a scheduler, and the transfer of its packets from and to another one.
@@ -238,8 +238,8 @@ mod tests {
         }
     }
     impl Guarantees for BySeed {
-        fn service(&self, _: FlowId) -> Result<Promise, NoPromise> {
-            Err(NoPromise("the seed chooses".into()))
+        fn service(&self, _: FlowId) -> Result<Guarantee, NoGuarantee> {
+            Err(NoGuarantee("the seed chooses".into()))
         }
     }
 

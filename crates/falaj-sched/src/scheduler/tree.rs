@@ -17,8 +17,8 @@
 use crate::contract::breach::Breach;
 use crate::contract::complete::CompleteDiscipline;
 use crate::contract::discipline::{Decision, assert_tags_are_set};
-use crate::contract::guarantee::Promise;
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::guarantee::Guarantee;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{
     ConfigError, ConfigErrors, FlowSetup, Inner, POLICY, Setup, Value, Values,
 };
@@ -198,15 +198,21 @@ impl<D: CompleteDiscipline> Tree<D> {
     }
 
     /// The guarantee of a leaf whose child has the guarantee `above`.
-    fn below(&self, leaf: FlowId, above: Result<Promise, NoPromise>) -> Result<Promise, NoPromise> {
+    fn below(
+        &self,
+        leaf: FlowId,
+        above: Result<Guarantee, NoGuarantee>,
+    ) -> Result<Guarantee, NoGuarantee> {
         let child = &self.children[self.child_of[leaf.index()] as usize];
         if !child.divided {
             return above;
         }
         if !self.discipline.serves_strictly() {
-            return Err(NoPromise("the discipline above keeps no rate over every interval".into()));
+            return Err(NoGuarantee(
+                "the discipline above keeps no rate over every interval".into(),
+            ));
         }
-        child.server.promise_behind(FlowId(leaf.0 - child.first), &above?)
+        child.server.guarantee_behind(FlowId(leaf.0 - child.first), &above?)
     }
 
     fn local(&self, packet: Packet) -> (usize, Packet) {
@@ -226,9 +232,9 @@ fn divided<D: CompleteDiscipline>(
     above: &D,
     f: usize,
 ) -> Result<Box<dyn Scheduler>, ConfigErrors> {
-    let promised = above.service(FlowId(f as u32)).ok().map(|p| p.rate).filter(|r| r.0 > 0);
+    let guaranteed = above.service(FlowId(f as u32)).ok().map(|p| p.rate).filter(|r| r.0 > 0);
     let share = Setup {
-        rate: promised.unwrap_or(setup.rate),
+        rate: guaranteed.unwrap_or(setup.rate),
         largest: setup.largest,
         ..inner.setup.clone()
     };
@@ -264,18 +270,18 @@ fn undivided(
 }
 
 /// The guarantees of all leaves of `setup` under `kind` and the disciplines below its flows.
-pub fn promises(
+pub fn guarantees(
     kind: &str,
     setup: &Setup,
-) -> Result<Vec<Result<Promise, NoPromise>>, ConfigErrors> {
+) -> Result<Vec<Result<Guarantee, NoGuarantee>>, ConfigErrors> {
     struct Ask<'a>(&'a Setup);
     impl Visitor for Ask<'_> {
-        type Output = Result<Vec<Result<Promise, NoPromise>>, ConfigErrors>;
+        type Output = Result<Vec<Result<Guarantee, NoGuarantee>>, ConfigErrors>;
         fn visit<D: CompleteDiscipline>(self, discipline: D) -> Self::Output {
             let leaves = (0..self.0.number_of_leaves() as u32).map(FlowId);
             if self.0.flows.iter().any(|f| f.inner.is_some()) {
                 let tree = Tree::new(self.0, discipline)?;
-                return Ok(leaves.map(|leaf| tree.promise(leaf)).collect());
+                return Ok(leaves.map(|leaf| tree.guarantee(leaf)).collect());
             }
             Ok(leaves.map(|flow| with_aqm::service(self.0, &discipline, flow)).collect())
         }
@@ -477,11 +483,11 @@ impl<D: CompleteDiscipline> Inspection for Tree<D> {
         self.children.iter().for_each(|child| child.server.breaches(out));
     }
 
-    fn promise(&self, leaf: FlowId) -> Result<Promise, NoPromise> {
+    fn guarantee(&self, leaf: FlowId) -> Result<Guarantee, NoGuarantee> {
         self.below(leaf, self.discipline.service(FlowId(self.child_of[leaf.index()])))
     }
 
-    fn promise_behind(&self, leaf: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
+    fn guarantee_behind(&self, leaf: FlowId, server: &Guarantee) -> Result<Guarantee, NoGuarantee> {
         self.below(
             leaf,
             self.discipline.service_behind(FlowId(self.child_of[leaf.index()]), server),

@@ -8,8 +8,8 @@
 use crate::contract::breach::Breach;
 use crate::contract::complete::CompleteDiscipline;
 use crate::contract::discipline::Decision;
-use crate::contract::guarantee::{DropImpact, Promise};
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::guarantee::{DropImpact, Guarantee};
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{FlowSetup, Setup};
 use crate::contract::transmission::{Air, Sent};
 use crate::queues::aqm::policy::Policy;
@@ -32,7 +32,7 @@ struct Kept {
     /// `None`: tail drop.
     keeper: Option<AqmState>,
     /// The reason why its flow has no guarantee.
-    no_promise: Option<NoPromise>,
+    no_guarantee: Option<NoGuarantee>,
     draws: Draws,
     /// ECN bits of its packets, the head first.
     ecn: VecDeque<Ecn>,
@@ -59,7 +59,7 @@ impl WithAqm {
         let policy = |q: usize| setup.flows.get(q).and_then(|flow| flow.values.policy());
         let kept = |q: usize| Kept {
             keeper: policy(q).map(|policy| AqmState::new(policy, link)),
-            no_promise: voids(setup, &discipline, FlowId(q as u32)),
+            no_guarantee: voids(setup, &discipline, FlowId(q as u32)),
             draws: Draws::default(),
             ecn: VecDeque::new(),
         };
@@ -245,17 +245,17 @@ impl Inspection for WithAqm {
         self.station.breaches(out);
     }
 
-    fn promise(&self, leaf: FlowId) -> Result<Promise, NoPromise> {
-        match &self.queues[self.station.queue_of(leaf).index()].no_promise {
+    fn guarantee(&self, leaf: FlowId) -> Result<Guarantee, NoGuarantee> {
+        match &self.queues[self.station.queue_of(leaf).index()].no_guarantee {
             Some(why) => Err(why.clone()),
-            None => self.station.promise(leaf),
+            None => self.station.guarantee(leaf),
         }
     }
 
-    fn promise_behind(&self, leaf: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
-        match &self.queues[self.station.queue_of(leaf).index()].no_promise {
+    fn guarantee_behind(&self, leaf: FlowId, server: &Guarantee) -> Result<Guarantee, NoGuarantee> {
+        match &self.queues[self.station.queue_of(leaf).index()].no_guarantee {
             Some(why) => Err(why.clone()),
-            None => self.station.promise_behind(leaf, server),
+            None => self.station.guarantee_behind(leaf, server),
         }
     }
 }
@@ -340,7 +340,7 @@ impl HeldScheduler for WithAqm {
 /// The reason why a discipline cannot keep its guarantee to flow `f` of `setup`, with the present
 /// policies. A discipline that sees arrivals counts packets that are dropped later: the packets
 /// behind them leave as late as if those had been sent.
-fn voids<D: CompleteDiscipline>(setup: &Setup, discipline: &D, f: FlowId) -> Option<NoPromise> {
+fn voids<D: CompleteDiscipline>(setup: &Setup, discipline: &D, f: FlowId) -> Option<NoGuarantee> {
     const HELP: &str =
         "choose `wf2q+` or `drr`, or a policy that drops at arrival: `red`, `gred`, `pie`";
     let later = |f: &FlowSetup| f.values.policy().filter(Policy::drops_later);
@@ -348,14 +348,14 @@ fn voids<D: CompleteDiscipline>(setup: &Setup, discipline: &D, f: FlowId) -> Opt
         DropImpact::Nobody => None,
         DropImpact::Own => setup.flows.get(f.index()).and_then(later).map(|policy| {
             let name = policy.name();
-            NoPromise(format!(
+            NoGuarantee(format!(
                 "the discipline gives packets their time before their turn, and `{name}` drops \
                  some later, whose time is lost; {HELP}"
             ))
         }),
         DropImpact::All => setup.flows.iter().find_map(later).map(|policy| {
             let name = policy.name();
-            NoPromise(format!(
+            NoGuarantee(format!(
                 "`{name}` drops packets of a queue of this link that the fluid server has counted, \
                  and then its time is wrong for all flows; {HELP}"
             ))
@@ -368,7 +368,7 @@ pub(crate) fn service<D: CompleteDiscipline>(
     setup: &Setup,
     discipline: &D,
     f: FlowId,
-) -> Result<Promise, NoPromise> {
+) -> Result<Guarantee, NoGuarantee> {
     match voids(setup, discipline, f) {
         Some(why) => Err(why),
         None => discipline.service(f),

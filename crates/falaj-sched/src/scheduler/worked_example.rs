@@ -7,7 +7,7 @@
 
 use crate::contract::complete::CompleteDiscipline;
 use crate::contract::discipline::Decision;
-use crate::contract::guarantee::Promise;
+use crate::contract::guarantee::Guarantee;
 use crate::contract::params::{ConfigErrors, FlowSetup, Setup, Value, Values};
 use crate::contract::transmission::Sent;
 use crate::queues::queue::{FlowId, Limit, Packet};
@@ -144,11 +144,11 @@ pub(crate) fn longest_delay(departures: &[(Packet, Sent)], flow: u32) -> Span {
 }
 
 /// The guarantee of this flow.
-pub(crate) fn promise<D: CompleteDiscipline>(
+pub(crate) fn guarantee<D: CompleteDiscipline>(
     setup: &Setup,
     new: impl FnOnce(&Setup) -> Result<D, ConfigErrors>,
     flow: u32,
-) -> Promise {
+) -> Guarantee {
     new(setup).expect("a valid setup").service(FlowId(flow)).expect("a guarantee")
 }
 

@@ -6,7 +6,7 @@
 //! bucket. The computation is the same: a bucket of `n` bytes is a wire that may have begun earlier
 //! by the time of `n` bytes.
 
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::units::rate::{BIT_NANOS, Rate};
 use crate::units::time::{Span, Time};
 use alloc::sync::Arc;
@@ -30,7 +30,7 @@ pub enum Capacity {
 impl Capacity {
     /// The reason why no discipline gives a guarantee on such a link; `None` for links that
     /// serialise at one rate.
-    pub fn no_promise(&self) -> Option<NoPromise> {
+    pub fn no_guarantee(&self) -> Option<NoGuarantee> {
         let why = match self {
             Capacity::Serialise => return None,
             Capacity::TokenBucket(_) => {
@@ -40,7 +40,7 @@ impl Capacity {
                 "the rate follows a trace, and bounds are known for one rate"
             }
         };
-        Some(NoPromise(why.into()))
+        Some(NoGuarantee(why.into()))
     }
 }
 

@@ -48,7 +48,7 @@ impl Fixture {
     pub(super) fn new(text: String, adapters: u32) -> Result<(Fixture, Outside)> {
         open_files(u64::from(adapters) * 2 + 200)?;
         let parsed = file::parse(&text, "bench serve")?;
-        let promised = standings(&parsed)?;
+        let guaranteed = standings(&parsed)?;
         let opener = Opener::start()?;
         let all = Adapters::new()?;
         let mut inside = Vec::new();
@@ -61,7 +61,7 @@ impl Fixture {
         let clock = Clock::from_zero(monotonic());
         let mut forwarder =
             wiring::to_adapters(&parsed.network(), &all, uplink, clock, Options::default())?;
-        forwarder.set_guarantees(terms(&parsed, &promised));
+        forwarder.set_guarantees(terms(&parsed, &guaranteed));
         forwarder.log_occupancy();
         let directory = tempfile::tempdir()?;
         let (place, http) = (directory.path().join("control"), directory.path().join("http"));
@@ -73,7 +73,7 @@ impl Fixture {
             scenario: Arc::new(parsed),
             text,
             recording: false,
-            standings: Some(Arc::new(promised)),
+            standings: Some(Arc::new(guaranteed)),
         };
         let mut control = Control::open(Some(&place), running)?;
         control.change_with(beside, preparer);

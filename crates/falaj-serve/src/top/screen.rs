@@ -73,8 +73,17 @@ fn flows(frame: &mut Frame<'_>, area: Rect, state: &mut ScreenState) {
     let right = |text: String| Cell::from(Text::from(text).alignment(Alignment::Right));
     let recent = state.seen.recent;
     let head = [
-        "Flow", "Rate", "at least", "", "p99", "largest", "at most", "waits", "drops", "weight",
-        "promise",
+        "Flow",
+        "Rate",
+        "at least",
+        "",
+        "p99",
+        "largest",
+        "at most",
+        "waits",
+        "drops",
+        "weight",
+        "guarantee",
     ];
     let head = Row::new(head.iter().enumerate().map(|(n, text)| match n {
         0 | 3 | 10 => Cell::from(*text),
@@ -103,8 +112,8 @@ fn flows(frame: &mut Frame<'_>, area: Rect, state: &mut ScreenState) {
                 Cell::from(name),
                 right(flow.rate.map_or_else(|| DASH.into(), rate)),
                 right(
-                    flow.promised_rate
-                        .map_or_else(|| DASH.into(), |promised| rate(promised as f64)),
+                    flow.guaranteed_rate
+                        .map_or_else(|| DASH.into(), |guaranteed| rate(guaranteed as f64)),
                 ),
                 Cell::from(bars(&state.rates(flow), line.into())),
                 right(time(flow.p99)),
@@ -155,20 +164,21 @@ fn verdict(flow: &Flow, coloured: bool) -> (String, Style) {
         return ("‖ paused".into(), Style::new().add_modifier(Modifier::REVERSED));
     }
     if flow.host > 0 {
-        return (format!("◐ host late ×{}", flow.host), colour(Color::Yellow));
+        return (format!("◐ late by host ×{}", flow.host), colour(Color::Yellow));
     }
     if flow.own > 0 {
         return (format!("◇ own burst ×{}", flow.own), Style::new());
     }
-    if flow.promised_rate.is_none() && flow.bound.is_none() {
-        return ("no promise".into(), Style::new().add_modifier(Modifier::DIM));
+    if flow.guaranteed_rate.is_none() && flow.bound.is_none() {
+        return ("no guarantee".into(), Style::new().add_modifier(Modifier::DIM));
     }
-    let unjudged = [flow.promised_rate.is_some(), flow.bound.is_some()];
-    let unjudged = unjudged.iter().zip(flow.judged).map(|(promised, judged)| *promised && !judged);
+    let unjudged = [flow.guaranteed_rate.is_some(), flow.bound.is_some()];
+    let unjudged =
+        unjudged.iter().zip(flow.judged).map(|(guaranteed, judged)| *guaranteed && !judged);
     match unjudged.collect::<Vec<_>>()[..] {
         [false, false] => ("✓ kept".into(), colour(Color::Green)),
         [true, false] if flow.bound.is_some() => ("✓ delay kept".into(), colour(Color::Green)),
-        [false, true] if flow.promised_rate.is_some() => {
+        [false, true] if flow.guaranteed_rate.is_some() => {
             ("✓ rate kept".into(), colour(Color::Green))
         }
         _ => ("? not judged".into(), Style::new().add_modifier(Modifier::DIM)),
@@ -194,8 +204,8 @@ fn about(state: &ScreenState) -> Text<'static> {
         let cap = flow.cap.as_ref().map_or_else(String::new, |cap| format!(", capped at {cap}"));
         let of = format!("{}: under {} of link {}{cap}", flow.flow, flow.kind, flow.link);
         let why = flow.why.as_ref().map_or_else(String::new, |why| match flow.bound {
-            Some(_) => format!("; its delay is promised by {why}"),
-            None => format!("; no delay is promised: {why}"),
+            Some(_) => format!("; its delay is guaranteed by {why}"),
+            None => format!("; no delay is guaranteed: {why}"),
         });
         text.push_line(Line::from(format!("{of}{why}")));
         let adapter = flow.adapter.as_ref().unwrap_or(&flow.flow);
@@ -252,18 +262,18 @@ mod tests {
         json!({ "packets": 10, "p50_ns": max / 4, "p99_ns": max / 2, "max_ns": max })
     }
 
-    fn flow(name: &str, sent: f64, max: u64, promised: Option<u64>, broken: u64) -> Json {
+    fn flow(name: &str, sent: f64, max: u64, guaranteed: Option<u64>, broken: u64) -> Json {
         json!({
             "flow": name,
-            "promise": {
-                "rate": promised.map(|_| 9_999_999), "delay_ns": promised,
-                "formula": promised.map(|_| "WF2Q+"),
+            "guarantee": {
+                "rate": guaranteed.map(|_| 9_999_999), "delay_ns": guaranteed,
+                "formula": guaranteed.map(|_| "WF2Q+"),
                 "envelope": [], "required_rate": null, "required_delay_ns": null,
-                "none": match promised {
+                "none": match guaranteed {
                     None => json!("its envelope is not known"),
                     Some(_) => Json::Null,
                 },
-                "judges_rate": promised.is_some(), "judges_delay": promised.is_some(),
+                "judges_rate": guaranteed.is_some(), "judges_delay": guaranteed.is_some(),
             },
             "window": {
                 "over_ns": 1_000_000_000, "offered": sent, "sent": sent, "demanded": false,
@@ -274,7 +284,7 @@ mod tests {
                 "delay": quantiles(max), "release_error": quantiles(1_000), "beyond": 0,
                 "beyond_bytes": 0 },
             "backlog": 12, "backlog_bytes": 12_000,
-            "breaches": { "own_burst": 0, "host": 0, "promise": broken, "rate": 0 },
+            "breaches": { "own_burst": 0, "host": 0, "guarantee": broken, "rate": 0 },
         })
     }
 
@@ -314,10 +324,10 @@ mod tests {
         }
         expect![[r#"
             falaj serve service.toml (pid 4711): what adapters send, 8.00 s after the start
-              Flow                 Rate    at least                            p99    largest   at most  waits  drops weight promise
+              Flow                 Rate    at least                            p99    largest   at most  waits  drops weight guarantee
             > calm          2.00 Mbit/s 10.0 Mbit/s             ▁▂▃▄▅▆▇█   1.25 ms    2.50 ms   4.22 ms     12      0      2 ✓ kept
-              wild          12.3 Mbit/s           —             ████████   33.0 ms    66.0 ms         —     12      0      1 no promise
-            calm: under mclock of link uplink, capped at 12mbit; its delay is promised by WF2Q+
+              wild          12.3 Mbit/s           —             ████████   33.0 ms    66.0 ms         —     12      0      1 no guarantee
+            calm: under mclock of link uplink, capped at 12mbit; its delay is guaranteed by WF2Q+
         "#]].assert_eq(&text(&mut state, 130));
         assert!(
             !text(&mut state, 130).contains("turn on the link's processor"),
@@ -337,9 +347,9 @@ mod tests {
     }
 
     #[test]
-    fn a_promise_that_is_not_judged_is_not_told_as_kept() {
+    fn a_guarantee_that_is_not_judged_is_not_told_as_kept() {
         let told = |rate: Option<u64>, bound: Option<u64>, judged| {
-            let flow = Flow { promised_rate: rate, bound, judged, ..Flow::default() };
+            let flow = Flow { guaranteed_rate: rate, bound, judged, ..Flow::default() };
             verdict(&flow, false).0
         };
         assert_eq!(told(Some(1), Some(1), [true, true]), "✓ kept");
@@ -349,11 +359,11 @@ mod tests {
         for (rate, bound) in [(Some(1), None), (None, Some(1)), (Some(1), Some(1))] {
             assert_eq!(told(rate, bound, [false, false]), "? not judged");
         }
-        assert_eq!(told(None, None, [false, false]), "no promise");
+        assert_eq!(told(None, None, [false, false]), "no guarantee");
     }
 
     #[test]
-    fn a_broken_promise_is_told_without_colours() {
+    fn a_violated_guarantee_is_told_without_colours() {
         let mut state = ScreenState::new(ScreenDirection::Up);
         state.take(seen(1, 1e6, 0));
         state.take(seen(2, 1e6, 3));

@@ -44,7 +44,7 @@ pub(super) struct ScreenRow {
     /// the start.
     pub(super) no_memory: u64,
     pub(super) rate: Option<f64>,
-    pub(super) promised_rate: Option<u64>,
+    pub(super) guaranteed_rate: Option<u64>,
     pub(super) p99: Option<u64>,
     pub(super) max: Option<u64>,
     pub(super) bound: Option<u64>,
@@ -108,17 +108,17 @@ fn of_flow(flow: &Flow) -> ScreenRow {
     ScreenRow {
         flow: flow.flow.clone(),
         rate: flow.window.as_ref().map(|window| window.sent),
-        promised_rate: flow.promise.rate,
+        guaranteed_rate: flow.guarantee.rate,
         p99: delay.and_then(|delay| delay.p99_ns),
         max: delay.and_then(|delay| delay.max_ns),
-        bound: flow.promise.delay_ns,
-        judged: [flow.promise.judges_rate, flow.promise.judges_delay],
+        bound: flow.guarantee.delay_ns,
+        judged: [flow.guarantee.judges_rate, flow.guarantee.judges_delay],
         backlog: flow.backlog,
         dropped: flow.total.dropped.values().sum(),
-        broken: flow.breaches.promise + flow.breaches.rate,
+        broken: flow.breaches.guarantee + flow.breaches.rate,
         host: flow.breaches.host,
         own: flow.breaches.own_burst,
-        why: flow.promise.formula.clone().or_else(|| flow.promise.none.clone()),
+        why: flow.guarantee.formula.clone().or_else(|| flow.guarantee.none.clone()),
         ..ScreenRow::default()
     }
 }

@@ -52,7 +52,7 @@ fn simulated(text: &str) -> (Run, Vec<Span>) {
     let bounds = ways[0]
         .flows
         .iter()
-        .map(|flow| flow.promise.as_ref().expect("promised").delay.delay)
+        .map(|flow| flow.guarantee.as_ref().expect("guaranteed").delay.delay)
         .collect();
     let run = simulate(&experiment(&scenario, Span::from_secs(2)), 1, &AtomicBool::new(false))
         .expect("it is valid");

@@ -6,6 +6,13 @@ use std::error::Error as _;
 use std::ffi::OsString;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 
+/// Options that had another name before, each with its present one.
+const RENAMED: [(&str, &str); 2] = [("--need", "--requires"), ("--per-container", "--per-batch")];
+
+fn present(option: &str) -> Option<&'static str> {
+    RENAMED.iter().find(|(former, _)| *former == option).map(|(_, present)| *present)
+}
+
 /// Returns a one-sentence message for a parse error. Returns `None` where clap's own text is the
 /// answer, as for `--help`.
 pub(super) fn sentence(words: &[OsString], error: &Error, mut command: Command) -> Option<String> {
@@ -22,8 +29,8 @@ pub(super) fn sentence(words: &[OsString], error: &Error, mut command: Command) 
         None => String::new(),
     };
     Some(match error.kind() {
-        ErrorKind::UnknownArgument if argument == "--need" => {
-            "`--need` is now called `--requires`".to_owned()
+        ErrorKind::UnknownArgument if present(argument).is_some() => {
+            format!("`{argument}` is now called `{}`", present(argument)?)
         }
         ErrorKind::UnknownArgument if argument.starts_with('-') => format!(
             "`{argument}` is not an option of `{name}`{}; `{name} --help-all` lists its options",

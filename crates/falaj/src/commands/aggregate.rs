@@ -1,4 +1,4 @@
-//! `falaj aggregate`: packets in batches ("containers" in the help) from one process to another.
+//! `falaj aggregate`: packets in batches from one process to another.
 //! The measurements of it are in `falaj-lab`.
 
 use anyhow::Result;

@@ -9,7 +9,7 @@ fn plan(args: &str) -> Ran {
 
 #[test]
 fn a_delay_has_two_sizes() {
-    let args = "--rate 800k --per-container 77.9us --delay 300us --max-size 500";
+    let args = "--rate 800k --per-batch 77.9us --delay 300us --max-size 500";
     let ran = plan(&format!("{args} --json"));
     assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
     let json = ran.json();
@@ -29,7 +29,7 @@ fn a_delay_has_two_sizes() {
         "{text:?}"
     );
 
-    let never = plan("--rate 800k --per-container 77.9us --delay 200us --max-size 500");
+    let never = plan("--rate 800k --per-batch 77.9us --delay 200us --max-size 500");
     assert_eq!(never.status, Some(1));
     assert!(
         never.out.contains("INFEASIBLE: a mean delay of 200 us is asked for, the least is 25"),
@@ -39,7 +39,7 @@ fn a_delay_has_two_sizes() {
 
 #[test]
 fn a_delay_has_a_size_and_a_timeout() {
-    let args = "--rate 200k --per-container 5us --per-packet 500ns --service deterministic --delay 200us --any-timeout";
+    let args = "--rate 200k --per-batch 5us --per-packet 500ns --service deterministic --delay 200us --any-timeout";
     let ran = plan(&format!("{args} --json"));
     assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
     let json = ran.json();
@@ -50,16 +50,16 @@ fn a_delay_has_a_size_and_a_timeout() {
         "{json}"
     );
     // A batch holds about half of the packets that arrive within 340 us.
-    assert!((20.0..80.0).contains(&(200e3 / number(&best["containers_per_s"]))), "{json}");
+    assert!((20.0..80.0).contains(&(200e3 / number(&best["batches_per_s"]))), "{json}");
     assert!(number(&json["least"]["delay_ns"]) < number(&best["delay_ns"]), "{json}");
-    let never = plan("--rate 20k --per-container 15us --delay 20us --any-timeout");
+    let never = plan("--rate 20k --per-batch 15us --delay 20us --any-timeout");
     assert_eq!(never.status, Some(1), "{never:?}");
     assert!(never.out.contains("INFEASIBLE: a mean delay of 20.0 us is asked for"), "{never:?}");
 }
 
 #[test]
 fn a_size_has_three_answers() {
-    let json = plan("--rate 1M --per-container 128us --size 160 --back 0 --json").json();
+    let json = plan("--rate 1M --per-batch 128us --size 160 --back 0 --json").json();
     assert!((number(&json["load"]) - 0.8).abs() < 1e-9);
     let wait = |how: &str| number(&json[how]["wait_ns"]);
     // One stream alone is a renewal process: both models are the same.
@@ -70,21 +70,21 @@ fn a_size_has_three_answers() {
         "{json}"
     );
     let other = plan(
-        "--rate 500k --per-container 5us --per-packet 500ns --service erlang:4 --timeout 200us --size 62 --json",
+        "--rate 500k --per-batch 5us --per-packet 500ns --service erlang:4 --timeout 200us --size 62 --json",
     );
     assert!(other.json()["exact"].is_null() && other.json()["printed"].is_null());
 }
 
 #[test]
 fn nonsense_says_which_bound_it_breaks() {
-    let good = "--rate 800k --per-container 77.9us";
+    let good = "--rate 800k --per-batch 77.9us";
     for (args, status, told) in [
-        (format!("{good} --size 0"), 2, "--size is 0; a container holds 1 packet or more"),
+        (format!("{good} --size 0"), 2, "--size is 0; a batch holds 1 packet or more"),
         (format!("{good} --vms 0"), 2, "--vms is 0; it must be 1 or more"),
         (
             format!("{good} --timeout 1us"),
             2,
-            "--timeout is 1.00 us, shorter than a container of one packet takes to cross (77.9 us)",
+            "--timeout is 1.00 us, shorter than a batch of one packet takes to cross (77.9 us)",
         ),
         (
             format!("{good} --service pareto"),
@@ -93,12 +93,12 @@ fn nonsense_says_which_bound_it_breaks() {
         ),
         (format!("{good} --service erlang:0"), 2, "1 to 1000 steps"),
         (format!("{good} --delay 1ms --percentile 100"), 2, "above 0 and below 100"),
-        ("--rate -5 --per-container 1us".into(), 2, "finite and not negative"),
-        ("--rate 5 --per-container -1us".into(), 2, "`-1us` is negative"),
-        ("--rate 0 --per-container 1us".into(), 2, "above zero"),
-        ("--rate many --per-container 1us".into(), 2, "not a number of packets a second"),
+        ("--rate -5 --per-batch 1us".into(), 2, "finite and not negative"),
+        ("--rate 5 --per-batch -1us".into(), 2, "`-1us` is negative"),
+        ("--rate 0 --per-batch 1us".into(), 2, "above zero"),
+        ("--rate many --per-batch 1us".into(), 2, "not a number of packets a second"),
         (format!("{good} --size 100"), 1, "the load is 1.2464, and must be below 1"),
-        ("--rate 2M --per-container 1us --per-packet 1us".into(), 1, "the load is 4.00"),
+        ("--rate 2M --per-batch 1us --per-packet 1us".into(), 1, "the load is 4.00"),
     ] {
         let ran = plan(&args);
         assert_eq!(ran.status, Some(status), "{args}: {ran:?}");
@@ -109,7 +109,7 @@ fn nonsense_says_which_bound_it_breaks() {
 #[test]
 fn machines_fit_until_they_do_not() {
     let json = plan(
-        "--rate 100k --per-container 5us --per-packet 500ns --delay 1ms --max-size 300 \
+        "--rate 100k --per-batch 5us --per-packet 500ns --delay 1ms --max-size 300 \
               --fit-vms --json",
     )
     .json();

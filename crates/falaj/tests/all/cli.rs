@@ -287,7 +287,7 @@ fn a_policy_keeps_a_queue_short_and_is_told_of() {
         let path = file(&name, &own);
         let ran = falaj(&["sim", path, "--replications", "1", "--json"]);
         assert!(number(&flow(&ran.json()["flows"], "x")["delivered"]) > 10_000.0, "{}", ran.out);
-        assert!(falaj(&["plan", path]).out.contains("a queue for each flow promises"));
+        assert!(falaj(&["plan", path]).out.contains("a queue for each flow guarantees"));
     }
 }
 
@@ -537,8 +537,8 @@ fn ctrl_c_ends_what_reproduces_and_measures() {
 // -------------------------------------------------------------------------------------------- plan
 
 #[test]
-fn promises_are_the_papers_by_hand() {
-    let ran = falaj(&["plan", file("promises.toml", TENANTS), "--json"]);
+fn guarantees_are_the_papers_by_hand() {
+    let ran = falaj(&["plan", file("guarantees.toml", TENANTS), "--json"]);
     assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
     let json = ran.json();
     assert_eq!(json["admitted"], true);
@@ -604,7 +604,7 @@ fn a_plan_reads_well() {
         "link uplink up: 100 Mbit/s",
         "37.9 Mbit/s   (2) C (W-L)/S    5.59 ms   (1'')",
         "utilisation: 162.00 % offered of 100 Mbit/s",
-        "b: offers more than it is promised",
+        "b: offers more than it is guaranteed",
     ] {
         assert!(ran.out.contains(words), "no `{words}` in\n{}", ran.out);
     }
@@ -676,7 +676,10 @@ fn an_envelope_bounds_delay_and_backlog() {
             .starts_with("the scheduler: its latency is 1.12 ms"),
         "{a}"
     );
-    assert_eq!(a["delay"]["delay_ns"], 5_590_080, "what a full queue is promised stays beside it");
+    assert_eq!(
+        a["delay"]["delay_ns"], 5_590_080,
+        "what a full queue is guaranteed stays beside it"
+    );
     assert_eq!(
         (&a["service"]["rate"], &a["service"]["latency_ns"]),
         (&37_888_000.into(), &1_242_240.into())
@@ -733,7 +736,7 @@ fn traffic_tells_what_to_expect_and_assures_nothing() {
     assert_eq!(ran.status, Some(1), "{ran:?}");
     let declare = r#"declare `envelope = { rate = "12mbit", burst = "501B" }`"#;
     assert!(
-        ran.out.contains("REFUSED a: needs a delay of at most 2ms, is promised 5.59 ms"),
+        ran.out.contains("REFUSED a: needs a delay of at most 2ms, is guaranteed 5.59 ms"),
         "{}",
         ran.out
     );
@@ -751,7 +754,7 @@ fn a_need_may_come_from_the_command_line() {
     let ran = falaj(&["plan", tenants, "--requires", "b.delay=3ms", "--requires", "a.rate=37mbit"]);
     assert_eq!(ran.status, Some(1), "{ran:?}");
     assert!(ran.out.contains(
-        "REFUSED b: needs a delay of at most 3ms, is promised 5.59 ms; `queue = \"9p\"` would"
+        "REFUSED b: needs a delay of at most 3ms, is guaranteed 5.59 ms; `queue = \"9p\"` would"
     ));
     assert!(!ran.out.contains("REFUSED a"), "{}", ran.out);
     // A queue of nine packets meets the requirement, ten do not.
@@ -910,7 +913,7 @@ fn no_other_flow_pays_for_a_proposal() {
     assert_eq!(ran.status, Some(1));
     assert!(
         ran.out.contains(
-            "REFUSED a: needs 60mbit, is promised 37.9 Mbit/s; no phase of this flow alone"
+            "REFUSED a: needs 60mbit, is guaranteed 37.9 Mbit/s; no phase of this flow alone"
         ),
         "{ran:?}"
     );
@@ -1488,7 +1491,7 @@ fn reference(page: &str) -> PathBuf {
 /// Measures between two real processes; values that depend on the load of the machine are not
 /// checked.
 #[test]
-fn packets_cross_in_containers() {
+fn packets_cross_in_batches() {
     let ran = falaj(&[
         "-q",
         "aggregate",
@@ -1513,7 +1516,7 @@ fn packets_cross_in_containers() {
     );
     assert!(
         (number(&filled["packets"]) - 62.0).abs() < 1.0,
-        "more came than a container holds: {json}"
+        "more came than a batch holds: {json}"
     );
     for row in &rows[4..] {
         assert!(number(&row["delay"]) > 0.0 && number(&row["delay_mean"]) > 0.0, "{row}");
@@ -1526,7 +1529,7 @@ fn packets_cross_in_containers() {
 /// Checks that all results of the tuner and of the other policies are present. Which is better can
 /// be judged on an idle machine only.
 #[test]
-fn containers_follow_the_load() {
+fn batches_follow_the_load() {
     let args = ["--delay", "5ms", "--rates", "5e3", "--each", "40ms", "--step", "1", "--json"];
     let ran = falaj(&[&["-q", "aggregate", "tune"], &args[..]].concat());
     assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""), "{ran:?}");
@@ -1545,11 +1548,11 @@ fn containers_follow_the_load() {
 }
 
 #[test]
-fn containers_that_cannot_be_are_refused() {
+fn batches_that_cannot_be_are_refused() {
     for (args, said) in [
         (
             &["bench", "--bytes", "60B"][..],
-            "a container that holds a packet of 64 B has 66 B to 64 KiB",
+            "a batch that holds a packet of 64 B has 66 B to 64 KiB",
         ),
         (&["bench", "--size", "10B"], "a packet here has 22 B to 9 kB"),
         (&["bench", "--packets", "1"], "write `2` to `65536`"),
@@ -1569,7 +1572,7 @@ fn containers_that_cannot_be_are_refused() {
     }
     let ran = falaj(&["run", "--aggregate", "0,200us", "--", "true"]);
     assert!(
-        ran.status == Some(2) && ran.err.contains("a container holds one packet at least"),
+        ran.status == Some(2) && ran.err.contains("a batch holds one packet at least"),
         "{ran:?}"
     );
     let ran = falaj(&["run", "--aggregate", "adaptive", "--", "true"]);

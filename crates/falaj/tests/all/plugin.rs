@@ -27,7 +27,7 @@ fn a_library_is_simulated_planned_and_measured_as_its_built_in_twin() {
     assert_eq!(theirs.out, built_in.out, "packet by packet");
     assert_eq!(theirs.json()["breaches"], json!([]));
     let plan = falaj(&["plan", mine]);
-    assert!(plan.out.contains("the plug-in `./libtwin.so` declares no promise"), "{plan:?}");
+    assert!(plan.out.contains("the plug-in `./libtwin.so` declares no guarantee"), "{plan:?}");
     // A discipline's parameter is set as any other value.
     let planned = falaj(&["plan", mine, "--what-if", "a.with.quantum=10B"]);
     assert!(

@@ -1230,7 +1230,7 @@ fn compare(_: &Users) {
     );
     assert_eq!(json["over"], "namespaces", "measured means that a kernel's interface was crossed");
     let [a, b] = ["a", "b"].map(|name| flow(&json["flows"], name));
-    assert_eq!((&a["bound_ns"], &a["promised_rate"]), (&5_590_080.into(), &37_888_000.into()));
+    assert_eq!((&a["bound_ns"], &a["guaranteed_rate"]), (&5_590_080.into(), &37_888_000.into()));
     // The flooding flow gets at least its guaranteed rate, simulated and measured. The other one
     // loses no packets, except where a busy machine turns even sending into a burst.
     for (way, few) in [("simulated", 0.0), ("measured", 0.05)] {

@@ -137,7 +137,7 @@ const PAGES: &[Page] = &[
         ],
         ..page("docs/how-to/plugin.md")
     },
-    Page { files: &[OFFICE], ..page("docs/how-to/promises.md") },
+    Page { files: &[OFFICE], ..page("docs/how-to/guarantees.md") },
     // The other shards would come from other machines.
     Page { files: &[UPLINK], ends: &[("falaj sweep merge ", 2)], ..page("docs/how-to/python.md") },
     Page { files: &[("shared.toml", Office(""))], ..page("docs/how-to/relay.md") },

@@ -18,12 +18,12 @@ use std::time::{Duration, Instant};
 use tokio_rustls::rustls;
 
 const TESTS: &[(&str, fn())] = &[
-    ("who_floods_takes_nothing_that_others_were_promised", flood),
+    ("who_floods_takes_nothing_that_others_were_guaranteed", flood),
     ("a_storm_of_tiny_packets_takes_its_own_share", storm),
     ("changes_are_admitted_or_refused_and_take_effect", changes),
     ("the_file_is_read_again", reload),
     ("whatever_is_asked_nothing_breaks", malformed),
-    ("what_cannot_be_promised_is_not_served", refused),
+    ("what_cannot_be_guaranteed_is_not_served", refused),
     ("a_terminal_shows_and_changes_it", top),
     ("the_page_is_carried_and_asks_for_the_token", page),
     ("it_keeps_no_right_that_it_does_not_need", rights),
@@ -156,15 +156,15 @@ fn flood() {
     std::thread::sleep(Duration::from_millis(1_100));
     let [calm, greedy, wild] = ["calm", "greedy", "wild"].map(|name| service.adapter(name));
     for adapter in [&calm, &greedy, &wild] {
-        assert_eq!(up(adapter)["breaches"]["promise"], 0, "{adapter:#}");
+        assert_eq!(up(adapter)["breaches"]["guarantee"], 0, "{adapter:#}");
         assert_eq!(up(adapter)["breaches"]["rate"], 0, "{adapter:#}");
     }
     // On a busy machine, packets sent evenly may arrive in a burst. The excess is attributed to the
     // sender, and its delay bound does not apply.
-    let (total, promise) = (&up(&calm)["total"], &up(&calm)["promise"]);
+    let (total, guarantee) = (&up(&calm)["total"], &up(&calm)["guarantee"]);
     assert_got_through(&calm, 1_000);
     if total["beyond"] == 0 {
-        assert!(total["delay"]["max_ns"].as_u64() <= promise["delay_ns"].as_u64(), "{calm:#}");
+        assert!(total["delay"]["max_ns"].as_u64() <= guarantee["delay_ns"].as_u64(), "{calm:#}");
         assert_eq!(total["dropped"]["queue_full"], 0);
     }
     assert!(demanded >= 1, "the flood never filled a queue for a whole window: {greedy:#}");
@@ -176,7 +176,7 @@ fn flood() {
     let metrics = service.get("/metrics").body;
     assert!(
         metrics.contains(
-            "falaj_adapter_promised_rate_bits_per_second{adapter=\"calm\",direction=\"up\"} \
+            "falaj_adapter_guaranteed_rate_bits_per_second{adapter=\"calm\",direction=\"up\"} \
              10000000"
         ),
         "{metrics}"
@@ -198,7 +198,7 @@ fn flood() {
     service.until("beyond its envelope", |service| {
         up(&service.adapter("calm"))["total"]["beyond"].as_u64().unwrap() > before
     });
-    assert_eq!(up(&service.adapter("calm"))["breaches"]["promise"], 0);
+    assert_eq!(up(&service.adapter("calm"))["breaches"]["guarantee"], 0);
     service.end();
 }
 
@@ -224,7 +224,7 @@ fn storm() {
     std::thread::sleep(Duration::from_millis(1_100));
     let [calm, wild] = ["calm", "wild"].map(|name| service.adapter(name));
     assert_got_through(&calm, 500);
-    assert_eq!(up(&calm)["breaches"]["promise"], 0, "{calm:#}");
+    assert_eq!(up(&calm)["breaches"]["guarantee"], 0, "{calm:#}");
     // Its processor time is attributed to it, and reported.
     assert!(
         up(&wild)["total"]["offered"].as_u64() > up(&calm)["total"]["offered"].as_u64(),
@@ -239,7 +239,7 @@ fn storm() {
 fn changes() {
     let service = Service::start("serve-changes.toml", THREE);
     let rate =
-        |service: &Service, name: &str| up(&service.adapter(name))["promise"]["rate"].as_u64();
+        |service: &Service, name: &str| up(&service.adapter(name))["guarantee"]["rate"].as_u64();
     // The rate is rounded down.
     assert_eq!(rate(&service, "greedy"), Some(5_000_000));
     // A check changes nothing.
@@ -262,7 +262,7 @@ fn changes() {
     let made = service
         .patch("/v1/adapters/calm", &json!({ "weight": 3, "requires": { "rate": "11mbit" } }));
     assert_eq!(made.status, 200, "{}", made.body);
-    service.until("another promise", |service| rate(service, "greedy") == Some(4_000_000));
+    service.until("another guarantee", |service| rate(service, "greedy") == Some(4_000_000));
     assert!(service.get("/v1/scenario").body.contains("11mbit"));
     assert_eq!(service.patch("/v1/adapters/nobody", &json!({ "weight": 1 })).status, 404);
     assert_eq!(service.patch("/v1/adapters/wild", &json!({ "wieght": 1 })).status, 409);
@@ -278,7 +278,7 @@ fn changes() {
 
 fn reload() {
     let service = Service::start("serve-reload.toml", THREE);
-    let rate = |service: &Service| up(&service.adapter("calm"))["promise"]["rate"].as_u64();
+    let rate = |service: &Service| up(&service.adapter("calm"))["guarantee"]["rate"].as_u64();
     assert_eq!(rate(&service), Some(10_000_000));
     // A file that is wrong, or does not fit, changes nothing.
     for wrong in ["[link", &THREE.replace("20mbit", "10mbit")] {
@@ -374,7 +374,7 @@ fn malformed() {
         let answer = service.raw(&bytes, false);
         assert!(!answer.starts_with(b"HTTP/1.1 5"), "{}", String::from_utf8_lossy(&answer));
     }
-    assert_eq!(up(&service.adapter("calm"))["breaches"]["promise"], 0);
+    assert_eq!(up(&service.adapter("calm"))["breaches"]["guarantee"], 0);
     service.end();
 }
 
@@ -579,7 +579,7 @@ fn top() {
     top.press("w\x7f9\r");
     // Only the changes of a screen are written, so not every word of it appears in the output.
     top.until("it is refused", |written| {
-        written.contains("needs 3.5mbit, is promised 1.82 Mbit/s")
+        written.contains("needs 3.5mbit, is guaranteed 1.82 Mbit/s")
     });
     top.press("jp");
     service.until("greedy pauses", |service| service.adapter("greedy")["paused"] == true);
@@ -624,7 +624,7 @@ fn top() {
     }
     let screen = once(&["--control", socket.to_str().unwrap()]);
     assert!(
-        screen.starts_with("falaj run ") && row(&screen, "> ").contains("no promise"),
+        screen.starts_with("falaj run ") && row(&screen, "> ").contains("no guarantee"),
         "{screen}"
     );
     signal("TERM", run.id());
@@ -1095,7 +1095,7 @@ fn closed() {
     }
     let again = Service::start_with("serve-closed.toml", &text, &words, |_| {});
     assert_eq!(there.is_running(), Some(true));
-    assert_eq!(up(&again.adapter("calm"))["promise"], up(&calm)["promise"]);
+    assert_eq!(up(&again.adapter("calm"))["guarantee"], up(&calm)["guarantee"]);
     assert!(again.get("/v1/scenario").body.contains("60p"), "what was changed is kept");
     again.until("it is looked at", |service| service.get("/v1/adapters/wild").status == 200);
     assert_eq!(again.adapter("wild")["paused"], true, "who paused does so still");

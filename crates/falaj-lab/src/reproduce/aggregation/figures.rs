@@ -12,7 +12,7 @@ use falaj_sched::units::time::Span;
 
 /// The cost of transfers: 80 Kp/s one by one and 800 Kp/s by 62, two transfers each.
 const COST: Service =
-    Service { per_container: 5.72e-6, per_packet: 0.533e-6, shape: Shape::Deterministic };
+    Service { per_batch: 5.72e-6, per_packet: 0.533e-6, shape: Shape::Deterministic };
 const TIMEOUT: f64 = 200e-6;
 /// Number of packets in a batch of 4096 B: 64 B and two bytes each.
 const FULL: usize = 62;
@@ -28,7 +28,7 @@ pub(super) fn of(label: &str, live: Option<Live>) -> Result<PaperFigure> {
         ),
         "Figure 2" => forwarded(
             2,
-            "containers of 62 packets, timeout 200 us",
+            "batches of 62 packets, timeout 200 us",
             &[
                 10, 50, 100, 150, 200, 250, 300, 350, 400, 500, 600, 700, 750, 780, 800, 850, 900,
                 1000,
@@ -43,7 +43,7 @@ pub(super) fn of(label: &str, live: Option<Live>) -> Result<PaperFigure> {
 /// The cost in the form that the reader of a ring takes.
 fn declared(cost: Service) -> CrossingCost {
     let span = |seconds: f64| Span((seconds * 1e9).round() as u64);
-    CrossingCost { container: span(cost.per_container), packet: span(cost.per_packet) }
+    CrossingCost { batch: span(cost.per_batch), packet: span(cost.per_packet) }
 }
 
 fn point(x: f64, y: f64, off: Option<f64>) -> CurvePoint {
@@ -135,8 +135,8 @@ fn forwarded(no: usize, title: &str, rates: &[u32]) -> Result<PaperFigure> {
 }
 
 fn ask(live: Option<Live>) -> Ask {
-    let containers = if quick(live) { 20_000 } else { 200_000 };
-    Ask { containers, seed: SEED, percentile: 0.99, longer_than: 0.0 }
+    let batches = if quick(live) { 20_000 } else { 200_000 };
+    Ask { batches, seed: SEED, percentile: 0.99, longer_than: 0.0 }
 }
 
 fn quick(live: Option<Live>) -> bool {
@@ -183,12 +183,12 @@ fn sojourn(live: Option<Live>) -> Result<PaperFigure> {
     ];
     let mut notes = vec![
         format!(
-            "A container of 200 takes {:.1} us: the load at 800 Kp/s is {:.3}.",
+            "A batch of 200 takes {:.1} us: the load at 800 Kp/s is {:.3}.",
             service * 1e6,
             2.0 * 800e3 / SIZE as f64 * service
         ),
-        "As printed, exact and simulated: full containers alone and exponential services, there \
-         and back. With timeouts: deterministic services, a whole container at once into the \
+        "As printed, exact and simulated: full batches alone and exponential services, there \
+         and back. With timeouts: deterministic services, a whole batch at once into the \
          machine; what stands for the measured curve."
             .into(),
     ];
@@ -203,7 +203,7 @@ fn sojourn(live: Option<Live>) -> Result<PaperFigure> {
         curves.push(measured.curve);
         notes.push(measured.note);
     }
-    let title = "four virtual machines, containers of 200: sojourn by input rate".into();
+    let title = "four virtual machines, batches of 200: sojourn by input rate".into();
     Ok(PaperFigure {
         label: "Figure 3".into(),
         title,
@@ -225,7 +225,7 @@ const ASKED_SIZE: usize = 160;
 fn both_ways(service: f64) -> System {
     System {
         streams: vec![Stream { count: 2, rate: RATE }],
-        service: Service { per_container: service, per_packet: 0.0, shape: Shape::Exponential },
+        service: Service { per_batch: service, per_packet: 0.0, shape: Shape::Exponential },
         timeout: None,
         measure: Measure::Mean,
     }
@@ -289,11 +289,11 @@ fn size_for_a_delay(live: Option<Live>) -> Result<PaperFigure> {
         curve.retain(|p| p.y < 1200.0);
     }
     let mut found = vec![
-        ("delay of containers of 160 packets", system.point(ASKED_SIZE)?.delay * 1e6),
+        ("delay of batches of 160 packets", system.point(ASKED_SIZE)?.delay * 1e6),
         ("size for 300 us", dimensions.feasible.first().map_or(0.0, |f| f.from.size as f64)),
     ];
     let wait = Superposed::new(&one, ASKED_SIZE, service)?.as_printed()?.wait;
-    found.push(("delay of containers of 160 packets, as printed", (fill + wait + service) * 1e6));
+    found.push(("delay of batches of 160 packets, as printed", (fill + wait + service) * 1e6));
     if let Some(f) = dimensions.feasible.first() {
         notes.push(format!(
             "300 us have two sizes: {} and {}. The least delay is {:.0} us at {}; below {} packets nothing is stable.",
@@ -315,12 +315,12 @@ fn size_for_a_delay(live: Option<Live>) -> Result<PaperFigure> {
         curves.push(measured.curve);
         notes.push(measured.note);
     }
-    let title = "size of containers for a delay, 800 Kp/s both ways".into();
+    let title = "size of batches for a delay, 800 Kp/s both ways".into();
     Ok(PaperFigure {
         label: "Figure 4".into(),
         title,
         axes: Axes::Plain,
-        x: "packets in a container",
+        x: "packets in a batch",
         y: "us",
         curves,
         published: Published::beside(PRINTED, "published", [(ASKED_SIZE as f64, ASKED * 1e6)]),

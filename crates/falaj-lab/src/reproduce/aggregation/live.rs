@@ -73,7 +73,7 @@ impl Live {
         };
         let note = format!(
             "Measured: two processes with a ring between them, {turns}, each of {} or 20 \
-             containers of each stream. The reader's services are exponential, of the same mean; \
+             batches of each stream. The reader's services are exponential, of the same mean; \
              when it sleeps it has to be woken, too. The sender was in time with {:.1} % of the \
              packets or more.",
             self.long,

@@ -14,8 +14,8 @@ const WORK: Work = Work {
     name: "aggregation",
     title: "Packet aggregation, reproduced",
     source: "Packet aggregation between a driver domain and its virtual machines, and its dimensioning (IFIP, 2013), Figures 1-4",
-    setting: "A container costs 5.72 us and 0.533 us for each packet, which is what 80 Kp/s one by \
-              one and 800 Kp/s in containers of 62 come to over two transfers; nothing else is \
+    setting: "A batch costs 5.72 us and 0.533 us for each packet, which is what 80 Kp/s one by \
+              one and 800 Kp/s in batches of 62 come to over two transfers; nothing else is \
               fitted. The way through the card is in none of it.",
     published: &[
         ("Figure 1", "largest forwarding rate", 80.0, 4.0, "Kp/s"),
@@ -27,7 +27,7 @@ const WORK: Work = Work {
         ("Figure 3", "the model is above the measured up to", 600.0, 0.0, "Kp/s"),
         ("Figure 3", "measured over modelled at 800 Kp/s", 1.0, 0.1, ""),
         ("Figure 4", "size for 300 us", 160.0, 1.0, "packets"),
-        ("Figure 4", "delay of containers of 160 packets, as printed", 300.0, 3.0, "us"),
+        ("Figure 4", "delay of batches of 160 packets, as printed", 300.0, 3.0, "us"),
     ],
     seeds: "Simulations are determined by their seed, 1: the same command gives the same numbers, \
             bit for bit. Measurements, with --live, are of one machine at one time.",

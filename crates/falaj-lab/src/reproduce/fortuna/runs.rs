@@ -225,7 +225,7 @@ pub(super) fn run(
         let of = |values: Vec<f64>| Estimate::of(&values);
         let maxima: Vec<f64> =
             flows.iter().filter_map(|r| r.delay.max()).map(|s| s.as_micros_f64()).collect();
-        let promise = engine.promise(PipeId(0), FlowId(f as u32)).ok();
+        let guarantee = engine.guarantee(PipeId(0), FlowId(f as u32)).ok();
         Some(Ours {
             out: of(flows.iter().map(|r| r.delivered_rate(duration) / 1e6).collect())?,
             offered: of(flows.iter().map(|r| r.offered_rate(duration) / 1e6).collect())?.mean,
@@ -236,7 +236,7 @@ pub(super) fn run(
                 .collect())?,
             max: maxima.iter().copied().fold(0.0, f64::max),
             least_max: maxima.iter().copied().fold(f64::INFINITY, f64::min),
-            bound: promise.map(|p| p.delay.delay.as_micros_f64()),
+            bound: guarantee.map(|p| p.delay.delay.as_micros_f64()),
         })
     };
     Ok((0..scenario.links[0].up.flows.len()).map(link).collect())

@@ -204,7 +204,8 @@ fn unlimited(
     ours: bool,
 ) -> Result<PaperFigure> {
     let runs = lab.runs(&free(lab, if ours { OURS } else { Divider::Fifo }, sends.clone()))?;
-    let with = if ours { "mClock, 40 Mbit/s promised to each" } else { "one plain queue for all" };
+    let with =
+        if ours { "mClock, 40 Mbit/s guaranteed to each" } else { "one plain queue for all" };
     let mut figure = figure(format!("no caps, {what}, {with}"), &runs);
     let series = |all: &[RateSeries]| all.first().cloned().unwrap_or_default();
     let (live, simulated) = (series(&runs.live), series(&runs.simulated));
@@ -246,7 +247,8 @@ fn active(lab: &Fixture, times: u32, ours: bool) -> Result<PaperFigure> {
     let all: Vec<MachineLoad> =
         std::iter::once(sends(0, 80)).chain((0..times).map(|_| sends(1, 80))).collect();
     let runs = lab.runs(&free(lab, if ours { OURS } else { Divider::Fifo }, all.clone()))?;
-    let with = if ours { "mClock, 40 Mbit/s promised to each" } else { "one plain queue for all" };
+    let with =
+        if ours { "mClock, 40 Mbit/s guaranteed to each" } else { "one plain queue for all" };
     let mut figure = figure(format!("VM 2 is {times} times as active, {with}"), &runs);
     let seconds = runs.simulated.first().map_or(0, Vec::len);
     let ratio = |all: &[RateSeries]| over_all(all, 1, 1, seconds) / over_all(all, 0, 1, seconds);

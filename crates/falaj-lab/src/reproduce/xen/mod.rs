@@ -54,7 +54,7 @@ const IN_GUESTS: &str = "Two virtual machines under QEMU, each with a virtio-net
                          with what the paper had, and with what falaj has in its place (\"ours\"). \
                          Simulated beside measured: the same scenario, the same scheduler. The \
                          paper prints curves and no numbers: what is published here is what its \
-                         text states, and for ours what is promised; in Figures 6a and 6b, whose \
+                         text states, and for ours what is guaranteed; in Figures 6a and 6b, whose \
                          senders are not the paper's, what the scheduler's model says.";
 
 const WORK: Work = Work {
@@ -66,7 +66,7 @@ const WORK: Work = Work {
               payload. Each figure with what the paper had, and with what falaj has in its place \
               (\"ours\"). Simulated beside measured: the same scenario, the same scheduler. The \
               paper prints curves and no numbers: what is published here is what its text states, \
-              and for ours what is promised; in Figures 6a and 6b, whose senders are not the \
+              and for ours what is guaranteed; in Figures 6a and 6b, whose senders are not the \
               paper's, what the scheduler's model says.",
     published: &[
         ("Figure 4a", OF_1, SET, 0.04, ""),

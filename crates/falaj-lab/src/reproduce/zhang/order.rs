@@ -162,7 +162,7 @@ pub(super) fn theorem() -> Result<PaperFigure> {
         let engine = Engine::new(std::slice::from_ref(&spec))
             .map_err(|(_, refused)| anyhow!("{refused}"))?;
         let bound =
-            engine.promise(PipeId(0), FlowId(0)).map_err(|why| anyhow!("{why:?}"))?.delay.delay;
+            engine.guarantee(PipeId(0), FlowId(0)).map_err(|why| anyhow!("{why:?}"))?.delay.delay;
         let x = f64::from(n);
         let ms = |nanos: u64| CurvePoint { x, y: nanos as f64 / 1e6, off: None };
         reached.push(ms(worst));

@@ -30,11 +30,11 @@ use self::mw00::Mw00;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Draw};
 use crate::contract::guarantee::{
-    Bound, Guarantees, Promise, StairTurn, StaircaseCurve, finite_rate, room_for_one,
+    Bound, Guarantees, Guarantee, StairTurn, StaircaseCurve, finite_rate, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Example, Manifest, Purpose};
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::contract::visitor::Visitor;
@@ -195,7 +195,7 @@ impl MediumHooks for DrrPlusPlus {}
 
 impl Guarantees for DrrPlusPlus {
     /// See the module's documentation.
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let VisitsBySort { ours, others, own, carried } = self.visits_by_sort(f);
         // All bounds except the curve know the number of visits.
         let with = |carry: u64| Visits { once: (ours - 1 + carry) * carried, ..own };
@@ -209,7 +209,7 @@ impl Guarantees for DrrPlusPlus {
         let line = full.saturating_add(u64::try_from(line).unwrap_or(u64::MAX));
         let simple = curve.rate.airtime_of_many(line.saturating_add(curve.between + curve.once));
         let alone = ours == 1;
-        Ok(Promise {
+        Ok(Guarantee {
             rate: curve.rate(),
             latency: curve.latency(),
             rate_formula: if alone { "C Q/(Q + Q')" } else { "C Q/(F + n Q')" },
@@ -271,7 +271,7 @@ impl Guarantees for DrrPlusPlus {
         true
     }
 
-    fn service_behind(&self, f: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
+    fn service_behind(&self, f: FlowId, server: &Guarantee) -> Result<Guarantee, NoGuarantee> {
         Ok(self.service(f)?.after(server.latency))
     }
 }
@@ -284,7 +284,7 @@ mod tests {
         A_FIRST, IN_TURN, LOW_LATENCY, beside_three, low, quantum,
     };
     use crate::queues::queue::{Limit, Packet};
-    use crate::scheduler::worked_example::{at_once, departures, order, packet, promise, setup};
+    use crate::scheduler::worked_example::{at_once, departures, order, packet, guarantee, setup};
     use crate::units::time::Span;
     use std::string::String;
 
@@ -364,7 +364,7 @@ mod tests {
             let own: Vec<Sent> =
                 sent.iter().filter(|(p, _)| p.flow == FlowId(0)).map(|&(_, sent)| sent).collect();
             let worst = own.iter().map(|sent| sent.end - at).max().unwrap();
-            let bound = promise(&setup, DrrPlusPlus::new, 0).delay.delay;
+            let bound = guarantee(&setup, DrrPlusPlus::new, 0).delay.delay;
             assert!(worst <= bound && bound - worst <= Span(2_000), "{n}: {worst}, bound {bound}");
             // sigma/r + (Q + 3 Q')/C
             let thesis = Span(2 * 30_001_000 + 4 * 1_500_000);

@@ -17,10 +17,10 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
-    Bound, Guarantees, Promise, StaircaseCurve, finite_rate, room_for_one,
+    Bound, Guarantees, Guarantee, StaircaseCurve, finite_rate, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigError, ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::deficit::{DeficitFlow, DeficitRound, Quanta, Visits};
@@ -187,9 +187,9 @@ impl MediumHooks for Mw00 {}
 
 impl Guarantees for Mw00 {
     /// See the module's documentation.
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let (visits, rate_formula, formula) = self.visits_with_credit(f);
-        Ok(Promise {
+        Ok(Guarantee {
             rate: visits.rate(),
             latency: visits.latency(),
             rate_formula,

@@ -34,10 +34,10 @@ use crate::collections::calendar::Calendar;
 use crate::collections::quad_heap::Heap;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{Dice, Draw};
-use crate::contract::guarantee::{Bound, Deadlines, Guarantees, Promise, behind, full_queue};
+use crate::contract::guarantee::{Bound, Deadlines, Guarantees, Guarantee, behind, full_queue};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Example, Idling, Manifest, Purpose};
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup, Values};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::classes::{Classes, LINK, Shape};
@@ -163,7 +163,7 @@ pub struct Hfsc {
     /// The clocks of the classes' upper limits.
     limits: Vec<Clocks>,
     /// The leaves' real-time curves, in pieces.
-    promised: Vec<Option<Pieces>>,
+    guaranteed: Vec<Option<Pieces>>,
     /// Leaves that are not eligible yet, by the time at which they become eligible.
     held: Calendar,
     /// Leaves that are eligible, by deadline.
@@ -260,10 +260,10 @@ impl Hfsc {
             now: 0,
             own: Shared::default(),
         };
-        let promised = curves[..leaves].iter().map(|[real_time, ..]| *real_time).collect();
+        let guaranteed = curves[..leaves].iter().map(|[real_time, ..]| *real_time).collect();
         Ok(Hfsc {
             limits: vec![[0; 2]; all.shape.len()],
-            promised,
+            guaranteed,
             classes: curves.into_iter().zip(shares).map(class).collect(),
             held: Calendar::new(leaves),
             eligible: Calendar::new(leaves),
@@ -412,16 +412,16 @@ impl Guarantees for Hfsc {
     /// a backlogged flow lie on its curve, which begins at most a packet's time at the second slope
     /// from now. If the first slope is the lower one, deadlines are later by the distance of the
     /// curve behind a line of the second slope.
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
-        let Some((first, time, rate)) = self.promised[f.index()] else {
-            return Err(NoPromise(
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
+        let Some((first, time, rate)) = self.guaranteed[f.index()] else {
+            return Err(NoGuarantee(
                 "a flow without a real-time `rate` gets a share of the capacity that real-time curves leave, which may be none"
                     .into(),
             ));
         };
         let late = self.late() + behind(first, time, rate);
         let own = rate.airtime(self.largest);
-        Ok(Promise {
+        Ok(Guarantee {
             rate,
             latency: own + own + late,
             rate_formula: "the second slope r of the real-time curve",
@@ -439,7 +439,7 @@ impl Guarantees for Hfsc {
     /// The curve counts only the packets that the real-time criterion sent, which are some or all
     /// of the flow's packets.
     fn deadlines(&self, f: FlowId) -> Option<Deadlines> {
-        Some(Deadlines::new(self.promised[f.index()]?, self.late()))
+        Some(Deadlines::new(self.guaranteed[f.index()]?, self.late()))
     }
 
     /// Deadlines of a backlogged flow do not move, whatever service link-sharing gives to it.

@@ -29,10 +29,10 @@ mod turns;
 use crate::collections::quad_heap::Heap;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Dice, Draw};
-use crate::contract::guarantee::{Bound, Guarantees, Promise, full_queue};
+use crate::contract::guarantee::{Bound, Guarantees, Guarantee, full_queue};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Example, Idling, Manifest, Purpose};
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigErrors, Kind, Param, Setup, Value};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::bucket::{self, BURST};
@@ -355,7 +355,7 @@ impl Guarantees for Htb {
     /// overdraft of a packet `L`, and its rate. If the packets of all other green leaves go first,
     /// a green leaf waits for at most `D = (sum (b + L) + L)/(C - R)`, where `R` is the sum of the
     /// others' rates. It loses no tokens by that if its bucket holds the tokens of `D`.
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let (own, leaves) = (&self.rules[f.index()], &self.rules[..self.shape.leaves()]);
         let others =
             || leaves.iter().enumerate().filter(|&(n, _)| n != f.index()).map(|(_, rule)| rule);
@@ -364,7 +364,7 @@ impl Guarantees for Htb {
         let (rate, largest) = (own.own.rate, u64::from(self.largest));
         let all = leaves.iter().enumerate().map(|(n, rule)| (n, rule.own.rate));
         if let Some(excess) = Excess::of("rate", all, self.link) {
-            return Err(NoPromise(format!(
+            return Err(NoGuarantee(format!(
                 "{}, so not every flow gets its rate",
                 excess.words("the flows'")
             )));
@@ -376,13 +376,13 @@ impl Guarantees for Htb {
             u128::from(rate.0) * u128::from(waits.0) / 8_000_000_000 + u128::from(2 * largest);
         let apart = own.ceil.rate == rate && own.ceil.burst < own.own.burst;
         if u128::from(own.own.burst) < needed || u128::from(own.ceil.burst) < needed || apart {
-            return Err(NoPromise(format!(
+            return Err(NoGuarantee(format!(
                 "bursts of other flows may delay it by {waits}, in which its bucket overflows: \
                  with `burst` and `ceil-burst` of {needed} B, its {rate} is guaranteed"
             )));
         }
         let packets = rate.airtime_of_many(3 * largest);
-        Ok(Promise {
+        Ok(Guarantee {
             rate,
             latency: waits + packets + Span(2),
             rate_formula: "the rate r",

@@ -24,9 +24,9 @@
 
 use crate::collections::quad_heap::Heap;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Bound, Guarantees, Promise, full_queue};
+use crate::contract::guarantee::{Bound, Guarantees, Guarantee, full_queue};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigError, ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::disciplines::mclock::{FAR, Rule};
@@ -332,9 +332,9 @@ impl HClock {
     }
 
     /// The guarantee of a class, based on that of the class above.
-    fn promised(&self, class: u32) -> Result<(Rate, Span), NoPromise> {
+    fn guaranteed(&self, class: u32) -> Result<(Rate, Span), NoGuarantee> {
         let Some(rate) = self.rules[class as usize].reservation else {
-            return Err(NoPromise(
+            return Err(NoGuarantee(
                 "a flow without a `reservation`, its own and of all above it, gets by its weight \
                  what reservations leave, which may be nothing"
                     .into(),
@@ -345,7 +345,7 @@ impl HClock {
             LINK => (self.link, Span::ZERO),
             node => {
                 let above = self.shape.class(node);
-                let (rate, later) = self.promised(above)?;
+                let (rate, later) = self.guaranteed(above)?;
                 (rate, later + rate.airtime(self.largest))
             }
         };
@@ -486,9 +486,9 @@ impl Guarantees for HClock {
     /// As in mClock, with the class above in place of the link. That class is served at least its
     /// guarantee, later by its own latency; and all its service goes first to an `R` below it that
     /// has come.
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
-        let (rate, others) = self.promised(f.0)?;
-        Ok(Promise {
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
+        let (rate, others) = self.guaranteed(f.0)?;
+        Ok(Guarantee {
             rate,
             latency: rate.airtime(self.largest) + others,
             rate_formula: "the reservation r",

@@ -27,11 +27,11 @@ use crate::collections::quad_heap::Heap;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{Dice, Draw};
 use crate::contract::guarantee::{
-    Bound, Guarantees, Promise, finite_rate, full_queue, room_for_one,
+    Bound, Guarantees, Guarantee, finite_rate, full_queue, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Example, Idling, Manifest, Purpose};
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigError, ConfigErrors, FlowSetup, Kind, Param, Setup, Value};
 use crate::contract::transmission::Sent;
 use crate::contract::visitor::Visitor;
@@ -420,9 +420,9 @@ impl Guarantees for MClock {
     /// packet that goes first has an `R` that came before: for each reserved flow the bytes of its
     /// reservation since then, and one packet; and one packet may have started. As the reservations
     /// fit on the link, that work is over `(n L + L)/C` after the `R`.
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let Some(rate) = self.rules[f.index()].reservation else {
-            return Err(NoPromise(
+            return Err(NoGuarantee(
                 "a flow without a `reservation` gets by its weight what reservations leave, which may be nothing"
                     .into(),
             ));
@@ -431,7 +431,7 @@ impl Guarantees for MClock {
         let others = self.link.airtime_of_many((reserved + 1) * u64::from(self.largest))
             + ROUNDING
             + Span(1);
-        Ok(Promise {
+        Ok(Guarantee {
             rate,
             latency: rate.airtime(self.largest) + others,
             rate_formula: "the reservation r",

@@ -18,10 +18,10 @@ use self::packet_wise::PacketWise;
 use self::phase_wise::PhaseWise;
 use crate::contract::draw::Draw;
 use crate::contract::guarantee::{
-    Bound, Promise, StairTurn, StaircaseCurve, finite_rate, full_queue, without_room,
+    Bound, Guarantee, StairTurn, StaircaseCurve, finite_rate, full_queue, without_room,
 };
 use crate::contract::manifest::{Example, Idling, Manifest, Purpose};
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup, Value};
 use crate::contract::visitor::Visitor;
 use crate::queues::queue::{FlowId, Limit};
@@ -339,7 +339,7 @@ impl VirtualLinks {
     /// - A packet sent in lent idle time delays packets that arrive meanwhile by at most its own
     ///   time, an `L`. At its end the server is in the state in which it would be if that time had
     ///   passed idle, so all else holds from there.
-    pub(crate) fn service(&self, f: FlowId, serve: Serve) -> Result<Promise, NoPromise> {
+    pub(crate) fn service(&self, f: FlowId, serve: Serve) -> Result<Guarantee, NoGuarantee> {
         let (link, l, n) = (self.links[f.index()], self.largest, self.links.len() as u64);
         let carries = self.tail == Tail::Carry;
         let (w, phases) = (link.phase, self.cycle());
@@ -414,7 +414,7 @@ impl VirtualLinks {
             false if carried.one_is_best() => (by_one, latency + lent, "(2) C (W-L)/S"),
             false => (by_two, later, "C W/(2 S)"),
         };
-        Ok(Promise {
+        Ok(Guarantee {
             rate,
             latency,
             rate_formula,
@@ -515,7 +515,7 @@ fn formula(serve: Serve, tail: Tail, lent: bool, bytes: bool) -> &'static str {
 mod tests {
     use super::*;
     use crate::scheduler::worked_example::{
-        at_once, departures, longest_delay, order, packet, promise, setup, time, values,
+        at_once, departures, longest_delay, order, packet, guarantee, setup, time, values,
     };
     use crate::units::time::Time;
 
@@ -545,11 +545,11 @@ mod tests {
                         ..setup(L as u32, flows)
                     };
                     let all = VirtualLinks::new(&setup).expect("a valid setup");
-                    let promise = all.service(FlowId(0), serve).expect("a guarantee");
+                    let guarantee = all.service(FlowId(0), serve).expect("a guarantee");
                     let turns = all.carried(FlowId(0), serve);
                     for bytes in L..60 * L {
                         // Just before, all of these bytes but the last packet may be missing.
-                        let line = promise.latency + promise.rate.airtime_of_many(bytes - L);
+                        let line = guarantee.latency + guarantee.rate.airtime_of_many(bytes - L);
                         let case = (tail, serve, links, phase, bytes);
                         assert!(line + Span(2) >= turns.until(bytes), "{case:?}: {line}");
                     }
@@ -589,7 +589,7 @@ mod tests {
         let longest = longest_delay(&departures(&setup, PacketWise::new, &packets), 0);
         // Four packets of the current cycle, four between its own, and its own.
         assert_eq!(longest, Span::from_micros(9 * 100));
-        let bound = promise(&setup, PacketWise::new, 0).delay.delay;
+        let bound = guarantee(&setup, PacketWise::new, 0).delay.delay;
         assert!(longest <= bound, "{longest} > {bound}");
     }
 }

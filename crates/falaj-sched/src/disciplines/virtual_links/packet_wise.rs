@@ -17,9 +17,9 @@
 
 use crate::collections::flow_set::FlowSet;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Guarantees, Promise, Settling, StaircaseCurve};
+use crate::contract::guarantee::{Guarantees, Guarantee, Settling, StaircaseCurve};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::disciplines::virtual_links::{Link, Serve, Tail, Type, VirtualLinks};
@@ -513,7 +513,7 @@ impl MediumHooks for PacketWise {
 }
 
 impl Guarantees for PacketWise {
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         self.config.service(f, Serve::PacketWise)
     }
 

@@ -7,9 +7,9 @@
 //! link with a packet. The phases that have passed are counted when a packet arrives.
 
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Guarantees, Promise, Settling, StaircaseCurve};
+use crate::contract::guarantee::{Guarantees, Guarantee, Settling, StaircaseCurve};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
-use crate::contract::no_guarantee::NoPromise;
+use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::contract::transmission::Sent;
 use crate::disciplines::virtual_links::{Serve, Tail, Type, VirtualLinks};
@@ -181,7 +181,7 @@ impl QueueHooks for PhaseWise {}
 impl MediumHooks for PhaseWise {}
 
 impl Guarantees for PhaseWise {
-    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+    fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         self.config.service(f, Serve::PhaseWise)
     }
 

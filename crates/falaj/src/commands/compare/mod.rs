@@ -12,10 +12,10 @@ use anyhow::bail;
 use falaj_experiment::measure::{Measured, MeasuredFlow, Measuring};
 use falaj_experiment::replications::{Replications, SimulatedFlow};
 use falaj_experiment::simulation::{INCONCLUSIVE, ReplicationArgs, SimulationPlan};
-use falaj_plan::promises;
+use falaj_plan::guarantees;
 use falaj_scenario::Scenario;
 use falaj_scenario::edit::{Set, parse_set_or_unset};
-use falaj_sched::contract::guarantee::Promise;
+use falaj_sched::contract::guarantee::Guarantee;
 use falaj_sched::units::time::Span;
 use falaj_sim::WarmUp;
 use falaj_sim::scenario::{fed_flows, name_of, pipe_of};
@@ -77,14 +77,14 @@ pub(crate) struct Args {
 /// A flow with its bound, its simulated results and its measured results.
 pub(crate) struct ComparedFlow {
     pub(crate) name: String,
-    pub(crate) promise: Option<Promise>,
+    pub(crate) guarantee: Option<Guarantee>,
     pub(crate) simulated: SimulatedFlow,
     pub(crate) measured: MeasuredFlow,
 }
 
 impl ComparedFlow {
     fn bound(&self) -> Option<Span> {
-        self.promise.as_ref().map(|p| p.delay.delay)
+        self.guarantee.as_ref().map(|p| p.delay.delay)
     }
     fn broken(&self) -> bool {
         let longest = self.simulated.delay.max().max(self.measured.link.delay.max());
@@ -92,7 +92,7 @@ impl ComparedFlow {
     }
     /// Returns true if the flow has a bound, but no measured packet that could have exceeded it.
     fn untried(&self) -> bool {
-        self.promise.is_some() && self.measured.link.delay.count() == 0
+        self.guarantee.is_some() && self.measured.link.delay.count() == 0
     }
 }
 
@@ -190,9 +190,9 @@ impl Comparison {
     ) -> Result<Comparison> {
         let simulated = Replications::as_planned(scenario, plan)?;
         let links = &scenario.links;
-        let mut promised = Vec::new();
+        let mut guaranteed = Vec::new();
         for link in links {
-            promised.extend([promises(&link.up)?, promises(&link.down)?]);
+            guaranteed.extend([guarantees(&link.up)?, guarantees(&link.down)?]);
         }
         // With rules, packets also reach links that no source names.
         let told = if scenario.rules.is_empty() {
@@ -205,7 +205,7 @@ impl Comparison {
             let pipe = pipe_of(at.0, at.1);
             rows.push(ComparedFlow {
                 name: name_of(scenario, at),
-                promise: promised[pipe.0 as usize][at.2].clone().ok(),
+                guarantee: guaranteed[pipe.0 as usize][at.2].clone().ok(),
                 simulated: simulated.flow(pipe, at.2),
                 measured: std::mem::take(&mut measured.flows[pipe.0 as usize][at.2]),
             });
@@ -278,14 +278,14 @@ impl Comparison {
                 text::span(sim.quantile(0.5)),
                 text::span(live.quantile(0.5)),
             ]);
-            let promised = r.promise.as_ref().map_or(0, |p| p.rate.0);
+            let guaranteed = r.guarantee.as_ref().map_or(0, |p| p.rate.0);
             let c = &r.measured.link.counters;
             rows.push(vec![
                 "  rate".into(),
-                if promised == 0 {
+                if guaranteed == 0 {
                     text::DASH.into()
                 } else {
-                    format!(">= {}", text::rate(promised as f64))
+                    format!(">= {}", text::rate(guaranteed as f64))
                 },
                 text::rate(r.simulated.sent_rate.map_or(0.0, |e| e.mean)),
                 text::rate(r.measured.rate),
@@ -353,8 +353,8 @@ impl Comparison {
                 json!({
                     "flow": r.name,
                     "bound_ns": r.bound().map(|s| s.0),
-                    "formula": r.promise.as_ref().map(|p| p.delay.formula),
-                    "promised_rate": r.promise.as_ref().map(|p| p.rate.0),
+                    "formula": r.guarantee.as_ref().map(|p| p.delay.formula),
+                    "guaranteed_rate": r.guarantee.as_ref().map(|p| p.rate.0),
                     "simulated": {
                         "delay": delay(&r.simulated.delay),
                         "rate": r.simulated.sent_rate.map(|e| e.mean),
@@ -439,7 +439,7 @@ mod tests {
         errors: &[u64],
     ) -> ComparedFlow {
         let bound = bound.map(|b| Bound { delay: Span(b), formula: "", condition: "" });
-        let promise = bound.map(|delay| Promise {
+        let guarantee = bound.map(|delay| Guarantee {
             rate: Rate(0),
             latency: Span::ZERO,
             rate_formula: "",
@@ -450,7 +450,7 @@ mod tests {
         flow.link.delay = meter(measured);
         flow.link.release_error = meter(errors);
         let simulated = SimulatedFlow { delay: meter(simulated), ..SimulatedFlow::default() };
-        ComparedFlow { name: "a".into(), promise, simulated, measured: flow }
+        ComparedFlow { name: "a".into(), guarantee, simulated, measured: flow }
     }
 
     #[test]
@@ -513,7 +513,7 @@ mod tests {
         assert_eq!(
             verdict(&[row(None, &[1], &[9_000_000], &[9_000_000])]),
             BoundVerdict::Kept,
-            "nothing was promised"
+            "nothing was guaranteed"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! `falaj plan aggregate`: finds the batch sizes ("containers" in the help) that keep a delay, and
+//! `falaj plan aggregate`: finds the batch sizes that keep a delay, and
 //! their cost.
 
 use anyhow::{Context, Result, bail, ensure};
@@ -30,11 +30,11 @@ Equal commands give equal results.
 Exit status: 0 the delay can be kept; 1 it cannot, or no size is stable; 2 the input is invalid.
 
 Examples:
-  falaj plan aggregate --rate 800k --per-container 77.9us --delay 300us
-  falaj plan aggregate --rate 800k --per-container 77.9us --size 160
-  falaj plan aggregate --rate 800k --vms 4 --per-container 5.72us --per-packet 533ns --service deterministic \\
+  falaj plan aggregate --rate 800k --per-batch 77.9us --delay 300us
+  falaj plan aggregate --rate 800k --per-batch 77.9us --size 160
+  falaj plan aggregate --rate 800k --vms 4 --per-batch 5.72us --per-packet 533ns --service deterministic \\
     --timeout 200us --percentile 99 --delay 400us
-  falaj plan aggregate --rate 50k --per-container 5us --per-packet 500ns --delay 2ms --fit-vms")]
+  falaj plan aggregate --rate 50k --per-batch 5us --per-packet 500ns --delay 2ms --fit-vms")]
 pub(crate) struct Args {
     /// Packets per second into the driver domain, for all virtual machines together: 800k, 1.5M.
     #[arg(long, value_name = "PACKETS", value_parser = packets, allow_hyphen_values = true)]
@@ -50,7 +50,7 @@ pub(crate) struct Args {
     shared: bool,
     /// Time to transfer a batch.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
-    per_container: Span,
+    per_batch: Span,
     /// Additional time for each packet in it.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
     per_packet: Option<Span>,
@@ -157,7 +157,7 @@ impl Args {
 
     fn cost(&self) -> Service {
         Service {
-            per_container: seconds(self.per_container),
+            per_batch: seconds(self.per_batch),
             per_packet: self.per_packet.map_or(0.0, seconds),
             shape: self.service,
         }
@@ -175,14 +175,14 @@ impl Args {
     /// Refuses values from which no queue can be built.
     fn check(&self) -> Result<()> {
         ensure!(self.vms > 0, "--vms is 0; it must be 1 or more");
-        ensure!(self.size != Some(0), "--size is 0; a container holds 1 packet or more");
-        ensure!(self.max_size > 0, "--max-size is 0; a container holds 1 packet or more");
+        ensure!(self.size != Some(0), "--size is 0; a batch holds 1 packet or more");
+        ensure!(self.max_size > 0, "--max-size is 0; a batch holds 1 packet or more");
         let least = self.cost().mean(1.0);
         if let Some(timeout) = self.timeout.map(seconds)
             && timeout < least
         {
             bail!(
-                "--timeout is {}, shorter than a container of one packet takes to cross ({}): it must be at least that",
+                "--timeout is {}, shorter than a batch of one packet takes to cross ({}): it must be at least that",
                 time(timeout),
                 time(least)
             );
@@ -233,7 +233,7 @@ fn one(args: &Args, system: &System, size: usize) -> Result<ExitCode> {
     let (fill, load) = (line.fill()?, line.load()?);
     let service = system.service.mean(fill.size);
     let simulated =
-        line.simulate(Ask { containers: 400_000, seed: 1, percentile: 0.99, longer_than: 0.0 })?;
+        line.simulate(Ask { batches: 400_000, seed: 1, percentile: 0.99, longer_than: 0.0 })?;
     // The model has neither timeouts nor service distributions other than the exponential.
     let modelled = system.timeout.is_none() && system.service.shape == Shape::Exponential;
     let model = modelled.then(|| Superposed::new(&system.streams, size, service)).transpose()?;
@@ -262,14 +262,14 @@ fn one(args: &Args, system: &System, size: usize) -> Result<ExitCode> {
                 "delay_ns": simulated.delay.mean * 1e9,
                 "delay_half_width_ns": half(simulated.delay),
                 "delay_p99_ns": simulated.at_percentile.mean * 1e9,
-                "containers": simulated.containers,
+                "batches": simulated.batches,
             },
         });
         say!("{}", serde_json::to_string_pretty(&value)?);
         return Ok(ExitCode::SUCCESS);
     }
     say!(
-        "containers of {size}: load {load:.3}, {:.1} packets each, {:.0} % leave full",
+        "batches of {size}: load {load:.3}, {:.1} packets each, {:.0} % leave full",
         fill.size,
         100.0 * fill.full
     );
@@ -291,7 +291,7 @@ fn one(args: &Args, system: &System, size: usize) -> Result<ExitCode> {
     if let Some(why) = why {
         say!("no exact answer: {why}");
     } else if !modelled {
-        say!("no model: it has exponential services and full containers alone");
+        say!("no model: it has exponential services and full batches alone");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -301,7 +301,7 @@ fn point_json(p: Point) -> Value {
         "size": p.size, "load": p.load, "fill_ns": p.fill * 1e9, "wait_ns": p.wait * 1e9,
         "service_ns": p.service * 1e9, "delay_ns": p.delay * 1e9, "error_ns": p.error * 1e9,
         "how": if p.how == How::Exact { "exact" } else { "simulated" },
-        "containers_per_s": p.containers,
+        "batches_per_s": p.batches,
     })
 }
 
@@ -316,20 +316,19 @@ fn point_row(what: &str, p: Point) -> Vec<String> {
         time(p.service),
         time(p.delay),
         format!("± {}", time(p.error)),
-        format!("{:.1} k/s", p.containers / 1e3),
+        format!("{:.1} k/s", p.batches / 1e3),
         how.to_owned(),
     ]
 }
 
 const HEADER: [&str; 10] =
-    ["", "size", "load", "fill", "wait", "service", "delay", "", "containers", ""];
+    ["", "size", "load", "fill", "wait", "service", "delay", "", "batches", ""];
 
 fn dimension(args: &Args, system: &System) -> Result<ExitCode> {
     let asked = args.delay.map(seconds);
-    let Dimensions { stable, curve, least, feasible } =
-        system.dimensions(asked, args.max_size).with_context(|| {
-            format!("with containers of {} packets, the largest size", args.max_size)
-        })?;
+    let Dimensions { stable, curve, least, feasible } = system
+        .dimensions(asked, args.max_size)
+        .with_context(|| format!("with batches of {} packets, the largest size", args.max_size))?;
     let kept = asked.is_none() || !feasible.is_empty();
     let exit = ExitCode::from(u8::from(!kept));
     if args.json {
@@ -391,11 +390,11 @@ fn pairs(args: &Args, system: &System) -> Result<ExitCode> {
     let row =
         |what: &str, pair: Pair| [point_row(what, pair.point), vec![time(pair.timeout)]].concat();
     let rows = std::iter::once(row("least delay", least))
-        .chain(best.map(|best| row("fewest containers", best)));
+        .chain(best.map(|best| row("fewest batches", best)));
     say!("{}", text::table(&[&HEADER[..], &["timeout"]].concat(), rows));
     match best {
         Some(best) => say!(
-            "a {measured} delay of {} is kept with containers of {} packets that leave after {}",
+            "a {measured} delay of {} is kept with batches of {} packets that leave after {}",
             time(asked),
             best.point.size,
             time(best.timeout)
@@ -419,11 +418,11 @@ fn told(measured: &str, asked: f64, feasible: &[Feasible], best: &Feasible) {
         })
         .collect();
     say!(
-        "a {measured} delay of {} is kept with containers of {} packets",
+        "a {measured} delay of {} is kept with batches of {} packets",
         time(asked),
         ranges.join(", and of ")
     );
-    say!("the fewest containers: {} packets", best.to.size);
+    say!("the fewest batches: {} packets", best.to.size);
     // A packet that arrives alone waits for the whole timeout, then for its service.
     let timeout = asked - best.to.service;
     if timeout > 0.0 {

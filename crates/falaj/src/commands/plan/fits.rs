@@ -14,7 +14,7 @@ use toml_edit::{DocumentMut, Item, Table};
 /// Arguments of `plan fits`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Each flow that has a `requires` is asked for what it is promised, whatever the others send. Exit status: 0 all
+Each flow that has a `requires` is asked for what it is guaranteed, whatever the others send. Exit status: 0 all
 fit, 1 one does not, 2 the input is wrong.
 
 Examples:
@@ -116,7 +116,7 @@ fn print(link: &str, towards: Towards, direction: &Direction, flows: &[Standing]
     say!(
         "{}",
         text::table(
-            &["flow", "asks for", "is promised", "asks for delay", "is promised", "fits"],
+            &["flow", "asks for", "is guaranteed", "asks for delay", "is guaranteed", "fits"],
             rows
         )
     );
@@ -125,7 +125,7 @@ fn print(link: &str, towards: Towards, direction: &Direction, flows: &[Standing]
             say!("  {}: {what}; {help}", flow.flow);
         }
         if let Some(why) = &flow.none {
-            say!("  {}: nothing is promised: {why}", flow.flow);
+            say!("  {}: nothing is guaranteed: {why}", flow.flow);
         }
     }
 }

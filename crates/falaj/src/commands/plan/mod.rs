@@ -35,13 +35,13 @@ use whatif::WhatIf;
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
     after_help = "\
-A flow may say what it needs, and the plan is refused where the promise is worse. It may
+A flow may say what it needs, and the plan is refused where the guarantee is worse. It may
 also say what it sends at most, which bounds its delay and its backlog:
   [link.uplink.flow.voice]
   requires = { rate = \"10mbit\", delay = \"5ms\" }
   envelope = { rate = \"10mbit\", burst = \"3kB\" }
 Without an envelope one is derived from the flow's traffic, unless that is Poisson; a need is
-judged by what a flow is promised whatever it sends, or by the envelopes that flows declare.
+judged by what a flow is guaranteed whatever it sends, or by the envelopes that flows declare.
 
 KEY is a path in the file, link.uplink.flow.voice.phase, or as much of it as tells it apart.
 

@@ -6,7 +6,7 @@ use falaj_plan::bounds::{Envelope, Outlook, sources_named};
 use falaj_plan::network::Routes;
 use falaj_scenario::Direction;
 use falaj_sched::contract::guarantee::Deadlines;
-use falaj_sched::contract::no_guarantee::NoPromise;
+use falaj_sched::contract::no_guarantee::NoGuarantee;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
 use falaj_terminal::{impairments, text};
@@ -38,12 +38,12 @@ pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
                 (offered, false) => text::rate(offered as f64),
                 (offered, true) => format!("{} and TCP", text::rate(offered as f64)),
             };
-            let (delay, by) = flow.promised().map_or((text::DASH.into(), String::new()), |d| {
+            let (delay, by) = flow.guaranteed().map_or((text::DASH.into(), String::new()), |d| {
                 (text::nanos(d.delay.0 as f64), notes.cell(&d.formula))
             });
-            let rate = match &flow.promise {
+            let rate = match &flow.guarantee {
                 Ok(p) => [rate_of(flow), notes.cell(p.rate_formula)],
-                Err(NoPromise(why)) => [text::DASH.into(), notes.cell(why)],
+                Err(NoGuarantee(why)) => [text::DASH.into(), notes.cell(why)],
             };
             let name = if flow.many.is_some() {
                 format!("{}, each", flow.name)
@@ -63,7 +63,7 @@ pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
     if !dropping.is_empty() {
         say!("  and that its policy does not drop: {}", dropping.join(", "));
     }
-    for line in impairments::promises(direction) {
+    for line in impairments::guarantees(direction) {
         say!("  {line}");
     }
     for flow in &way.flows {
@@ -89,10 +89,10 @@ pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
     }
     for flow in &way.flows {
         if flow.many.is_none()
-            && flow.promise.as_ref().is_ok_and(|p| p.rate.0 > 0 && flow.offered > p.rate.0)
+            && flow.guarantee.as_ref().is_ok_and(|p| p.rate.0 > 0 && flow.offered > p.rate.0)
         {
             say!(
-                "  {}: offers more than it is promised; what exceeds the promise may be lost",
+                "  {}: offers more than it is guaranteed; what exceeds the guarantee may be lost",
                 flow.name
             );
         }
@@ -195,7 +195,7 @@ impl Notes {
 }
 
 fn rate_of(flow: &Outlook) -> String {
-    match &flow.promise {
+    match &flow.guarantee {
         Ok(p) if p.rate.0 > 0 => text::link_rate(p.rate),
         _ => text::DASH.into(),
     }
@@ -238,33 +238,33 @@ fn details(flow: &Outlook) -> Vec<(&'static str, String)> {
     };
     out.push((
         "service",
-        match (&flow.promise, &flow.service) {
-            (Err(NoPromise(why)), Some((rate, latency, _))) => {
+        match (&flow.guarantee, &flow.service) {
+            (Err(NoGuarantee(why)), Some((rate, latency, _))) => {
                 format!(
                     "{}, if it keeps to an envelope, and nothing else: {why}",
                     after(*rate, *latency)
                 )
             }
-            (Err(NoPromise(why)), None) => format!("none is promised: {why}"),
+            (Err(NoGuarantee(why)), None) => format!("none is guaranteed: {why}"),
             (Ok(_), Some((rate, latency, _))) if flow.together => {
                 format!("{}, to all flows together while any is backlogged", after(*rate, *latency))
             }
-            (Ok(promise), Some((rate, latency, _))) => {
+            (Ok(guarantee), Some((rate, latency, _))) => {
                 let condition = flow
                     .rate_condition
                     .map_or(String::new(), |condition| format!(", {}", condition.words()));
                 format!(
                     "{}, {}: while it is backlogged{condition}, in packets whose last bit has left",
                     after(*rate, *latency),
-                    promise.rate_formula
+                    guarantee.rate_formula
                 )
             }
-            (Ok(promise), None) => format!("no rate: {}", promise.rate_formula),
+            (Ok(guarantee), None) => format!("no rate: {}", guarantee.rate_formula),
         },
     ));
-    let promise = flow.promise.as_ref().ok();
+    let guarantee = flow.guarantee.as_ref().ok();
     if let Some(Deadlines { first, time, rate, late }) =
-        flow.deadlines.filter(|d| promise.is_some() && d.time > Span::ZERO)
+        flow.deadlines.filter(|d| guarantee.is_some() && d.time > Span::ZERO)
     {
         let (first, time) = (text::link_rate(first), text::nanos(time.0 as f64));
         let (rate, late) = (text::link_rate(rate), text::nanos(late.0 as f64));
@@ -283,10 +283,10 @@ fn details(flow: &Outlook) -> Vec<(&'static str, String)> {
     }
     // Bounds that the discipline guarantees for a full queue, where they differ from the bound of
     // the curves.
-    let full = promise
+    let full = guarantee
         .map(|p| &p.delay)
         .filter(|p| flow.assured.as_ref().is_none_or(|d| d.delay != p.delay));
-    for other in full.into_iter().chain(promise.iter().flat_map(|p| &p.others)) {
+    for other in full.into_iter().chain(guarantee.iter().flat_map(|p| &p.others)) {
         out.push((word, bound(other.delay.0, other.formula, other.condition)));
         word = "";
     }

@@ -17,17 +17,14 @@ fn of<'a>(command: &'a str) -> impl Fn(&str, &str) + 'a {
 }
 
 #[test]
-fn containers_that_cannot_be() {
+fn batches_that_cannot_be() {
     let bench = of("aggregate bench");
     bench("--size 21B", "--size: a packet here has 22 B to 9 kB");
     bench("--size 9001B", "--size: a packet here has 22 B to 9 kB");
-    bench("--bytes 65B", "--bytes: a container that holds a packet of 64 B has 66 B to 64 KiB");
-    bench("--bytes 65537B", "--bytes: a container that holds a packet of 64 B has 66 B to 64 KiB");
+    bench("--bytes 65B", "--bytes: a batch that holds a packet of 64 B has 66 B to 64 KiB");
+    bench("--bytes 65537B", "--bytes: a batch that holds a packet of 64 B has 66 B to 64 KiB");
     bench("--rates -1", "packets a second are a number up to 1e8: 200e3");
-    bench(
-        "--cost 5us",
-        "two times with a comma between: of a container, of a packet: 11.4us,1.07us",
-    );
+    bench("--cost 5us", "two times with a comma between: of a batch, of a packet: 11.4us,1.07us");
     bench(
         "--cost 5us,x",
         "`x` does not begin with a number; write a number and a unit, as in `40ms`",
@@ -50,7 +47,7 @@ fn containers_that_cannot_be() {
         "write the mean delay to keep, or the delay of a percentile of the packets: adaptive,",
     );
     run("adaptive,delay=0s", "a delay must be above zero; write the mean delay");
-    run("62", "a container of several packets that is not filled would stay for ever");
+    run("62", "a batch of several packets that is not filled would stay for ever");
     run(
         "many",
         "write the packets of a full batch, and when one leaves that is not full: after a timeout",
@@ -58,8 +55,8 @@ fn containers_that_cannot_be() {
 }
 
 #[test]
-fn plans_of_containers_that_cannot_be() {
-    let plan = of("plan aggregate --per-container 10us --rate");
+fn plans_of_batches_that_cannot_be() {
+    let plan = of("plan aggregate --per-batch 10us --rate");
     plan("0", "it must be above zero; write `800k`, for instance");
     plan("-1", "it must be finite and not negative");
     plan("inf", "it must be finite and not negative");
@@ -82,18 +79,18 @@ fn plans_of_containers_that_cannot_be() {
         "unknown distribution: exponential, deterministic, or erlang:N such as erlang:4",
     );
     plan("1k --vms 0", "--vms is 0; it must be 1 or more");
-    plan("1k --size 0", "--size is 0; a container holds 1 packet or more");
-    plan("1k --max-size 0", "--max-size is 0; a container holds 1 packet or more");
+    plan("1k --size 0", "--size is 0; a batch holds 1 packet or more");
+    plan("1k --max-size 0", "--max-size is 0; a batch holds 1 packet or more");
     plan(
         "1k --timeout 9us",
-        "--timeout is 9.00 us, shorter than a container of one packet takes to cross (10.0 us)",
+        "--timeout is 9.00 us, shorter than a batch of one packet takes to cross (10.0 us)",
     );
     plan("1k --delay 0s", "--delay 0s: it must be above zero; write `10s`, for instance");
 
     // The input is valid, but no size is stable: the exit status says so.
     let ran =
-        falaj(&["plan", "aggregate", "--per-container", "10us", "--rate", "1M", "--max-size", "5"]);
-    let said = "with containers of 5 packets, the largest size: unstable: the load is 4.0000, and must be below 1";
+        falaj(&["plan", "aggregate", "--per-batch", "10us", "--rate", "1M", "--max-size", "5"]);
+    let said = "with batches of 5 packets, the largest size: unstable: the load is 4.0000, and must be below 1";
     assert!(ran.status == Some(1) && format!("{}{}", ran.out, ran.err).contains(said), "{ran:?}");
 }
 
@@ -328,7 +325,7 @@ fn plans_that_cannot_be() {
     );
     ends(
         &["plan", file("plan-wheels.toml", &wheels), "--svg", "never.svg"],
-        "--svg: no flow is promised a rate, and there is nothing to draw",
+        "--svg: no flow is guaranteed a rate, and there is nothing to draw",
     );
     for option in ["--svg", "--saihu"] {
         ends(

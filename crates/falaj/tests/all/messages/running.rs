@@ -464,7 +464,7 @@ fn files_that_are_no_services() {
         "link up has `mask`, and a service has one link: give `mask` to the flows of its",
     );
     let need = ADAPTER.replace("weight = 2", "weight = 2\nrequires = { rate = \"30mbit\" }");
-    serve("serve-need.toml", &need, "error: calm needs 30mbit, is promised 20.0 Mbit/s; ");
+    serve("serve-need.toml", &need, "error: calm needs 30mbit, is guaranteed 20.0 Mbit/s; ");
     serve(
         "serve-need.toml",
         &need,

@@ -99,7 +99,7 @@ fn read_again() {
     let words = ["--tcp", &address, "--token-file", token.to_str().unwrap()];
     let words = [&words[..], &["--state", state.to_str().unwrap()]].concat();
     let service = Service::start_with("confined-again.toml", crate::service::THREE, &words, |_| {});
-    let rate = |service: &Service| up(&service.adapter("calm"))["promise"]["rate"].as_u64();
+    let rate = |service: &Service| up(&service.adapter("calm"))["guarantee"]["rate"].as_u64();
     assert_eq!(rate(&service), Some(10_000_000));
     // Changes made through the API are kept.
     assert_eq!(service.patch("/v1/adapters/wild", &json!({ "queue": "60p" })).status, 200);

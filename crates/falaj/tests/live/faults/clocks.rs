@@ -127,7 +127,7 @@ pub(crate) fn stopped() {
     // The guarantee is not violated: the packets arrived late, all at once, beyond the envelope.
     assert!(number(&after["total"]["beyond"]) > number(&before["total"]["beyond"]), "{after:#}");
     let breaches = &up(&told.service.adapter("calm"))["breaches"].clone();
-    assert_eq!((&breaches["promise"], &breaches["rate"]), (&0.into(), &0.into()), "{breaches}");
+    assert_eq!((&breaches["guarantee"], &breaches["rate"]), (&0.into(), &0.into()), "{breaches}");
     held.is_that_of(told.id());
     told.end();
 }

@@ -257,7 +257,7 @@ impl Told {
 
     /// Returns the guaranteed rate of an adapter in bit/s.
     pub(crate) fn rate(&self, name: &str) -> u64 {
-        number(&self.up(name)["promise"]["rate"])
+        number(&self.up(name)["guarantee"]["rate"])
     }
 
     /// Returns the report on an adapter's flow in the up direction.
@@ -288,7 +288,7 @@ impl Told {
                     total["dropped"].as_object().expect("reasons").values().map(number).sum();
                 let known = number(&total["sent"]) + dropped + number(&flow["backlog"]);
                 assert_eq!(number(&total["offered"]), known, "{flow:#}");
-                assert_eq!(flow["breaches"]["promise"], 0, "{flow:#}");
+                assert_eq!(flow["breaches"]["guarantee"], 0, "{flow:#}");
             }
         }
     }

@@ -111,7 +111,7 @@ pub(crate) fn everything() {
     told.adds_up();
     for name in ["calm", "greedy", "wild"] {
         let flow = told.up(name);
-        let broken = [&flow["breaches"]["promise"], &flow["breaches"]["rate"]];
+        let broken = [&flow["breaches"]["guarantee"], &flow["breaches"]["rate"]];
         assert_eq!(broken, [&Value::from(0); 2], "{flow:#}");
     }
     held.is_that_of(told.id());

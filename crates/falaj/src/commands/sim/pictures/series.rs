@@ -224,7 +224,7 @@ impl Material<'_> {
             ChartLine::steps(name, number, &points)
         };
         self.over_time(|shown| {
-            let promised = self.promised(shown);
+            let guaranteed = self.guaranteed(shown);
             let flows: Vec<_> = shown
                 .flows
                 .iter()
@@ -233,7 +233,7 @@ impl Material<'_> {
                     Some((
                         flow,
                         flow.backlog().collect::<Vec<_>>(),
-                        promised.get(f.flow).copied().flatten(),
+                        guaranteed.get(f.flow).copied().flatten(),
                     ))
                 })
                 .collect();
@@ -268,13 +268,13 @@ impl Material<'_> {
     }
 
     /// Returns the guaranteed rate of each flow, in bit/s.
-    fn promised(&self, shown: &Shown) -> Vec<Option<f64>> {
+    fn guaranteed(&self, shown: &Shown) -> Vec<Option<f64>> {
         let way = self.plan.get(2 * shown.link + usize::from(shown.towards == Towards::Down));
         let rate = |flow: &falaj_plan::bounds::Outlook| {
-            flow.promise
+            flow.guarantee
                 .as_ref()
                 .ok()
-                .map(|promise| promise.rate.0 as f64)
+                .map(|guarantee| guarantee.rate.0 as f64)
                 .filter(|rate| *rate > 0.0)
         };
         way.map_or_else(Vec::new, |way| way.flows.iter().map(rate).collect())
@@ -417,15 +417,15 @@ impl Material<'_> {
                 if let Ok(envelope) = &outlook.envelope {
                     lines.push(ChartLine::new("sent at most", 4, theory(&envelope.curve)));
                 }
-                let promised = || {
-                    let promise = outlook.promise.as_ref().ok()?;
-                    Some(Curve::rate_latency(promise.rate, promise.latency))
+                let guaranteed = || {
+                    let guarantee = outlook.guarantee.as_ref().ok()?;
+                    Some(Curve::rate_latency(guarantee.rate, guarantee.latency))
                 };
                 let service = outlook
                     .service
                     .as_ref()
                     .map(|(_, _, service)| service.clone())
-                    .or_else(promised);
+                    .or_else(guaranteed);
                 lines.extend(
                     service.map(|service| ChartLine::new("served at least", 2, theory(&service))),
                 );

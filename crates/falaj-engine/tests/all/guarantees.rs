@@ -16,7 +16,7 @@ use falaj_theory::{Curve, exact, float};
 /// (1'), (1'') and (3) for every packet that is queued, with packets of any size, and queue limits
 /// in packets and in bytes.
 #[test]
-fn no_packet_stays_longer_than_promised() {
+fn no_packet_stays_longer_than_guaranteed() {
     for seed in 0..6_000 {
         let mut dice = Dice::new(seed);
         let mut spec = any_pipe(&mut dice);
@@ -26,13 +26,13 @@ fn no_packet_stays_longer_than_promised() {
         let arrivals = bursts(&mut dice, &spec, 20_000);
         let engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
         for e in emits(&run(&spec, &arrivals, |_, _, _| {})) {
-            let Ok(promise) = engine.promise(PipeId(0), e.flow) else { continue };
+            let Ok(guarantee) = engine.guarantee(PipeId(0), e.flow) else { continue };
             let delay = e.end - e.arrival;
-            let unconditional = promise
+            let unconditional = guarantee
                 .others
                 .iter()
                 .filter(|b| b.condition.starts_with("packets that found room"));
-            for bound in unconditional.chain([&promise.delay]) {
+            for bound in unconditional.chain([&guarantee.delay]) {
                 assert!(
                     delay <= bound.delay,
                     "seed {seed}: {delay} > {} {}: {spec:?}",
@@ -76,15 +76,15 @@ fn backlogged_flows_get_their_service_curve() {
         arrivals.extend((0..12 * cycle / 8).map(|_| own(size(&mut dice))));
         arrivals.sort_by_key(|a| (a.at, a.flow));
         let engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
-        let Ok(promise) = engine.promise(PipeId(0), FlowId(0)) else { continue };
+        let Ok(guarantee) = engine.guarantee(PipeId(0), FlowId(0)) else { continue };
         let mut done = 0;
         for e in emits(&run(&spec, &arrivals, |_, _, _| {}))
             .iter()
             .filter(|e| e.flow == FlowId(0) && e.end.0 <= horizon)
         {
             // Just before its last bit leaves it does not count yet.
-            let waited = (e.end.0 - from).saturating_sub(promise.latency.0) as f64 - 1e-6;
-            let due = promise.rate.0 as f64 / 8e9 * waited.max(0.0);
+            let waited = (e.end.0 - from).saturating_sub(guarantee.latency.0) as f64 - 1e-6;
+            let due = guarantee.rate.0 as f64 / 8e9 * waited.max(0.0);
             assert!(
                 f64::from(done) >= due,
                 "seed {seed}: {done} B < {due} B at {:?}: {spec:?}",
@@ -123,7 +123,7 @@ fn later_backlogs_get_their_service_curve_too() {
         spec.setup.flows[0].limit = Limit::Packets(1_000_000);
         let Ok(condition) = registry::build(spec.kind, &spec.setup, Condition) else { continue };
         let Ok(engine) = Engine::new(std::slice::from_ref(&spec)) else { continue };
-        let Ok(promise) = engine.promise(PipeId(0), FlowId(0)) else { continue };
+        let Ok(guarantee) = engine.guarantee(PipeId(0), FlowId(0)) else { continue };
         let mut arrivals = bursts(&mut dice, &spec, 20_000);
         arrivals.retain(|a| a.flow != FlowId(0));
         // Bursts at any distance, of a few packets or of many.
@@ -137,7 +137,7 @@ fn later_backlogs_get_their_service_curve_too() {
                 });
                 at += dice.from(0, 3) * dice.from(0, 60);
             }
-            at += dice.from(0, 2 * promise.latency.0.min(3_000));
+            at += dice.from(0, 2 * guarantee.latency.0.min(3_000));
         }
         arrivals.extend(&own);
         arrivals.sort_by_key(|a| (a.at, a.flow));
@@ -147,8 +147,8 @@ fn later_backlogs_get_their_service_curve_too() {
             .collect();
         assert_eq!(sent.len(), own.len(), "nothing is lost");
         let due = |from: Time, until: Time| {
-            let waited = (until.0 - from.0).saturating_sub(promise.latency.0 + 1) as f64 - 1e-6;
-            promise.rate.0 as f64 / 8e9 * waited.max(0.0)
+            let waited = (until.0 - from.0).saturating_sub(guarantee.latency.0 + 1) as f64 - 1e-6;
+            guarantee.rate.0 as f64 / 8e9 * waited.max(0.0)
         };
         // Bytes before each packet; the bytes before a backlog's first packet, and its arrival.
         let (mut before, mut starts, mut begun) = (0u64, Vec::new(), (0, Time::ZERO));
@@ -210,7 +210,7 @@ fn strict_disciplines_keep_their_rate_over_any_interval() {
         }));
         arrivals.sort_by_key(|a| (a.at, a.flow));
         let engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
-        let Ok(promise) = engine.promise(PipeId(0), FlowId(0)) else { continue };
+        let Ok(guarantee) = engine.guarantee(PipeId(0), FlowId(0)) else { continue };
         let own: Vec<_> = emits(&run(&spec, &arrivals, |_, _, _| {}))
             .into_iter()
             .filter(|e| e.flow.0 == 0)
@@ -222,8 +222,8 @@ fn strict_disciplines_keep_their_rate_over_any_interval() {
             for e in &own[i + 1..] {
                 // Ends are rounded up to a nanosecond.
                 let waited =
-                    (e.end.0 - own[i].end.0).saturating_sub(promise.latency.0 + 1) as f64 - 1e-6;
-                let due = promise.rate.0 as f64 / 8e9 * waited.max(0.0);
+                    (e.end.0 - own[i].end.0).saturating_sub(guarantee.latency.0 + 1) as f64 - 1e-6;
+                let due = guarantee.rate.0 as f64 / 8e9 * waited.max(0.0);
                 assert!(
                     f64::from(done) >= due,
                     "seed {seed}: {done} B < {due} B from {:?} on: {spec:?}",
@@ -266,17 +266,17 @@ fn turns_are_served_as_said() {
         spec.setup.rate = dice.one_of(&[Rate::from_mbit(1000), spec.setup.rate]);
         let turns = registry::build("drr", &spec.setup, Ask).unwrap().expect("drr has turns");
         let engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
-        let promise = engine.promise(PipeId(0), FlowId(0)).unwrap();
+        let guarantee = engine.guarantee(PipeId(0), FlowId(0)).unwrap();
         let (curve, line) =
-            (Curve::in_turns(&turns, 12), Curve::rate_latency(promise.rate, promise.latency));
+            (Curve::in_turns(&turns, 12), Curve::rate_latency(guarantee.rate, guarantee.latency));
         for t in 0..80u64 {
-            let t = exact(t * promise.latency.0 / 16);
+            let t = exact(t * guarantee.latency.0 / 16);
             // A nanosecond for ends that are rounded up, and one for other rounding.
             assert!(curve.at(&(&t + exact(2))) >= line.at(&t), "seed {seed}: {t}");
             gained = gained.max(float(&(curve.at(&t) - line.at(&t))) / turns.cycle[0].bytes as f64);
         }
         let from = dice.from(0, 2_000);
-        let horizon = from + 8 * promise.latency.0;
+        let horizon = from + 8 * guarantee.latency.0;
         let worst = dice.from(0, 1) == 0;
         let mut arrivals = Vec::new();
         for f in 0..spec.setup.flows.len() as u64 {
@@ -351,7 +351,7 @@ fn a_neighbour_cannot_round_our_rate_away() {
         };
         let spec = PipeSpec::new("virtual-links", setup, Span::ZERO);
         let mut engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
-        let promise = engine.promise(PipeId(0), FlowId(0)).unwrap();
+        let guarantee = engine.guarantee(PipeId(0), FlowId(0)).unwrap();
         let horizon = 300 * phase;
         let unit = |f, bytes| Unit { flow: FlowId(f), handle: 0, bytes };
         // The fraction of a nanosecond that a packet leaves behind, in units of 1/mbit.
@@ -387,7 +387,7 @@ fn a_neighbour_cannot_round_our_rate_away() {
                 engine.input(PipeId(0), unit(1, worst_after(left_over)), next, &mut out);
             }
         }
-        let due = promise.rate.0 as f64 / 8e9 * (horizon - promise.latency.0) as f64;
+        let due = guarantee.rate.0 as f64 / 8e9 * (horizon - guarantee.latency.0) as f64;
         assert!(f64::from(sent) >= due, "{mbit} Mbit/s, {tail}: {sent} B < {due} B");
     }
 }
@@ -463,12 +463,12 @@ fn delay_bounds_hold_for_many_links_and_any_rate() {
         arrivals.sort_by_key(|a| (a.at, a.flow));
         let engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
         for e in emits(&run(&spec, &arrivals, |_, _, _| {})) {
-            let Ok(promise) = engine.promise(PipeId(0), e.flow) else { continue };
+            let Ok(guarantee) = engine.guarantee(PipeId(0), e.flow) else { continue };
             let delay = e.end - e.arrival;
             assert!(
-                delay <= promise.delay.delay,
+                delay <= guarantee.delay.delay,
                 "seed {seed}: {delay} > {}: {spec:?}",
-                promise.delay.delay
+                guarantee.delay.delay
             );
         }
     }

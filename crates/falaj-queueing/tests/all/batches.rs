@@ -1,4 +1,4 @@
-//! Containers: closed forms, matrices and simulation agree.
+//! Batches: closed forms, matrices and simulation agree.
 
 use falaj_queueing::{Ask, Effort, Line, Policy, Service, Shape, Stream, Superposed};
 use serde_json::Value;
@@ -41,7 +41,7 @@ fn exact_and_printed_are_the_reference() {
     }
 }
 
-/// Means of 2e8 simulated containers of 160 packets, with their intervals (their table, and the
+/// Means of 2e8 simulated batches of 160 packets, with their intervals (their table, and the
 /// report's text).
 #[test]
 fn the_continued_mean_keeps_its_error() {
@@ -82,11 +82,11 @@ fn fill_has_its_closed_form() {
     close(late.fill(8e5).unwrap().wait, never.fill(8e5).unwrap().wait, 1e-12, "late");
 }
 
-const ASK: Ask = Ask { containers: 200_000, seed: 7, percentile: 0.99, longer_than: 2.0 };
+const ASK: Ask = Ask { batches: 200_000, seed: 7, percentile: 0.99, longer_than: 2.0 };
 
 #[test]
 fn simulation_and_matrices_agree() {
-    let service = Service { per_container: 1.0, per_packet: 0.0, shape: Shape::Exponential };
+    let service = Service { per_batch: 1.0, per_packet: 0.0, shape: Shape::Exponential };
     for (streams, size) in [
         (vec![Stream { count: 2, rate: 1.6 }], 4),
         (vec![Stream { count: 5, rate: 0.8 }], 5),
@@ -117,11 +117,11 @@ fn simulation_and_matrices_agree() {
 fn intervals_hold_what_they_say() {
     let streams = [Stream { count: 2, rate: 1.0 }];
     let policy = Policy::new(4, None).unwrap();
-    let service = Service { per_container: 1.0, per_packet: 0.0, shape: Shape::Exponential };
+    let service = Service { per_batch: 1.0, per_packet: 0.0, shape: Shape::Exponential };
     let truth = Superposed::new(&streams, 4, 1.0).unwrap().queue(4).unwrap().mean_wait();
     let line = Line::new(&streams, policy, service).unwrap();
     let held = (0..20).filter(|&seed| {
-        let wait = line.simulate(Ask { containers: 40_000, seed, ..ASK }).unwrap().wait;
+        let wait = line.simulate(Ask { batches: 40_000, seed, ..ASK }).unwrap().wait;
         (wait.mean - truth).abs() <= wait.half_width.unwrap()
     });
     assert!(held.count() >= 18);
@@ -132,8 +132,7 @@ fn fill_is_simulated_as_its_closed_form_says() {
     for (size, timeout) in [(8, 50e-6), (62, 200e-6), (160, 200e-6)] {
         for rate in [10e3, 100e3, 300e3, 800e3] {
             let policy = Policy::new(size, Some(timeout)).unwrap();
-            let service =
-                Service { per_container: 1e-9, per_packet: 0.0, shape: Shape::Deterministic };
+            let service = Service { per_batch: 1e-9, per_packet: 0.0, shape: Shape::Deterministic };
             let line = Line::new(&[Stream { count: 1, rate }], policy, service).unwrap();
             let (simulated, closed) = (line.simulate(ASK).unwrap(), line.fill().unwrap());
             let what = format!("{size} packets, {timeout} s, {rate}/s: {simulated:?} {closed:?}");
@@ -145,28 +144,25 @@ fn fill_is_simulated_as_its_closed_form_says() {
 
 #[test]
 fn nonsense_is_refused_by_its_bound() {
-    let service = |per_container, per_packet| Service {
-        per_container,
-        per_packet,
-        shape: Shape::Exponential,
-    };
+    let service =
+        |per_batch, per_packet| Service { per_batch, per_packet, shape: Shape::Exponential };
     let stream = |rate| [Stream { count: 1, rate }];
     let policy = |size, timeout| Policy { size, timeout };
     for (line, told) in [
         (
             Line::new(&stream(1.0), policy(0, None), service(1.0, 0.0)),
-            "packets in a container is 0; it must be 1",
+            "packets in a batch is 0; it must be 1",
         ),
         (
             Line::new(&stream(1.0), policy(2, Some(-1.0)), service(1.0, 0.0)),
-            "timeout of a container is -1",
+            "timeout of a batch is -1",
         ),
         (Line::new(&stream(-1.0), policy(2, None), service(1.0, 0.0)), "rate of packets is -1"),
         (
             Line::new(&stream(f64::NAN), policy(2, None), service(1.0, 0.0)),
             "rate of packets is NaN",
         ),
-        (Line::new(&stream(1.0), policy(2, None), service(-1.0, 0.0)), "cost of a container is -1"),
+        (Line::new(&stream(1.0), policy(2, None), service(-1.0, 0.0)), "cost of a batch is -1"),
         (
             Line::new(&stream(1.0), policy(2, None), service(2.0, 0.0)),
             "the load is 1.0000, and must be below 1",

@@ -21,21 +21,25 @@ fn three(kind: &str, b: &str) -> String {
 
 /// The fluid server beside the link also counts packets that a neighbour's policy drops later.
 #[test]
-fn a_policy_that_drops_later_voids_what_a_fluid_server_promises_to_all() {
-    let promised = |kind: &str, b: &str| {
+fn a_policy_that_drops_later_voids_what_a_fluid_server_guarantees_to_all() {
+    let guaranteed = |kind: &str, b: &str| {
         planned(&three(kind, b), |flows, _| {
-            flows.iter().map(|f| f.promise.is_ok()).collect::<Vec<_>>()
+            flows.iter().map(|f| f.guarantee.is_ok()).collect::<Vec<_>>()
         })
     };
     for kind in ["wfq", "wf2q"] {
-        assert_eq!(promised(kind, "{ limit = \"3p\", policy = \"head\" }"), [false; 3], "{kind}");
-        assert_eq!(promised(kind, "{ limit = \"9p\", policy = \"codel\" }"), [false; 3], "{kind}");
-        assert_eq!(promised(kind, "{ limit = \"9p\", policy = \"pie\" }"), [true; 3], "{kind}");
-        assert_eq!(promised(kind, "\"3p\""), [true; 3], "{kind}");
+        assert_eq!(guaranteed(kind, "{ limit = \"3p\", policy = \"head\" }"), [false; 3], "{kind}");
+        assert_eq!(
+            guaranteed(kind, "{ limit = \"9p\", policy = \"codel\" }"),
+            [false; 3],
+            "{kind}"
+        );
+        assert_eq!(guaranteed(kind, "{ limit = \"9p\", policy = \"pie\" }"), [true; 3], "{kind}");
+        assert_eq!(guaranteed(kind, "\"3p\""), [true; 3], "{kind}");
     }
-    assert_eq!(promised("ffs", "{ limit = \"3p\", policy = \"head\" }"), [true, false, true]);
+    assert_eq!(guaranteed("ffs", "{ limit = \"3p\", policy = \"head\" }"), [true, false, true]);
     for kind in ["spfq", "wf2q+"] {
-        assert_eq!(promised(kind, "{ limit = \"3p\", policy = \"head\" }"), [true; 3], "{kind}");
+        assert_eq!(guaranteed(kind, "{ limit = \"3p\", policy = \"head\" }"), [true; 3], "{kind}");
     }
 }
 
@@ -67,7 +71,7 @@ fn a_flow_within_its_envelope_has_a_delay_bound_where_others_have_none() {
     let envelope = "envelope = { rate = \"1mbit\", burst = \"3000B\" }";
     let delay = |kind, rate, envelope| {
         planned(&kept(kind, rate, envelope), |flows, json| {
-            assert!(flows[0].promise.is_err() && flows[1].best().is_none(), "{kind}");
+            assert!(flows[0].guarantee.is_err() && flows[1].best().is_none(), "{kind}");
             assert!(
                 json[0]["none"].is_string() && json[1]["deadlines"]["rate"] == 5_000_000,
                 "{kind}"
@@ -100,7 +104,7 @@ fn a_curve_that_begins_fast_gives_a_short_delay() {
 /// A policy that drops later may put a shorter packet before other flows, which did not account for
 /// it.
 #[test]
-fn no_curve_is_promised_beside_policies_that_drop_later() {
+fn no_curve_is_guaranteed_beside_policies_that_drop_later() {
     let envelope = "envelope = { rate = \"1mbit\", burst = \"3000B\" }";
     let text = kept("virtual-clock", "rate = \"2mbit\"", envelope)
         + "queue = { limit = \"9p\", policy = \"head\" }\n";

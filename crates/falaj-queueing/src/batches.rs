@@ -1,13 +1,13 @@
-//! Filling a container: a packet opens it, and it departs when it is full or its timeout expires.
+//! Filling a batch: a packet opens it, and it departs when it is full or its timeout expires.
 
 use crate::refused::{Refused, positive};
 
-/// The rule by which a container departs.
+/// The rule by which a batch departs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Policy {
-    /// Packets in a full container.
+    /// Packets in a full batch.
     pub size: usize,
-    /// Time from the first packet to the latest departure of the container; `None`: no timeout.
+    /// Time from the first packet to the latest departure of the batch; `None`: no timeout.
     pub timeout: Option<f64>,
 }
 
@@ -20,14 +20,14 @@ pub enum Measure {
     Percentile(f64),
 }
 
-/// Sizes and waits of containers that Poisson packets fill.
+/// Sizes and waits of batches that Poisson packets fill.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fill {
-    /// Mean number of packets in a container.
+    /// Mean number of packets in a batch.
     pub size: f64,
-    /// Mean time, over packets, until their container departs.
+    /// Mean time, over packets, until their batch departs.
     pub wait: f64,
-    /// Fraction of the containers that depart full.
+    /// Fraction of the batches that depart full.
     pub full: f64,
 }
 
@@ -36,20 +36,20 @@ impl Policy {
     pub fn new(size: usize, timeout: Option<f64>) -> Result<Policy, Refused> {
         if size == 0 {
             return Err(Refused::Value {
-                what: "the number of packets in a container",
+                what: "the number of packets in a batch",
                 value: 0.0,
                 allowed: "1 or more",
             });
         }
         if let Some(timeout) = timeout {
-            positive("the timeout of a container", timeout)?;
+            positive("the timeout of a batch", timeout)?;
         }
         Ok(Policy { size, timeout })
     }
 
-    /// Mean size, mean wait and fraction of full containers with Poisson packets of this rate.
+    /// Mean size, mean wait and fraction of full batches with Poisson packets of this rate.
     ///
-    /// A container has more than `j` packets if the `j` after the first arrive within the timeout:
+    /// A batch has more than `j` packets if the `j` after the first arrive within the timeout:
     /// with probability `P(j)`. So it has `1 + P(1) + … + P(k-1)` packets on average, which wait
     /// `(1 P(1) + … + (k-1) P(k-1)) / rate` in all.
     pub fn fill(&self, rate: f64) -> Result<Fill, Refused> {
@@ -60,7 +60,7 @@ impl Policy {
         };
         let steps = (self.size - 1) as f64;
         let mean = rate * timeout;
-        // The timeout is so long that containers always fill before it.
+        // The timeout is so long that batches always fill before it.
         if mean - spread(mean) > steps {
             return Ok(Fill { size: k, wait: steps / (2.0 * rate), full: 1.0 });
         }
@@ -73,7 +73,7 @@ fn spread(mean: f64) -> f64 {
     10.0 * mean.sqrt() + 40.0
 }
 
-/// [`Policy::fill`] for containers of any size, with one rate and one timeout.
+/// [`Policy::fill`] for batches of any size, with one rate and one timeout.
 #[derive(Clone, Debug)]
 pub struct Filling {
     rate: f64,
@@ -90,7 +90,7 @@ impl Filling {
     /// For Poisson packets of this rate.
     pub fn new(rate: f64, timeout: f64) -> Result<Filling, Refused> {
         let rate = positive("the rate of packets", rate)?;
-        let mean = rate * positive("the timeout of a container", timeout)?;
+        let mean = rate * positive("the timeout of a batch", timeout)?;
         let always = (mean - spread(mean)).max(0.0) as usize;
         let last = (mean + spread(mean)) as usize;
         // Poisson probabilities over that of the likeliest number, from there to both sides.
@@ -119,7 +119,7 @@ impl Filling {
         Ok(Filling { rate, always, within, sizes, waits })
     }
 
-    /// Mean size, wait and fraction of full containers of at most `size` packets.
+    /// Mean size, wait and fraction of full batches of at most `size` packets.
     pub fn at(&self, size: usize) -> Fill {
         let last = size.saturating_sub(1);
         let (more, waits, full) = match last.checked_sub(self.always) {
