@@ -104,7 +104,8 @@ fn forwarded(no: usize, title: &str, rates: &[u32]) -> Result<PaperFigure> {
     curves.push(FigureCurve { name: "largest jitter (us)", points: jitters });
     curves.push(FigureCurve { name: "loss (%)", points: losses });
     let mut notes = vec![
-        "Jitter as RFC 1889 and 3550 smooth it. 256 containers may wait; simulated packet by packet.".into(),
+        "Jitter as RFC 1889 and 3550 smooth it. 256 batches may wait; simulated packet by packet."
+            .into(),
     ];
     let published = if no == 1 {
         notes.push(
