@@ -13,9 +13,9 @@
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
-    Bound, DropImpact, Guarantees, Guarantee, finite_rate, full_queue, room_for_one,
+    Bound, DropImpact, Guarantee, Guarantees, finite_rate, full_queue, room_for_one,
 };
-use crate::contract::hooks::{MediumHooks, QueueHooks, DropCause};
+use crate::contract::hooks::{DropCause, MediumHooks, QueueHooks};
 use crate::contract::manifest::{Example, Idling, Manifest, Purpose};
 use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigErrors, Kind, Param, Setup};

@@ -8,7 +8,7 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Draw};
-use crate::contract::guarantee::{Guarantees, Guarantee, Settling, StaircaseCurve, finite_rate};
+use crate::contract::guarantee::{Guarantee, Guarantees, Settling, StaircaseCurve, finite_rate};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Example, Manifest, Purpose};
 use crate::contract::no_guarantee::NoGuarantee;
@@ -124,7 +124,7 @@ pub(crate) mod tests {
     use crate::contract::params::Value;
     use crate::queues::queue::{Limit, Packet};
     use crate::scheduler::worked_example::{
-        THREE_FLOWS, departures, longest_delay, order, packet, guarantee, setup, values,
+        THREE_FLOWS, departures, guarantee, longest_delay, order, packet, setup, values,
     };
     use crate::units::time::Span;
     use std::vec::Vec;

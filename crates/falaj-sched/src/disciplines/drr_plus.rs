@@ -25,7 +25,7 @@
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Dice, Draw};
 use crate::contract::guarantee::{
-    ArrivalWindow, Bound, Guarantees, Precedence, Guarantee, StaircaseCurve, finite_rate,
+    ArrivalWindow, Bound, Guarantee, Guarantees, Precedence, StaircaseCurve, finite_rate,
     room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
@@ -445,7 +445,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::disciplines::drr::Drr;
     use crate::scheduler::worked_example::{
-        departures, longest_delay, order, packets, guarantee, rate, setup, time, values,
+        departures, guarantee, longest_delay, order, packets, rate, setup, time, values,
     };
 
     /// A is the low-latency flow.

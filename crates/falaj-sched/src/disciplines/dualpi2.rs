@@ -8,8 +8,8 @@
 //! function `recur`), so nothing is random.
 
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Guarantees, Guarantee, finite_rate};
-use crate::contract::hooks::{MediumHooks, QueueHooks, DropCause};
+use crate::contract::guarantee::{Guarantee, Guarantees, finite_rate};
+use crate::contract::hooks::{DropCause, MediumHooks, QueueHooks};
 use crate::contract::manifest::{Manifest, Purpose};
 use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};

@@ -7,7 +7,7 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Dice, Draw};
-use crate::contract::guarantee::{Guarantees, Guarantee, finite_rate, room_for_one};
+use crate::contract::guarantee::{Guarantee, Guarantees, finite_rate, room_for_one};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Example, Manifest, Purpose};
 use crate::contract::no_guarantee::NoGuarantee;

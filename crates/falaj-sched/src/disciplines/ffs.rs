@@ -11,7 +11,7 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
-    Bound, DropImpact, Guarantees, Guarantee, Settling, finite_rate, full_queue, room_for_one,
+    Bound, DropImpact, Guarantee, Guarantees, Settling, finite_rate, full_queue, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;

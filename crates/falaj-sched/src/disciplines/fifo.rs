@@ -3,7 +3,7 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
-    Bound, Guarantees, Guarantee, Settling, admits_one, full_queue, without_room,
+    Bound, Guarantee, Guarantees, Settling, admits_one, full_queue, without_room,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;

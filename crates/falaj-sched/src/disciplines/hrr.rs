@@ -16,7 +16,9 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::Draw;
-use crate::contract::guarantee::{Bound, Guarantees, Guarantee, Settling, finite_rate, room_for_one};
+use crate::contract::guarantee::{
+    Bound, Guarantee, Guarantees, Settling, finite_rate, room_for_one,
+};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Example, Idling, Manifest};
 use crate::contract::no_guarantee::NoGuarantee;

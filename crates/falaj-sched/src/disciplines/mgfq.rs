@@ -15,7 +15,7 @@ use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Draw};
 use crate::contract::guarantee::{
-    Bound, DropImpact, Guarantees, Guarantee, finite_rate, full_queue, room_for_one,
+    Bound, DropImpact, Guarantee, Guarantees, finite_rate, full_queue, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Idling, Manifest};

@@ -13,7 +13,7 @@
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Draw};
-use crate::contract::guarantee::{Guarantees, Guarantee, finite_rate, room_for_one};
+use crate::contract::guarantee::{Guarantee, Guarantees, finite_rate, room_for_one};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Idling, Manifest};
 use crate::contract::no_guarantee::NoGuarantee;

@@ -6,7 +6,7 @@
 //! word.
 
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Guarantees, Precedence, Guarantee, finite_rate, room_for_one};
+use crate::contract::guarantee::{Guarantee, Guarantees, Precedence, finite_rate, room_for_one};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Example, Manifest, Purpose};
 use crate::contract::no_guarantee::NoGuarantee;
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
     use crate::contract::params::Value;
     use crate::queues::queue::Limit;
-    use crate::scheduler::worked_example::{THREE_FLOWS, order, guarantee, setup, values};
+    use crate::scheduler::worked_example::{THREE_FLOWS, guarantee, order, setup, values};
     use crate::units::time::Span;
 
     fn priorities(largest: u32, priorities: [u64; 3]) -> Setup {

@@ -12,7 +12,7 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
-    Bound, Guarantees, Guarantee, RateCondition, Settling, finite_rate, full_queue, room_for_one,
+    Bound, Guarantee, Guarantees, RateCondition, Settling, finite_rate, full_queue, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;

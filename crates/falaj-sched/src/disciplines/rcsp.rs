@@ -25,9 +25,9 @@ use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{Dice, Draw};
 use crate::contract::guarantee::{
-    Bound, DropImpact, Guarantees, Guarantee, finite_rate, room_for_one,
+    Bound, DropImpact, Guarantee, Guarantees, finite_rate, room_for_one,
 };
-use crate::contract::hooks::{MediumHooks, QueueHooks, DropCause};
+use crate::contract::hooks::{DropCause, MediumHooks, QueueHooks};
 use crate::contract::manifest::{Idling, Manifest};
 use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{

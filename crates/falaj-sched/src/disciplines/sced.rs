@@ -24,7 +24,7 @@
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Deadlines, Guarantees, Guarantee};
+use crate::contract::guarantee::{Deadlines, Guarantee, Guarantees};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoGuarantee;

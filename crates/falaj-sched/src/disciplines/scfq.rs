@@ -15,7 +15,7 @@
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Bound, Guarantees, Guarantee, Settling};
+use crate::contract::guarantee::{Bound, Guarantee, Guarantees, Settling};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoGuarantee;
@@ -189,8 +189,8 @@ mod tests {
     use crate::disciplines::wfq::Wfq;
     use crate::queues::queue::Limit;
     use crate::scheduler::worked_example::{
-        THREE_FLOWS, at_once, departures_together, longest_delay, order_together, packet, guarantee,
-        weights, without_instants,
+        THREE_FLOWS, at_once, departures_together, guarantee, longest_delay, order_together,
+        packet, weights, without_instants,
     };
     use crate::units::time::Span;
 

@@ -11,7 +11,7 @@
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Bound, Guarantees, Guarantee, RateCondition, Settling};
+use crate::contract::guarantee::{Bound, Guarantee, Guarantees, RateCondition, Settling};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoGuarantee;
@@ -196,8 +196,8 @@ impl Guarantees for Sfq {
 mod tests {
     use super::*;
     use crate::scheduler::worked_example::{
-        THREE_FLOWS, at_once, departures, longest_delay, order_together, packet, guarantee, weights,
-        without_instants,
+        THREE_FLOWS, at_once, departures, guarantee, longest_delay, order_together, packet,
+        weights, without_instants,
     };
     use crate::units::time::Span;
 

@@ -10,7 +10,7 @@
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Bound, Guarantees, Guarantee, full_queue, room_for_one};
+use crate::contract::guarantee::{Bound, Guarantee, Guarantees, full_queue, room_for_one};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Example, Idling, Manifest, Purpose};
 use crate::contract::no_guarantee::NoGuarantee;

@@ -13,8 +13,8 @@
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Bound, DropImpact, Guarantees, Guarantee, RateCondition};
-use crate::contract::hooks::{MediumHooks, QueueHooks, DropCause};
+use crate::contract::guarantee::{Bound, DropImpact, Guarantee, Guarantees, RateCondition};
+use crate::contract::hooks::{DropCause, MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigErrors, Setup};

@@ -12,7 +12,7 @@
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{Dice, Draw};
 use crate::contract::guarantee::{
-    Bound, Guarantees, Guarantee, finite_rate, full_queue, room_for_one,
+    Bound, Guarantee, Guarantees, finite_rate, full_queue, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Example, Idling, Manifest, Purpose};
@@ -308,7 +308,7 @@ impl Guarantees for Tas {
 mod tests {
     use super::*;
     use crate::contract::params::Values;
-    use crate::scheduler::worked_example::{at_once, order, guarantee, setup, time, values};
+    use crate::scheduler::worked_example::{at_once, guarantee, order, setup, time, values};
 
     /// Cycles of 20 B: A's gate is open from 0 to 10, B's from 10 to 20, C's always.
     #[test]

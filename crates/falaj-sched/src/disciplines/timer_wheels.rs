@@ -18,7 +18,7 @@
 //! empty is forgotten: it owes less than a slot.
 
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Guarantees, Guarantee, room_for_one};
+use crate::contract::guarantee::{Guarantee, Guarantees, room_for_one};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoGuarantee;

@@ -9,8 +9,8 @@
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Deadlines, DropImpact, Guarantees, Guarantee};
-use crate::contract::hooks::{MediumHooks, QueueHooks, DropCause};
+use crate::contract::guarantee::{Deadlines, DropImpact, Guarantee, Guarantees};
+use crate::contract::hooks::{DropCause, MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigErrors, Setup};

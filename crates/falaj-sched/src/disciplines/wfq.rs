@@ -7,8 +7,10 @@
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Bound, DropImpact, Guarantees, Guarantee, RateCondition, Settling};
-use crate::contract::hooks::{MediumHooks, QueueHooks, DropCause};
+use crate::contract::guarantee::{
+    Bound, DropImpact, Guarantee, Guarantees, RateCondition, Settling,
+};
+use crate::contract::hooks::{DropCause, MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
 use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigErrors, Setup};

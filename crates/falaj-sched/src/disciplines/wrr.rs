@@ -14,7 +14,7 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
-    Bound, Guarantees, Guarantee, Settling, finite_rate, full_queue, room_for_one,
+    Bound, Guarantee, Guarantees, Settling, finite_rate, full_queue, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::Manifest;
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
     use crate::contract::params::{Value, Values};
     use crate::scheduler::worked_example::{
-        THREE_FLOWS, at_once, departures, longest_delay, order, packets, guarantee, setup, weights,
+        THREE_FLOWS, at_once, departures, guarantee, longest_delay, order, packets, setup, weights,
     };
     use crate::units::time::Span;
 

@@ -30,7 +30,7 @@ use self::mw00::Mw00;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Draw};
 use crate::contract::guarantee::{
-    Bound, Guarantees, Guarantee, StairTurn, StaircaseCurve, finite_rate, room_for_one,
+    Bound, Guarantee, Guarantees, StairTurn, StaircaseCurve, finite_rate, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Example, Manifest, Purpose};
@@ -284,7 +284,7 @@ mod tests {
         A_FIRST, IN_TURN, LOW_LATENCY, beside_three, low, quantum,
     };
     use crate::queues::queue::{Limit, Packet};
-    use crate::scheduler::worked_example::{at_once, departures, order, packet, guarantee, setup};
+    use crate::scheduler::worked_example::{at_once, departures, guarantee, order, packet, setup};
     use crate::units::time::Span;
     use std::string::String;
 

@@ -17,7 +17,7 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
-    Bound, Guarantees, Guarantee, StaircaseCurve, finite_rate, room_for_one,
+    Bound, Guarantee, Guarantees, StaircaseCurve, finite_rate, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::no_guarantee::NoGuarantee;

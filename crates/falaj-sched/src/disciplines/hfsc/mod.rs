@@ -34,7 +34,7 @@ use crate::collections::calendar::Calendar;
 use crate::collections::quad_heap::Heap;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{Dice, Draw};
-use crate::contract::guarantee::{Bound, Deadlines, Guarantees, Guarantee, behind, full_queue};
+use crate::contract::guarantee::{Bound, Deadlines, Guarantee, Guarantees, behind, full_queue};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Example, Idling, Manifest, Purpose};
 use crate::contract::no_guarantee::NoGuarantee;

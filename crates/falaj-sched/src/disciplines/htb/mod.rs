@@ -29,7 +29,7 @@ mod turns;
 use crate::collections::quad_heap::Heap;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Dice, Draw};
-use crate::contract::guarantee::{Bound, Guarantees, Guarantee, full_queue};
+use crate::contract::guarantee::{Bound, Guarantee, Guarantees, full_queue};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Example, Idling, Manifest, Purpose};
 use crate::contract::no_guarantee::NoGuarantee;

@@ -24,7 +24,7 @@
 
 use crate::collections::quad_heap::Heap;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Bound, Guarantees, Guarantee, full_queue};
+use crate::contract::guarantee::{Bound, Guarantee, Guarantees, full_queue};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigError, ConfigErrors, Setup};

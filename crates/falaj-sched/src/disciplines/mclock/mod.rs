@@ -27,7 +27,7 @@ use crate::collections::quad_heap::Heap;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{Dice, Draw};
 use crate::contract::guarantee::{
-    Bound, Guarantees, Guarantee, finite_rate, full_queue, room_for_one,
+    Bound, Guarantee, Guarantees, finite_rate, full_queue, room_for_one,
 };
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Example, Idling, Manifest, Purpose};

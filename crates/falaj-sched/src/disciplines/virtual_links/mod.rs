@@ -515,7 +515,7 @@ fn formula(serve: Serve, tail: Tail, lent: bool, bytes: bool) -> &'static str {
 mod tests {
     use super::*;
     use crate::scheduler::worked_example::{
-        at_once, departures, longest_delay, order, packet, guarantee, setup, time, values,
+        at_once, departures, guarantee, longest_delay, order, packet, setup, time, values,
     };
     use crate::units::time::Time;
 

@@ -17,7 +17,7 @@
 
 use crate::collections::flow_set::FlowSet;
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Guarantees, Guarantee, Settling, StaircaseCurve};
+use crate::contract::guarantee::{Guarantee, Guarantees, Settling, StaircaseCurve};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigErrors, Setup};

@@ -7,7 +7,7 @@
 //! link with a packet. The phases that have passed are counted when a packet arrives.
 
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Guarantees, Guarantee, Settling, StaircaseCurve};
+use crate::contract::guarantee::{Guarantee, Guarantees, Settling, StaircaseCurve};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigErrors, Setup};
