@@ -19,7 +19,7 @@ pub fn told(name: &str, report: &MaskStats) -> String {
 /// The same with all busiest entries of the report.
 pub fn text(name: &str, report: &MaskReport) -> String {
     let MaskReport {
-        each,
+        mask,
         most,
         active,
         made,
@@ -31,7 +31,7 @@ pub fn text(name: &str, report: &MaskReport) -> String {
         ..
     } = report;
     let mut text =
-        format!("{name}, mask {each}: {active} active of {most}, {made} made, {gone} gone");
+        format!("{name}, mask {mask}: {active} active of {most}, {made} made, {gone} gone");
     if *gone > 0 {
         text += &format!(" ({} packets)", of_gone.packets);
     }

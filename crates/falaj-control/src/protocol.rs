@@ -270,7 +270,7 @@ pub struct DirectionReport {
     pub breaches: Vec<BreachReport>,
     /// The entries of masks, that of the link first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub each: Vec<MaskReport>,
+    pub masks: Vec<MaskReport>,
 }
 
 /// The entries of a mask: queues, or links.
@@ -279,7 +279,7 @@ pub struct MaskReport {
     /// The flow that has the mask, named as in the list of flows; null: the link has it.
     pub flow: Option<String>,
     /// The mask, as in `mask`.
-    pub each: String,
+    pub mask: String,
     /// Maximum number of entries.
     pub most: u32,
     /// Number of existing entries.
@@ -337,7 +337,7 @@ impl MaskReport {
     pub fn new(flow: Option<String>, made: &Made) -> MaskReport {
         MaskReport {
             flow,
-            each: made.mask.clone(),
+            mask: made.mask.clone(),
             most: made.most,
             active: made.active,
             made: made.made,

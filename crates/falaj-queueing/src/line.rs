@@ -8,6 +8,8 @@ use crate::refused::{Refused, not_negative, positive, stable};
 use falaj_engine::chance::Chance;
 use falaj_traffic::interval::Estimate;
 use rand_distr::{Beta, Distribution, Exp1, Gamma, Poisson, StandardUniform};
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
 
 /// A group of equal streams of packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -152,9 +154,15 @@ impl Line {
         let mut counted = Counted::default();
         let (mut first_batches, mut first_packets) = (0u64, 0u64);
         let warm_up = ask.batches / 10;
+        let departure =
+            |(index, of): (usize, &Aggregator)| Reverse(Departure { at: of.leaves, index });
+        let mut departures: BinaryHeap<_> = aggregators.iter().enumerate().map(departure).collect();
         while (waits.len() as u64) < BATCHES {
-            let next = earliest(&aggregators);
+            let Some(mut earliest) = departures.peek_mut() else { break };
+            let next = earliest.0.index;
             let sent = aggregators[next].leave();
+            earliest.0.at = aggregators[next].leaves;
+            drop(earliest);
             let wait = (free - sent.at).max(0.0);
             let service = self.service.draw(sent.packets, &mut services);
             free = sent.at + wait + service;
@@ -239,15 +247,26 @@ impl Counted {
     }
 }
 
-/// The stream whose batch departs next.
-fn earliest(aggregators: &[Aggregator]) -> usize {
-    let mut first = 0;
-    for (i, aggregator) in aggregators.iter().enumerate() {
-        if aggregator.leaves < aggregators[first].leaves {
-            first = i;
-        }
+/// The next departure of a stream's batch, ordered by time, then by stream.
+#[derive(PartialEq)]
+struct Departure {
+    at: f64,
+    /// The stream's aggregator.
+    index: usize,
+}
+
+impl Eq for Departure {}
+
+impl Ord for Departure {
+    fn cmp(&self, other: &Departure) -> Ordering {
+        self.at.total_cmp(&other.at).then(self.index.cmp(&other.index))
     }
-    first
+}
+
+impl PartialOrd for Departure {
+    fn partial_cmp(&self, other: &Departure) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 /// A batch that departed.

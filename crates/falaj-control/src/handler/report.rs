@@ -53,7 +53,7 @@ pub(super) fn report(
                 .flatten()
                 .map(breach_report)
                 .collect(),
-            each: made.next().unwrap_or_default(),
+            masks: made.next().unwrap_or_default(),
         }
     };
     let link = |(n, link): (usize, &Link)| LinkReport {

@@ -74,7 +74,7 @@ impl GuestPort {
 
 impl Port for GuestPort {
     fn name(&self) -> String {
-        "The process at the far end that takes containers".into()
+        "The process at the far end that takes batches".into()
     }
 
     fn longest(&self) -> usize {

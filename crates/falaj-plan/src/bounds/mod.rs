@@ -209,7 +209,7 @@ fn many(direction: &Direction, flow: usize) -> Option<String> {
         let MaskConfig { mask, most, .. } = each;
         let shared = each.shared();
         format!(
-            "of {most} {what} at most, by {mask}; others share {shared} more, which are guaranteed it together"
+            "of {most} {what} at most, by {mask}; others share {shared} more, which have this guarantee together"
         )
     };
     let link = direction.pipe.masks.link.as_ref().map(|each| of(each, "links"));

@@ -76,13 +76,16 @@ pub(super) fn renamed(file: &dyn TableLike) -> Vec<(Range<usize>, &'static str)>
     out
 }
 
-/// Calls `visit` for each table of the file, with its path and the keys that it may have.
+/// Called with a table, its path, and the keys that it may have.
+type Visit<'a> = dyn FnMut(&dyn TableLike, &[String], &Rc<[Key]>) + 'a;
+
+/// Calls `visit` for each table of the file.
 fn walk(
     table: &dyn TableLike,
     path: &mut Vec<String>,
     keys: &[Key],
     all: &KnownPlace,
-    visit: &mut dyn FnMut(&dyn TableLike, &[String], &Rc<[Key]>),
+    visit: &mut Visit<'_>,
 ) {
     let known = all.all(keys);
     for (name, item) in table.iter() {

@@ -117,7 +117,7 @@ fn only(report: &mut LinksReport, name: Option<&str>) -> Result<()> {
                 known.push(flow.flow.replacen(' ', ".", 1));
                 is_way || is_flow(&flow.flow)
             });
-            direction.each.retain(|made| is_way || made.flow.as_deref().is_some_and(is_flow));
+            direction.masks.retain(|made| is_way || made.flow.as_deref().is_some_and(is_flow));
         }
         link.directions.retain(|direction| !direction.flows.is_empty());
     }
@@ -214,7 +214,7 @@ fn text(report: &LinksReport) -> String {
         }
     }
     for (link, direction) in directions() {
-        for made in &direction.each {
+        for made in &direction.masks {
             let name = made.flow.as_ref().unwrap_or(&direction.way);
             let name = if several { format!("{} {name}", link.link) } else { name.clone() };
             let _ = writeln!(out, "{}", masks::text(&name, made));

@@ -131,6 +131,11 @@ fn shape(text: &str) -> Result<Shape, String> {
     }
 }
 
+/// Maximum number of packets of a batch: larger ones would take minutes to evaluate.
+const SIZE_MAX: usize = 1_000_000;
+/// Maximum number of virtual machines: each has a batch of its own in the simulation.
+const VMS_MAX: usize = 100_000;
+
 fn seconds(span: Span) -> f64 {
     span.0 as f64 / 1e9
 }
@@ -177,6 +182,17 @@ impl Args {
         ensure!(self.vms > 0, "--vms is 0; it must be 1 or more");
         ensure!(self.size != Some(0), "--size is 0; a batch holds 1 packet or more");
         ensure!(self.max_size > 0, "--max-size is 0; a batch holds 1 packet or more");
+        for (option, size) in [("--size", self.size.unwrap_or(1)), ("--max-size", self.max_size)] {
+            ensure!(
+                size <= SIZE_MAX,
+                "{option} is {size}; a batch holds at most {SIZE_MAX} packets"
+            );
+        }
+        ensure!(
+            self.vms <= VMS_MAX,
+            "--vms is {}; at most {VMS_MAX} machines are simulated",
+            self.vms
+        );
         let least = self.cost().mean(1.0);
         if let Some(timeout) = self.timeout.map(seconds)
             && timeout < least

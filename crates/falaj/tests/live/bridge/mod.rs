@@ -814,7 +814,7 @@ fn refused() {
         (&["a1", "memif:/tmp/a.sock,master,id=x"], "`id=x` is not a number"),
         (&["a1", "memif:/tmp/a.sock,client"], "`client`: write the path"),
         (&["a1", "memif:/proc/a.sock"], "memif:/proc/a.sock: cannot make that socket"),
-        (&["a1", "memif:/tmp/a.sock", "--aggregate", "62,idle"], "memif does not tell when"),
+        (&["a1", "memif:/tmp/a.sock", "--aggregate", "62,idle"], "memif does not report when"),
         (&["a1", "b1", "--aggregate", "62,200us"], "--aggregate is for shared memory"),
         (&["a1", "nfqueue:1"], "give two queues, one for each direction"),
         (&["nfqueue:1", "nfqueue:x"], "write a queue's number"),
