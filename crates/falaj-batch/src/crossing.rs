@@ -18,12 +18,12 @@ pub trait Carrier: AsFd {
     fn send(&mut self, bytes: &[u8]) -> io::Result<bool>;
     /// Receives a batch, which replaces the contents of `out`; returns false if there is none.
     fn receive(&mut self, out: &mut Vec<u8>) -> io::Result<bool>;
-    /// Asks when the other side will be done with the next batch, which has this number of bytes
-    /// and left at this instant.
+    /// Asks the other side to report when it is done with the next batch, which has this number of
+    /// bytes and left at this instant.
     fn ask_when(&mut self, bytes: usize, left: u64) {
         let _ = (bytes, left);
     }
-    /// The other side's answer to that, once.
+    /// The other side's report, if [`ask_when`](Carrier::ask_when) asked for one; returned once.
     fn crossed(&mut self) -> Option<Crossed> {
         None
     }
@@ -31,7 +31,7 @@ pub trait Carrier: AsFd {
     fn peer_is_idle(&self) -> bool {
         false
     }
-    /// Requests a wake-up when that happens; returns true if it already has.
+    /// Requests a wake-up when the other side goes to sleep; returns true if it already has.
     fn ask_idle(&mut self) -> bool {
         false
     }
@@ -51,14 +51,15 @@ pub trait Carrier: AsFd {
 pub struct Crossing<C = Endpoint> {
     endpoint: C,
     packer: Packer,
-    /// Batches that have left the packer, and found the ring full.
+    /// Batches that have left the packer and wait for room in the ring.
     waiting: VecDeque<Vec<u8>>,
     /// The batch that is being unpacked, and the number of its bytes that are left.
     batch: Vec<u8>,
     left: usize,
 }
 
-/// Sends a batch, behind those that wait. If the packer is tuned, asks when the batch is taken.
+/// Sends a batch, behind those that wait. If the packer is tuned, asks the other side to report
+/// when it is done with the batch.
 fn send(
     endpoint: &mut impl Carrier,
     waiting: &mut VecDeque<Vec<u8>>,

@@ -30,9 +30,9 @@ const MORE: usize = 5;
 /// Interval at which a peer's processor time is reported, in nanoseconds.
 const TELL_EVERY: u64 = 1_000_000;
 
-/// How long to poll for a string that the peer holds back until this side sleeps, before waking the
-/// peer, in nanoseconds. A peer that is awake sends it within a fraction of that, and needs no
-/// wake-up; and this side need not fall asleep and be woken.
+/// Time of polling, in nanoseconds, for a string that the peer holds back until this side is idle;
+/// the peer is woken only after that. A peer that is awake sends the string within a fraction of
+/// that time: then neither side need sleep and be woken.
 const LINGER: u64 = 1_000;
 
 /// A pair of connected sockets, one for each side.
@@ -42,8 +42,8 @@ pub fn line() -> io::Result<[OwnedFd; 2]> {
     Ok([a, b])
 }
 
-/// Words of one ring's strings in memory of this number of words; `None` if that is not the memory
-/// of a pair.
+/// Size in words of the string area of one ring, if the memory of the pair has this number of
+/// words; `None` if no pair has memory of this size.
 fn room(words: usize) -> Option<usize> {
     let room = (words / 2).checked_sub(CONTROL)?;
     (words == 2 * (room + CONTROL) && room.is_power_of_two()).then_some(room)
@@ -57,7 +57,7 @@ pub struct Endpoint {
     bell: OwnedFd,
     /// Wakes this side: by the peer, the end of the line, or an instant.
     waker: Waker,
-    /// Wakes the peer for each string, awake or not.
+    /// True if the peer is woken for each string, even if it is known to be awake.
     always_ring: bool,
     gone: bool,
     /// Number of wake-ups that were sent.
@@ -164,7 +164,7 @@ impl Endpoint {
         Ok(Endpoint { writer, reader, bell, waker, always_ring, gone, rung, asked, spent, told })
     }
 
-    /// Wakes the peer for each string from now on, as if its being awake could not be seen.
+    /// Wakes the peer for each string from now on, even if it is known to be awake.
     pub fn always_ring(&mut self) {
         self.always_ring = true;
     }
@@ -223,8 +223,8 @@ impl Endpoint {
         Ok(true)
     }
 
-    /// Reports that the last string is done with, as the reader wants another one, if the peer
-    /// asked about that string.
+    /// If the peer asked about the last string, reports that this side is done with it: the reader
+    /// now wants the next one.
     #[inline]
     fn answer(&mut self) {
         if self.reader.is_asked() {
@@ -237,9 +237,9 @@ impl Endpoint {
         }
     }
 
-    /// Asks when the peer will be done with the next string, which has this number of bytes and
-    /// left at this instant, in nanoseconds of CLOCK_MONOTONIC. Only one string at a time is asked
-    /// about.
+    /// Asks the peer to report when it is done with the next string, which has this number of bytes
+    /// and left at this instant, in nanoseconds of CLOCK_MONOTONIC. The call has no effect while a
+    /// report is outstanding.
     pub fn ask_when(&mut self, bytes: usize, left: u64) {
         if self.asked.is_none() {
             self.writer.ask_when(bytes);
@@ -247,13 +247,13 @@ impl Endpoint {
         }
     }
 
-    /// The peer's answer to that, once.
+    /// The peer's report, if [`ask_when`](Endpoint::ask_when) asked for one; returned once.
     pub fn crossed(&mut self) -> Option<Crossed> {
         let left = self.asked?;
         let told = self.writer.took()?;
         self.asked = None;
-        // No string was taken before it left or in the future, and no thread spends more time than
-        // has passed.
+        // The report is limited to possible values: no string was taken before it left or in the
+        // future, and no thread spends more processor time than has passed.
         let at = told.at.clamp(left, nanos(ClockId::Monotonic).max(left));
         let most =
             if self.spent.at == 0 { 0 } else { (at + TELL_EVERY).saturating_sub(self.spent.at) };

@@ -93,8 +93,8 @@ pub fn warn_of_overflow(links: &[Link], pipe: PipeId, flow: FlowId) {
     );
 }
 
-/// Warns, for the first time, that there are more ids than a mask creates queues or links for, or,
-/// if `short` is true, than the process has memory for.
+/// Warns, when it first happens, that ids share queues or links: the mask has reached its maximum
+/// or, if `short` is true, the process has no memory for more.
 pub fn warn_of_sharing(links: &[Link], pipe: PipeId, flow: Option<FlowId>, short: bool) {
     let Some(link) = links.get(pipe.0 as usize / 2) else { return };
     let (way, direction) = [("up", &link.up), ("down", &link.down)][pipe.0 as usize % 2];

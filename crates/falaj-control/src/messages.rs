@@ -30,14 +30,15 @@ pub(crate) enum Query {
         to: Vec<Sojourns>,
         from: usize,
     },
-    /// Requests one part of the report on a mask, of a flow or of the link: from the entry `from`
-    /// on, added to the previous parts.
+    /// Requests one part of the report on the mask of a flow, or (`None`) of the link. The part
+    /// begins at entry `from` and is added to the previous parts.
     Made {
         of: (PipeId, Option<FlowId>),
         from: u64,
         all: Option<Box<Made>>,
     },
-    /// Requests one part of the counters of a flow with a mask, in the same way.
+    /// Requests one part of the counters of a flow with a mask. The part begins at entry `from` and
+    /// is added to `sum`.
     Counted {
         of: (PipeId, FlowId),
         from: u64,

@@ -58,9 +58,9 @@ pub(crate) struct Holds<'a> {
 }
 
 impl NamedDirection<'_> {
-    /// The guarantees against which a flow is checked. If a mask makes many flows of it, guarantee
-    /// and envelope apply to each of them, but the counters are for all together: such a flow is
-    /// not checked.
+    /// The guarantees against which a flow is checked. A flow that a mask divides into several
+    /// queues is not checked: guarantee and envelope apply to each queue, but the counters are for
+    /// all of them together.
     pub(crate) fn holds<'a>(&self, flow: usize, standing: &'a Standing) -> Option<Holds<'a>> {
         let is_many = self.direction.pipe.masks.flows.get(flow).is_some_and(Option::is_some);
         let pipe = &self.direction.pipe;

@@ -1,11 +1,11 @@
-//! Accounting layers: the bytes of a packet that count.
+//! Accounting layers, which determine the bytes of a packet that count.
 
 /// The layer at which a link counts a packet's bytes, for rates, queues,
 /// quanta and sizes alike.
 ///
-/// Lengths here are those of UDP over IPv4 without options; another protocol's
-/// payload is counted as if its headers were as long. A VLAN tag is not counted,
-/// at no layer: `tc` does not either, and a tagged packet is no larger for its link.
+/// Lengths here are those of UDP over IPv4 without options; another protocol's payload is counted
+/// as if its headers were as long. A VLAN tag is not counted at any layer: `tc` does not count it
+/// either, and a link accounts a tagged packet as one without a tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum CountedLayer {
     /// The transport's payload: 28 bytes less than the IP packet.

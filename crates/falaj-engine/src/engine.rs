@@ -288,8 +288,8 @@ impl Engine {
         std::mem::take(&mut self.deferred_drops)
     }
 
-    /// The state from which a pipe resumes in another process; `None` for a pipe with masks that
-    /// multiply its state.
+    /// The state from which a pipe resumes in another process; `None` for a pipe with masks, which
+    /// has a state for each id.
     pub fn state(&self, pipe: PipeId) -> Option<PipeState> {
         self.pipes.get(pipe.0 as usize)?.state()
     }
@@ -385,10 +385,10 @@ impl Engine {
         self.pipes[pipe.0 as usize].counters(flow)
     }
 
-    /// Statistics of the queues that a flow's mask has created, or of the links that the pipe's
-    /// mask has created (`None`), with at most `busiest` of the busiest by name. `None` if there is
-    /// no such mask. For a flow of a masked link they cover all links, and each id is preceded by
-    /// that of its link.
+    /// Statistics of the queues that a flow's mask has created, or (`flow` is `None`) of the links
+    /// that the pipe's mask has created. At most `busiest` ids, the busiest ones, are listed by
+    /// name. Returns `None` if there is no such mask. For a flow of a masked link the statistics
+    /// cover all links, and each id is preceded by that of its link.
     pub fn mask_stats(
         &self,
         pipe: PipeId,

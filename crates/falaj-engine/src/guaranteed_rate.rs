@@ -14,7 +14,7 @@ use falaj_sched::units::time::{Span, Time};
 /// A shortfall of guaranteed service, with the interval that proves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateShortfall {
-    /// Since then the flow has been backlogged, or ahead of its rate.
+    /// Start of the interval: since then the flow has been backlogged, or ahead of its rate.
     pub from: Time,
     /// The instant at which less was served than guaranteed: the end of the packet that was late.
     pub to: Time,
@@ -142,7 +142,8 @@ mod tests {
         );
     }
 
-    /// Two packets at once have the latency once, a later one has it again.
+    /// The latency is allowed once for two packets that arrive together, and again for a later
+    /// packet.
     #[test]
     fn a_backlog_has_the_latency_once() {
         let mut of = clock();
@@ -154,7 +155,8 @@ mod tests {
         assert_eq!(of.departed(anew, anew + Span(1_500 * MICRO), 500, Span::ZERO), None);
     }
 
-    /// A flow that got a packet in advance is guaranteed none for that time.
+    /// Service in advance counts: no packet is due until the time that this service lasts at the
+    /// guaranteed rate is over.
     #[test]
     fn service_in_advance_counts() {
         let mut of = clock();
@@ -165,12 +167,12 @@ mod tests {
         assert_eq!(of.departed(Time(20), end, 1_000, Span::ZERO), None);
         let mut of = GuaranteedRateClock::new(Rate::from_mbit(16), Span::ZERO, Time(0));
         assert_eq!(of.departed(Time(0), Time(1), 1_000, Span::ZERO), None);
-        // 1000 bytes in advance, then a quarter of the rate: they last 2 ms.
+        // 1000 bytes in advance, then a quarter of the rate: at that rate they last 2 ms.
         let mut slow = of.changed(Rate::from_mbit(4), Span::ZERO, Time(0));
         assert_eq!(slow.deadline(Time(0), 0, Span::ZERO), Time(2_000 * MICRO));
         assert_eq!(slow.departed(Time(0), Time(4_000 * MICRO), 1_000, Span::ZERO), None);
         assert!(slow.departed(Time(0), Time(6_000 * MICRO + 1), 1_000, Span::ZERO).is_some());
-        // Four times the rate: an advance that would last half a millisecond still does.
+        // Four times the rate: the advance still lasts half a millisecond, as at the old rate.
         let fast = of.changed(Rate::from_mbit(64), Span::ZERO, Time(0));
         assert_eq!(fast.deadline(Time(0), 0, Span::ZERO), Time(500 * MICRO));
     }

@@ -33,8 +33,8 @@ pub enum Output {
     Corrupt(Corrupt),
     /// A unit is marked as having met congestion (ECN); its further outputs follow.
     Mark(EcnMark),
-    /// A unit leaves earlier than its guarantee, which matters if another pipe follows; its other
-    /// outputs follow.
+    /// A unit leaves before the latest time guaranteed to it. The next pipe, if there is one, may
+    /// hold it for the difference. Its other outputs follow.
     Early(Early),
     /// A unit that was on the wire at a change of the rate leaves at another instant than its
     /// [`Output::Emit`] or [`Output::Copy`] reported. There is one for each of these.
@@ -56,7 +56,7 @@ impl Output {
     }
 }
 
-/// A unit that leaves earlier than its guarantee.
+/// A unit that leaves before the latest time guaranteed to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Early {
     /// The pipe it leaves.
@@ -65,7 +65,7 @@ pub struct Early {
     pub flow: FlowId,
     /// The driver's handle.
     pub handle: u32,
-    /// The earliness.
+    /// The time by which it leaves early.
     pub by: Span,
 }
 
@@ -141,9 +141,9 @@ pub struct Emit {
     pub start: Time,
     /// Departure of its last bit from the queue; the guarantee covers the delay `end - arrival`.
     pub end: Time,
-    /// Arrival of its last bit at the far end of the link, when it is to be delivered. On a
-    /// device-paced link: the instant of the decision, at which it is to be handed over ahead of
-    /// time.
+    /// Arrival of its last bit at the far end of the link, at which it is to be delivered. On a
+    /// device-paced link: the instant of the decision, at which it is to be handed to the device,
+    /// ahead of its transmission.
     pub due: Time,
 }
 
@@ -183,9 +183,9 @@ pub enum DropReason {
     Discipline,
     /// The link lost it. It is reported when its transmission begins.
     Lost,
-    /// A rule dropped it, behind a link.
+    /// A rule dropped it after it had left a link.
     Rule,
-    /// No flow of the next link matches it, behind a link.
+    /// It had left a link, and matches no flow of the next one.
     Unmatched,
     /// The policy of its queue dropped it, full or not.
     Policy,

@@ -10,7 +10,7 @@ pub struct Epoch(u64);
 
 /// 2026-01-01T00:00:00Z.
 const DEFAULT: u64 = 1_767_225_600;
-/// After 2200, clocks of 64 bits in nanoseconds overflow.
+/// The last year that is accepted: signed 64-bit clocks in nanoseconds overflow in 2262.
 const LAST_YEAR: u64 = 2200;
 
 impl Epoch {

@@ -58,8 +58,8 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// Adds the warning that a word has no part in the scenario, with `why`: the reason why that
-    /// makes no difference, or the difference.
+    /// Adds the warning that a word was left out of the scenario. `why` states why that makes no
+    /// difference, or which difference it makes.
     pub(crate) fn left_out(&mut self, word: &Word, why: &str) {
         let what = format!("{} was left out: {why}", quoted(&word.text));
         self.notes.push(Problem::warning(word.at.clone(), what));

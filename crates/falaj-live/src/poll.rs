@@ -38,8 +38,8 @@ impl PollSet {
             tv_sec: (timeout.0 / 1_000_000_000) as libc::time_t,
             tv_nsec: (timeout.0 % 1_000_000_000) as libc::c_long,
         };
-        // SAFETY: the array and the time outlive the call, the length is the array's; a null mask
-        // changes no mask.
+        // SAFETY: the array and the time outlive the call, the length is the array's; a null signal
+        // mask leaves the thread's mask as it is.
         let n = unsafe {
             libc::ppoll(
                 self.0.as_mut_ptr(),

@@ -199,7 +199,7 @@ pub struct Chart {
     pub places: Vec<(f64, String)>,
     /// Each point has a mark.
     pub marks: bool,
-    /// The names of the lines stand beside them, too.
+    /// The names of the lines stand beside the lines, in addition to the legend.
     pub direct: bool,
     /// Width of lines; larger if they stand for bars.
     pub stroke: u32,
@@ -398,8 +398,9 @@ const WORDS: i32 = 13;
 const LETTER: f64 = 6.4;
 const HIGH: i32 = 13;
 
-/// Writes the words of places and, where the chart requires it, the names of lines, where they lie
-/// on no line. A name without such a place is in the legend alone.
+/// Writes the words of places and, if the chart wants them beside the lines, the names of lines,
+/// each at a position at which it covers no line. A name without such a position appears in the
+/// legend alone.
 fn words(context: &Context<'_, '_>, chart: &Chart) -> Drawn {
     if chart.places.is_empty() && !chart.direct {
         return Ok(());
@@ -475,8 +476,8 @@ fn add(
     }
 }
 
-/// The points of a line beside which its name may stand: all of published values, and also the
-/// quarters of the segments of a drawn line.
+/// The points of a line beside which its name may stand: all its points and, unless they are
+/// published values, also the quarters of its segments.
 fn nameable(line: &ChartLine, pixel: &dyn Fn(&(f64, f64)) -> Pixel) -> Vec<Pixel> {
     let points: Vec<Pixel> = line.points.iter().filter(|(_, y)| !y.is_nan()).map(pixel).collect();
     if line.published {
@@ -489,7 +490,8 @@ fn nameable(line: &ChartLine, pixel: &dyn Fn(&(f64, f64)) -> Pixel) -> Vec<Pixel
     points.windows(2).flat_map(quarters).chain(points.last().copied()).collect()
 }
 
-/// The points that differ by whole pixels.
+/// The points without those that are drawn in the same pixel as their neighbors; of each run in a
+/// pixel the first and the last stay.
 fn thinned(context: &Context<'_, '_>, points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
     let area = context.plotting_area();
     let mut seen: Vec<(f64, f64)> = Vec::new();
@@ -501,7 +503,8 @@ fn thinned(context: &Context<'_, '_>, points: impl Iterator<Item = (f64, f64)>) 
             hidden = Some(point);
             continue;
         }
-        // The last point in a pixel is kept too: the next segment begins there and has its slope.
+        // The last point in a pixel is kept too: the next segment begins there, so that its slope
+        // is right.
         seen.extend(hidden.take());
         seen.push(point);
         last = Some(pixel);

@@ -41,7 +41,7 @@ impl Rect {
             && other.bottom <= self.bottom
     }
 
-    /// Where a leader from a point ends at a label. The width of a label is a guess, so that a
+    /// The end of a leader from a point to this label. The width of a label is only estimated, so a
     /// leader from above or below stays away from its corners.
     fn end_of_leader(self, (x, y): Pixel) -> Pixel {
         let beside = (self.top..=self.bottom).contains(&y);
@@ -88,8 +88,8 @@ const DISTANCES: [i32; 6] = [7, 11, 16, 24, 34, 48];
 const FAR: i32 = 16;
 /// Half of a mark's width.
 pub(crate) const MARK: i32 = 6;
-/// Added to the distance, in pixels: if another line or mark is nearer to the label than its own
-/// one, and for each line and mark that its leader crosses.
+/// Penalties that are added to the distance, in pixels: `AMBIGUOUS` if another line or mark is
+/// nearer to the label than its own, `CROSSED` for each line and mark that its leader crosses.
 const AMBIGUOUS: i32 = 40;
 const CROSSED: i32 = 25;
 
@@ -305,7 +305,7 @@ mod tests {
         }
     }
 
-    /// Of two close lines, each label is on its own line's side.
+    /// If two lines are close, the label of each is on the side of its own line.
     #[test]
     fn a_label_is_nearest_to_its_own_line() {
         let mut space = LabelSpace::new(PANEL);

@@ -1,6 +1,6 @@
 //! Simulates the whole path packet by packet: driver domain, shared memory, a virtual machine that
 //! returns everything, shared memory again. It includes features that the model omits: timeouts,
-//! batches, a finite queue, loss and jitter.
+//! packets of a batch that reach the virtual machine all at once, a finite queue, loss and jitter.
 
 use crate::batches::Policy;
 use crate::line::Service;
@@ -28,7 +28,8 @@ pub struct Machine {
     pub shared: bool,
 }
 
-/// Delay, jitter and loss of the packets. Confidence intervals are over batches.
+/// Delay, jitter and loss of the packets. Confidence intervals are those of the means of groups of
+/// consecutive packets (the method of batch means).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Forwarded {
     /// Time from the arrival of a packet to its departure, over packets that departed.

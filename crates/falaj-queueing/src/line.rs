@@ -50,7 +50,8 @@ pub struct Line {
     service: Service,
 }
 
-/// Results of a simulation. Confidence intervals are over batches.
+/// Results of a simulation. Confidence intervals are those of the means of groups of consecutive
+/// batches (the method of batch means).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Simulated {
     /// Time for which batches wait for their service.
@@ -219,7 +220,7 @@ pub fn load(streams: &[Stream], policy: Policy, service: Service) -> Result<f64,
     Ok(load)
 }
 
-/// Sums over a batch.
+/// Sums over one of the groups of batches whose means give the confidence intervals.
 #[derive(Default)]
 struct Counted {
     batches: u64,

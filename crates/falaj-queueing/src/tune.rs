@@ -1,11 +1,11 @@
 //! The size and timeout that keep a delay at the least processor time. Each quantity has a closed
 //! form, without matrices and simulation, so that the choice can be repeated at run time.
 //!
-//! A packet waits for its batch to depart, for the other side to wake, for the batches in
-//! front, and for the service of its own. The first wait is that of Poisson packets ([`Filling`]).
-//! Packets of a burst count as one; packets to several destinations fill that number of batches.
-//! The third wait is the mean wait by Kraemer and Langenbach-Belz; its arrivals are the more
-//! regular the more packets a batch has.
+//! A packet waits for its batch to depart, for the other side to wake, for the batches in front,
+//! and for the service of its own. The first wait is that of Poisson packets ([`Filling`]). Packets
+//! of a burst count as one; packets to N destinations fill N batches in parallel. The third wait is
+//! the mean wait by Kraemer and Langenbach-Belz; the arrivals of batches are the more regular the
+//! more packets a batch has.
 
 use crate::batches::{Filling, Measure, Policy};
 use crate::refused::{Refused, not_negative, positive};
@@ -92,9 +92,9 @@ impl Tuned {
 
 /// The highest load that is chosen. Above it waits grow too fast to be predicted.
 const FULL: f64 = 0.95;
-/// Timeouts that are tried, as multiples of the remaining delay. A multiple of two keeps most
-/// batches of many packets open until they are full; four, those of few packets. With half as
-/// many timeouts a choice may cost 4 % more than the best.
+/// Timeouts that are tried, as multiples of the remaining delay. At a multiple of two, most large
+/// batches become full before their timeout; at four, most small ones do too. With half as many
+/// timeouts in this list a choice may cost 4 % more than the best.
 const TIMEOUTS: [f64; 18] =
     [0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.2, 2.4, 2.6, 2.8, 3.0, 3.25, 3.5, 3.75, 4.0];
 /// A shorter timeout is preferred up to this ratio of costs: it still holds when the load falls.

@@ -66,7 +66,8 @@ pub struct Tuner {
 struct Sums {
     packets: f64,
     span: f64,
-    /// Of batches that departed.
+    /// Number of batches that departed, without epochs in which the load changed. The next three
+    /// sums leave out these epochs too.
     batches: f64,
     carried: f64,
     open: f64,
@@ -381,8 +382,8 @@ impl PolicyChooser for Tuner {
         let choice = tuned.choice();
         self.tuned = Some(tuned);
         let pays = |now: Choice| {
-            // A lower cost per batch is paid for by packets that wait. A gain that is smaller
-            // than the uncertainty of that wait does not count.
+            // A lower cost is paid for by packets that wait longer. A gain that is smaller than the
+            // uncertainty of that wait does not count.
             let pays = PAYS.max(doubt / now.delay);
             match tuned {
                 Tuned::Kept(_) => !kept || choice.processor < (1.0 - pays) * now.processor,

@@ -9,11 +9,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Length of a step, ns.
 const STEP_NS: u64 = 10_000_000_000;
-/// Steps that are kept of a flow: an hour.
+/// Maximum number of steps that are kept of a flow: an hour.
 const STEPS: usize = 360;
-/// Steps that are kept of all flows together, at about 80 bytes each.
+/// Number of steps that are kept of all flows together, at about 80 bytes each, unless that is less
+/// than [`STEPS_AT_LEAST`] of each flow.
 const STEPS_OF_ALL: usize = 400_000;
-/// Steps that are kept of a flow, however many there are.
+/// Minimum number of steps that are kept of each flow, however many flows there are.
 const STEPS_AT_LEAST: usize = 30;
 
 /// The history of all flows.
@@ -36,7 +37,7 @@ struct Lane {
     began: bool,
 }
 
-/// Ten seconds of a flow. Not a number where there is none.
+/// Ten seconds of a flow. A missing value is NaN.
 #[derive(Debug, Clone, PartialEq)]
 struct Step {
     /// Its place in time, in steps from the service's start.
@@ -90,7 +91,7 @@ impl History {
                 }
             }
         }
-        // Flows that are gone take their history along.
+        // The history of a flow ends with the flow.
         self.lanes = there;
         let most = (STEPS_OF_ALL / self.lanes.len().max(1)).clamp(STEPS_AT_LEAST, STEPS);
         for lane in self.lanes.values_mut() {
@@ -160,7 +161,7 @@ impl Lane {
             larger(&mut step.p99, window.delay.p99_ns);
             larger(&mut step.longest, window.delay.max_ns);
         }
-        // The guarantee of the step's end.
+        // The guarantee at the end of the step.
         step.rate = flow.guarantee.rate.map_or(f32::NAN, |rate| rate as f32);
         step.delay = flow.guarantee.delay_ns.map_or(f32::NAN, |delay| delay as f32);
         step.backlog = step.backlog.max(u32::try_from(flow.backlog).unwrap_or(u32::MAX));
@@ -184,7 +185,7 @@ impl Lane {
     }
 }
 
-/// The number of a reason, a new one where it has none. There are a dozen reasons.
+/// The number of a reason; a reason without one gets a new number. There are a dozen reasons.
 fn number_of(reason: &str, reasons: &mut Vec<String>) -> u8 {
     let at = reasons.iter().position(|known| known == reason).unwrap_or_else(|| {
         reasons.push(reason.to_owned());

@@ -18,9 +18,9 @@
 //!
 //! **The API.** `api` answers over HTTP; `keys` turns the body of a request into settings;
 //! `connections` limits the number and the duration of connections; `tls` and `secret` have the
-//! identity of the service and the access token; `metrics` is the same data as OpenMetrics. `page`
-//! is the dashboard, which is part of the program and uses the API, and [`top`] the terminal
-//! screen, another program that uses it.
+//! identity of the service and the access token; `metrics` reports the same data as OpenMetrics.
+//! `page` is the dashboard, which is compiled into the program. It uses the API, and so does
+//! [`top`], the terminal screen, which is a process of its own.
 //!
 //! [`mod@bench`] is `falaj bench serve`: the same with thousands of adapters in memory.
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Delays of all flows, counted in small batches per flow.
+//! Delays of all flows, buffered per flow and counted a few at a time.
 
 use falaj_engine::{Emit, PipeId};
 use falaj_sched::queues::queue::FlowId;
@@ -6,9 +6,9 @@ use falaj_sched::units::time::Span;
 use falaj_traffic::meter::Meter;
 
 /// A meter for each flow. The counts of a meter take more than a hundred kilobytes, so with many
-/// flows no cache holds the counts that the next delay belongs to. Therefore the delays of a flow
-/// are buffered and counted together: packets that leave one behind the other have similar delays,
-/// and their counts are close together in memory.
+/// flows the count that the next delay increments is in no cache. Therefore the delays of a flow
+/// are buffered and counted together: successive packets of a flow have similar delays, whose
+/// counts are close together in memory.
 pub(crate) struct DelayMeters {
     /// By pipe and flow.
     meters: Vec<Vec<Meter>>,

@@ -27,7 +27,7 @@ pub struct Study {
     flows: Vec<Vec<Gathered>>,
     taken: Vec<RuleCounters>,
     unmatched: u64,
-    /// Delays over all links, by source of the scenario, where there are rules.
+    /// Delays over all links, by source of the scenario; empty without rules.
     ways: Vec<Meter>,
     /// Connections, by source of the scenario.
     connections: BTreeMap<usize, Connections>,
@@ -172,7 +172,7 @@ impl Study {
         self.times.map_or(Span::ZERO, |(duration, _)| duration)
     }
 
-    /// The part of this that was counted.
+    /// Counted time of a replication: the part of its duration after the warm-up.
     pub fn counted(&self) -> Span {
         self.times.map_or(Span::ZERO, |(_, counted)| counted)
     }
@@ -223,7 +223,8 @@ impl Gathered {
     pub fn estimate(&self, measure: Measure) -> Option<Estimate> {
         let values: Vec<f64> = self.values(measure).into_values().collect();
         match measure {
-            // With few packets, the largest one would stand for all rare ones.
+            // With few packets in a replication, its largest delay would stand for all rare ones:
+            // so the estimate is that of all packets, and the replications give the interval only.
             Measure::DelayQuantile(share) => {
                 let centre = self.delay.quantile(share)?.0 as f64;
                 let known = if values.len() == self.values.len() { &values[..] } else { &[] };

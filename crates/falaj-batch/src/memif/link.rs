@@ -21,7 +21,8 @@ pub struct MemifLink {
     bell: OwnedFd,
     /// Wakes this side.
     waker: Waker,
-    /// The peer passes a fence before it checks if this side sleeps, which memif does not require.
+    /// True if the peer executes a memory fence before it checks whether this side sleeps; memif
+    /// does not require that.
     fences: bool,
     /// A packet waits for room.
     waits: bool,

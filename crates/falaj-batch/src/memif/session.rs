@@ -11,8 +11,9 @@
 //! ```
 //!
 //! **Batches.** memif has no batches: packets of a ring are frames. If both sides are falaj, they
-//! may agree on batches in the place of frames by their names, which other programs ignore: the
-//! master's name says that it can, or that it wants to, the slave's that both will.
+//! may agree to send batches instead of frames. They negotiate this by their names, which other
+//! programs ignore: the master's name says that it supports or wants batches, and the slave's name
+//! that both sides use them.
 
 use super::channel::Channel;
 use super::link::MemifLink;
@@ -74,7 +75,7 @@ impl MemifTerms {
 pub struct Agreed {
     /// The rings.
     pub link: MemifLink,
-    /// Their packets are batches.
+    /// True if packets of the rings are batches.
     pub batches: bool,
     /// Name of the program on the other side.
     pub peer: String,

@@ -94,7 +94,7 @@ pub fn of_forwarder(scenario: &Scenario, forwarder: &Forwarder, unread: Option<u
     }
 }
 
-/// Number of entries of a mask whose own counts are reported.
+/// Maximum number of entries of a mask that are reported one by one.
 const BUSIEST: usize = 10;
 
 /// The entries of the masks of a forwarder's links.

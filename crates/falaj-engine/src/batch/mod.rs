@@ -49,7 +49,7 @@ pub enum PolicyError {
     Empty,
     /// Batches shorter than an address and one packet's length.
     TooShort,
-    /// Only its last packet would send a batch: there is neither a timeout nor an idle reader.
+    /// A batch that is not filled would never leave: there is neither a timeout nor an idle reader.
     Stays,
 }
 
@@ -122,7 +122,7 @@ pub struct Batch<'a> {
     pub packets: u32,
     /// Arrival of its first packet.
     pub opened: Time,
-    /// When it was to leave: for a timeout that instant, whenever it was noticed.
+    /// Instant at which it was due to leave: for a timeout its end, even if that was noticed later.
     pub left: Time,
     /// Total waiting time of its packets until then.
     pub waited: Span,

@@ -1,5 +1,5 @@
-//! Masks: the parts of a packet that tell ids apart. A mask selects no packets; that is the purpose
-//! of a match.
+//! Masks: the parts of a packet whose values are its id; each id gets a queue or a link of its own.
+//! A mask selects no packets; that is the purpose of a match.
 
 use crate::header::Protocol;
 use crate::key::Key;

@@ -29,9 +29,9 @@ use falaj_sched::scheduler;
 /// The masks of a pipe.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Masks {
-    /// A pipe for each id.
+    /// The mask of the link; each id gets a link of its own.
     pub link: Option<MaskConfig>,
-    /// By flow, queues for each id; entries at the end may be missing.
+    /// By flow, its mask; each id gets a queue of its own. Entries at the end may be missing.
     pub flows: Vec<Option<MaskConfig>>,
 }
 

@@ -151,8 +151,8 @@ pub(crate) trait Inspection: Layer {
     fn is_at_rest(&mut self, now: Time) -> bool {
         self.inner_mut().is_none_or(|inner| inner.is_at_rest(now))
     }
-    /// Statistics of the ids of the mask of `flow`, or of the link's mask, with at most `busiest`
-    /// ids by name; `None` if there is no such mask.
+    /// Statistics of the ids of the mask of `flow`, or of the link's mask; at most `busiest` ids,
+    /// the busiest ones, are listed by name. Returns `None` if there is no such mask.
     fn mask_stats(&self, flow: Option<FlowId>, busiest: usize) -> Option<MaskStats> {
         self.inner()?.mask_stats(flow, busiest)
     }

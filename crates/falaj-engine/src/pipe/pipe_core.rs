@@ -168,7 +168,7 @@ impl PipeCore {
         self.device.map_or(now, |device| device.clock(now))
     }
 
-    /// Outputs that a packet leaves earlier than its guarantee.
+    /// Outputs that a packet leaves before the latest time guaranteed to it.
     #[cold]
     pub(super) fn early(&self, packet: &Packet, by: Span, out: &mut Vec<Output>) {
         let Packet { flow, handle, .. } = *packet;

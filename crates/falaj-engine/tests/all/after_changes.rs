@@ -44,8 +44,9 @@ fn settling(spec: &PipeSpec, guarantee: &Guarantee, ahead: u64) -> Span {
     }
 }
 
-/// Weights and deadlines change by any factor, again and again, while all flows are backlogged.
-/// From a change on, or from its arrival, no packet waits longer than its guarantee at that time.
+/// Weights and deadlines change by any factor, again and again, while all flows are backlogged. No
+/// packet waits longer than the present guarantee of its flow and the allowance of [`settling`],
+/// counted from its arrival, or from the last change if it was queued then.
 #[test]
 fn guarantees_hold_from_a_change_on() {
     for kind in ["scfq", "sfq", "wfq", "wf2q", "spfq", "edf", "qfq", "qfq+", "wf2q+", "ffs"] {
@@ -154,9 +155,9 @@ const BY_SHARES: [&str; 12] = [
     "timer-wheels",
 ];
 
-/// Disciplines with turns and slots, with changing rates and larger packets too: from a change on,
-/// and after the packet then on the wire, no packet waits longer than its guarantee at that time.
-/// The unused rest of a slot of the old length is not waited for.
+/// Disciplines with turns and slots, also when rates change and packets become larger: after a
+/// change, and the packet then on the wire, no packet waits longer than the new guarantee of its
+/// flow. No packet waits for the unused rest of a slot of the old length.
 #[test]
 fn turns_and_slots_begin_after_what_is_on_the_wire() {
     for kind in ["hrr", "drr", "wrr", "rr", "virtual-links"] {

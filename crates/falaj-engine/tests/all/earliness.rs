@@ -48,9 +48,10 @@ fn pipe(flows: Vec<FlowSetup>, delay: u64) -> PipeSpec {
     PipeSpec::new("rcsp", setup, Span(delay))
 }
 
-/// The fifth example of the notes, for the second link: the first one guaranteed 4 B of time, A
-/// became eligible there at 0, 3 and 5, and arrives at 1, 2 and 6. Here the guarantee is 4 B too:
-/// A1 is eligible at 4, A2 at 7, A3 at 9, and each leaves 3 B of time early.
+/// The fifth example of the notes, for the second link. Times are counted in transmission times of
+/// a byte. The first link guaranteed a delay of 4; A became eligible there at 0, 3 and 5, and its
+/// packets arrive here at 1, 2 and 6. Here the guaranteed delay is 4 too: A1 is eligible at 4, A2
+/// at 7, A3 at 9, and each leaves 3 before its guaranteed time.
 #[test]
 fn what_was_early_is_held_for_as_long() {
     let spec = pipe(vec![delay_jitter(flow(0, &[("delay-bound", 4 * BYTE)])), flow(1, &[])], 0);

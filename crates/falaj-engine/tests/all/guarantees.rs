@@ -103,10 +103,10 @@ impl registry::Visitor for Condition {
     }
 }
 
-/// The same for one backlog after another: from the beginning of each, unless that requires a flow
-/// without a deficit. For all disciplines it holds in the other form too: by any instant a flow has
-/// got the bytes that it had sent by some earlier instant, plus its rate from a latency after that
-/// on.
+/// The same for one backlog after another: from the beginning of each, unless the guarantee
+/// requires that the flow has no deficit then. For all disciplines the guarantee also holds as a
+/// service curve. For any instant there is an earlier one such that the flow has got all bytes that
+/// it had sent by the earlier one, plus its rate from the latency after it on.
 #[test]
 fn later_backlogs_get_their_service_curve_too() {
     let (mut seen, mut later) = (0, 0);

@@ -37,7 +37,7 @@ const SIZE: usize = 64;
 const RING: usize = 1 << 22;
 /// Time at the beginning that is not counted, as queues are empty then.
 const SKIP: Span = Span::from_millis(100);
-/// The model's batches have no timeout; these are filled long before it.
+/// Timeout of batches. The model has none; here batches are full long before it.
 const TIMEOUT: Span = Span::from_secs(60);
 /// Minimum number of batches of the slowest stream in a measurement.
 const FILLED: f64 = 20.0;

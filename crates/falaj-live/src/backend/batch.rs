@@ -35,8 +35,8 @@ pub struct Guest {
 
 impl Guest {
     /// Starts the guest, a command that calls [`serve`] with its standard input, and passes it the
-    /// TAP. Units go to it in batches of the packer, which is one for units with [`BEFORE`]. The
-    /// guest ends when this side does.
+    /// TAP. `packer` packs the units that go to the guest; it must be made for units with
+    /// [`BEFORE`] bytes before their destination. The guest ends when this side does.
     pub fn start(mut command: Command, tap: &Tap, packer: Packer) -> io::Result<(Guest, Child)> {
         let [ours, theirs] = line()?;
         // Ctrl-C is meant for the link, which then ends the guest.
@@ -117,7 +117,7 @@ impl Port for GuestPort {
 impl PortHandover for GuestPort {}
 
 /// Runs the guest between the TAP received over the line and the rings, until the other side ends.
-/// Units return in batches of the packer, as in [`Guest::start`].
+/// `packer` packs the units that go back; it is made as for [`Guest::start`].
 pub fn serve(line: OwnedFd, packer: Packer) -> io::Result<()> {
     let (endpoint, more) = Endpoint::accept(line)?;
     let Some(tap) = more.into_iter().next() else {

@@ -29,9 +29,8 @@ pub enum Woken {
     /// For the first time a queue was full, of this pipe and flow, and a packet was lost; see
     /// [`Forwarder::tell_of_overflow`].
     Overflow(PipeId, FlowId),
-    /// For the first time there were more ids than the mask of this flow, or of the link of this
-    /// pipe, creates queues or links for, or than the process has memory for; see
-    /// [`Forwarder::tell_of_overflow`].
+    /// For the first time ids have to share queues or links: the mask has reached its maximum, or
+    /// memory is short; see [`Forwarder::tell_of_overflow`].
     Shared {
         /// The pipe with the mask.
         pipe: PipeId,
@@ -86,18 +85,18 @@ struct LoopRun<'a> {
     may_rest: bool,
     /// This thread has real-time priority, and owes time to other threads.
     before_others: bool,
-    /// Masks may run out of queues, and the caller wants to know. No change is made while the loop
-    /// runs.
+    /// True if masks may run out of queues and the caller wants to be notified. That stays so, as
+    /// no change is made while the loop runs.
     has_masks: bool,
     state: LoopState,
     /// Time at which the kernel was last asked for ready descriptors.
     polled: Time,
     /// The ports were read since the last hand-over.
     read_since_release: bool,
-    /// The ports were read since the processor was last yielded: however late the thread wakes from
-    /// that, it reads in between.
+    /// The ports were read since the processor was last yielded. Only then is it yielded again, so
+    /// that the loop reads after each yield, however late the thread wakes.
     read_since_yield: bool,
-    /// Since when there has been nothing to do; `None`: there is.
+    /// Instant since which there has been nothing to do; `None` if there is something to do.
     idle_since: Option<Time>,
 }
 
@@ -228,7 +227,8 @@ impl LoopRun<'_> {
         if now >= self.deadline {
             return LoopAction::Return;
         }
-        // Under load a read finds out if there are packets, and is cheaper than asking first.
+        // Under load, reading a port at once is cheaper than asking the kernel first if it is
+        // readable.
         if now.since(self.polled) <= LOOK && self.reads_at_once() && !is_full {
             return LoopAction::Read;
         }
@@ -376,7 +376,8 @@ impl Forwarder {
         supplied.min(self.network.next_event()).min(self.releases.next())
     }
 
-    /// Counts the cause that ended a sleep, which was to end at `wake` or at the caller's deadline.
+    /// Counts a sleep by the cause that ended it; without another cause it ended at `wake` or at
+    /// the caller's `deadline`, whichever is first.
     fn note_what_woke(&mut self, wake: Time, deadline: Time) {
         let readable = self.watch.first_readable(0..self.watch.len());
         let count = match readable {
@@ -395,8 +396,8 @@ impl Forwarder {
         *count += 1;
     }
 
-    /// When to wake if nothing arrives. Decisions are made when a packet that they may choose is
-    /// due.
+    /// Instant at which to wake if nothing arrives. Scheduling decisions need not be made at once,
+    /// but before the first packet that they could choose is due.
     fn wake(&self) -> Time {
         if self.waiting.iter().any(Option::is_some) {
             // A queue may have room then.
@@ -407,8 +408,8 @@ impl Forwarder {
             Timer::Exact => Time(due.0.saturating_sub(EXACT_LEAD.0)),
             _ => self.wake_lead.wake(due, self.sleeps().then(|| self.slack())),
         };
-        // A device that needs more packets still has half of its backlog: that is not worth
-        // spinning.
+        // A device that needs more packets still has half of its backlog, so a late wake-up does no
+        // harm and needs no spinning.
         wake.min(self.network.next_refill()).min(self.next_try())
     }
 }

@@ -5,13 +5,14 @@ use falaj_sched::units::time::{Span, Time};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Time between two looks, each of which is a system call. A shorter stall bunches no packets.
+/// Minimum time between two looks, as each is a system call. A shorter stall is not long enough for
+/// packets to gather.
 const LOOK: Span = Span::from_millis(1);
 
 /// Time for which the thread was ready and did not run, between one look and the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stall {
-    /// The later look.
+    /// Time of the later look.
     pub(super) seen: Time,
     pub(super) span: Span,
 }

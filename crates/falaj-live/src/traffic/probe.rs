@@ -18,8 +18,8 @@ use crate::netns::made_in;
 /// The time after which a datagram counts as lost.
 const LOST: Span = Span::from_secs(1);
 
-/// A socket at this address, and any port, in the network namespace of a process. The namespace is
-/// entered by a copy of this process, which must be single-threaded.
+/// A socket at this address, and any port, in the network namespace of a process. A fork of this
+/// process enters the namespace, so this process must be single-threaded.
 ///
 /// # Errors
 /// The namespace cannot be entered, or has no such address.
@@ -69,7 +69,7 @@ pub fn probe(
                     delays.record(took);
                     break;
                 }
-                // A datagram that was given up.
+                // A datagram that was already counted as lost.
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::hint::spin_loop(),
                 Err(error) => return Err(error),

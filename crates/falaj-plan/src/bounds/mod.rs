@@ -57,8 +57,9 @@ pub struct Outlook {
     pub jitter: Option<Bound>,
     /// Bound on the bytes queued.
     pub backlog: Option<Backlog>,
-    /// Set if a mask makes several queues or links of this flow: their largest number, and the
-    /// guarantee of the keys beyond it. All other fields then hold for each of them.
+    /// Set if a mask makes several queues or links of this flow: their maximum number, and the
+    /// number of those that further ids share, in words. All other fields then hold for each of
+    /// them.
     pub many: Option<String>,
     /// True if several flows share the queue: envelope, service and backlog are those of all
     /// together.

@@ -88,7 +88,8 @@ impl Served {
     }
 }
 
-/// Maximum number of turns drawn one by one; beyond that the line below them is as good.
+/// Maximum number of turns that the curve has one by one. Beyond them it continues as the straight
+/// line below the turns, which is about as tight there.
 const MOST_TURNS: u64 = 100;
 
 /// Queries the direction's discipline for its guarantees, with this setup.
@@ -98,8 +99,8 @@ const MOST_TURNS: u64 = 100;
 pub fn served(direction: &Direction, setup: &Setup) -> Result<Served, ConfigErrors> {
     let kind = direction.scheduler().kind;
     let (mut finely, mut guarantees) = if direction.pipe.masks.flows.iter().any(Option::is_some) {
-        // One flow of each mask stands for all of its kind. The discipline is built with the
-        // largest number of flows that there may be.
+        // The first queue of each mask stands for all of its queues, which are alike. The
+        // discipline is built with the maximum number of queues.
         let firsts = direction.pipe.masks.firsts(setup.flows.len());
         let finer = Finer { whole: true, flows: firsts, largest: setup.largest };
         let build = registry::build(kind, &direction.pipe.masks.expanded(setup), finer);
@@ -122,7 +123,7 @@ pub fn served(direction: &Direction, setup: &Setup) -> Result<Served, ConfigErro
     }
     let later = direction.pipe.clone().held_by_device();
     if later > Span::ZERO {
-        // Each packet leaves behind those that the device was handed before it.
+        // A packet leaves after all packets that the device already holds.
         guarantees = guarantees
             .into_iter()
             .map(|guarantee| guarantee.map(|guarantee| guarantee.later(later)))

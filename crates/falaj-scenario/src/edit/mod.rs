@@ -239,7 +239,8 @@ impl Edit<'_> {
                 let others: Vec<Table> = rules.iter().cloned().collect();
                 let mut own = Table::new();
                 own.insert("name", Item::Value(name.as_str().into()));
-                // Tables are written by their places in the text, those of one place in order.
+                // Tables are written in the order of their positions in the text; tables with the
+                // same position are written in the order of the array.
                 own.set_position(others.first().and_then(Table::position));
                 rules.clear();
                 let place = [RULE.to_owned()];
@@ -438,7 +439,7 @@ mod tests {
                 ],
             );
             assert_eq!(flows(&two)[..3], ["a", "b", "c"], "{two}");
-            // Those of another change are tried before them.
+            // Flows of a later change are tried before them.
             assert_eq!(flows(&edited(&two, &["x.flow.d.match=udp"]))[..3], ["d", "a", "b"]);
         }
         let link = "[link.x]\nrate = \"1mbit\"\n";
@@ -473,7 +474,7 @@ mod tests {
             assert!(!edited(link, own).contains("rest"), "{own:?}");
         }
         assert!(edited(link, &["rule.half.probability=50%", "rule.half.to=drop"]).contains("rest"));
-        // There were rules, and packets that none took were dropped.
+        // There were rules already, and packets that matched none were dropped; that stays so.
         assert!(
             !edited(
                 "[link.x]\nrate = \"1mbit\"\n[[rule]]\nmatch = \"udp\"\nto = \"x\"\n",

@@ -14,8 +14,8 @@ pub(crate) fn envelopes(
     sources: &[&(Source, Range<usize>)],
     problems: &mut Vec<Problem>,
 ) {
-    // Of the many flows that a mask makes each has the envelope, and the distribution of sources
-    // over them is unknown here.
+    // If a mask divides the flow, the envelope is that of each part, and the distribution of
+    // sources over the parts is unknown here.
     let single = |flow: &usize| {
         direction.pipe.masks.link.is_none() && direction.pipe.masks.of(*flow).is_none()
     };

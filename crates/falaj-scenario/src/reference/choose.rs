@@ -1,4 +1,4 @@
-//! A discipline for a purpose: four questions, and the disciplines that answer them.
+//! Chooses disciplines for a purpose, by the answers to four questions.
 
 use crate::keys::{self, Fallback, Key, sample};
 use falaj_sched::contract::manifest::{Example, Manifest, Purpose};
@@ -18,8 +18,8 @@ pub struct Wish {
     pub even: bool,
 }
 
-/// The disciplines for the purpose of `wish`. The first ones keep the most of its other answers,
-/// the earlier questions counting more than the later ones.
+/// The disciplines for the purpose of `wish`, sorted by how well they match the other answers: an
+/// earlier question counts more than all later ones.
 pub fn choose(wish: Wish) -> Vec<&'static Manifest> {
     let mut found: Vec<&Manifest> =
         registry::ENTRIES.iter().filter(|entry| entry.purposes.contains(&wish.purpose)).collect();
@@ -80,7 +80,7 @@ mod tests {
         }
     }
 
-    /// Each answer has a discipline, and the answers make a difference.
+    /// Each purpose has a discipline, and the other answers change the choice.
     #[test]
     fn every_purpose_has_a_discipline() {
         for (purpose, name, _) in Purpose::ALL {

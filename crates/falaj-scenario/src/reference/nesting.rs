@@ -48,7 +48,7 @@ fn smallest(entry: &Manifest, mbit: u64) -> Setup {
 }
 
 /// Rates in Mbit/s: of the link, and of a flow. The latter is a lower bound, since some disciplines
-/// guarantee only the rate of a flow whose packets have one byte.
+/// guarantee a flow only the rate that it would have with packets of one byte.
 const MBIT: [u64; 2] = [100_000, 5];
 
 fn pair(above: &Manifest, below: &Manifest) -> Outcome {

@@ -93,8 +93,8 @@ pub trait Guarantees: Discipline {
     }
 
     /// The guarantee of flow `f` if this discipline serves a flow of another discipline instead of
-    /// a link. That flow has the guarantee `server`, strictly; this discipline was built for its
-    /// rate.
+    /// a link. The guarantee `server` of that flow [holds over any interval of
+    /// backlog](Guarantees::serves_strictly); this discipline was built for its rate.
     fn service_behind(&self, f: FlowId, server: &Guarantee) -> Result<Guarantee, NoGuarantee> {
         let _ = (f, server);
         Err(NoGuarantee("no bound is known for this discipline below another".into()))
@@ -119,8 +119,8 @@ pub struct Guarantee {
 }
 
 impl Guarantee {
-    /// The same guarantee with all of it this much later, as on a link that is handed packets ahead
-    /// of time.
+    /// The same guarantee with the latency and all delays longer by `by`, as on a device-paced
+    /// link, where a packet waits behind those that the device already holds.
     #[must_use]
     pub fn later(self, by: Span) -> Guarantee {
         let later = |bound: Bound| Bound { delay: bound.delay + by, ..bound };

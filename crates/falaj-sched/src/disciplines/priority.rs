@@ -166,8 +166,8 @@ impl Guarantees for Priority {
         }
     }
 
-    /// While a flow of the highest priority has packets, each equal flow sends one between two of
-    /// its own, and the others none; those have no guarantee.
+    /// While a flow of the highest priority has packets, each other flow of that priority sends one
+    /// packet between two of its own. Flows of lower priorities send none, and have no guarantee.
     fn serves_strictly(&self) -> bool {
         true
     }

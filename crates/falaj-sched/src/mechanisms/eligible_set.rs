@@ -1,9 +1,9 @@
 //! Flows that wait for a virtual start, ordered by start, and flows that have started, ordered by
 //! finish.
 //!
-//! Each packet makes a flow change sides once. If many waiting flows start at the same time, as
-//! flows of one weight do with packets of one size, they are sorted together, once, instead of one
-//! by one through two heaps.
+//! For each packet a flow moves once from the waiting to the started flows. If many waiting flows
+//! start at the same time, as flows of one weight do with packets of one size, they are sorted
+//! together, instead of moving one by one through two heaps.
 
 use crate::collections::quad_heap::{Entry, Heap};
 use alloc::vec::Vec;
@@ -58,9 +58,10 @@ impl Starts {
         while let Some((start, flow)) = self.waiting.first()
             && Entry::new(start, 0).before(Entry::new(now, 0))
         {
-            // Sorting the earlier ones again would cost more than it saves. Before any flow is
-            // removed from a heap, equal flows are in order in it, and sorting is fast: so the
-            // check is made at once if the top looks like many.
+            // While flows of an earlier sort are left, no others are sorted: sorting the earlier
+            // ones again would cost more than it saves. Until the first flow is removed from the
+            // heap, flows with equal starts lie in it in order, and sorting is fast. So if the top
+            // of the heap looks like many flows, the check is made before any is moved.
             let may_be_many = moved == FEW || moved == 0 && self.waiting.has_five_before(now);
             if may_be_many && self.together.is_empty() && self.waiting.has_many_before(now) {
                 return self.begin_together(now, finish);

@@ -3,7 +3,7 @@
 use crate::contract::params::{Kind, Param, Setup};
 use alloc::vec::Vec;
 
-/// The parameter that selects one of the two sorts.
+/// The parameter that makes a flow a low-latency flow or a normal one.
 pub(crate) const LATENCY: Param = Param {
     name: "latency",
     kind: Kind::Choice(&["normal", "low"]),

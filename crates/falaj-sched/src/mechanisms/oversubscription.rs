@@ -1,10 +1,10 @@
 //! Rates assigned to flows out of a link's rate, and the treatment of a sum above the link's.
 //!
-//! One rule for all disciplines. If each flow is guaranteed its rate whatever the others send, a
-//! sum above the link is *refused*. If such rates have a use, as caps have, it is *taken*: flows
-//! that it may hurt have no guarantee, with the sum as the reason, and the reader of the setup is
-//! warned ([`taken`]). Ceilings, limits, shares and weights are proportional or caps alone, and are
-//! not added up.
+//! One rule for all disciplines. If a discipline guarantees each flow its rate whatever the others
+//! send, a sum of rates above the link's is *refused*. If rates with such a sum are still useful,
+//! as caps are, the sum is *taken*: flows that it may hurt have no guarantee, with the sum as the
+//! reason, and the reader of the setup is warned ([`taken`]). Ceilings, limits, shares and weights
+//! are not added up, as they are only caps or proportions.
 
 use crate::contract::manifest::Manifest;
 use crate::contract::params::{ConfigError, FlowSetup, Setup};

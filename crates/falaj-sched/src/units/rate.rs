@@ -1,4 +1,4 @@
-//! Rates, and the wire: what turns a packet's length into transmission time.
+//! Rates, and the wire, which turns a packet's length into a transmission time.
 
 use crate::units::capacity::{self, Capacity, Shape};
 use crate::units::time::{Span, Time};
@@ -87,7 +87,8 @@ pub struct Wire {
     rest: u64,
     /// `(2^64 - 1) / rate`, rounded down: a multiplication instead of a division for each packet.
     inverse: u64,
-    /// True if it is unlimited, or has a shape.
+    /// True if the rate is unlimited, or the capacity has a shape: the time then does not follow
+    /// from the rate.
     apart: bool,
     shape: Option<Box<Shape>>,
     /// The last part of a transmission, whose length does not follow from the rate: its end, and
@@ -113,7 +114,7 @@ impl Wire {
         Wire { rate, end: Time::ZERO, rest: 0, inverse, apart, shape: None, fixed }
     }
 
-    /// An idle wire of this capacity; `rate` is its mean where it changes.
+    /// An idle wire of this capacity; if the capacity varies, `rate` is its mean.
     pub fn of(rate: Rate, capacity: &Capacity) -> Wire {
         let shape = Shape::new(capacity, rate).map(Box::new);
         Wire { apart: rate.is_unlimited() || shape.is_some(), shape, ..Wire::new(rate) }
@@ -246,7 +247,8 @@ impl Wire {
     }
 
     /// Upper bound on the time of a transmission of `bytes`: rounded up, so that a packet that is
-    /// checked to fit does fit, at any start. If the rate changes it is that of the mean.
+    /// checked to fit does fit, at any start. If the capacity varies, the bound is that of its mean
+    /// rate.
     #[inline]
     pub fn airtime(&self, bytes: u32) -> Span {
         if self.rate.is_unlimited() {
@@ -287,7 +289,8 @@ impl Wire {
     /// than `now` and nothing is sent before. A full bucket lets a packet larger than it begin.
     pub fn waits_for_tokens(&self, bytes: u32, now: Time) -> Option<Time> {
         let Some(Shape::TokenBucket(credit)) = self.shape.as_deref() else { return None };
-        // Its own time is ahead by the credit; a bucket is full when that is over.
+        // `end` is ahead of the last transmission by at most the credit, as it is the time at which
+        // the bucket is full.
         let (nanos, _) = self.divide(u64::from(bytes) * BIT_NANOS + self.rest);
         let there = Time((self.end + Span(nanos)).0.saturating_sub(credit.0));
         Some(there.min(self.end)).filter(|&then| then > now)
@@ -307,12 +310,12 @@ impl Wire {
         self.end
     }
 
-    /// Continues from the state in which another one has [ended](Wire::ended).
+    /// Continues from a wire whose transmissions are over at [`end`](Wire::ended).
     pub fn resume(&mut self, end: Time) {
         (self.end, self.rest) = (end, 0);
     }
 
-    /// A transmission of this length, whatever the rate; returns the end.
+    /// Occupies the wire for `span` from `start` on, whatever the rate; returns the end.
     #[inline]
     pub fn occupy(&mut self, span: Span, start: Time) -> Time {
         (self.end, self.rest) = (start + span, 0);
@@ -332,7 +335,8 @@ impl Wire {
     #[cold]
     fn send_apart(&mut self, bytes: u32, start: Time) -> Time {
         if let Some(Shape::TokenBucket(credit)) = self.shape.as_deref() {
-            // Its own time is ahead by the credit, so that there are tokens at the start.
+            // `end` is the time at which the bucket is full: the credit is subtracted, so that the
+            // tokens in the bucket are sent at once.
             let credit = *credit;
             let end = self.serialise(bytes, start.max(self.end));
             return start.max(Time(end.0.saturating_sub(credit.0)));

@@ -105,7 +105,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The reason of the end.
+/// The reason why the screen ends.
 enum Gone {
     Asked,
     Service(anyhow::Error),

@@ -1,9 +1,10 @@
 //! DCTCP: it measures the fraction of marked segments, and reduces its window by half of that
 //! fraction (RFC 8257). Otherwise it is Reno, which a mark halves.
 //!
-//! This is Linux's DCTCP. The fraction is a whole number of 1/1024. Below 16 of them, a sixteenth
-//! would be less than one, and the fraction is set to zero within a round trip. So once marks have
-//! been rare, they reduce nothing until a quarter of a round trip's segments is marked.
+//! This is Linux's DCTCP. The fraction is stored in whole units of 1/1024, and decays by a
+//! sixteenth each round trip. Below 16 units that would be less than one unit, so the fraction is
+//! set to zero. Once marks have been rare, they therefore reduce nothing until a quarter of a round
+//! trip's segments is marked.
 
 use super::Acked;
 use super::reno::Reno;
@@ -148,10 +149,10 @@ mod tests {
     }
 
     /// One connection and a queue that marks packets which find more than K packets before them:
-    /// the window grows to the capacity W of the path and K, and a round trip beyond. The marked
-    /// fraction is about sqrt(2 / W), and the queue has at most K + 1 packets (Alizadeh and others
-    /// 2010, 3.3). 100 Mbit/s are 120 us for each packet; a round trip of 12 ms holds a hundred of
-    /// them.
+    /// the window grows to W, the capacity of the path plus K, and for one more round trip. The
+    /// marked fraction is about sqrt(2 / W), and the queue has at most K + 1 packets (Alizadeh and
+    /// others 2010, 3.3). At 100 Mbit/s a packet takes 120 us; the capacity at a round trip of 12
+    /// ms is a hundred packets.
     #[test]
     fn a_threshold_keeps_the_queue_at_it_and_the_link_busy() {
         let service = Span::from_micros(120);

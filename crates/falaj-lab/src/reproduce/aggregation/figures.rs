@@ -232,8 +232,8 @@ fn both_ways(service: f64) -> System {
     }
 }
 
-/// The service time with which batches of 160 have the delay `asked`, of which `fill` is the time
-/// until they leave; delays grow with it.
+/// Service time of a batch at which batches of 160 packets have the delay [`ASKED`], found by
+/// bisection. `fill` is the part of that delay until a batch leaves.
 fn implied(streams: &[Stream], fill: f64, printed: bool) -> Result<f64> {
     let rate: f64 =
         streams.iter().map(|s| s.count as f64 * s.rate).sum::<f64>() / ASKED_SIZE as f64;
@@ -248,7 +248,7 @@ fn implied(streams: &[Stream], fill: f64, printed: bool) -> Result<f64> {
     Ok(0.5 * (low + high))
 }
 
-/// Figure 4: the batch size for a delay, at 800 Kp/s.
+/// Figure 4: the batch size that keeps a delay, at 800 Kp/s.
 fn size_for_a_delay(live: Option<Live>) -> Result<PaperFigure> {
     const PRINTED: &str = "as printed (us)";
     let fill = (ASKED_SIZE as f64 - 1.0) / (2.0 * RATE);

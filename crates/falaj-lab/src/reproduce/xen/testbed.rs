@@ -24,11 +24,12 @@ const SHARED: &str = "200p";
 pub(super) enum Divider {
     /// One queue for all.
     Fifo,
-    /// Xen's own; with a cap in Mbit/s for each machine, or none.
+    /// Xen's own limiter (`netback`), with a cap in Mbit/s for each machine; `None`: no cap.
     Netback([Option<u32>; 2]),
-    /// The paper's improvement, with these priorities.
+    /// The paper's improvement (`xen-wrr`), with the weight of each machine.
     XenWrr([u32; 2]),
-    /// mClock with caps, or with 40 Mbit/s guaranteed to each and no cap.
+    /// mClock. A machine with a cap, in Mbit/s, has it as its reservation and its limit; a machine
+    /// without one has a reservation of 40 Mbit/s and no limit.
     Mclock([Option<u32>; 2]),
     /// WF2Q+ with these weights.
     Wf2q([u32; 2]),
@@ -49,7 +50,7 @@ impl Divider {
     fn keys(self, vm: usize, slower: u32) -> String {
         match self {
             Divider::Fifo => String::new(),
-            // The bytes that pass at that rate in Xen's period of 50 ms.
+            // The bytes that this rate sends in Xen's period of 50 ms.
             Divider::Netback(caps) => caps[vm]
                 .map_or(String::new(), |cap| format!("credit = \"{}B\"\n", cap * 6_250 / slower)),
             Divider::Mclock(caps) => match caps[vm] {
@@ -74,7 +75,7 @@ pub(super) struct MachineLoad {
     pub(super) rate: u32,
     /// True for equal gaps; otherwise gaps are exponential.
     pub(super) locked: bool,
-    /// Start, in seconds of the paper after the beginning.
+    /// Start, in seconds of the paper's time, counted from the beginning of the experiment.
     pub(super) from: u32,
 }
 
@@ -83,7 +84,7 @@ pub(super) struct MachineLoad {
 pub(super) struct Testbed {
     pub(super) server: Divider,
     pub(super) sends: Vec<MachineLoad>,
-    /// Duration, in seconds of the paper.
+    /// Duration, in seconds of the paper's time.
     pub(super) seconds: u32,
 }
 

@@ -1,8 +1,8 @@
 //! The order of service: the classes that may send, the account they use, and the next one.
 //!
-//! Keys only rise. So a class stays in orders that it has left, and is removed when it reaches the
-//! top; its color is updated when a packet is charged to it and when its debt is paid. A packet
-//! touches the tops of a few heaps.
+//! Keys only rise, so orders are updated late: a class that no longer belongs to an order stays in
+//! it until it reaches the top, and is removed there. Its color is updated when a packet is charged
+//! to it and when its debt is paid. So a packet touches only the tops of a few heaps.
 
 use super::Htb;
 use super::turns::{each, key};
@@ -22,8 +22,8 @@ pub(super) struct Book {
     /// For a leaf: virtual starts of its next packet on its own account, and borrowed.
     pub(super) turns: [Instant; 2],
     pub(super) colour: Colour,
-    /// The priorities at which it is in the order of classes on their own account, and in that of
-    /// its node.
+    /// The priorities, one bit each, at which it is in the order of classes on their own account,
+    /// and in that of its node.
     pub(super) in_green: u8,
     pub(super) in_node: u8,
     pub(super) in_greening: bool,
@@ -38,7 +38,7 @@ pub(super) enum Colour {
     Red,
 }
 
-/// The account on which a class sends; its order takes the turn.
+/// The account on which a class sends. Each account has an order of the classes that send on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Account {
     /// Its own, among the classes of this level.
@@ -64,7 +64,8 @@ impl Htb {
         }
     }
 
-    /// The priorities at which a leaf in it or below it may have packets.
+    /// The priorities, one bit each, at which this leaf, or a leaf below this class, may have
+    /// packets.
     #[inline]
     pub(super) fn wants(&self, flows: &Flows<()>, class: u32) -> u8 {
         match self.shape.is_leaf(class) {
@@ -83,7 +84,8 @@ impl Htb {
         }
     }
 
-    /// Enters a class by its color, at these priorities; for a yellow class also those above it.
+    /// Enters a class, at these priorities, into the orders of its color. A yellow class borrows,
+    /// so the classes above it are entered too.
     #[inline]
     pub(super) fn place(&mut self, mut class: u32, mut prios: u8, now: Instant) {
         loop {
@@ -158,8 +160,9 @@ impl Htb {
         }
     }
 
-    /// Time at which the next waiting class is paid: a leaf below a red class may become green
-    /// before that is yellow.
+    /// Earliest time at which the debt of a waiting class is paid, which turns a yellow class
+    /// green, or a red one yellow. Both count: a leaf below a red class may become green before
+    /// that class is yellow.
     pub(super) fn paid_next(&mut self, flows: &Flows<()>) -> Option<Time> {
         let mut next = None;
         while let Some((at, class)) = self.greening.first() {
@@ -188,7 +191,7 @@ impl Htb {
         next
     }
 
-    /// The leaf whose turn it is among those at a priority that send on account `start`.
+    /// The leaf whose turn it is, among the leaves of priority `prio` that send on account `start`.
     #[inline]
     pub(super) fn first(
         &mut self,
@@ -204,8 +207,8 @@ impl Htb {
                 Account::Lent(node) => (&mut self.nodes[node].yellow, Colour::Yellow, 1),
             };
             let Some((at, class)) = turns.orders[prio].first() else {
-                // No packet below: back to the order from which the search came, of which it is the
-                // first.
+                // No class below this node has a packet. The search goes back to the order from
+                // which it came, and removes the node's class, which is the first there.
                 match account {
                     Account::Lent(node) if account != start => {
                         let class = self.shape.class(node);

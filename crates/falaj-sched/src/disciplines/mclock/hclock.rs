@@ -483,9 +483,9 @@ impl QueueHooks for HClock {}
 impl MediumHooks for HClock {}
 
 impl Guarantees for HClock {
-    /// As in mClock, with the class above in place of the link. That class is served at least its
-    /// guarantee, later by its own latency; and all its service goes first to an `R` below it that
-    /// has come.
+    /// As in mClock, with the class above in place of the link. That class gets at least its
+    /// guaranteed rate after its own latency, and serves first a class below it whose tag `R` is
+    /// due.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let (rate, others) = self.guaranteed(f.0)?;
         Ok(Guarantee {

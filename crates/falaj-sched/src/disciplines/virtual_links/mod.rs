@@ -166,7 +166,7 @@ pub struct VirtualLinks {
     full_queues: Vec<u64>,
 }
 
-/// The server that a guarantee is for.
+/// The variant of the server that a guarantee applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Serve {
     PhaseWise,
