@@ -25,7 +25,8 @@ pub struct Running {
     pub text: String,
     /// True if a capture is recorded, so that changes have to be recorded too.
     pub recording: bool,
-    /// The guarantees, if guarantees are enforced: then a change that breaks one is refused.
+    /// The guarantees; `None` if they are not enforced. A change after which a required guarantee
+    /// cannot be given is then not refused.
     pub standings: Option<Arc<Vec<Vec<Standing>>>>,
 }
 

@@ -1,5 +1,5 @@
-//! Changes: the text is edited and parsed again, its guarantees are admitted, and the difference is
-//! passed to the forwarder.
+//! Changes: the text is edited and parsed again, its guarantees are checked against the
+//! requirements of flows, and the difference is passed to the forwarder.
 
 use super::state::{Handler, lock, rested};
 use crate::difference::{Difference, difference, needs_places, of_values};
@@ -396,7 +396,8 @@ fn guaranteed(scenario: &Scenario) -> Result<Vec<Vec<Standing>>, Refusal> {
     standings(scenario).map_err(|error| Refusal::new(format!("{error:#}")))
 }
 
-/// Returns the guarantees if all required ones can be given.
+/// Returns the guarantees if they meet all requirements of flows; otherwise the error names the
+/// flows whose requirements are not met.
 fn admitted(standings: Vec<Vec<Standing>>) -> Result<Vec<Vec<Standing>>, Refusal> {
     let refused =
         standings.iter().flatten().filter_map(|flow| Some((&flow.flow, flow.refused.as_ref()?)));

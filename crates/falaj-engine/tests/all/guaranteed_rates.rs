@@ -16,7 +16,8 @@ use falaj_sched::units::time::{Span, Time};
 
 const PIPE: PipeId = PipeId(0);
 
-/// The conditions of a discipline's rates as a whole.
+/// The conditions of a discipline's guaranteed rates: the allowance after a change, and the
+/// condition on the queue.
 struct Conditions;
 impl registry::Visitor for Conditions {
     type Output = (Settling, Option<RateCondition>);
@@ -25,7 +26,8 @@ impl registry::Visitor for Conditions {
     }
 }
 
-/// Each flow's rate, latency, and allowance until the link has rested.
+/// By flow, the guaranteed rate, its latency, and the allowance until the link has rested after a
+/// change; `None` for a flow whose rate is not guaranteed or cannot be checked.
 fn guarantees(
     engine: &Engine,
     setup: &Setup,
@@ -134,7 +136,8 @@ fn changes_at_any_instant_prove_nothing_broken() {
                     {
                         *clock = guarantee.and_then(|(rate, latency, settling)| match before {
                             Some(before) => Some(before.changed(rate, latency, now)),
-                            // The debt that a regulator still holds against the flow is unknown.
+                            // A regulator may still count earlier service against the flow; the
+                            // amount is unknown here.
                             None if settling.is_none() => None,
                             None => Some(GuaranteedRateClock::new(rate, latency, now)),
                         });
@@ -158,7 +161,8 @@ fn changes_at_any_instant_prove_nothing_broken() {
     assert!(unjudged.len() * 2 < ENTRIES.len(), "hardly anything was judged: {unjudged:?}");
 }
 
-/// During a flood, a flow that gets three quarters of its guarantee.
+/// While all flows flood the link, a flow with too small a weight gets less than three quarters of
+/// its guaranteed rate, and the clocks report it.
 #[test]
 fn a_wrong_weight_is_found() {
     let mut faults = 0;
@@ -186,7 +190,8 @@ fn a_wrong_weight_is_found() {
             let key = if kind == "drr" { "quantum" } else { "weight" };
             let mut wrong = spec.clone();
             let values = &mut wrong.setup.flows[0].values;
-            // Half of its own weight is less than three quarters of its share.
+            // With this smaller weight, the flow's share is less than three quarters of what its
+            // own weight guarantees.
             let half = match kind {
                 "drr" => Value::Bytes(values.bytes(key).expect("set") * 2 / 3),
                 _ => Value::Count(1),

@@ -140,9 +140,10 @@ pub struct Compliance {
 struct FlowGuarantee {
     terms: GuaranteeTerms,
     envelope: Envelope,
-    /// Since when the flow has exceeded its envelope, in this busy period.
+    /// Instant from which on the flow has exceeded its envelope, in this busy period.
     excused: Option<Time>,
-    /// Since when packets were read together after a stall of this host, in this busy period.
+    /// Instant at which packets were first read together after a stall of this host, in this busy
+    /// period.
     bunched: Option<Time>,
     found: PriorBacklog,
     clock: Option<GuaranteedRateClock>,
@@ -247,8 +248,8 @@ impl FlowGuarantee {
         }
     }
 
-    /// A packet that arrived at `arrival` leaves; returns the cause if it were late, or `None` if
-    /// it is not checked.
+    /// A packet that arrived at `arrival` leaves. Returns the cause to which a violation of its
+    /// delay bound is attributed, or `None` if the packet is not checked.
     fn whose(&mut self, arrival: Time, left: Time) -> Option<ViolationCause> {
         if arrival < self.judged_from {
             return None;
@@ -332,12 +333,13 @@ impl FlowGuarantee {
 /// Settling of a pipe since it was changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Settles {
-    /// It has rested since.
+    /// The pipe has rested since the change.
     #[default]
     Done,
-    /// It is being changed: no guarantee covers decisions made now.
+    /// The pipe is being changed: no guarantee covers decisions made now.
     Changing,
-    /// It has not settled; `wire` is the remaining time of the packet on the wire at the change.
+    /// The pipe has not rested since the change; `wire` is the time that the packet then on the
+    /// wire still needed.
     Since { wire: Span },
 }
 

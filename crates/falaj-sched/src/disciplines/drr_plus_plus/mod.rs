@@ -1,9 +1,9 @@
 //! DRR++: deficit round robin that visits low-latency flows more often.
 //!
 //! MacGregor and Shi, "Deficits for bursty latency-critical flows: DRR++" (2000), in the form of
-//! Zhang's thesis: a visit of a low-latency flow, then one of a normal flow, then again one of a
-//! low-latency flow. Such a flow waits for one visit or two, not for a round. If only one of the
-//! two sorts has packets, it is visited alone: the discipline is work-conserving.
+//! Zhang's thesis: visits of low-latency flows and of normal flows alternate. A low-latency flow
+//! waits for one visit or two, not for a round. If only flows of one of the two sorts have packets,
+//! only they are visited: the discipline is work-conserving.
 //!
 //! The thesis's listings move packets to separate queues, at no defined time and so without an end;
 //! its text and figures describe the form implemented here: visits continue packet by packet, as
