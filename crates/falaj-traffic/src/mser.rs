@@ -11,7 +11,8 @@ pub const BATCH: usize = 5;
 /// Minimum number of batches for a result.
 pub const FEWEST: usize = 20;
 
-/// At least one in this number of batches is kept: a few similar batches would look like certainty.
+/// At least a fourth of the batches is kept: a few similar batches at the end would look like
+/// certainty.
 const LEFT: usize = 4;
 
 /// The result of MSER-5.

@@ -380,7 +380,7 @@ impl IdTable {
 /// any id detects it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MaskStats {
-    /// The mask, as in a scenario.
+    /// The mask, as a scenario's key `mask` has it: `src/24 dport`.
     pub mask: String,
     /// Maximum number of ids with a place of their own.
     pub most: u32,
