@@ -78,7 +78,12 @@ pub fn socket_address(text: &str) -> Result<SocketAddr, String> {
     let found = (host, port).to_socket_addrs();
     let found: Vec<SocketAddr> = found.map(Iterator::collect).unwrap_or_default();
     let first = found.iter().find(|address| address.is_ipv4()).or(found.first());
-    first.copied().ok_or_else(|| {
+    // RFC 6761: this name, and names below it, mean the loopback address, even if no resolver or
+    // file of the host knows them.
+    let name = host.trim_end_matches('.').to_ascii_lowercase();
+    let is_local = name == "localhost" || name.ends_with(".localhost");
+    let local = is_local.then_some((Ipv4Addr::LOCALHOST, port).into());
+    first.copied().or(local).ok_or_else(|| {
         format!("no host `{host}` was found; write its address, or see that its name resolves")
     })
 }
@@ -96,6 +101,7 @@ mod tests {
         is("[::1]:5000", "[::1]:5000");
         is("9000", "127.0.0.1:9000");
         is("localhost:8000", "127.0.0.1:8000");
+        is("Never-Resolved.localhost:80", "127.0.0.1:80");
         for text in ["", ":80", "70000", "::1:80", "localhost", "localhost:http", "localhost:70000"]
         {
             let error = socket_address(text).unwrap_err();
