@@ -28,7 +28,7 @@ pub struct HostLimits {
 struct LimitsFile {
     /// The machine and kernel that were measured: several machines may share a home directory.
     host: String,
-    honest: HostLimits,
+    limits: HostLimits,
 }
 
 /// The name of this machine, and its kernel.
@@ -45,19 +45,19 @@ fn place() -> Option<PathBuf> {
         |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state =
         directory("XDG_STATE_HOME").or_else(|| Some(directory("HOME")?.join(".local/state")))?;
-    Some(state.join("falaj/honest.json"))
+    Some(state.join("falaj/host-limits.json"))
 }
 
 /// Stores the limits; returns the path.
 ///
 /// # Errors
 /// It cannot be written.
-pub fn keep(honest: &HostLimits) -> Result<Option<PathBuf>> {
+pub fn keep(limits: &HostLimits) -> Result<Option<PathBuf>> {
     let Some(place) = place() else { return Ok(None) };
     let why = || place.display().to_string();
     let directory = place.parent().expect("it has one");
     fs::create_dir_all(directory).with_context(why)?;
-    let kept = LimitsFile { host: host(), honest: honest.clone() };
+    let kept = LimitsFile { host: host(), limits: limits.clone() };
     fs::write(&place, serde_json::to_string_pretty(&kept)?).with_context(why)?;
     Ok(Some(place))
 }
@@ -65,16 +65,16 @@ pub fn keep(honest: &HostLimits) -> Result<Option<PathBuf>> {
 /// The stored limits, if they are of this machine.
 fn known() -> Option<HostLimits> {
     let kept: LimitsFile = serde_json::from_str(&fs::read_to_string(place()?).ok()?).ok()?;
-    (kept.host == host()).then_some(kept.honest)
+    (kept.host == host()).then_some(kept.limits)
 }
 
 /// Warns of links beyond the limits; without stored limits there is no warning.
 pub fn warn(links: &[Link]) {
-    let Some(honest) = known() else { return };
+    let Some(limits) = known() else { return };
     for link in links {
         let mut told = Vec::new();
         for (way, direction) in [("up", &link.up), ("down", &link.down)] {
-            for what in beyond(direction, &honest) {
+            for what in beyond(direction, &limits) {
                 // The same warning for both directions is printed once.
                 if !told.contains(&what) {
                     note!("warning: link {} {way}: {what} (`falaj doctor`)", link.name);
@@ -86,17 +86,17 @@ pub fn warn(links: &[Link]) {
 }
 
 /// The limits that a direction exceeds.
-fn beyond(direction: &Direction, honest: &HostLimits) -> Vec<String> {
+fn beyond(direction: &Direction, limits: &HostLimits) -> Vec<String> {
     let mut all = Vec::new();
     let rate = direction.pipe.setup.rate;
     // The limit is a number of packets per second; with shorter packets the rate is lower.
-    let carried = honest.rate_bits_per_s * (f64::from(direction.mtu) + 14.0).min(FULL) / FULL;
+    let carried = limits.rate_bits_per_s * (f64::from(direction.mtu) + 14.0).min(FULL) / FULL;
     if !rate.is_unlimited() && rate.0 as f64 > carried {
         let (asked, carried) = (text::rate(rate.0 as f64), text::rate(carried));
         all.push(format!("{asked} is more than the {carried} that this host carries in packets one by one, as measured"));
     }
     if let Some(least) =
-        honest.delay_ns.filter(|&least| (1..least).contains(&direction.pipe.delay.0))
+        limits.delay_ns.filter(|&least| (1..least).contains(&direction.pipe.delay.0))
     {
         let (delay, late) = (direction.pipe.delay, Span(least / 10));
         all.push(format!(
@@ -112,14 +112,14 @@ mod tests {
 
     #[test]
     fn what_is_beyond_is_said_with_its_number() {
-        let honest = HostLimits {
+        let limits = HostLimits {
             rate_bits_per_s: 2e9,
             rate_of_small_bits_per_s: 1e8,
             delay_ns: Some(300_000),
         };
         let of = |keys: &str| {
             let scenario = falaj_scenario::parse(&format!("[link.x]\n{keys}\n"), "x").unwrap().0;
-            beyond(&scenario.links[0].up, &honest)
+            beyond(&scenario.links[0].up, &limits)
         };
         assert_eq!(of("rate = \"2gbit\"\ndelay = \"300us\""), [""; 0]);
         assert_eq!(of("rate = \"unlimited\""), [""; 0]);

@@ -108,8 +108,8 @@ pub type Next = unsafe extern "C" fn(*mut c_void, *const Queue, u64, *mut Answer
 pub type Take = unsafe extern "C" fn(*mut c_void, *const Queue, u32, *const Sent);
 pub type Arrived = unsafe extern "C" fn(*mut c_void, *const Queue, u32, u32, u64) -> u64;
 pub type Changed = unsafe extern "C" fn(*mut c_void, *const Queue, u32, u64);
-pub type Succeed = unsafe extern "C" fn(*mut c_void, *mut c_void, *const Queue, u64);
-pub type Forgettable = unsafe extern "C" fn(*const c_void, u32, u64) -> c_int;
+pub type MigrateFrom = unsafe extern "C" fn(*mut c_void, *mut c_void, *const Queue, u64);
+pub type IsReusable = unsafe extern "C" fn(*const c_void, u32, u64) -> c_int;
 pub type Guarantees = unsafe extern "C" fn(*const c_void, u32, *mut Guarantee) -> c_int;
 
 #[repr(C)]
@@ -125,8 +125,8 @@ pub struct Discipline {
     pub take: Option<Take>,
     pub arrived: Option<Arrived>,
     pub changed: Option<Changed>,
-    pub succeed: Option<Succeed>,
-    pub forgettable: Option<Forgettable>,
+    pub migrate_from: Option<MigrateFrom>,
+    pub is_reusable: Option<IsReusable>,
     pub guarantee: Option<Guarantees>,
 }
 

@@ -33,8 +33,8 @@ pub const fn discipline<D: Discipline>() -> abi::Discipline {
         take: Some(take::<D>),
         arrived: if D::SEES_ARRIVALS { Some(arrived::<D>) } else { None },
         changed: Some(changed::<D>),
-        succeed: if D::SUCCEEDS { Some(succeed::<D>) } else { None },
-        forgettable: Some(forgettable::<D>),
+        migrate_from: if D::SUCCEEDS { Some(migrate_from::<D>) } else { None },
+        is_reusable: Some(is_reusable::<D>),
         guarantee: Some(guarantee::<D>),
     }
 }
@@ -245,7 +245,7 @@ unsafe extern "C" fn changed<D: Discipline>(
         .with(queues, |discipline, queues| discipline.changed(queues, flow, now));
 }
 
-unsafe extern "C" fn succeed<D: Discipline>(
+unsafe extern "C" fn migrate_from<D: Discipline>(
     own: *mut c_void,
     old: *mut c_void,
     queues: *const Queue,
@@ -254,13 +254,15 @@ unsafe extern "C" fn succeed<D: Discipline>(
     // SAFETY: nothing else accesses either during falaj's calls, and they are not the same.
     let (own, old) = unsafe { (kept::<D>(own), kept::<D>(old)) };
     own.panicked = old.panicked.take();
-    own.with(queues, |discipline, queues| discipline.succeed(&mut old.discipline, queues, now));
+    own.with(queues, |discipline, queues| {
+        discipline.migrate_from(&mut old.discipline, queues, now);
+    });
 }
 
-unsafe extern "C" fn forgettable<D: Discipline>(own: *const c_void, flow: u32, now: u64) -> c_int {
+unsafe extern "C" fn is_reusable<D: Discipline>(own: *const c_void, flow: u32, now: u64) -> c_int {
     // SAFETY: nothing else accesses it during falaj's calls.
     let kept = unsafe { &*own.cast::<Kept<D>>() };
-    catch_unwind(AssertUnwindSafe(|| kept.discipline.forgettable(flow, now)))
+    catch_unwind(AssertUnwindSafe(|| kept.discipline.is_reusable(flow, now)))
         .unwrap_or(false)
         .into()
 }

@@ -123,7 +123,7 @@ pub trait Discipline: Send + Sized + 'static {
     const WORK_CONSERVING: bool;
     /// True if [`arrived`](Discipline::arrived) is to be called.
     const SEES_ARRIVALS: bool = false;
-    /// True if [`succeed`](Discipline::succeed) is to be called, instead of letting queued packets
+    /// True if [`migrate_from`](Discipline::migrate_from) is to be called, instead of letting queued packets
     /// arrive again.
     const SUCCEEDS: bool = false;
 
@@ -152,11 +152,11 @@ pub trait Discipline: Send + Sized + 'static {
         let _ = (queues, flow, now);
     }
     /// Takes over from an instance that was created from another setup.
-    fn succeed(&mut self, old: &mut Self, queues: &[Queue], now: u64) {
+    fn migrate_from(&mut self, old: &mut Self, queues: &[Queue], now: u64) {
         let _ = (old, queues, now);
     }
     /// Returns true if another flow may start in the place of this one, whose queue is empty.
-    fn forgettable(&self, flow: u32, now: u64) -> bool {
+    fn is_reusable(&self, flow: u32, now: u64) -> bool {
         let _ = (flow, now);
         true
     }

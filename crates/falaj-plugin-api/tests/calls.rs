@@ -53,7 +53,7 @@ impl Discipline for First {
     fn arrived(&mut self, queues: &[Queue], flow: u32, bytes: u32, now: u64) -> u64 {
         queues[flow as usize].bytes + u64::from(bytes) + now
     }
-    fn succeed(&mut self, old: &mut First, _: &[Queue], _: u64) {
+    fn migrate_from(&mut self, old: &mut First, _: &[Queue], _: u64) {
         self.waiting = std::mem::take(&mut old.waiting);
     }
     fn guarantee(&self, flow: u32) -> Option<Guarantee> {
@@ -127,7 +127,7 @@ fn what_is_given_arrives_and_what_is_made_is_freed() {
         table.ready.expect("a function")(own, queues.as_ptr(), 1, 0);
         assert_eq!(table.guarantee.expect("a function")(own, 0, &raw mut guarantee), 1);
         assert_eq!(table.guarantee.expect("a function")(own, 1, &raw mut guarantee), 0);
-        assert_eq!(table.forgettable.expect("a function")(own, 0, 0), 1);
+        assert_eq!(table.is_reusable.expect("a function")(own, 0, 0), 1);
     }
     assert_eq!(guarantee, Guarantee { rate: 1, latency: 2, delay: 3 });
     assert_eq!(
@@ -136,7 +136,7 @@ fn what_is_given_arrives_and_what_is_made_is_freed() {
     );
     let heir = make(&table, 2).expect("it is made");
     // SAFETY: two instances of one table.
-    unsafe { table.succeed.expect("it succeeds")(heir, own, queues.as_ptr(), 20) };
+    unsafe { table.migrate_from.expect("it succeeds")(heir, own, queues.as_ptr(), 20) };
     end(&table, own);
     assert_eq!(
         (next(&table, heir, &queues, 20).0, next(&table, heir, &queues, 20).1.flow),

@@ -141,10 +141,10 @@ struct falaj_discipline {
     /* Takes over from an instance of this library that was made from another setup: queues, tags and a packet on the wire
      * are as `old` left them, and flows beyond those that it knew are new and empty. `old` is destroyed afterwards.
      * Where this is NULL, the packets that wait arrive anew. */
-    void (*succeed)(void *self, void *old, const struct falaj_queue *queues, uint64_t now);
+    void (*migrate_from)(void *self, void *old, const struct falaj_queue *queues, uint64_t now);
     /* Not 0: this flow, which is empty, owes nothing and is owed nothing, so that another may start in its place.
      * Where this is NULL, it is always so. */
-    int (*forgettable)(const void *self, uint32_t flow, uint64_t now);
+    int (*is_reusable)(const void *self, uint32_t flow, uint64_t now);
     /* Not 0: the flow has this guarantee. Where this is NULL, none has one. */
     int (*guarantee)(const void *self, uint32_t flow, struct falaj_guarantee *guarantee);
 };

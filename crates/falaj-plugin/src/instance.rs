@@ -20,8 +20,8 @@ pub(crate) struct Functions {
     pub(crate) take: abi::Take,
     pub(crate) arrived: Option<abi::Arrived>,
     pub(crate) changed: Option<abi::Changed>,
-    pub(crate) succeed: Option<abi::Succeed>,
-    pub(crate) forgettable: Option<abi::Forgettable>,
+    pub(crate) migrate_from: Option<abi::MigrateFrom>,
+    pub(crate) is_reusable: Option<abi::IsReusable>,
     pub(crate) guarantee: Option<abi::Guarantees>,
 }
 
@@ -142,19 +142,22 @@ impl Instance for LibraryInstance {
 
     fn migrate_from(&mut self, old: Box<dyn Instance>, queues: &[QueueView], now: Time) {
         let old: Box<dyn Any> = old;
-        let (Some(succeed), Ok(old)) = (self.functions.succeed, old.downcast::<LibraryInstance>())
+        let (Some(migrate_from), Ok(old)) =
+            (self.functions.migrate_from, old.downcast::<LibraryInstance>())
         else {
             return;
         };
         // SAFETY: see `LibraryInstance`; both are of the same library, and `old` is destroyed after
         // the call.
-        unsafe { succeed(self.own.as_ptr(), old.own.as_ptr(), self.as_c_queues(queues), now.0) }
+        unsafe {
+            migrate_from(self.own.as_ptr(), old.own.as_ptr(), self.as_c_queues(queues), now.0);
+        }
     }
 
     fn is_reusable(&self, f: FlowId, now: Time) -> bool {
         // SAFETY: see `LibraryInstance`.
         self.functions
-            .forgettable
+            .is_reusable
             .is_none_or(|ask| unsafe { ask(self.own.as_ptr(), f.0, now.0) } != 0)
     }
 

@@ -93,8 +93,8 @@ impl Shared {
             take: table.take.ok_or_else(|| lacks("take"))?,
             arrived: table.arrived,
             changed: table.changed,
-            succeed: table.succeed,
-            forgettable: table.forgettable,
+            migrate_from: table.migrate_from,
+            is_reusable: table.is_reusable,
             guarantee: table.guarantee,
         };
         // A thread may be executing it at any time, so it is never unloaded.
@@ -128,7 +128,7 @@ impl Library for Shared {
         Traits {
             work_conserving: self.flags & abi::WORK_CONSERVING != 0,
             sees_arrivals: self.functions.arrived.is_some(),
-            succeeds: self.functions.succeed.is_some(),
+            succeeds: self.functions.migrate_from.is_some(),
         }
     }
 

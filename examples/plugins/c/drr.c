@@ -117,7 +117,7 @@ static void take(void *self, const struct falaj_queue *queues, uint32_t f, const
 }
 
 /* The round and the deficits stay, as far as the new quanta allow. */
-static void succeed(void *self, void *old_self, const struct falaj_queue *queues, uint64_t now)
+static void migrate_from(void *self, void *old_self, const struct falaj_queue *queues, uint64_t now)
 {
     struct drr *drr = self;
     const struct drr *old = old_self;
@@ -141,5 +141,5 @@ const struct falaj_discipline falaj_discipline = {
     .ready = ready,
     .next = next,
     .take = take,
-    .succeed = succeed,
+    .migrate_from = migrate_from,
 };

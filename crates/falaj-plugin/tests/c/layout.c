@@ -34,7 +34,7 @@ int main(void)
     SIZE(falaj_discipline);
     AT(falaj_discipline, abi), AT(falaj_discipline, flags), AT(falaj_discipline, name), AT(falaj_discipline, create);
     AT(falaj_discipline, destroy), AT(falaj_discipline, ready), AT(falaj_discipline, next), AT(falaj_discipline, take);
-    AT(falaj_discipline, arrived), AT(falaj_discipline, changed), AT(falaj_discipline, succeed);
-    AT(falaj_discipline, forgettable), AT(falaj_discipline, guarantee);
+    AT(falaj_discipline, arrived), AT(falaj_discipline, changed), AT(falaj_discipline, migrate_from);
+    AT(falaj_discipline, is_reusable), AT(falaj_discipline, guarantee);
     return 0;
 }

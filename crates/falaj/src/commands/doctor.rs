@@ -34,7 +34,7 @@ Exit status: 0 if packets can be forwarded between namespaces here; 1 if they ca
 `falaj relay`, `sim` and `plan` work.
 
 Example:
-  falaj doctor --json | jq .honest")]
+  falaj doctor --json | jq .limits")]
 pub(crate) struct Args {
     /// Print JSON.
     #[arg(long)]
@@ -113,18 +113,18 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let floor = if args.no_measuring { None } else { Some(floor(are_there)?) };
     // This check comes last, because the thread keeps the priority that it gets.
     findings.push(fifo());
-    let honest = floor.as_ref().map(honest);
-    let kept = honest
+    let limits = floor.as_ref().map(limits);
+    let kept = limits
         .as_ref()
         .filter(|_| are_there)
         .map(host_limits::keep)
         .transpose()
         .map(Option::flatten);
     if args.json {
-        let json = serde_json::json!({ "backends": findings, "floor": floor, "honest": honest });
+        let json = serde_json::json!({ "backends": findings, "floor": floor, "limits": limits });
         say!("{}", serde_json::to_string_pretty(&json)?);
     } else {
-        print(&findings, floor.as_ref(), honest.as_ref());
+        print(&findings, floor.as_ref(), limits.as_ref());
     }
     match kept {
         Ok(Some(place)) => {
@@ -310,7 +310,7 @@ fn floor(tap: bool) -> Result<Floor> {
     })
 }
 
-fn honest(floor: &Floor) -> HostLimits {
+fn limits(floor: &Floor) -> HostLimits {
     HostLimits {
         rate_bits_per_s: floor.packets_per_s * FULL * 8.0,
         rate_of_small_bits_per_s: floor.packets_per_s * SMALL * 8.0,
@@ -318,12 +318,12 @@ fn honest(floor: &Floor) -> HostLimits {
     }
 }
 
-fn print(findings: &[Finding], floor: Option<&Floor>, honest: Option<&HostLimits>) {
+fn print(findings: &[Finding], floor: Option<&Floor>, limits: Option<&HostLimits>) {
     let width = findings.iter().map(|f| f.what.len()).max().unwrap_or(0);
     for Finding { what, works, why } in findings {
         say!("{what:width$}  {:3}  {why}", if *works { "yes" } else { "no" });
     }
-    let (Some(floor), Some(honest)) = (floor, honest) else { return };
+    let (Some(floor), Some(limits)) = (floor, limits) else { return };
     let nanos = |ns: Option<u64>| text::span(ns.map(Span));
     let (p50, p99) = (nanos(floor.empty_link_p50_ns), nanos(floor.empty_link_p99_ns));
     say!("\nmeasured over {}, with what else this machine does:", floor.over);
@@ -342,15 +342,15 @@ fn print(findings: &[Finding], floor: Option<&Floor>, honest: Option<&HostLimits
     if let Some(tcp) = floor.tcp_bits_per_s {
         say!("  a TCP stream through an unlimited link: {}", text::rate(tcp));
     }
-    say!("\nwhat can honestly be emulated:");
+    say!("\nlimits of accurate emulation:");
     let (full, small) =
-        (text::rate(honest.rate_bits_per_s), text::rate(honest.rate_of_small_bits_per_s));
+        (text::rate(limits.rate_bits_per_s), text::rate(limits.rate_of_small_bits_per_s));
     say!(
         "  rates up to {full} in full packets, {small} in packets of 74 B, if the link has a \
          processor to itself"
     );
     say!(
         "  delays from {} on: 99 of 100 packets are at most a tenth of it late",
-        nanos(honest.delay_ns)
+        nanos(limits.delay_ns)
     );
 }

@@ -1056,7 +1056,7 @@ fn doctor(_: &Users) {
             && floor("tcp_bits_per_s") > 1e7,
         "{json}"
     );
-    assert_eq!(number(&json["honest"]["delay_ns"]), 10.0 * floor("release_error_p99_ns"));
+    assert_eq!(number(&json["limits"]["delay_ns"]), 10.0 * floor("release_error_p99_ns"));
 
     let ran = falaj(&["doctor", "--no-measuring", "-q"]);
     assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));

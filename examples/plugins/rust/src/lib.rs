@@ -87,7 +87,7 @@ impl Discipline for Drr {
     }
 
     /// The round and the deficits stay, as far as the new quanta allow.
-    fn succeed(&mut self, old: &mut Drr, _: &[Queue], _: u64) {
+    fn migrate_from(&mut self, old: &mut Drr, _: &[Queue], _: u64) {
         self.visiting = old.visiting;
         self.round.extend(&old.round);
         for (flow, old) in self.flows.iter_mut().zip(&old.flows) {
