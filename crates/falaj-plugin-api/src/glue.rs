@@ -33,7 +33,7 @@ pub const fn discipline<D: Discipline>() -> abi::Discipline {
         take: Some(take::<D>),
         arrived: if D::SEES_ARRIVALS { Some(arrived::<D>) } else { None },
         changed: Some(changed::<D>),
-        migrate_from: if D::SUCCEEDS { Some(migrate_from::<D>) } else { None },
+        migrate_from: if D::CAN_MIGRATE { Some(migrate_from::<D>) } else { None },
         is_reusable: Some(is_reusable::<D>),
         guarantee: Some(guarantee::<D>),
     }

@@ -123,9 +123,9 @@ pub trait Discipline: Send + Sized + 'static {
     const WORK_CONSERVING: bool;
     /// True if [`arrived`](Discipline::arrived) is to be called.
     const SEES_ARRIVALS: bool = false;
-    /// True if [`migrate_from`](Discipline::migrate_from) is to be called, instead of letting queued packets
-    /// arrive again.
-    const SUCCEEDS: bool = false;
+    /// True if [`migrate_from`](Discipline::migrate_from) is to be called, instead of letting
+    /// queued packets arrive again.
+    const CAN_MIGRATE: bool = false;
 
     /// An instance for this setup, with empty queues.
     ///

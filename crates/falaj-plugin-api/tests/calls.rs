@@ -18,7 +18,7 @@ impl Discipline for First {
     const NAME: &'static CStr = c"first";
     const WORK_CONSERVING: bool = true;
     const SEES_ARRIVALS: bool = true;
-    const SUCCEEDS: bool = true;
+    const CAN_MIGRATE: bool = true;
 
     fn new(setup: &Setup<'_>) -> Result<First, Refused> {
         match (setup.params.get("packets"), setup.flows.len()) {

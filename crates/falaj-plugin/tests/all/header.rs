@@ -46,7 +46,8 @@ fn what_c_has_rust_has_in_the_same_places() {
     layout!(own, "falaj_guarantee", abi::Guarantee, rate latency delay);
     layout!(
         own, "falaj_discipline", abi::Discipline,
-        abi flags name create destroy ready next take arrived changed migrate_from is_reusable guarantee
+        abi flags name create destroy ready next take arrived changed migrate_from is_reusable
+        guarantee
     );
     assert_eq!(String::from_utf8(output.stdout).unwrap(), own);
 }

@@ -25,7 +25,7 @@ export!(Drr);
 impl Discipline for Drr {
     const NAME: &'static CStr = c"deficit round robin, in Rust";
     const WORK_CONSERVING: bool = true;
-    const SUCCEEDS: bool = true;
+    const CAN_MIGRATE: bool = true;
 
     fn new(setup: &Setup<'_>) -> Result<Drr, Refused> {
         let mut flows = Vec::with_capacity(setup.flows.len());
