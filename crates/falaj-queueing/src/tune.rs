@@ -271,7 +271,7 @@ struct Found {
     wanted: Wanted,
     kept: Vec<Choice>,
     least: Option<Choice>,
-    /// The load with the largest batches.
+    /// Load of the other side if every batch is as large as allowed: the lowest possible load.
     busy: f64,
 }
 

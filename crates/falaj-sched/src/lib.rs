@@ -7,8 +7,8 @@
 //! [`units`] has integer [time](units::time), [rates](units::rate) and the wire that turns bytes
 //! into time, and links whose [capacity](units::capacity) is a token bucket or changes over time.
 //! It also has [probabilities](units::probability) as integers, [random numbers](units::draws) by a
-//! key and an index, and the [label](units::label) of a packet: its ECN bits, its connection, its
-//! age.
+//! key and an index, and the [label](units::label) of a packet: its ECN bits, its connection, how
+//! early it left the previous pipe, and how long it waited before a change.
 //!
 //! # Collections
 //! [`collections`] has the data structures: a [calendar](collections::calendar) of instants, a

@@ -114,7 +114,7 @@ impl<'a> Replay<'a> {
                     let [old, new] = [r.old_end, r.end].map(|end| end - r.arrival);
                     self.delays[r.pipe.0 as usize][r.flow.index()].correct(old, new);
                 }
-                // They follow from the same random draws, and captures do not contain them.
+                // The replay makes them as the live engine did. Captures do not contain them.
                 Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) | Output::Early(_) => {}
             }
         }

@@ -18,7 +18,8 @@ pub struct Handler {
     pub(super) running: Running,
     /// The place in the engine of each link.
     pub(super) at: Vec<u32>,
-    /// The edited document, if an earlier change has left it.
+    /// The scenario as a parsed document, kept from the last change by keys. `None` if there was
+    /// none since the text was last replaced as a whole.
     pub(super) edited: Option<DocumentMut>,
     /// True if the text of the running scenario is up to date with the edited document.
     pub(super) is_written: bool,

@@ -152,8 +152,8 @@ impl Network {
                 }
             }
             None => {
-                // Packets in the network have their drivers' own handles; each leaves behind its
-                // link.
+                // Without rules packets are known by their drivers' handles. Each leaves the
+                // network at the end of its link.
                 let number = if self.places.is_empty() { 0 } else { self.highest + 1 };
                 self.passing = (0..number).map(InTransit::known_by).collect();
                 self.keys = vec![Key::default(); self.passing.len()];

@@ -87,7 +87,8 @@ impl Addresses {
     }
 }
 
-/// Creates the namespaces, each with its interface of this MTU. Their index is that of the side.
+/// Creates the namespaces, each with its interface of this MTU. The index of a space is the number
+/// of its side.
 ///
 /// # Errors
 /// As [`Sandbox::start`](crate::sandbox::Sandbox::start).

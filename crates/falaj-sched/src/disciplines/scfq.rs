@@ -114,8 +114,9 @@ impl Discipline for Scfq {
         }
     }
 
-    /// Virtual time continues, and a head's distance ahead of it stays the same in bytes: at the
-    /// old weight's length, others might be sent without limit before it.
+    /// Virtual time continues. The distance of a head's tag ahead of it is rescaled to the new
+    /// weight, so that it is the same number of bytes. If it kept its old value, a head tagged
+    /// under a very small weight would let others send without limit before it.
     fn migrate_from(&mut self, old: Scfq, flows: &mut Flows<ScfqFlow>, _: Time) {
         (self.now, self.serving, self.finish) = (old.now, old.serving, old.finish);
         for f in old.shares.all() {
