@@ -34,7 +34,7 @@ table.pivot(index="link.uplink.scheduler.kind", columns="flow", values="delay_me
 
 # %% [markdown]
 # A scheduler is a class with `next`, and `arrive` and `served` if it wants to know. This one always serves the shortest queue:
-# who sends little is served at once, and nobody is guaranteed anything.
+# a flow that sends little is served at once, and no flow has a guarantee.
 
 # %%
 class ShortestQueue:

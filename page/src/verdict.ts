@@ -1,4 +1,4 @@
-// Is the guarantee kept? In words and a sign, so that nobody has to see colours.
+// Is the guarantee kept? In words and a sign, so that it can be read without seeing colours.
 
 import type { Adapter, Flow } from "./model";
 

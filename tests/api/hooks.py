@@ -40,7 +40,7 @@ def before_generate_body(context, strategy):
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
-    # Names are learnt from answers too. Nobody changes the one whose guarantee is watched, and the others stay.
+    # Names are learnt from answers too. The adapter whose guarantee is watched is never changed, and the others stay.
     name = (case.path_parameters or {}).get("name")
     if case.method != "GET" and name == "calm":
         case.path_parameters["name"] = "wild"
