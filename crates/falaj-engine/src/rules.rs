@@ -8,6 +8,8 @@ use crate::masks::SojournStats;
 use crate::table::{Field, LookupTable};
 use falaj_sched::units::probability::Probability;
 use falaj_sched::units::time::Time;
+use std::collections::BTreeMap;
+use std::slice;
 use std::sync::Arc;
 
 /// A rule.
@@ -66,6 +68,18 @@ impl RouteRule {
         RouteRule { to, ..self.clone() }
     }
 
+    fn matches(&self, key: &Key, way: usize) -> bool {
+        self.way.is_none_or(|only| only == way) && self.matches.iter().any(|m| m.takes(key))
+    }
+
+    /// The target in the rule's table, or `Some(None)` if it has no table. `None` if the table has
+    /// no entry for the packet: then the rule does not take it.
+    fn target(&self, key: &Key) -> Option<Option<RuleTarget>> {
+        let RuleAction::Table { table, by, targets } = &self.to else { return Some(None) };
+        let entry = table.find(*by, key)?;
+        targets.get(entry as usize).copied().flatten().map(Some)
+    }
+
     /// Returns true if packets may pass a further link behind one of the rule's own.
     pub fn leads_on(&self) -> bool {
         match &self.to {
@@ -85,47 +99,82 @@ impl RouteRule {
     }
 }
 
-/// The links that packets with this key pass, up (0) or down (1), one after the other. `None` if a
-/// rule drops them or if chance decides.
-pub fn sure_way(rules: &[RouteRule], key: &Key, way: usize) -> Option<Vec<u32>> {
-    let mut key = *key;
-    let mut links = Vec::new();
-    let mut next = 0;
-    while let Some(rule) = rules.get(next) {
-        next += 1;
-        if rule.way.is_some_and(|only| only != way) || !rule.matches.iter().any(|m| m.takes(&key)) {
-            continue;
-        }
-        let target = match &rule.to {
-            RuleAction::Table { table, by, targets } => {
-                match table
-                    .find(*by, &key)
-                    .and_then(|entry| targets.get(entry as usize).copied().flatten())
-                {
-                    Some(target) => Some(target),
-                    None => continue,
+/// A link that packets pass by the rules.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// The link.
+    pub link: u32,
+    /// Their key there: rules may have marked them.
+    pub key: Key,
+    /// True if they pass no link before this one.
+    pub first: bool,
+    /// The share of the packets that pass it, above 0; 1 unless a rule takes only some of them.
+    pub share: f64,
+}
+
+/// Where packets with one key go.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Passage {
+    /// The links that they pass. A packet passes them in this order, but perhaps not all of them.
+    pub steps: Vec<Step>,
+    /// The share of the packets that a rule drops.
+    pub dropped: f64,
+}
+
+impl Passage {
+    /// The passage of packets with this key, up (0) or down (1).
+    pub fn of(rules: &[RouteRule], key: &Key, way: usize) -> Passage {
+        let mut made = Passage::default();
+        // Rules only lead to later ones, so each is visited once for each way to be there: the
+        // packets' mark, and whether they have passed a link.
+        let mut waiting = BTreeMap::from([((0, key.mark, false), 1.0)]);
+        while let Some(((n, mark, entered), share)) = waiting.pop_first() {
+            let Some(rule) = rules.get(n) else { continue };
+            let mut key = Key { mark, ..*key };
+            let mut go = |to: usize, mark, entered, share: f64| {
+                if share > 0.0 {
+                    *waiting.entry((to, mark, entered)).or_insert(0.0) += share;
                 }
+            };
+            let Some(target) =
+                Some(rule).filter(|r| r.matches(&key, way)).and_then(|r| r.target(&key))
+            else {
+                go(n + 1, mark, entered, share);
+                continue;
+            };
+            let taken = share * rule.probability.map_or(1.0, Probability::as_f64);
+            go(n + 1, mark, entered, share - taken);
+            key.mark = rule.mark.unwrap_or(mark);
+            let links: &[u32] = match (&rule.to, &target) {
+                (RuleAction::SkipTo(to), _) => {
+                    go((*to as usize).max(n + 1), key.mark, entered, taken);
+                    continue;
+                }
+                (RuleAction::Drop, _) | (_, Some(RuleTarget::Drop)) => {
+                    made.dropped += taken;
+                    continue;
+                }
+                (RuleAction::Pass, _) | (_, Some(RuleTarget::Pass)) if !rule.on => continue,
+                (RuleAction::Links(links), _) => links,
+                (_, Some(RuleTarget::Link(link))) => slice::from_ref(link),
+                _ => &[],
+            };
+            for (hop, &link) in links.iter().enumerate() {
+                let first = !entered && hop == 0;
+                made.steps.push(Step { link, key, first, share: taken });
             }
-            _ => None,
-        };
-        if rule.probability.is_some() {
-            return None;
+            if rule.on || links.is_empty() {
+                go(n + 1, key.mark, entered || !links.is_empty(), taken);
+            }
         }
-        key.mark = rule.mark.unwrap_or(key.mark);
-        let led = links.len();
-        match (&rule.to, target) {
-            (RuleAction::Links(more), _) => links.extend(more),
-            (RuleAction::SkipTo(to), _) => next = next.max(*to as usize),
-            (_, Some(RuleTarget::Link(link))) => links.push(link),
-            (RuleAction::Drop, _) | (_, Some(RuleTarget::Drop)) => return None,
-            (RuleAction::Pass, _) | (_, Some(RuleTarget::Pass)) if !rule.on => return Some(links),
-            _ => {}
-        }
-        if links.len() > led && !rule.on {
-            break;
-        }
+        made
     }
-    Some(links)
+
+    /// The steps of each packet; `None` if a rule drops some or takes only some.
+    pub fn sure(self) -> Option<Vec<Step>> {
+        let sure = self.dropped == 0.0 && self.steps.iter().all(|step| step.share == 1.0);
+        sure.then_some(self.steps)
+    }
 }
 
 /// The action of a rule.
@@ -374,18 +423,7 @@ impl RuleSet {
         while let Some(n) = self.lookup.find(key, way, from) {
             from = n + 1;
             let rule = &self.rules[n as usize];
-            let found = match &rule.to {
-                RuleAction::Table { table, by, targets } => {
-                    let target = table
-                        .find(*by, key)
-                        .and_then(|entry| targets.get(entry as usize).copied().flatten());
-                    if target.is_none() {
-                        continue;
-                    }
-                    target
-                }
-                _ => None,
-            };
+            let Some(found) = rule.target(key) else { continue };
             if let Some(probability) = rule.probability {
                 let index = self.asked[n as usize][way];
                 self.asked[n as usize][way] += 1;

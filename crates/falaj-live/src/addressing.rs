@@ -6,7 +6,7 @@ use crate::traffic::datagrams::{self, EndPlan, FlowKey, HEADER, Receiving, Sendi
 use falaj_engine::classifier::Match;
 use falaj_engine::header::{Protocol, Version};
 use falaj_engine::key::Key;
-use falaj_engine::rules::{RouteRule, RuleAction, RuleTarget, sure_way};
+use falaj_engine::rules::{Passage, RouteRule, RuleAction, RuleTarget};
 use falaj_scenario::{Direction, Link, Scenario, Source, Towards};
 use falaj_sched::contract::params::{Kind, Param};
 use falaj_sched::queues::queue::{FlowId, Limit};
@@ -267,9 +267,15 @@ fn addresses(
         {
             let ends = [SocketAddr::new(pair[0], sport), SocketAddr::new(pair[1], dport)];
             let key = key_of(source, direction, ends[0], ends[1]);
-            let is_led = rules.is_empty()
-                || sure_way(rules, &key, way).is_some_and(|l| l == [source.link as u32]);
-            if is_led && flows.flow_of(&key) == Some(FlowId(source.flow as u32)) {
+            let key = match rules {
+                [] => Some(key),
+                _ => match Passage::of(rules, &key, way).sure().as_deref() {
+                    Some([only]) if only.link == source.link as u32 => Some(only.key),
+                    _ => None,
+                },
+            };
+            let flow = key.and_then(|key| flows.flow_of(&key));
+            if flow == Some(FlowId(source.flow as u32)) {
                 return Ok((ends[0], ends[1]));
             }
         }

@@ -33,7 +33,7 @@ pub mod stations;
 pub mod words;
 
 use bounds::Outlook;
-use falaj_scenario::{Direction, Scenario, Towards};
+use falaj_scenario::{Direction, Link, Scenario, Towards};
 use falaj_sched::contract::guarantee::Guarantee;
 use falaj_sched::contract::no_guarantee::NoGuarantee;
 use falaj_sched::contract::params::ConfigErrors;
@@ -78,26 +78,90 @@ impl Way<'_> {
 /// A discipline refuses its setup.
 pub fn plan(scenario: &Scenario) -> Result<Vec<Way<'_>>, ConfigErrors> {
     let mut ways = Vec::new();
+    let sources = bounds::sources(scenario);
     for (l, link) in scenario.links.iter().enumerate() {
         for towards in [Towards::Up, Towards::Down] {
             let direction = link.direction(towards);
-            let flows = bounds::outlooks(direction, &bounds::sources(scenario, l, towards))?;
+            let sent = &sources[2 * l..][usize::from(towards == Towards::Down)];
+            let flows = bounds::outlooks(direction, sent)?;
             let unmet = solve::unmet(direction, &flows);
-            let same = towards == Towards::Down && same_as_up(scenario, l);
+            let same = towards == Towards::Down && sent.is_empty() && alike(link);
             ways.push(Way { link: &link.name, towards, direction, flows, unmet, same });
         }
     }
     Ok(ways)
 }
 
-/// Returns true if both directions of the link are configured alike and no traffic enters `Down`.
-fn same_as_up(scenario: &Scenario, link: usize) -> bool {
-    let l = &scenario.links[link];
-    let idle = scenario.traffic.iter().all(|s| s.link != link || s.towards == Towards::Up);
-    idle && format!("{:?}", l.up) == format!("{:?}", l.down)
+/// Returns true if both directions of the link are configured alike.
+fn alike(link: &Link) -> bool {
+    format!("{:?}", link.up) == format!("{:?}", link.down)
 }
 
 /// The plan of the same direction before the change, if there is one.
 pub fn counterpart<'a, 'b>(way: &Way<'_>, before: Option<&'b Vec<Way<'a>>>) -> Option<&'b Way<'a>> {
     before?.iter().find(|b| (b.link, b.towards) == (way.link, way.towards))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// On the second link, bursts may be larger than at the sources, so nothing derives from them.
+    /// A quarter of `part` goes there directly, and the two sources of `pair` are different flows
+    /// there.
+    #[test]
+    fn traffic_counts_on_all_links_of_its_route() {
+        let text = r#"
+            link.a.rate = "10mbit"
+            link.b.rate = "10mbit"
+            link.b.scheduler = { kind = "drr" }
+            link.b.flow.marked.match = "mark 7"
+            link.b.flow.one.match = "src 10.1.0.1"
+            link.b.flow.two.match = "src 10.1.0.2"
+            link.b.flow.rest.match = "any"
+            [[rule]]
+            match = "src 10.9.0.0/16"
+            to = ["a", "b"]
+            [[rule]]
+            match = "src 10.8.0.0/16"
+            mark = 7
+            to = "b"
+            probability = "25%"
+            [[rule]]
+            match = "src 10.8.0.0/16"
+            to = "a"
+            [[rule]]
+            to = "b"
+            [traffic.far]
+            headers = "udp src 10.9.0.1"
+            model = "cbr"
+            rate = "1mbit"
+            size = "1000B"
+            [traffic.part]
+            headers = "udp src 10.8.0.1"
+            model = "cbr"
+            rate = "2mbit"
+            size = "1000B"
+            [traffic.pair]
+            headers = "udp src 10.1.0.1"
+            model = "cbr"
+            rate = "3mbit"
+            size = "1000B"
+            sources = 2
+        "#;
+        let (scenario, _) =
+            falaj_scenario::parse(text, "x").unwrap_or_else(|why| panic!("{}", why.render(false)));
+        let ways = plan(&scenario).unwrap();
+        let flow = |way: usize, flow: usize| {
+            let flow = &ways[way].flows[flow];
+            let envelope = flow.envelope.as_ref().map(|e| e.sources.join(" "));
+            (&*flow.name, flow.offered, envelope.map_err(String::as_str))
+        };
+        assert_eq!(flow(0, 0), ("all", 2_500_000, Ok("far part".to_owned())));
+        assert_eq!(flow(2, 0), ("marked", 500_000, Ok("part".to_owned())));
+        assert_eq!(flow(2, 1), ("one", 3_000_000, Ok("pair".to_owned())));
+        assert_eq!(flow(2, 2), ("two", 3_000_000, Ok("pair".to_owned())));
+        let later = "none: the links that traffic far passes before may make its bursts larger";
+        assert_eq!(flow(2, 3), ("rest", 1_000_000, Err(later)));
+    }
 }

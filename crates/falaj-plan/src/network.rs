@@ -5,7 +5,7 @@ use crate::Way;
 use crate::bounds::{Envelope, sent_by};
 use falaj_engine::impair::transit::{Impairment, Irregularity};
 use falaj_engine::key::Key;
-use falaj_engine::rules::{RouteRule, sure_way};
+use falaj_engine::rules::{Passage, RouteRule, Step};
 use falaj_scenario::{Direction, Scenario, Source, Towards};
 use falaj_sched::contract::no_guarantee::NoGuarantee;
 use falaj_sched::queues::queue::FlowId;
@@ -285,11 +285,11 @@ fn steps(
     let mut all: BTreeMap<Steps, u32> = BTreeMap::new();
     for n in 0..source.sources {
         let key: Key = source.following(&key, n);
-        let links = sure_way(rules, &key, usize::from(source.towards == Towards::Down));
-        let links = links.ok_or_else(|| {
+        let passage = Passage::of(rules, &key, usize::from(source.towards == Towards::Down));
+        let links = passage.sure().ok_or_else(|| {
             format!("rules leave to chance where traffic {} goes, or drop it", source.name)
         })?;
-        let step = |link: u32| {
+        let step = |Step { link, key, .. }: Step| {
             let direction = scenario.links[link as usize].direction(source.towards);
             direction.classifier().flow_of(&key).map(|FlowId(flow)| (link as usize, flow as usize))
         };

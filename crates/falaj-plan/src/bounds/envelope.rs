@@ -1,9 +1,12 @@
 //! The envelope of a flow: declared by the flow, or derived from the scenario's sources.
 
+use falaj_engine::rules::{Passage, RouteRule};
 use falaj_scenario::{Direction, Flow, Scenario, Source, Towards};
+use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::rate::Rate;
 use falaj_theory::{Curve, whole};
 use falaj_traffic::source::Model;
+use std::collections::BTreeMap;
 
 /// The envelope of a flow, which bounds its traffic.
 #[derive(Clone)]
@@ -29,6 +32,12 @@ impl Envelope {
 
     /// The envelope of the sources in the worst case, or the reason why there is none.
     pub(super) fn derived(sources: &[&Sends]) -> Result<Envelope, String> {
+        if let Some(later) = sources.iter().find(|s| !s.first) {
+            let name = &later.source.name;
+            return Err(format!(
+                "none: the links that traffic {name} passes before may make its bursts larger"
+            ));
+        }
         if let Some(random) = sources.iter().find(|s| s.at_most.is_none()) {
             let what = match random.source.model {
                 Model::Poisson => "Poisson, whose bursts have no limit",
@@ -39,7 +48,7 @@ impl Envelope {
             return Err(format!("none: traffic {} is {what}", random.source.name));
         }
         // While it is on, an on-off source sends evenly, and it may stay on for any time.
-        let all = |s: &Sends, of: u64| of.saturating_mul(s.source.sources.into());
+        let all = |s: &Sends, of: u64| of.saturating_mul(s.sources.into());
         let each = sources.iter().filter_map(|s| {
             let (rate, bytes) = s.at_most?;
             let bytes = u32::try_from(all(s, bytes.into())).unwrap_or(u32::MAX);
@@ -62,32 +71,109 @@ impl Envelope {
     }
 }
 
-/// The traffic of a source, in bytes as the link counts them.
+/// The traffic of a source on a link that it passes, in bytes as the link counts them.
 pub struct Sends<'a> {
     pub(super) source: &'a Source,
-    /// A token bucket that bounds it: rate, and burst in bytes; `None` if nothing bounds it.
+    /// The flow that takes it.
+    pub(super) flow: usize,
+    /// Number of its sources that may send to that flow.
+    sources: u32,
+    /// False if it passes other links before.
+    first: bool,
+    /// A token bucket that bounds each source: rate, and burst in bytes; `None` if nothing bounds
+    /// it.
     at_most: Option<(Rate, u32)>,
-    /// Mean rate of all sources of this entry together, in bits per second.
+    /// Mean rate of these sources together, in bits per second.
     pub(super) mean: u64,
     smallest: u32,
 }
 
 impl<'a> Sends<'a> {
-    fn on(source: &'a Source, cost: impl Fn(u32) -> u32) -> Sends<'a> {
+    fn on(source: &'a Source, cost: impl Fn(u32) -> u32, place: Place, many: Many) -> Sends<'a> {
         let spec = source.spec();
         let (bytes, times) = spec.mean_size();
         let size = (bytes / times.max(1)).max(1) as u32;
-        let mean = u128::from(source.mean_rate().0) * u128::from(cost(size)) / u128::from(size);
-        let mean = u64::try_from(mean).unwrap_or(u64::MAX);
-        Sends { source, smallest: cost(spec.smallest()), at_most: spec.at_most(cost), mean }
+        let mean = source.mean_rate().0 as f64 * f64::from(cost(size)) / f64::from(size);
+        Sends {
+            source,
+            flow: place.flow,
+            sources: many.most,
+            first: place.first,
+            smallest: cost(spec.smallest()),
+            at_most: spec.at_most(cost),
+            mean: (mean * many.mean / f64::from(source.sources)).round() as u64,
+        }
     }
 }
 
-/// The sources of one direction of a link.
-pub fn sources(scenario: &Scenario, link: usize, towards: Towards) -> Vec<Sends<'_>> {
-    let direction = scenario.links[link].direction(towards);
-    let ours = scenario.traffic.iter().filter(|s| (s.link, s.towards) == (link, towards));
-    ours.map(|s| Sends::on(s, |bytes| direction.cost(bytes))).collect()
+/// A place at which packets of a source arrive.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    link: usize,
+    flow: usize,
+    first: bool,
+}
+
+impl Place {
+    /// The place at which a source's packets enter.
+    fn first(source: &Source) -> Place {
+        Place { link: source.link, flow: source.flow, first: true }
+    }
+}
+
+/// The number of the sources that send to a place.
+#[derive(Clone, Copy, Default)]
+struct Many {
+    most: u32,
+    /// In the mean, if rules take only some packets.
+    mean: f64,
+}
+
+impl Many {
+    fn all(source: &Source) -> Many {
+        Many { most: source.sources, mean: source.sources.into() }
+    }
+}
+
+/// The traffic on each link: up at twice its index, and down at the next one.
+pub fn sources(scenario: &Scenario) -> Vec<Vec<Sends<'_>>> {
+    let rules: Vec<RouteRule> = scenario.rules.iter().map(|rule| rule.rule.clone()).collect();
+    let mut all: Vec<_> = (0..2 * scenario.links.len()).map(|_| Vec::new()).collect();
+    for source in &scenario.traffic {
+        let way = usize::from(source.towards == Towards::Down);
+        for (place, many) in places(scenario, &rules, source) {
+            let direction = scenario.links[place.link].direction(source.towards);
+            let cost = |bytes| direction.cost(bytes);
+            all[2 * place.link + way].push(Sends::on(source, cost, place, many));
+        }
+    }
+    all
+}
+
+fn places(scenario: &Scenario, rules: &[RouteRule], source: &Source) -> BTreeMap<Place, Many> {
+    let Some(key) = source.key.filter(|_| !rules.is_empty()) else {
+        return BTreeMap::from([(Place::first(source), Many::all(source))]);
+    };
+    let mut all: BTreeMap<Place, Many> = BTreeMap::new();
+    for n in 0..source.sources {
+        let key = source.following(&key, n);
+        let passage = Passage::of(rules, &key, usize::from(source.towards == Towards::Down));
+        let mut here: BTreeMap<Place, f64> = BTreeMap::new();
+        for step in passage.steps {
+            let link = step.link as usize;
+            let flows = scenario.links[link].direction(source.towards).classifier();
+            if let Some(FlowId(flow)) = flows.flow_of(&step.key) {
+                let place = Place { link, flow: flow as usize, first: step.first };
+                *here.entry(place).or_default() += step.share;
+            }
+        }
+        for (place, share) in here {
+            let many = all.entry(place).or_default();
+            many.most += 1;
+            many.mean += share;
+        }
+    }
+    all
 }
 
 /// The envelope of a source on the first link of its route.
@@ -96,7 +182,9 @@ pub fn sources(scenario: &Scenario, link: usize, towards: Towards) -> Vec<Sends<
 /// Nothing bounds its traffic; the error is the reason.
 pub fn sent_by(scenario: &Scenario, source: &Source) -> Result<Envelope, String> {
     let direction = scenario.links[source.link].direction(source.towards);
-    Envelope::derived(&[&Sends::on(source, |bytes| direction.cost(bytes))])
+    let place = Place::first(source);
+    let cost = |bytes| direction.cost(bytes);
+    Envelope::derived(&[&Sends::on(source, cost, place, Many::all(source))])
 }
 
 /// The sum of all envelopes, if all are known.
@@ -170,7 +258,9 @@ mod tests {
                     stop: None,
                     ecn: falaj_sched::units::label::Ecn::Not,
                 };
-                let curve = Envelope::derived(&[&Sends::on(&source, |bytes| bytes)]).unwrap().curve;
+                let (place, many) = (Place::first(&source), Many::all(&source));
+                let sends = Sends::on(&source, |bytes| bytes, place, many);
+                let curve = Envelope::derived(&[&sends]).unwrap().curve;
                 let mut tight = false;
                 let packets = falaj_traffic::source::Source::new(source.spec(), 5, 0);
                 let times: Vec<Time> = packets.take(250).map(|p| p.at).collect();

@@ -101,9 +101,8 @@ pub fn outlooks(
         if direction.flows[f].envelope.is_empty() && is_many(direction, f) {
             return Err("none: nothing says what one of them sends".to_owned());
         }
-        let derive = || {
-            Envelope::derived(&sources.iter().filter(|s| s.source.flow == f).collect::<Vec<_>>())
-        };
+        let derive =
+            || Envelope::derived(&sources.iter().filter(|s| s.flow == f).collect::<Vec<_>>());
         Envelope::declared(&direction.flows[f]).map_or_else(derive, Ok)
     };
     let mut envelopes: Vec<_> = flows.clone().map(envelope).collect();
@@ -155,8 +154,8 @@ pub fn outlooks(
             many: many(direction, f),
             connections: sources
                 .iter()
-                .any(|s| s.source.flow == f && matches!(s.source.model, Model::Tcp(_))),
-            offered: sources.iter().filter(|s| s.source.flow == f).map(|s| s.mean).sum(),
+                .any(|s| s.flow == f && matches!(s.source.model, Model::Tcp(_))),
+            offered: sources.iter().filter(|s| s.flow == f).map(|s| s.mean).sum(),
             backlog: longest.as_ref().map(fit),
             assured: None,
             mutual: None,
