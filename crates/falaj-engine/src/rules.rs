@@ -101,7 +101,7 @@ impl RouteRule {
 
 /// A link that packets pass by the rules.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Step {
+pub struct RouteStep {
     /// The link.
     pub link: u32,
     /// Their key there: rules may have marked them.
@@ -116,7 +116,7 @@ pub struct Step {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Passage {
     /// The links that they pass. A packet passes them in this order, but perhaps not all of them.
-    pub steps: Vec<Step>,
+    pub steps: Vec<RouteStep>,
     /// The share of the packets that a rule drops.
     pub dropped: f64,
 }
@@ -161,7 +161,7 @@ impl Passage {
             };
             for (hop, &link) in links.iter().enumerate() {
                 let first = !entered && hop == 0;
-                made.steps.push(Step { link, key, first, share: taken });
+                made.steps.push(RouteStep { link, key, first, share: taken });
             }
             if rule.on || links.is_empty() {
                 go(n + 1, key.mark, entered || !links.is_empty(), taken);
@@ -171,7 +171,7 @@ impl Passage {
     }
 
     /// The steps of each packet; `None` if a rule drops some or takes only some.
-    pub fn sure(self) -> Option<Vec<Step>> {
+    pub fn sure(self) -> Option<Vec<RouteStep>> {
         let sure = self.dropped == 0.0 && self.steps.iter().all(|step| step.share == 1.0);
         sure.then_some(self.steps)
     }

@@ -5,7 +5,7 @@ use crate::Way;
 use crate::bounds::{Envelope, sent_by};
 use falaj_engine::impair::transit::{Impairment, Irregularity};
 use falaj_engine::key::Key;
-use falaj_engine::rules::{Passage, RouteRule, Step};
+use falaj_engine::rules::{Passage, RouteRule, RouteStep};
 use falaj_scenario::{Direction, Scenario, Source, Towards};
 use falaj_sched::contract::no_guarantee::NoGuarantee;
 use falaj_sched::queues::queue::FlowId;
@@ -289,7 +289,7 @@ fn steps(
         let links = passage.sure().ok_or_else(|| {
             format!("rules leave to chance where traffic {} goes, or drop it", source.name)
         })?;
-        let step = |Step { link, key, .. }: Step| {
+        let step = |RouteStep { link, key, .. }: RouteStep| {
             let direction = scenario.links[link as usize].direction(source.towards);
             direction.classifier().flow_of(&key).map(|FlowId(flow)| (link as usize, flow as usize))
         };
