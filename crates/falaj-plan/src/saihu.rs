@@ -53,13 +53,6 @@ pub fn read(text: &str) -> Result<Read, String> {
             return Err(format!("network.packetizer: {other} is neither true nor false"));
         }
     };
-    let options =
-        ["analysis_option", "analysis_options"].into_iter().find(|key| info.contains_key(*key));
-    if let Some(key) = options {
-        notes.push(format!(
-            "network.{key}: what links shape is not used; bounds without it hold too"
-        ));
-    }
     let scope = Scope { units: Units::default().inside(info, "network")?, defaults: info };
     let servers = list(field(all, "", "servers")?, "servers")?;
     let mut names: Vec<&str> = Vec::new();
@@ -107,36 +100,42 @@ pub fn read(text: &str) -> Result<Read, String> {
             largest.push(most.clone());
         }
     }
-    let mut made = Vec::new();
+    let (mut made, mut lines) = (Vec::new(), Vec::new());
     for (n, of) in servers.iter().enumerate() {
         let at = format!("servers[{n}]");
         let of = object(of, &at)?;
         let inside = Scope { units: scope.units.inside(of, &at)?, ..scope };
+        let mut packet = exact(0);
+        for (flow, most) in flows.iter().zip(&largest).filter(|(flow, _)| flow.path.contains(&n)) {
+            let needed = || {
+                format!(
+                    "network.packetizer: flow {:?} needs a `max_packet_length` for that",
+                    flow.name
+                )
+            };
+            let most = match most {
+                None if packets => return Err(needed()),
+                most => most.clone().unwrap_or_else(|| exact(0)),
+            };
+            packet = packet.max(most);
+        }
+        let capacity = of.get("capacity").or_else(|| info.get("capacity"));
+        let line = match capacity.filter(|capacity| !capacity.is_null()) {
+            Some(given) => {
+                let capacity = inside.number(given, SaihuKind::Rate, &format!("{at}.capacity"))?;
+                lines.push(Curve::affine(capacity, packet.clone()));
+                Some(lines.len() - 1)
+            }
+            None => None,
+        };
         // A packet leaves with its last bit, so the service is later by the length of a packet (Le
         // Boudec and Thiran, 1.7.1).
-        let mut packet = exact(0);
-        if packets {
-            for (flow, largest) in
-                flows.iter().zip(&largest).filter(|(flow, _)| flow.path.contains(&n))
-            {
-                let needed = || {
-                    format!(
-                        "network.packetizer: flow {:?} needs a `max_packet_length` for that",
-                        flow.name
-                    )
-                };
-                packet = packet.max(largest.clone().ok_or_else(needed)?);
-            }
-        }
-        made.push(Server { name: names[n].to_owned(), service: inside.service(of, &at, &packet)? });
-    }
-    if made.iter().any(|_| info.contains_key("capacity"))
-        || servers.iter().any(|s| s.get("capacity").is_some())
-    {
-        notes.push("capacity: what links shape is not used; bounds without it hold too".to_owned());
+        let later = if packets { packet } else { exact(0) };
+        let service = inside.service(of, &at, &later)?;
+        made.push(Server { name: names[n].to_owned(), service, line });
     }
     let name = info.get("name").and_then(Json::as_str).unwrap_or("").to_owned();
-    Ok(Read { name, network: Network { servers: made, flows, order }, notes })
+    Ok(Read { name, network: Network { servers: made, flows, lines, order }, notes })
 }
 
 fn object<'a>(of: &'a Json, at: &str) -> Said<&'a Map<String, Json>> {
@@ -505,7 +504,7 @@ mod tests {
     #[test]
     fn a_network_is_read_with_its_units() {
         let read = read(NETWORK).unwrap();
-        assert_eq!((&*read.name, read.network.order, read.notes.len()), ("two", Order::Fifo, 2));
+        assert_eq!((&*read.name, read.network.order, read.notes.len()), ("two", Order::Fifo, 0));
         // The second server leaves 9 Mbit/s to `g`, after 1 ms and 1125 B at 10 Mbit/s.
         let alone = 1.9e6 + 4e6 / 9.0;
         assert_eq!(

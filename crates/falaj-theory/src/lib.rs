@@ -3,7 +3,8 @@
 //!
 //! The formulas are those of Le Boudec and Thiran, "Network Calculus" (2001), cited by their
 //! numbers there. Time is in nanoseconds, data in bytes. Every number is an exact fraction of whole
-//! numbers of any length: nothing is rounded and nothing overflows.
+//! numbers of any length: nothing overflows, and nothing is rounded, except that a network rounds
+//! bursts between its servers up, by less than a millionth of a byte.
 //!
 //! ```
 //! use falaj_sched::units::{rate::Rate, time::Span};

@@ -7,10 +7,16 @@
 //!
 //! Two bounds hold for the output of a server: one by its input and the delay there, one by its
 //! input and the left-over service (ibid., 1.4.3). The next server uses their minimum as its input.
-//! So flows must not form a circle.
+//! All flows that come from one line are together no more than that line carries (line shaping;
+//! Mifdaoui and Leydier 2017).
+//!
+//! If paths form a circle, the delays depend on each other. They are then the least fixed point of
+//! total flow analysis, found from below (Thomas, Le Boudec and Mifdaoui 2019): no delay exceeds it
+//! first, as a packet takes time at each server, and later arrivals do not delay it.
 
-use crate::curve::{Curve, Exact};
+use crate::curve::{Curve, Exact, Piece, exact};
 use num_traits::Zero;
+use std::collections::BTreeMap;
 
 /// A server of all flows that pass it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +26,8 @@ pub struct Server {
     /// The service curve for all these flows together. With [`Order::Any`] it must be strict: it
     /// holds in any interval of backlog.
     pub service: Curve,
+    /// The line on which it sends, by index, if that is known. Other servers may send on it too.
+    pub line: Option<usize>,
 }
 
 /// A flow.
@@ -49,6 +57,8 @@ pub struct Network {
     pub servers: Vec<Server>,
     /// All flows.
     pub flows: Vec<Flow>,
+    /// For each line, an arrival curve of all that it carries.
+    pub lines: Vec<Curve>,
     /// The order of service at every server.
     pub order: Order,
 }
@@ -79,9 +89,26 @@ pub struct Bounds {
     pub flows: Vec<EndToEnd>,
 }
 
-/// The flows form a circle: these servers are on it or behind it.
+/// The flows form a circle for which no bound was found: these servers are on it or behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Circle(pub Vec<usize>);
+
+/// By flow and hop, an arrival curve of the flow there, if one is known; the last one is that of
+/// its output.
+type CurvesByHop = Vec<Vec<Option<Curve>>>;
+
+/// The flows that arrive at a server.
+struct Arriving {
+    /// The sum of the flows that come from each line, or from none.
+    by_line: BTreeMap<Option<usize>, Curve>,
+    /// The sum of all, shaped by the lines.
+    all: Curve,
+    /// The flows for which no arrival curve is known.
+    unknown: Vec<usize>,
+}
+
+/// Maximum number of rounds in which a fixed point is searched.
+const ROUNDS: u32 = 2000;
 
 impl Network {
     /// The flows that pass a server, each with the index of the server in its path.
@@ -112,46 +139,135 @@ impl Network {
         Ok(sorted)
     }
 
+    /// The line from which a flow comes to the server at this hop, if it comes from one.
+    fn line(&self, flow: usize, hop: usize) -> Option<usize> {
+        let before = hop.checked_sub(1).map(|before| self.flows[flow].path[before]);
+        before.and_then(|server| self.servers[server].line)
+    }
+
+    /// No more than a line carries, if this comes from a line.
+    fn shaped(&self, line: Option<usize>, sum: &Curve) -> Curve {
+        line.map_or_else(|| sum.clone(), |line| sum.min(&self.lines[line]))
+    }
+
+    /// The flows that arrive at a server; `comes` has the curve of each flow at each hop.
+    fn arrivals(&self, server: usize, comes: &CurvesByHop) -> Arriving {
+        let mut load =
+            Arriving { by_line: BTreeMap::new(), all: Curve::zero(), unknown: Vec::new() };
+        for (f, hop) in self.through(server) {
+            match &comes[f][hop] {
+                Some(came) => {
+                    let from = load.by_line.entry(self.line(f, hop));
+                    let sum = from.or_insert_with(Curve::zero);
+                    *sum = sum.sum(came);
+                }
+                None => load.unknown.push(f),
+            }
+        }
+        let parts = load.by_line.iter().map(|(line, sum)| self.shaped(*line, sum));
+        load.all = parts.fold(Curve::zero(), |all, part| all.sum(&part));
+        load
+    }
+
+    /// The arrival curve of all flows of a load but this one.
+    fn others(
+        &self,
+        load: &Arriving,
+        (f, hop): (usize, usize),
+        comes: &CurvesByHop,
+    ) -> Option<Curve> {
+        let Some(came) = &comes[f][hop] else {
+            return (load.unknown == [f]).then(|| load.all.clone());
+        };
+        if !load.unknown.is_empty() {
+            return None;
+        }
+        let line = self.line(f, hop);
+        let with = &load.by_line[&line];
+        let rest = load.all.without(&self.shaped(line, with)).ok()?;
+        Some(rest.sum(&self.shaped(line, &with.without(came).ok()?)))
+    }
+
+    /// A bound on the delay at a server that serves in the order of arrival.
+    fn delay(&self, server: usize, load: &Arriving) -> Option<Exact> {
+        let all = Some(&load.all).filter(|_| load.unknown.is_empty())?;
+        Some(all.delay(&self.servers[server].service)?.length)
+    }
+
+    /// The flows at their sources; nothing is known of them at later hops.
+    fn at_sources(&self) -> CurvesByHop {
+        let later = |flow: &Flow| vec![None; flow.path.len()];
+        self.flows.iter().map(|flow| [vec![flow.sent.clone()], later(flow)].concat()).collect()
+    }
+
+    /// The arrival curves of all flows at all hops if paths form a circle; `None` if they have no
+    /// fixed point, or none within [`ROUNDS`].
+    fn fixed_point(&self) -> Option<CurvesByHop> {
+        // Rounded up to whole nanoseconds, the delays reach a fixed point, if there is one, in
+        // finitely many rounds.
+        let mut delays: Vec<Option<Exact>> = vec![Some(Exact::zero()); self.servers.len()];
+        for _ in 0..ROUNDS {
+            let mut comes = self.at_sources();
+            for (flow, curves) in self.flows.iter().zip(&mut comes) {
+                let mut late = Some(Exact::zero());
+                for (hop, server) in flow.path.iter().enumerate() {
+                    late = late.zip(delays[*server].as_ref()).map(|(all, one)| all + one);
+                    let sent = flow.sent.as_ref().zip(late.as_ref());
+                    curves[hop + 1] = sent.map(|(sent, late)| sent.earlier(late));
+                }
+            }
+            let next = |s| self.delay(s, &self.arrivals(s, &comes)).map(|delay| delay.ceil());
+            let next: Vec<Option<Exact>> = (0..self.servers.len()).map(next).collect();
+            if next == delays {
+                return Some(comes);
+            }
+            delays = next;
+        }
+        None
+    }
+
     /// End-to-end bounds on the delays of all flows.
     ///
     /// # Errors
-    /// The flows form a circle.
+    /// The flows form a circle, and the delays on it have no fixed point, or the order of service
+    /// is unknown.
     pub fn bounds(&self) -> Result<Bounds, Circle> {
-        let mut comes: Vec<Vec<Option<Curve>>> =
-            self.flows.iter().map(|flow| vec![None; flow.path.len() + 1]).collect();
-        for (curves, flow) in comes.iter_mut().zip(&self.flows) {
-            curves[0].clone_from(&flow.sent);
-        }
+        let (sorted, circle) = match self.sorted() {
+            Ok(sorted) => (sorted, None),
+            Err(circle) => {
+                let fixed = Some(self).filter(|of| of.order == Order::Fifo);
+                let fixed = fixed.and_then(Network::fixed_point).ok_or(circle)?;
+                ((0..self.servers.len()).collect(), Some(fixed))
+            }
+        };
+        let is_known = circle.is_some();
+        let mut comes = circle.unwrap_or_else(|| self.at_sources());
         let mut servers: Vec<Option<Exact>> = vec![None; self.servers.len()];
         // By flow and hop, the service that other flows leave over.
         let mut left: Vec<Vec<Option<Curve>>> =
             self.flows.iter().map(|flow| vec![None; flow.path.len()]).collect();
-        for s in self.sorted()? {
-            let here: Vec<(usize, usize)> = self.through(s).collect();
+        for s in sorted {
             let service = &self.servers[s].service;
-            let sum = |but: Option<usize>| {
-                let others = here.iter().filter(|(f, _)| Some(*f) != but);
-                others
-                    .map(|&(f, hop)| comes[f][hop].as_ref())
-                    .try_fold(Curve::zero(), |all, c| Some(all.sum(c?)))
-            };
+            let load = self.arrivals(s, &comes);
             if self.order == Order::Fifo {
-                servers[s] = sum(None).and_then(|all| Some(all.delay(service)?.length));
+                servers[s] = self.delay(s, &load);
             }
-            for &(f, hop) in &here {
-                left[f][hop] = sum(Some(f)).and_then(|others| match self.order {
+            for (f, hop) in self.through(s) {
+                let others = self.others(&load, (f, hop), &comes);
+                left[f][hop] = others.and_then(|others| match self.order {
                     Order::Fifo => service.left_over_in_order(&others),
                     Order::Any => Some(service.left_over(&others)),
                 });
             }
-            for &(f, hop) in &here {
+            for (f, hop) in self.through(s).filter(|_| !is_known) {
                 let came = comes[f][hop].as_ref();
                 let served = came.and_then(|came| came.deconvolve(left[f][hop].as_ref()?));
                 let delayed = came.and_then(|came| Some(came.earlier(servers[s].as_ref()?)));
-                comes[f][hop + 1] = match (served, delayed) {
+                let left = match (served, delayed) {
                     (Some(a), Some(b)) => Some(a.min(&b)),
                     (a, b) => a.or(b),
                 };
+                comes[f][hop + 1] = left.map(Curve::with_short_numbers);
             }
         }
         let total = |flow: &Flow| {
@@ -172,10 +288,32 @@ impl Network {
 }
 
 impl Curve {
+    /// A curve above this one, by no more than a millionth of a byte, whose bursts are short
+    /// fractions. Otherwise numbers get longer at each server, and a network of a thousand flows
+    /// takes many seconds.
+    fn with_short_numbers(self) -> Curve {
+        let pieces = self.pieces();
+        let bends_down = pieces.windows(2).all(|two| {
+            let [a, b] = two else { return false };
+            b.slope < a.slope
+                && b.value == b.after
+                && b.value == &a.after + &a.slope * (&b.at - &a.at)
+        });
+        if !bends_down {
+            return self;
+        }
+        let unit = exact(1 << 20);
+        let line = |p: &Piece| {
+            let burst = (&p.after - &p.slope * &p.at) * &unit;
+            Curve::affine(p.slope.clone(), burst.ceil() / &unit)
+        };
+        pieces.iter().map(line).reduce(|a, b| a.min(&b)).unwrap_or(self)
+    }
+
     /// The arrival curve behind a server that delays by at most `by` nanoseconds: bytes may come
     /// out that much closer together.
     pub fn earlier(&self, by: &Exact) -> Curve {
-        let first = crate::Piece {
+        let first = Piece {
             at: Exact::zero(),
             value: self.at(by),
             after: self.after(by),
@@ -187,7 +325,7 @@ impl Curve {
                 .map_or_else(Exact::zero, |p| p.slope.clone()),
         };
         let later = self.pieces().iter().filter(|p| p.at > *by);
-        let later = later.map(|p| crate::Piece { at: &p.at - by, ..p.clone() });
+        let later = later.map(|p| Piece { at: &p.at - by, ..p.clone() });
         Curve::joined(std::iter::once(first).chain(later).collect())
     }
 
@@ -210,14 +348,14 @@ impl Curve {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exact;
     use falaj_sched::units::rate::Rate;
     use falaj_sched::units::time::Span;
 
     fn network(order: Order, flows: &[(u64, u64, &[usize])]) -> Network {
         // Two servers, each with a rate of 10 Mbit/s, or 1.25 B a microsecond, after 1 ms.
         let service = Curve::rate_latency(Rate::from_mbit(10), Span::from_millis(1));
-        let server = |name: &str| Server { name: name.into(), service: service.clone() };
+        let server =
+            |name: &str| Server { name: name.into(), service: service.clone(), line: None };
         let flow = |(n, &(mbit, burst, path)): (usize, &(u64, u64, &[usize]))| Flow {
             name: n.to_string(),
             sent: Some(Curve::token_bucket(Rate::from_mbit(mbit), burst)),
@@ -226,6 +364,7 @@ mod tests {
         Network {
             servers: vec![server("a"), server("b")],
             flows: flows.iter().enumerate().map(flow).collect(),
+            lines: Vec::new(),
             order,
         }
     }
@@ -273,8 +412,49 @@ mod tests {
         unknown.flows[1].sent = None;
         let bounds = unknown.bounds().unwrap();
         assert_eq!((&bounds.flows[0], &bounds.servers[1]), (&EndToEnd::default(), &None));
-        let circle = network(Order::Fifo, &[(1, 1000, &[0, 1]), (1, 500, &[1, 0])]).bounds();
-        assert_eq!(circle, Err(Circle(vec![0, 1])));
+        let circle: [(u64, u64, &[usize]); 2] = [(1, 1000, &[0, 1]), (1, 500, &[1, 0])];
+        assert_eq!(network(Order::Any, &circle).bounds(), Err(Circle(vec![0, 1])));
+        // On a ring of four servers, a delay makes the bursts at the next three larger. With a
+        // load of 80 %, the sum of the delays has no fixed point: 0.2 * (1 + 2 + 3) is above one.
+        let ring: [(u64, u64, &[usize]); 4] = [
+            (2, 1000, &[0, 1, 2, 3]),
+            (2, 1000, &[1, 2, 3, 0]),
+            (2, 1000, &[2, 3, 0, 1]),
+            (2, 1000, &[3, 0, 1, 2]),
+        ];
+        let mut ring = network(Order::Fifo, &ring);
+        ring.servers.extend(ring.servers.clone());
+        assert_eq!(ring.bounds(), Err(Circle(vec![0, 1, 2, 3])));
+    }
+
+    /// Flows of 5 and 4 Mbit/s, with 1000 B each, from each server to the other: the burst at a
+    /// server grows with the delay at the other one.
+    #[test]
+    fn a_circle_has_a_fixed_point() {
+        let flows: [(u64, u64, &[usize]); 2] = [(5, 1000, &[0, 1]), (4, 1000, &[1, 0])];
+        let bounds = network(Order::Fifo, &flows).bounds().unwrap();
+        // D0 = 2.6 + 0.4 D1 and D1 = 2.6 + 0.5 D0, in milliseconds.
+        let [first, second] = [3.64 / 0.8, 2.6 + 0.5 * 3.64 / 0.8].map(|ms| ms * 1e6);
+        for (bound, exact) in bounds.servers.iter().zip([first, second]) {
+            let bound = crate::float(bound.as_ref().unwrap());
+            assert!((0.0..5.0).contains(&(bound - exact)), "{bound} and {exact}");
+        }
+        assert_eq!(bounds.flows[0].total, bounds.flows[1].total);
+    }
+
+    /// Two flows of 1500 B each leave the first server one after the other, at 10 Mbit/s. So at the
+    /// second one, as fast, they wait for its latency and for one packet of 500 B.
+    #[test]
+    fn a_line_shapes_what_it_carries() {
+        let flows: [(u64, u64, &[usize]); 2] = [(1, 1500, &[0, 1]), (1, 1500, &[0, 1])];
+        let mut shaped = network(Order::Fifo, &flows);
+        let apart = shaped.bounds().unwrap();
+        shaped.servers[0].line = Some(0);
+        shaped.lines = vec![Curve::token_bucket(Rate::from_mbit(10), 500)];
+        let bounds = shaped.bounds().unwrap();
+        assert_eq!(bounds.servers, [Some(exact(3_400_000)), Some(exact(1_400_000))]);
+        assert!(apart.servers[1] > bounds.servers[1]);
+        assert_eq!(bounds.flows[0].total, Some(exact(4_800_000)));
     }
 
     #[test]
@@ -291,7 +471,7 @@ mod tests {
         assert_eq!(curve.earlier(&exact(0)).after(&exact(5)), curve.after(&exact(5)));
         assert_eq!(
             curve.earlier(&exact(200_000)),
-            Curve::new(vec![crate::Piece {
+            Curve::new(vec![Piece {
                 at: exact(0),
                 value: exact(1290),
                 after: exact(1290),

@@ -89,7 +89,12 @@ pub struct Sends<'a> {
 }
 
 impl<'a> Sends<'a> {
-    fn on(source: &'a Source, cost: impl Fn(u32) -> u32, place: Place, many: Many) -> Sends<'a> {
+    fn on(
+        source: &'a Source,
+        cost: impl Fn(u32) -> u32,
+        place: FlowPlace,
+        many: Many,
+    ) -> Sends<'a> {
         let spec = source.spec();
         let (bytes, times) = spec.mean_size();
         let size = (bytes / times.max(1)).max(1) as u32;
@@ -108,16 +113,16 @@ impl<'a> Sends<'a> {
 
 /// A place at which packets of a source arrive.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct FlowPlace {
     link: usize,
     flow: usize,
     first: bool,
 }
 
-impl Place {
+impl FlowPlace {
     /// The place at which a source's packets enter.
-    fn first(source: &Source) -> Place {
-        Place { link: source.link, flow: source.flow, first: true }
+    fn first(source: &Source) -> FlowPlace {
+        FlowPlace { link: source.link, flow: source.flow, first: true }
     }
 }
 
@@ -150,20 +155,20 @@ pub fn sources(scenario: &Scenario) -> Vec<Vec<Sends<'_>>> {
     all
 }
 
-fn places(scenario: &Scenario, rules: &[RouteRule], source: &Source) -> BTreeMap<Place, Many> {
+fn places(scenario: &Scenario, rules: &[RouteRule], source: &Source) -> BTreeMap<FlowPlace, Many> {
     let Some(key) = source.key.filter(|_| !rules.is_empty()) else {
-        return BTreeMap::from([(Place::first(source), Many::all(source))]);
+        return BTreeMap::from([(FlowPlace::first(source), Many::all(source))]);
     };
-    let mut all: BTreeMap<Place, Many> = BTreeMap::new();
+    let mut all: BTreeMap<FlowPlace, Many> = BTreeMap::new();
     for n in 0..source.sources {
         let key = source.following(&key, n);
         let passage = Passage::of(rules, &key, usize::from(source.towards == Towards::Down));
-        let mut here: BTreeMap<Place, f64> = BTreeMap::new();
+        let mut here: BTreeMap<FlowPlace, f64> = BTreeMap::new();
         for step in passage.steps {
             let link = step.link as usize;
             let flows = scenario.links[link].direction(source.towards).classifier();
             if let Some(FlowId(flow)) = flows.flow_of(&step.key) {
-                let place = Place { link, flow: flow as usize, first: step.first };
+                let place = FlowPlace { link, flow: flow as usize, first: step.first };
                 *here.entry(place).or_default() += step.share;
             }
         }
@@ -182,7 +187,7 @@ fn places(scenario: &Scenario, rules: &[RouteRule], source: &Source) -> BTreeMap
 /// Nothing bounds its traffic; the error is the reason.
 pub fn sent_by(scenario: &Scenario, source: &Source) -> Result<Envelope, String> {
     let direction = scenario.links[source.link].direction(source.towards);
-    let place = Place::first(source);
+    let place = FlowPlace::first(source);
     let cost = |bytes| direction.cost(bytes);
     Envelope::derived(&[&Sends::on(source, cost, place, Many::all(source))])
 }
@@ -258,7 +263,7 @@ mod tests {
                     stop: None,
                     ecn: falaj_sched::units::label::Ecn::Not,
                 };
-                let (place, many) = (Place::first(&source), Many::all(&source));
+                let (place, many) = (FlowPlace::first(&source), Many::all(&source));
                 let sends = Sends::on(&source, |bytes| bytes, place, many);
                 let curve = Envelope::derived(&[&sends]).unwrap().curve;
                 let mut tight = false;

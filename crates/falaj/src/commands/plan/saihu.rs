@@ -16,7 +16,7 @@ Saihu is a common interface to several tools that compute bounds. Its files have
 service curves, and flows with arrival curves and paths. `falaj plan FILE --saihu OUT.json` writes
 such a file.
 
-Exit status: 0; 2 if the input is invalid, or the paths of flows form a cycle.
+Exit status: 0; 2 if the input is invalid, or the paths of flows form a circle without a bound.
 
 Example:
   falaj plan saihu network.json")]
@@ -35,7 +35,8 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
     let bounds = network.bounds().map_err(|Circle(servers)| {
         let names: Vec<&str> = servers.iter().map(|s| &*network.servers[*s].name).collect();
         anyhow!(
-            "{name}: flows lead in a circle through {}; no bound is known for that",
+            "{name}: flows lead in a circle through {}, and no \
+             bound was found; with less load there may be one",
             names.join(", ")
         )
     })?;

@@ -345,13 +345,13 @@ fn plans_that_cannot_be() {
     };
     let (there, back) = (flow("f", r#"["a", "b"]"#), flow("g", r#"["b", "a"]"#));
     let circle = format!(
-        "{{ \"network\": {{ \"name\": \"circle\" }}, \"servers\": [{}, {}], \"flows\": [{there}, {back}] }}",
+        "{{ \"network\": {{ \"name\": \"circle\", \"multiplexing\": \"ARBITRARY\" }}, \"servers\": [{}, {}], \"flows\": [{there}, {back}] }}",
         server("a"),
         server("b")
     );
     refused(
         &["plan", "saihu", file("circle.json", &circle)],
-        "circle.json: flows lead in a circle through a, b; no bound is known for that",
+        "circle.json: flows lead in a circle through a, b, and no bound was found",
     );
 }
 
