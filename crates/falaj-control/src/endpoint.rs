@@ -123,7 +123,7 @@ impl Control {
         Ok(Control { scenario, ends: Some(ends), beside: None, handed_over: false })
     }
 
-    /// Begins to answer at the socket: the process has another thread.
+    /// Begins to answer at the socket. From here on the process has another thread.
     pub fn begin(&mut self) -> Result<()> {
         let Some(ends) = &mut self.ends else { return Ok(()) };
         let Some(stopped) = ends.stopped.take() else { return Ok(()) };

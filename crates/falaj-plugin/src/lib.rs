@@ -5,9 +5,9 @@
 //! checks that it is valid, and makes a [`Loaded`] of it. The `plugin` discipline of `falaj_sched`
 //! creates instances from that, and checks their decisions; this crate does not.
 //!
-//! Unsafe code is limited to this crate and the library itself: a library is code, and may do
-//! whatever the program may. It stays loaded until the program ends, since a thread may be
-//! executing it at any time.
+//! falaj's unsafe code for plug-ins is limited to this crate and `falaj_plugin_api`. A library
+//! itself is not restricted: it is code, and may do whatever the program may. It stays loaded until
+//! the program ends, since a thread may be executing it at any time.
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 #![warn(clippy::unwrap_used)]
 

@@ -345,7 +345,8 @@ fn hand_over(service: &RunningService, stream: &UnixStream) -> Result<u32> {
         let given = give(&stream, &state);
         let gone = given.is_ok();
         if gone {
-            // The service manager is notified by the process that it knows.
+            // The service manager accepts this notification only from the process that it knows
+            // as the service.
             manager::followed_by(successor);
         }
         let _ = tell.send(given);

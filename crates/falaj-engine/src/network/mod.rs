@@ -107,7 +107,7 @@ pub struct Network {
     sending: Vec<WireLog>,
     /// Packets behind a link that match no flow of the next one.
     unmatched: u64,
-    /// Masks create no additional ids.
+    /// True while memory is short: masks create no additional ids then.
     short_of_memory: bool,
 }
 
@@ -264,8 +264,8 @@ impl Network {
         place.map(|place| MaskIds { short: self.short_of_memory, ..place.masks.ids(flow, key) })
     }
 
-    /// Puts a packet where [`Network::route`] says. First runs all events due until `now`. `now`
-    /// never goes back.
+    /// Puts a packet into the pipe and flow that [`Network::route`] returned. First runs all events
+    /// due until `now`. `now` never goes back.
     #[inline(always)]
     pub fn enter(
         &mut self,
@@ -367,8 +367,8 @@ impl Network {
         }
     }
 
-    /// Reports that the port where packets leave that enter this pipe has room for `room` bytes;
-    /// see [`Engine::port_room`]. With rules, only its direction counts.
+    /// Reports that the output port of this pipe's packets has room for `room` bytes; see
+    /// [`Engine::port_room`]. With rules, only the direction of `entrance` counts.
     pub fn port_room(&mut self, entrance: PipeId, room: u32, now: Time, out: &mut Vec<Output>) {
         if self.rules.is_none() {
             return self.engine.port_room(entrance, room, now, out);
@@ -380,8 +380,8 @@ impl Network {
         }
     }
 
-    /// The largest backlog of a device behind which packets leave that enter this pipe; `None` if
-    /// falaj paces all links that they may pass.
+    /// The maximum backlog, in bytes, of the device that paces packets which enter this pipe;
+    /// `None` if falaj paces all links that they may pass.
     pub fn backlog(&self, entrance: PipeId) -> Option<u32> {
         if self.rules.is_none() {
             return self.engine.backlog(entrance);

@@ -18,13 +18,13 @@ struct Life<'a>(&'a Setup, &'a mut Dice, &'a str);
 impl Visitor for Life<'_> {
     type Output = ();
 
-    /// Arrivals and transmissions; every so often the head of some queue is dropped while it waits.
-    /// A queue that is chosen has a packet, the discipline is idle only if all queues are empty,
-    /// and its next instant comes.
+    /// Draws arrivals and transmissions; now and then it drops the head of a queue while it waits.
+    /// Asserts that each chosen queue has a packet, that the discipline is idle only if all queues
+    /// are empty, and that a decision to wait ends.
     fn visit<D: CompleteDiscipline>(self, discipline: D) {
         let Life(setup, dice, name) = self;
         let (shared, own) = (discipline.shared_queue().is_some(), discipline.own_queues());
-        // A station that attempts to send in vain gives up.
+        // A station of a radio channel drops its packet after too many failed attempts.
         let drops = discipline.manages_queues() || discipline.air(FlowId(0)).is_some();
         let mut station = SchedulerInstance::new(setup, discipline);
         let mut wire = Wire::new(setup.rate);
@@ -54,7 +54,7 @@ impl Visitor for Life<'_> {
                     station.drop_head(queue, now);
                     queued -= 1;
                 }
-                // An additional question in between makes no difference.
+                // An additional call of `next` in between makes no difference.
                 if dice.from(0, 1) == 0 {
                     station.next(now, &wire);
                 }

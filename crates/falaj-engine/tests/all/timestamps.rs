@@ -105,8 +105,8 @@ struct Waiting {
     finish: Fraction,
 }
 
-/// A discipline of this kind, in bytes of time; arrivals at an instant come before its decision.
-/// For `edf` the weights are deadlines.
+/// A discipline of this kind. The unit of time is that of a byte; arrivals at an instant come
+/// before its decision. For `edf` the weights are deadlines.
 struct Model<'a> {
     kind: &'a str,
     weights: &'a [u64],
@@ -550,7 +550,7 @@ fn tags_do_not_drift() {
     }
 }
 
-/// The time of the machine makes no difference, more than a year after its start.
+/// The order of packets is the same more than a year after the start of the machine.
 #[test]
 fn order_does_not_depend_on_when() {
     for kind in ["scfq", "sfq", "wfq", "wf2q", "spfq"] {

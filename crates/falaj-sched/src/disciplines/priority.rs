@@ -132,7 +132,8 @@ impl Discipline for Priority {
 impl QueueHooks for Priority {}
 
 impl MediumHooks for Priority {
-    /// As Linux's `prio` below `tbf`.
+    /// As Linux's `prio` below `tbf`: while the link waits for tokens, a packet of a higher
+    /// priority may still go first.
     fn peeks(&self) -> bool {
         true
     }

@@ -205,7 +205,7 @@ impl TimerWheels {
         }
     }
 
-    /// Enters the flow whose packet has left with its next head.
+    /// Inserts the flow whose packet has left, at the due time of its next head.
     #[inline]
     fn settle(&mut self, flows: &mut Flows<WheelFlow>) {
         let Some(f) = self.sending.take() else { return };
@@ -232,8 +232,8 @@ impl Discipline for TimerWheels {
         }
     }
 
-    /// Heads keep their due times, unless that is earlier under the new weight; they are entered in
-    /// that order.
+    /// A head keeps its due time, unless the new weight makes it due earlier. Heads are inserted in
+    /// the order of their due times.
     fn migrate_from(&mut self, old: TimerWheels, flows: &mut Flows<WheelFlow>, _: Time) {
         (self.time, self.sending) = (old.time, old.sending);
         let mut heads = Vec::new();

@@ -1,7 +1,7 @@
 //! Token buckets, each one number: the instant at which it will be full.
 //!
-//! A bucket of `burst` bytes fills at `rate`. It holds `n` tokens from the instant on at which `n`
-//! more tokens than it has would overflow it: [`Bucket::has`]. The time of a byte is rounded up
+//! A bucket of `burst` bytes fills at `rate`. It holds `n` tokens from the instant on that is
+//! `burst - n` byte times before it is full: [`Bucket::has`]. The time of a byte is rounded up
 //! once, so no flow ever gets more than the rate, and nothing drifts.
 
 use crate::contract::params::{ConfigError, ConfigErrors, FlowSetup, Kind, Param, Setup};

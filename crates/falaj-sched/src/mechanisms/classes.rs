@@ -1,9 +1,9 @@
 //! A tree of classes that a discipline receives whole.
 //!
-//! If flows are divided by the discipline's own kind, the divided ones are classes between the link
-//! and the leaves. Each class has a number: the leaves come first, in the order of their queues,
-//! then the others, each before those below it. The parent of a class is a *node*: the link is node
-//! 0, the divided classes follow.
+//! A flow that is divided by a scheduler of the discipline's own kind is an inner class, between
+//! the link and the leaves. Each class has a number: the leaves come first, in the order of their
+//! queues, then the inner classes, each before those below it. The parent of a class is a *node*:
+//! the link is node 0, the inner classes follow.
 
 use crate::contract::guarantee::{admits_one, finite_rate};
 use crate::contract::params::{ConfigError, FlowSetup, Setup};
@@ -83,7 +83,8 @@ pub(crate) struct Classes<'a> {
 }
 
 impl<'a> Classes<'a> {
-    /// The classes of `setup`, whose flows may be divided by `kind` itself; errors name it `what`.
+    /// The classes of `setup`, whose flows may be divided by `kind` itself; errors call the
+    /// discipline `what`.
     pub(crate) fn new(
         kind: &str,
         what: &'static str,

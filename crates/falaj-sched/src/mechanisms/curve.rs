@@ -1,4 +1,5 @@
-//! Service curves of two pieces, read by two clocks.
+//! Service curves of two linear pieces. Each piece has a clock: the instant at which its line
+//! reaches the bytes of the flow.
 
 use crate::contract::params::{ConfigError, Setup};
 use crate::mechanisms::weights::{Instant, duration, pace, shifted};
@@ -6,7 +7,7 @@ use crate::units::rate::Rate;
 use crate::units::time::Span;
 use alloc::format;
 
-/// A curve of two pieces, in a form for clocks.
+/// A curve of two pieces, as the clocks of its two lines need it.
 #[derive(Debug, Clone)]
 pub(crate) struct Curve {
     rate: Rate,
@@ -49,7 +50,7 @@ impl Curve {
         [later(first, self.paces[0]), later(second, self.paces[1])]
     }
 
-    /// Time at which the curve reaches the clocks.
+    /// Time at which the curve reaches the bytes for which the clocks stand.
     #[inline]
     pub(crate) fn deadline(&self, [first, second]: [Instant; 2]) -> Instant {
         if self.single {
@@ -69,9 +70,9 @@ impl Curve {
         if self.concave { self.deadline(clocks) } else { clocks[1] }
     }
 
-    /// The clocks moved so that each line is reached no sooner than `least`, for a curve that
-    /// has begun already: if it begins slowly that wait is over, and the second line is behind by
-    /// its shift.
+    /// The clocks, moved to `least` if they are earlier, for a curve that has begun already. If the
+    /// curve begins with the lower rate, the wait that this allows is over: the second clock may
+    /// then be earlier than `least` by the shift.
     #[inline]
     pub(crate) fn not_before(
         &self,

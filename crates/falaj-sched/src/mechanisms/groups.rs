@@ -47,7 +47,7 @@ impl Groups {
         self.busy == 0
     }
 
-    /// Enters `f`, whose state is `share`.
+    /// Inserts `f`, whose state is `share`.
     #[inline]
     pub(crate) fn insert(&mut self, f: u32, share: &mut Share) {
         let group = usize::from(share.class());
@@ -61,7 +61,8 @@ impl Groups {
             let first = self.starts[group];
             let after = ahead(start, first);
             if after < 0 {
-                // Room for it before the last slot; lacking only after a change of weights.
+                // The slots from its own to the last busy one fit, except after a change of
+                // weights.
                 let behind = full.rotate_right((first >> shift) as u32 % SLOTS);
                 let last = SLOTS - 1 - behind.leading_zeros();
                 if (after.unsigned_abs() >> shift) + u64::from(last) < u64::from(SLOTS) {

@@ -9,7 +9,7 @@
 //! | [`frames`] | video: groups of pictures |
 //! | [`greedy`] | the worst case of an envelope |
 //! | [`recorded`] | replay of a capture's packets |
-//! | [`bucket`] | token buckets before a source: shapers and policers |
+//! | [`bucket`] | token buckets behind a source: shapers and policers |
 //!
 //! TCP is not among them, as its packets depend on what arrives; see [`crate::tcp`].
 

@@ -102,8 +102,8 @@ pub(super) struct Fixture {
     guests: Option<RefCell<Guests>>,
 }
 
-/// Factor of the rates in guests: the rates that emulated processors reach, two of them on two
-/// shared processors.
+/// Factor by which rates are lower in guests: no more is possible with two emulated processors on
+/// two processors that they share.
 pub(super) const SLOWER: u32 = 4;
 /// The first seed.
 const SEED: u64 = 1;

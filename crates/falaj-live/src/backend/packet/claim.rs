@@ -1,11 +1,12 @@
-//! Claims of interfaces: one link uses an interface, as of two that forward there each frame would
-//! be forwarded twice.
+//! Claims of interfaces: an interface belongs to one link at a time, because two links would
+//! forward each of its frames twice.
 //!
-//! The owner holds sockets whose names state the claim: one has the interface's name, which another
-//! interface to be claimed may have later, and one its number, which it keeps if it is renamed.
-//! Such a name is not a file: the kernel keeps it in the interface's own network namespace, and
-//! releases it when the owner has ended, in whatever way. Any process may bind a name; so one that
-//! is held by another user than root is ignored.
+//! The owner holds two sockets whose names state the claim. One name contains that of the
+//! interface, the other the interface's number. If the interface is renamed, the number stays the
+//! same, and another interface may get the name and be claimed. Such a name is not a file: the
+//! kernel keeps it in the interface's own network namespace, and releases it when the owner has
+//! ended, in whatever way. Any process may bind a name; so one that is held by another user than
+//! root is ignored.
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

@@ -2,9 +2,9 @@
 //!
 //! The server attends the links in a ring. In a link's phase it sends the packets that fit in the
 //! rest of it; an empty type A link keeps its phase, an empty type B link ends it. All phase ends
-//! are at nominal instants. The server does not wait for ends at which no transmission can begin:
-//! neither while no link has a packet, nor between a phase that has to pass and the next one of a
-//! link with a packet. The phases that have passed are counted when a packet arrives.
+//! are at nominal instants. The server makes no event of an end at which no transmission can begin:
+//! neither while no link has a packet, nor in the phases of empty links before the next link with a
+//! packet. The phases that have passed are counted when a packet arrives.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{Guarantee, Guarantees, Settling, StaircaseCurve};

@@ -312,7 +312,7 @@ fn foreign(capture: &Capture, ends: Option<&Interfaces>) -> Vec<Arrival> {
     packets.into_iter().map(arrival).collect()
 }
 
-/// Returns the flows that received packets.
+/// Returns name, counters and delays of each flow that was offered packets.
 fn rows<'a>(scenario: &Scenario, replayed: &'a Replayed) -> Vec<(String, &'a Counters, &'a Meter)> {
     let came = |way: usize| {
         let mut flows = replayed.flows.iter().skip(way).step_by(2).flatten();
