@@ -1,4 +1,4 @@
-//! The needs of flows that are not guaranteed, and settings that would guarantee them.
+//! Requirements of flows that their guarantees do not meet, and settings that would meet them.
 
 use crate::bounds::{Envelope, Outlook, Rivals, outlooks, served};
 use crate::words;

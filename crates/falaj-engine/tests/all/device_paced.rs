@@ -253,9 +253,9 @@ fn never_more_than_there_is_room_for() {
     assert!(refused < 1_000, "{refused} at the instants at which the port refuses");
 }
 
-/// A device-paced link decides as one that falaj paces would, if packets arrived there when the
-/// device's backlog of the time has left: a discipline that ignores the clock makes no difference
-/// between them.
+/// A device-paced link decides as one that falaj paces, if each packet arrives at the latter only
+/// when the backlog that the device has at its arrival has left. This holds for disciplines that
+/// ignore the clock.
 #[test]
 fn decided_as_if_what_comes_came_when_the_device_is_done() {
     let mut sent = 0;

@@ -113,8 +113,9 @@ pub(crate) fn recording(
     Some(recording)
 }
 
-/// The same as this direction accounts packets; none too short for the stamp, nor longer than
-/// `largest`. Returns the number of packets whose length was changed.
+/// The recording, with lengths as this direction accounts them, at least those of a packet with a
+/// time stamp and at most `largest`. Warns if lengths were changed, with the number
+/// of these packets.
 pub(crate) fn fit(
     recording: &Recording,
     direction: &Direction,

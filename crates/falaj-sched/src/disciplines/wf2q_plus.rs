@@ -8,7 +8,7 @@
 //! are exact where they can be, see `virtual_time::exact_byte`.
 //!
 //! A dequeue costs O(log N) on average; it may examine all starts that the time passes in one
-//! packet, see `starts.rs`.
+//! packet, see `eligible_set.rs`.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{

@@ -204,8 +204,8 @@ impl MediumHooks for Wfq {
 impl Guarantees for Wfq {
     /// A packet leaves at most `L/C` after the fluid server finishes it (Parekh and Gallager). The
     /// fluid server may still have bytes of the flow that the link has already sent; their number
-    /// is what the other flows are behind, a packet each. A packet that arrives after them may take
-    /// that much longer than its queue's time.
+    /// is the lag of the other flows, at most a packet each. A packet that arrives after them may
+    /// take longer than its queue's time by the service time of these bytes.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let queue = self.shares.full_queue(f);
         let delay = Bound {

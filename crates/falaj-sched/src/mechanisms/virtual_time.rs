@@ -14,8 +14,8 @@
 //!
 //! The unit is 2^-38 B per weight, or up to twice that if a byte of each weight shall be a whole
 //! number of units: see [`exact_byte`]. Instants are compared by the sign of their difference, as
-//! serial numbers are. A lap counts each quarter of the way around, and two when the link becomes
-//! idle: an instant of two laps ago is over.
+//! serial numbers are. The lap number rises by one at each quarter of the range of virtual time,
+//! and by two when the link becomes idle. An instant of two laps ago has expired.
 
 use crate::contract::params::{ConfigError, Kind, Param, Setup};
 use crate::mechanisms::common_multiple::multiple;
@@ -58,12 +58,12 @@ pub(crate) fn is_free(in_hand: u32, flows: &Flows<Share>) -> bool {
 /// Tried in this order: common divisors of weights and of their sums.
 const DIVISORS: [u64; 12] = [16, 9, 25, 7, 11, 13, 125, 65_536, 27, 17, 19, 23];
 
-/// A byte for which nothing is rounded: starts and finishes are exact sums if all weights divide
-/// it, and the time is exact while their sum does. So flows whose finishes are equal by definition
-/// have equal tags, and the flow's number decides. It is a multiple of all weights, of the sum of
-/// all, of the first `DIVISORS` that fit, and then of the largest power of two, above 2^37. If the
-/// weights have no common multiple up to 2^38 a byte is 2^38, and at weight `w` it is rounded by a
-/// part of `w/2^38` at most.
+/// Virtual time of a byte at weight 1, chosen so that nothing is rounded: starts and finishes are
+/// exact sums if all weights divide it, and the time is exact while their sum does. So flows whose
+/// finishes are equal by definition have equal tags, and the flow's number decides. It is a
+/// multiple of all weights, of the sum of all, of the first `DIVISORS` that fit, and then of the
+/// largest power of two, above 2^37. If the weights have no common multiple up to 2^38 a byte is
+/// 2^38, and at weight `w` it is rounded by a part of `w/2^38` at most.
 fn exact_byte(weights: &[u32]) -> u64 {
     let Some(mut of) = multiple(1, weights.iter().map(|&w| w.into()), BYTE) else { return BYTE };
     let sum = weights.iter().map(|&w| u64::from(w)).sum::<u64>().max(1);

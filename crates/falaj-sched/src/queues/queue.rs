@@ -373,8 +373,9 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
             record.head_bytes = 0;
             self.flows.backlogged -= 1;
             if self.flows.backlogged == 0 {
-                // All places are free, and are used in their order again: in the order in which
-                // they were freed, packets of one queue would be farther apart each time.
+                // All places are free, and are used again in the order of their numbers. Used in
+                // the order in which they were freed, they would put the packets of one queue
+                // farther apart each time.
                 self.pool.clear();
                 self.free = NONE;
             }
@@ -449,8 +450,8 @@ mod tests {
         assert_eq!((size_of::<Node<()>>(), size_of::<Node<u64>>()), (24, 32));
     }
 
-    /// In addition to the first packet, which is 20 bytes of the record and its tag: the bytes of a
-    /// queue and its discipline for a flow.
+    /// Bytes that the queue and the discipline keep for a flow, without the first packet, which is
+    /// 20 bytes of the record and its tag.
     #[test]
     fn what_is_known_of_a_flow() {
         assert_eq!(core::mem::offset_of!(Record<(), ()>, state), 20 + 24);

@@ -86,8 +86,8 @@ fn forwarded(no: usize, title: &str, rates: &[u32]) -> Result<PaperFigure> {
             .max_by(|a, b| a.y.total_cmp(&b.y));
         found.extend(largest.map(|p| ("largest mean delay", p.y)));
         found.extend(largest.map(|p| ("the delay falls from", p.x)));
-        // If the machine's output is a Poisson stream, as the paper assumes: two equal streams, one
-        // way twice.
+        // The paper assumes that the machine's output is a Poisson stream. Then each of the two
+        // crossings has two equal streams, so the delay is twice that of one crossing.
         let mut random = Vec::new();
         for &rate in rates.iter().filter(|&&r| r < 800) {
             let streams = [Stream { count: 2, rate: f64::from(rate) * 1e3 }];

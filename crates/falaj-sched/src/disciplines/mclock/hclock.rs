@@ -17,10 +17,10 @@
 //!   mClock. The same happens to a class whose turn by reservation came while all below it were at
 //!   their limits: the service that it did not use then is lost.
 //!
-//! A class is among those by reservation while its `R` has come, otherwise among those to come; and
-//! among those by weight while its `L` has come, otherwise among the limited. A class without a
-//! packet that may be served has no entry, until a packet arrives, or an `R` or `L` below it comes.
-//! Outdated entries are corrected when they reach the top.
+//! A class with a reservation has an entry in `due` if its `R` has come, otherwise in `coming`.
+//! Each class also has one in `weighed` if its `L` has come, otherwise in `limited`. A class
+//! without a packet that may be served has no entry, until a packet arrives, or an `R` or `L` below
+//! it comes. Outdated entries are corrected when they reach the top.
 
 use crate::collections::quad_heap::Heap;
 use crate::contract::discipline::{Decision, Discipline};
