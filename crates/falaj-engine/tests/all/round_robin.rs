@@ -839,8 +839,9 @@ fn one_queue(
 /// queue for all, after each step in turn.
 #[test]
 fn hierarchical_round_robin_is_that_of_a_plain_model() {
-    // A and best effort; B has two of the three slots of the two slots that are passed down. Then
-    // both are on the first level, of five slots. Or C, which is added, has a slot of the first
+    // A has one of the three slots of the first level, the other two are passed down; B has two of
+    // the three slots of the second level; C has best effort. After the change A and B are both on
+    // the first level, of five slots. In the other change C is added with a slot of the first
     // level.
     let spec = hrr(3, 2, &[(1, 1), (2, 2), (1, 0)]);
     let frames = Frames::new(3, vec![vec![0], vec![1, 1]]);

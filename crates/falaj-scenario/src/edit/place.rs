@@ -58,8 +58,8 @@ pub(super) fn places(file: &dyn TableLike) -> Vec<Place> {
     out
 }
 
-/// The places in the text of keys with a former name, each with the present name, in order. Of a
-/// key that several lines write with dots, the first is found.
+/// The places in the text of keys with a former name, each with the present name, in order. If
+/// several lines write such a key with dots, the first line is found.
 pub(super) fn renamed(file: &dyn TableLike) -> Vec<(Range<usize>, &'static str)> {
     let mut out = Vec::new();
     walk(file, &mut Vec::new(), keys::FILE, &KnownPlace::new(), &mut |table, _, keys| {
@@ -184,7 +184,8 @@ pub(super) fn resolve(
         used(&places, &place.path, rest).into_iter().map(|table| (table, rest.to_vec())).collect()
     };
     let mut choices: Vec<(Vec<String>, Vec<String>)> = choices.into_iter().flat_map(used).collect();
-    // A flow's own table is found under both of its halves.
+    // One key may be found in two tables: `phase` in that of a flow, and `flow.voice.phase` in that
+    // of its link. The innermost table is kept.
     choices.sort_by_key(|(table, _)| std::cmp::Reverse(table.len()));
     let mut full: Vec<Vec<String>> = Vec::new();
     choices.retain(|(table, rest)| {

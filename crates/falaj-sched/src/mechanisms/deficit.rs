@@ -188,9 +188,9 @@ impl Visits {
         Rate(share as u64)
     }
 
-    /// The last of `bytes` leaves in visit `ceil(bytes/Q)`. With `S` bytes gone
-    /// and a packet of `L` under way that is before `[S + L + ceil((S+L)/Q) X +
-    /// K]/C`, so a curve of rate `r = C Q/(Q+X)` holds from `[X (1 + L/Q) + K + L]/C` on.
+    /// The last of `bytes` leaves in visit `ceil(bytes/Q)`. If `S` bytes are gone and a packet of
+    /// `L` is under way, it leaves before `[S + L + ceil((S+L)/Q) X + K]/C`. So a curve of rate `r
+    /// = C Q/(Q+X)` holds from `[X (1 + L/Q) + K + L]/C` on.
     pub(crate) fn latency(&self) -> Span {
         let carry = (u128::from(self.between) * u128::from(self.largest))
             .div_ceil(u128::from(self.quantum));

@@ -60,7 +60,8 @@ impl Turns {
         *turn = (*now).saturating_add(work).min(*now + FAR);
     }
 
-    /// Takes over from turns of which this may have followed another rule.
+    /// The virtual start of a class, taken over from earlier turns, where it may have had another
+    /// priority or rate: its lead stays the same in bytes.
     pub(super) fn inherit(
         &self,
         turn: Instant,
