@@ -91,7 +91,7 @@ pub(crate) struct Changing {
 
 /// The guarantee terms of flows after a change.
 pub(crate) enum HeldTo {
-    /// As before.
+    /// The terms from before the change stay.
     Same,
     /// These terms are new, by the number of the pipe and the flow.
     Some(Vec<(usize, FlowId, GuaranteeTerms)>),

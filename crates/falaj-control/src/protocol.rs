@@ -156,7 +156,7 @@ pub struct ScenarioAnswer {
 pub struct LinksReport {
     /// Time since the link began.
     pub elapsed_ns: u64,
-    /// By link, in the order of the scenario.
+    /// Reports of the links, in the order of the scenario.
     pub links: Vec<LinkReport>,
     /// Counters of each rule.
     pub rules: Vec<RuleReport>,
@@ -264,7 +264,7 @@ pub struct DirectionReport {
     pub asked: RequestedLink,
     /// All flows together, removed ones included.
     pub total: FlowReport,
-    /// By flow, in the order of the scenario.
+    /// Reports of the flows, in the order of the scenario.
     pub flows: Vec<FlowReport>,
     /// Contract violations of plug-ins.
     pub breaches: Vec<BreachReport>,

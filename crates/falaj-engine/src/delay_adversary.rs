@@ -43,7 +43,7 @@ pub struct Attack<'a> {
 /// The worst arrivals that a search found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Witness {
-    /// In the order of their instants.
+    /// The arrivals, in the order of their instants.
     pub arrivals: Vec<Arrival>,
     /// The flow whose delay is the largest part of its bound.
     pub flow: usize,

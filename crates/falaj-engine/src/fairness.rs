@@ -23,7 +23,7 @@ use falaj_sched::units::time::Time;
 /// The worst value for a flow, and its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Worst {
-    /// In bytes, or in nanoseconds.
+    /// The value, in bytes for B-WFI and in nanoseconds for T-WFI.
     pub amount: f64,
     /// Start of the interval: start of a backlog, departure of the flow, or an arrival.
     pub from: Time,
@@ -34,9 +34,9 @@ pub struct Worst {
 /// The indices of one flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fairness {
-    /// In bytes; never below 0.
+    /// The byte worst-case fair index; never below 0.
     pub b_wfi: Worst,
-    /// In nanoseconds; negative if every packet left before its time.
+    /// The time worst-case fair index; negative if every packet left before its time.
     pub t_wfi: Worst,
 }
 

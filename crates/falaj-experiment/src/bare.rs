@@ -42,7 +42,7 @@ impl BareWay {
 
 /// Loops in both directions between the two ends of a sandbox, which have no other connection.
 pub struct Bare {
-    /// To the far end, and to the near end.
+    /// The loop towards the far end, and the loop towards the near end.
     pub ways: [BareWay; 2],
     /// Readable if there are units to forward.
     readable: [Arc<dyn AsFd>; 2],

@@ -38,7 +38,7 @@ impl Recent {
 
     /// The median and its standard error; `None` with fewer than three measurements.
     pub(crate) fn known(&self) -> Option<(f64, f64)> {
-        // Of two measurements either may be the outlier.
+        // If there are only two measurements, either may be the outlier.
         if self.found.len() < 3 {
             return None;
         }

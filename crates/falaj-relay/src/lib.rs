@@ -144,7 +144,7 @@ impl std::error::Error for Error {}
 /// The results of a relay.
 #[derive(Clone, Debug)]
 pub struct RelayReport {
-    /// By link, up and down, and by flow.
+    /// Results of the flows: by link, each in the directions up and down, and by flow.
     pub flows: Vec<Vec<RelayFlow>>,
     /// Counters of the packets that each rule has taken, and their statistics. A stream counts as
     /// taken once in each direction; the statistics count its packets.

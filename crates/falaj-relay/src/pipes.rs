@@ -85,7 +85,7 @@ struct PendingRelease {
 pub(crate) struct Pipes<T> {
     zero: Instant,
     network: Network,
-    /// By pipe and flow.
+    /// The room in each queue, by pipe and flow.
     rooms: Vec<Vec<Arc<QueueRoom>>>,
     /// Number of pipes of links; the bypass has two more.
     links: usize,

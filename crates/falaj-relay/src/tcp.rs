@@ -119,7 +119,7 @@ pub(crate) struct Tcp {
     address: SocketAddr,
     to: SocketAddr,
     limit: usize,
-    /// By pipe, the window of a stream.
+    /// The window of a stream in each pipe.
     windows: Vec<Limit>,
     streams: BTreeMap<u64, RelayStream>,
     seen: u64,

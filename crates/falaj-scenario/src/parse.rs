@@ -1,4 +1,4 @@
-//! From the text of a file to a scenario.
+//! Parses the text of a file to a scenario.
 
 use crate::adapters;
 use crate::diagnostics::{Diagnostics, Problem};

@@ -20,7 +20,7 @@ const STEPS_AT_LEAST: usize = 30;
 /// The history of all flows.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// By link, direction and flow.
+    /// The history of each flow, by link, direction and flow.
     lanes: BTreeMap<String, Lane>,
     /// Reasons for drops, by their numbers in a step.
     reasons: Vec<String>,

@@ -67,7 +67,7 @@ pub struct Replay<'a> {
     /// Number of arrivals that have entered or were refused.
     entered: usize,
     verdicts: Vec<Verdict>,
-    /// By pipe and flow.
+    /// Delays, by pipe and flow.
     delays: Vec<Vec<Meter>>,
     unmatched: u64,
     out: Vec<Output>,

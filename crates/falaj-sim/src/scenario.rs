@@ -1,4 +1,4 @@
-//! From a scenario to an experiment.
+//! Converts a scenario to a simulated experiment.
 
 pub use falaj_scenario::pipe_of;
 

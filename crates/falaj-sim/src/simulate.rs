@@ -59,7 +59,7 @@ pub struct Experiment {
 /// The results of a run after its warm-up.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// By pipe, then by flow.
+    /// Results of the flows, by pipe, then by flow.
     pub pipes: Vec<Vec<FlowResult>>,
     /// Counters of each rule.
     pub taken: Vec<RuleCounters>,
@@ -154,7 +154,7 @@ impl Entrance {
 /// react to the fate of packets, or if the observer receives every packet.
 struct Underway {
     follows: bool,
-    /// By handle: source of the scenario, and time of arrival.
+    /// The source of each packet, and its time of arrival, by handle.
     packets: Vec<(usize, Time)>,
     free: Vec<u32>,
     ways: Vec<Meter>,

@@ -262,7 +262,7 @@ impl Sweep {
 }
 
 impl fmt::Display for Sweep {
-    /// As JSON, in one line.
+    /// Writes the sweep as JSON, in one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?)
     }

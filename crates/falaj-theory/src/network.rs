@@ -85,7 +85,7 @@ pub struct Bounds {
     /// By server, a bound on the delay of any flow there. `None` if more may be sent than is
     /// served, if an arrival curve is unknown, or if the order of service is.
     pub servers: Vec<Option<Exact>>,
-    /// By flow, the end-to-end bounds.
+    /// The end-to-end bounds of each flow.
     pub flows: Vec<EndToEnd>,
 }
 

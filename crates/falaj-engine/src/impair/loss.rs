@@ -92,9 +92,9 @@ impl GilbertElliott {
 /// probabilities of leaving a state add up to 1 at most, and if `p32` is above zero, so is `p23`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FourStates {
-    /// From a gap into a burst.
+    /// Probability of a transition from a gap into a burst.
     pub p13: Probability,
-    /// From a burst into a gap.
+    /// Probability of a transition from a burst into a gap.
     pub p31: Probability,
     /// Within a burst, from a lost packet to one that arrives.
     pub p32: Probability,

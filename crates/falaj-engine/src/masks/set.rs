@@ -50,7 +50,7 @@ pub(crate) struct IdTable {
     /// an id's place stays in a near cache. The id itself is compared later, while the queue is
     /// already being fetched from memory.
     taken: PlaceLookup,
-    /// By place.
+    /// The owner of each place, and the statistics by slot.
     owners: Blocks<Owner>,
     stats: Blocks<SojournStats>,
     /// The sum over all ids so far, and the sum over ids that share.

@@ -93,7 +93,7 @@ pub struct Network {
     bypass: Option<u32>,
     /// Without rules, the largest handle of a packet that entered.
     highest: u32,
-    /// By the engine's handle; empty without rules.
+    /// The packets in the network, and their keys, by the engine's handle; empty without rules.
     passing: Vec<InTransit>,
     keys: Vec<Key>,
     free: Vec<u32>,

@@ -223,7 +223,7 @@ fn model(set: &Set) -> Box<dyn Model> {
     }
 }
 
-/// In order of arrival.
+/// The model of FIFO: the flows of the queued packets, in order of arrival.
 struct Fifo(VecDeque<usize>);
 
 impl Model for Fifo {

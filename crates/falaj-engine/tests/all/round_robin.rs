@@ -813,7 +813,7 @@ fn by_slots(mut frames: Frames, then: &Then, steps: &[Step]) -> Vec<(usize, u64)
     sent
 }
 
-/// From `at` on in order of arrival, after the packet on the wire.
+/// The departures from `at` on, after the packet on the wire: packets leave in order of arrival.
 fn one_queue(
     at: u64,
     queues: &[VecDeque<(u64, u32)>],

@@ -1,4 +1,4 @@
-//! The same measurement in simulated time.
+//! Traffic of adapters in simulated time, with the same measurements as of the live service.
 
 use anyhow::{Context, Result, anyhow};
 use falaj_control::difference::difference;

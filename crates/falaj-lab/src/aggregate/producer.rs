@@ -83,7 +83,7 @@ pub(super) struct CrossingResult {
     pub(super) waited: Vec<TimePiece>,
     /// Lateness of batches after their timeout.
     pub(super) late: Meter,
-    /// With a tuner: the last policy, and the number of changes.
+    /// The policy at the end, and the number of changes that a tuner made.
     pub(super) last: BatchPolicy,
     pub(super) changes: u64,
     /// True if the tuner's model says that the delay is kept.

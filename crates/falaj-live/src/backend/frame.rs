@@ -12,8 +12,8 @@ const ETHERNET: usize = 14;
 const TAG: usize = 4;
 
 /// Bytes before the network's packet. A VLAN tag is not part of that packet and is not charged:
-/// Linux neither counts it towards a device's MTU nor, where the device inserts it, in `tc`. Of two
-/// tags the inner one counts.
+/// Linux neither counts it towards a device's MTU nor, where the device inserts it, in `tc`. If
+/// there are two tags, the inner one counts.
 fn header(frame: &[u8]) -> usize {
     match frame.get(12..14) {
         // 802.1Q and 802.1ad.

@@ -92,7 +92,7 @@ impl ViolationCause {
 /// A packet that exceeded its bound on the delay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// From 1, in the order of detection.
+    /// Number of the violation, counted from 1 in the order of detection.
     pub number: u64,
     /// Name of its flow.
     pub flow: String,
@@ -356,7 +356,7 @@ struct PipeState {
 pub(super) struct Guarantees {
     /// By pipe and flow; empty if no guarantees are set.
     of: Vec<Vec<FlowGuarantee>>,
-    /// By pipe.
+    /// The state of each pipe.
     pipes: Vec<PipeState>,
     /// By [`ViolationCause::ALL`], so that a flow that exceeds its envelope cannot displace other
     /// violations.

@@ -136,9 +136,9 @@ pub struct Forwarder {
     releases: Releases,
     /// The pipes that it reports, in the callers' numbering.
     order: Vec<PipeId>,
-    /// By pipe.
+    /// Measurements of flows, by pipe and flow.
     flows: Vec<Vec<LiveFlow>>,
-    /// By pipe and flow, when the last unit arrived.
+    /// Time at which the last unit arrived, by pipe and flow.
     active: Vec<Vec<Time>>,
     losses: LiveLosses,
     overflow: Overflow,

@@ -72,9 +72,9 @@ impl ReadQuotas {
 mod tests {
     use super::*;
 
-    /// The time used by each of two ports that never run dry, over `looks` looks. `each` has the
-    /// time to read a unit and the time to queue it; a turn is interrupted at its first unit, or
-    /// continues while there is quota left.
+    /// The time used by each of two ports that never run dry, if the loop polls the ports `looks`
+    /// times. `each` has the time to read a unit and the time to queue it; a turn is interrupted at
+    /// its first unit, or continues while there is quota left.
     fn taken(each: [[u64; 2]; 2], broken_off: [bool; 2], looks: u32) -> [f64; 2] {
         let (mut shares, mut now, mut took) = (ReadQuotas::new(2), Time::ZERO, [0.0; 2]);
         for _ in 0..looks {

@@ -156,7 +156,7 @@ mod tests {
     fn a_thread_that_slept_or_was_stopped_owes_nothing() {
         let mut owed = RtYield::new(Some(KEPT));
         let stopped = Time::ZERO + Span::from_secs(10);
-        // With a packet due at any time.
+        // The lead is zero: a packet may be due at any time.
         assert_eq!(owed.pays(stopped, stopped, false), Some(PIECE));
         owed.paid(stopped, stopped + PIECE);
         let now = stopped + PIECE;

@@ -39,9 +39,9 @@ struct UnitInfo {
 /// Units in transit, and their packets.
 pub(crate) struct UnitStore {
     pool: UnitPool,
-    /// By the pool's handle.
+    /// Data of each unit, by the pool's handle.
     about: Vec<UnitInfo>,
-    /// By the engine's handle.
+    /// Data of each packet, by the engine's handle.
     packets: Vec<UnitPacket>,
     free: Vec<u32>,
 }

@@ -14,7 +14,7 @@ use falaj_theory::{Curve, Distance, float, whole};
 /// A bound on the delay, and the reason why it is not lower.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Delay {
-    /// From the last bit in to the last bit out of the link.
+    /// Bound on the time from a packet's last bit in to its last bit out of the link.
     pub delay: Span,
     /// The formula.
     pub formula: String,

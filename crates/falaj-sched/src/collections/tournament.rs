@@ -102,7 +102,7 @@ impl<A: Tag, B: Tag> Tag for (A, B) {
     }
 }
 
-/// In no place.
+/// The place of a flow that has none.
 const OUT: u32 = u32::MAX;
 /// Flag of a free place; the rest is the place that was left before it.
 const FREE: u32 = 1 << 31;

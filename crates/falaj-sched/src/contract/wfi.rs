@@ -6,7 +6,7 @@ use core::fmt;
 /// The bound that a discipline declares, as a formula.
 #[derive(Clone, Copy)]
 pub struct WfiFormula {
-    /// With `phi = w/sum w`, `L` the link's largest packet, `L_i` the flow's own.
+    /// The formula, with `phi = w/sum w`, `L` the link's largest packet, `L_i` the flow's own.
     pub formula: &'static str,
     /// The condition under which it holds; `None`: it is never exceeded.
     pub condition: Option<&'static str>,

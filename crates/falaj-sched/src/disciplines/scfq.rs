@@ -75,7 +75,7 @@ pub struct ScfqFlow {
 }
 
 impl ScfqFlow {
-    /// From the start to the finish of the head.
+    /// Virtual time from the start to the finish of the head.
     fn lasts(self) -> Virtual {
         Virtual::from(self.head) * Virtual::from(self.slope)
     }

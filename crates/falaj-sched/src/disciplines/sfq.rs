@@ -110,8 +110,8 @@ impl Discipline for Sfq {
         }
     }
 
-    /// Virtual time continues, and a flow's distance ahead of it stays the same in bytes: at the
-    /// old weight's length, others might be sent without limit before it.
+    /// Virtual time continues, and a flow's distance ahead of it stays the same in bytes. If it
+    /// stayed the same in virtual time, other flows might send without limit before the flow.
     fn migrate_from(&mut self, old: Sfq, flows: &mut Flows<SfqFlow>, _: Time) {
         (self.now, self.latest, self.serving) = (old.now, old.now, old.serving);
         for f in old.shares.all() {

@@ -51,9 +51,9 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// A head that starts at most this many units later counts as started. The time is rounded to one
-/// unit. It is rounded by less than one more until 64 MB were sent without a pause by flows whose
-/// weights add up to no divisor of a byte.
+/// A head that starts at most this many units after virtual time counts as started. Virtual time is
+/// rounded to one unit. Less than one further unit of error accumulates until 64 MB have been sent
+/// without a pause, if the sum of the flows' weights does not divide a byte.
 const NEAR: i64 = 2;
 
 /// Worst-case fair weighted fair queueing, the practical form.
@@ -144,7 +144,7 @@ impl Discipline for Wf2qPlus {
         if self.weights.all.len() == old.weights.all.len()
             && self.weights.largest == old.weights.largest
         {
-            // Of a hundred thousand flows usually few change.
+            // Usually only a few of a hundred thousand flows change.
             self.starts = old.starts;
             let weights = self.weights.all.iter().zip(&old.weights.all).enumerate();
             let others =

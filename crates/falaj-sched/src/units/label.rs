@@ -19,7 +19,7 @@ pub enum Ecn {
 }
 
 impl Ecn {
-    /// From the lowest two bits.
+    /// The ECN codepoint of the lowest two bits.
     pub const fn from_bits(bits: u8) -> Ecn {
         match bits & 3 {
             0 => Ecn::Not,

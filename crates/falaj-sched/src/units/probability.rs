@@ -32,13 +32,13 @@ impl Probability {
         Probability(self.0.saturating_add(other.0))
     }
 
-    /// As a number of 2^-64; for probability one, the largest number.
+    /// The probability in units of 2^-64; for probability one, the largest number.
     #[inline]
     pub fn of_all(self) -> u64 {
         self.0
     }
 
-    /// As a number from 0 to 1, for display and setups.
+    /// The probability as a number from 0 to 1, for display and setups.
     pub fn as_f64(self) -> f64 {
         if self == Probability::ALWAYS { 1.0 } else { self.0 as f64 / 18_446_744_073_709_551_616.0 }
     }

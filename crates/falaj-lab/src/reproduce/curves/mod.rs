@@ -111,7 +111,7 @@ impl Published {
         Published::default().and(name, Some(curve), points)
     }
 
-    /// As before, and these values.
+    /// Adds these values to those published.
     pub(super) fn and(
         mut self,
         name: &'static str,

@@ -30,9 +30,9 @@ use serde::Serialize;
 /// The offered load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(in crate::reproduce) enum Load {
-    /// Nothing at all, AB.
+    /// No packets; links of types A and B.
     Idle,
-    /// 250 packets a second on each link, AB.
+    /// 250 packets a second on each link; links of types A and B.
     Light,
     /// The tables' row 7: AB, a tenth of the line each.
     Row7,

@@ -67,7 +67,8 @@ pub(super) struct TableCell {
     pub(super) difference: f64,
     /// `null` where maxima of single runs are compared, as each is a single draw.
     pub(super) tolerance: Option<f64>,
-    /// For maxima: the bound for both.
+    /// The bound that published and reproduced maxima must both keep; `None` if the cell is not a
+    /// maximum.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) bound: Option<f64>,
     pub(super) rule: &'static str,

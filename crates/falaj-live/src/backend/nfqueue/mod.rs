@@ -43,7 +43,8 @@ const ROOM: usize = 8 << 20;
 const LONGEST: usize = (64 << 10) + 4096;
 
 /// Offsets in a unit of the kernel's data: the packet's number, and whether its bytes were changed
-/// here. To others they are part of an empty virtio-net header: its first two bytes are zero.
+/// here. Other code reads them as part of an empty virtio-net header, whose first two bytes are
+/// zero.
 const CHANGED: usize = 2;
 const NUMBER: usize = 4;
 /// Bytes of an Ethernet header that is added behind it, so that the unit is a frame.

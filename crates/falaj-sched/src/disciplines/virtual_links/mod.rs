@@ -154,7 +154,7 @@ pub struct Link {
 /// A validated set of virtual links.
 #[derive(Clone, Debug)]
 pub struct VirtualLinks {
-    /// In the order of service.
+    /// The virtual links, in the order of service.
     pub links: Vec<Link>,
     /// Use of tails.
     pub tail: Tail,

@@ -27,8 +27,8 @@ use policy::{CoDelParameters, PieParameters, Policy, RedParameters};
 use red::Red;
 use verdict::{Head, Level, Link, Verdict};
 
-/// Names of the policies: without room the last packet is dropped, or the first, or by these
-/// policies.
+/// Names of the policies. Without room, `tail` drops the arriving packet and `head` the first one;
+/// the others also drop or mark packets before that.
 pub const NAMES: &[&str] = &["tail", "head", "red", "gred", "codel", "pie"];
 
 /// The parameters of a policy.
