@@ -127,7 +127,7 @@ impl Client {
         )
     }
 
-    /// Does the same for requests that are not expected to be refused.
+    /// Sends a request as [`ask`](Client::ask) does; a refusal is an error.
     pub fn must<T: DeserializeOwned>(&mut self, what: &str, fields: Json) -> Result<T> {
         self.ask(what, fields)?.map_err(|refusal| anyhow!("{}", refusal.what))
     }

@@ -99,7 +99,7 @@ impl Control {
         Ok(control)
     }
 
-    /// Does the same at an existing socket. It answers once it [begins](Control::begin).
+    /// Prepares to listen at an existing socket. It answers once it [begins](Control::begin).
     pub fn at(listener: UnixListener, path: &Path, running: Running) -> Result<Control> {
         let scenario = Arc::clone(&running.scenario);
         let (ask, asks) = channel();

@@ -17,7 +17,7 @@ pub const FULL: f64 = 1514.0;
 pub struct HostLimits {
     /// Maximum rate of a link with packets of 1514 bytes that are queued one by one.
     pub rate_bits_per_s: f64,
-    /// The same for packets of 74 bytes.
+    /// Maximum rate of a link with packets of 74 bytes that are queued one by one.
     pub rate_of_small_bits_per_s: f64,
     /// Minimum delay at which 99 of 100 packets are late by at most a tenth of it.
     pub delay_ns: Option<u64>,

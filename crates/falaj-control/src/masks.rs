@@ -16,7 +16,7 @@ pub fn told(name: &str, report: &MaskStats) -> String {
     text(name, &report)
 }
 
-/// The same with all busiest entries of the report.
+/// The report on a mask called `name` as text, with all its busiest entries.
 pub fn text(name: &str, report: &MaskReport) -> String {
     let MaskReport {
         mask,

@@ -42,7 +42,7 @@ impl PacingArgs {
         self.options_or(WhenFull::default())
     }
 
-    /// The same options with this default for full queues.
+    /// The options of the live loop, with this default for full queues.
     pub fn options_or(&self, when_full: WhenFull) -> Options {
         let asked = Options {
             timer: self.timer,

@@ -59,7 +59,8 @@ impl Recording {
         self.begin_at(forwarder, scenario, &["near", "far"])
     }
 
-    /// The same for ports that are not the ends of one link; `ports` are their names.
+    /// Begins a capture, if requested, at ports that are not the ends of one link; `ports` are
+    /// their names.
     ///
     /// # Errors
     /// The file cannot be written.

@@ -86,7 +86,7 @@ impl NamedDirection<'_> {
         holds.map_or([false; 2], |holds| [holds.rate.is_some(), holds.delay.is_some()])
     }
 
-    /// The same terms in the forwarder's form.
+    /// The guarantee terms of a flow in the forwarder's form.
     pub(crate) fn terms(&self, flow: usize, standing: &Standing) -> GuaranteeTerms {
         let name = format!("{} {} {}", self.link.name, self.name, standing.flow);
         match self.holds(flow, standing) {

@@ -200,7 +200,7 @@ impl Dice<'_> {
         steps
     }
 
-    /// The same sequence with a few steps changed.
+    /// This sequence with a few steps changed.
     fn changed(&mut self, steps: &[AdversaryStep]) -> Vec<AdversaryStep> {
         let mut steps = steps.to_vec();
         for _ in 0..1 + self.below(3) {

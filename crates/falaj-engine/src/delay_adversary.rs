@@ -262,7 +262,7 @@ impl Dice<'_> {
         rows
     }
 
-    /// The same rows with a few numbers changed.
+    /// These rows with a few numbers changed.
     fn changed(&mut self, rows: &[PacketRow]) -> Vec<PacketRow> {
         let mut rows = rows.to_vec();
         for _ in 0..1 + self.below(3) {

@@ -43,7 +43,7 @@ impl RouteRule {
         }
     }
 
-    /// The same rule with other indices of its links.
+    /// This rule with its link indices translated by `links`.
     ///
     /// # Panics
     /// A link's index is not in `links`.

@@ -215,13 +215,14 @@ pub fn measure(scenario: &Scenario, options: Options, what: &'static str) -> Res
     measure_joined(scenario, join_of(&scenario.links), &How::new(options), what)
 }
 
-/// Does the same, and returns each received datagram.
+/// Runs the links of the scenario on real packets, and also returns each received datagram.
 pub fn measure_each(scenario: &Scenario, options: Options, what: &'static str) -> Result<Measured> {
     let how = How { each: true, ..How::new(options) };
     measure_joined(scenario, join_of(&scenario.links), &how, what)
 }
 
-/// Does the same with packet sockets between the namespaces and the link, whatever paces it.
+/// Runs the links of the scenario on real packets, with packet sockets between the namespaces and
+/// the link, whatever paces it.
 pub fn measure_by_sockets(
     scenario: &Scenario,
     options: Options,
@@ -234,7 +235,8 @@ pub fn measure_by_sockets(
     measure_joined(scenario, join, &How::new(options), what)
 }
 
-/// Does the same, and calls `begins` immediately before the sources begin; it may start threads.
+/// Runs the links of the scenario on real packets, and calls `begins` immediately before the
+/// sources begin; it may start threads.
 pub fn measure_beside(
     scenario: &Scenario,
     options: Options,

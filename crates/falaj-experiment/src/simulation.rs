@@ -100,7 +100,7 @@ pub struct SimulationPlan {
 }
 
 impl SimulationPlan {
-    /// The same plan with intervals for these further quantiles of the delay.
+    /// This plan with intervals for these further quantiles of the delay.
     pub fn with(self, shares: &'static [f64]) -> SimulationPlan {
         SimulationPlan { shares, ..self }
     }

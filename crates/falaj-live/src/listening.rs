@@ -48,7 +48,8 @@ pub fn name_process(error: io::Error, at: SocketAddr, transports: &[Transport]) 
     name_in(error, &inodes)
 }
 
-/// The same for a socket in the file system.
+/// Adds to an error "Address already in use" the process that listens at a socket in the file
+/// system, if it is visible.
 pub fn name_process_at(error: io::Error, path: &Path) -> io::Error {
     /// The flag of a socket that accepts connections.
     const ACCEPTS: &str = "00010000";

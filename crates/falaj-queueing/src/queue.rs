@@ -17,7 +17,8 @@ pub struct Queue {
     pub solved: Solved,
     /// Probabilities of the phases while the queue is empty.
     empty: Vec<f64>,
-    /// The same for all levels above, together: `pi_0 R (I - R)^-1`.
+    /// Probabilities of the phases while the queue is not empty, over all its levels: `pi_0 R (I -
+    /// R)^-1`.
     busy: Vec<f64>,
     number: f64,
     rate: f64,

@@ -151,7 +151,7 @@ impl Superposed {
         self.streams.iter().map(|s| Arrivals::erlangs_order(s.count, size)).product()
     }
 
-    /// The same stream of batches with `size` packets each: fewer and longer steps, equal rate
+    /// This stream of batches, with `size` packets each: fewer and longer steps, equal rate
     /// and load.
     pub fn arrivals(&self, size: usize) -> Result<Arrivals, Refused> {
         let scale = size as f64 / self.size as f64;

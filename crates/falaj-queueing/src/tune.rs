@@ -42,7 +42,7 @@ pub struct Cost {
     pub per_packet: f64,
     /// Mean time until the idle other side begins.
     pub waking: f64,
-    /// The same time, at the percentile of the target delay.
+    /// Time until the idle other side begins, at the percentile of the target delay.
     pub waking_at_most: f64,
 }
 

@@ -12,7 +12,8 @@ use falaj_sched::units::time::Span;
 
 /// Weight of the sums so far at each new epoch.
 const KEPT: f64 = 15.0 / 16.0;
-/// The same for costs, which are kept longer: sizes must vary before both costs can be separated.
+/// Weight of the sums for costs at each new epoch. They are kept longer, because sizes must vary
+/// before both costs can be separated.
 const COSTS_KEPT: f64 = 0.98;
 /// Threshold for a change of load, in standard deviations of Poisson packets.
 const SURE: f64 = 4.0;

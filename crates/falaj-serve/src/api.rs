@@ -117,7 +117,7 @@ pub(super) fn listen(
 }
 
 impl Listeners {
-    /// The same with the sockets of another process: its Unix socket, and its TCP listener if that
+    /// Takes over the sockets of another process: its Unix socket, and its TCP listener if that
     /// has the required address.
     pub(super) fn of_others(
         unix: UnixListener,

@@ -320,8 +320,8 @@ pub fn simulate(
     simulate_watched(experiment, seed, stop, &mut |_: &Emit| {})
 }
 
-/// Does the same with an observer: a closure that takes an [`Emit`] receives each packet that
-/// leaves a pipe and is counted; [`Every`](crate::observer::Every) receives all packets.
+/// Runs the experiment once with an observer: a closure that takes an [`Emit`] receives each packet
+/// that leaves a pipe and is counted; [`Every`](crate::observer::Every) receives all packets.
 pub fn simulate_watched(
     experiment: &Experiment,
     seed: u64,
@@ -331,7 +331,8 @@ pub fn simulate_watched(
     run(experiment, seed, &RunObservers { stop, gone: &|_| {} }, None, each)
 }
 
-/// Does the same with progress; if there is a series, the delays are added to it in their order.
+/// Runs the experiment once with an observer, and reports progress; if there is a series, the
+/// delays are added to it in their order.
 pub(crate) fn run<W: Observer>(
     experiment: &Experiment,
     seed: u64,

@@ -123,23 +123,23 @@ impl Sweep {
         Ok(sweep)
     }
 
-    /// The same sweep with this number of replications per point, 1 to 10000.
+    /// This sweep with this number of replications per point, 1 to 10000.
     pub fn replicated(self, replications: u32) -> Sweep {
         Sweep { replications: replications.clamp(1, 10_000), ..self }
     }
 
-    /// The same sweep with this first seed: replications of one number have the same random numbers
+    /// This sweep with this first seed: replications of one number have the same random numbers
     /// at every point.
     pub fn seeded(self, seed: u64) -> Sweep {
         Sweep { seed, ..self }
     }
 
-    /// The same sweep with replications of this length in simulated time; above zero.
+    /// This sweep with replications of this length in simulated time; above zero.
     pub fn lasting(self, duration: Span) -> Sweep {
         Sweep { duration_ns: duration.0.max(1), ..self }
     }
 
-    /// The same sweep with this warm-up in each replication, which is not counted.
+    /// This sweep with this warm-up in each replication, which is not counted.
     ///
     /// # Errors
     /// The warm-up is not shorter than the replication.
@@ -224,7 +224,7 @@ impl Sweep {
         self.run_on(cores::all(), shard, stop, done)
     }
 
-    /// The same on `cores` cores, for machines that are shared.
+    /// Simulates the tasks of a shard on `cores` cores, for machines that are shared.
     ///
     /// # Errors
     /// A discipline refuses its setup.

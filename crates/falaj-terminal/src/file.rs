@@ -46,8 +46,8 @@ pub fn parse(text: &str, name: &str) -> Result<Scenario> {
     }
 }
 
-/// Does the same for a text made by falaj itself; its warnings are not printed, as no user could
-/// act on them.
+/// Parses a text made by falaj itself and prints its errors; warnings are not printed, as no user
+/// could act on them.
 pub fn parse_quietly(text: &str, name: &str) -> Result<Scenario> {
     match falaj_scenario::parse(text, name) {
         Ok((scenario, _)) => Ok(scenario),

@@ -20,7 +20,7 @@ impl Estimate {
         (!values.is_empty()).then(|| Estimate::around(mean, values))
     }
 
-    /// The same where the pooled replications give a better estimate than the mean of their values.
+    /// The estimate where the pooled replications are more precise than the mean of their values.
     /// Quantiles are such a case: a short replication underestimates them. The interval lies around
     /// `centre` (sectioning: Asmussen and Glynn 2007, III.5a).
     pub fn around(centre: f64, values: &[f64]) -> Estimate {

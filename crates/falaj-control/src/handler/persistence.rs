@@ -58,7 +58,7 @@ pub fn paused_beside(kept: &Path) -> PathBuf {
     with_more(kept, ".paused")
 }
 
-/// The same path with a suffix.
+/// The path of `file` with the suffix `more`.
 pub fn with_more(file: &Path, more: &str) -> PathBuf {
     let mut path = file.as_os_str().to_owned();
     path.push(more);

@@ -40,8 +40,8 @@ fn within(rule: &Rule, paced: impl Fn(u32) -> bool) -> Option<(u32, u32, &'stati
     Some((two[0], two[1], "name it last in `to`"))
 }
 
-/// The same for the last link of a rule, if packets go on to the following rules. Which of these
-/// match depends on the packets; it suffices that one may.
+/// A device-paced link at the end of a rule, the next link and the remedy, if packets go on to the
+/// following rules. Which of these match depends on the packets; it suffices that one may.
 fn behind(
     rule: &Rule,
     others: &[&Rule],

@@ -315,7 +315,7 @@ impl IdTable {
         own.chain(shared)
     }
 
-    /// The same places, as ranges of own and of shared ones.
+    /// The places that were assigned at least once, and the shared ones, as two ranges.
     pub(crate) fn known_ranges(&self) -> (Range<u32>, Range<u32>) {
         (0..self.used, self.each.most..self.each.places())
     }
@@ -426,7 +426,7 @@ impl MaskStats {
         self.last_gone.truncate(LAST);
     }
 
-    /// The same without counters, for single ids to be added.
+    /// These statistics with all sums set to zero, for single ids to be added.
     fn without_sums(self) -> MaskStats {
         let none = SojournStats::default();
         MaskStats {
@@ -442,7 +442,7 @@ impl MaskStats {
         }
     }
 
-    /// The same after the link of these ids was removed.
+    /// These statistics after the link of the ids was removed: all ids count as removed.
     pub(crate) fn gone_with_its_link(self) -> MaskStats {
         let gone = self.gone + self.active;
         MaskStats {

@@ -33,7 +33,7 @@ pub struct PlacedPipe {
 }
 
 impl NetworkSpec {
-    /// The same specification with another seed.
+    /// This specification with another seed.
     pub fn seeded(&self, seed: u64) -> NetworkSpec {
         let mut spec = self.clone();
         spec.seed = seed;

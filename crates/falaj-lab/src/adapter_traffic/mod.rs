@@ -62,7 +62,7 @@ pub(crate) struct Window {
     pub(crate) received: Vec<u64>,
     /// Packets whose transmission began, by flow of the direction up.
     pub(crate) sent: Vec<u64>,
-    /// The same in bytes, as the link accounts them.
+    /// Bytes whose transmission began, as the link accounts them, by flow of the direction up.
     pub(crate) bytes: Vec<u64>,
     /// By flow: true if it was backlogged all the time; for flows with guarantees.
     pub(crate) demanded: Vec<bool>,

@@ -72,7 +72,7 @@ pub(super) struct ConsumerReport {
     pub(super) delay: Option<(f64, u64)>,
     /// With timestamps: all pieces of time, in order.
     pub(super) pieces: Vec<TimePiece>,
-    /// The same by stream, whose number is the last byte of the destination.
+    /// Packets and delays of each stream; its number is the last byte of the destination.
     pub(super) streams: Vec<TimePiece>,
 }
 

@@ -103,7 +103,8 @@ struct Worst {
     /// Maximum relative deviation of a share from that of the weights, among adapters that send too
     /// much.
     share: f64,
-    /// The same as a fraction of all their traffic.
+    /// Maximum deviation of a share from that of the weights, as a fraction of the traffic of all
+    /// adapters that send too much.
     of_all: f64,
 }
 

@@ -123,7 +123,8 @@ impl Opener {
         Opener::start_for(Vec::new())
     }
 
-    /// The same, for an opener that can also start this command, the program first.
+    /// Starts the opener as [`Opener::start`] does; it can also start this command, the program
+    /// first.
     ///
     /// # Errors
     /// As [`Opener::start`].

@@ -96,7 +96,7 @@ pub fn start(spaces: &[Space], at: Addresses, mtu: u16) -> Result<Hosts, Error> 
     start_with(spaces, spaces.iter().map(|_| SandboxSide::default()).collect(), at, mtu)
 }
 
-/// The same with a command in each, which waits for [`Hosts::go`].
+/// Creates the namespaces with a command in each, which waits for [`Hosts::go`].
 ///
 /// # Errors
 /// As [`Sandbox::start`](crate::sandbox::Sandbox::start).

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 pub struct Envelope {
     /// Bound on the bytes sent in any time of a given length.
     pub curve: Curve,
-    /// The same bound as token buckets: rates, and bursts in bytes, rounded up.
+    /// The curve as token buckets: rates, and bursts in bytes, rounded up.
     pub buckets: Vec<(Rate, u64)>,
     /// The names of the sources that it was derived from; empty if the flow declares it.
     pub sources: Vec<String>,

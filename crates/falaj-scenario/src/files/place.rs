@@ -31,7 +31,7 @@ pub fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     bytes_from(File::open(path)?)
 }
 
-/// The same for a file that is open already, such as standard input.
+/// The bytes of a text file that is open already, such as standard input.
 ///
 /// # Errors
 /// As [`bytes_of`].

@@ -38,7 +38,8 @@ pub(crate) fn refusal(
     .help(refused.help)
 }
 
-/// The same as a warning, if the discipline accepts a value that is probably unintended.
+/// A warning at the value that is concerned, if the discipline accepts a value that is probably
+/// unintended.
 pub(crate) fn taken_all_the_same(
     taken: ConfigError,
     tables: &[&Fields<'_>],

@@ -10,7 +10,7 @@ pub(super) fn rate(rate: Rate) -> String {
     })
 }
 
-/// The same for a number of bytes.
+/// A number of bytes for messages: exact, unless it has too many digits.
 pub(super) fn bytes(bytes: u64) -> String {
     let text = format!("{bytes}B");
     readable(&text).unwrap_or_else(|| {

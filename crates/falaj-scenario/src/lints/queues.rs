@@ -20,7 +20,7 @@ pub(crate) struct ShortQueue {
     delay: Span,
     /// Rate times delay, in bytes.
     product: u64,
-    /// The same as a number of the largest packets.
+    /// Rate times delay, as a number of the largest packets.
     packets: u64,
 }
 

@@ -37,7 +37,7 @@ impl<'a> BriefTable<'a> {
         BriefTable::of_kinds(key, &[], tables, problems)
     }
 
-    /// The same for a key whose table takes other keys with each kind, if there are kinds.
+    /// Reads `key`, its value or its table, if that table takes other keys with each kind.
     pub(crate) fn of_kinds(
         key: &Key,
         kinds: &[Kind],

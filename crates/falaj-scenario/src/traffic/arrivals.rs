@@ -96,7 +96,7 @@ pub(crate) struct Sends {
 }
 
 impl Sends {
-    /// The same as this direction accounts it; acknowledgements return on the other one.
+    /// The arrivals as this direction accounts them; acknowledgements return on the other one.
     pub(crate) fn on(
         self,
         (direction, other): (&Direction, &Direction),

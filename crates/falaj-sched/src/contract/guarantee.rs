@@ -119,7 +119,7 @@ pub struct Guarantee {
 }
 
 impl Guarantee {
-    /// The same guarantee with the latency and all delays longer by `by`, as on a device-paced
+    /// This guarantee with the latency and all delays longer by `by`, as on a device-paced
     /// link, where a packet waits behind those that the device already holds.
     #[must_use]
     pub fn later(self, by: Span) -> Guarantee {
@@ -325,12 +325,13 @@ pub(crate) fn without_room(setup: &Setup) -> Vec<ConfigError> {
     flows.filter_map(|(flow, f)| admits_one(setup, f.limit, Some(flow)).err()).collect()
 }
 
-/// The same, for a discipline without other checks.
+/// Checks that each flow's queue has room for a packet of the largest size; for a discipline
+/// without other checks.
 pub(crate) fn room_for_one(setup: &Setup) -> Result<(), ConfigErrors> {
     ConfigErrors::of(without_room(setup))
 }
 
-/// The same check for one limit, of `flow` or of the scheduler.
+/// Checks that one limit, of `flow` or of the scheduler, admits a packet of the largest size.
 pub(crate) fn admits_one(
     setup: &Setup,
     limit: Limit,

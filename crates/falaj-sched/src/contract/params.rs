@@ -308,7 +308,8 @@ impl Setup {
     pub fn flow_of_leaf(&self, n: usize) -> Option<usize> {
         self.way_to_leaf(n).map(|(f, _)| f)
     }
-    /// The same flow, and the index of the leaf within it.
+    /// The flow that is, or contains, the `n`th of the [leaves](Setup::leaves), and the index of
+    /// the leaf within it.
     pub fn way_to_leaf(&self, mut n: usize) -> Option<(usize, usize)> {
         for (f, flow) in self.flows.iter().enumerate() {
             let leaves = flow.inner.as_ref().map_or(1, |inner| inner.setup.number_of_leaves());

@@ -198,10 +198,10 @@ impl Visits {
         self.rate.airtime_of_many((self.between + self.once + self.largest).saturating_add(carry))
     }
 
-    /// The same as a staircase, without a line below it: the last of `S` bytes has left after `S +
-    /// ceil(S/Q) X + K` bytes. This is the curve of Tabatabaee and Le Boudec that is not convex
-    /// ("Deficit round-robin: a second network calculus analysis", 2021). They count bits, and so
-    /// any deficit that the flow may have; here packets have left whole.
+    /// The service curve as a staircase, instead of a line below it: the last of `S` bytes has left
+    /// after `S + ceil(S/Q) X + K` bytes. This is the curve of Tabatabaee and Le Boudec that is not
+    /// convex ("Deficit round-robin: a second network calculus analysis", 2021). They count bits,
+    /// and so any deficit that the flow may have; here packets have left whole.
     pub(crate) fn turns(&self) -> StaircaseCurve {
         StaircaseCurve {
             rate: self.rate,

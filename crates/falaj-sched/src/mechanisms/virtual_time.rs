@@ -80,7 +80,8 @@ pub(crate) struct VirtualTime {
     sum: u64,
     /// Virtual time of a byte at weight 1.
     byte: u64,
-    /// The same in fine units divided by `divided_by`, the sum when it was last needed.
+    /// Virtual time of a byte in fine units, divided by `divided_by`, the sum when it was last
+    /// needed.
     reciprocal: u64,
     divided_by: u64,
     laps: u64,
@@ -366,7 +367,7 @@ pub(crate) struct Weights {
 }
 
 impl Weights {
-    /// The same with a byte without rounding, if there is one.
+    /// These weights with a byte for which nothing is rounded, if there is one.
     pub(crate) fn exact(self) -> Weights {
         Weights { byte: exact_byte(&self.all), ..self }
     }
@@ -421,7 +422,7 @@ impl Weights {
         self.rate_of(self.inverse(f))
     }
 
-    /// The same for a flow with this virtual time per byte.
+    /// The rate of a flow with this virtual time per byte, if all flows are backlogged.
     pub(crate) fn rate_of(&self, inverse: u64) -> Rate {
         let inverse = u128::from(inverse) << FINE;
         Rate((u128::from(self.rate.0) * u128::from(self.reciprocal()) / inverse) as u64)

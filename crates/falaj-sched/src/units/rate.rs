@@ -32,7 +32,7 @@ impl Rate {
         }
         Span((u64::from(bytes) * BIT_NANOS).div_ceil(self.0))
     }
-    /// The same for any number of bytes sent without a gap.
+    /// Transmission time of any number of bytes sent without a gap.
     pub fn airtime_of_many(self, bytes: u64) -> Span {
         if self.is_unlimited() {
             return Span::ZERO;

@@ -357,7 +357,8 @@ pub(crate) mod tests {
         (all - begins) / 500.0 * tcp.base.as_secs_f64()
     }
 
-    /// The same through a FIFO queue for `room` packets; packets that find it full are lost.
+    /// Runs a connection through a FIFO queue for `room` packets; packets that find it full are
+    /// lost.
     pub(crate) fn queued(tcp: &Tcp, time: Span, (service, room): (Span, u64)) -> Ran {
         let mut free = Time::ZERO;
         over(tcp, time, |_, now| {
@@ -370,8 +371,8 @@ pub(crate) mod tests {
         })
     }
 
-    /// The same through an unlimited queue that marks packets which find more than `threshold`
-    /// packets before them; also returns the number of marks.
+    /// Runs a connection through an unlimited queue that marks packets which find more than
+    /// `threshold` packets before them; also returns the number of marks.
     pub(crate) fn over_threshold(
         tcp: &Tcp,
         time: Span,

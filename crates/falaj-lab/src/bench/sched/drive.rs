@@ -35,7 +35,8 @@ pub(super) enum UnderTest {
     Nothing,
     /// Queues with their limits, a discipline, a transmitter and counters.
     Station(Subject),
-    /// The same as a pipe of an engine, with its calendar and its outputs.
+    /// A pipe of an engine: queues, discipline, transmitter and counters, with calendar and
+    /// outputs.
     Engine(Subject),
 }
 

@@ -14,7 +14,7 @@ const TURNS: usize = 9;
 /// Default length of a turn: short enough that no other thread has waited for a processor so long
 /// that the kernel takes it away.
 const LONG: Span = Span::from_millis(600);
-/// The same for a quick run.
+/// Default length of a turn of a quick run.
 const QUICK: Span = Span::from_millis(200);
 
 /// Length of a turn, and number of turns.

@@ -62,7 +62,8 @@ pub(super) enum Axes {
     Each,
     /// The vertical axis is logarithmic with base 10.
     Decades,
-    /// The same over numbered kinds of something, with a mark at each.
+    /// The vertical axis is logarithmic with base 10; the horizontal one has numbered kinds, each
+    /// with a mark.
     DecadesOfKinds,
     /// Both axes are logarithmic with base 2.
     Doublings,

@@ -34,8 +34,8 @@ pub(super) enum LinkServer {
         lend: bool,
         carry: bool,
     },
-    /// The same without additions, with the first link divided: a tenth of its load is one part,
-    /// the rest another; by one queue, or by DRR.
+    /// Packet-wise with the preset `clean`, with the first link divided: a tenth of its load is one
+    /// part, the rest another; by one queue, or by DRR.
     Divided {
         drr: bool,
     },

@@ -16,7 +16,7 @@ use std::time::Duration;
 pub(super) struct Thoroughness {
     /// Length of a second of the paper on real packets; Xen's period of 50 ms is unchanged.
     pub(super) second: Span,
-    /// The same for experiments in which the period of 50 ms does not matter.
+    /// Length of a second of the paper in experiments in which Xen's period does not matter.
     pub(super) short: Span,
     /// Number of runs on real packets of experiments that the paper repeated; others are run once.
     pub(super) live: u64,
@@ -53,7 +53,7 @@ impl Thoroughness {
         long: false,
         ..Thoroughness::FULL
     };
-    /// The same in a third of the time, with one run each.
+    /// In guests, in a third of the time, with one run each.
     pub(super) const QUICK_GUESTS: Thoroughness = Thoroughness {
         second: Thoroughness::QUICK.second,
         live: 1,
@@ -227,7 +227,7 @@ impl Experiment {
         Experiment { bed, changes: Vec::new(), disk: None, repeated: true, fine: false }
     }
 
-    /// The same experiment, run once.
+    /// This experiment, run once.
     pub(super) fn once(self) -> Experiment {
         Experiment { repeated: false, ..self }
     }

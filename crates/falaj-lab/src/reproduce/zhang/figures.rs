@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 const PRINTED: u32 = 125;
 pub(super) const USED: u32 = 250;
 const EFFECTIVE: u32 = 213;
-/// The same for video.
+/// Capacities for video in kbit/s, with the same three origins.
 const VIDEO_PRINTED: u32 = 1_200;
 const VIDEO_USED: u32 = 1_300;
 pub(super) const VIDEO_EFFECTIVE: u32 = 770;

@@ -322,7 +322,7 @@ impl Frames {
         Some(unsafe { std::slice::from_raw_parts(memory.as_ptr(), length) })
     }
 
-    /// The same bytes, mutable.
+    /// Bytes of a chunk that this process owns, mutable; `None` if they are not within the memory.
     pub(super) fn bytes_mut(&mut self, at: u64, length: usize) -> Option<&mut [u8]> {
         let memory = self.0.piece(at, length)?;
         // SAFETY: as above, and `self` is borrowed exclusively.

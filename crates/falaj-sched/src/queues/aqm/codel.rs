@@ -95,7 +95,7 @@ impl CoDel {
 }
 
 impl State {
-    /// The same for a queue whose parameters are stored elsewhere.
+    /// Verdict on a head that is to be sent, and the new state, with parameters stored elsewhere.
     #[inline]
     pub(crate) fn step(
         &self,
