@@ -61,10 +61,13 @@ pub struct Outlook<'a> {
 impl Outlook<'_> {
     /// The method that gives the lower bound, in words.
     pub fn method(&self) -> &'static str {
-        match (&self.bounds.total, &self.bounds.separated) {
-            (Some(total), Some(separated)) if separated < total => "its links as one",
-            (None, Some(_)) => "its links as one",
-            _ => "sum of its links",
+        let best = self.bounds.best();
+        if self.bounds.total.as_ref() == best {
+            "sum of its links"
+        } else if self.bounds.separated.as_ref() == best {
+            "its links as one"
+        } else {
+            "linear program"
         }
     }
 }
@@ -239,6 +242,7 @@ impl Routes {
                 "links": outlook.route.links,
                 "delay_ns": outlook.delay.map(|d| d.0), "none": outlook.none,
                 "sum_ns": ns(&outlook.bounds.total), "as_one_ns": ns(&outlook.bounds.separated),
+                "linear_ns": ns(&outlook.bounds.linear),
                 "propagation_ns": outlook.route.propagation.0,
             })
         };

@@ -3,6 +3,7 @@
 //! | method | what it does |
 //! |---|---|
 //! | total | all flows of a server count as one, whose delay has a bound; the bounds along the path are added (Schmitt and Zdarsky 2006) |
+//! | linear | a linear program looks for the worst packet along the path (Bouillard 2022); only in order of arrival, and for networks that are not too large |
 //! | separated | each server serves a flow with what the others leave over, and all these servers together are one: the burst is paid for once (Le Boudec and Thiran, 1.4.3) |
 //!
 //! Two bounds hold for the output of a server: one by its input and the delay there, one by its
@@ -15,6 +16,7 @@
 //! first, as a packet takes time at each server, and later arrivals do not delay it.
 
 use crate::curve::{Curve, Exact, Piece, exact};
+use crate::linear::Analysed;
 use num_traits::Zero;
 use std::collections::BTreeMap;
 
@@ -70,12 +72,14 @@ pub struct EndToEnd {
     pub total: Option<Exact>,
     /// Delay at all its servers as one.
     pub separated: Option<Exact>,
+    /// The largest delay that a linear program finds.
+    pub linear: Option<Exact>,
 }
 
 impl EndToEnd {
-    /// The lower bound of both.
+    /// The lowest bound of all.
     pub fn best(&self) -> Option<&Exact> {
-        [&self.total, &self.separated].into_iter().flatten().min()
+        [&self.total, &self.separated, &self.linear].into_iter().flatten().min()
     }
 }
 
@@ -95,7 +99,7 @@ pub struct Circle(pub Vec<usize>);
 
 /// By flow and hop, an arrival curve of the flow there, if one is known; the last one is that of
 /// its output.
-type CurvesByHop = Vec<Vec<Option<Curve>>>;
+pub(crate) type CurvesByHop = Vec<Vec<Option<Curve>>>;
 
 /// The flows that arrive at a server.
 struct Arriving {
@@ -110,9 +114,13 @@ struct Arriving {
 /// Maximum number of rounds in which a fixed point is searched.
 const ROUNDS: u32 = 2000;
 
+/// Maximum number of servers in all paths together for which linear programs are solved: one for
+/// each server of each path.
+const MOST_PROGRAMS: usize = 64;
+
 impl Network {
     /// The flows that pass a server, each with the index of the server in its path.
-    fn through(&self, server: usize) -> impl Iterator<Item = (usize, usize)> {
+    pub(crate) fn through(&self, server: usize) -> impl Iterator<Item = (usize, usize)> {
         self.flows
             .iter()
             .enumerate()
@@ -140,7 +148,7 @@ impl Network {
     }
 
     /// The line from which a flow comes to the server at this hop, if it comes from one.
-    fn line(&self, flow: usize, hop: usize) -> Option<usize> {
+    pub(crate) fn line(&self, flow: usize, hop: usize) -> Option<usize> {
         let before = hop.checked_sub(1).map(|before| self.flows[flow].path[before]);
         before.and_then(|server| self.servers[server].line)
     }
@@ -226,6 +234,16 @@ impl Network {
         None
     }
 
+    fn analysed<'a>(
+        &'a self,
+        order: &'a [usize],
+        comes: &'a CurvesByHop,
+        delays: &'a [Option<Exact>],
+        whole: &'a [EndToEnd],
+    ) -> Analysed<'a> {
+        Analysed { network: self, order, comes, delays, whole }
+    }
+
     /// End-to-end bounds on the delays of all flows.
     ///
     /// # Errors
@@ -241,12 +259,14 @@ impl Network {
             }
         };
         let is_known = circle.is_some();
+        let hops: usize = self.flows.iter().map(|flow| flow.path.len()).sum();
+        let programs = self.order == Order::Fifo && hops <= MOST_PROGRAMS;
         let mut comes = circle.unwrap_or_else(|| self.at_sources());
         let mut servers: Vec<Option<Exact>> = vec![None; self.servers.len()];
         // By flow and hop, the service that other flows leave over.
         let mut left: Vec<Vec<Option<Curve>>> =
             self.flows.iter().map(|flow| vec![None; flow.path.len()]).collect();
-        for s in sorted {
+        for &s in &sorted {
             let service = &self.servers[s].service;
             let load = self.arrivals(s, &comes);
             if self.order == Order::Fifo {
@@ -268,6 +288,12 @@ impl Network {
                     (a, b) => a.or(b),
                 };
                 comes[f][hop + 1] = left.map(Curve::with_short_numbers);
+                if programs && hop + 1 < self.flows[f].path.len() {
+                    let linear = self.analysed(&sorted, &comes, &servers, &[]);
+                    let linear = linear.output(f, hop).map(Curve::with_short_numbers);
+                    let left = &mut comes[f][hop + 1];
+                    *left = left.iter().chain(&linear).cloned().reduce(|a, b| a.min(&b));
+                }
             }
         }
         let total = |flow: &Flow| {
@@ -276,13 +302,19 @@ impl Network {
                 .map(|s| servers[*s].as_ref())
                 .try_fold(Exact::zero(), |all, delay| Some(all + delay?))
         };
-        let separated = |(flow, left): (&Flow, &Vec<Option<Curve>>)| {
-            let whole = left.iter().cloned().reduce(|a, b| Some(a?.convolve(&b?)))??;
-            Some(flow.sent.as_ref()?.delay(&whole)?.length)
+        let separated = |f: usize| {
+            let whole = left[f].iter().cloned().reduce(|a, b| Some(a?.convolve(&b?)))??;
+            Some(self.flows[f].sent.as_ref()?.delay(&whole)?.length)
         };
-        let flows = self.flows.iter().zip(&left);
-        let flows =
-            flows.map(|of| EndToEnd { total: total(of.0), separated: separated(of) }).collect();
+        let without =
+            |(f, flow)| EndToEnd { total: total(flow), separated: separated(f), linear: None };
+        let mut flows: Vec<EndToEnd> = self.flows.iter().enumerate().map(without).collect();
+        // Bounds of the first round tighten the programs of the second.
+        for _ in 0..if programs { 2 } else { 0 } {
+            let linear = self.analysed(&sorted, &comes, &servers, &flows);
+            let bounds: Vec<_> = (0..flows.len()).map(|f| linear.delay(f)).collect();
+            flows.iter_mut().zip(bounds).for_each(|(flow, bound)| flow.linear = bound);
+        }
         Ok(Bounds { servers, flows })
     }
 }
@@ -395,7 +427,10 @@ mod tests {
         let any = network(Order::Any, &flows).bounds().unwrap();
         assert_eq!(
             any.flows[0],
-            EndToEnd { total: None, separated: Some(exact(1_000_000 + 1_750_000 + 1_000_000)) }
+            EndToEnd {
+                separated: Some(exact(1_000_000 + 1_750_000 + 1_000_000)),
+                ..EndToEnd::default()
+            }
         );
         assert_eq!(any.servers, [None, None]);
     }

@@ -85,6 +85,38 @@ const RING: &str = r#"
     offset = "LAST"
 "#;
 
+/// Three links in a row of one rate: one source passes all, and each of two others a pair of them.
+const TANDEM: &str = r#"
+    link.a = { rate = "10mbit", delay = "1ms" }
+    link.b = { rate = "10mbit", delay = "1ms" }
+    link.c = { rate = "10mbit", delay = "1ms" }
+    [[rule]]
+    match = "src 10.1.0.0/16"
+    to = ["a", "b", "c"]
+    [[rule]]
+    match = "src 10.2.0.0/16"
+    to = ["a", "b"]
+    [[rule]]
+    to = ["b", "c"]
+    [traffic.one]
+    headers = "udp src 10.1.0.1 dport 80"
+    model = "greedy"
+    size = "500B"
+    allowed = { rate = "1mbit", burst = "3kB" }
+    [traffic.two]
+    headers = "udp src 10.2.0.1 dport 80"
+    model = "greedy"
+    size = "500B"
+    allowed = { rate = "2mbit", burst = "6kB" }
+    offset = "OTHER"
+    [traffic.three]
+    headers = "udp src 10.3.0.1 dport 80"
+    model = "greedy"
+    size = "500B"
+    allowed = { rate = "2mbit", burst = "6kB" }
+    offset = "LAST"
+"#;
+
 /// The largest delay of any source, as a part of its bound. No packet is later than that.
 fn nearest(text: &str) -> f64 {
     let (scenario, _) =
@@ -118,11 +150,15 @@ fn no_packet_is_later_than_its_bound_from_end_to_end() {
 }
 
 #[test]
-fn packets_on_a_ring_keep_their_bounds() {
-    let offsets = (0..20).step_by(3).flat_map(|a| (0..20).step_by(3).map(move |b| (a, b)));
-    let delays = offsets.map(|(other, last)| {
-        nearest(&RING.replace("OTHER", &format!("{other}ms")).replace("LAST", &format!("{last}ms")))
-    });
-    let most = delays.fold(0.0, f64::max);
-    assert!(most > 0.4, "{most}");
+fn packets_of_a_ring_and_a_tandem_keep_their_bounds() {
+    for (text, least) in [(RING, 0.4), (TANDEM, 0.7)] {
+        let offsets = (0..20).step_by(3).flat_map(|a| (0..20).step_by(3).map(move |b| (a, b)));
+        let delays = offsets.map(|(other, last)| {
+            nearest(
+                &RING.replace("OTHER", &format!("{other}ms")).replace("LAST", &format!("{last}ms")),
+            )
+        });
+        let most = delays.fold(0.0, f64::max);
+        assert!(most > least, "{most}: {text}");
+    }
 }

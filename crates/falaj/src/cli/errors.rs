@@ -2,6 +2,7 @@
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, Error};
+use falaj_scenario::reference;
 use std::error::Error as _;
 use std::ffi::OsString;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
@@ -39,11 +40,18 @@ pub(super) fn sentence(words: &[OsString], error: &Error, mut command: Command) 
         ErrorKind::UnknownArgument => {
             format!("`{argument}` is one word too many; write `{}`", usage(command))
         }
-        ErrorKind::InvalidSubcommand => format!(
-            "`{name}` has no command `{}`{}; `{name} --help` lists its commands",
-            of(ContextKind::InvalidSubcommand).first()?,
-            near(ContextKind::SuggestedSubcommand)
-        ),
+        ErrorKind::InvalidSubcommand => {
+            let unknown = of(ContextKind::InvalidSubcommand).pop()?;
+            let near = near(ContextKind::SuggestedSubcommand);
+            let cure = if near.is_empty() && reference::explain(&unknown).is_ok() {
+                format!("`falaj explain {unknown}` explains the word, and ")
+            } else {
+                String::new()
+            };
+            format!(
+                "`{name}` has no command `{unknown}`{near}; {cure}`{name} --help` lists its commands"
+            )
+        }
         ErrorKind::InvalidValue if !value.is_empty() => format!(
             "{} {value}: `{value}` is not allowed there{}; allowed: {}",
             option(argument),

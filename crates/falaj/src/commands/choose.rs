@@ -22,7 +22,8 @@ Examples:
   falaj choose --for share --care even
   falaj choose --for rate --flows tree > link.toml; falaj plan link.toml")]
 pub(crate) struct Args {
-    /// The purpose: share, rate, delay, precedence, connections, cap or isolation.
+    /// The purpose: share, rate, delay, precedence, connections, cap or isolation; or an ordinary
+    /// word for it, such as voice, video, games, web or bandwidth.
     #[arg(long = "for", value_name = "PURPOSE", value_parser = names_of_purposes())]
     purpose: Option<String>,
     /// Use of the rate that a flow leaves unused: lent to the others, or left idle.
@@ -57,16 +58,35 @@ enum Care {
     Even,
 }
 
+/// Other words for a purpose, mostly the traffic that it suits.
+const fn words(purpose: Purpose) -> &'static [&'static str] {
+    match purpose {
+        Purpose::Share => &["fairness", "fair", "weights", "tenants", "containers"],
+        Purpose::Rate => &["bandwidth", "throughput", "guarantee", "video", "streaming", "backup"],
+        Purpose::Delay => &["latency", "voice", "calls", "voip", "games", "gaming", "control"],
+        Purpose::Precedence => &["prio", "priorities"],
+        Purpose::Connections => &["bufferbloat", "internet", "web", "downloads", "tcp", "home"],
+        Purpose::Cap => &["limit", "ceiling", "shaping", "maximum"],
+        Purpose::Isolation => &["slices", "vms", "partition"],
+    }
+}
+
 fn names_of_purposes() -> clap::builder::PossibleValuesParser {
-    let one = |(_, name, doc): (Purpose, &'static str, &'static str)| {
-        clap::builder::PossibleValue::new(name).help(doc)
+    let one = |(purpose, name, doc): (Purpose, &'static str, &'static str)| {
+        clap::builder::PossibleValue::new(name).help(doc).aliases(words(purpose))
     };
     clap::builder::PossibleValuesParser::new(Purpose::ALL.map(one))
 }
 
+/// The purpose of this name, or for which this is another word.
+fn named(word: &str) -> Option<Purpose> {
+    let other = || Purpose::ALL.iter().find(|(purpose, ..)| words(*purpose).contains(&word));
+    Purpose::named(word).or_else(|| other().map(|(purpose, ..)| *purpose))
+}
+
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let asked = !args.json && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    let given = args.purpose.as_deref().and_then(Purpose::named);
+    let given = args.purpose.as_deref().and_then(named);
     let purpose = match given {
         Some(purpose) => purpose,
         None if asked => {

@@ -60,7 +60,8 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
             let path: Vec<&str> = flow.path.iter().map(|s| &*network.servers[*s].name).collect();
             json!({
                 "flow": flow.name, "path": path, "sum_ns": ns(bound.total.as_ref()),
-                "as_one_ns": ns(bound.separated.as_ref()), "delay_ns": ns(bound.best()),
+                "as_one_ns": ns(bound.separated.as_ref()), "linear_ns": ns(bound.linear.as_ref()),
+                "delay_ns": ns(bound.best()),
             })
         });
         let servers = network.servers.iter().zip(&bounds.servers).zip(&loads);
@@ -85,12 +86,16 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
     let ns = |of: Option<&Exact>| of.map_or(text::DASH.to_owned(), |ns| text::nanos(float(ns)));
     let flows = network.flows.iter().zip(&bounds.flows).map(|(flow, bound)| {
         let path: Vec<&str> = flow.path.iter().map(|s| &*network.servers[*s].name).collect();
-        let [total, separated] = [&bound.total, &bound.separated].map(|of| ns(of.as_ref()));
-        vec![flow.name.clone(), path.join(", "), total, separated, ns(bound.best())]
+        let each = [&bound.total, &bound.separated, &bound.linear];
+        let [total, separated, linear] = each.map(|of| ns(of.as_ref()));
+        vec![flow.name.clone(), path.join(", "), total, separated, linear, ns(bound.best())]
     });
     say!(
         "{}",
-        text::table(&["flow", "servers", "sum of servers", "servers as one", "delay <="], flows)
+        text::table(
+            &["flow", "servers", "sum of servers", "servers as one", "linear program", "delay <="],
+            flows
+        )
     );
     let servers = network.servers.iter().zip(&bounds.servers).zip(&loads);
     let servers = servers.map(|((server, delay), load)| {

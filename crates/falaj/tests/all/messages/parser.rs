@@ -75,6 +75,11 @@ fn the_nearest_and_what_is_allowed_are_named() {
             "`--rat` is not an option of `falaj run`; the nearest is `--rate`; ",
         ),
         (&["simm"], "`falaj` has no command `simm`; the nearest is `sim`; "),
+        (
+            &["bandwidth"],
+            "`falaj` has no command `bandwidth`; `falaj explain bandwidth` explains the word, and \
+             `falaj --help` lists",
+        ),
         (&["sweep", "mergee"], "`falaj sweep` has no command `mergee`; the nearest is `merge`; "),
         (
             &["run", "--queue-policy", "tial", "--", "true"],
