@@ -112,8 +112,8 @@ struct TreeProgram<'a> {
     problem: Problem,
     /// By place and date, how long before the end it is.
     dates: Vec<Vec<Variable>>,
-    /// By aggregate and date, the bytes that the flows have sent after that date; the first date has
-    /// no variable.
+    /// By aggregate and date, the bytes that its flows have sent after that date; the first date
+    /// has no variable.
     sent: BTreeMap<Aggregate, Vec<Variable>>,
 }
 
