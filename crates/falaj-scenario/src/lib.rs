@@ -32,19 +32,21 @@
 //! |---|---|
 //! | [`units`] | quantities: exact decimals and unambiguous units |
 //! | `matching` | rules that assign packets to flows |
-//! | `rules`, `tables` | rules that route packets over links, and their lookup tables |
-//! | `masks` | masks that divide a flow or a link into many |
+//! | `routing` | rules that route packets over links, and their lookup tables |
+//! | `mask` | masks that divide a flow or a link into many |
 //! | [`keys`] | every key of the file, described once |
 //! | `model` | the contents of a scenario |
 //! | `lints` | values that are legal but hardly intended |
 //! | `adapters` | virtual adapters, and the other end of their link |
-//! | `read`, `syntax`, `link`, `capacity`, `impair`, `flows`, `hierarchy`, `traffic`, `hosts`, `parse` | from the text to the scenario |
+//! | `parse`, `syntax`, `read` | from the text to the scenario |
+//! | `link` | links and their directions: rate, flows, scheduler, plug-ins |
+//! | `impairments` | impairments of packets behind a link's queue |
+//! | `traffic`, `hosts` | sources of traffic; hosts and their links |
 //! | [`mod@reference`] | a key explained, the reference page, the JSON Schema, generated from `keys` |
 //! | `format` | uniform layout of the file |
 //! | [`edit`] | setting values in the file, at the place that a key names |
 //! | `incremental` | setting values of one flow in a scenario that was read |
-//! | `dist`, `trace`, `profile`, `place` | other files that a scenario names |
-//! | `plugin` | libraries that it names, and the values passed to them |
+//! | `files` | other files that a scenario names |
 //! | `presets` | well-known links by name |
 //! | [`suggest`] | names in messages: quoted, listed, and the nearest one |
 //! | `diagnostics` | problems and their places |

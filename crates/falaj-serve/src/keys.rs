@@ -50,7 +50,7 @@ fn quoted(text: &str) -> String {
     Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
-/// A value in TOML notation; `None` for null.
+/// A value in TOML notation; `None` if it is or contains null, or contains an invalid key.
 fn toml(value: &Value) -> Option<String> {
     Some(match value {
         Value::Null => return None,
@@ -68,8 +68,8 @@ fn toml(value: &Value) -> Option<String> {
     })
 }
 
-/// For any body: the settings are those of the body, they belong to the adapter's flow, and
-/// everything else in the scenario stays the same.
+/// Asserts for any body: the settings are those of the body, they belong to the adapter's flow, and
+/// the link's rate and the other flow stay the same.
 #[cfg_attr(not(test), allow(dead_code, reason = "for tests and fuzzers"))]
 pub(super) fn hostile(body: &str) {
     use falaj_scenario::edit::{Edit, parse_set_or_unset};

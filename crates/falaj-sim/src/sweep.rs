@@ -1,5 +1,6 @@
-//! A scenario with other values: each combination of them, replicated. The result of a task depends
-//! on the sweep and the task's number alone, so that any machine may run any task.
+//! A sweep: a scenario is simulated with each combination of values of some keys, and each
+//! simulation is replicated. The result of a task depends on the sweep and the task's number alone,
+//! so that any machine may run any task.
 //!
 //! Results are lines of JSON: the sweep, then one line per finished task, in order. Files are
 //! merged by collecting their lines, in any order and any grouping; repeated lines count once.
@@ -32,7 +33,7 @@ const VERSION: u32 = 1;
 /// Maximum number of points of a sweep.
 pub const MOST_POINTS: usize = 100_000;
 
-/// Why a sweep or its results are invalid.
+/// The reason why a sweep or its results are invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SweepError {
     /// A value is not valid in the scenario: the settings, and the errors.
@@ -63,7 +64,7 @@ pub struct Sweep {
     falaj_sweep: u32,
     /// Path of the scenario's file; files that it names are relative to it.
     file: String,
-    /// Its text.
+    /// Text of the scenario.
     scenario: String,
     axes: Vec<Axis>,
     replications: u32,
@@ -77,7 +78,8 @@ impl Sweep {
     /// axes change fastest. Each combination is parsed.
     ///
     /// # Errors
-    /// An axis without values, a key that does not exist, or a scenario that would be invalid.
+    /// An axis without values, a key that is given twice or does not exist, more combinations than
+    /// [`MOST_POINTS`], or a scenario that would be invalid or has no traffic.
     pub fn new(text: &str, file: &str, mut axes: Vec<Axis>) -> Result<Sweep, SweepError> {
         let told = |wrong: Diagnostics| SweepError::Scenario(String::new(), Box::new(wrong));
         let scenario = falaj_scenario::parse(text, file).map_err(told)?.0;
@@ -183,7 +185,7 @@ impl Sweep {
     /// The scenario at a point.
     ///
     /// # Errors
-    /// The key does not exist, or the scenario would be invalid.
+    /// A key does not exist, or the scenario would be invalid or has no traffic.
     pub fn at(&self, point: usize) -> Result<Scenario, SweepError> {
         let unreadable =
             |what: &dyn fmt::Display| other(format!("the scenario is no TOML: {what}"));

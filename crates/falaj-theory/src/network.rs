@@ -7,7 +7,8 @@
 //! | separated | each server serves a flow with what the others leave over, and all these servers together are one: the burst is paid for once (Le Boudec and Thiran, 1.4.3) |
 //!
 //! Two bounds hold for the output of a server: one by its input and the delay there, one by its
-//! input and the left-over service (ibid., 1.4.3). The next server uses their minimum as its input.
+//! input and the left-over service (ibid., 1.4.3). Where linear programs are solved, they give a
+//! third. The next server uses the minimum of all as its input.
 //! All flows that come from one line are together no more than that line carries (line shaping;
 //! Mifdaoui and Leydier 2017).
 //!
@@ -114,8 +115,8 @@ struct Arriving {
 /// Maximum number of rounds in which a fixed point is searched.
 const ROUNDS: u32 = 2000;
 
-/// Maximum number of servers in all paths together for which linear programs are solved: one for
-/// each server of each path.
+/// Maximum length of all paths together, in servers, for which linear programs are solved: there is
+/// one for each server of each path.
 const MOST_PROGRAMS: usize = 64;
 
 impl Network {
@@ -153,7 +154,8 @@ impl Network {
         before.and_then(|server| self.servers[server].line)
     }
 
-    /// No more than a line carries, if this comes from a line.
+    /// An arrival curve of flows whose curves add up to `sum`: no more than their line carries, if
+    /// they come from one.
     fn shaped(&self, line: Option<usize>, sum: &Curve) -> Curve {
         line.map_or_else(|| sum.clone(), |line| sum.min(&self.lines[line]))
     }

@@ -2,7 +2,7 @@
 
 use hashbrown::HashTable;
 
-/// Places of ids in tables of some hundred each. A single table would be rehashed whenever it is
+/// Places of ids in tables of a few hundred each. A single table would be rehashed whenever it is
 /// full, or full of tombstones: one packet would pay for a million ids. Here it pays for one table.
 pub(super) struct PlaceLookup {
     /// The number of tables is a power of two.
@@ -10,7 +10,7 @@ pub(super) struct PlaceLookup {
 }
 
 impl PlaceLookup {
-    /// Average number of places in a table when all are taken.
+    /// Largest average number of places in a table when all are taken.
     const TOGETHER: u32 = 512;
 
     /// Tables for `most` places at most.
@@ -31,7 +31,7 @@ impl PlaceLookup {
         self.tables[self.table(hash)].find(hash, |&place| is(place)).copied()
     }
 
-    /// Adds a place that is not in the table. `hash_of` returns the hash of a place that is.
+    /// Adds a place that is not in its table. `hash_of` returns the hash of a place that is in it.
     #[inline]
     pub(super) fn insert(&mut self, hash: u64, place: u32, hash_of: impl Fn(u32) -> u64) {
         let table = self.table(hash);

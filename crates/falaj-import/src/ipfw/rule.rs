@@ -32,10 +32,10 @@ pub(super) struct Rule {
     pub(super) mark: Option<Mark>,
     /// Its condition, in the syntax of a scenario's `match`.
     pub(super) matches: String,
-    /// `up` or `down`; `None`: both.
+    /// Direction of its packets on the link, `up` or `down`; `None`: both.
     pub(super) direction: Option<&'static str>,
-    /// `down` if the rule applies only to packets that come in, `up` if only to packets that go
-    /// out; `None` if to both.
+    /// The firewall's pass in which the rule applies: `down` if only as packets come in, `up` if
+    /// only as they go out; `None` if in both.
     pub(super) pass: Option<&'static str>,
     /// The table for `tablearg`, and which address is looked up in it.
     pub(super) table: Option<(String, &'static str)>,

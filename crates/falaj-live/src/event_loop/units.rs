@@ -1,5 +1,6 @@
-//! Units in transit as they were read, and their packets. The engine decides packet by packet; the
-//! bytes stay in one piece until all packets are gone.
+//! Units in transit, and their packets. A unit is what one read returned: a packet, or several as
+//! one train (segmentation offload). The engine decides packet by packet; the bytes of a unit stay
+//! in one piece until all its packets are gone.
 
 use super::pool::{MemoryOwner, UnitPool};
 use crate::gso::Train;
@@ -112,7 +113,8 @@ impl UnitStore {
         }
     }
 
-    /// The engine has decided on this packet; its handle may be reused.
+    /// Records that the engine has decided on this packet, and returns it. Its handle may be
+    /// reused.
     #[inline]
     pub(crate) fn decided(&mut self, handle: u32) -> UnitPacket {
         self.free.push(handle);
@@ -138,13 +140,13 @@ impl UnitStore {
         self.packets.get(handle as usize).copied().filter(|packet| packet.number != DECIDED)
     }
 
-    /// Returns true if more of its packets may be emitted.
+    /// Returns true if more packets of the unit may be emitted.
     #[inline]
     pub(crate) fn is_undecided(&self, unit: u32) -> bool {
         self.about[unit as usize].undecided > 0
     }
 
-    /// The port at which it was read.
+    /// The port at which the unit was read.
     #[inline]
     pub(crate) fn port(&self, unit: u32) -> usize {
         self.about[unit as usize].port as usize
@@ -179,8 +181,8 @@ impl UnitStore {
         Some(UnitPacket { unit, index: 0, ..packet })
     }
 
-    /// Moves a packet from its unit to one of its own, and returns the former; `None` if there is
-    /// no memory for it.
+    /// Moves a packet from a train to a unit of its own, and returns its unit before that; `None`
+    /// if there is no memory for it.
     pub(crate) fn separate(&mut self, handle: u32, cut: &mut Vec<u8>) -> Option<u32> {
         let packet = self.packets[handle as usize];
         let was = packet.unit;
@@ -216,17 +218,18 @@ impl UnitStore {
         about.train.is_none().then(|| (about.port as usize, self.pool.unit(unit)))
     }
 
-    /// One of its packets does not reach the engine.
+    /// Records that one packet of the unit does not reach the engine.
     pub(crate) fn refused(&mut self, unit: u32) {
         self.about[unit as usize].undecided -= 1;
     }
 
-    /// The engine of another process has emitted its only packet.
+    /// Records that the engine of another process has emitted the unit's only packet.
     pub(crate) fn undecide(&mut self, unit: u32) {
         self.about[unit as usize].undecided = 0;
     }
 
-    /// `packets` of its packets were delivered or dropped.
+    /// Records that this number of the unit's packets were delivered or dropped. With the last one
+    /// the unit's memory is released.
     #[inline]
     pub(crate) fn gone(&mut self, unit: u32, packets: u32) {
         let left = &mut self.about[unit as usize].left;

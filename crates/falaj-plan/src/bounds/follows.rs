@@ -152,7 +152,8 @@ pub(super) fn by_curves(flow: &Outlook) -> Option<Delay> {
     Some(Delay { delay, formula: formula.into(), condition, limit })
 }
 
-/// The delay bound by the left-over service, and the backlog in bits that have not left.
+/// The delay bound by the left-over service, and the backlog in bytes, which counts only those bits
+/// of the packet on the wire that have not left.
 pub(super) fn by_left_over(
     left: &LeftOver,
     envelope: &Envelope,

@@ -1,5 +1,5 @@
-//! A heap of flows, ordered by key and then by flow, lowest first. A parent has four children: it
-//! is half as deep as a binary heap, and the four are adjacent in memory.
+//! A heap of flows, ordered by key and then by flow, lowest first. A parent has four children, so
+//! the heap is half as deep as a binary heap, and the four are adjacent in memory.
 
 use alloc::vec::Vec;
 
@@ -34,7 +34,7 @@ impl Entry {
 pub(crate) struct Heap(Vec<Entry>);
 
 impl Heap {
-    /// A heap with room for this number of flows, so that none is allocated later.
+    /// A heap with room for this number of flows, so that no memory is allocated later.
     pub(crate) fn new(flows: usize) -> Heap {
         Heap(Vec::with_capacity(flows))
     }
@@ -74,8 +74,8 @@ impl Heap {
         self.0.first_chunk::<5>().is_some_and(|five| five.iter().all(|entry| entry.before(limit)))
     }
 
-    /// Returns true if more than a sixteenth of all entries are before `limit`. Examines no more
-    /// than those.
+    /// Returns true if more than a sixteenth of all entries are before `limit`. Examines only the
+    /// first entry and the children of entries that are before `limit`.
     #[cold]
     pub(crate) fn has_many_before(&self, limit: u64) -> bool {
         let limit = Entry::new(limit, 0);
@@ -153,7 +153,8 @@ impl Heap {
         if at == self.0.len() {
             return;
         }
-        // The last entry belongs near the end: it sinks without comparisons, then rises again.
+        // The last entry belongs near the end: the gap sinks to the bottom without comparisons with
+        // it, and the entry rises from there.
         let entries = &mut self.0[..];
         while let Some((best, n)) = best_below(entries, at) {
             entries[at] = best;

@@ -255,8 +255,8 @@ impl FlowSetup {
 }
 
 impl Setup {
-    /// The flows with queues, depth first: this flow if it has no inner discipline, otherwise the
-    /// leaves of the inner one.
+    /// The flows with queues, depth first: each flow that has no inner discipline, and the leaves
+    /// of each inner one.
     pub fn leaves(&self) -> Vec<&FlowSetup> {
         let mut all = Vec::with_capacity(self.flows.len());
         self.add_leaves(&mut all);
@@ -270,7 +270,7 @@ impl Setup {
             }
         }
     }
-    /// Number of these leaves.
+    /// Number of [leaves](Setup::leaves).
     pub fn number_of_leaves(&self) -> usize {
         let of = |flow: &FlowSetup| {
             flow.inner.as_ref().map_or(1, |inner| inner.setup.number_of_leaves())

@@ -31,7 +31,7 @@ pub(super) struct Work {
     pub(super) published: &'static [PublishedStatement],
     /// The source of random numbers, and what depends on which seed.
     pub(super) seeds: &'static str,
-    /// The closed list, as JSON.
+    /// The closed list of statements that cannot be reproduced, as JSON.
     pub(super) known: &'static str,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct PaperFigure {
     pub(super) curves: Vec<FigureCurve>,
     pub(super) published: Published,
     pub(super) notes: Vec<String>,
-    /// Values by the statements of the paper.
+    /// Our values, each with the statement of the paper that it is compared with.
     pub(super) found: Vec<(&'static str, f64)>,
 }
 
@@ -132,7 +132,7 @@ impl Published {
 }
 
 impl PaperFigure {
-    /// Returns the figure if every published curve stands beside one of its own.
+    /// Returns the figure if it has every curve that its published values name as counterpart.
     fn checked(self) -> Result<PaperFigure> {
         for beside in self.published.curves.iter().filter_map(|published| published.beside) {
             let known = self.curves.iter().any(|curve| curve.name == beside);

@@ -7,7 +7,7 @@
 //! | [`runs`] | the servers as scenarios; their results over all seeds |
 //! | [`tables`] | Tables I-IV, every cell |
 //! | [`figures`], [`claims`], `draw` | Figures 5-13: their runs, their claims, their pictures |
-//! | [`beyond`] | additions to the paper: lending, carry-over |
+//! | [`beyond`] | additions to the paper: lending, carry-over, a divided link |
 //! | [`live`] | Section II.B on real packets: wake-ups and CPU time |
 //! | [`report`] | one page with all results |
 

@@ -3,7 +3,8 @@
 //! fixed seeds.
 //!
 //! Table I is the packet-wise server, II the same with the tail skipped. III and IV are I and II
-//! minus the phase-wise server of an earlier paper, whose own table is therefore I - III.
+//! minus the phase-wise server of an earlier paper, whose own table is therefore I - III, and also
+//! II - IV.
 
 use super::runs::{
     LinkServer, Ours, PUBLISHED, ProgressWatch, SimulationEffort, VirtualLink, run, scenario_text,
@@ -13,7 +14,7 @@ use falaj_terminal::{progress, text};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The paper's own duration.
+/// The paper's duration, with our number of seeds.
 pub(super) const EFFORT: SimulationEffort = SimulationEffort { seconds: 30.0, seeds: 8 };
 
 #[derive(Deserialize)]
@@ -68,7 +69,7 @@ pub(super) struct TableCell {
     /// `null` where maxima of single runs are compared, as each is a single draw.
     pub(super) tolerance: Option<f64>,
     /// The bound that published and reproduced maxima must both keep; `None` if the cell is not a
-    /// maximum.
+    /// maximum, or is a difference of maxima.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) bound: Option<f64>,
     pub(super) rule: &'static str,
@@ -197,8 +198,8 @@ fn cells_of(
         push(table, "max", max, ours.max, None, ours.bound, "maximum: both within (1'')", bounded);
     }
 
-    // The phase-wise server's own table, computed from the two tables that are differences from it.
-    // II - IV is used, since III has a misprint.
+    // The phase-wise server's own table: II - IV. I - III would be the same, but III has a
+    // misprint.
     let of = |minuend: &[f64], difference: &[f64]| minuend[link] - difference[link];
     let published = of(&row.ii.out, &row.iv.out);
     let (tolerance, rule) = out_tolerance(phase, published);
