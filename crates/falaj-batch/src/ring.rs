@@ -283,7 +283,7 @@ impl<M: Memory> RingWriter<M> {
         self.0.control(PROBE).store(self.0.own + words_of(bytes), Relaxed);
     }
 
-    /// The reader's report to that; `None` before.
+    /// The reader's report that [`ask_when`](RingWriter::ask_when) asked for; `None` before.
     pub fn took(&self) -> Option<Took> {
         let side = &self.0;
         let asked = side.control(PROBE).load(Relaxed);

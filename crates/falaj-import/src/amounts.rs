@@ -109,8 +109,8 @@ pub(crate) fn tc_size(word: &Word) -> Result<u64, Problem> {
     read(word, &TC_SIZE)
 }
 
-/// Reads a time in nanoseconds. A bare number is an error, because some versions of tc read it as
-/// microseconds and others as nanoseconds.
+/// Reads a time in nanoseconds. A bare number other than 0 is an error, because some versions of tc
+/// read it as microseconds and others as nanoseconds.
 pub(crate) fn tc_time(word: &Word) -> Result<u64, Problem> {
     if !word.text.is_empty() && word.text.bytes().all(|b| b == b'0') {
         return Ok(0);

@@ -103,8 +103,8 @@ fn residual_tail(phases: usize, steps: f64) -> f64 {
     sum
 }
 
-/// The counts below `phases`, of which all others together have a probability below 1e-20 by the
-/// Poisson distribution of this mean. All of them, if they are few.
+/// A range of counts below `phases`. By the Poisson distribution of this mean, the other counts
+/// below `phases` together have a probability below 1e-20. Up to 4096 phases it has all counts.
 fn likely(phases: usize, mean: f64) -> (usize, usize) {
     if phases <= 4096 {
         return (0, phases);

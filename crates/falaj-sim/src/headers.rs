@@ -1,5 +1,5 @@
-//! Headers of simulated packets, for masks and rules: each source has its own address at the near
-//! end, and all share one address at the far end.
+//! Headers of simulated packets, for masks and rules: each source has its own ports, each instance
+//! of a source its own address at the near end, and all share one address at the far end.
 
 use falaj_engine::key::Key;
 use falaj_scenario::{Source, Towards};
@@ -37,7 +37,7 @@ pub fn frame(source: &Source, number: usize, n: u32) -> [u8; 42] {
         Towards::Down => (FAR, near),
     };
     let mut frame = [0; 42];
-    // Ethernet: local addresses, the near one by the source.
+    // Ethernet: locally administered addresses, made from those of IP.
     let mac = |address: u32| {
         let [a, b, c, d] = address.to_be_bytes();
         [2, 0, a, b, c, d]

@@ -46,7 +46,7 @@ pub struct Route {
     pub pipe: PipeId,
     /// Its flow.
     pub flow: FlowId,
-    /// The rule that took it; without rules `None`.
+    /// The rule that took it; `None` without rules, and for a packet that passes no link.
     at: Option<RulePosition>,
     /// The mark that rules have set.
     mark: u32,
@@ -246,8 +246,8 @@ impl Network {
         layer.map_or(length, |layer| layer.from_ip(length)).clamp(1, LONGEST)
     }
 
-    /// Sets whether memory is short: while it is, masks create no additional ids, and new ids
-    /// share.
+    /// Sets whether memory is short: while it is, masks create no additional ids, and new keys
+    /// share the existing ones.
     pub fn set_short_of_memory(&mut self, short: bool) {
         self.short_of_memory = short;
     }

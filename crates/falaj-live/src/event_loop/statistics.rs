@@ -38,7 +38,7 @@ pub struct LiveFlow {
     pub not_taken: NotTaken,
     /// Nominal delay of delivered packets: last bit in to last bit out.
     pub delay: Meter,
-    /// Release error: the call of the port, less the instant of planned delivery.
+    /// Release error: the instant of the port's call, less the instant of planned delivery.
     pub release_error: Meter,
     /// Time by which planned delivery was later than due, so that packets of a unit left together.
     pub held: Meter,

@@ -20,7 +20,8 @@
 //! also waits for the fast lane: in a time `t` for at most `V + S + R t` bytes. So its bounds are
 //! DRR's on a link of `C - R`, with `V + S` once.
 //!
-//! A low-latency flow that may break its contract: one bound after the other.
+//! A low-latency flow that may break its contract has the sum of both bounds: its packets may wait
+//! in the fast lane first, and then as those of an ordinary flow.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Dice, Draw};

@@ -176,7 +176,8 @@ impl HClock {
         }
     }
 
-    /// A leaf without packets has one now, and so have the classes above it.
+    /// Marks a leaf, and the classes above it, as backlogged. The late clocks of those that were
+    /// not backlogged are set to now.
     fn comes(&mut self, f: FlowId, now: Time) {
         if core::mem::replace(&mut self.backlogged[f.index()], true) {
             return;
@@ -200,7 +201,7 @@ impl HClock {
         }
     }
 
-    /// A leaf has no packets any more, nor have the classes above it that had no others.
+    /// Marks a leaf as empty, and the classes above it that have no packets without it.
     fn goes(&mut self, f: FlowId) {
         if !core::mem::take(&mut self.backlogged[f.index()]) {
             return;
@@ -234,7 +235,7 @@ impl HClock {
         }
     }
 
-    /// Moves classes whose `R` or `L` has come. Returns when the next one comes.
+    /// Moves classes whose `R` or `L` has come. Returns the instant at which the next one comes.
     fn wake(&mut self, flows: &Flows<()>, now: Time) -> Option<Time> {
         let mut next = None;
         // Limits first: a class that is entered may have an `R` that has come.
