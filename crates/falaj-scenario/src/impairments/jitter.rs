@@ -26,7 +26,9 @@ pub(super) const JITTER: Impairment = Impairment {
     }),
     kinds: &[],
     read: |given, reading| {
-        reading.impairments.jitter = Some(process(given, reading).ok()?);
+        let jitter = process(given, reading).ok()?;
+        let varies = given.values.span("amount")? > Span::ZERO;
+        reading.impairments.jitter = varies.then_some(jitter);
         Some(())
     },
 };
@@ -35,9 +37,10 @@ pub(super) const JITTER: Impairment = Impairment {
 const KEYS: &[Key] = &[
     key(
         "amount",
-        Holds::PositiveSpan,
+        Holds::Value(Kind::Span),
         Required,
-        "standard deviation of the delay; with `uniform`, its maximum difference from the mean",
+        "standard deviation of the delay; with `uniform`, its maximum difference from the mean; \
+         `0s`: none",
     ),
     key(
         "distribution",

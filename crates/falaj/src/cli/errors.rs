@@ -58,8 +58,8 @@ pub(super) fn sentence(words: &[OsString], error: &Error, mut command: Command) 
             near(ContextKind::SuggestedValue),
             listed(&allowed)
         ),
-        // clap took the next option for the value.
-        ErrorKind::ValueValidation if find(command, &value).is_none() => {
+        // Otherwise clap took the next option, or the mark before a command, for the value.
+        ErrorKind::ValueValidation if value != "--" && find(command, &value).is_none() => {
             format!("{} {value}: {}", option(argument), refusal(&value, error))
         }
         ErrorKind::InvalidValue

@@ -962,9 +962,13 @@ fn no_way_out(users: &Users) {
     let has_host = ["pasta", "slirp4netns"].iter().any(|name| {
         ["/usr/sbin", "/sbin"].iter().any(|place| std::path::Path::new(place).join(name).exists())
     });
+    // A host that forwards packets, as one with containers does, is a way out by itself.
+    let forwards = std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward");
+    let forwards = forwards.is_ok_and(|text| text.trim() == "1");
     if !has_host {
         assert_eq!(ran.status, Some(0), "{ran:?}");
-        assert!(ran.err.contains("the far end had no internet access: install pasta"), "{ran:?}");
+        let told = ran.err.contains("the far end had no internet access: install pasta");
+        assert!(told || forwards, "{ran:?}");
         let ran = without(&["--internet", "pasta"]);
         assert_eq!(ran.status, Some(2));
         assert!(ran.err.contains("there is no `pasta` here: apt install passt"), "{ran:?}");

@@ -87,6 +87,7 @@ fn the_nearest_and_what_is_allowed_are_named() {
              `tail`, `head`, `red`, ",
         ),
         (&["run", "--rate", "--delay", "5ms"], "`--rate` lacks its value; write `--rate <RATE>`: "),
+        (&["run", "--rate", "--", "true"], "`--rate` lacks its value; write `--rate <RATE>`"),
         (&["sim", tenants, "--seed"], "`--seed` lacks its value; write `--seed <SEED>`: "),
         (&["sim", tenants, "--seed", "1", "--seed", "2"], "`--seed` is given twice; write it once"),
         (&["sim", tenants, "more"], "`more` is one word too many; write `falaj sim "),
