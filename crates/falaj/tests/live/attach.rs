@@ -207,7 +207,7 @@ fn runtimes(scripts: &[(&str, &str)]) -> String {
         fs::write(&file, format!("#!/bin/sh\n{script}\n")).expect("a file can be made");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("it is ours");
     }
-    format!("{}:/usr/bin:/bin", place.display())
+    place.display().to_string()
 }
 
 fn containers() {
