@@ -3,7 +3,7 @@
 //! | method | what it does |
 //! |---|---|
 //! | total | all flows of a server count as one, whose delay has a bound; the bounds along the path are added (Schmitt and Zdarsky 2006) |
-//! | linear | a linear program looks for the worst packet along the path (Bouillard 2022); only in order of arrival, and for networks that are not too large |
+//! | linear | a linear program looks for the worst packet (Bouillard 2022); for small networks |
 //! | separated | each server serves a flow with what the others leave over, and all these servers together are one: the burst is paid for once (Le Boudec and Thiran, 1.4.3) |
 //!
 //! Two bounds hold for the output of a server: one by its input and the delay there, one by its
