@@ -29,8 +29,8 @@ fn table(dict: &Bound<'_, PyMapping>, path: &str) -> PyResult<Table> {
     Ok(table)
 }
 
-/// Tables have headers in the usual notation, `[link.uplink.flow.voice]`; the table of a single
-/// key's value is inline.
+/// Returns true if the table at `path` has a header of its own, as in `[link.uplink.flow.voice]`. A
+/// table that is the value of a key, such as a scheduler, is inline.
 fn has_header(path: &str) -> bool {
     let words: Vec<&str> = path.split('.').collect();
     let named = |word: &&str| ["link", "flow", "traffic", "table", "host"].contains(word);

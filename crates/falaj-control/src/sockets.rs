@@ -13,7 +13,7 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-/// The parent of the directory on a machine without directories for its users.
+/// The parent of the directory if `XDG_RUNTIME_DIR` is not set.
 const TEMPORARY: &str = "/tmp";
 
 /// The default directories of sockets: one, or several if another user has taken the name.

@@ -281,8 +281,9 @@ fn measure_joined(
 }
 
 /// The connection between the sides and the link: if devices pace links, interfaces that send at
-/// the links' rate. If there are several such links, the fastest one counts. The rate is scaled to
-/// frames, which are longer than what a link accounts, in the proportion of its largest packets.
+/// the links' rate. If there are several such links, the fastest one counts. The rate is scaled
+/// from the bytes that the link accounts to those of frames, in the proportion of its largest
+/// packets.
 fn join_of(links: &[Link]) -> Join {
     let paced = links
         .iter()

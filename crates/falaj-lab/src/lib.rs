@@ -13,7 +13,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 
-// All macros of the crate: the standard library's `eprintln!` panics if standard error is closed.
+// Replaces macros of the standard library, whose `eprintln!` panics if standard error is closed.
 #[macro_use]
 extern crate falaj_terminal;
 

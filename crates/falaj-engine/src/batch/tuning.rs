@@ -126,7 +126,8 @@ impl Tuning {
         self.seen.open += open;
     }
 
-    /// Counts a batch that the other side was done with `took` after it had left.
+    /// Counts a batch whose crossing took `took`, from its leaving until the other side was done
+    /// with it.
     pub(crate) fn crossed(&mut self, took: Span) {
         self.seen.crossings += 1;
         self.seen.crossing += took;

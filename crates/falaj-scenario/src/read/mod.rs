@@ -42,7 +42,7 @@ pub(crate) enum Datum<'a> {
     Signed(i32),
     /// The values for a plug-in.
     Given(Vec<Given>),
-    /// A table or its replacement; the caller knows its contents.
+    /// A table; the caller knows its contents.
     Table(&'a DeTable<'a>),
     /// One table or several, each with its place.
     Tables(Vec<(&'a DeTable<'a>, Range<usize>)>),
@@ -246,8 +246,8 @@ pub(crate) fn get<'a>(tables: &[&Fields<'a>], key: &Key, problems: &mut Vec<Prob
     }
 }
 
-/// The word under `by`, which decides which others of `all` the table takes; `None`: it could not
-/// be read, which was reported.
+/// The word under the key `by`. It decides which other keys of `all` the table accepts. `None` if
+/// it could not be read, which was reported.
 pub(crate) fn deciding(
     table: &DeTable<'_>,
     at: &Range<usize>,
@@ -264,7 +264,8 @@ pub(crate) fn deciding(
             _ => None,
         }
     };
-    // Other errors of the table are reported with the keys that it takes then.
+    // If the word can be read, errors are dropped here: the caller reads the table again, with the
+    // keys that the word selects, and reports them.
     word(&mut Vec::new()).or_else(|| word(problems))
 }
 
@@ -291,7 +292,7 @@ pub(crate) fn values(
     whole.then_some(out)
 }
 
-/// Names appear in tables on screens and in file names.
+/// Reports a name that does not fit where names appear: in tables on screens, and in file names.
 pub(crate) fn name_is_fit(name: &str, at: Range<usize>, of: &str, problems: &mut Vec<Problem>) {
     let fit = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || name.chars().count() > 64 || !name.chars().all(fit) {

@@ -66,9 +66,10 @@ pub struct Guard {
     seen: Vec<QueueView>,
     /// Its answer; valid until an arrival, a departure or the named instant.
     answer: Option<Decision>,
-    /// The flow whose packet was taken; the state of its queue after it is unknown before the end.
+    /// The flow whose head is being transmitted. The head leaves the queue at the end of the
+    /// transmission, so the view of the queue is updated only at the next decision.
     serving: Option<FlowId>,
-    /// The flow before that, for messages.
+    /// The flow that was served last, for messages.
     last: Option<FlowId>,
     waits: u32,
     traits: Traits,
@@ -193,7 +194,7 @@ impl Guard {
         Decision::Idle
     }
 
-    /// The state has changed since the last answer.
+    /// Discards the last answer, because the queues have changed since then.
     #[inline]
     fn news(&mut self) {
         (self.answer, self.waits) = (None, 0);
@@ -203,8 +204,8 @@ impl Guard {
 impl Discipline for Guard {
     type State = Turn;
     type Tag = u64;
-    /// Some libraries do; [`only_over_queues`](Guarantees::only_over_queues) is true for those
-    /// alone.
+    /// Some libraries see arrivals; [`only_over_queues`](Guarantees::only_over_queues) is true for
+    /// those alone.
     const SEES_ARRIVALS: bool = true;
 
     fn start(&mut self, _: &mut Flows<Turn, u64>) {}
@@ -215,7 +216,7 @@ impl Discipline for Guard {
             && self.library.0.code() == old.library.0.code()
     }
 
-    /// Only from an unbroken one of the same library, see
+    /// Takes over only from an unbroken guard of the same library, see
     /// [`can_migrate_from`](Discipline::can_migrate_from).
     fn migrate_from(&mut self, old: Guard, flows: &mut Flows<Turn, u64>, now: Time) {
         (self.serving, self.last) = (old.serving, old.last);

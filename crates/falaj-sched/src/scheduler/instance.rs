@@ -3,7 +3,8 @@
 //! through it.
 //!
 //! The packet path is compiled as one piece at each place that drives an instance, including the
-//! discipline's part (`inline(always)`): as calls it took 20 to 100 instructions more.
+//! discipline's part (`inline(always)`): function calls took 20 to 100 more instructions per
+//! packet.
 
 use crate::contract::breach::Breach;
 use crate::contract::complete::CompleteDiscipline;
@@ -25,7 +26,7 @@ use alloc::vec::Vec;
 use core::any::Any;
 use core::ops::Range;
 
-/// Number of heads that are scanned quickly.
+/// The largest number of queues whose heads are scanned for the shortest one.
 const FEW: u32 = 16;
 
 /// The queries and actions on queues that a policy in front of them needs.
@@ -81,8 +82,10 @@ impl<D: CompleteDiscipline> SchedulerInstance<D> {
     }
 
     /// An instance that will most likely [take over](HeldScheduler::migrate_from) from one of its
-    /// own kind, in which the limits of these queues alone differ. It makes no queues until
-    /// [`start`](Succession::start) shows that they are needed: a hundred thousand take time.
+    /// own kind. Only the limits of the queues `others`, and of queues that the discipline defines
+    /// itself, may differ between the two. The instance makes no queues until
+    /// [`start`](Succession::start) shows that they are needed, since making a hundred thousand
+    /// queues takes time.
     pub fn bare(setup: &Setup, discipline: D, others: &[Range<u32>]) -> SchedulerInstance<D> {
         const { assert_tags_are_set::<D>() };
         let own = discipline.shared_queue().is_some() || discipline.own_queues().is_some();

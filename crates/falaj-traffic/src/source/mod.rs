@@ -487,9 +487,9 @@ mod tests {
         assert!((variance.sqrt() / mean * f64::sqrt(2.0) - 1.0).abs() < 0.02, "{variance}");
     }
 
-    /// On periods of shape 1.5 and a mean of 10 ms. The fraction longer than 100 ms is known. So is
-    /// the fraction of time, but over 200,000 cycles the deviation of the mean leaves an error of
-    /// some percent there.
+    /// On periods of shape 1.5 and a mean of 10 ms. The fraction of them longer than 100 ms is
+    /// known. The fraction of time in on periods is known too, but is not tested: over 200,000
+    /// cycles the deviation of the mean leaves an error of some percent.
     #[test]
     fn long_bursts_are_paretos() {
         let law = PeriodLaw::Pareto(1.5);

@@ -2,9 +2,9 @@
 //!
 //! Across veth a TCP or UDP segment arrives with the sum of its pseudo-header in the place of its
 //! checksum, and a note beside the packet. A program at the driver sees the packet without the
-//! note. So a value that equals such a sum is taken for one, and the checksum is computed. A
-//! complete packet has such a value by chance once in 65,536 times, and then the computation yields
-//! the checksum that was there.
+//! note. So a checksum field that equals the sum of the pseudo-header is treated as unfinished, and
+//! the checksum is computed. The complete checksum of a packet equals that sum by chance once in
+//! 65,536 times, and then the computation yields the same value again.
 
 use crate::backend::frame;
 use crate::backend::tap::Tap;
@@ -32,8 +32,8 @@ fn word(frame: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(frame.get(at..at + 2)?.try_into().ok()?))
 }
 
-/// For a frame with just the sum of its pseudo-header: the start of the sum, the checksum's offset
-/// from there, and the end of the sum.
+/// If the checksum field holds only the sum of the pseudo-header: the start of the bytes to be
+/// summed, the checksum's offset from there, and the end of these bytes.
 fn unfinished(frame: &[u8]) -> Option<(u16, u16, usize)> {
     let mut ip = ETHERNET;
     while ip < ETHERNET + 2 * TAG && matches!(word(frame, ip - 2)?, 0x8100 | 0x88a8) {

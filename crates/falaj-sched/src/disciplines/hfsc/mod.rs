@@ -4,9 +4,9 @@
 //! and priority services" (1997). A flow has up to three curves of two pieces each, `burst-rate`
 //! for `burst-time`, then `rate`:
 //! - real-time: deadlines as in [SCED](crate::disciplines::sced), with two differences. Only
-//!   packets sent by this criterion count. A packet is considered only once it is *eligible*: if it
-//!   waited longer, the curve could not be kept later. The eligible packet with the earliest
-//!   deadline goes first.
+//!   packets sent by this criterion count. A packet is considered only once it is *eligible*, that
+//!   is, once further waiting could make a later deadline impossible to keep. The eligible packet
+//!   with the earliest deadline goes first.
 //! - link-sharing, if no packet is eligible: the class with the least virtual time goes first. That
 //!   is the time at which its curve reaches all bytes that the class has sent. So a flow that uses
 //!   excess capacity is not penalized later, as it is by SCED.
@@ -231,7 +231,8 @@ impl Hfsc {
             let none = if all.shape.is_leaf(class) { Rate::from_mbit(1).0 } else { 0 };
             shares.push(sharing.or(real_time).map_or(none, |(_, _, rate)| rate.0));
         }
-        // A class precedes the classes below it, so these are complete first.
+        // In reverse order: a divided class precedes the divided classes below it, so the sums of
+        // the lower ones are complete first.
         for class in (0..all.shape.len()).rev() {
             if shares[class] == 0 && class >= leaves {
                 let below = all.shape.below(all.shape.node(class as u32));
