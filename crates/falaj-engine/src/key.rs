@@ -6,8 +6,8 @@
 //! | fault | known fields |
 //! |---|---|
 //! | shorter than an Ethernet header | nothing |
-//! | cut off in a VLAN tag, or in a fourth one | MACs, the outer tag |
-//! | IP whose fixed header is cut off, or of another version than its Ethernet type | MACs, tag, Ethernet type |
+//! | cut off in a VLAN tag, or with a fourth one | MACs, the outer tag if it is whole |
+//! | IP whose fixed header is cut off, states an impossible length, or is of another version than its Ethernet type | MACs, tag, Ethernet type |
 //! | cut off, or malformed, behind the fixed header of IP | also addresses, protocol, TOS, TTL, length according to the header |
 //! | IPv6 whose further headers are cut off or more than [`MOST_HEADERS`] | the protocol is the first header that was not read |
 //! | a fragment but the first | all but ports and TCP flags |
@@ -63,8 +63,8 @@ pub struct Key {
 pub struct AdapterId(NonZeroU64);
 
 impl AdapterId {
-    /// The adapter of this name: its FNV-1a hash, never zero. A caller that names several checks
-    /// that they differ.
+    /// The adapter of this name: its FNV-1a hash, never zero. A caller with several names checks
+    /// that their numbers differ.
     pub fn named(name: &str) -> AdapterId {
         let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

@@ -47,7 +47,7 @@ pub(super) struct Hop {
 #[derive(Debug, Clone, Default)]
 pub(super) struct WireLog {
     packets: Vec<OnWire>,
-    /// The length at which packets that have left are removed.
+    /// The number of entries at which those of packets that have left are removed.
     limit: usize,
 }
 

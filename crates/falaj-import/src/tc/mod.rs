@@ -45,7 +45,8 @@ use falaj_sched::units::rate::Rate;
 pub struct Host {
     /// Rate of its devices, where no discipline limits them; `None`: unlimited.
     pub rate: Option<Rate>,
-    /// The device that sends the packets of direction `down`, if filters redirect to none.
+    /// The device that sends the packets of direction `down`, if no filter redirects packets to a
+    /// device.
     pub down: Option<String>,
 }
 

@@ -7,8 +7,8 @@
 //! kernel delivers within the call) is part of the delay that the receiver sees.
 //!
 //! The [`Timer`] determines how the loop waits. A spinning or hybrid loop reads only the clock in
-//! the last moments before an instant, for as long as reading a unit takes, because a packet read
-//! then would make the one that is due late. Each port still gets a turn between two deliveries, or
+//! the last moments before an instant, for as long as reading a unit takes, because reading one
+//! then would delay the packet that is due. Each port still gets a turn between two deliveries, or
 //! a link with a packet always due soon would never read. The quota of a port in a round is
 //! processor time and not a number of packets: a storm of tiny packets at one port takes nothing
 //! from the others.
@@ -145,7 +145,7 @@ pub struct Forwarder {
     /// The first sharing of ids is to be reported.
     tells_of_sharing: bool,
     awake: LoopActivity,
-    /// Lateness of the latest delivery since it was last queried.
+    /// Largest lateness of a delivery since the last query.
     latest: Span,
     guarantees: Guarantees,
     occupancy_log: OccupancyLog,

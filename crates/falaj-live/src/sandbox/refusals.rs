@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 /// The watch over one network namespace, the caller's.
 pub(super) struct Refusals {
     socket: Socket,
-    /// Ports that were told of.
+    /// Ports that were returned before.
     told: BTreeSet<u16>,
 }
 
@@ -24,7 +24,7 @@ impl Refusals {
     /// Watches from now on.
     pub(super) fn watch() -> Result<Refusals, Errno> {
         let errno = |error: io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
-        // Without a protocol nothing comes before it is bound.
+        // A socket without a protocol receives nothing before it is bound.
         let kind = Type::DGRAM.nonblocking().cloexec();
         let socket = Socket::new(Domain::PACKET, kind, Some(Protocol::from(0))).map_err(errno)?;
         socket.attach_filter(&resets()).map_err(errno)?;
@@ -32,7 +32,7 @@ impl Refusals {
         Ok(Refusals { socket, told: BTreeSet::new() })
     }
 
-    /// The port of a connection that was refused since the last call. Each port is told of once.
+    /// The port of a connection that was refused since the last call. Each port is returned once.
     pub(super) fn next(&mut self) -> Option<u16> {
         let mut packet = [0; 64];
         loop {
@@ -66,7 +66,8 @@ fn source_port(packet: &[u8]) -> Option<u16> {
     Some(u16::from_be_bytes(packet.get(header..header + 2)?.try_into().ok()?))
 }
 
-/// The filter: of IP packets those of TCP with the flags of a refusal, reset and acknowledgement.
+/// The filter passes IP packets that carry TCP with just the flags of a refusal: reset and
+/// acknowledgement.
 fn resets() -> [SockFilter; 15] {
     const LOAD_BYTE: u16 = (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS) as u16;
     const LOAD_BYTE_AT_X: u16 = (libc::BPF_LD | libc::BPF_B | libc::BPF_IND) as u16;

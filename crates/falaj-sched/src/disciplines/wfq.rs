@@ -225,8 +225,8 @@ impl Guarantees for Wfq {
         Some(RateCondition::Queued)
     }
 
-    /// A dropped packet remains in the fluid server, or is served there at once: its time no longer
-    /// matches the link's.
+    /// A dropped packet remains in the fluid server, or is served there at once. So the virtual
+    /// time of the fluid server no longer matches the link's work.
     fn harm_of_drops(&self) -> DropImpact {
         DropImpact::All
     }

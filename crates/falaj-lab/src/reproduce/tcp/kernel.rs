@@ -35,8 +35,8 @@ use std::time::Duration;
 const MEMORY: u64 = 768 << 20;
 /// A guest in which no time passes for this long is ended.
 const STUCK: Duration = Duration::from_secs(120);
-/// Time before the first connection starts; together with four round trips, connections are made in
-/// it.
+/// Time for making the connections, in addition to four round trips, before the first one starts to
+/// send.
 const LEAD: Span = Span::from_millis(500);
 /// Number of bytes that the ends write and read at once.
 const CHUNK: usize = 256 << 10;
