@@ -79,7 +79,7 @@ fn draw(text: &mut String, bars: &Bars<'_>) -> Drawn {
     Ok(())
 }
 
-/// Distance of the lines of a hatching: small enough that the smallest rectangle has some.
+/// Distance of the lines of a hatching: small enough that a rectangle of the legend has some.
 const GAP: i32 = 5;
 
 /// Draws a rectangle of the n-th part, with a hatching of its own: none, vertical, horizontal,

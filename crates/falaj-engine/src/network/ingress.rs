@@ -11,7 +11,7 @@ pub(super) struct Ingress {
     pub(super) layer: CountedLayer,
     pub(super) masks: Masks,
     pub(super) masked: bool,
-    /// One of these depends on a packet's key.
+    /// True if the classifier or a mask depends on a packet's key.
     pub(super) wants_key: bool,
 }
 

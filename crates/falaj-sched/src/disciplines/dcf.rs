@@ -99,7 +99,7 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// Adjusts a drawn setup: standard rates no faster than the link's, and `cw-min` below `cw-max`.
+/// Adjusts a drawn setup: standard rates no faster than the link's, and `cw-min` at most `cw-max`.
 fn fit(setup: &mut Setup, dice: Dice<'_>) {
     setup.rate = setup.rate.max(RATES[0]);
     let slower: Vec<Rate> = RATES.into_iter().filter(|&other| other <= setup.rate).collect();
@@ -382,7 +382,7 @@ impl Discipline for Dcf {
         let waited = now.since(self.counts).0;
         let (whole, begun) = (self.slots + waited / SLOT.0, self.slots + waited.div_ceil(SLOT.0));
         if slot <= whole && self.contending.is_empty() {
-            // No other station counts down: it may send at once, or when DIFS is over.
+            // No other station counts down: this one may send at once, or when DIFS is over.
             (self.counts, self.slots) = (self.counts.max(now), whole);
             self.stations[f.index()].slot = whole;
         } else {

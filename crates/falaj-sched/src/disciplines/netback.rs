@@ -231,8 +231,8 @@ mod tests {
     use crate::contract::params::{Value, Values};
     use crate::scheduler::worked_example::{order, setup, time, values};
 
-    /// A may send 6 B in 20 B of time: two packets of three, then it waits for its next period,
-    /// which begins then; B takes turns with it.
+    /// A may send 6 B in 20 B of time: two packets of 3 B. Then it waits until the period is over,
+    /// and the next period begins with its third packet. B takes turns with it.
     #[test]
     fn a_credit_lasts_for_a_period() {
         let mut setup = setup(4, [values([("credit", Value::Bytes(6))]), Values::default()]);

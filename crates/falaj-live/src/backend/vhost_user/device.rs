@@ -229,8 +229,8 @@ impl CardDevice {
 fn map(region: &VhostUserMemoryRegion, file: File) -> io::Result<GuestRegionMmap> {
     use nix::libc::{MAP_NORESERVE, MAP_SHARED, PROT_READ, PROT_WRITE};
     let size = usize::try_from(region.memory_size).map_err(io::Error::other)?;
-    // Sealed before its length is read. A file that cannot be sealed, for example one on a disk,
-    // must not be shrunk by its monitor.
+    // The file is sealed before its length is read. If it cannot be sealed, for example because it
+    // is on a disk, its monitor must not shrink it.
     let _ = fcntl(file.as_fd(), FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK));
     let about = file.metadata()?;
     if !about.is_file()
@@ -274,7 +274,7 @@ impl VhostUserBackendReqHandlerMut for CardDevice {
         }
         self.features = features;
         if !self.has(VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits()) {
-            // They are not enabled by a message.
+            // Without this feature no message enables the rings.
             self.enable();
         }
         Ok(())

@@ -374,7 +374,8 @@ impl Discipline for MClock {
             self.by_weight = false;
             return Decision::Serve(f);
         }
-        // Twice: a flow that leaves the heap of weights may be the next whose limit comes.
+        // The heap of limits is read twice, because a flow that moves there from the heap of
+        // weights may be the next one whose limit comes.
         self.first_limited(flows, now);
         if let Some(f) = self.first_weighed(flows, now) {
             self.by_weight = true;
@@ -416,10 +417,11 @@ impl QueueHooks for MClock {}
 impl MediumHooks for MClock {}
 
 impl Guarantees for MClock {
-    /// The `R` of a backlogged flow is at most a packet ahead of now. When it has come, every
-    /// packet that goes first has an `R` that came before: for each reserved flow the bytes of its
-    /// reservation since then, and one packet; and one packet may have started. As the reservations
-    /// fit on the link, that work is over `(n L + L)/C` after the `R`.
+    /// The `R` of a backlogged flow is at most a packet ahead of now. When it has come, only
+    /// packets with an earlier `R` go before the flow's own. Since the last instant without such
+    /// packets, each flow with a reservation had at most the bytes of its reservation and one
+    /// packet with an earlier `R`; and one other packet may have been on the wire then. As the
+    /// reservations fit on the link, that work is over `(n L + L)/C` after the `R`.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let Some(rate) = self.rules[f.index()].reservation else {
             return Err(NoGuarantee(
@@ -485,7 +487,7 @@ mod tests {
         assert_eq!(sent, "A1@4 B1@8 B2@12 B3@16 A2@20 B4@24 B5@28 A3@36 A4@52 A5@68");
     }
 
-    /// Packets chosen by weight do not use up the reservation: B arrives at 12, and A is served
+    /// Packets chosen by weight do not use up the reservation: B arrives at 11, and A is served
     /// when its `R`, 16, has come.
     #[test]
     fn weights_leave_reservations_as_they_are() {

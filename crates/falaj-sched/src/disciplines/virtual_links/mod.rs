@@ -284,9 +284,9 @@ impl VirtualLinks {
     ///
     /// A phase of `W` bytes ends with a tail if the head does not fit. The tail is shorter than
     /// that head, so the phase carries at least `W - L + 1` bytes. The head goes first in the next
-    /// phase, so that two successive phases carry at least `W + 1`. After `j` phases with tails,
-    /// the next phase carries all packets that end within another `W`. If tails are carried over,
-    /// no phase loses any.
+    /// phase, so that two successive phases carry at least `W + 1`. If tails are carried over, no
+    /// phase loses any. If phases before this one carried `U` bytes in all, it carries every packet
+    /// that ends within the first `U + W` bytes.
     ///
     /// Before its first whole phase the link waits for the phases of the others and, if tails are
     /// waited out, for at most one tail of its own. The packet-wise server adds the phases of the
@@ -474,13 +474,13 @@ impl CarriedByPhases {
     /// time by which a phase exceeds the largest packet.
     ///
     /// Just after a phase with the minimum of bytes, the last bytes are at most `spare` and a byte
-    /// behind the line that begins with the first phase. They are `largest` bytes more behind it,
-    /// as packets count when they have left whole.
+    /// behind the line that begins with the first phase. This distance grows by `largest` bytes,
+    /// because a packet counts only when all of it has left.
     fn line(&self, s: Span, spare: Span, largest: u64) -> (Rate, Span) {
         let [(_, one), (_, other)] = self.later;
         let bits = u128::from(one + other) * u128::from(BIT_NANOS);
         let rate = Rate((bits / (2 * u128::from(s.0))) as u64);
-        // A rate below one bit a second rounds to none, whose latency says nothing.
+        // A rate below one bit a second rounds to zero, for which no latency is defined.
         let behind = Rate(rate.0.max(1)).airtime_of_many(largest + 2);
         (rate, self.latency + spare + behind + Span(2))
     }
@@ -548,7 +548,7 @@ mod tests {
                     let guarantee = all.service(FlowId(0), serve).expect("a guarantee");
                     let turns = all.carried(FlowId(0), serve);
                     for bytes in L..60 * L {
-                        // Just before, all of these bytes but the last packet may be missing.
+                        // Just before the last byte leaves, the last packet does not count yet.
                         let line = guarantee.latency + guarantee.rate.airtime_of_many(bytes - L);
                         let case = (tail, serve, links, phase, bytes);
                         assert!(line + Span(2) >= turns.until(bytes), "{case:?}: {line}");
