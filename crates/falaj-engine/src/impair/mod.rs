@@ -3,8 +3,8 @@
 //! All of them act behind the queue: a lost packet has used its time on the link, a copy takes
 //! none, and neither queue nor discipline nor guarantees see it. Only profiles and full slots
 //! occupy the link, so that packets wait in the queue, up to its limit. Every draw has an address:
-//! the packet, its flow and its number among those that arrived for that flow; or, where the
-//! outcome depends on earlier ones, its number among those that left.
+//! the packet's flow, and its number among the packets that arrived for that flow. Where the
+//! outcome depends on earlier packets, the address is its number among the packets that left.
 //!
 //! An impairment is a file: its configuration is an [`Impairment`], which makes the state that
 //! acts on packets. Besides its file it has three lines: its module, its row in the table
@@ -183,8 +183,8 @@ impl Impairer {
         Some(Transmission { end, free, due, deliveries, handed: false })
     }
 
-    /// The packet that left last occupies the wire until `end` instead of `old_end`; `None` if it
-    /// is not that one.
+    /// The packet that left last occupies the wire until `end` instead of `old_end`; `None` if that
+    /// packet did not end at `old_end`.
     pub(crate) fn retime(&mut self, old_end: Time, end: Time) -> Option<Transmission> {
         let Departure { packet, last } = self.sent.as_mut()?;
         if packet.end != old_end {

@@ -7,7 +7,8 @@ use falaj_sched::registry;
 use serde_json::{Map, Value, json};
 
 /// JSON Schema (draft 2020-12) of the scenario file, generated from the same keys as its parser.
-/// The parser alone checks existing names, the limits of a link, and the disciplines' own checks.
+/// Only the parser checks that names exist, that values fit the link, and what each discipline
+/// requires of its setup.
 pub fn schema() -> Value {
     let mut defs = Map::new();
     defs.insert("link".into(), link());
@@ -197,8 +198,8 @@ fn any_flow(keys: &[Key]) -> Value {
     out
 }
 
-/// If this table's scheduler is of a certain kind, its flows are of that kind too; each is a
-/// `word`.
+/// Adds a rule for each discipline: if the scheduler of the table is of its kind, and `unless` does
+/// not hold, each flow of the table matches the definition of a `word` for that kind.
 fn by_discipline(out: &mut Value, word: &str, unless: Option<&Value>) {
     let rules: Vec<Value> = registry::all()
         .map(|entry| {

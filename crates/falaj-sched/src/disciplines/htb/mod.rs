@@ -9,9 +9,8 @@
 //! Green leaves go first, then leaves that borrow from the deepest classes, and last those that
 //! borrow from the link. Among these the lowest `prio` goes first. Classes of equal `prio`, at each
 //! node from the lender down, share in proportion to their quanta, which follow their rates unless
-//! set. A packet is charged to
-//! the rates of the lender and of all classes above it, and to the ceilings of the leaf and of all
-//! above it.
+//! set. A packet is charged to the rates of the lender and of all classes above it, and to the
+//! ceilings of the leaf and of all above it.
 //!
 //! - A bucket may be overdrawn by the packet that empties it, and by green leaves below it, because
 //!   these send whatever the state of the classes above, as in Linux. The part of a debt that takes
@@ -168,7 +167,8 @@ impl Htb {
             .iter()
             .map(|class| Rule::of(setup, shape, deepest, class))
             .collect::<Result<Vec<_>, _>>()?;
-        // A class precedes the classes below it, so these are complete first.
+        // Leaves first, then the divided classes in reverse order: a divided class precedes those
+        // below it, so the sets of the lower ones are complete first.
         let mut below = vec![0u8; shape.len()];
         let mut green = vec![[0; PRIORITIES]; deepest + 1];
         let mut yellow = vec![[0; PRIORITIES]; shape.nodes()];

@@ -80,7 +80,8 @@ impl PhaseWise {
     /// Skips the phases that ended until now while no link had a packet.
     fn catch_up(&mut self, now: Time) {
         if self.idle_cycle == Span::ZERO {
-            // All phases have zero length: this one begins now.
+            // All links are of type B, whose phases take no time while they are empty: the current
+            // phase begins now.
             self.end = now + self.config.links[self.current].phase;
             return;
         }

@@ -56,7 +56,7 @@ pub(crate) fn tell(scenario: &Scenario, runs: &Replications) {
     );
 }
 
-/// Returns the same as JSON.
+/// Returns the results of a source's connections as JSON.
 pub(crate) fn json(source: &Source, of: &Connections) -> Json {
     let (t, goodput) = (&of.all, of.goodput());
     let completion = is_finite(source).then(|| {
