@@ -4,9 +4,9 @@
 //! packet's key, and the value of the key under it. Clauses of one mask are a *shape* and share one
 //! hash table, so that a packet costs one lookup for each shape and not one for each rule.
 //! Conditions that a pattern cannot express (ranges, negations, tables) are checked after the
-//! lookup. If there are many shapes, a binary search for each address of the packet excludes those
-//! of which no prefix holds it (a pruned tuple space). Shapes are in the order of their first rule,
-//! and the search ends where no earlier rule can come.
+//! lookup. If there are many shapes, a binary search for each address of the packet excludes the
+//! shapes that have no prefix with this address (a pruned tuple space). Shapes are in the order of
+//! their first rule, and the search ends where no earlier rule can come.
 
 use crate::classifier::Match;
 use crate::header::{Net, Protocol, Version};
@@ -322,7 +322,8 @@ impl FieldShape {
     }
 }
 
-/// For each address, the set of shapes that have a prefix with it or ignore this address, as bits.
+/// For one side of packets, source or destination: by address, the set of shapes that have a prefix
+/// with it or ignore that side, as bits.
 #[derive(Debug, Clone, Default)]
 struct Prunes {
     /// From this address on, the set has this number.
@@ -334,7 +335,7 @@ struct Prunes {
 }
 
 impl Prunes {
-    /// `prefixes` by shape; `None` if a shape ignores this address.
+    /// `shapes` has the prefixes of each shape; `None` if a shape ignores this side.
     fn new(shapes: &[Option<Vec<Net>>]) -> Prunes {
         let long = shapes.len().div_ceil(64);
         let mut none = vec![0u64; long];

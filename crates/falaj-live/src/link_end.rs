@@ -66,7 +66,7 @@ impl fmt::Display for End {
 pub struct Subnet(u8);
 
 impl Subnet {
-    /// The largest number of a link's subnet; higher numbers serve other ends: see
+    /// The largest number of a link's subnet; higher numbers are for other purposes: see
     /// [`nat`](crate::nat).
     const LAST: u8 = 253;
     /// The length of its IPv4 prefix.

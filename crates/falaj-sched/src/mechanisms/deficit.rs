@@ -188,9 +188,10 @@ impl Visits {
         Rate(share as u64)
     }
 
-    /// The last of `bytes` leaves in visit `ceil(bytes/Q)`. If `S` bytes are gone and a packet of
-    /// `L` is under way, it leaves before `[S + L + ceil((S+L)/Q) X + K]/C`. So a curve of rate `r
-    /// = C Q/(Q+X)` holds from `[X (1 + L/Q) + K + L]/C` on.
+    /// The last of `bytes` leaves in visit `ceil(bytes/Q)`. With `X` for `between` and `K` for
+    /// `once`: if `S` bytes are gone and a packet of `L` is under way, it leaves before `[S + L +
+    /// ceil((S+L)/Q) X + K]/C`. So a curve of rate `r = C Q/(Q+X)` holds from `[X (1 + L/Q) + K +
+    /// L]/C` on.
     pub(crate) fn latency(&self) -> Span {
         let carry = (u128::from(self.between) * u128::from(self.largest))
             .div_ceil(u128::from(self.quantum));
@@ -199,9 +200,10 @@ impl Visits {
     }
 
     /// The service curve as a staircase, instead of a line below it: the last of `S` bytes has left
-    /// after `S + ceil(S/Q) X + K` bytes. This is the curve of Tabatabaee and Le Boudec that is not
-    /// convex ("Deficit round-robin: a second network calculus analysis", 2021). They count bits,
-    /// and so any deficit that the flow may have; here packets have left whole.
+    /// when the link has sent `S + ceil(S/Q) X + K` bytes in all, `X` and `K` as above. This is the
+    /// curve of Tabatabaee and Le Boudec that is not convex ("Deficit round-robin: a second network
+    /// calculus analysis", 2021). They count bits, and so any deficit that the flow may have; here
+    /// packets have left whole.
     pub(crate) fn turns(&self) -> StaircaseCurve {
         StaircaseCurve {
             rate: self.rate,

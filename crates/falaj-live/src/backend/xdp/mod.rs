@@ -362,7 +362,7 @@ impl Port for XdpPort {
             bound.nothing += 1;
             if bound.nothing == PATIENCE {
                 bound.nothing = 0;
-                // The interface is gone, which the monitor reports.
+                // An error here means that the interface is gone, which the monitor reports.
                 let _ = getsockopt(&self.socket.descriptor, sockopt::SocketError);
             }
             return Ok(None);
