@@ -37,7 +37,8 @@ impl<'a> BriefTable<'a> {
         BriefTable::of_kinds(key, &[], tables, problems)
     }
 
-    /// Reads `key`, its value or its table, if that table takes other keys with each kind.
+    /// Reads `key`, its value or its table. Each of `kinds` has the keys that the table takes with
+    /// it; if there are no kinds, the table takes all keys.
     pub(crate) fn of_kinds(
         key: &Key,
         kinds: &[Kind],

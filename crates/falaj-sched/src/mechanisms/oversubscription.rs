@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 
 /// Rates of flows whose sum exceeds the link's.
 pub(crate) struct Excess {
-    /// The first flow whose rate exceeds the rest.
+    /// The first flow with whose rate the sum exceeds the link's rate.
     flow: usize,
     param: &'static str,
     sum: Rate,

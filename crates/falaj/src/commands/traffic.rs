@@ -165,7 +165,7 @@ pub(crate) fn tell_rules(measured: &Measured) {
     }
 }
 
-/// Returns the same as JSON.
+/// Returns the counters of each rule as JSON.
 pub(crate) fn rules_json(measured: &Measured) -> Vec<Json> {
     measured.rules.iter().map(|(name, taken)| rule_json(name, taken)).collect()
 }
@@ -179,7 +179,7 @@ pub(crate) fn tell_losses(measured: &Measured) {
     }
 }
 
-/// Returns the same as JSON.
+/// Returns the packets lost outside the queues as JSON, by reason.
 pub(crate) fn losses(measured: &Measured) -> Vec<Json> {
     let lost = measured.losses.by_reason().into_iter().filter(|(n, _)| *n > 0);
     lost.map(|(n, why)| json!({ "packets": n, "why": why })).collect()

@@ -339,7 +339,7 @@ pub(crate) struct Costs {
 pub(crate) struct DisciplineCost {
     pub(crate) flowsets: String,
     pub(crate) flows: u32,
-    /// Medians in nanoseconds, in the order of the disciplines; `None` for one that refuses such
+    /// Minima in nanoseconds, in the order of the disciplines; `None` for one that refuses such
     /// flows.
     pub(crate) nanos: Vec<Option<f64>>,
 }
