@@ -16,7 +16,7 @@ pub struct FlowChange {
     pub number: usize,
 }
 
-/// A change that was checked, apart from changes made since.
+/// A change that was checked. The check does not consider changes made since.
 pub struct Transaction {
     /// Changes of the pipes.
     pub engine: Prepared,

@@ -51,15 +51,15 @@ pub struct Outlook<'a> {
     pub route: &'a Route,
     /// Bounds on the delay in queues and at links, without propagation.
     pub bounds: EndToEnd,
-    /// The lower bound with propagation: from the last bit in at the first link to the last bit at
-    /// the far end.
+    /// The lowest of these bounds, with propagation: from the last bit in at the first link to the
+    /// last bit at the far end.
     pub delay: Option<Span>,
     /// The reason why the delay is not known.
     pub none: Option<String>,
 }
 
 impl Outlook<'_> {
-    /// The method that gives the lower bound, in words.
+    /// The method that gives the lowest bound, in words.
     pub fn method(&self) -> &'static str {
         let best = self.bounds.best();
         if self.bounds.total.as_ref() == best {
@@ -263,7 +263,7 @@ fn irregular(direction: &Direction) -> Option<&'static str> {
     })
 }
 
-/// Returns true if no more leaves the link, and arrives at its end, than its rate allows.
+/// Returns true if packets leave the link, and arrive at its end, no faster than its rate allows.
 fn serialises(direction: &Direction) -> bool {
     let pipe = &direction.pipe;
     pipe.capacity == Capacity::Serialise

@@ -41,7 +41,7 @@ fn answer(kind: &'static str, text: &'static str) -> Response {
 }
 
 /// Prints the page's address. The token follows a `#`, which no browser sends. It is printed only
-/// on a terminal, since other standard error is often stored.
+/// on a terminal, since standard error is otherwise often stored.
 pub(super) fn tell(address: SocketAddr, encrypted: bool, token: Option<&[u8]>) {
     let token = token.filter(|_| std::io::stderr().is_terminal());
     let fragment = token.map_or_else(String::new, |token| format!("#token={}", escaped(token)));

@@ -229,7 +229,7 @@ fn take(
     }
 }
 
-/// The timestamp of a packet, from which the address before it has been removed.
+/// The timestamp of a packet whose destination address has been removed.
 fn stamp(packet: &batch::BatchedPacket<'_>) -> Option<u64> {
     let (_, behind) = packet.rest.split_at_checked(STAMP - batch::ADDRESS)?;
     behind.first_chunk().map(|stamp| u64::from_le_bytes(*stamp))

@@ -12,8 +12,10 @@ use std::ops::Range;
 pub(crate) struct Headers {
     /// Rate of the sources as written, with headers or without.
     written: Rate,
-    /// The same rate if the written one were payload; or the payload of the written one.
+    /// If `fits`: the rate with headers, if the written rate counts payload. Otherwise the rate of
+    /// the payload in the written rate, which then counts headers.
     other: Rate,
+    /// The written rate is within the limit.
     fits: bool,
     /// Headers relative to the payload, in percent.
     added: f64,

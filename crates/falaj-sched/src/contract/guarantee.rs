@@ -27,7 +27,7 @@ pub trait Guarantees: Discipline {
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee>;
 
     /// The curve of flow `f` for service in turns, if it is known. Delay bounds of flows that
-    /// conform to an envelope may be smaller by it.
+    /// conform to an envelope may be smaller with it.
     fn turns(&self, f: FlowId) -> Option<StaircaseCurve> {
         let _ = f;
         None
@@ -171,9 +171,9 @@ pub struct StairTurn {
     pub idle: Span,
 }
 
-/// The place of a flow among the flows of a work-conserving link. While it has packets, flows of
-/// its own rank and of lower ranks are served in any order, and those of higher ranks send no more
-/// than `once` bytes together.
+/// The place of a flow among the flows of a work-conserving link. While the flow has packets, any
+/// packet of a flow whose rank is the same or lower may be served before them. Flows of higher
+/// ranks together send no more than `once` bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Precedence {
     /// Rank 0 is served first.

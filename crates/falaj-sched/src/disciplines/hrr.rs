@@ -11,8 +11,8 @@
 //! on the load. The owner of a slot is a function of its number, so idle time costs no work and
 //! needs no state.
 //!
-//! A level spreads the slots of its flows evenly: the `j`-th of `a` lies
-//! `(j + 1/2)/a` into the level's part of the frame, ties in order of the flows.
+//! A level spreads the slots of its flows evenly: the `j`-th of the `a` slots of a flow lies at
+//! `(j + 1/2)/a` of the level's part of the frame. Ties are in order of the flows.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::Draw;
@@ -212,11 +212,11 @@ impl Hrr {
         let places = self.places(f);
         let (frames, rest) = (k / slots, (k % slots) as usize);
         let place = |j: usize| places[j % places.len()] + (j / places.len()) as u64 * self.frame;
-        // Starting just behind a slot of its own.
+        // The worst start is just behind a slot of its own.
         let gap = (0..places.len()).map(|j| place(j + rest) - place(j)).max().unwrap_or(0);
         let mut d = frames.saturating_mul(self.frame).saturating_add(gap);
         for above in self.levels[..level].iter().rev() {
-            // Starting at the first slot that is not handed down.
+            // The worst start is at the first slot that is not handed down.
             let whole = d.saturating_sub(1) / above.handed;
             let kept = self.frame - above.handed;
             d = whole.saturating_mul(kept).saturating_add(kept).saturating_add(d);

@@ -243,7 +243,7 @@ mod tests {
         }
     }
 
-    /// How many of a hundred seeds select each of the two flows.
+    /// Number of seeds, of a hundred, that select each of the two flows.
     fn chosen<S: Scheduler>(build: impl Fn() -> S) -> [usize; 2] {
         let mut chosen = [0; 2];
         for seed in 0..100 {
