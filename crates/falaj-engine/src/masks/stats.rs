@@ -3,7 +3,7 @@
 use falaj_sched::units::time::Span;
 
 /// A counter of six bytes: enough for a packet per nanosecond over three days, or for a million per
-/// second over nine years.
+/// second over almost nine years.
 type Count = [u8; 6];
 
 /// Counters, the longest sojourn and a histogram of sojourns of one id, in 128 bytes. Most packets
@@ -41,8 +41,8 @@ impl SojournStats {
     /// Number of buckets.
     pub const BUCKETS: usize = 16;
 
-    /// Counts a packet that goes on the link, `sojourn` after its arrival when its last bit will
-    /// have left.
+    /// Counts a packet that goes on the link. Its last bit will have left `sojourn` after its
+    /// arrival.
     #[inline]
     pub fn sent(&mut self, bytes: u32, sojourn: Span) {
         add(
@@ -54,8 +54,9 @@ impl SojournStats {
         self.longest = self.longest.max(sojourn);
     }
 
-    /// Moves a packet from its counted sojourn to another one, as it was on the wire at a change of
-    /// the rate. If it was the longest, the longest becomes the end of the last bucket in use.
+    /// Moves a packet that was on the wire when the rate changed from its counted sojourn to
+    /// another one. If the old one was the longest, the longest becomes the end of the last bucket
+    /// in use.
     pub(crate) fn retimed(&mut self, old: Span, new: Span) {
         let place = |bucket| (bucket + SojournStats::BUCKETS - FIRST) % SojournStats::BUCKETS;
         let was = &mut self.sojourns[place(SojournStats::bucket(old))];
@@ -72,7 +73,7 @@ impl SojournStats {
         self.longest = self.longest.max(new);
     }
 
-    /// Each bucket is four times as wide as the one before; the first ends at 1,024 ns.
+    /// Each bucket ends at four times the end of the one before; the first ends at 1,024 ns.
     #[inline]
     fn bucket(sojourn: Span) -> usize {
         let bits = u64::BITS - (sojourn.0 >> 10).leading_zeros();

@@ -267,7 +267,7 @@ pub(super) fn one_or_list(rules: &[String]) -> String {
     if rules.len() == 1 { rules.concat() } else { format!("[{}]", rules.join(", ")) }
 }
 
-/// The first place where a device is named.
+/// The place of a device's first discipline.
 fn at(device: &Device) -> Range<usize> {
     device.qdiscs.first().map_or(0..0, |q| q.at.clone())
 }

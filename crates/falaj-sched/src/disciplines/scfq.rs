@@ -44,8 +44,8 @@ pub const MANIFEST: Manifest = Manifest {
     wfi: Some(WfiFormula {
         formula: "phi sum of the others' L_j",
         condition: None,
-        // While virtual time rises by `v`, another flow `j` sends at most `r_j v + L_j`, and the
-        // flow itself, up to one of its own departures, `r_i v`.
+        // While virtual time rises by `v`, another flow `j` sends at most `r_j v + L_j`. The flow
+        // itself sends `r_i v` until one of its own departures.
         bytes: |f| f.phi * (f.all - f.own) + ROUNDED,
     }),
     ..Manifest::PLAIN
@@ -59,9 +59,9 @@ pub struct Scfq {
     heads: Tournament<Virtual>,
     /// The largest finish tag of the packets that were in service.
     now: Virtual,
-    /// The flow whose packet is in service or was the last one, until its next head is seen, and
-    /// that packet's tag.
+    /// The flow whose packet is in service or was the last one, until its next head is seen.
     serving: Option<FlowId>,
+    /// The finish tag of that packet.
     finish: Virtual,
 }
 

@@ -14,12 +14,14 @@
 //!
 //! A minimum rate raises the priority of an adapter that is below it, as the paper proposes: such
 //! an adapter goes before all turns. Among several, the order is that of the instants by which the
-//! minimum rate would have sent their packets. These packets count for the adapter's turn too. An
-//! adapter is below its minimum from an instant on that each packet advances by its time at that
-//! rate. A packet sent in a turn sets it to its own start plus that time, if that is later, so that
-//! service in a turn makes no adapter wait longer. These instants are release times and deadlines
-//! of earliest-deadline-first with a utilization of at most the whole link, so a packet is late by
-//! one packet of another adapter at most.
+//! minimum rate would have sent their packets. These packets count for the adapter's turn too.
+//!
+//! Each adapter has an instant from which on it is below its minimum. A packet sent because of the
+//! minimum advances the instant by the packet's time at the minimum rate. A packet sent in a turn
+//! sets the instant to the packet's start plus that time, if that is later, so service in a turn
+//! makes no adapter wait longer. These instants are release times and deadlines of
+//! earliest-deadline-first with a utilization of at most the whole link, so a packet is late by one
+//! packet of another adapter at most.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -98,7 +100,7 @@ pub struct XenWrr {
     /// The adapter whose turn it is; it is not in the round.
     turn: Option<FlowId>,
     serving: Option<FlowId>,
-    /// Adapters that are not below their minimum, by the time from which they are.
+    /// Adapters that are not below their minimum, by the time from which they will be below it.
     above: Tournament<Instant>,
     /// Adapters below their minimum, by the time at which the minimum rate would have sent their
     /// packet.
@@ -343,7 +345,8 @@ impl Discipline for XenWrr {
         self.serving = Some(f);
     }
 
-    /// The rest of a turn is soon forgotten; the advance of the minimum's instant is owed.
+    /// The rest of a turn counts until the delay is over. An instant that is ahead of now counts
+    /// until then: its flow was served in advance.
     fn is_reusable(&self, flows: &Flows<XenFlow>, f: FlowId, now: Time) -> bool {
         let state = flows.state(f);
         let pauses = state.left > 0 && now.since(state.emptied) < self.delay;

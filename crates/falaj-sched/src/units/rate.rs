@@ -258,8 +258,8 @@ impl Wire {
         Span(nanos + u64::from(rest > 0))
     }
 
-    /// Quotient and remainder of `work` by the rate. `inverse` is at least `2^64 / rate - 1`: the
-    /// product is short by less than one, and its rounding by one at most.
+    /// Quotient and remainder of `work` by the rate. `inverse` is at least `2^64 / rate - 1`, so
+    /// the product is short by less than one, and the rounded product by one at most.
     #[inline]
     fn divide(&self, work: u64) -> (u64, u64) {
         let quotient = ((u128::from(work) * u128::from(self.inverse)) >> 64) as u64;
