@@ -12,9 +12,10 @@
 //! All flows that come from one line are together no more than that line carries (line shaping;
 //! Mifdaoui and Leydier 2017).
 //!
-//! If paths form a circle, the delays depend on each other. They are then the least fixed point of
-//! total flow analysis, found from below (Thomas, Le Boudec and Mifdaoui 2019): no delay exceeds it
-//! first, as a packet takes time at each server, and later arrivals do not delay it.
+//! If paths form a circle, the delays depend on each other. Their bounds are then the least fixed
+//! point of total flow analysis, found from below (Thomas, Le Boudec and Mifdaoui 2019). No packet
+//! can be the first that is delayed by more: it takes time at each server, and later arrivals do
+//! not delay it.
 
 use crate::curve::{Curve, Exact, Piece, exact};
 use crate::linear::Analysed;

@@ -1,10 +1,10 @@
 //! Distributions of delays: shapes of mean 0 and deviation 1, stored as the inverse of their
-//! distribution function at equal steps of probability and interpolated linearly. Computed at
-//! set-up in floating point; the path of packets uses integers.
+//! distribution function at equal steps of probability and interpolated linearly. They are computed
+//! at set-up in floating point; the path of packets uses integers.
 //!
-//! A table of finite range has less deviation than the distribution that it approximates, and
-//! netem's tables do. Here every table is scaled until the interpolated distribution has mean 0 and
-//! deviation 1.
+//! A table of finite range has less deviation than the distribution that it approximates: netem's
+//! tables have too little. Here every table is scaled until the interpolated distribution has mean
+//! 0 and deviation 1.
 
 use super::jitter_process::JitterProcess;
 use std::sync::{Arc, LazyLock, OnceLock};

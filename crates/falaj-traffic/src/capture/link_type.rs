@@ -1,4 +1,4 @@
-//! Captures that are not of Ethernet: their packets get the header of a frame.
+//! Captures of links other than Ethernet: their packets become Ethernet frames.
 
 use pcap_file::DataLink;
 
@@ -6,25 +6,25 @@ use pcap_file::DataLink;
 const ETHERNET: usize = 14;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
-/// No protocol: what is not data, or encrypted.
+/// The type of a frame without a known protocol: it carries no data, or encrypted data.
 const NONE: u16 = 0;
 
-/// The header in front of a packet of IP.
+/// The header before an IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LinkType {
     Ethernet,
-    /// None.
+    /// No header.
     Raw,
-    /// The family of the address, in the order of bytes of the machine that wrote it.
+    /// Four bytes: the address family, in the byte order of the machine that wrote it.
     Null,
     Ppp,
     /// PPP over Ethernet, without the frame's header.
     Pppoe,
-    /// Linux's "cooked" headers, of interfaces that are named `any`.
+    /// Linux's "cooked" header, as in captures of the interface `any`.
     Sll,
     Sll2,
     Wifi,
-    /// 802.11 with measurements in front.
+    /// 802.11 behind a header with measurements.
     Radiotap,
 }
 
@@ -32,7 +32,7 @@ impl LinkType {
     pub(super) fn of(kind: DataLink) -> Option<LinkType> {
         Some(match kind {
             DataLink::ETHERNET => LinkType::Ethernet,
-            // The numbers of some systems' own.
+            // 12 and 14 are the numbers of raw IP on some systems.
             DataLink::RAW | DataLink::IPV4 | DataLink::IPV6 | DataLink::Unknown(12 | 14) => {
                 LinkType::Raw
             }
@@ -47,8 +47,8 @@ impl LinkType {
         })
     }
 
-    /// Writes a packet into `frame` as a frame of Ethernet, and returns its length there, where it
-    /// had this one; none: it is such a frame as it stands.
+    /// Writes a packet of original length `length` into `frame`, as an Ethernet frame. Returns the
+    /// original length of that frame; `None` if the packet is an Ethernet frame already.
     pub(super) fn frame(self, data: &[u8], length: u32, frame: &mut Vec<u8>) -> Option<u32> {
         if self == LinkType::Ethernet {
             return None;
@@ -78,13 +78,14 @@ impl LinkType {
     }
 }
 
-/// The part of a packet behind its own header.
+/// The part of a packet between its header and its trailer.
 struct Payload {
-    /// Ethernet's type.
+    /// Its EtherType.
     protocol: u16,
     source: [u8; 6],
-    /// Bytes in front of it, and behind.
+    /// Length of the header.
     header: usize,
+    /// Length of the trailer.
     trailer: usize,
 }
 
@@ -93,7 +94,7 @@ impl Payload {
         Payload { protocol, source: [0; 6], header, trailer: 0 }
     }
 
-    /// IP of the version that it says.
+    /// IP; the packet's first four bits are its version.
     fn behind(data: &[u8], header: usize) -> Payload {
         let protocol = match data.get(header).map(|first| first >> 4) {
             Some(4) => IPV4,
@@ -108,8 +109,8 @@ fn be16(data: &[u8], at: usize) -> Option<u16> {
     data.get(at..).and_then(<[u8]>::first_chunk).map(|bytes| u16::from_be_bytes(*bytes))
 }
 
-/// PPP (RFC 1661): perhaps an address and a control byte, then the protocol in one byte or two;
-/// or Cisco's HDLC, which has Ethernet's types.
+/// PPP (RFC 1661): an optional address byte and control byte, then the protocol in one byte or two;
+/// or Cisco's HDLC, which has EtherTypes.
 fn ppp(data: &[u8], mut at: usize) -> Payload {
     let Some(start) = be16(data, at) else { return Payload::of(NONE, at) };
     if matches!(start, 0x0f00 | 0x8f00) {
@@ -131,7 +132,7 @@ fn ppp(data: &[u8], mut at: usize) -> Payload {
     Payload::of(protocol, at + bytes)
 }
 
-/// Linux's cooked headers: a protocol of Ethernet, and the sender's address.
+/// Linux's cooked headers: an EtherType, and the sender's address.
 fn cooked(data: &[u8], header: usize, protocol: usize, source: usize) -> Payload {
     let mut made = Payload::of(be16(data, protocol).unwrap_or(NONE), header);
     if let Some(address) = data.get(source..).and_then(<[u8]>::first_chunk) {
@@ -140,7 +141,8 @@ fn cooked(data: &[u8], header: usize, protocol: usize, source: usize) -> Payload
     made
 }
 
-/// 802.11: a header of 24 bytes at least, and behind it LLC and SNAP.
+/// 802.11: a header of at least 24 bytes, then LLC and SNAP. `has_sum`: the frame ends with a
+/// checksum.
 fn wifi(data: &[u8], start: usize, has_sum: bool) -> Payload {
     let sum = if has_sum { 4 } else { 0 };
     let none = Payload { trailer: sum, ..Payload::of(NONE, start) };
@@ -170,7 +172,8 @@ fn wifi(data: &[u8], start: usize, has_sum: bool) -> Payload {
     }
 }
 
-/// Radiotap: its length is in its header, and a flag says whether the frame ends with its sum.
+/// Radiotap: the header contains its own length, and a flag that is set if the frame ends with its
+/// checksum.
 fn radiotap(data: &[u8]) -> Payload {
     let Some(&[low, high]) = data.get(2..).and_then(<[u8]>::first_chunk) else {
         return Payload::of(NONE, 0);
@@ -185,7 +188,7 @@ fn radiotap(data: &[u8]) -> Payload {
         last = word(at).unwrap_or(0);
         at += 4;
     }
-    // The time stands before the flags, at a multiple of eight.
+    // A timestamp may precede the flags, aligned to eight bytes.
     if present & 1 != 0 {
         at = at.next_multiple_of(8) + 8;
     }
