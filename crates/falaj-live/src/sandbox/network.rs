@@ -271,7 +271,7 @@ pub(super) fn forward(forwards: Forwards) {
     }
 }
 
-/// Brings the far side's end of a way out through the host up, gives it an address, and sets the
+/// Brings up the far side's end of a way out through the host, gives it an address, and sets the
 /// default route there.
 pub(super) fn configure_way_out(subnet: Subnet) -> Result<(), Failure> {
     let [own, gateway] = subnet.way_out();

@@ -216,7 +216,7 @@ const WORDS: &[FieldWord] = &[
     ),
 ];
 
-/// The words as people would ask for `asked`: small letters, one space between two.
+/// The words of `asked` as [`WORDS`] has them: in small letters, with one space between two words.
 fn plain(asked: &str) -> String {
     asked.to_lowercase().split([' ', '_']).filter(|w| !w.is_empty()).collect::<Vec<_>>().join(" ")
 }

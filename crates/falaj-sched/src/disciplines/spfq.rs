@@ -219,9 +219,10 @@ impl QueueHooks for Spfq {
 impl MediumHooks for Spfq {}
 
 impl Guarantees for Spfq {
-    /// A packet leaves at most `L/C` after its potential's time, `F - P` from its arrival on. Each
-    /// flow served had the smallest finish, so `P` followed within the slowest packet: the flow may
-    /// be ahead by that much.
+    /// The potential reaches the finish `F` of a packet at most `F - P` after its arrival, and the
+    /// packet leaves at most `L/C` later. Each packet served had the smallest finish, so `P` is
+    /// behind a finish served by the time of the slowest packet at most, and the flow ahead of `P`
+    /// by that much at most.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let queue = self.shares.own_time(self.shares.full_queue(f), f);
         let delay = Bound {

@@ -124,7 +124,7 @@ impl Published {
         self
     }
 
-    /// As before, and this value of x.
+    /// Adds a value of x, with the words for what happens there.
     pub(super) fn at(mut self, x: f64, words: &'static str) -> Published {
         self.places.push((x, words));
         self
