@@ -1,4 +1,4 @@
-//! The other end of a control socket.
+//! The client's end of a control socket.
 
 use crate::endpoint::VARIABLE;
 use crate::protocol::{
@@ -160,7 +160,7 @@ impl Client {
         }
     }
 
-    /// Prints a note about the link that was found, if it was not named.
+    /// Prints a note that names the process of the link.
     pub fn tell(&self) {
         let Hello { command, pid, about, .. } = &self.hello;
         note!("falaj {command} {about} (pid {pid})");

@@ -48,7 +48,8 @@ pub fn replicate_into(
     on_all_cores(experiment, seed, numbers, progress, || None, |n, run, _| take(n, run))
 }
 
-/// Does the same; returns the mean delays of all replications in the order of time.
+/// Does the same as [`replicate_into`]; also returns the mean delays of all replications in the
+/// order of time.
 pub(crate) fn replicate_in_order(
     experiment: &Experiment,
     seed: u64,

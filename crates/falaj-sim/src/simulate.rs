@@ -100,7 +100,7 @@ pub struct Many {
     pub report: MaskStats,
 }
 
-/// Number of created entries for which each one's own counts are reported.
+/// Maximum number of created entries, the busiest, that are reported one by one.
 const BUSIEST: usize = 10;
 
 /// The results of a flow.
@@ -515,8 +515,8 @@ fn run_as<const CLOSED: bool, W: Observer>(
     Ok(ran)
 }
 
-/// After this number of events without a departure, none ever follows: gates within gates may never
-/// be open together.
+/// After this number of events without a departure, no more departures are expected: gates within
+/// gates may never be open together.
 const FRUITLESS: u32 = 100_000;
 
 /// Sends the packets that are still queued after the last counted instant, if they can ever be

@@ -211,7 +211,8 @@ pub(crate) struct PipeProperties {
 /// Times at which a device that paces its link needs attention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DeviceTimes {
-    /// Time at which it needs more packets, without precision; [`Time::NEVER`] if it is not full.
+    /// Time at which it needs more packets, which need not be met precisely; [`Time::NEVER`] if it
+    /// is not full.
     pub(crate) refill: Time,
     /// It has enough packets until then, whatever arrives; [`Time::NEVER`] if it has nothing to
     /// send, and [`Time::ZERO`] if an arriving packet may have to leave at once.

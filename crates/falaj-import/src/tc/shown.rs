@@ -5,7 +5,7 @@ use crate::lines::Word;
 use falaj_scenario::Problem;
 
 /// Returns the words of the command that creates the object shown in a line, from `dev` on; `None`
-/// if the line is a command itself. `args` stands behind the object.
+/// if the line is a command itself. `args` has the words after the object.
 pub(super) fn command(
     words: &[Word],
     mut args: Args<'_>,

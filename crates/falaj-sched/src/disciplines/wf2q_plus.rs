@@ -263,7 +263,8 @@ impl MediumHooks for Wf2qPlus {
 impl Guarantees for Wf2qPlus {
     /// A packet ends at most a packet of work after the time reaches its finish (the latency-rate
     /// server of Stiliadis and Varma 1998: `L/r + L/C`, from an instant at which the flow owes
-    /// nothing). While it has packets its head starts at most a packet of its own after the time.
+    /// nothing). While the flow has packets, its head starts at most one of its packets after the
+    /// time.
     /// Two bytes and two nanoseconds are for the rounded time within a packet.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let Weights { rate, largest, .. } = self.weights;

@@ -1,6 +1,6 @@
-//! Firewall rules that pass an interface's packets to two queues, as bytes: a table of nftables
-//! that belongs to a socket, and that the kernel removes when the socket is closed, however the
-//! process ends.
+//! Firewall rules that pass an interface's packets to two queues, written as bytes of netlink
+//! messages. They are in an nftables table that belongs to a socket. The kernel removes the table
+//! when the socket is closed, however the process ends.
 
 use super::message::MessageBuilder;
 use nix::errno::Errno;
