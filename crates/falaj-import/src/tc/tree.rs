@@ -151,7 +151,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Bands with a credit-based shaper below are a discipline of its own here.
+    /// Bands with credit-based shapers below them become the discipline `cbs`.
     fn shaped(&mut self, device: &Device) -> Result<(), Problem> {
         let below = |minor: u16| {
             let is = |q: &&Node<Qdisc>| {

@@ -165,11 +165,11 @@ impl Forwarder {
         joins
     }
 
-    /// Delivers the bursts that leave together at once; or keeps them, if there is no room.
+    /// Delivers the bursts that leave together, or keeps them if there is no room.
     fn hand_over(&mut self) -> io::Result<()> {
         let Some(&first) = self.together.first() else { return Ok(()) };
         let to = self.ports[self.units.port(self.releases.burst(first).unit)].leaves_at;
-        // Behind the bursts that are kept already.
+        // If bursts are kept already, these join behind them.
         let wanting = if self.is_full(to) { None } else { Some(self.transmit()?) };
         match wanting {
             Some(None) => {}

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// A probability: a number of 2^-64, or one.
+/// A probability: a multiple of 2^-64, or one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Probability(u64);
 
@@ -43,7 +43,7 @@ impl Probability {
         if self == Probability::ALWAYS { 1.0 } else { self.0 as f64 / 18_446_744_073_709_551_616.0 }
     }
 
-    /// The nearest to a number from 0 to 1.
+    /// A number from 0 to 1, rounded down to a multiple of 2^-64.
     pub fn from_f64(p: f64) -> Probability {
         if p >= 1.0 {
             Probability::ALWAYS

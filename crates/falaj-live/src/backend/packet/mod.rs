@@ -80,9 +80,9 @@ impl PacketSocket {
         Ok(socket)
     }
 
-    /// Waits until an interface that was just brought up, and so its peer, sends frames; until then
-    /// the kernel drops them. The wait is short: on a very busy machine the first packets may be
-    /// lost. Any socket of the network namespace will do for the query.
+    /// Waits until an interface that was just brought up can send frames, as its peer then can too;
+    /// until then the kernel drops them. The wait is short: on a very busy machine the first
+    /// packets may be lost. Any socket of the network namespace will do for the query.
     pub(crate) fn await_carrier(socket: BorrowedFd<'_>, interface: &str) {
         for _ in 0..1000 {
             if crate::sys::flags(socket, interface)
@@ -285,8 +285,8 @@ pub struct PacketReader {
     nothing: u32,
 }
 
-/// Number of consecutive empty reads after which a pending error of the socket is cleared, which
-/// would wake the loop for ever.
+/// Number of consecutive empty reads after which a pending error of the socket is cleared. Such an
+/// error would wake the loop for ever.
 const PATIENCE: u32 = 64;
 
 impl PacketReader {

@@ -30,8 +30,8 @@ impl<'a> WhatIf<'a> {
         Ok((WhatIf { name, text, said, words: Vec::new() }, scenario))
     }
 
-    /// Sets values; `option` is the command-line option that gave them. A need is set as a
-    /// requirement of a flow.
+    /// Sets values; `option` is the command-line option that gave them. If `need` is true, each
+    /// value is set as a requirement of a flow.
     ///
     /// # Errors
     /// The key does not exist; or the scenario would be wrong, and the problems have been reported.
