@@ -13,7 +13,8 @@ pub struct PipeId(pub u32);
 pub struct Unit {
     /// The flow that it belongs to.
     pub flow: FlowId,
-    /// The driver's handle for the bytes; the engine returns it just once.
+    /// The driver's handle for the bytes. The engine gives it back just once, by [`Output::Emit`]
+    /// or [`Output::Drop`].
     pub handle: u32,
     /// Length as the link accounts it; at least 1, below 2^31.
     pub bytes: u32,

@@ -30,8 +30,8 @@ const MTU6: u16 = 1280;
 pub struct Topology {
     nodes: Vec<TopologyNode>,
     links: Vec<TopologyLink>,
-    /// IPv6 is used; only if all links carry it, or a name would resolve to an address without a
-    /// route.
+    /// True if IPv6 is used. All links must carry it: otherwise a name might resolve to an address
+    /// without a route.
     six: bool,
 }
 

@@ -51,9 +51,9 @@ impl Impairment for Slots {
 
 /// State of slots, with the fill level of the current one.
 ///
-/// Slot `k` lies at `k` times the mean of both times, and its own draw shifts it by at most a
-/// quarter of their difference. So no slot depends on those before it, neighbors keep both limits,
-/// and an idle link costs nothing.
+/// Slot `k` lies at `k` times the mean of both times, and its own draw delays it by at most half of
+/// their difference. So no slot depends on those before it, neighbors keep both limits, and an idle
+/// link costs nothing.
 #[derive(Debug)]
 struct SlotState {
     slots: Slots,

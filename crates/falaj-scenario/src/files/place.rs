@@ -1,4 +1,5 @@
-//! Files beside the scenario's that consist of lines of words, and places in them.
+//! Text files: the scenario, and those that it names, which consist of lines of words. A place is a
+//! line and a column of such a file.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -22,8 +23,8 @@ pub(crate) fn decoded(bytes: Vec<u8>) -> Result<String, At> {
 /// Maximum size in bytes of a scenario, or of a file that one names.
 const LONGEST: u64 = 64 << 20;
 
-/// The bytes of a text file. Of `/dev/zero`, or of a capture of gigabytes, no more is read than is
-/// needed to refuse it.
+/// The bytes of a text file. If it is too long, as `/dev/zero` or a capture of gigabytes is, no
+/// more is read than is needed to refuse it.
 ///
 /// # Errors
 /// It cannot be read, or has more than 64 MiB.

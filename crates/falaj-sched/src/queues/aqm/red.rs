@@ -124,8 +124,9 @@ pub struct Red {
     avg: u64,
     /// Time at which the queue became empty.
     idle: Option<Time>,
-    /// Packets since the last one that was marked or dropped, itself not counted: the distance is
-    /// uniform over 1 to 1/p_b (section 7 of the paper).
+    /// Number of packets between the last one that was marked or dropped and the latest one. With
+    /// it, the distance between two such packets is uniform over 1 to 1/p_b (section 7 of the
+    /// paper).
     count: Option<u64>,
 }
 
