@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// The fill level of a queue, and the threads that wait for room in it.
 pub(crate) struct QueueRoom {
     limit: Limit,
-    /// A queue with memory holds no more than is free there.
+    /// If set, the queue holds no more bytes than are free in this memory.
     memory: Option<Arc<RelayMemory>>,
     used: Mutex<Used>,
     freed: Condvar,

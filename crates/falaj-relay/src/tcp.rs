@@ -125,7 +125,8 @@ pub(crate) struct Tcp {
     seen: u64,
 }
 
-/// The window of a stream: the bandwidth-delay product of the link, within bounds.
+/// The window of a stream: the link's rate times twice its delay, within bounds; the upper bound if
+/// the rate is unlimited.
 fn window(direction: &Direction) -> Limit {
     let rate = direction.pipe.setup.rate;
     let bytes = u128::from(rate.0) * u128::from(direction.pipe.delay.0) / 8_000_000_000;

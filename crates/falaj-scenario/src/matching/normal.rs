@@ -1,4 +1,5 @@
-//! Divides a rule with `not` and `or` into alternatives without them, of which one must hold.
+//! Divides a rule with `not` and `or` into alternatives, of which one must hold. They have no `or`,
+//! and `not` only before single terms.
 
 use super::{MOST, Node};
 use crate::units::Unreadable;
@@ -10,7 +11,7 @@ pub(super) fn apart(all: &[Node]) -> Result<Vec<Match>, Unreadable> {
     all.iter().try_fold(vec![Match::ANY], |left, node| both(&left, &one_of(node, false)?))
 }
 
-/// Alternatives that match the packets for which this holds, or does not.
+/// Alternatives that match the packets for which `node` holds or, if `not` is true, does not hold.
 fn one_of(node: &Node, not: bool) -> Result<Vec<Match>, Unreadable> {
     match (node, not) {
         (Node::Any, false) => Ok(vec![Match::ANY]),
