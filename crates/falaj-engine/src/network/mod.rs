@@ -72,7 +72,8 @@ pub enum RouteError {
 /// An entering packet: a handle to bytes that live elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IngressPacket<'a> {
-    /// The driver's handle for the bytes; the network returns it just once.
+    /// The driver's handle for the bytes. The network gives it back just once, by [`Output::Emit`]
+    /// or [`Output::Drop`].
     pub handle: u32,
     /// Length of the IP packet.
     pub length: u32,
@@ -97,7 +98,7 @@ pub struct Network {
     passing: Vec<InTransit>,
     keys: Vec<Key>,
     free: Vec<u32>,
-    /// Number of packets that share bytes; the first entry is unused.
+    /// Numbers of packets that share the same bytes; the first entry is unused.
     shares: Vec<u32>,
     hops: BinaryHeap<Reverse<Hop>>,
     made: u64,

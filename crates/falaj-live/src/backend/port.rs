@@ -75,11 +75,11 @@ pub trait Port: PortHandover {
         false
     }
     /// From now on the device paces a link, and is handed at most this number of bytes ahead of
-    /// time; `None`: it paces no link any more. For ports that [report when they have
-    /// room](Port::says_room), which from then on refuse units without room:
-    /// [`transmit`](Port::transmit) fails with `EAGAIN`, and the port becomes writable when it has
-    /// room; or with `ENOBUFS` or `ENOMEM`, whose end is not reported. A refused unit is sent again
-    /// later.
+    /// time; `None`: it paces no link any more. This is for ports that [report when they have
+    /// room](Port::says_room). From then on such a port refuses a unit for which it has no room,
+    /// and the unit is sent again later. [`transmit`](Port::transmit) fails with `EAGAIN`, and the
+    /// port becomes writable when it has room. Or it fails with `ENOBUFS` or `ENOMEM`, and the end
+    /// of that state is not reported.
     ///
     /// # Errors
     /// The kernel's error.

@@ -221,8 +221,8 @@ impl Forwarder {
         }
     }
 
-    /// Records a packet that rules do not admit too: random decisions depend on how many packets
-    /// were checked.
+    /// Records a packet that rules do not admit. It must be in the capture too, because random
+    /// decisions depend on how many packets were checked.
     fn not_let_in(&mut self, arriving: &PendingUnit, bytes: u32, why: RouteError, arrival: Time) {
         let PendingUnit { unit, next: index, .. } = *arriving;
         let packet =

@@ -29,7 +29,7 @@ pub(crate) enum Given {
     Own,
     /// All flows keep to the envelopes that they declare.
     Declared,
-    /// The scenario's sources send no more than they do.
+    /// The traffic is no more than that of the scenario's sources.
     Sources,
 }
 

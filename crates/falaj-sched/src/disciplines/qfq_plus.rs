@@ -8,7 +8,7 @@
 //! packets instead of once a packet. The price: every flow may be delayed by a budget more, and by
 //! the other flows of its aggregate. These also get the capacity that it leaves unused.
 //!
-//! Aggregates are sorted by budgets, never by packets, so a head may change.
+//! Aggregates are sorted by budgets, never by packets, so a changed head needs no sorting.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
@@ -178,8 +178,8 @@ impl Discipline for QfqPlus {
     }
 
     /// Flows keep their turns and deficits, up to a quantum each. An aggregate with the same weight
-    /// and flows keeps its virtual start. A new one starts in the future by the largest debt of its
-    /// flows' old aggregates, up to two roundings, and never in the past.
+    /// and flows keeps its virtual start. A new one starts after the present virtual time by the
+    /// largest debt of its flows' old aggregates, at most two roundings, and never before it.
     fn migrate_from(&mut self, mut old: QfqPlus, flows: &mut Flows<Member>, _: Time) {
         self.time = old.time;
         let now = self.time.now();

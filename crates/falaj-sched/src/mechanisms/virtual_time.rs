@@ -243,7 +243,7 @@ impl VirtualTime {
     /// Removes the weights whose slot has passed.
     fn let_go(&mut self, before: u64) {
         let now = self.now();
-        // Only the roundings with a multiple in between.
+        // Only roundings of which the time has passed a multiple.
         let Some(highest) = (before ^ now).checked_ilog2().and_then(|bit| bit.checked_sub(FINEST))
         else {
             return;
