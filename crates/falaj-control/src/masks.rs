@@ -72,8 +72,8 @@ fn stats(stats: &SojournStats) -> Json {
     })
 }
 
-/// The report as JSON. Sojourn times are in buckets, each four times as wide as the one before; the
-/// first ends at 1,024 ns.
+/// The report as JSON. Sojourn times are in buckets, each of which ends at four times the end of
+/// the one before; the first ends at 1,024 ns.
 pub fn json(name: &str, report: &MaskStats) -> Json {
     let named = |all: &[(String, SojournStats)]| -> Vec<Json> {
         let one = |(id, of): &(String, SojournStats)| {

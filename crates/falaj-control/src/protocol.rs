@@ -197,7 +197,7 @@ pub struct RuleReport {
     pub rate: Option<f64>,
 }
 
-/// Sojourns in 16 buckets, each four times as wide as the one before.
+/// Sojourns in 16 buckets, each of which ends at four times the end of the one before.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct BucketDelays {
     /// Number of packets.

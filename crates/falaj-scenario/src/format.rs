@@ -115,7 +115,7 @@ impl<'a> LineReader<'a> {
 
     fn lines(mut self) -> Vec<SourceLine> {
         let mut lines = Vec::new();
-        // The current line so far; true while a header's brackets are open.
+        // The current line so far, and true if it is a header.
         let mut code: Option<(String, bool)> = None;
         let mut empty = true;
         while let Some(event) = self.next() {
@@ -299,7 +299,7 @@ fn write_item(out: &mut String, item: &Item, indent: usize) {
 
 /// Sets blank lines and the columns of comments.
 fn lay_out(lines: &[SourceLine]) -> String {
-    // True at the start of a header, with the comment above it.
+    // True for the first line of a header and of the comments above it.
     let mut heads = vec![false; lines.len()];
     for (n, line) in lines.iter().enumerate() {
         if matches!(line, SourceLine::Code { header: true, .. }) {

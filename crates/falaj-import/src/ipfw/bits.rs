@@ -1,5 +1,5 @@
-//! `mask src-ip 0x000000ff`: only the last bits of addresses distinguish flows. Where the rules
-//! send a single network, whole addresses distinguish the same flows.
+//! `mask src-ip 0x000000ff`: only the last bits of addresses distinguish flows. If all packets that
+//! the rules send are of a single network, whole addresses distinguish the same flows.
 
 use super::rule::Rule;
 use crate::args::no_equal;
@@ -22,7 +22,7 @@ pub(super) struct Last {
 
 impl Last {
     /// Returns a warning if whole addresses distinguish the same flows, because all these rules
-    /// send one network. Otherwise returns an error.
+    /// send packets of one network. Otherwise returns an error.
     pub(super) fn within<'a>(
         &self,
         rules: impl Iterator<Item = &'a Rule>,

@@ -35,7 +35,7 @@ struct Begun {
 #[derive(Serialize, Deserialize)]
 struct Ended {
     written: u64,
-    /// CPU time of the process.
+    /// CPU time of the thread that writes.
     spent: Duration,
 }
 

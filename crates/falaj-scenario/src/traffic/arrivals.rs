@@ -120,8 +120,8 @@ impl Sends {
     }
 }
 
-/// Reads the traffic of a source; `None`: there is an error, which was reported. Files are beside
-/// the scenario's.
+/// Reads the traffic of a source; `None`: there is an error, which was reported. Names of files are
+/// relative to `beside`, the directory of the scenario.
 pub(crate) fn sends(
     fields: &Fields<'_>,
     given: &Values,
