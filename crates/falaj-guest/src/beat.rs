@@ -30,8 +30,9 @@ impl Beat {
 }
 
 /// Interval to the next beat after this much virtual time. A busy guest passes 250 ms in far less
-/// than the watchdog's patience; a guest that sleeps for days is seldom woken. If ten seconds of a
-/// busy guest take too long after hours, the watchdog asks it.
+/// than the watchdog's patience. Later intervals are longer, so that a guest that sleeps for days
+/// is seldom woken. If a busy guest needs more than the watchdog's patience for such an interval,
+/// the watchdog sends it a message, which it answers.
 pub(crate) fn interval(elapsed: Duration) -> Duration {
     match elapsed.as_secs() {
         0..600 => Duration::from_millis(250),

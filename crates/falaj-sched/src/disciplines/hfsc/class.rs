@@ -118,8 +118,8 @@ impl Class {
         (self.sharing.deadline(shared.sharing) >> KEY) as u64
     }
 
-    /// Charges a packet, shared out by a node whose virtual time is `now` or sent for a real-time
-    /// curve.
+    /// Charges a packet. If it was sent `by_sharing`, `now` is the virtual time of the node that
+    /// chose the class; otherwise it was sent for a real-time curve.
     #[inline]
     pub(super) fn send(
         &self,
@@ -150,7 +150,7 @@ impl Class {
         }
     }
 
-    /// Its state, taken over from `old` at an instant of its node.
+    /// Its state, taken over from `old` at the virtual time `node` of its node.
     pub(super) fn inherit(&self, old: &Class, shared: &Shared, node: Instant) -> Shared {
         Shared {
             sharing: self
