@@ -77,7 +77,8 @@ impl Counters {
         self.air.collisions += more.air.collisions;
     }
 
-    /// The counts since the counters were `then`; backlog and longest queue stay as they are.
+    /// The counts made after the counters stood at `then`; backlog and longest queue stay as they
+    /// are.
     pub fn since(&self, then: &Counters) -> Counters {
         Counters {
             offered: self.offered - then.offered,
@@ -125,9 +126,9 @@ impl Counters {
 }
 
 /// The counters that each packet of a flow writes, in half a cache line; its [`Counters`] follow
-/// from these and from the drops. Two numbers that change together are never adjacent: written as
-/// one vector, each would wait for that vector when it is read alone. A packet that is dropped on
-/// arrival is gone before it is queued, and the backlog is below zero in between.
+/// from these and from the drops. Two numbers that change together are never adjacent: they would
+/// be written as one vector, and a read of one of them would wait for that write. A packet that is
+/// dropped on arrival is gone before it is queued, and the backlog is below zero in between.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 #[repr(C, align(32))]
 pub struct HotCounters {
@@ -152,7 +153,7 @@ impl HotCounters {
         }
     }
 
-    /// Counts a packet that leaves the queue, as its last bit left or as it was dropped.
+    /// Counts a packet that leaves the queue because its last bit left or because it was dropped.
     #[inline]
     pub fn gone(&mut self, bytes: u32) {
         self.backlog = self.backlog.wrapping_sub(1);

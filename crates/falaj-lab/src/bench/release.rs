@@ -1,7 +1,7 @@
 //! `falaj bench release`: lateness of deliveries, accuracy of rates, and CPU cost of waiting, for
 //! each kind of timer.
 //!
-//! With real datagrams between two network namespaces, as `falaj traffic` sends them.
+//! It sends real datagrams between two network namespaces, as `falaj traffic` does.
 
 use super::exit;
 use anyhow::{Result, ensure};

@@ -40,8 +40,8 @@ pub const MANIFEST: Manifest = Manifest {
     wfi: Some(WfiFormula {
         formula: "phi sum of the others' L_j + (1 - phi)(L_i - l_i)",
         condition: None,
-        // While virtual time rises by `v`, another flow `j` sends at most `r_j v + L_j`, and the
-        // flow itself, up to one of its own departures, `r_i v`, minus the excess of its previous
+        // While virtual time rises by `v`, another flow `j` sends at most `r_j v + L_j`. The flow
+        // itself sends `r_i v` until one of its own departures, minus the excess of its previous
         // packet's length over the next one's.
         bytes: |f| f.phi * (f.all - f.own) + (1.0 - f.phi) * f.spread + ROUNDED,
     }),
@@ -58,6 +58,7 @@ pub struct Sfq {
     heads: Tournament<Virtual>,
     /// Start tag of the packet in service; the largest finish when all packets are sent.
     now: Virtual,
+    /// The largest finish tag so far.
     latest: Virtual,
     serving: Option<FlowId>,
 }

@@ -7,7 +7,7 @@ pub(crate) const HEAVIEST: u32 = 65_536;
 pub(crate) const FRACTION: u32 = 38;
 /// Virtual time of a byte at weight 1, if it need not be a multiple of anything.
 pub(crate) const BYTE: u64 = 1 << FRACTION;
-/// Bytes of which 64 roundings at weight 1 stay below a quarter lap.
+/// The largest packet, in bytes: at weight 1 it takes at most a 64th of a lap of virtual time.
 pub(crate) const LARGEST: u32 = 1 << 18;
 /// The finest rounding: one byte at the largest weight.
 pub(crate) const FINEST: u32 = FRACTION - HEAVIEST.ilog2();
@@ -145,8 +145,8 @@ impl Share {
     }
 }
 
-/// Rounded up: a flow may get slightly less than its weight, never more, or the time would outrun
-/// the work.
+/// Virtual time of a byte, rounded up. So a flow may get slightly less than its weight allows, but
+/// never more; otherwise the virtual time would outrun the work.
 pub(crate) fn inverse(byte: u64, weight: u32) -> u64 {
     byte.div_ceil(weight.into())
 }
