@@ -225,8 +225,8 @@ fn headers(source: &Source, direction: &Direction, v6: bool) -> Result<i32, Unre
         })
 }
 
-/// Addresses and ports that put the source's datagrams in its flow; if there are rules, these lead
-/// them through the source's link alone.
+/// Addresses and ports that put the source's datagrams in its flow. If there are rules, the rules
+/// lead datagrams with these addresses and ports through the source's link alone.
 fn addresses(
     source: &Source,
     scenario: &Scenario,
@@ -307,8 +307,9 @@ fn addresses(
 
 type Ports = Option<(u16, u16)>;
 
-/// The first of the ports that sources have for themselves.
+/// The first source port: each source has one of its own.
 const SOURCE: u16 = 20_000;
+/// The first destination port.
 const DESTINATION: u16 = 40_000;
 
 /// The intersection of both ranges; none if it is empty.

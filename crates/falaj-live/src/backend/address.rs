@@ -114,8 +114,8 @@ impl PartialEq for EndName {
 
 impl Eq for EndName {}
 
-/// The error of opening an end: the attempted step and a remedy, unless the cause has them, and the
-/// cause.
+/// The error of opening an end: its cause, and the attempted step with a remedy unless the cause
+/// names them itself.
 #[derive(Debug)]
 pub struct OpenError {
     attempt: Option<Cow<'static, str>>,

@@ -9,8 +9,8 @@
 //! A flow's slope, the virtual time of one byte, is rounded up once, at its setup. Tags are sums of
 //! whole multiples of slopes: they are exact for a flow of that slope, and nothing drifts however
 //! long a link is busy. The slope of a rate is off by at most 2^-33 of itself up to 1 Tbit/s. That
-//! of a weight is exact if the weights have a common multiple below 2^40, which is then the unit of
-//! a byte; otherwise it is off by at most 2^-47, a byte in 140 TB.
+//! of a weight is exact if the weights have a common multiple below 2^40, since the unit of a byte
+//! is then a multiple of it; otherwise it is off by at most 2^-47, a byte in 140 TB.
 
 use crate::contract::guarantee::{Bound, Guarantee, finite_rate, full_queue, room_for_one};
 use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup, Value};
@@ -136,7 +136,7 @@ impl Shares {
     pub(crate) fn slope(&self, f: FlowId) -> u64 {
         self.byte.div_ceil(u64::from(self.weight(f)))
     }
-    /// Lower bound on the time of a byte of `f` at its own rate.
+    /// Time of a byte of `f` at its own rate, rounded up.
     pub(crate) fn pace(&self, f: FlowId) -> Instant {
         let whole = (u128::from(BIT_NANOS) * u128::from(self.total)) << INSTANT_BITS;
         whole.div_ceil(u128::from(self.weight(f)) * u128::from(self.rate.0))
@@ -168,8 +168,9 @@ impl Shares {
     pub(crate) fn behind_fluid(&self) -> Span {
         self.rate.airtime_of_many(self.largest) + ROUNDING
     }
-    /// The guarantee if packets leave at most this time after the fluid server has finished them:
-    /// this delay, and that of Parekh and Gallager for a flow that keeps to its rate.
+    /// The guarantee if packets leave at most [`behind_fluid`](Shares::behind_fluid) after the
+    /// fluid server has finished them: the bound `delay`, and the bound of Parekh and Gallager for
+    /// a flow that keeps to its rate.
     pub(crate) fn guarantee_by_fluid(&self, f: FlowId, delay: Bound) -> Guarantee {
         let behind = self.behind_fluid();
         let smooth = Bound {
@@ -200,14 +201,14 @@ impl Shares {
 /// Converts the time of bytes at one slope to another slope: the same bytes, rounded up.
 pub(crate) fn rescaled(time: u128, from: u128, to: u128) -> u128 {
     let from = from.max(1);
-    // The multiplication may overflow at slopes of less than a kilobit a second: one byte more,
-    // then.
+    // The multiplication may overflow at slopes of less than a kilobit a second. The part of a byte
+    // then counts as a whole byte.
     let part = (time % from).checked_mul(to).map_or(to, |part| part.div_ceil(from));
     (time / from).saturating_mul(to).saturating_add(part)
 }
 
-/// The tag of a flow whose slope changes: the distance ahead of `now` stays the same in bytes; a
-/// tag that is over stays over.
+/// The tag of a flow whose slope changes: its distance ahead of `now` stays the same in bytes. A
+/// tag before `now` does not change.
 pub(crate) fn retagged(tag: u128, now: u128, from: u128, to: u128) -> u128 {
     match tag.checked_sub(now) {
         Some(ahead) => now.saturating_add(rescaled(ahead, from, to)),
@@ -215,8 +216,8 @@ pub(crate) fn retagged(tag: u128, now: u128, from: u128, to: u128) -> u128 {
     }
 }
 
-/// The start of a head whose slope changes: if it is over, the gain since then stays the same in
-/// bytes too.
+/// The start of a head whose slope changes: its distance from `now` stays the same in bytes, ahead
+/// of `now` or behind it.
 pub(crate) fn shifted(start: u128, now: u128, from: u128, to: u128) -> u128 {
     match now.checked_sub(start) {
         Some(behind) => now.saturating_sub(rescaled(behind, from, to)),
@@ -280,7 +281,7 @@ pub(crate) fn rates(setup: &Setup, what: &'static str) -> Result<Vec<Rate>, Conf
     Ok(setup.flows.iter().map(|f| f.values.rate("rate").unwrap_or(Rate(part))).collect())
 }
 
-/// Lower bound on the time of a byte at this rate: the sum of rates never exceeds the sum set.
+/// Time of a byte at this rate, rounded up, so that the sum of rates never exceeds the sum set.
 pub(crate) fn pace(rate: Rate) -> Instant {
     (u128::from(BIT_NANOS) << INSTANT_BITS).div_ceil(u128::from(rate.0))
 }

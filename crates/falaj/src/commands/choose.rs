@@ -78,7 +78,7 @@ fn names_of_purposes() -> clap::builder::PossibleValuesParser {
     clap::builder::PossibleValuesParser::new(Purpose::ALL.map(one))
 }
 
-/// The purpose of this name, or for which this is another word.
+/// The purpose with this name, or with this among its other words.
 fn named(word: &str) -> Option<Purpose> {
     let other = || Purpose::ALL.iter().find(|(purpose, ..)| words(*purpose).contains(&word));
     Purpose::named(word).or_else(|| other().map(|(purpose, ..)| *purpose))

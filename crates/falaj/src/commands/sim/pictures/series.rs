@@ -319,8 +319,9 @@ impl Material<'_> {
                     before = share;
                     least = if longer { least.min(share) } else { 0.0 };
                 }
-                // Between two quantiles, the lower edge keeps the share of the first one and the
-                // upper edge has that of the second one, so that neither claims more than is known.
+                // Between two quantiles, the edge of the longer delays keeps the share of the first
+                // one, and the edge of the shorter delays has that of the second one, so that
+                // neither claims more than is known.
                 let (mut low, mut high) = (Vec::<(f64, f64)>::new(), Vec::<(f64, f64)>::new());
                 for share in SHARES {
                     let estimate = flow.estimate(Measure::DelayQuantile(share));
@@ -368,8 +369,8 @@ impl Material<'_> {
         Sheet { panel: (760, 430), columns, charts: self.shown.iter().map(chart).collect() }
     }
 
-    /// Returns cumulative arrivals and departures during the backlog of each flow's longest delay,
-    /// beside the curves from theory.
+    /// Returns, for each flow, cumulative arrivals and departures during the backlog in which its
+    /// longest delay occurred, beside the curves from theory.
     pub(super) fn cumulative(&self) -> Sheet {
         let charts: Vec<Chart> =
             self.shown.iter().flat_map(|shown| self.cumulative_of(shown)).collect();
