@@ -118,9 +118,8 @@ impl Queue {
 
     /// Probabilities of a wait above each of these times.
     ///
-    /// Uniformization of the service with its fastest rate: the number in front of the arrival
-    /// after a number of events follows from `R` alone, for all levels at once. All terms are
-    /// non-negative.
+    /// The service is uniformized with its fastest rate: the number in front of the arrival after a
+    /// number of events follows from `R` alone, for all levels at once. All terms are non-negative.
     pub fn waits_longer(&self, times: &[f64]) -> Vec<f64> {
         let m = self.service.order();
         let fastest = (0..m).map(|i| -self.service.silent[(i, i)]).fold(0.0, f64::max);
@@ -142,8 +141,9 @@ impl Queue {
         sums
     }
 
-    /// The wait as a phase-type distribution, with the arrivals' phases times the square of the
-    /// service's: the chain above, reversed in time.
+    /// The wait as a phase-type distribution: the chain of [`waits_longer`](Queue::waits_longer),
+    /// reversed in time. Its number of phases is that of the arrivals times the square of that of
+    /// the service, at most.
     pub fn wait(&self) -> PhaseType {
         let (n, m) = (self.busy.len(), self.service.order());
         let found = self.found();

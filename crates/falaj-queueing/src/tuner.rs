@@ -1,7 +1,7 @@
-//! The tuner: counters of epochs become a load and costs, and these a policy. It changes the policy
-//! only if the gain exceeds the uncertainty of the measurements, so a steady load leaves the policy
-//! alone. An epoch unlike those before it is set aside: the next one shows if the load has changed
-//! or the machine stalled.
+//! The tuner: it estimates a load and costs from the counters of epochs, and chooses a policy for
+//! them. It changes the policy only if the gain exceeds the uncertainty of the measurements, so a
+//! steady load leaves the policy alone. An epoch unlike those before it is set aside: the next one
+//! shows whether the load has changed or the machine stalled.
 
 use crate::batches::{Measure, Policy as Size};
 use crate::recent::Recent;
@@ -17,25 +17,27 @@ const KEPT: f64 = 15.0 / 16.0;
 const COSTS_KEPT: f64 = 0.98;
 /// Threshold for a change of load, in standard deviations of Poisson packets.
 const SURE: f64 = 4.0;
-/// The delay aimed at, as a fraction of the target: the margin lies between "it is kept" and "it
-/// has to change".
+/// The delay that a choice aims at, as a fraction of the target. A policy has to change only when
+/// its delay exceeds the whole target, so a choice is not changed again at once.
 const AIM: f64 = 0.95;
 /// Least gain of a change, as a fraction.
 const PAYS: f64 = 0.03;
-/// A gain also exceeds this number of standard errors.
+/// A gain must also exceed this number of standard errors.
 const CERTAIN: f64 = 2.0;
 /// Maximum excess of the predicted delay over the target that uncertainty excuses, as a fraction of
 /// the target.
 const PATIENCE: f64 = 0.03;
-/// Number of consecutive deviating epochs that mean a new load: if they deviate in the same
-/// direction, and in any case.
+/// Number of consecutive epochs that mean a new load if they deviate in the same direction.
 const ALIKE: u32 = 2;
+/// Number of consecutive deviating epochs that mean a new load in any case.
 const UNLIKE: u32 = 4;
-/// Ratio of measured to computed waits before it is measured, and its standard error.
+/// Ratio of measured to computed waits that is assumed until it is measured, and its standard
+/// error.
 const FIRST_STRETCH: (f64, f64) = (1.0, 0.05);
-/// Epochs between two searches for a better policy without a reason.
+/// Epochs after which a better policy is searched for even without a reason.
 const LOOK: u32 = 8;
-/// Costs before measurements, in seconds: of a wake-up, and of copying a packet.
+/// Costs that are assumed before measurements, in seconds: of a batch, of copying a packet, and of
+/// a wake-up.
 const FIRST: Cost =
     Cost { per_batch: 5e-6, per_packet: 50e-9, waking: 15e-6, waking_at_most: 40e-6 };
 /// Weight of these first costs against the measured ones.
@@ -140,7 +142,8 @@ impl Costs {
         self.ps += packets * spent;
     }
 
-    /// Costs per batch and per packet, close to the first ones unless measurements differ.
+    /// Costs per batch and per packet. Where the measurements cannot tell them apart, they stay
+    /// close to the first ones.
     fn found(&self) -> (f64, f64) {
         let (first_c, first_p) = (FIRST.per_batch, FIRST.per_packet);
         if self.cc <= 0.0 || self.cs <= 0.0 {
@@ -192,14 +195,14 @@ impl Tuner {
         BatchPolicy { packets: u32::MAX, bytes, timeout, when_idle: true }
     }
 
-    /// Length of a slot and number of slots of an epoch: a slot is as long as the delay, and an
-    /// epoch at least ten milliseconds.
+    /// Length of a slot and number of slots of an epoch. A slot is as long as the delay, but at
+    /// least 10 us and at most 10 ms; an epoch has at least eight slots and lasts at least 10 ms.
     pub fn epoch(&self) -> (Span, u64) {
         let slot = self.wanted.delay.clamp(10e-6, 10e-3);
         (span(slot), (10e-3 / slot).ceil().max(8.0) as u64)
     }
 
-    /// The last choice, and if it keeps the delay; `None` before any measurement.
+    /// The last choice, and whether it keeps the delay; `None` before any measurement.
     pub fn tuned(&self) -> Option<Tuned> {
         self.tuned
     }
@@ -247,8 +250,8 @@ impl Tuner {
     /// Adds an epoch's counters to the estimates. Returns true if the load is a new one.
     fn learn(&mut self, seen: &EpochStats, now: BatchPolicy) -> bool {
         let packets = seen.packets as f64;
-        // A few packets after a long silence are few for all that time; many packets are a load
-        // that has begun.
+        // A few packets after a long silence are the load of that silence too; many packets are a
+        // load that has begun after it.
         let idle = if seen.packets < 16 { seconds(seen.idle) } else { 0.0 };
         let long = seconds(seen.span) + idle;
         let known = self.sums.span > 0.0;
@@ -344,7 +347,7 @@ impl Tuner {
         }
     }
 
-    /// The choice under overload: the largest batches carry most of it.
+    /// The choice under overload: the largest batches, which carry the most packets.
     fn overload(&self, load: &Load, cost: &Cost, limits: &Limits) -> Choice {
         let policy = Size { size: limits.packets, timeout: Some(self.wanted.delay) };
         let batches = load.rate / limits.packets as f64;

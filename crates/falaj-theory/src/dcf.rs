@@ -52,8 +52,8 @@ pub fn saturation(channel: &Channel, stations: &[(Rate, u32)]) -> Saturation {
     let mut frames: Vec<f64> =
         stations.iter().map(|&(rate, bytes)| nanos(channel.frame(rate, bytes))).collect();
     frames.sort_by(f64::total_cmp);
-    // A slot in which no station, one, or several begin to send. If several do, it lasts as long as
-    // the longest of their frames.
+    // Mean lengths of the slots in which no station, one, or several begin to send, each times its
+    // probability. If several do, the slot lasts as long as the longest of their frames.
     let nobody = (1.0 - tau).powi(others + 1) * slot;
     let one: f64 =
         stations.iter().map(|s| alone * ((exchange(s) + nanos(DIFS)) / (1.0 - zero) + slot)).sum();

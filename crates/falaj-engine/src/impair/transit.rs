@@ -34,7 +34,7 @@ pub trait Impairment {
     }
 }
 
-/// An irregularity of arriving packets; the first of several counts most.
+/// An irregularity of arriving packets. If a link has several, the one listed first here counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Irregularity {
     /// Some packets are on the link for longer than others.

@@ -74,7 +74,7 @@ pub(crate) fn source<'a>(
     }
     let [(_, link_name), (_, flow_name)] = named;
     let sends = arrivals::sends(&fields, &given, beside, problems);
-    // Only the largest, `size`, is used.
+    // These models have packets of many sizes; `size` gives only the largest one.
     let video = matches!(given.choice("model"), Some("mpeg" | "replay"));
     let times = times(&fields, &given, duration, problems);
     let towards =

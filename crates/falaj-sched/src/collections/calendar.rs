@@ -1,7 +1,7 @@
 //! A calendar: stores for each of a fixed number of entries the instant at which it is due, and
 //! finds the earliest; at equal instants the entry of lower index. The engine has one for its
-//! pipes, the simulator one for its sources, and a discipline for flows that move at almost every
-//! packet.
+//! pipes, the simulator one for its sources, and a discipline for flows whose instants change with
+//! almost every packet.
 //!
 //! It is a tournament tree: each inner node holds the earlier of the two below it. A change replays
 //! the games from its leaf to the root. The number of games is the depth of the tree, and no branch
@@ -63,7 +63,7 @@ impl Calendar {
 
     /// The least `value` of all entries, where each entry's value is later than its due time by
     /// `floor` or more. It evaluates only entries that may have the least value; these are few if
-    /// the values are similarly far behind the due times.
+    /// all values are later than the due times by about the same.
     pub fn least(&self, floor: Span, value: impl Fn(usize) -> Time) -> Time {
         self.least_below(1, floor, Time::NEVER, &value)
     }

@@ -164,9 +164,9 @@ impl Discipline for Wf2q {
         self.follow(flows, f, now);
     }
 
-    /// The fluid server has always started a packet that is still queued on the link, since it has
-    /// served no more. After a change of weights it may be a rounding short of that: then the head
-    /// that it starts first is next.
+    /// While packets are queued, the fluid server has started at least one of the heads, since the
+    /// link has served no less than it. After a change of weights, rounding may delay that start
+    /// slightly: then the head that it starts first is next.
     #[inline(always)]
     fn next(&mut self, flows: &mut Flows<Wf2qFlow, Virtual>, now: Time, _: &Wire) -> Decision {
         if let Some(f) = self.serving.take() {
@@ -235,8 +235,8 @@ impl MediumHooks for Wf2q {
 }
 
 impl Guarantees for Wf2q {
-    /// A packet leaves at most `L/C` after the fluid server finishes it, and when a packet has left
-    /// the fluid server has at most `(1 - r/C) L` of it still to serve.
+    /// A packet leaves at most `L/C` after the fluid server finishes it. When a packet has left,
+    /// the fluid server still has at most `(1 - r/C) L` of it to serve.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let queue = self.shares.full_queue(f);
         let delay = Bound {

@@ -4,7 +4,7 @@
 //! shows it to the reader; sending it here means giving a verdict, after which the packet continues
 //! on its path. So a packet leaves where it came in, and a packet that the link drops needs a
 //! verdict as well. `nfq` and `libnetfilter_queue` keep a packet's bytes with its verdict; here the
-//! forwarder has them, and the verdict is made from a number.
+//! forwarder has the bytes, and a verdict needs only the packet's number.
 
 pub mod attached;
 mod message;
@@ -37,17 +37,17 @@ use crate::backend::tap::Tap;
 /// The largest number of packets that the kernel holds, unread ones and those in transit through
 /// the link.
 const PACKETS: u32 = 1 << 18;
-/// Bytes of unread messages.
+/// Size of the socket's buffer for unread messages, in bytes.
 const ROOM: usize = 8 << 20;
 /// Bytes of the longest message: a packet and its attributes.
 const LONGEST: usize = (64 << 10) + 4096;
 
-/// Offsets in a unit of the kernel's data: the packet's number, and whether its bytes were changed
-/// here. Other code reads them as part of an empty virtio-net header, whose first two bytes are
-/// zero.
+/// Offsets of what precedes the packet in a unit: whether its bytes were changed here, and the
+/// kernel's number of the packet. Other code reads them as part of an empty virtio-net header,
+/// whose first two bytes are zero.
 const CHANGED: usize = 2;
 const NUMBER: usize = 4;
-/// Bytes of an Ethernet header that is added behind it, so that the unit is a frame.
+/// Bytes of the Ethernet header that follows the virtio-net header, so that the unit is a frame.
 const ETHERNET: usize = 14;
 const PACKET: usize = Tap::VNET_HEADER + ETHERNET;
 
@@ -125,8 +125,8 @@ pub struct Nfqueue {
 }
 
 impl Nfqueue {
-    /// Binds the queue of this number. Packets that find no room in it pass if `fail_open`, and are
-    /// dropped otherwise; so are those in it when it is closed.
+    /// Binds the queue of this number. If `fail_open`, packets that find no room in it pass, and so
+    /// do those in it when it is closed; otherwise all these are dropped.
     ///
     /// # Errors
     /// Another process has the queue, or the privilege is missing.
