@@ -29,7 +29,8 @@ pub struct LoopbackPort {
 }
 
 impl LoopbackPort {
-    /// A port that passes datagrams on to `to`; the kernel chooses its own address.
+    /// A port that passes datagrams on to `to`; the kernel chooses the address at which it
+    /// receives.
     pub fn new(to: SocketAddr, sorted: FlowLookup) -> io::Result<LoopbackPort> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         socket.set_nonblocking(true)?;
@@ -37,7 +38,7 @@ impl LoopbackPort {
         Ok(LoopbackPort { socket, to, sorted })
     }
 
-    /// The address to send to.
+    /// The address at which it receives datagrams.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }

@@ -45,7 +45,7 @@ pub(crate) type Parts<'a> = Option<(Chosen<'a>, Values, Vec<FlowRead<'a>>)>;
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) towards: Towards,
-    /// The levels above it, with the link's.
+    /// Number of levels above it, the link's included.
     pub(crate) level: usize,
     /// The limit of a queue that has none of its own.
     pub(crate) queue: Limit,

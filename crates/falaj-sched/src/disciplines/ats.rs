@@ -5,10 +5,10 @@
 //! sent before it. From then on the packet is in the queue of its traffic class, ordered by
 //! eligibility time. Among the classes with eligible packets the highest sends.
 //!
-//! In the standard several flows may share a queue in front of the bucket, in which all wait for
-//! the first packet (its groups), to save queues. Here each flow has its own queue, so there are no
-//! groups. A packet that would wait too long is not dropped here; the queue's limit limits the
-//! wait.
+//! In the standard, several flows may form a group that shares one queue in front of the buckets,
+//! to save queues; all packets in it wait for the first one. Here each flow has its own queue, so
+//! there are no groups. A packet that would wait too long is not dropped here; the queue's limit
+//! limits the wait.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -85,7 +85,8 @@ pub struct Ats {
 pub struct AtsFlow {
     /// Time at which its bucket will be full.
     full: Instant,
-    /// Eligibility time of the last packet sent, or the time of the last drop if that is later.
+    /// Eligibility time of the last packet sent, or that of the last head dropped if that is later;
+    /// for a head that was dropped before it was eligible, the time of the drop.
     last: Instant,
 }
 
@@ -196,7 +197,7 @@ impl Discipline for Ats {
 
 impl QueueHooks for Ats {
     /// A dropped packet costs no tokens. Its successor is not eligible before the dropped packet
-    /// was, or before now.
+    /// was; if that one was not eligible yet, not before now.
     fn head_dropped(
         &mut self,
         flows: &mut Flows<AtsFlow, Time>,

@@ -165,8 +165,8 @@ impl Discipline for Wf2q {
     }
 
     /// While packets are queued, the fluid server has started at least one of the heads, since the
-    /// link has served no less than it. After a change of weights, rounding may delay that start
-    /// slightly: then the head that it starts first is next.
+    /// link has served no more than the fluid server. After a change of weights, rounding may delay
+    /// that start slightly: then the head that it starts first is next.
     #[inline(always)]
     fn next(&mut self, flows: &mut Flows<Wf2qFlow, Virtual>, now: Time, _: &Wire) -> Decision {
         if let Some(f) = self.serving.take() {

@@ -10,10 +10,10 @@
 //! combination that yields the published numbers (an inference, checked against them), `clean` the
 //! simplest one.
 //!
-//! While no packet can be sent no residual changes: the time spent follows from the start of the
-//! wait, and is settled at an instant of the server itself (a residual used up) or when a packet
-//! can be sent. So the number of calls in between does not matter. Settling takes a step for each
-//! link that pays; none if no time has passed.
+//! While no packet can be sent, residuals are not updated. The time since the start of the wait is
+//! settled when a residual is used up or when a packet can be sent, so the number of calls in
+//! between does not matter. Settling takes a step for each link that pays; none if no time has
+//! passed.
 
 use crate::collections::flow_set::FlowSet;
 use crate::contract::discipline::{Decision, Discipline};
@@ -32,9 +32,10 @@ use crate::units::time::{Span, Time};
 pub struct Rules {
     /// Start of a cycle's first round.
     pub start: Start,
-    /// True: an empty link of type B keeps its turn while it is the one that was served last, and
-    /// while nothing was sent in the cycle. False: it loses its turn whenever the server finds it
-    /// empty. An empty link of type A at which the server rests shields the links behind it.
+    /// True: an empty link of type B keeps its turn while it is the one that was served last, or
+    /// while nothing was sent in the cycle. It also keeps it while it is behind an empty link of
+    /// type A at which the server rests. False: it loses its turn whenever the server finds it
+    /// empty.
     pub lazy_b: bool,
     /// True: all links that are still alive pay for idle time; false: only those of type A.
     pub all_pay_idle: bool,
@@ -47,7 +48,7 @@ pub enum Start {
     Continue,
     /// At the second link.
     Second,
-    /// One link further than the cycle before.
+    /// One link further than in the cycle before.
     Rotate,
 }
 
@@ -86,9 +87,9 @@ pub struct PacketWise {
     nobody: FlowSet,
     /// Links that may still send in this cycle.
     alive: FlowSet,
-    /// Links that keep the wire free for themselves while they are idle; and true if there are
-    /// others.
+    /// Links that keep the wire free for themselves while they are idle.
     keepers: FlowSet,
+    /// True if there are other links than these.
     anybody_lends: bool,
     /// The link served last in its own time; the round continues behind it.
     last: usize,
@@ -249,7 +250,7 @@ impl PacketWise {
         }
     }
 
-    /// No packet can be sent: takes their turn from empty links of type B.
+    /// Takes their turn from empty links of type B, because no packet can be sent.
     fn stop_at_a(&mut self) {
         let n = self.config.links.len();
         if !self.rules.lazy_b {
@@ -307,9 +308,9 @@ impl PacketWise {
         self.settled + Span(soonest)
     }
 
-    /// No packet can be sent in its link's own time: the link that may send in the time that would
-    /// pass idle. It is done for this cycle, its packet ends before the cycle does, and no idle
-    /// link keeps the wire for itself.
+    /// The link that may send in time that would pass idle, when no link can send in its own time.
+    /// It is done for this cycle, and its packet ends before the cycle does. There is none while an
+    /// idle link keeps the wire for itself.
     fn borrower(&self, flows: &Flows<Residual>, now: Time, wire: &Wire) -> Option<FlowId> {
         if !self.anybody_lends || self.alive.intersects(&self.keepers) {
             return None;
