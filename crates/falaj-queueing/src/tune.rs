@@ -75,7 +75,7 @@ pub struct Choice {
 /// The result of a choice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Tuned {
-    /// The cheapest policy that keeps the delay.
+    /// The cheapest policy that keeps the delay, to within 1 %.
     Kept(Choice),
     /// No policy keeps the delay; this one has the least.
     Missed(Choice),
@@ -90,14 +90,16 @@ impl Tuned {
     }
 }
 
-/// The highest load that is chosen. Above it waits grow too fast to be predicted.
+/// The highest load of the other side that a choice may cause. At higher loads, waits grow too fast
+/// to be predicted.
 const FULL: f64 = 0.95;
 /// Timeouts that are tried, as multiples of the remaining delay. At a multiple of two, most large
 /// batches become full before their timeout; at four, most small ones do too. With half as many
 /// timeouts in this list a choice may cost 4 % more than the best.
 const TIMEOUTS: [f64; 18] =
     [0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.2, 2.4, 2.6, 2.8, 3.0, 3.25, 3.5, 3.75, 4.0];
-/// A shorter timeout is preferred up to this ratio of costs: it still holds when the load falls.
+/// Among policies that cost at most this multiple of the cheapest, the one with the shortest
+/// timeout is chosen: it still keeps the delay when the load falls.
 const WORTH: f64 = 1.01;
 
 /// The mean wait for batches in front, by Kraemer and Langenbach-Belz: the intervals' squared
@@ -292,8 +294,8 @@ impl Found {
         }
     }
 
-    /// The largest size that keeps the delay with this timeout. Below the smallest the other side
-    /// is overloaded.
+    /// The largest size that keeps the delay with this timeout. Sizes that are too small do not
+    /// keep it either, because they overload the other side.
     fn largest(
         &mut self,
         load: &Load,

@@ -25,7 +25,7 @@ pub(super) fn give(socket: &Path) {
     );
 }
 
-/// The time at which a service last ran whose control socket was left behind.
+/// The time at which the service that left this control socket behind last ran.
 pub(super) fn last(socket: &Path) -> Option<SystemTime> {
     let left = fs::symlink_metadata(socket).ok()?;
     left.file_type().is_socket().then(|| left.modified().ok())?

@@ -1,7 +1,7 @@
 //! `falaj serve --fail-open BRIDGE`: a small process that restarts the service when it was killed
 //! or failed. Until then the kernel's own bridge joins the interfaces.
 //!
-//! It reads no packets, no requests and, apart from the scenario at its start, nothing: there is
+//! Apart from the scenario at its start it reads nothing, neither packets nor requests, so there is
 //! little in it that could fail too.
 
 use super::manager::Watchdog;

@@ -202,7 +202,7 @@ impl Hosts {
                 waiting: false,
                 running: false,
                 closed: false,
-                // Until everything is taken over the sides belong to the other process.
+                // The sides belong to the other process until this one has taken over everything.
                 left: true,
             });
         }
