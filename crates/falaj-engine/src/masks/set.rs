@@ -222,7 +222,8 @@ impl IdTable {
     /// Memory has become short, or is sufficient again.
     #[cold]
     fn memory_is(&mut self, short: bool) {
-        /// Shared places are created now, and number less than half a percent of the others.
+        /// Number of ids for each shared place. Shared places are created now, so they are few:
+        /// less than half a percent of the others, but at least one.
         const FOR_EACH_SHARED: usize = 256;
         let ids = self.checks.len();
         self.most_for_now = short.then_some(ids);

@@ -52,7 +52,7 @@ impl Served {
             })
         };
         let by_rate = to(service, By::Rate)?;
-        // Draw at least the turns that the queued bytes may need.
+        // The curve has at least the turns that the queued bytes may need.
         let turns = self.turns.get(flow).and_then(Option::as_ref).and_then(|turns| {
             let bytes: u64 = turns.cycle.iter().map(|turn| turn.bytes).sum();
             let cycles = whole(&by_rate.delay.level) / bytes.max(1) + 2;
@@ -133,8 +133,8 @@ pub fn served(direction: &Direction, setup: &Setup) -> Result<Served, ConfigErro
         finely.jitters.iter_mut().flatten().for_each(|jitter| jitter.delay += later);
     }
     if any_later(setup) {
-        // After a drop within the queue a shorter packet may take the place of a later one. The
-        // deadlines of other flows did not account for that.
+        // After a drop within the queue, a shorter packet may take the place of one whose deadline
+        // was later. The deadlines of other flows did not account for that.
         finely.deadlines.fill(None);
     }
     Ok(Served { guarantees, ..finely })

@@ -28,7 +28,7 @@ use falaj_terminal::place;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-/// Arguments of `sim`.
+/// Arguments of `sim` for exports.
 #[derive(clap::Args)]
 pub(crate) struct Exports {
     /// Export each packet: of all replications as a table, `*.csv` or `*.parquet`; or of the first
