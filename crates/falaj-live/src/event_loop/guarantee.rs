@@ -5,7 +5,7 @@
 //! | cause | when |
 //! |---|---|
 //! | own burst | it arrived when, in that busy period, the flow had exceeded its envelope; the bound holds for flows that conform |
-//! | host | it left its queue in time, and was delivered late |
+//! | host | it left its queue in time, and was delivered late; or this host read it late, together with others |
 //! | guarantee | neither: the guarantee was not kept |
 //!
 //! A rate is checked by the flow's guaranteed rate clock, packet by packet, and at each look by the

@@ -197,7 +197,7 @@ impl QueueHooks for Arc {}
 impl MediumHooks for Arc {}
 
 impl Guarantees for Arc {
-    /// The use beyond the flow's rate is remembered.
+    /// There is no guarantee in general, since use beyond the flow's rate is remembered.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         Err(NoGuarantee(format!(
             "adaptive rate control guarantees {} only to a flow that never exceeds it: a flow \
@@ -209,10 +209,10 @@ impl Guarantees for Arc {
 
     /// Own derivation. If the flow owed nothing, the packet that ends at byte `y` belongs to one of
     /// the first `(y + L)/S + 1` slices of `S` bytes, since a packet may be owed from before. Its
-    /// value is at most `(y + L)/r` and a period. Once it is queued, no packet with a larger value
-    /// is sent first. For each flow, the packets with values up to it amount to at most the flow's
-    /// rate from then on, an older slice that was not used, and a packet in excess; and one packet
-    /// is on the wire.
+    /// value is at most `(y + L)/r` plus a period. Once it is queued, no packet with a larger value
+    /// is sent first. The packets of a flow with values up to it amount to at most three parts: the
+    /// flow's rate from then on, an older slice that was not used, and a packet in excess. Besides,
+    /// one packet is on the wire.
     fn deadlines(&self, f: FlowId) -> Option<Deadlines> {
         let Slice { rate, period, .. } = self.slices[f.index()];
         let value = rate.airtime_of_many(self.largest.into()) + period;

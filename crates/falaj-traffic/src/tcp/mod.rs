@@ -137,8 +137,8 @@ impl Control {
         }
     }
 
-    /// Handles losses; called once for all segments that were sent before the last reduction by a
-    /// loss or a mark.
+    /// Handles losses. It is not called for segments that were sent before the last reduction by a
+    /// loss or a mark, so that they reduce the window only once.
     pub(crate) fn congested(&mut self) {
         match self {
             Control::Reno(control) => control.congested(),
