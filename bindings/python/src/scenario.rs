@@ -184,8 +184,8 @@ impl Scenario {
         let stop = Arc::new(AtomicBool::new(false));
         let failure = Failure::new(Arc::clone(&stop));
         let told = |(_, refusals): (PipeId, ConfigErrors)| refused(&refusals);
-        // The scenario's own schedulers decide, so that schedulers of Python are observed over the
-        // same time.
+        // The scenario's own schedulers determine the warm-up, so that schedulers of Python are
+        // observed over the same time.
         let warm_up = match warm_up_ns {
             Some(ns) if ns >= duration_ns => {
                 let what =
@@ -238,7 +238,8 @@ impl Scenario {
             };
             Ok((run, columns))
         };
-        // A thread that is attached to Python once calls it without a new registration each time.
+        // A thread that was attached to Python once stays registered, so that calls need no new
+        // registration each time.
         let one = |i: usize| if calls { Python::attach(|py| py.detach(|| run(i))) } else { run(i) };
         let mut ran: Vec<(usize, (Run, Packets))> = Vec::new();
         let mut study = Study::new(&until::quantiles(&asked));

@@ -232,7 +232,8 @@ impl Solved {
 
     /// The largest eigenvalue of `R`: the ratio of the probabilities of successive levels, far up.
     pub fn decay(&self) -> f64 {
-        // Power iteration on a non-negative matrix. The phases that feed the next level are enough.
+        // Power iteration on a non-negative matrix. Phases that do not feed the next level have
+        // rows of zeros, so they do not matter.
         let mut row = vec![1.0; self.r.nrows()];
         let mut factor = 0.0;
         for _ in 0..100_000 {

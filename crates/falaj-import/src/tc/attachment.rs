@@ -66,7 +66,7 @@ impl<'a> Attachment<'a> {
     }
 }
 
-/// Reads `1:`, `1:10` or `root`; both parts are hexadecimal.
+/// Reads `1:` or `1:10`; both parts are hexadecimal.
 pub(super) fn handle(word: &Word) -> Result<Handle, Problem> {
     let wrong = || {
         let what = format!("{} is not a handle", quoted(&word.text));

@@ -50,7 +50,7 @@ pub struct Opener {
     process: Cloned,
 }
 
-/// An opened interface; any thread may open it for the link's.
+/// An opened interface; any thread may open it for the link's thread.
 pub struct OpenedInterface {
     /// Its packet socket.
     pub socket: Arc<PacketSocket>,
@@ -98,7 +98,8 @@ pub struct TapWanted {
     pub at: Addresses,
     /// Its MTU.
     pub mtu: u16,
-    /// It stays when the link's process ends, without a carrier. Then an existing one is reused.
+    /// True if it stays, without a carrier, when the link's process ends. An existing one is then
+    /// reused.
     pub stays: bool,
 }
 
@@ -114,8 +115,8 @@ impl Drop for Opener {
 }
 
 impl Opener {
-    /// Starts the opener. The caller must be single-threaded, and its descriptors stay open in the
-    /// opener until this returns.
+    /// Starts the opener. The caller must be single-threaded. The opener begins with copies of the
+    /// caller's descriptors, and closes them first of all.
     ///
     /// # Errors
     /// No other process can be created now.

@@ -127,7 +127,7 @@ fn copy(mut from: &TcpStream, mut to: &TcpStream, broken: &AtomicBool) {
     let mut buffer = vec![0; BUFFER];
     loop {
         match from.read(&mut buffer) {
-            // The end, unless this side has shut down the other direction.
+            // The end of the stream, unless the other direction has failed and ended this wait.
             Ok(0) => {
                 if !broken.load(Ordering::Relaxed) {
                     let _ = to.shutdown(Shutdown::Write);
