@@ -186,7 +186,7 @@ impl Named {
     }
 }
 
-/// The reason of these losses, in the words of [`LiveLosses`].
+/// The reason for losses by lack of memory, in the words of [`LiveLosses`].
 const NO_MEMORY: &str = "packets found no memory";
 
 /// The results of one or several links.
@@ -377,7 +377,7 @@ impl Summary {
         }
     }
 
-    /// Adds which adapters the packets belonged to that found no memory.
+    /// Adds the adapters of the packets that found no memory.
     pub fn of_adapters(mut self, counts: &[(String, AdapterCounts)]) -> Summary {
         let of = |(name, counts): &(String, AdapterCounts)| {
             let LostBothWays { up, down } = counts.no_memory;

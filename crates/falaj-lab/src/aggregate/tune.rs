@@ -69,8 +69,8 @@ const SKIP: Span = Span::from_millis(200);
 const TURNS: usize = 5;
 /// Number of pieces of 20 ms for which a delay must be kept to count as settled.
 const SETTLED: usize = 5;
-/// Sizes, as multiples of the one that takes the delay to fill, and timeouts, as multiples of the
-/// delay.
+/// Sizes, as multiples of the one whose packets wait for the required delay on average while it
+/// fills; and timeouts, as multiples of that delay.
 const SIZES: [f64; 6] = [0.3, 0.5, 0.7, 0.85, 1.0, 1.2];
 const TIMEOUTS: [f64; 5] = [0.6, 0.9, 1.3, 1.8, 2.6];
 

@@ -29,6 +29,7 @@ const DESCRIPTORS: usize = ENTRIES as usize;
 /// of 16 bits.
 const INDEX: u64 = 2;
 const ELEMENTS: u64 = 4;
+/// Sizes of an element of the available ring, and of the used ring.
 const AVAILABLE: u64 = 2;
 const USED: u64 = 8;
 /// The driver's flag for no interrupts.
