@@ -8,9 +8,9 @@
 //!
 //! The [`Timer`] determines how the loop waits. A spinning or hybrid loop reads only the clock in
 //! the last moments before an instant, for as long as reading a unit takes, because reading one
-//! then would delay the packet that is due. Each port still gets a turn between two deliveries, or
-//! a link with a packet always due soon would never read. The quota of a port in a round is
-//! processor time and not a number of packets: a storm of tiny packets at one port takes nothing
+//! then would delay the packet that is due. Each port still gets a turn between two deliveries;
+//! otherwise a link with a packet always due soon would never read. The quota of a port in a round
+//! is processor time and not a number of packets: a storm of tiny packets at one port takes nothing
 //! from the others.
 
 mod adaptive_sleep;
