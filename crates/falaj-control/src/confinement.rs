@@ -4,7 +4,7 @@
 //! A Landlock rule applies to a directory and everything beneath it, or to one file. A file that is
 //! replaced by renaming is reachable through its directory only, so access is given to a file's
 //! directory. Directories with files of other programs, such as `/etc`, are the exception: there
-//! access is given to the file alone, as it was at the start.
+//! a file that is only read is opened alone, as it was at the start.
 //!
 //! A thread confines itself and the threads that it starts. Processes that were started before,
 //! those that open adapters and those of namespaces, are not confined.
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 /// The newest version of Landlock whose file restrictions are used.
 const NEWEST: ABI = ABI::V5;
 
-/// Directories with files of many programs: access to one file never opens them.
+/// Directories with files of many programs: reading one file never opens them.
 const SHARED: &[&str] = &[
     "/",
     "/bin",

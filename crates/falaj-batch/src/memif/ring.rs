@@ -155,8 +155,8 @@ enum Buffers<M> {
 }
 
 impl<M: Region> Buffers<M> {
-    /// The place of a descriptor's buffer, and its bytes: by the descriptor, or, for own buffers,
-    /// by its index.
+    /// The region of a descriptor's buffer, and its offset there: from the descriptor or, for own
+    /// buffers, from its index.
     fn place(
         &self,
         ring: &MemifRing<M>,
@@ -371,7 +371,7 @@ impl<M: Region> MemifReceiver<M> {
         Ok(Some(if whole { Ok(length) } else { Err(LostFrame) }))
     }
 
-    /// Returns buffers.
+    /// Returns this number of buffers to the sender.
     fn release(&mut self, used: u16) {
         let own = self.own;
         self.own = own.wrapping_add(used);
@@ -391,7 +391,7 @@ impl<M: Region> MemifReceiver<M> {
         }
     }
 
-    /// Requests a wake-up by the next packet, or cancels the request.
+    /// Requests a wake-up by the next packet or, if `masked`, cancels the request.
     pub fn mask(&mut self, masked: bool) {
         if self.masked != masked {
             self.masked = masked;

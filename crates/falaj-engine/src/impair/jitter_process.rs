@@ -7,10 +7,10 @@
 //! one the delay sinks, no faster than time passes. So no packet overtakes another.
 //!
 //! On its way down, the delay takes values between those that are drawn; the distribution of draws
-//! compensates for that. Let `q` be the probability of a delay below this one, and `G(q)` that of a
-//! draw below it. The delay passes a level downwards as often as a draw above is followed by one
-//! below, `G (1 - G)` of all times. With `C` the mean time from one draw to the next, of which `r`
-//! is rest, and `z` the delay, `C dq = r dG + G (1 - G) dz`. This is solved for `G` in floating
+//! compensates for that. Let `z` be a delay, `q` the probability that the delay is below `z`, and
+//! `G(q)` the probability that a draw is. The delay passes `z` downwards as often as a draw above
+//! it is followed by one below, `G (1 - G)` of all times. With `C` the mean time from one draw to
+//! the next, of which `r` is rest, `C dq = r dG + G (1 - G) dz`. This is solved for `G` in floating
 //! point, once for each distribution.
 
 use super::event::Draw;
@@ -122,7 +122,7 @@ fn grid(points: &[f64], rest: f64) -> Vec<(f64, f64)> {
 /// `G` at each point, the mean time from one draw to the next, and whether a solution exists with
 /// this rest.
 fn solved(grid: &[(f64, f64)], rest: f64) -> (Vec<f64>, f64, bool) {
-    /// Rounding error of a constant number.
+    /// Differences below this are rounding errors.
     const NOTHING: f64 = 1e-9;
     let middle = grid.len() / 2;
     let up: Vec<(f64, f64)> = grid.windows(2).map(|w| (w[1].0 - w[0].0, w[1].1 - w[0].1)).collect();

@@ -108,7 +108,7 @@ impl Generator {
         Some(Packet { handle, bytes, flow: FlowId(f), arrival: now })
     }
 
-    /// Handles that the packet with this handle, of this flow, has left.
+    /// Frees the record of a packet of this flow that has left.
     #[inline(always)]
     pub(super) fn gone(&mut self, handle: u32, flow: u32) {
         self.buffers[handle as usize].next = self.free;
