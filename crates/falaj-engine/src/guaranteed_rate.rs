@@ -155,8 +155,8 @@ mod tests {
         assert_eq!(of.departed(anew, anew + Span(1_500 * MICRO), 500, Span::ZERO), None);
     }
 
-    /// Service in advance counts: no packet is due until the time that this service lasts at the
-    /// guaranteed rate is over.
+    /// Service in advance counts: no packet is due as long as this service lasts at the guaranteed
+    /// rate.
     #[test]
     fn service_in_advance_counts() {
         let mut of = clock();

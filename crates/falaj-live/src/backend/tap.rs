@@ -22,7 +22,8 @@ use crate::{gso, sys};
 ///
 /// One `read` takes one unit and one `write` gives one: [`Tap::VNET_HEADER`] bytes of virtio-net
 /// header (version 1, little endian), then the Ethernet frame without its FCS. The descriptor never
-/// blocks. The interface has a carrier while the `Tap` lives, and vanishes with it.
+/// blocks. The interface has a carrier while the `Tap` lives, and vanishes with it, unless it was
+/// created to stay.
 #[derive(Debug)]
 pub struct Tap {
     fd: OwnedFd,
