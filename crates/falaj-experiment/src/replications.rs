@@ -42,7 +42,7 @@ pub struct SimulatedFlow {
     pub offered_rate: Option<Estimate>,
     /// Delivered bits per second.
     pub sent_rate: Option<Estimate>,
-    /// The fraction of packets dropped or lost.
+    /// The fraction of packets that were refused by a full queue or dropped.
     pub loss: Option<Estimate>,
     /// The mean delay, in nanoseconds.
     pub mean: Option<Estimate>,

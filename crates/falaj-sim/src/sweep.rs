@@ -130,8 +130,8 @@ impl Sweep {
         Sweep { replications: replications.clamp(1, 10_000), ..self }
     }
 
-    /// This sweep with this first seed: replications of one number have the same random numbers
-    /// at every point.
+    /// This sweep with this first seed. Replications with the same number have the same random
+    /// numbers at every point.
     pub fn seeded(self, seed: u64) -> Sweep {
         Sweep { seed, ..self }
     }

@@ -1,4 +1,5 @@
-//! The other disciplines, and their classes.
+//! Kinds of disciplines, and those whose parameters are not read in a module of their own; their
+//! classes.
 
 use super::aqm::{self, Fair, Managed};
 use super::attachment::stray;

@@ -130,7 +130,7 @@ impl FlowPlace {
 #[derive(Clone, Copy, Default)]
 struct Many {
     most: u32,
-    /// In the mean, if rules take only some packets.
+    /// Their number on average, if rules take only some packets.
     mean: f64,
 }
 

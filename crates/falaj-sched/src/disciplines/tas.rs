@@ -118,7 +118,8 @@ pub struct Tas {
     full_queues: Vec<u64>,
 }
 
-/// Times from the start of each of its rounds.
+/// The gate of a flow: the length of its rounds, and the times within a round at which it opens and
+/// closes.
 #[derive(Debug, Clone, Copy)]
 struct Gate {
     every: Span,
@@ -201,7 +202,7 @@ impl Tas {
         })
     }
 
-    /// Time from `now` on at which a head of `bytes` may pass its gate.
+    /// The first time from `now` on at which a head of `bytes` may pass its gate.
     #[inline]
     fn passes(gate: Gate, bytes: u32, now: Time, wire: &Wire) -> Time {
         if gate.is_always_open() {

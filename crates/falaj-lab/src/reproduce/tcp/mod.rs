@@ -157,7 +157,7 @@ impl CellProgress {
         self.done.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Reports it until the other end of this channel is closed.
+    /// Reports the number of cells done until the other end of this channel is closed.
     fn tell_until(&self, ends: &Receiver<()>) {
         while ends.recv_timeout(LINE) == Err(RecvTimeoutError::Timeout) {
             if !progress::wanted() {
