@@ -109,8 +109,8 @@ impl Forwarder {
     /// Reads a unit, if there is one, and returns when.
     pub(super) fn receive_from(&mut self, i: usize) -> io::Result<Option<Time>> {
         let port = &mut self.ports[i].port;
-        // Without memory it is read all the same, or the port would stay readable and wake the loop
-        // for ever.
+        // Without memory it is read all the same; otherwise the port would stay readable and wake
+        // the loop for ever.
         let received = match port.receive(self.units.buffer()) {
             Ok(None) => return Ok(None),
             Err(e) if is_gone(&e) => return Err(gone(port.as_ref(), &e)),

@@ -9,8 +9,8 @@
 use crate::mechanisms::flow_tag::{CLASSES, Share, ahead, shift};
 use crate::mechanisms::virtual_time::{NONE, SOON};
 
-/// A flow starts at most two roundings after the time, and its group's first flow at most four
-/// before it.
+/// Number of slots. A flow starts at most two roundings after the time, and the first flow of its
+/// group at most four roundings before the time.
 const SLOTS: u32 = 16;
 
 #[derive(Debug, Clone)]
