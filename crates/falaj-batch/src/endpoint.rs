@@ -279,8 +279,8 @@ impl Endpoint {
         self.writer.ask_room(bytes).map_err(broken)
     }
 
-    /// Requests a wake-up by the next string; returns true if there is none yet, to call
-    /// [`wait`](Endpoint::wait).
+    /// Requests a wake-up by the next string. Returns true if there is none yet: the caller may
+    /// then [`wait`](Endpoint::wait).
     pub fn rest(&mut self) -> io::Result<bool> {
         self.answer();
         let rest = self.reader.rest().map_err(broken)?;

@@ -41,12 +41,14 @@ pub(crate) struct CommandEnds {
 }
 
 impl CommandEnds {
-    /// Connects them to a command that is to be started; returns the number of its terminal.
+    /// Connects the ends to a command that is to be started; returns the descriptor of its
+    /// terminal.
     pub(crate) fn connect(self, command: &mut Command) -> Option<RawFd> {
         let [input, output, errors] = self.streams;
         let stdio = |fd: Option<OwnedFd>| fd.map_or_else(Stdio::null, Stdio::from);
         command.stdin(stdio(input)).stdout(stdio(output)).stderr(stdio(errors));
-        // It stays open until the command is executed, as it closes by itself then.
+        // The terminal stays open: the child makes it its controlling terminal before it executes
+        // the command.
         self.terminal.map(|terminal| {
             let number = terminal.as_raw_fd();
             std::mem::forget(terminal);
@@ -251,7 +253,8 @@ impl Pump {
         }
     }
 
-    /// There is no more input. A terminal reports that by its own character.
+    /// Records that no more input comes. The command itself sees no end on a terminal, where the
+    /// end of input is a character.
     pub(crate) fn end_of_input(&mut self) {
         self.is_last = true;
         self.feed();

@@ -301,7 +301,7 @@ impl Scope<'_> {
             )
         };
         let digits = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
-        // Only digits make it an exponent: `1E` is a unit.
+        // An `E` begins an exponent only if digits follow: `1Eb` is an exabit.
         let (mut mantissa, mut rest, mut power) = (&text[..digits], text[digits..].trim(), 0i32);
         if let Some(more) = rest.strip_prefix(['e', 'E']) {
             let end = more

@@ -59,7 +59,7 @@ impl MaskText {
 /// Reads a mask: parts with spaces between them.
 pub(crate) fn parse_mask(text: &str) -> Result<MaskText, Unreadable> {
     let mut out = MaskText::default();
-    // Lengths of the addresses given: for IPv4, for IPv6.
+    // Names of the parts read so far; true for the IPv6 form of an address.
     let mut seen: Vec<(&str, bool)> = Vec::new();
     let mut words = text.split_whitespace().map(|word| {
         let start = word.as_ptr() as usize - text.as_ptr() as usize;

@@ -133,8 +133,8 @@ pub(super) struct Predecessor {
 }
 
 impl Predecessor {
-    /// Requests the state of the service at this control socket, or, without one, of the service of
-    /// this file.
+    /// Requests scenario and descriptors of the service at this control socket. Without a socket it
+    /// is the service of this file.
     ///
     /// # Errors
     /// There is no such service, or it refuses, with its reason.

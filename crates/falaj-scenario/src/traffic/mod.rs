@@ -59,7 +59,7 @@ pub(crate) fn source<'a>(
                 }
             }
             Got::Given(Datum::Rules(rules)) if key.name == "headers" => headers = Some(rules),
-            // They are read with the model.
+            // The model reads these later.
             Got::Given(
                 Datum::Sizes(_)
                 | Datum::Decimal(_)

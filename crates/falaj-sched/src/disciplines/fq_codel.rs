@@ -2,8 +2,8 @@
 //!
 //! A hash distributes connections over queues. Queues take turns as in DRR, new queues before old
 //! ones; CoDel keeps each of them short. If all queues together exceed the limit, the longest loses
-//! the packet that has waited longest. It is found without a scan: while the limit is exceeded, a
-//! tournament orders the queues.
+//! the packet that has waited longest. One scan then orders the queues in a tournament, which finds
+//! the longest without further scans. It is kept until less than half of the limit is queued.
 
 use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
@@ -72,7 +72,8 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// A decision visits at most this number of queues before one may send.
+/// Maximum number of quanta that the largest packet takes, and so of turns that a queue lets pass
+/// after it.
 const TURNS: u32 = 16;
 
 /// State of a queue.
@@ -109,8 +110,9 @@ pub struct FqCodel {
     /// CoDel's verdict on the head that was chosen last.
     chosen: (State, Verdict),
     marked: bool,
-    /// Queues by their bytes, the longest first; valid while the limit is exceeded.
+    /// Queues by their bytes, the longest first; empty unless `too_much`.
     fat: Tournament<Reverse<u64>>,
+    /// The limit was exceeded, and since then at least half of it has been queued.
     too_much: bool,
 }
 
@@ -189,7 +191,7 @@ impl FqCodel {
         }
     }
 
-    /// The limit is no longer exceeded.
+    /// Empties the tournament until the limit is exceeded again.
     fn forget(&mut self) {
         while let Some((_, f)) = self.fat.first() {
             self.fat.remove(f);
@@ -274,7 +276,7 @@ impl Discipline for FqCodel {
             if !flows.state(f).deficit.is_positive() {
                 flows.state_mut(f).deficit.add(self.quantum);
             } else if !is_new {
-                // It has had its turn among the old queues, empty.
+                // An old queue that is empty at its turn leaves the round.
                 self.old.leave(flows);
                 continue;
             }
@@ -325,8 +327,8 @@ impl QueueHooks for FqCodel {
             }
         }
         let (_, fattest) = self.fat.first()?;
-        // The packet on the wire is in its queue but does not wait. It may have left without a
-        // decision since.
+        // The packet on the wire is in its queue but does not count as waiting. It may have left
+        // since the last decision, so the bytes show if it is still there.
         Some((fattest, u64::from(flows.bytes(fattest)) > flows.state(fattest).waiting))
     }
 

@@ -1,5 +1,6 @@
-//! The units that everything else counts in: instants and spans, rates and what turns bytes into
-//! time, probabilities, and random numbers by key and index. Integers throughout.
+//! The units that everything else counts in: instants and spans, rates, the capacity of a link and
+//! the time of its bytes, probabilities, random numbers by key and index, and labels of packets.
+//! Integers throughout.
 
 pub mod capacity;
 pub mod draws;

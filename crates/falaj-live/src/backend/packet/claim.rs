@@ -2,11 +2,11 @@
 //! forward each of its frames twice.
 //!
 //! The owner holds two sockets whose names state the claim. One name contains that of the
-//! interface, the other the interface's number. If the interface is renamed, the number stays the
-//! same, and another interface may get the name and be claimed. Such a name is not a file: the
-//! kernel keeps it in the interface's own network namespace, and releases it when the owner has
-//! ended, in whatever way. Any process may bind a name; so one that is held by another user than
-//! root is ignored.
+//! interface, the other the interface's number. A renamed interface stays claimed by its number.
+//! Another interface that gets its old name is claimed by that name, since the owner binds to it if
+//! its own interface vanishes. Such a name is not a file: the kernel keeps it in the interface's
+//! own network namespace, and releases it when the owner has ended, in whatever way. Any process
+//! may bind a name; so a name counts only if root or the asking user holds it.
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
