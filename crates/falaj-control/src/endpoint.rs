@@ -9,9 +9,12 @@
 use crate::handler::{Handler, answer_line, lock};
 use crate::messages::{AdaptersThen, Changing, HeldTo, Query, Reply, TimedReply};
 use crate::running::{Beside, Preparer, Running, WholeState};
+use crate::schedule::Timetable;
 use crate::{server, sockets};
 use anyhow::{Context, Result};
+use falaj_live::clock::Clock;
 use falaj_live::event_loop::{AppliedChange, Forwarder};
+use falaj_scenario::edit::without_changes;
 use falaj_scenario::{Link, Scenario};
 use falaj_sched::units::time::{Span, Time};
 use std::io::{PipeReader, PipeWriter, Read};
@@ -77,21 +80,20 @@ struct Ends {
     stopped: Option<PipeReader>,
     stop: Option<PipeWriter>,
     thread: Option<JoinHandle<()>>,
-    path: PathBuf,
-    listener: UnixListener,
+    /// The socket and its path, if clients may connect.
+    socket: Option<(UnixListener, PathBuf)>,
+    /// Makes the scheduled changes.
+    timetable: Option<Timetable>,
     /// True if the socket belongs to another process and stays.
     stays: bool,
     handler: Arc<Mutex<Handler>>,
 }
 
 impl Control {
-    /// Listens at this path; without a path it only keeps the scenario. From here on the process
-    /// has another thread.
+    /// Listens at this path; without a path it only keeps the scenario and makes its changes. From
+    /// here on the process has another thread.
     pub fn open(place: Option<&Path>, running: Running) -> Result<Control> {
-        let scenario = Arc::clone(&running.scenario);
-        let Some(path) = place else {
-            return Ok(Control { scenario, ends: None, beside: None, handed_over: false });
-        };
+        let Some(path) = place else { return Control::with(None, running) };
         let listener = sockets::bind(path)
             .with_context(|| format!("the control socket {}", path.display()))?;
         let mut control = Control::at(listener, path, running)?;
@@ -101,13 +103,23 @@ impl Control {
 
     /// Prepares to listen at an existing socket. It answers once it [begins](Control::begin).
     pub fn at(listener: UnixListener, path: &Path, running: Running) -> Result<Control> {
+        Control::with(Some((listener, path.to_owned())), running)
+    }
+
+    fn with(socket: Option<(UnixListener, PathBuf)>, mut running: Running) -> Result<Control> {
         let scenario = Arc::clone(&running.scenario);
+        if socket.is_none() && scenario.changes.is_empty() {
+            return Ok(Control { scenario, ends: None, beside: None, handed_over: false });
+        }
+        if !scenario.changes.is_empty() {
+            // Each change edits the text, in which changes that are made would be due again.
+            running.text = without_changes(&running.text);
+        }
         let (ask, asks) = channel();
         let (answers, answer) = channel();
         let (woken, wake) = std::io::pipe()?;
         let (stopped, stop) = std::io::pipe()?;
         let handler = Arc::new(Mutex::new(Handler::new(running, ask, answer, wake)));
-        let path = path.to_owned();
         let ends = Ends {
             asks,
             answers: Some(answers),
@@ -115,8 +127,8 @@ impl Control {
             stopped: Some(stopped),
             stop: Some(stop),
             thread: None,
-            path,
-            listener,
+            socket,
+            timetable: None,
             stays: false,
             handler,
         };
@@ -126,13 +138,26 @@ impl Control {
     /// Begins to answer at the socket. From here on the process has another thread.
     pub fn begin(&mut self) -> Result<()> {
         let Some(ends) = &mut self.ends else { return Ok(()) };
-        let Some(stopped) = ends.stopped.take() else { return Ok(()) };
-        let listener = ends.listener.try_clone().context("the control socket")?;
+        let (Some((listener, _)), Some(stopped)) = (&ends.socket, ends.stopped.take()) else {
+            return Ok(());
+        };
+        let listener = listener.try_clone().context("the control socket")?;
         let (hello, handler) = (lock(&ends.handler).hello(), Arc::clone(&ends.handler));
         let serve = move || {
             server::serve(&listener, &stopped, &hello, |line| answer_line(&handler, line));
         };
         ends.thread = Some(std::thread::Builder::new().name("control".into()).spawn(serve)?);
+        Ok(())
+    }
+
+    /// Begins to make the scheduled changes, if there are any: the run starts at `zero`. From here
+    /// on the process has another thread.
+    pub fn schedule(&mut self, clock: Clock, zero: Time) -> Result<()> {
+        let Some(ends) = self.ends.as_mut().filter(|_| !self.scenario.changes.is_empty()) else {
+            return Ok(());
+        };
+        let (changes, handler) = (self.scenario.changes.clone(), Arc::clone(&ends.handler));
+        ends.timetable = Some(Timetable::begin(changes, handler, (clock, zero))?);
         Ok(())
     }
 
@@ -290,9 +315,10 @@ fn change(
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        if !self.stays {
-            let _ = std::fs::remove_file(&self.path);
+        if let Some((_, path)) = self.socket.as_ref().filter(|_| !self.stays) {
+            let _ = std::fs::remove_file(path);
         }
+        self.timetable.iter_mut().for_each(Timetable::stop);
         (self.answers, self.stop) = (None, None);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

@@ -39,6 +39,16 @@ pub fn live_links(scenario: &Scenario) -> Result<&[Link]> {
     Ok(links)
 }
 
+/// Rejects a scenario with scheduled changes.
+pub fn no_changes(scenario: &Scenario) -> Result<()> {
+    if scenario.changes.is_empty() {
+        return Ok(());
+    }
+    bail!(
+        "this scenario has [[change]], which is for `sim`, `plan`, `run` between two ends, `bridge`, `attach`, `traffic` and `compare`: leave it out here"
+    )
+}
+
 /// The links of a scenario; several links need rules.
 pub fn led_to(scenario: &Scenario) -> Result<&[Link]> {
     match scenario.links.len() {

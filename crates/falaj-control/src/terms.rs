@@ -1,8 +1,8 @@
 //! The guarantee terms of flows of a running link, and their weights, by pipe and flow.
 
-use crate::difference::WAYS;
 use falaj_live::event_loop::GuaranteeTerms;
 use falaj_plan::standing::Standing;
+use falaj_scenario::difference::WAYS;
 use falaj_scenario::{Direction, Link, Scenario, Towards};
 use falaj_sched::contract::params::FlowSetup;
 use falaj_sched::units::rate::Rate;

@@ -2,9 +2,13 @@
 //! namespaces (or, without these, two processes).
 
 use anyhow::{Context, Result, bail};
-use falaj_control::live_links::{between_two_ends, no_adapters, no_masks, warn_of_spinning};
+use falaj_control::endpoint::Control;
+use falaj_control::live_links::{
+    between_two_ends, no_adapters, no_changes, no_masks, warn_of_spinning,
+};
 use falaj_control::pacing::PacingArgs;
 use falaj_control::recording::Recording;
+use falaj_control::running::Running;
 use falaj_engine::counted_layer::CountedLayer;
 use falaj_engine::rules::RuleCounters;
 use falaj_live::clock::{Clock, Usage, monotonic, thread_usage};
@@ -25,9 +29,10 @@ use falaj_terminal::{arguments, file, progress};
 use signal_hook::consts::SIGINT;
 use std::fs::File;
 use std::io::{Read, Seek, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
 
 /// Time from the start of the ends to the beginning of the sources.
 pub const LEAD: Span = Span::from_millis(300);
@@ -102,7 +107,10 @@ impl Measuring {
     /// The errors of [`measure`], or the capture cannot be written.
     pub fn measure(&self, of: &Measurement, what: &'static str) -> Result<Measured> {
         self.recording.take_standard_output()?;
-        let how = How { recording: Some((&self.recording, &of.text)), ..How::new(self.options()) };
+        let how = How {
+            recording: Some((&self.recording, &of.text, &self.file)),
+            ..How::new(self.options())
+        };
         measure_joined(&of.scenario, join_of(&of.scenario.links), &how, what)
     }
 }
@@ -130,8 +138,8 @@ struct How<'a> {
     options: Options,
     /// Called immediately before the sources begin.
     begins: &'a dyn Fn() -> Result<()>,
-    /// The capture, if requested, and the text of the scenario.
-    recording: Option<(&'a Recording, &'a str)>,
+    /// The capture, if requested, and the text and the file of the scenario.
+    recording: Option<(&'a Recording, &'a str, &'a Path)>,
     /// True if the result is to have each datagram.
     each: bool,
 }
@@ -143,12 +151,33 @@ impl How<'_> {
 
     /// Begins the capture.
     fn record(&self, forwarder: &mut Forwarder) -> Result<()> {
-        self.recording.map_or(Ok(()), |(recording, text)| recording.begin(forwarder, text))
+        self.recording.map_or(Ok(()), |(recording, text, _)| recording.begin(forwarder, text))
+    }
+
+    /// Begins to make the scheduled changes: the run starts with the sources.
+    fn control(&self, scenario: &Scenario, clock: Clock) -> Result<Control> {
+        if self.recording.is_none() {
+            no_changes(scenario)?;
+        }
+        let (text, file) =
+            self.recording.map_or(("", Path::new("")), |(_, text, file)| (text, file));
+        let running = Running {
+            command: "traffic",
+            about: String::new(),
+            file: file.to_owned(),
+            scenario: Arc::new(scenario.clone()),
+            text: text.to_owned(),
+            recording: self.recording.is_some_and(|(recording, ..)| recording.is_wanted()),
+            standings: None,
+        };
+        let mut control = Control::open(None, running)?;
+        control.schedule(clock, Time::ZERO + LEAD)?;
+        Ok(control)
     }
 
     /// Ends the capture.
     fn recorded(&self, forwarder: &mut Forwarder) -> ExitCode {
-        self.recording.map_or(ExitCode::SUCCESS, |(recording, _)| recording.end(forwarder))
+        self.recording.map_or(ExitCode::SUCCESS, |(recording, ..)| recording.end(forwarder))
     }
 }
 
@@ -397,6 +426,7 @@ fn in_namespaces(
     let mut forwarder = wiring::to_sandbox(&network, &mut sandbox, clock, how.options)?;
     how.record(&mut forwarder)?;
     (how.begins)()?;
+    let mut control = how.control(scenario, clock)?;
     priority::be_punctual(Rank::Link);
     for end in End::BOTH {
         sandbox.go(end)?;
@@ -408,11 +438,16 @@ fn in_namespaces(
     let mut open = [true; 2];
     while open.contains(&true) {
         let waiting: Vec<End> = End::BOTH.into_iter().filter(|e| open[e.index()]).collect();
-        let fds: Vec<_> = waiting.iter().map(|&e| sandbox.control_fd(e)).collect();
+        let fds = waiting.iter().map(|&e| sandbox.control_fd(e)).chain(control.as_fd());
+        let fds: Vec<BorrowedFd<'_>> = fds.collect();
         let woken = forwarder.run(watched.next(clock.now() + progress.step()), &fds)?;
         progress.update(&forwarder);
         watched.look(&forwarder);
         let Woken::Readable(i) = woken else { continue };
+        if i == waiting.len() {
+            control.serve(&mut forwarder)?;
+            continue;
+        }
         match sandbox.read_event(waiting[i])? {
             Some(SideEvent::Exited(Exit::Code(0))) => open[waiting[i].index()] = false,
             // Ctrl-C at a terminal also interrupts the ends.
@@ -500,11 +535,16 @@ fn over_loopback(
         children.push((child, report));
     }
     (how.begins)()?;
+    let mut control = how.control(scenario, clock)?;
     priority::be_punctual(Rank::Link);
     let mut progress = Progress::new(scenario, what);
     let mut watched = WatchedThread::new(scenario);
     while children.iter_mut().any(|(child, _)| matches!(child.try_wait(), Ok(None))) {
-        forwarder.run(watched.next(clock.now() + Span::from_millis(20)), &[])?;
+        let next = watched.next(clock.now() + Span::from_millis(20));
+        let fds: Vec<BorrowedFd<'_>> = control.as_fd().into_iter().collect();
+        if let Woken::Readable(_) = forwarder.run(next, &fds)? {
+            control.serve(&mut forwarder)?;
+        }
         progress.update(&forwarder);
         watched.look(&forwarder);
     }

@@ -272,7 +272,9 @@ impl Simulation {
             }
         }
         if self.warmed.how == WarmUpMethod::Scheduled {
-            notes.push("sources begin or end within the run: no warm-up was cut".into());
+            notes.push(
+                "sources begin or end, or links change, within the run: no warm-up was cut".into(),
+            );
         }
         for reached in &self.until {
             let short = "no interval: in one of them fewer than five packets are beyond the quantile; simulate longer";

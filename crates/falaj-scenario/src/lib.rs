@@ -36,12 +36,14 @@
 //! | `mask` | masks that divide a flow or a link into many |
 //! | [`keys`] | every key of the file, described once |
 //! | `model` | the contents of a scenario |
+//! | [`difference`] | the change of the engine from one scenario to another |
 //! | `lints` | values that are legal but hardly intended |
 //! | `adapters` | virtual adapters, and the other end of their link |
 //! | `parse`, `syntax`, `read` | from the text to the scenario |
 //! | `link` | links and their directions: rate, flows, scheduler, plug-ins |
 //! | `impairments` | impairments of packets behind a link's queue |
 //! | `traffic`, `hosts` | sources of traffic; hosts and their links |
+//! | `changes`, `schedule` | scheduled changes, and their order in a run |
 //! | [`mod@reference`] | a key explained, the reference page, the JSON Schema, generated from `keys` |
 //! | `format` | uniform layout of the file |
 //! | [`edit`] | setting values in the file, at the place that a key names |
@@ -54,7 +56,9 @@
 #![warn(clippy::unwrap_used)]
 
 mod adapters;
+mod changes;
 mod diagnostics;
+pub mod difference;
 pub mod edit;
 mod files;
 mod format;
@@ -72,6 +76,7 @@ mod presets;
 mod read;
 pub mod reference;
 mod routing;
+mod schedule;
 pub mod suggest;
 mod syntax;
 mod traffic;
@@ -91,6 +96,7 @@ pub use model::{
 };
 pub use parse::parse;
 pub use presets::{PRESETS, Preset, presets};
+pub use schedule::{Schedule, ScheduledChange};
 pub use traffic::STAMP;
 pub use units::{
     RATE_MAX, Unreadable, parse_limit, parse_mtu, parse_numbers, parse_overhead, parse_probability,

@@ -1,5 +1,6 @@
 //! The contents of a scenario, after validation.
 
+use crate::schedule::Schedule;
 use falaj_engine::PipeId;
 use falaj_engine::classifier::{Classifier, Match};
 use falaj_engine::counted_layer::CountedLayer;
@@ -29,6 +30,8 @@ pub struct Scenario {
     pub traffic: Vec<Source>,
     /// The hosts at the ends of the links, in the file's order; none if a link has two plain ends.
     pub hosts: Vec<Host>,
+    /// The changes of links, flows and rules while it runs.
+    pub changes: Schedule,
     /// How to simulate.
     pub run: Run,
 }
@@ -344,6 +347,7 @@ impl Scenario {
             rules: Vec::new(),
             traffic: Vec::new(),
             hosts: Vec::new(),
+            changes: Schedule::default(),
             run: Run::default(),
         }
     }

@@ -1,7 +1,8 @@
 //! Parses the text of a file to a scenario.
 
 use crate::adapters;
-use crate::diagnostics::{Diagnostics, Problem};
+use crate::changes::{self, Original};
+use crate::diagnostics::{Diagnostics, Problem, Severity};
 use crate::hosts;
 use crate::keys;
 use crate::link::{self, Known};
@@ -10,6 +11,7 @@ use crate::model::{Run, RunTime, Scenario};
 use crate::read::{self, Datum, Fields, Got, fields, get};
 use crate::routing::rules;
 use crate::routing::tables::Tables;
+use crate::schedule::Schedule;
 use crate::syntax;
 use crate::traffic;
 use falaj_sched::contract::params::Value;
@@ -28,7 +30,7 @@ pub fn parse(text: &str, file_name: &str) -> Result<(Scenario, Diagnostics), Dia
     let mut problems = Vec::new();
     // After a missing bracket tables may be misplaced; their errors would be misleading.
     let scenario = if syntax.sound {
-        scenario(root.get_ref(), beside(file_name), &mut problems)
+        scenario(root.get_ref(), (text, file_name), &mut problems)
     } else {
         None
     };
@@ -49,20 +51,42 @@ pub(crate) fn beside(file_name: &str) -> &Path {
 
 fn scenario<'a>(
     root: &'a DeTable<'a>,
-    beside: &Path,
+    (text, file_name): (&str, &str),
     problems: &mut Vec<Problem>,
 ) -> Option<Scenario> {
     let file = fields(root, 0..0, "a scenario", keys::FILE, &[], problems);
-    let run = run(&file, problems);
+    let scenario = without_changes(root, &file, beside(file_name), problems);
+    let all = match file.field("change").map(|field| field.datum.as_ref()) {
+        None if !file.means("change") => return scenario,
+        Some(Some(Datum::Tables(all))) => all,
+        _ => return None,
+    };
+    let sound = problems.iter().all(|problem| problem.severity == Severity::Warning);
+    let original =
+        scenario.filter(|_| sound).map(|scenario| Original { text, file_name, scenario });
+    changes::read(all, text, original, problems)
+}
+
+fn without_changes<'a>(
+    root: &'a DeTable<'a>,
+    file: &Fields<'a>,
+    beside: &Path,
+    problems: &mut Vec<Problem>,
+) -> Option<Scenario> {
+    let run = run(file, problems);
 
     let mut links: Vec<Known> = Vec::new();
     let slips = file.table("link").map_or(Vec::new(), |(table, _)| link::slips(table));
-    each_table(&file, "link", "rate = \"100mbit\"", problems, |name, table, at, problems| {
-        match slips.iter().find(|slip| slip.name == name) {
+    each_table(
+        file,
+        "link",
+        "rate = \"100mbit\"",
+        problems,
+        |name, table, at, problems| match slips.iter().find(|slip| slip.name == name) {
             Some(slip) => problems.push(slip.problem(at)),
             None => links.push(link::link(name, table, at, &slips, beside, problems)),
-        }
-    });
+        },
+    );
     if links.is_empty() && !file.field("link").map_or(file.means("link"), |f| f.datum.is_none()) {
         problems.push(
             Problem::error(0..0, "a scenario needs a link, and there is none")
@@ -71,7 +95,7 @@ fn scenario<'a>(
     }
 
     let mut tables = Tables::default();
-    each(&file, "table", problems, |name, value, problems| {
+    each(file, "table", problems, |name, value, problems| {
         tables.add(name, value, problems);
     });
     tables.check(root, problems);
@@ -89,7 +113,7 @@ fn scenario<'a>(
 
     let mut sources = Vec::new();
     let known = (&links[..], rules.as_deref());
-    each_table(&file, "traffic", "model = \"poisson\"", problems, |name, table, at, problems| {
+    each_table(file, "traffic", "model = \"poisson\"", problems, |name, table, at, problems| {
         sources.push(traffic::source(
             name,
             table,
@@ -110,20 +134,21 @@ fn scenario<'a>(
     }
     let names: Vec<&str> = links.iter().map(|k| k.name.as_str()).collect();
     let mut hosts = hosts::Reader::new(&names);
-    each_table(&file, "host", "link = \"uplink\"", problems, |name, table, at, problems| {
+    each_table(file, "host", "link = \"uplink\"", problems, |name, table, at, problems| {
         hosts.host(name, table, at, problems);
     });
-    let hosts = hosts.all(&file, problems);
+    let hosts = hosts.all(file, problems);
     let mut links = links.into_iter().map(|k| k.link).collect::<Option<Vec<_>>>()?;
     let traffic = sources.into_iter().map(|s| Some(s?.0)).collect::<Option<_>>()?;
-    adapters::check(&links, &file, problems);
+    adapters::check(&links, file, problems);
     let run = run?;
     let rules = rules?.into_iter().map(|read| read.rule).collect();
     for direction in links.iter_mut().flat_map(|link| [&mut link.up, &mut link.down]) {
         direction.pipe.seed = run.seed;
         direction.flows.iter_mut().for_each(|flow| tables.resolve(&mut flow.matches));
     }
-    Some(Scenario { links, rules, traffic, hosts: hosts?, run })
+    let hosts = hosts?;
+    Some(Scenario { links, rules, traffic, hosts, changes: Schedule::default(), run })
 }
 
 /// Calls `read` for each named table under `key`, with the place of its header.

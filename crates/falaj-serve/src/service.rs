@@ -13,7 +13,9 @@ use falaj_control::confinement::Confinement;
 use falaj_control::endpoint::{Control, ControlArgs};
 use falaj_control::handler::{Handler, lock, paused_beside};
 use falaj_control::host_limits;
-use falaj_control::live_links::{live_links, warn_of_overflow, warn_of_sharing, warn_of_spinning};
+use falaj_control::live_links::{
+    live_links, no_changes, warn_of_overflow, warn_of_sharing, warn_of_spinning,
+};
 use falaj_control::pacing::PacingArgs;
 use falaj_control::protocol::SetRequest;
 use falaj_control::running::Running;
@@ -440,6 +442,7 @@ fn pause_again(state: &Path, adapters: &Adapters) -> Result<BTreeSet<String>> {
 
 /// Checks that the scenario is one of a service.
 fn fit(scenario: &Scenario) -> Result<()> {
+    no_changes(scenario)?;
     let links = live_links(scenario)?;
     let [link] = links else { bail!("a service has one link; this file has {}", links.len()) };
     if scenario.adapters().is_empty() {

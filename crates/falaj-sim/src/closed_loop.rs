@@ -96,7 +96,7 @@ impl ClosedLoop {
             Output::Drop(dropped) => dropped.handle,
             Output::Mark(mark) => mark.handle,
             Output::Corrupt(corrupt) => corrupt.handle,
-            // No link of a simulation changes.
+            // Departures are reported once their times are final.
             Output::Early(_) | Output::Retimed(_) => return,
         };
         let Some(place) = self.packets.get_mut(handle as usize) else { return };

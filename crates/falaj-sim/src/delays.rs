@@ -45,6 +45,14 @@ impl DelayMeters {
         }
     }
 
+    /// Adds meters for pipes that have begun.
+    pub(crate) fn grow(&mut self, flows: Vec<usize>) {
+        for flows in flows.into_iter().skip(self.meters.len()) {
+            self.meters.push(vec![Meter::new(); flows]);
+            self.waiting.push(vec![Waiting::NONE; flows]);
+        }
+    }
+
     /// Counts the delay of a packet that left.
     #[inline]
     pub(crate) fn record(&mut self, emit: &Emit) {

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 
+mod changes;
 mod closed_loop;
 pub mod cores;
 mod delays;

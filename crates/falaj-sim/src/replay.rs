@@ -174,6 +174,16 @@ impl<'a> Replay<'a> {
         self.network.places()
     }
 
+    /// Number of arrivals that have entered or were refused.
+    pub fn entered(&self) -> usize {
+        self.entered
+    }
+
+    /// Returns true if all arrivals have entered, and no packet is queued or on the wire.
+    pub fn is_over(&self) -> bool {
+        self.entered == self.arrivals.len() && self.network.next_event() == Time::NEVER
+    }
+
     /// Applies a change behind the arrivals that have entered, and not before the last of them.
     ///
     /// # Errors

@@ -45,7 +45,7 @@ pub struct Warmed {
 pub enum WarmUpMethod {
     /// It was given, or given as none.
     Asked,
-    /// Sources begin or end within the run: there is no steady state.
+    /// Sources begin or end, or links change, within the run: there is no steady state.
     Scheduled,
     /// The simulation was stopped before the warm-up was found.
     Stopped,
@@ -180,13 +180,14 @@ fn keep(studies: &mut [Study], runs: Vec<Vec<(usize, Run)>>) {
     }
 }
 
-/// Returns true if a source begins or ends within the run, or sends a limited amount.
+/// Returns true if links change within the run, or a source begins or ends, or sends a limited
+/// amount.
 fn is_scheduled(experiment: &Experiment) -> bool {
     let end = Time::ZERO + experiment.duration;
     let ends = |model: &Model| matches!(model, Model::Tcp(Tcp { bytes: Some(_), pause: None, .. }));
     let of =
         |source: &SourceSpec| source.start > Time::ZERO || source.stop < end || ends(&source.model);
-    experiment.feeds.iter().any(|feed| of(&feed.source))
+    experiment.changes.is_some() || experiment.feeds.iter().any(|feed| of(&feed.source))
 }
 
 /// The number of replications needed for the interval. `now` is half its present width as a

@@ -7,6 +7,7 @@ use crate::simulate::{Experiment, Feed};
 use falaj_scenario::{Link, Scenario, Source, Towards};
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::Span;
+use std::sync::Arc;
 
 /// Distance between the random streams of the instances of one source.
 const MORE: u64 = 1 << 32;
@@ -29,7 +30,8 @@ pub fn experiment(scenario: &Scenario, duration: Span) -> Experiment {
     };
     let mut feeds: Vec<Feed> = scenario.traffic.iter().enumerate().flat_map(feeds).collect();
     feeds.sort_by_key(|feed| (feed.pipe, feed.flow));
-    Experiment { network: scenario.network(), feeds, duration, warm_up: Span::ZERO }
+    let changes = scenario.changes.before(duration).next().map(|_| Arc::new(scenario.clone()));
+    Experiment { network: scenario.network(), feeds, changes, duration, warm_up: Span::ZERO }
 }
 
 /// All flows of a scenario, in order: link, direction, flow.

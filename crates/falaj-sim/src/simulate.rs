@@ -1,5 +1,6 @@
 //! One simulated run.
 
+use crate::changes::{Changes, HeldDepartures, LateDeparture};
 use crate::closed_loop::{ClosedLoop, is_closed};
 use crate::delays::DelayMeters;
 use crate::observer::{Loss, Observer};
@@ -11,6 +12,7 @@ use falaj_engine::network::{Network, NetworkSpec, RouteError};
 use falaj_engine::pipe::Counters;
 use falaj_engine::rules::RuleCounters;
 use falaj_engine::{Emit, Output, PipeId, network};
+use falaj_scenario::Scenario;
 use falaj_sched::collections::calendar::Calendar;
 use falaj_sched::contract::breach::Breach;
 use falaj_sched::contract::params::ConfigErrors;
@@ -20,6 +22,7 @@ use falaj_sched::units::time::{Span, Time};
 use falaj_traffic::meter::Meter;
 use falaj_traffic::source::{Packet, Source, SourceSpec};
 use falaj_traffic::tcp::Transfers;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A source and the flow that it feeds.
@@ -50,6 +53,9 @@ pub struct Experiment {
     pub network: NetworkSpec,
     /// The sources. At equal instants a feed earlier in this list comes first.
     pub feeds: Vec<Feed>,
+    /// The scenario, if its links change during the run. At equal instants, changes come before
+    /// arrivals.
+    pub changes: Option<Arc<Scenario>>,
     /// Length of the run, in simulated time.
     pub duration: Span,
     /// Events before this time are not counted; shorter than the duration.
@@ -150,26 +156,28 @@ impl Entrance {
     }
 }
 
-/// Packets in the network. They are tracked if there may be several links on a path, if sources
-/// react to the fate of packets, or if the observer receives every packet.
-struct Underway {
+/// Packets in the network. They are tracked if there may be several links on a path, if links
+/// change, if sources react to the fate of packets, or if the observer receives every packet.
+struct Underway<'a> {
     follows: bool,
-    /// The source of each packet, and its time of arrival, by handle.
+    entrances: &'a [Entrance],
+    /// The feed of each packet, and its time of arrival, by handle.
     packets: Vec<(usize, Time)>,
     free: Vec<u32>,
     ways: Vec<Meter>,
 }
 
-impl Underway {
-    fn new(experiment: &Experiment, each: bool) -> Underway {
+impl Underway<'_> {
+    fn new<'a>(experiment: &Experiment, entrances: &'a [Entrance], each: bool) -> Underway<'a> {
         let ruled = !experiment.network.rules.is_empty();
         let sources = experiment.feeds.iter().map(|feed| feed.traffic + 1).max().unwrap_or(0);
         let ways = vec![Meter::new(); if ruled { sources } else { 0 }];
-        Underway { follows: ruled || each, packets: Vec::new(), free: Vec::new(), ways }
+        let follows = ruled || each || experiment.changes.is_some();
+        Underway { follows, entrances, packets: Vec::new(), free: Vec::new(), ways }
     }
 
     /// A handle for a packet that enters.
-    fn enters(&mut self, traffic: usize, now: Time) -> u32 {
+    fn enters(&mut self, feed: usize, now: Time) -> u32 {
         if !self.follows {
             return 0;
         }
@@ -177,8 +185,14 @@ impl Underway {
             self.packets.push((0, now));
             (self.packets.len() - 1) as u32
         });
-        self.packets[handle as usize] = (traffic, now);
+        self.packets[handle as usize] = (feed, now);
         handle
+    }
+
+    /// The label of a packet in the network.
+    fn label(&self, handle: u32) -> Label {
+        let packet = self.packets.get(handle as usize);
+        packet.map_or(Label::default(), |&(feed, _)| self.entrances[feed].label)
     }
 
     /// Records that a packet leaves the network. `due` is its time at the far end, if that is to be
@@ -191,7 +205,8 @@ impl Underway {
     }
 
     fn left(&mut self, handle: u32, due: Option<Time>) {
-        let (traffic, came) = self.packets[handle as usize];
+        let (feed, came) = self.packets[handle as usize];
+        let traffic = self.entrances[feed].traffic;
         if let (Some(due), Some(way)) = (due, self.ways.get_mut(traffic)) {
             way.record(due - came);
         }
@@ -242,6 +257,7 @@ struct Teller<'a, W> {
     delays: DelayMeters,
     series: Option<&'a mut Series>,
     each: &'a mut W,
+    held: HeldDepartures,
     /// Transmissions that end before this time are not counted.
     first: Time,
 }
@@ -252,35 +268,84 @@ impl<W: Observer> Teller<'_, W> {
     fn record<const CLOSED: bool>(
         &mut self,
         network: &mut Network,
-        (underway, closed): (&mut Underway, &mut ClosedLoop),
+        (underway, closed): (&mut Underway<'_>, &mut ClosedLoop),
         out: &mut Vec<Output>,
         (now, end): (Time, Time),
     ) {
         for output in &*out {
-            if CLOSED {
-                closed.told(output);
-            }
             match output {
-                Output::Emit(emit) => {
-                    underway.leaves(
-                        emit.handle,
-                        (self.first..=end).contains(&emit.end).then_some(emit.arrives()),
-                    );
-                    self.sent(emit, end);
+                Output::Emit(emit) | Output::Copy(emit) if self.held.takes(emit) => {
+                    self.held.hold(LateDeparture::Out(*output));
                 }
-                Output::Drop(dropped) => {
-                    if W::ALL {
-                        self.each.lost(&Loss { dropped: *dropped, reported_at: now });
-                    }
-                    underway.leaves(dropped.handle, None);
-                }
-                _ => {}
+                _ => self.tell::<CLOSED>((underway, closed), output, (now, end)),
             }
         }
         out.clear();
         if network.has_passed() {
-            network.passed().for_each(|emit| self.sent(&emit, end));
+            network.passed().for_each(|emit| self.passes(emit, end));
         }
+    }
+
+    /// Records an output whose times are final.
+    #[inline(always)]
+    fn tell<const CLOSED: bool>(
+        &mut self,
+        (underway, closed): (&mut Underway<'_>, &mut ClosedLoop),
+        output: &Output,
+        (now, end): (Time, Time),
+    ) {
+        if CLOSED {
+            closed.told(output);
+        }
+        match output {
+            Output::Emit(emit) => {
+                underway.leaves(
+                    emit.handle,
+                    (self.first..=end).contains(&emit.end).then_some(emit.arrives()),
+                );
+                self.sent(emit, end);
+            }
+            Output::Drop(dropped) => {
+                if W::ALL {
+                    self.each.lost(&Loss { dropped: *dropped, reported_at: now });
+                }
+                underway.leaves(dropped.handle, None);
+            }
+            _ => {}
+        }
+    }
+
+    fn passes(&mut self, emit: Emit, end: Time) {
+        match self.held.takes(&emit) {
+            true => self.held.hold(LateDeparture::Passed(emit)),
+            false => self.sent(&emit, end),
+        }
+    }
+
+    /// Records the outputs of a change at `now`, and the packets that were on the wire: their times
+    /// are final, unless they end after the following change at `next`.
+    fn changed<const CLOSED: bool>(
+        &mut self,
+        network: &mut Network,
+        (underway, closed): (&mut Underway<'_>, &mut ClosedLoop),
+        out: &mut Vec<Output>,
+        (now, next, end): (Time, Time, Time),
+    ) {
+        self.delays.grow(network.flows());
+        for output in &*out {
+            if let Output::Retimed(retimed) = output {
+                self.held.retime(retimed);
+            }
+        }
+        let mut before = Vec::new();
+        for departure in self.held.release(next) {
+            match departure {
+                LateDeparture::Out(output) => before.push(output),
+                LateDeparture::Passed(emit) => self.passes(emit, end),
+            }
+        }
+        self.record::<CLOSED>(network, (underway, closed), &mut before, (now, end));
+        self.record::<CLOSED>(network, (underway, closed), out, (now, end));
     }
 
     #[inline]
@@ -362,9 +427,12 @@ fn run_as<const CLOSED: bool, W: Observer>(
     // Without a warm-up, a packet of the very first instant counts.
     let first = Time(experiment.warm_up.0 + u64::from(experiment.warm_up > Span::ZERO));
     let delays = DelayMeters::new(network.flows());
-    let mut underway = Underway::new(experiment, CLOSED || W::ALL);
+    let entrances = Entrance::of(experiment);
+    let mut underway = Underway::new(experiment, &entrances, CLOSED || W::ALL);
+    let mut changes = Changes::new(experiment.changes.as_deref(), experiment.duration, seed);
     let mut closed = if CLOSED { ClosedLoop::new(experiment, seed) } else { ClosedLoop::default() };
-    let mut teller = Teller { delays, series, each, first };
+    let held = HeldDepartures::new(changes.next());
+    let mut teller = Teller { delays, series, each, held, first };
     let mut unmatched = 0;
 
     let mut arrivals = SourceCalendar::new(experiment, seed);
@@ -374,12 +442,13 @@ fn run_as<const CLOSED: bool, W: Observer>(
             None => arrivals.advance(i),
         }
     }
-    let entrances = Entrance::of(experiment);
     let mut out = Vec::new();
     let (mut count, mut told) = (0u64, Time::ZERO);
     let mut before = WarmUpCounts::default();
     let warm = Time::ZERO + experiment.warm_up;
-    for until in [warm, whole] {
+    let mut is_warm = false;
+    loop {
+        let until = changes.next().min(if is_warm { whole } else { warm });
         loop {
             let next = arrivals.calendar.first();
             if CLOSED {
@@ -426,7 +495,7 @@ fn run_as<const CLOSED: bool, W: Observer>(
             match entry {
                 Ok(entry) => {
                     let label = &feed.label;
-                    let handle = underway.enters(feed.traffic, at);
+                    let handle = underway.enters(i, at);
                     if CLOSED {
                         closed.enters(handle, i, segment.flatten());
                     }
@@ -464,10 +533,27 @@ fn run_as<const CLOSED: bool, W: Observer>(
         if end < whole {
             break;
         }
-        if until == warm && warm > Time::ZERO {
+        if changes.next() == until {
+            changes.make(&mut network, &|handle| underway.label(handle), &mut out);
+            teller.changed::<CLOSED>(
+                &mut network,
+                (&mut underway, &mut closed),
+                &mut out,
+                (until, changes.next(), whole),
+            );
+            if CLOSED {
+                closed.wake(&mut arrivals.calendar);
+            }
+            continue;
+        }
+        if is_warm {
+            break;
+        }
+        if warm > Time::ZERO {
             before = WarmUpCounts::of(&network, unmatched);
             closed.count();
         }
+        is_warm = true;
     }
     (watch.gone)(end - told);
 

@@ -2,7 +2,6 @@
 //! requirements of flows, and the difference is passed to the forwarder.
 
 use super::state::{Handler, lock, rested};
-use crate::difference::{Difference, difference, needs_places, of_values};
 use crate::live_links::live_links;
 use crate::messages::{AdaptersThen, Changing, HeldTo, Query, Reply};
 use crate::protocol::{Refusal, Remark, SetAnswer, SetRequest};
@@ -10,6 +9,7 @@ use crate::terms::{terms, ways, weight, weights};
 use falaj_engine::network::PipePlaces;
 use falaj_live::event_loop::AppliedChange;
 use falaj_plan::standing::{Standing, standings};
+use falaj_scenario::difference::{Difference, difference, needs_places, of_values};
 use falaj_scenario::edit::{Edit, parse_set_or_unset};
 use falaj_scenario::{FlowChange, Problem, Scenario, Severity, Undo, set_values};
 use falaj_sched::queues::queue::FlowId;
@@ -113,6 +113,11 @@ impl Handler {
     fn admit(&self, mut read: WantedScenario) -> Result<(WantedScenario, Guaranteed), Refusal> {
         let scenario = &read.scenario;
         live_links(scenario).map_err(|error| Refusal::new(format!("{error:#}")))?;
+        if !scenario.changes.is_empty() {
+            return Err(Refusal::new(
+                "changes are scheduled when a link starts: leave [[change]] out",
+            ));
+        }
         if !scenario.hosts.is_empty() {
             return Err(Refusal::new(
                 "this link has two ends, and hosts stay as they are: leave `host` out",

@@ -2,7 +2,6 @@
 
 use super::report;
 use super::state::{Current, Handler, rested};
-use crate::difference::WAYS;
 use crate::messages::{Query, Reply};
 use crate::protocol::{LinksReport, MaskReport, Refusal, ShowRequest};
 use falaj_engine::PipeId;
@@ -11,6 +10,7 @@ use falaj_engine::pipe::{Counters, PipeSpec};
 use falaj_live::adapters::AdapterCounts;
 use falaj_live::event_loop::LinkOccupancy;
 use falaj_live::event_loop::{Snapshot, Sojourns};
+use falaj_scenario::difference::WAYS;
 use falaj_scenario::{Direction, Flow, Scenario};
 use falaj_sched::queues::queue::FlowId;
 use std::sync::Mutex;

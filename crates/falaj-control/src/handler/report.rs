@@ -1,12 +1,12 @@
 //! The report on links for `falaj show`.
 
-use crate::difference::WAYS;
 use crate::protocol::{
     BreachReport, BucketDelays, Delays, DirectionReport, Drops, Elsewhere, FlowReport, GoneReport,
     LinkReport, LinksReport, MaskReport, RequestedLink, RuleReport,
 };
 use falaj_engine::rules::{RuleCounters, RuleStats};
 use falaj_live::event_loop::{FlowSnapshot, Snapshot, Sojourns};
+use falaj_scenario::difference::WAYS;
 use falaj_scenario::{Direction, Link, Rule, Scenario, Towards};
 use falaj_sched::contract::breach::Breach;
 use falaj_sched::units::time::{Span, Time};

@@ -5,7 +5,6 @@ mod guests;
 mod simulated;
 
 use anyhow::{Context, Result, anyhow, bail};
-use falaj_control::difference::difference;
 use falaj_engine::PipeId;
 use falaj_engine::pipe::Counters;
 use falaj_experiment::measure::{LEAD, Piped, read_report, set_times, traffic_side};
@@ -17,6 +16,7 @@ use falaj_live::sandbox::{Exit, Hosts, SideEvent};
 use falaj_live::traffic::datagrams::EndReport;
 use falaj_live::wiring;
 use falaj_scenario::Scenario;
+use falaj_scenario::difference::difference;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::{Span, Time};
 use falaj_terminal::interrupt::Interrupted;

@@ -1,11 +1,11 @@
 //! Traffic of adapters in simulated time, with the same measurements as of the live service.
 
 use anyhow::{Context, Result, anyhow};
-use falaj_control::difference::difference;
 use falaj_engine::key::Key;
 use falaj_engine::network::{IngressPacket, Network, NetworkChange};
 use falaj_engine::{Output, PipeId};
 use falaj_scenario::Scenario;
+use falaj_scenario::difference::difference;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::label::Label;
 use falaj_sched::units::time::{Span, Time};

@@ -99,6 +99,13 @@ pub fn apply(file: &mut DocumentMut, words: &[String], value: Option<&Value>) ->
     Ok(())
 }
 
+/// A scenario's text without its scheduled changes; unchanged if it is not TOML.
+pub fn without_changes(text: &str) -> String {
+    let Ok(mut file) = text.parse::<DocumentMut>() else { return text.to_owned() };
+    file.remove("change");
+    file.to_string()
+}
+
 /// A scenario's text with this seed, of at most [`keys::SEED_MAX`]; unchanged if it is not TOML.
 pub fn with_seed(text: &str, seed: u64) -> String {
     let Ok(mut file) = text.parse::<DocumentMut>() else { return text.to_owned() };

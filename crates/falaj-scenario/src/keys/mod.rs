@@ -2,6 +2,7 @@
 //! reference page and the schema are generated from them. Keys of disciplines for a scheduler and
 //! its flows are in [`falaj_sched::registry::ENTRIES`], and are added by [`Key::from`].
 
+mod change;
 mod flow;
 mod key;
 mod link;
@@ -12,6 +13,7 @@ mod sample;
 mod traffic;
 
 pub use crate::units::{BURST_MAX, MTU_MAX, MTU_MIN};
+pub use change::{CHANGE, CHANGES_MAX};
 pub use flow::{
     BUCKETS_MAX, ENVELOPE, FLOW, MANAGED, PART, REQUIRES, SCHEDULER, of_flow, of_scheduler,
 };
@@ -158,6 +160,13 @@ const BEHIND: &[Table] = &[
         keys: HOST,
     },
     Table {
+        word: "change",
+        header: "[[change]]",
+        doc: "a scheduled change of links, flows or rules: `falaj set` at a time of the run that \
+              is known beforehand",
+        keys: CHANGE,
+    },
+    Table {
         word: "run",
         header: "[run]",
         doc: "the duration, the number and the seed of simulation runs",
@@ -194,6 +203,12 @@ pub const FILE: &[Key] = &[
         Holds::Named(HOST),
         Otherwise("two ends of one link"),
         "the hosts at the ends of the links, each a table `[host.NAME]`; for `falaj run` alone",
+    ),
+    key(
+        "change",
+        Holds::Tables(CHANGE),
+        Otherwise("the links stay as they are"),
+        "the scheduled changes of the links during a run, each a table `[[change]]`",
     ),
     key(
         "run",

@@ -25,6 +25,7 @@ pub(crate) fn sample(key: &Key, discipline: bool) -> String {
         Holds::Sizes => "1500B",
         Holds::Decimal => return "1.5".into(),
         Holds::Rows => return "[[-3, 1], [2, -4]]".into(),
+        Holds::Settings => return "{ \"uplink.rate\" = \"5mbit\" }".into(),
         Holds::Given => return "{ quantum = \"3000B\", rounds = 4 }".into(),
         Holds::File(example) => example,
         Holds::Brief([first, ..]) => return sample(first, discipline),

@@ -68,6 +68,7 @@ pub(super) fn datum<'a>(
         (Holds::Target, DeValue::String(_) | DeValue::Array(_) | DeValue::Table(_)) => {
             Ok(Datum::Raw(value))
         }
+        (Holds::Settings, DeValue::Table(_)) => Ok(Datum::Raw(value)),
         (Holds::Headers, DeValue::String(text)) => {
             return rule(key, text, &at, problems).map(Datum::Rules);
         }
@@ -318,6 +319,7 @@ pub(super) fn advice(key: &Key) -> String {
         Holds::Given => {
             ("a table of texts and whole numbers", "{ quantum = \"3000B\", rounds = 4 }")
         }
+        Holds::Settings => ("a table of keys and their values", "{ \"uplink.rate\" = \"5mbit\" }"),
         Holds::Scheduler => ("a table", "{ kind = \"fifo\" }"),
         Holds::Table(keys) | Holds::Brief(keys) => {
             return format!("write a table of {}", suggest::list(keys.iter().map(|k| k.name)));

@@ -247,6 +247,7 @@ pub(crate) fn value(holds: Holds) -> String {
         Holds::Headers => "a rule with a single value for each field".into(),
         Holds::Entries => "a text".into(),
         Holds::Given => "a table of texts and whole numbers".into(),
+        Holds::Settings => "a table of keys, `LINK.KEY`, and their values".into(),
         Holds::Scheduler => {
             format!("a table with the `kind`, {}", suggest::list(registry::all().map(|e| e.kind)))
         }
@@ -285,6 +286,14 @@ fn example(topic: &Topic) -> String {
     match (topic.table.word, key.holds, topic.of) {
         ("", _, _) if matches!(key.holds, Holds::Table(_)) => {
             format!("[{}]\nduration = \"30s\"", key.name)
+        }
+        ("", Holds::Tables(crate::keys::CHANGE), _) | ("change", _, _) => {
+            let [every, until] = ["every", "until"].map(|name| key.name == name);
+            let more = match every || until {
+                true => "\nevery = \"2s\"\nuntil = \"60s\"",
+                false => "",
+            };
+            format!("[[change]]\nat = \"10s\"\nset = {{ \"uplink.rate\" = \"5mbit\" }}{more}")
         }
         ("", Holds::Tables(_), _) => {
             format!("[[{}]]\nmatch = \"tcp dport 80,443\"\nto = \"uplink\"", key.name)

@@ -97,6 +97,7 @@ fn property(key: &Key) -> Value {
                 json!({ "anyOf": [{ "type": "string" }, { "type": "integer", "minimum": 0 }] });
             json!({ "type": "object", "additionalProperties": given })
         }
+        Holds::Settings => json!({ "type": "object", "minProperties": 1 }),
         Holds::Target => {
             let name = json!({ "type": "string", "minLength": 1 });
             json!({

@@ -1,6 +1,7 @@
 //! All integration tests of this crate, as one program: each file is a module.
 
 mod captures;
+mod changes;
 mod disciplines;
 mod every_message;
 mod explain;

@@ -1047,7 +1047,7 @@ rate = "1mbit"
             1 | [links.a]
               |  ^^^^^ did you mean `link`?
               |
-              = help: allowed: `host`, `link`, `rule`, `run`, `table`, `traffic`
+              = help: allowed: `change`, `host`, `link`, `rule`, `run`, `table`, `traffic`
         "#]],
     );
 }
@@ -2340,7 +2340,7 @@ rate = "1mbit"
             1 | [lnik.a]
               |  ^^^^ did you mean `link`?
               |
-              = help: allowed: `host`, `link`, `rule`, `run`, `table`, `traffic`
+              = help: allowed: `change`, `host`, `link`, `rule`, `run`, `table`, `traffic`
         "#]],
     );
     errors_of_link(
@@ -2355,7 +2355,7 @@ seed = 1
             4 | [runs]
               |  ^^^^ did you mean `run`?
               |
-              = help: allowed: `host`, `link`, `rule`, `run`, `table`, `traffic`
+              = help: allowed: `change`, `host`, `link`, `rule`, `run`, `table`, `traffic`
         "#]],
     );
     errors_of_link(

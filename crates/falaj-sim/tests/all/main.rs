@@ -1,5 +1,6 @@
 //! All integration tests of this crate, as one program: each file is a module.
 
+mod changes;
 mod course;
 mod device_paced;
 mod network;

@@ -99,6 +99,7 @@ pub(crate) fn forward(
     priority::be_punctual(Rank::Link);
     forwarder.tell_of_overflow();
     note!("{}", ends.began);
+    control.schedule(clock, clock.now())?;
     loop {
         let others = [signals.as_fd()].into_iter().chain(ends.watched.iter().copied());
         let others: Vec<BorrowedFd<'_>> = others.chain(control.as_fd()).collect();

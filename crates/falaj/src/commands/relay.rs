@@ -2,7 +2,7 @@
 
 use crate::cli::link::LinkArgs;
 use anyhow::Result;
-use falaj_control::live_links::{between_two_ends, no_adapters, no_masks};
+use falaj_control::live_links::{between_two_ends, no_adapters, no_changes, no_masks};
 use falaj_control::summary::{FailIf, FlowSummary, JsonFile, Summary};
 use falaj_live::host::memory_for_packets;
 use falaj_live::listening::{Transport, name_process};
@@ -75,6 +75,7 @@ pub(crate) struct Args {
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let (scenario, _) = args.link.scenario(1500)?;
     no_adapters(&scenario)?;
+    no_changes(&scenario)?;
     for link in between_two_ends(&scenario)? {
         no_masks(link, "clients are flows of their own already")?;
     }

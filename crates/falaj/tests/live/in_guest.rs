@@ -20,6 +20,7 @@ const TESTS: &[&str] = &[
     "tcp_passes_a_rate",
     "rules_lead_packets_through_links",
     "changes_are_in_the_capture_and_are_replayed",
+    "scheduled_changes_are_made_on_time_and_replayed",
     "what_is_lost_at_the_entrance_is_told",
     "hosts_reach_each_other_through_a_router",
     "hosts_in_a_row_pass_packets_on",

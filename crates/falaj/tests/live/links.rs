@@ -55,6 +55,7 @@ const TESTS: &[Test] = &[
     ("a_capture_grows_while_it_is_taken", growing_capture, Nowhere),
     ("a_capture_on_standard_output_has_it_alone", piped_capture, Nowhere),
     ("changes_are_in_the_capture_and_are_replayed", captured_changes, Tapless),
+    ("scheduled_changes_are_made_on_time_and_replayed", scheduled_changes, Nowhere),
     ("what_is_lost_at_the_entrance_is_told", entrance, Tapless),
     ("a_link_that_cannot_be_is_refused", refused, Nowhere),
     ("hosts_reach_each_other_through_a_router", star, Tapless),
@@ -2080,6 +2081,46 @@ fn plug_ins(users: &Users) {
         directory().join("libbad-live.so").display()
     );
     assert!(ran.err.contains(&told) && !ran.err.contains("libgood-live.so` broke"), "{}", ran.err);
+}
+
+/// Scheduled changes of a link that carries packets are in its capture, which is replayed. In
+/// virtual time each is made at its instant.
+fn scheduled_changes(users: &Users) {
+    let text = "[link.a]\nrate = \"8mbit\"\n[run]\nduration = \"1s\"\nreplications = 1\n\
+                [traffic.t]\nmodel = \"cbr\"\nrate = \"6mbit\"\nsize = \"1000B\"\n\
+                [[change]]\nat = \"100.5ms\"\nevery = \"100ms\"\nset = { \"a.rate\" = \"4mbit\" }\n\
+                [[change]]\nat = \"150ms\"\nevery = \"100ms\"\nset = { \"a.rate\" = \"9mbit\", \"a.delay\" = \"3ms\" }\n";
+    let file = file("scheduled.toml", text);
+    let changes = |capture: &str| {
+        let bytes = std::fs::read(directory().join(capture)).expect("a capture");
+        falaj_traffic::capture::read(&bytes[..]).expect("a capture").changes
+    };
+    let late = if falaj_guest::is_inside() { 1_000 } else { 1_000_000_000 };
+    let on_time = |at: u64, due: u64| assert!(at >= due && at - due <= late, "{at} {due}");
+
+    let ran = falaj(&["traffic", &file, "--capture", "scheduled-traffic.pcapng", "--json"]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let made = changes("scheduled-traffic.pcapng");
+    assert!(made.len() >= 17, "{}", made.len());
+    for (n, change) in made.iter().enumerate() {
+        let due = [100_500_000, 150_000_000][n % 2] + 100_000_000 * (n as u64 / 2);
+        on_time(change.at.0, falaj_experiment::measure::LEAD.0 + due);
+        assert_eq!(change.wanted.what, ["a.rate=4mbit", "a.rate=9mbit a.delay=3ms"][n % 2]);
+    }
+    let (packets, replayed) = replays("scheduled-traffic.pcapng");
+    assert!(packets >= 750.0, "{packets}");
+    assert_eq!(replayed, made.len() as f64);
+
+    let meter = format!("{} --probe meter 10.77.0.2", me());
+    let words = [&file, "--capture", "scheduled-run.pcapng", "--peer", &meter, "--"];
+    let ran = users.run(&[&words[..], &[&me(), "--probe", "flood", "10.77.0.2"]].concat());
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let made = changes("scheduled-run.pcapng");
+    assert!(made.len() >= 2, "{}", made.len());
+    for (n, change) in made.iter().enumerate().skip(1) {
+        on_time(change.at.0, made[0].at.0 + [0, 49_500_000][n % 2] + 100_000_000 * (n as u64 / 2));
+    }
+    assert_eq!(replays("scheduled-run.pcapng").1, made.len() as f64);
 }
 
 /// Asserts that a capture replays with the same decisions; returns its numbers of packets and

@@ -190,6 +190,7 @@ impl Comparison {
     ) -> Result<Comparison> {
         let simulated = Replications::as_planned(scenario, plan)?;
         let links = &scenario.links;
+        let changes = !scenario.changes.is_empty();
         let mut guaranteed = Vec::new();
         for link in links {
             guaranteed.extend([guarantees(&link.up)?, guarantees(&link.down)?]);
@@ -205,7 +206,7 @@ impl Comparison {
             let pipe = pipe_of(at.0, at.1);
             rows.push(ComparedFlow {
                 name: name_of(scenario, at),
-                guarantee: guaranteed[pipe.0 as usize][at.2].clone().ok(),
+                guarantee: guaranteed[pipe.0 as usize][at.2].clone().ok().filter(|_| !changes),
                 simulated: simulated.flow(pipe, at.2),
                 measured: std::mem::take(&mut measured.flows[pipe.0 as usize][at.2]),
             });
@@ -227,11 +228,19 @@ impl Comparison {
             d = scenario.run.duration,
         );
         let simulation = &simulated.simulation;
+        let mut notes = simulation.notes(scenario);
+        if changes {
+            notes.push(
+                "links change: no bound holds for the whole run; `falaj plan` has those of each \
+                 phase"
+                    .into(),
+            );
+        }
         Ok(Comparison {
             rows,
             measured,
             title,
-            notes: simulation.notes(scenario),
+            notes,
             practice: simulation.json(scenario),
             enough: simulation.is_enough(),
             interrupted: simulated.interrupted(),

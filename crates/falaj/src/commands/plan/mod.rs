@@ -7,6 +7,7 @@
 //! | [`whatif`] | the scenario with other values |
 //! | [`fits`] | `plan fits`: checks whether all flows fit, and how many more would |
 //! | [`saihu`] | `plan saihu`: bounds for a network in the format of other tools |
+//! | [`phases`] | the guarantees from each scheduled change on |
 //! | [`report`] | prints a plan as text |
 //! | `aggregate` | `plan aggregate`: sizes of batches |
 //! | `draw` | the curves and their distances, as SVG |
@@ -16,6 +17,7 @@ mod aggregate;
 #[cfg(feature = "plots")]
 mod draw;
 mod fits;
+mod phases;
 mod report;
 mod saihu;
 mod stations;
@@ -113,16 +115,15 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let after = other.as_ref().map(plan).transpose()?;
     let ways = after.as_ref().unwrap_or(&before);
     let before = after.as_ref().map(|_| &before);
-    let refused = ways.iter().any(|w| !w.unmet.is_empty());
+    let mut refused = ways.iter().any(|w| !w.unmet.is_empty());
+    let planned = other.as_ref().unwrap_or(&scenario);
+    let phases = phases::phases(planned);
     if args.json {
-        say!(
-            "{}",
-            serde_json::to_string_pretty(&falaj_plan::json::all(
-                other.as_ref().unwrap_or(&scenario),
-                ways,
-                before
-            ))?
-        );
+        let mut all = falaj_plan::json::all(planned, ways, before);
+        let (of_phases, unmet) = phases::json(&phases)?;
+        all["phases"] = of_phases;
+        refused |= unmet;
+        say!("{}", serde_json::to_string_pretty(&all)?);
     } else {
         for way in ways {
             match counterpart(way, before) {
@@ -130,8 +131,9 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
                 before => report::print(way, before),
             }
         }
+        refused |= phases::print(&phases)?;
     }
-    let routes = Routes::of(other.as_ref().unwrap_or(&scenario), ways);
+    let routes = Routes::of(planned, ways);
     if !args.json {
         report::end_to_end(&routes);
     }

@@ -108,10 +108,13 @@ pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
             say!("  {}: its traffic offers more than its envelope lets it send, {rate}", flow.name);
         }
     }
-    for u in &way.unmet {
-        say!("  REFUSED {}: {}; {}", way.flows[u.flow].name, u.what, u.help);
-    }
+    refusals(way).for_each(|refusal| say!("  {refusal}"));
     say!("");
+}
+
+/// The needs that are not met.
+pub(super) fn refusals<'a>(way: &'a Way<'_>) -> impl Iterator<Item = String> + 'a {
+    way.unmet.iter().map(|u| format!("REFUSED {}: {}; {}", way.flows[u.flow].name, u.what, u.help))
 }
 
 /// Prints the end-to-end delay bounds, if packets pass several links.
@@ -196,7 +199,7 @@ impl Notes {
     }
 }
 
-fn rate_of(flow: &Outlook) -> String {
+pub(super) fn rate_of(flow: &Outlook) -> String {
     match &flow.guarantee {
         Ok(p) if p.rate.0 > 0 => text::link_rate(p.rate),
         _ => text::DASH.into(),

@@ -4,7 +4,7 @@
 use crate::commands::run::{Args, Within, forward, helper, status, tell};
 use anyhow::{Result, bail};
 use falaj_control::host_limits;
-use falaj_control::live_links::warn_of_spinning;
+use falaj_control::live_links::{no_changes, warn_of_spinning};
 use falaj_control::summary::of_forwarder;
 use falaj_live::clock::{Clock, monotonic};
 use falaj_live::priority::{self, Rank};
@@ -29,6 +29,7 @@ pub(crate) fn main(args: Args, scenario: &Scenario, text: &str) -> Result<ExitCo
     if args.aggregate.is_some() {
         bail!("--aggregate is for a link between two ends; this scenario has hosts");
     }
+    no_changes(scenario)?;
     args.fail_if.check(&scenario.links)?;
     scenario.links.iter().for_each(warn_of_spinning);
     host_limits::warn(&scenario.links);

@@ -397,6 +397,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     };
     let mut control = Control::open(place.as_deref(), running)?;
     wait.start_peer(&mut sandbox, &mut signals)?;
+    control.schedule(clock, clock.now())?;
     sandbox.go(End::Near)?;
     let ends = (sandbox.sides(), End::Near.index());
     let exit = forward(

@@ -2,7 +2,6 @@
 
 use crate::commands::sim::name_of_flow;
 use anyhow::{Context, Result, anyhow, ensure};
-use falaj_control::difference::difference;
 use falaj_control::live_links::led_to;
 use falaj_control::summary::{RULE_HEADER, rule_json, rule_row};
 use falaj_engine::PipeId;
@@ -11,6 +10,7 @@ use falaj_engine::key::Key;
 use falaj_engine::network::PipePlaces;
 use falaj_engine::pipe::Counters;
 use falaj_scenario::Scenario;
+use falaj_scenario::difference::difference;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::Time;
 use falaj_sim::replay::{Arrival, Replay, Replayed, first_difference};
@@ -24,6 +24,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// Exit status if a replay of falaj's own capture differs, or the capture is incomplete.
 const DIFFERS: u8 = 1;
@@ -127,6 +128,11 @@ pub(crate) fn main(
             }
         }
     }
+    let mut number = changes.len();
+    if !(ours && own) {
+        number = scheduled(&mut replay, &arrivals, &scenario)?;
+        entered = replay.entered();
+    }
     enter(&mut replay, &arrivals, entered..arrivals.len()).with_context(|| name.to_string())?;
     let replayed = replay.end(None);
     let difference = if ours && own && !gaps {
@@ -135,9 +141,9 @@ pub(crate) fn main(
         None
     };
     if as_json {
-        tell_json(&scenario, &replayed, changes.len(), difference, &taken)?;
+        tell_json(&scenario, &replayed, number, difference, &taken)?;
     } else {
-        tell(&scenario, &replayed, changes.len());
+        tell(&scenario, &replayed, number);
         match difference {
             Some(None) => say!("every packet decided as live, to the nanosecond"),
             Some(Some(i)) => {
@@ -218,11 +224,43 @@ fn changed(
     ensure!(free, "a new link takes the place of one that has not ended");
     // The network alone does not tell which of the free positions were known to be free.
     let places = PipePlaces { vacant: vacant.clone(), ..places };
-    let difference = difference(before, &after, (at, places), *drop).map_err(|why| anyhow!(why))?;
-    if let Some(change_of) = difference.change {
-        replay.change(change_of, change.at).map_err(|unfit| anyhow!("{unfit}"))?;
+    let at = apply(replay, (before, at), &after, (places, *drop), change.at)?;
+    Ok((after, at))
+}
+
+/// Changes the scenario `before`, whose links are `at` these places, to `after`; returns the places
+/// from then on.
+fn apply(
+    replay: &mut Replay<'_>,
+    (before, at): (&Scenario, &[u32]),
+    after: &Scenario,
+    (places, drop): (PipePlaces, bool),
+    instant: Time,
+) -> Result<Vec<u32>> {
+    let difference = difference(before, after, (at, places), drop).map_err(|why| anyhow!(why))?;
+    if let Some(change) = difference.change {
+        replay.change(change, instant).map_err(|unfit| anyhow!("{unfit}"))?;
     }
-    Ok((after, difference.at))
+    Ok(difference.at)
+}
+
+/// Makes the scheduled changes of a scenario, among the arrivals, until the last packet has left;
+/// returns their number.
+fn scheduled(replay: &mut Replay<'_>, arrivals: &[Arrival], scenario: &Scenario) -> Result<usize> {
+    let mut at: Vec<u32> = (0..scenario.links.len() as u32).collect();
+    let (mut before, mut number) = (Arc::new(scenario.clone()), 0);
+    for change in scenario.changes.iter() {
+        let instant = Time::ZERO + change.at;
+        let these = replay.entered()..arrivals.partition_point(|arrival| arrival.at < instant);
+        enter(replay, arrivals, these)?;
+        if replay.is_over() {
+            break;
+        }
+        let places = replay.places(instant);
+        at = apply(replay, (&before, &at), &change.scenario, (places, false), instant)?;
+        (before, number) = (change.scenario, number + 1);
+    }
+    Ok(number)
 }
 
 /// Returns the arrivals recorded in falaj's own capture, with the header fields that rules and

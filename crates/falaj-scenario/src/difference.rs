@@ -1,13 +1,13 @@
 //! The changes from a running scenario to another one: pipes, the mapping of flows, and the
 //! classification of packets.
 
+use crate::model::{Direction, Link, Scenario, Towards, pipe_of};
 use falaj_engine::classifier::Match;
 use falaj_engine::handover::FlowMapping;
 use falaj_engine::network::{IngressChange, PipePlaces, RuleChange, unlimited};
 use falaj_engine::rules::RouteRule;
 use falaj_engine::transaction::{FlowChange, Transaction};
 use falaj_engine::{ChangeError, PipeId, Prepared, change};
-use falaj_scenario::{Direction, Link, Scenario, Towards, pipe_of};
 use falaj_sched::queues::queue::FlowId;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -295,7 +295,7 @@ mod tests {
         for (name, rule) in flows {
             text += &format!("[link.x.flow.{name}]\nmatch = \"{rule}\"\n");
         }
-        falaj_scenario::parse(&text, "x").unwrap().0
+        crate::parse(&text, "x").unwrap().0
     }
 
     #[test]
@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn links_and_rules_come_and_go() {
         let text = "[link.a]\nrate = \"1mbit\"\n[link.b]\nrate = \"1mbit\"\n[[rule]]\nmatch = \"udp\"\nto = \"b\"\n";
-        let of = |text: &str| falaj_scenario::parse(text, "x").unwrap().0;
+        let of = |text: &str| crate::parse(text, "x").unwrap().0;
         let before = of(text);
         let to = |after: &str| difference(&before, &of(after), places(2), false).unwrap();
         let made = to(&text.replacen("1mbit", "2mbit", 1));
