@@ -2,7 +2,7 @@
 
 pub use falaj_plan::words::{DASH, bytes, link_rate, nanos, percent, rate, span};
 
-use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
+use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use falaj_traffic::interval::Estimate;
 use std::borrow::Cow;
 
@@ -58,6 +58,16 @@ pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Ta
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
+    table
+}
+
+/// A table of at most this width in columns, all left-aligned: long texts are wrapped.
+pub fn wrapped(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>, width: u16) -> Table {
+    let mut table = table(header, rows);
+    for column in table.column_iter_mut() {
+        column.set_cell_alignment(CellAlignment::Left);
+    }
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
     table
 }
 

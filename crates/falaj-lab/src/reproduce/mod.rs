@@ -2,6 +2,7 @@
 
 #[cfg(feature = "queueing")]
 mod aggregation;
+mod all;
 mod curves;
 mod disk;
 mod fortuna;
@@ -9,6 +10,7 @@ mod group;
 mod page;
 mod rizzo;
 mod tcp;
+mod verdict;
 mod xen;
 mod zhang;
 
@@ -22,9 +24,8 @@ use std::process::ExitCode;
 /// Arguments of `reproduce`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Each cell of a table has the published value, ours, the difference, the tolerance and a verdict;
-each figure has its claims, our values, the thresholds and the verdicts. Exit status 1 if a claim
-fails, or if a cell is out of tolerance and not on the closed list of known misprints.
+Each statement, table cell and figure is a row: published, ours, tolerance and its source, verdict.
+Exit status 1 if a row differs for no known reason.
 
 Examples:
   falaj reproduce fortuna --out report
@@ -41,6 +42,7 @@ Examples:
   falaj reproduce tcp --quick
   falaj reproduce tcp --out report
   falaj reproduce tcp --only cubic-10mbit,cubic-100mbit
+  falaj reproduce all --quick --html site
   falaj reproduce fortuna --live --load light,row4 --phase 300us --duration 5s")]
 pub struct Args {
     /// The paper.
@@ -92,7 +94,7 @@ pub struct Args {
     /// `xen`: the main figures, once each, with seconds a tenth as long, as in the tests. `rizzo`
     /// with --live: the same figures, measured for a shorter time. `aggregation`: a third of the
     /// measured points, once each, and simulations a tenth as long. `tcp`: eight cells, which take
-    /// a minute.
+    /// a minute. `all`: those of them that are part of it.
     #[arg(long, conflicts_with_all = ["tables", "beyond"])]
     quick: bool,
     /// For `tcp`: all rates, round-trip times and queues, each cell for longer; takes hours.
@@ -145,6 +147,8 @@ enum Paper {
     Aggregation,
     /// The kernel's TCP in virtual time beside `model = "tcp"`, over a grid of links and queues.
     Tcp,
+    /// Every paper, one after the other, and one page with the count of each (--html DIR).
+    All,
 }
 
 pub use disk::main as disk_load;
@@ -156,7 +160,7 @@ pub use tcp::{TcpCellArgs, cell as tcp_cell};
 /// The input is invalid, or this machine cannot run the experiment.
 pub fn main(args: &Args) -> Result<ExitCode> {
     let quick = match args.paper {
-        Paper::Xen | Paper::Rizzo | Paper::Tcp => true,
+        Paper::Xen | Paper::Rizzo | Paper::Tcp | Paper::All => true,
         #[cfg(feature = "queueing")]
         Paper::Aggregation => args.live,
         _ => false,
@@ -164,8 +168,9 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     if args.quick && !quick {
         bail!("--quick is for xen, rizzo and tcp, and for aggregation with --live: take it away");
     }
-    let for_tcp = args.full || !args.only.is_empty() || args.kernel.is_some();
-    if for_tcp && !matches!(args.paper, Paper::Tcp) {
+    let for_tcp = args.full || !args.only.is_empty();
+    let has_kernel = matches!(args.paper, Paper::Tcp | Paper::All);
+    if for_tcp && !matches!(args.paper, Paper::Tcp) || args.kernel.is_some() && !has_kernel {
         bail!("--full, --only and --kernel are for tcp: take them away");
     }
     if args.guests.is_some() && !matches!(args.paper, Paper::Xen) {
@@ -182,5 +187,6 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         #[cfg(feature = "queueing")]
         Paper::Aggregation => aggregation::main(args),
         Paper::Tcp => tcp::main(args),
+        Paper::All => all::main(args),
     }
 }

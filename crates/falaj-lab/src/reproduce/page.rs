@@ -12,6 +12,7 @@ th,td{padding:.2rem .55rem;border-bottom:1px solid var(--line);text-align:right;
 th{background:var(--soft)}.words,th:first-child:nth-last-child(4){text-align:left;white-space:normal}
 .why{text-align:left;white-space:normal;min-width:24em}
 .first{border-left:1px solid var(--line)}.ok{color:var(--ok)}.MISSED{color:var(--bad);font-weight:600}
+.differs{color:var(--bad)}a{color:inherit}small{opacity:.75}
 .known,.footnote{opacity:.75}.footnote{font-size:.85rem}
 figure{margin:1rem 0}figure svg{display:block;width:100%;height:auto;background:#fff;border-radius:6px}
 figure.one svg{max-width:38rem}figcaption{font-size:.85rem;margin-top:.4rem}";
@@ -56,17 +57,25 @@ pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// A table: the cells of its header, and rows of (class, text).
+/// A table of texts: the cells of its header, and rows of (class, text).
 pub(super) fn table(
+    header: &[&str],
+    rows: impl Iterator<Item = Vec<(&'static str, String)>>,
+) -> String {
+    let escaped = |(class, text): (&'static str, String)| (class, escape(&text));
+    html_table(header, rows.map(|row| row.into_iter().map(escaped).collect()))
+}
+
+/// A table whose cells are HTML: the cells of its header, and rows of (class, HTML).
+pub(super) fn html_table(
     header: &[&str],
     rows: impl Iterator<Item = Vec<(&'static str, String)>>,
 ) -> String {
     let head: String = header.iter().map(|h| format!("<th>{}</th>", escape(h))).collect();
     let body: String = rows
         .map(|row| {
-            let cell = |(class, text): &(&str, String)| {
-                format!("<td class=\"{class}\">{}</td>", escape(text))
-            };
+            let cell =
+                |(class, html): &(&str, String)| format!("<td class=\"{class}\">{html}</td>");
             format!("<tr>{}</tr>\n", row.iter().map(cell).collect::<String>())
         })
         .collect();

@@ -78,6 +78,16 @@ fn forwarded(no: usize, title: &str, rates: &[u32]) -> Result<PaperFigure> {
     if no == 1 {
         let mean = below(70.0).sum::<f64>() / below(70.0).count().max(1) as f64;
         found.push(("mean delay below saturation", mean));
+        // The same with room for hardly any batch: whatever is accepted has waited for little.
+        let small = Machine { room: 2, ..machine };
+        let [before, beyond] = [70e3, 100e3].map(|rate| forward(&small, rate, PACKETS, SEED));
+        let (before, beyond) = (before?, beyond?);
+        found.extend([
+            ("the delay stays: at 100 Kp/s over that at 70", ratio(&delays, 100.0, 70.0)),
+            ("the same with room for two packets", beyond.delay.mean / before.delay.mean),
+            ("the largest jitter rises: at 100 Kp/s over that at 70", ratio(&jitters, 100.0, 70.0)),
+            ("it rises with room for two packets", beyond.jitter / before.jitter),
+        ]);
     } else {
         found.extend(delays.iter().find(|p| p.x == 100.0).map(|p| ("mean delay at 100 Kp/s", p.y)));
         let largest = delays
@@ -86,6 +96,10 @@ fn forwarded(no: usize, title: &str, rates: &[u32]) -> Result<PaperFigure> {
             .max_by(|a, b| a.y.total_cmp(&b.y));
         found.extend(largest.map(|p| ("largest mean delay", p.y)));
         found.extend(largest.map(|p| ("the delay falls from", p.x)));
+        found.push((
+            "the largest jitter rises: at 900 Kp/s over that at 700",
+            ratio(&jitters, 900.0, 700.0),
+        ));
         // The paper assumes that the machine's output is a Poisson stream. Then each of the two
         // crossings has two equal streams, so the delay is twice that of one crossing.
         let mut random = Vec::new();
@@ -132,7 +146,14 @@ fn forwarded(no: usize, title: &str, rates: &[u32]) -> Result<PaperFigure> {
         published,
         notes,
         found,
+        cells: Vec::new(),
     })
+}
+
+/// The ratio of a curve's values at two rates.
+fn ratio(points: &[CurvePoint], of: f64, over: f64) -> f64 {
+    let at = |x: f64| points.iter().find(|p| p.x == x).map_or(f64::NAN, |p| p.y);
+    at(of) / at(over)
 }
 
 fn ask(live: Option<Live>) -> Ask {
@@ -215,6 +236,7 @@ fn sojourn(live: Option<Live>) -> Result<PaperFigure> {
         published: Published::default().at(600.0, "published: model above measured up to here"),
         notes,
         found,
+        cells: Vec::new(),
     })
 }
 
@@ -327,5 +349,6 @@ fn size_for_a_delay(live: Option<Live>) -> Result<PaperFigure> {
         published: Published::beside(PRINTED, "published", [(ASKED_SIZE as f64, ASKED * 1e6)]),
         notes,
         found,
+        cells: Vec::new(),
     })
 }

@@ -1,77 +1,75 @@
 //! The statements of a paper, and our values.
 
+use super::super::verdict::{Allowed, JudgedRow, Statement};
 use super::{PaperFigure, Work};
 use anyhow::{Context, Result, ensure};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
-/// Figure or table (`Figure 3`), statement, published value, tolerance, unit.
-pub(crate) type PublishedStatement = (&'static str, &'static str, f64, f64, &'static str);
+/// Figure or table (`Figure 3`), statement, the values that agree with it, unit, source of the
+/// tolerance.
+pub(crate) type PublishedStatement =
+    (&'static str, &'static str, Allowed, &'static str, &'static str);
 
-/// A statement of the paper, judged.
-#[derive(Serialize)]
-pub(crate) struct JudgedStatement {
-    pub(crate) label: String,
-    pub(crate) statement: String,
-    pub(crate) published: f64,
-    /// Our value; NaN if there is none to compare.
-    pub(crate) ours: f64,
-    pub(crate) tolerance: f64,
-    pub(crate) unit: &'static str,
-    /// `ok`, `known` or `MISSED`.
-    pub(crate) verdict: &'static str,
-    pub(crate) why: Option<String>,
-}
-
-/// An entry of the closed list of statements that cannot be reproduced.
+/// An entry of the closed list of statements that are known to differ, or not to be judged.
 #[derive(Deserialize)]
 struct KnownDeviation {
     label: String,
     statement: String,
     why: String,
+    /// The arguments of an experiment that shows the reason; otherwise the figure's own.
+    experiment: Option<String>,
+}
+
+impl KnownDeviation {
+    /// Returns true if the entry is for this statement; one that ends with `*` is for all that
+    /// begin so.
+    fn is_for(&self, label: &str, statement: &str) -> bool {
+        let stated = match self.statement.strip_suffix('*') {
+            Some(begin) => statement.starts_with(begin),
+            None => self.statement == statement,
+        };
+        stated && self.label == label
+    }
 }
 
 /// The statements of these figures.
-pub(super) fn judged(work: &Work, figures: &[PaperFigure]) -> Result<Vec<JudgedStatement>> {
+pub(super) fn judged(work: &Work, figures: &[PaperFigure]) -> Result<Vec<JudgedRow>> {
     let known: Vec<KnownDeviation> =
         serde_json::from_str(work.known).context("the list of known deviations")?;
-    for k in &known {
-        let stated = work
-            .published
-            .iter()
-            .any(|&(label, statement, ..)| (label, statement) == (&k.label, &k.statement));
-        ensure!(
-            stated,
-            "the list of known deviations has `{}`, which is stated nowhere",
-            k.statement
-        );
-    }
-    let mut cells = Vec::new();
+    let mut rows = Vec::new();
     for figure in figures {
-        for &(label, statement, published, tolerance, unit) in
-            work.published.iter().filter(|p| p.0 == figure.label)
+        let label = &figure.label;
+        let mut row = |statement: &str, allowed, unit, source: &str, ours| {
+            let excuse = known.iter().find(|k| k.is_for(label, statement));
+            let shown = excuse.and_then(|k| k.experiment.clone());
+            let arguments = shown.unwrap_or_else(|| (work.experiment)(label));
+            let statement = Statement {
+                place: label.clone(),
+                statement: statement.to_owned(),
+                unit,
+                source: source.to_owned(),
+                experiment: format!("falaj reproduce {} {arguments}", work.name),
+            };
+            rows.push(JudgedRow::judge(statement, allowed, ours, excuse.map(|k| k.why.as_str())));
+        };
+        for &(_, statement, allowed, unit, source) in
+            work.published.iter().filter(|p| p.0 == *label)
         {
             let ours = figure.found.iter().find(|(name, _)| *name == statement);
             let ours = ours.with_context(|| format!("{label} has no `{statement}`"))?.1;
-            let excuse = known
-                .iter()
-                .find(|k| (k.label.as_str(), k.statement.as_str()) == (label, statement));
-            let (verdict, why) = match excuse {
-                _ if (ours - published).abs() <= tolerance => ("ok", None),
-                Some(known) => ("known", Some(known.why.clone())),
-                None => ("MISSED", None),
-            };
-            let (label, statement) = (label.to_owned(), statement.to_owned());
-            cells.push(JudgedStatement {
-                label,
-                statement,
-                published,
-                ours,
-                tolerance,
-                unit,
-                verdict,
-                why,
-            });
+            row(statement, allowed, unit, source, ours);
+        }
+        for cell in &figure.cells {
+            row(&cell.statement, cell.allowed, cell.unit, cell.source, cell.ours);
+        }
+        for k in known.iter().filter(|k| k.label == *label) {
+            let is_stated = rows.iter().any(|r| k.is_for(&r.place, &r.statement));
+            ensure!(
+                is_stated,
+                "the list of known deviations has `{}`, stated nowhere",
+                k.statement
+            );
         }
     }
-    Ok(cells)
+    Ok(rows)
 }

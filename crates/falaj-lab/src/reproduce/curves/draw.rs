@@ -209,6 +209,7 @@ mod tests {
             published: Published::default(),
             notes: Vec::new(),
             found: Vec::new(),
+            cells: Vec::new(),
         };
         let svg = svg(&figure).unwrap();
         let bars = svg.matches(&format!("stroke-width=\"{BAR}\"")).count();
@@ -238,6 +239,7 @@ mod tests {
             published: Published::default(),
             notes: Vec::new(),
             found: Vec::new(),
+            cells: Vec::new(),
         };
         assert_eq!(sheet(&figure).charts.len(), 2);
         let text = svg(&figure).unwrap();
@@ -280,6 +282,7 @@ mod tests {
             published: Published::default(),
             notes: Vec::new(),
             found: Vec::new(),
+            cells: Vec::new(),
         };
         let svg = svg(&figure).unwrap();
         let words = words(&svg);
@@ -311,6 +314,7 @@ mod tests {
             published,
             notes: Vec::new(),
             found: Vec::new(),
+            cells: Vec::new(),
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`cells`] | judged statements; those on a closed list are known not to be reproducible |
+//! | [`cells`] | the rows of a paper, judged; differences of the closed list have their reason |
 //! | `draw` | a figure as SVG |
 
 pub(super) mod cells;
@@ -12,8 +12,9 @@ mod draw;
 
 use super::Args;
 use super::page::{Head, command, escape, table};
+use super::verdict::{self, Allowed, JudgedRow, VerdictCounts, anchor};
 use anyhow::{Context, Result, ensure};
-use cells::{JudgedStatement, PublishedStatement, judged};
+use cells::{PublishedStatement, judged};
 use falaj_terminal::{progress, text};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -31,6 +32,8 @@ pub(super) struct Work {
     pub(super) published: &'static [PublishedStatement],
     /// The source of random numbers, and what depends on which seed.
     pub(super) seeds: &'static str,
+    /// The arguments of `falaj reproduce NAME` that make the figure or table of this name.
+    pub(super) experiment: fn(&str) -> String,
     /// The closed list of statements that cannot be reproduced, as JSON.
     pub(super) known: &'static str,
 }
@@ -52,6 +55,25 @@ pub(super) struct PaperFigure {
     pub(super) notes: Vec<String>,
     /// Our values, each with the statement of the paper that it is compared with.
     pub(super) found: Vec<(&'static str, f64)>,
+    /// Cells of a table, or what else the figure itself compares.
+    #[serde(skip)]
+    pub(super) cells: Vec<FigureCell>,
+}
+
+/// A cell of a table, or a point of a figure, with its value.
+pub(super) struct FigureCell {
+    pub(super) statement: String,
+    pub(super) allowed: Allowed,
+    pub(super) unit: &'static str,
+    /// The source of the tolerance.
+    pub(super) source: &'static str,
+    pub(super) ours: f64,
+}
+
+/// The number of a figure as `--figure` takes it: 4 of `Figure 4a ours`.
+pub(super) fn figure_number(label: &str) -> &str {
+    let number = label.split(' ').nth(1).unwrap_or_default();
+    number.trim_end_matches(char::is_alphabetic)
 }
 
 /// The axes of a figure.
@@ -145,9 +167,9 @@ impl PaperFigure {
         Ok(self)
     }
 
-    /// The name of its files.
+    /// The name of its files, and of its part of the page.
     fn file(&self) -> String {
-        self.label.to_lowercase().replace(' ', "-")
+        anchor(&self.label)
     }
 }
 
@@ -170,11 +192,11 @@ impl Work {
             bar.inc(1);
         }
         bar.finish_and_clear();
-        let cells = judged(self, &figures)?;
+        let rows = judged(self, &figures)?;
         if args.json {
-            say!("{}", serde_json::to_string_pretty(&self.to_json(&figures, &cells))?);
+            say!("{}", serde_json::to_string_pretty(&self.to_json(&figures, &rows))?);
         } else {
-            self.print(&figures, &cells);
+            self.print(&figures, &rows);
         }
         if let Some(out) = &args.out {
             let put = |name: &str, text: &str| {
@@ -185,30 +207,25 @@ impl Work {
             let pictures = pictures(&figures)?;
             #[cfg(feature = "plots")]
             falaj_pictures::save(out, &pictures)?;
-            put(&format!("{}.html", self.name), &self.page(&figures, &cells, &pictures))?;
+            put(&format!("{}.html", self.name), &self.page(&figures, &rows, &pictures))?;
             put(
                 &format!("{}.json", self.name),
-                &serde_json::to_string_pretty(&self.to_json(&figures, &cells))?,
+                &serde_json::to_string_pretty(&self.to_json(&figures, &rows))?,
             )?;
             note!("{}: {name}.html, {name}.json and the figures", out.display(), name = self.name);
         }
-        Ok(ExitCode::from(u8::from(cells.iter().any(|c| c.verdict == "MISSED"))))
+        Ok(ExitCode::from(u8::from(VerdictCounts::of(&rows).unexplained > 0)))
     }
 
-    fn to_json(&self, figures: &[PaperFigure], cells: &[JudgedStatement]) -> Value {
+    fn to_json(&self, figures: &[PaperFigure], judged: &[JudgedRow]) -> Value {
         json!({
             "paper": self.source, "setting": self.setting, "version": env!("CARGO_PKG_VERSION"),
             "command": command(), "seeds": self.seeds,
-            "figures": figures, "cells": cells,
-            "summary": {
-                "cells": cells.len(),
-                "known": cells.iter().filter(|c| c.verdict == "known").count(),
-                "missed": cells.iter().filter(|c| c.verdict == "MISSED").count(),
-            },
+            "figures": figures, "rows": judged, "summary": VerdictCounts::of(judged),
         })
     }
 
-    fn print(&self, figures: &[PaperFigure], cells: &[JudgedStatement]) {
+    fn print(&self, figures: &[PaperFigure], judged: &[JudgedRow]) {
         say!("{}\n{}\n", self.source, self.setting);
         for figure in figures {
             say!("{}: {}", figure.label, figure.title);
@@ -220,13 +237,13 @@ impl Work {
             }
             say!("");
         }
-        say!("{}", text::table(&CELLS, cells.iter().map(cell_row)));
+        verdict::print(judged, |_| true);
     }
 
     fn page(
         &self,
         figures: &[PaperFigure],
-        cells: &[JudgedStatement],
+        judged: &[JudgedRow],
         pictures: &[(String, String)],
     ) -> String {
         let head = Head {
@@ -236,19 +253,18 @@ impl Work {
             command: &command(),
             seeds: self.seeds,
         };
-        let count = |verdict: &str| cells.iter().filter(|c| c.verdict == verdict).count();
         let mut html = head.html();
-        let _ = writeln!(
-            html,
-            "<p>{} statements: {} as published, {} known not to be, {} missed; <a href=\"#cells\">all of them</a>.</p>",
-            cells.len(),
-            count("ok"),
-            count("known"),
-            count("MISSED")
-        );
+        let _ =
+            writeln!(html, "<p>{}: <a href=\"#rows\">all rows</a>.</p>", VerdictCounts::of(judged));
         let plain = |row: Vec<String>| row.into_iter().map(|text| ("", text)).collect::<Vec<_>>();
         for figure in figures {
-            let _ = writeln!(html, "<h2>{}: {}</h2>", escape(&figure.label), escape(&figure.title));
+            let _ = writeln!(
+                html,
+                "<h2 id=\"{}\">{}: {}</h2>",
+                figure.file(),
+                escape(&figure.label),
+                escape(&figure.title)
+            );
             if let Some((_, svg)) = pictures.iter().find(|(label, _)| *label == figure.file()) {
                 let _ = writeln!(html, "<figure class=\"two\">{svg}</figure>");
             }
@@ -259,20 +275,8 @@ impl Work {
                 let _ = writeln!(html, "<p>{}</p>", escape(line));
             }
         }
-        html.push_str("<h2 id=\"cells\">Published and ours</h2>\n");
-        let judged = |c: &JudgedStatement| {
-            let class = |n: usize| match n {
-                5 => c.verdict,
-                0 | 1 | 6 => "words",
-                _ => "",
-            };
-            cell_row(c)
-                .into_iter()
-                .enumerate()
-                .map(|(n, text)| (class(n), text))
-                .collect::<Vec<_>>()
-        };
-        html.push_str(&table(&CELLS, cells.iter().map(judged)));
+        html.push_str("<h2 id=\"rows\">Published and ours</h2>\n");
+        html.push_str(&verdict::html(judged, ""));
         html.push_str("</body></html>\n");
         html
     }
@@ -305,20 +309,6 @@ fn rows(figure: &PaperFigure) -> Vec<Vec<String>> {
 fn header(figure: &PaperFigure) -> Vec<&str> {
     let published = figure.published.curves.iter().map(|published| published.name);
     std::iter::once(figure.x).chain(figure.curves.iter().map(|c| c.name)).chain(published).collect()
-}
-
-const CELLS: [&str; 7] = ["where", "statement", "published", "ours", "tolerance", "", "why"];
-
-fn cell_row(c: &JudgedStatement) -> Vec<String> {
-    vec![
-        c.label.clone(),
-        c.statement.clone(),
-        format!("{} {}", c.published, c.unit),
-        if c.ours.is_nan() { text::DASH.into() } else { format!("{:.3} {}", c.ours, c.unit) },
-        format!("± {}", c.tolerance),
-        c.verdict.to_owned(),
-        c.why.clone().unwrap_or_default(),
-    ]
 }
 
 #[cfg(feature = "plots")]

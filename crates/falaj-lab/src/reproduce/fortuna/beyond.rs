@@ -3,7 +3,8 @@
 //! may exceed its bound.
 
 use super::runs::{LinkServer, PARTS, ProgressWatch, SimulationEffort, run};
-use super::tables::{PublishedRow, verdict};
+use super::tables::PublishedRow;
+use crate::reproduce::verdict::{Allowed, JudgedRow, Statement};
 use anyhow::Result;
 use falaj_terminal::{progress, text};
 use serde::Serialize;
@@ -34,7 +35,12 @@ pub(super) struct VariantResult {
     pub(super) avg: f64,
     pub(super) max: f64,
     pub(super) bound: Option<f64>,
-    pub(super) verdict: &'static str,
+}
+
+impl VariantResult {
+    fn keeps_its_bound(&self) -> bool {
+        self.bound.is_some_and(|bound| self.max <= bound)
+    }
 }
 
 /// All results of both tables; of the completed rows, if it was stopped.
@@ -89,7 +95,6 @@ fn under(
                     avg: ours.avg.mean,
                     max: ours.max,
                     bound: ours.bound,
-                    verdict: verdict(ours.within_bound()),
                 });
             }
         }
@@ -97,14 +102,26 @@ fn under(
     Ok(outcomes)
 }
 
-pub(super) fn broken(outcomes: &[Vec<VariantResult>; 2]) -> usize {
-    outcomes.iter().flatten().filter(|o| o.verdict != "ok").count()
+/// The maxima as rows: each has a bound, and nothing is published.
+pub(super) fn rows(outcomes: &[Vec<VariantResult>; 2]) -> Vec<JudgedRow> {
+    let row = |o: &VariantResult| {
+        let statement = Statement {
+            place: format!("Beyond row {} link {}", o.row, o.link),
+            statement: format!("maximum delay, {}", o.server),
+            unit: "us",
+            source: "ours: the bound, not a comparison".into(),
+            experiment: "falaj reproduce fortuna --beyond".into(),
+        };
+        let allowed = Allowed::most(o.bound.unwrap_or(f64::NAN)).bound();
+        JudgedRow::judge(statement, allowed, o.max, None)
+    };
+    outcomes.iter().flatten().map(row).collect()
 }
 
 /// A cell such as `476.2; 12.3; 190 <= 202`.
 pub(super) fn show(o: &VariantResult) -> String {
     let bound = o.bound.map_or(text::DASH.into(), |b| format!("{b:.0}"));
-    let relation = if o.verdict == "ok" { "<=" } else { ">" };
+    let relation = if o.keeps_its_bound() { "<=" } else { ">" };
     format!("{:.1}; {:.1}; {:.0} {relation} {bound}", o.out, o.avg, o.max)
 }
 
@@ -140,5 +157,4 @@ pub(super) fn print(outcomes: &[Vec<VariantResult>; 2]) {
         let header: Vec<&str> = header.iter().map(String::as_str).collect();
         say!("{title}\n{}\n", text::table(&header, rows));
     }
-    say!("{} maxima: {} beyond their bound\n", outcomes.iter().flatten().count(), broken(outcomes));
 }

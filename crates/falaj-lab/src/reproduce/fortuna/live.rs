@@ -11,9 +11,10 @@
 //! tenth. So all delays are ten times the paper's, and nothing else differs. Shorter and longer
 //! phases are measured too.
 
-use super::claims::{self, Claim};
+use super::claims;
 use super::runs::{FIRST_SEED, LinkServer, Scale, SimulationEffort, VirtualLink, scenario_text};
 use super::tables::SERVERS;
+use crate::reproduce::verdict::JudgedRow;
 use anyhow::Result;
 use clap::ValueEnum;
 use falaj_engine::PipeId;
@@ -188,7 +189,7 @@ struct LostPackets {
 pub(super) struct LiveResults {
     plan: Plan,
     pub(super) outcomes: Vec<LiveResult>,
-    pub(super) claims: Vec<Claim>,
+    pub(super) rows: Vec<JudgedRow>,
     /// True if Ctrl-C came before everything was done.
     pub(super) interrupted: bool,
 }
@@ -221,8 +222,8 @@ pub(super) fn run(plan: &Plan) -> Result<LiveResults> {
             }
         }
     }
-    let claims = claims::live(&outcomes);
-    Ok(LiveResults { plan: plan.clone(), outcomes, claims, interrupted })
+    let rows = claims::live(&outcomes);
+    Ok(LiveResults { plan: plan.clone(), outcomes, rows, interrupted })
 }
 
 fn outcome(
@@ -360,6 +361,10 @@ impl LiveResult {
         self.tenants.iter().map(|t| t.measured.packets.saturating_sub(t.received)).sum()
     }
 
+    pub(super) fn load_name(&self) -> &'static str {
+        self.load
+    }
+
     pub(super) fn is(&self, load: Load) -> bool {
         self.load == load.name()
     }
@@ -486,15 +491,11 @@ impl LiveResults {
         say!("{}\n", text::table(&THREAD, self.thread_rows()));
         say!("{}\n", text::table(&TENANTS, self.tenant_rows()));
         self.lost().for_each(|line| say!("{line}"));
-        if !self.claims.is_empty() {
-            claims::print(&self.claims);
-        }
     }
 
     pub(super) fn json(&self) -> serde_json::Value {
         serde_json::json!({
             "duration_ns": self.plan.duration.0, "seed": FIRST_SEED, "outcomes": self.outcomes,
-            "claims": self.claims,
         })
     }
 }

@@ -23,6 +23,7 @@ mod tables;
 
 use super::Args;
 use super::page::command;
+use super::verdict::{self, JudgedRow, VerdictCounts};
 use anyhow::{Context, Result};
 use falaj_terminal::interrupt::{INTERRUPTED, Interrupted, interruptible};
 use figures::{FIGURES, FortunaFigure, LoadSweep};
@@ -37,7 +38,7 @@ pub(super) use live::{Load, Paced};
 struct PaperResults {
     source: String,
     cells: Option<Vec<tables::TableCell>>,
-    figures: Option<(LoadSweep, Vec<claims::Claim>)>,
+    figures: Option<(LoadSweep, Vec<JudgedRow>)>,
     beyond: Option<[Vec<beyond::VariantResult>; 2]>,
     live: Option<live::LiveResults>,
     /// True if Ctrl-C came before everything was done.
@@ -45,11 +46,13 @@ struct PaperResults {
 }
 
 impl PaperResults {
-    fn all_well(&self) -> bool {
-        self.cells.as_ref().is_none_or(|cells| tables::missed(cells) == 0)
-            && self.figures.as_ref().is_none_or(|(_, claims)| claims::missed(claims) == 0)
-            && self.beyond.as_ref().is_none_or(|outcomes| beyond::broken(outcomes) == 0)
-            && self.live.as_ref().is_none_or(|live| claims::missed(&live.claims) == 0)
+    /// All rows, in the order of the page.
+    fn rows(&self) -> Vec<JudgedRow> {
+        let cells = self.cells.iter().flatten().map(|cell| cell.row.clone());
+        let claims = self.figures.iter().flat_map(|(_, claims)| claims.clone());
+        let beyond = self.beyond.iter().flat_map(beyond::rows);
+        let live = self.live.iter().flat_map(|live| live.rows.clone());
+        cells.chain(claims).chain(beyond).chain(live).collect()
     }
 
     fn print(&self) {
@@ -57,12 +60,11 @@ impl PaperResults {
         if let Some(cells) = &self.cells {
             tables::print(cells);
         }
-        if let Some((_, claims)) = &self.figures {
+        if self.figures.is_some() {
             let runs::SimulationEffort { seconds, seeds } = figures::EFFORT;
             say!(
-                "Figures 5-13: link 1 = B, offered more and more; link 2 = A at 50 Mbit/s\n{seeds} seeds of {seconds} s"
+                "Figures 5-13: link 1 = B, offered more and more; link 2 = A at 50 Mbit/s\n{seeds} seeds of {seconds} s\n"
             );
-            claims::print(claims);
         }
         if let Some(outcomes) = &self.beyond {
             beyond::print(outcomes);
@@ -70,45 +72,42 @@ impl PaperResults {
         if let Some(live) = &self.live {
             live.print();
         }
+        // The tables have shown their cells, and beyond the paper its bounds: those that differ are
+        // repeated.
+        let is_shown = |row: &JudgedRow| row.place.contains(" row ") && !row.has_reason();
+        verdict::print(&self.rows(), |row| !is_shown(row));
     }
 
     fn json(&self) -> Value {
+        let rows = self.rows();
         let mut json = json!({
-            "paper": self.source, "first_seed": runs::FIRST_SEED,
-            "version": env!("CARGO_PKG_VERSION"),
-            "complete": !self.interrupted,
+            "paper": self.source, "setting": SETTING, "seeds": SEEDS, "command": command(),
+            "version": env!("CARGO_PKG_VERSION"), "first_seed": runs::FIRST_SEED,
+            "complete": !self.interrupted, "rows": rows, "summary": VerdictCounts::of(&rows),
         });
-        let mut summary = json!({});
-        if let Some(cells) = &self.cells {
-            json["seconds"] = json!(tables::EFFORT.seconds);
-            json["seeds"] = json!(tables::EFFORT.seeds);
-            json["cells"] = json!(cells);
-            summary["cells"] = json!(cells.len());
-            summary["missed"] = json!(tables::missed(cells));
-            summary["known"] = json!(cells.iter().filter(|c| c.verdict == "known").count());
+        if self.cells.is_some() {
+            json["effort"] = json!(tables::EFFORT);
         }
-        if let Some((sweep, claims)) = &self.figures {
+        if let Some((sweep, _)) = &self.figures {
             json["figures"] = json!({ "effort": figures::EFFORT, "points": sweep.points() });
-            json["claims"] = json!(claims);
-            summary["claims"] = json!(claims.len());
-            summary["claims_missed"] = json!(claims::missed(claims));
         }
         if let Some(outcomes) = &self.beyond {
             json["beyond"] = json!({
                 "effort": beyond::EFFORT, "outcomes": outcomes[0], "divided": outcomes[1],
             });
-            summary["bounds"] = json!(outcomes.iter().flatten().count());
-            summary["bounds_broken"] = json!(beyond::broken(outcomes));
         }
         if let Some(live) = &self.live {
             json["live"] = live.json();
-            summary["live_claims"] = json!(live.claims.len());
-            summary["live_claims_missed"] = json!(claims::missed(&live.claims));
         }
-        json["summary"] = summary;
         json
     }
 }
+
+/// The assumptions for all results, and what the seeds decide.
+const SETTING: &str = "1 Gbit/s, packets of 500 B, phases of 30 µs, queues of 20 packets, Poisson \
+                       arrivals.";
+const SEEDS: &str = "A seed decides a simulated run: the same command gives the same numbers, bit \
+                     for bit.";
 
 pub(super) fn main(args: &Args) -> Result<ExitCode> {
     let published = tables::PublishedRow::read()?;
@@ -182,7 +181,7 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
     if let Some(out) = &args.out {
         write(&results, &wanted, out)?;
     }
-    Ok(if results.all_well() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(ExitCode::from(u8::from(VerdictCounts::of(&results.rows()).unexplained > 0)))
 }
 
 /// Writes the page, the pictures and the numbers.
@@ -237,16 +236,15 @@ mod tests {
         let sweep = LoadSweep::of(&wanted, SHORT, &RUN).unwrap().expect("nobody stopped it");
         // Three servers and DRR's three quanta, without duplicates.
         assert_eq!(sweep.points().len(), 2 * (2 * 21 + 4 * 25) - 6);
-        let claims: Vec<claims::Claim> =
-            wanted.iter().flat_map(|f| claims::of(f.no, &sweep)).collect();
+        let claims: Vec<JudgedRow> = wanted.iter().flat_map(|f| claims::of(f.no, &sweep)).collect();
         for figure in FIGURES {
             assert!(
-                claims.iter().any(|c| c.figure == Some(figure.no)),
+                claims.iter().any(|c| c.place == format!("Figure {}", figure.no)),
                 "nothing is claimed of figure {}",
                 figure.no
             );
         }
-        assert!(claims.iter().all(|c| c.ours.is_finite()), "a claim has no value");
+        assert!(claims.iter().all(|c| c.ours.is_some()), "a claim has no value");
         let results = PaperResults {
             source: "A & B".into(),
             cells: None,
@@ -266,8 +264,15 @@ mod tests {
         assert_eq!(page.matches("<figure ").count(), pictures.len());
         assert!(page.contains("A &amp; B") && page.contains(env!("CARGO_PKG_VERSION")));
         let json = results.json();
-        assert_eq!(json["claims"][0]["threshold"]["min"], 9.0);
-        assert!(json["claims"][0]["verdict"].is_string() && json.get("cells").is_none());
+        let row = &json["rows"][0];
+        assert_eq!(
+            (&row["least"], &row["most"], &row["published"]),
+            (&9.0.into(), &Value::Null, &Value::Null)
+        );
+        assert_eq!(row["experiment"], "falaj reproduce fortuna --figure 5");
+        let rows = json["rows"].as_array().unwrap();
+        let has_bounds = rows.iter().any(|row| row["verdict"] == "bound_kept");
+        assert!(has_bounds && rows.iter().all(|row| row["verdict"].is_string()), "{json}");
     }
 
     #[test]
@@ -277,7 +282,9 @@ mod tests {
         // Seven rows of two links and eight of three, under four servers; two parts of the first
         // link of each row under two servers.
         assert_eq!(outcomes.each_ref().map(Vec::len), [4 * (7 * 2 + 8 * 3), 2 * 15 * 2]);
-        assert_eq!(beyond::broken(&outcomes), 0);
+        let counts = VerdictCounts::of(&beyond::rows(&outcomes));
+        let all = outcomes.iter().flatten().count();
+        assert_eq!(counts, VerdictCounts { bounds_kept: all, ..VerdictCounts::default() });
     }
 
     #[test]

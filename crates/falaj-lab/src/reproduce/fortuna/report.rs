@@ -1,11 +1,12 @@
 //! A self-contained page with all results.
 
-use super::claims::Claim;
 use super::figures::FIGURES;
 use super::runs::{FIRST_SEED, SimulationEffort};
 use super::tables::{TITLES, TableCell};
-use super::{PaperResults, beyond, figures, live, tables};
+use super::{PaperResults, SEEDS, SETTING, beyond, figures, live, tables};
 use crate::reproduce::page::{Head, escape, table};
+use crate::reproduce::verdict::{self, JudgedRow, VerdictCounts};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 fn effort(e: SimulationEffort) -> String {
@@ -18,13 +19,12 @@ pub(super) fn page(results: &PaperResults, pictures: &[(usize, String)], command
     let mut html = Head {
         title: "Fortuna and Chydzinski, reproduced",
         source: &results.source,
-        setting: "1 Gbit/s, packets of 500 B, phases of 30 µs, queues of 20 packets, Poisson \
-                  arrivals.",
+        setting: SETTING,
         command,
-        seeds: "A seed decides a simulated run: the same command gives the same numbers, bit for \
-                bit.",
+        seeds: SEEDS,
     }
     .html();
+    let _ = writeln!(html, "<p>{}.</p>", VerdictCounts::of(&results.rows()));
     if let Some(cells) = &results.cells {
         tables_of(&mut html, cells);
     }
@@ -38,8 +38,12 @@ pub(super) fn page(results: &PaperResults, pictures: &[(usize, String)], command
              values.</p>\n",
             effort(figures::EFFORT)
         );
-        for figure in FIGURES.iter().filter(|f| claims.iter().any(|c| c.figure == Some(f.no))) {
-            let _ = writeln!(html, "<h3>Figure {}: {}</h3>", figure.no, figure.title);
+        for figure in FIGURES.iter().filter(|f| is_of(claims, f.no).next().is_some()) {
+            let _ = writeln!(
+                html,
+                "<h3 id=\"figure-{0}\">Figure {0}: {1}</h3>",
+                figure.no, figure.title
+            );
             if let Some((_, svg)) = pictures.iter().find(|(no, _)| *no == figure.no) {
                 let class = if figure.links.len() == 1 { "one" } else { "two" };
                 let label = format!(
@@ -52,13 +56,16 @@ pub(super) fn page(results: &PaperResults, pictures: &[(usize, String)], command
                     svg.replacen("<svg ", &label, 1)
                 );
             }
-            html.push_str(&claims_of(claims.iter().filter(|c| c.figure == Some(figure.no))));
+            let of_figure: Vec<JudgedRow> = is_of(claims, figure.no).cloned().collect();
+            html.push_str(&verdict::html(&of_figure, ""));
         }
     }
     if let Some(outcomes) = &results.beyond {
         let _ = write!(
             html,
-            "<h2>Beyond the paper</h2>\n<p>Packet-wise, preset clean: idle time lent, tails \
+            "<h2 id=\"beyond\">Beyond the paper</h2>\n<p>Packet-wise, preset clean: idle time \
+             lent, \
+             tails \
              carried over. Output rate in Mbit/s; mean delay; maximal delay and its bound, in µs. \
              {}.</p>\n",
             effort(beyond::EFFORT)
@@ -87,22 +94,16 @@ pub(super) fn page(results: &PaperResults, pictures: &[(usize, String)], command
     html
 }
 
-fn claims_of<'c>(claims: impl Iterator<Item = &'c Claim>) -> String {
-    let rows = claims.map(|c| {
-        vec![
-            ("words", c.claim.clone()),
-            ("", format!("{:.2} {}", c.ours, c.unit.replace("us", "µs"))),
-            ("", c.threshold.show()),
-            (c.verdict, c.verdict.to_owned()),
-        ]
-    });
-    table(&["claim", "ours", "threshold", "verdict"], rows)
+/// The rows of the figure with this number.
+fn is_of(claims: &[JudgedRow], no: usize) -> impl Iterator<Item = &JudgedRow> {
+    claims.iter().filter(move |row| row.place == format!("Figure {no}"))
 }
 
 fn live_of(html: &mut String, live: &live::LiveResults) {
     let _ = write!(
         html,
-        "<h2>{}</h2>\n<p>Phases of 300 µs are the paper's 30 µs at 1 Gbit/s; all its delays are \
+        "<h2 id=\"section-ii.b\">{}</h2>\n<p>Phases of 300 µs are the paper's 30 µs at 1 \
+         Gbit/s; all its delays are \
          ten times as long here. Of the thread that forwards: what ended its sleeps, how often it \
          slept (voluntary context switches), its CPU time in percent of a core and for each \
          packet, and what of it passed busily waiting. Delays are nominal (last bit in to last bit \
@@ -119,86 +120,48 @@ fn live_of(html: &mut String, live: &live::LiveResults) {
     for line in live.lost() {
         let _ = writeln!(html, "<p>{}</p>", escape(&line));
     }
-    html.push_str(&claims_of(live.claims.iter()));
+    html.push_str(&verdict::html(&live.rows, ""));
 }
 
 fn tables_of(html: &mut String, cells: &[TableCell]) {
-    let known = cells.iter().filter(|c| c.verdict == "known").count();
-    let missed = tables::missed(cells);
     let _ = write!(
         html,
-        "<h2>Tables I-IV</h2>\n<p>{}. Rates in Mbit/s, delays in µs. {} cells: {} as published, \
-         {known} known misprints, {missed} missed. A row's scenario file: <code>falaj reproduce \
-         fortuna --scenario ROW</code>.</p>\n",
+        "<h2>Tables I-IV</h2>\n<p>{}. Rates in Mbit/s, delays in µs. {}. Maxima are single draws: \
+         both must keep the bound, and they are not compared. A row's scenario file: <code>falaj \
+         reproduce fortuna --scenario ROW</code>.</p>\n",
         effort(tables::EFFORT),
-        cells.len(),
-        cells.len() - known - missed
+        VerdictCounts::of(cells.iter().map(|c| &c.row)),
     );
-    // Missed cells are listed above the tables; known misprints have footnotes.
-    let told = |html: &mut String, c: &TableCell, class: &str, word: &str| {
-        let why = c.why.as_deref().unwrap_or(c.rule);
-        let _ = writeln!(
-            html,
-            "<p class=\"{class}\">{word} Table {} row {} link {} {}: published {}, ours {:.2}; \
-             {}</p>",
-            c.table,
-            c.row,
-            c.link,
-            c.quantity,
-            c.published,
-            c.ours,
-            escape(why)
-        );
-    };
-    for c in cells.iter().filter(|c| c.verdict == "MISSED") {
-        told(html, c, "MISSED", "MISSED:");
-    }
+    let sources: BTreeSet<(&str, &str)> =
+        cells.iter().map(|c| (c.row.statement.as_str(), c.row.source.as_str())).collect();
+    html.push_str("<p>Tolerances: ");
+    let told: Vec<String> =
+        sources.iter().map(|(of, source)| format!("{of}: {}", escape(source))).collect();
+    let _ = writeln!(html, "{}.</p>", told.join("; "));
     for (name, title) in TITLES {
-        let _ = writeln!(html, "<h3>{title}</h3>");
-        let of_table: Vec<&TableCell> = cells.iter().filter(|c| c.table == name).collect();
-        let rows = of_table.chunks(3).map(|link| {
-            let mut row = vec![
-                ("", link[0].row.to_string()),
-                ("", link[0].types.clone()),
-                ("", link[0].link.to_string()),
-            ];
-            for c in link {
-                let digits = if c.quantity == "out" { 2 } else { 1 };
-                let limit = match (c.tolerance, c.bound) {
-                    (Some(tolerance), _) => format!("±{tolerance:.digits$}"),
-                    (None, Some(bound)) => format!("≤ {bound:.0}"),
-                    (None, None) => "bounds".into(),
-                };
-                row.push(("first", format!("{}", (c.published * 100.0).round() / 100.0)));
-                row.push(("", format!("{:.digits$}", c.ours)));
-                row.push(("", limit));
-                row.push((
-                    c.verdict,
-                    if c.verdict == "known" { "*".to_owned() } else { c.verdict.to_owned() },
-                ));
+        let anchor = if name == "phase-wise" { name.into() } else { format!("table-{name}") };
+        let _ = writeln!(html, "<h3 id=\"{}\">{title}</h3>", anchor.to_lowercase());
+        let rows = tables::links(cells, name).map(|(texts, link)| {
+            let mut row: Vec<_> = texts.into_iter().map(|text| ("", text)).collect();
+            for cell in link {
+                let [published, ours, tolerance] = tables::values(cell);
+                row.push(("first", published));
+                row.push(("", ours));
+                row.push(("", tolerance));
+                row.push((cell.class(), cell.verdict.word().to_owned()));
             }
             row
         });
-        let header = [
-            "row",
-            "types",
-            "link",
-            "rate",
-            "ours",
-            "tolerance",
-            "",
-            "mean",
-            "ours",
-            "tolerance",
-            "",
-            "max",
-            "ours",
-            "tolerance",
-            "",
-        ];
-        html.push_str(&table(&header, rows));
-        for c in of_table.iter().filter(|c| c.verdict == "known") {
-            told(html, c, "footnote", "*");
+        let quantity = |name| [name, "ours", "tolerance", ""];
+        let quantities = ["rate", "mean", "max"].map(quantity).concat();
+        html.push_str(&table(&[&["row", "types", "link"][..], &quantities].concat(), rows));
+        let differ: Vec<JudgedRow> = cells
+            .iter()
+            .filter(|c| c.table == name && c.row.has_reason())
+            .map(|c| c.row.clone())
+            .collect();
+        if !differ.is_empty() {
+            html.push_str(&verdict::html(&differ, ""));
         }
     }
 }

@@ -180,10 +180,6 @@ impl Ours {
     pub(super) fn saturated(&self) -> bool {
         self.out.mean < 0.995 * self.offered
     }
-
-    pub(super) fn within_bound(&self) -> bool {
-        self.bound.is_some_and(|bound| self.max <= bound)
-    }
 }
 
 /// Progress and cancellation of long runs.

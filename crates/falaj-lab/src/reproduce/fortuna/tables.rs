@@ -9,9 +9,10 @@
 use super::runs::{
     LinkServer, Ours, PUBLISHED, ProgressWatch, SimulationEffort, VirtualLink, run, scenario_text,
 };
+use crate::reproduce::verdict::{self, Allowed, JudgedRow, RowVerdict, Statement, number};
 use anyhow::{Context, Result, bail, ensure};
 use falaj_terminal::{progress, text};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The paper's duration, with our number of seeds.
@@ -56,26 +57,15 @@ struct KnownMisprint {
     why: String,
 }
 
-#[derive(Serialize)]
+/// A cell of a table, judged.
 pub(super) struct TableCell {
     pub(super) table: &'static str,
-    pub(super) row: usize,
+    pub(super) no: usize,
     pub(super) types: String,
     pub(super) link: usize,
+    /// `out`, `avg` or `max`.
     pub(super) quantity: &'static str,
-    pub(super) published: f64,
-    pub(super) ours: f64,
-    pub(super) difference: f64,
-    /// `null` where maxima of single runs are compared, as each is a single draw.
-    pub(super) tolerance: Option<f64>,
-    /// The bound that published and reproduced maxima must both keep; `None` if the cell is not a
-    /// maximum, or is a difference of maxima.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) bound: Option<f64>,
-    pub(super) rule: &'static str,
-    pub(super) verdict: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) why: Option<String>,
+    pub(super) row: JudgedRow,
 }
 
 impl PublishedRow {
@@ -108,31 +98,30 @@ pub(super) fn scenario(published: &PublishedRow, no: usize) -> Result<String> {
 /// Half of the unit to which published values are rounded, in us.
 const ROUNDED_US: f64 = 0.5;
 
+/// The tolerance of an output rate in Mbit/s, and its source.
 fn out_tolerance(ours: &Ours, published: f64) -> (f64, &'static str) {
     if ours.saturated() {
-        (0.001 * published, "saturated rate: 0.1 %")
+        (0.001 * published, "a saturated rate: 0.1 %, chosen")
     } else {
-        (0.0035 * published, "unsaturated rate: 0.35 %, the sampling error of one run of 30 s")
+        (0.0035 * published, "three standard errors of 30 s of Poisson packets at 100 Mbit/s")
     }
 }
 
 fn phase_wise_tolerance(ours: &Ours) -> f64 {
-    0.5 + 3.0 * ours.avg.standard_error.unwrap_or(0.0)
+    ROUNDED_US + 3.0 * ours.avg.standard_error.unwrap_or(0.0)
 }
 
-fn packet_wise_tolerance(row: &TableRow, link: usize, published: f64) -> (f64, &'static str) {
-    if (row.no, link) == (7, 1) {
-        return (
-            2.0,
-            "row 7 link 2: 2 us; no set of rules that gives the other rows gives this one",
-        );
-    }
-    (f64::max(1.1, 0.015 * published), "mean delay packet-wise: max(1.1 us, 1.5 %)")
+/// The tolerance of a packet-wise mean delay in us.
+fn packet_wise_tolerance(published: f64) -> f64 {
+    f64::max(1.1, 0.015 * published)
 }
 
-pub(super) fn verdict(within: bool) -> &'static str {
-    if within { "ok" } else { "MISSED" }
-}
+const PACKET_WISE: &str =
+    "1.1 us or 1.5 %, chosen: rules that the paper leaves open change it by less";
+const PHASE_WISE: &str = "half of the printed unit, and three standard errors of ours";
+const BOUND: &str = "ours: the bound (1'') for both, not a comparison";
+const BOUND_PHASE: &str = "ours: the bound (1') for both, not a comparison";
+const BOUNDS: &str = "ours: both bounds, not a comparison";
 
 /// The cells of one link of a row, in all tables. If all links of the row are saturated, the
 /// phase-wise maximum is not random.
@@ -144,153 +133,93 @@ fn cells_of(
     cells: &mut Vec<TableCell>,
 ) {
     let [phase, packet, skip] = ours;
-    let mut push = |table,
-                    quantity,
-                    published: f64,
-                    ours: f64,
-                    tolerance: Option<f64>,
-                    bound: Option<f64>,
-                    rule,
-                    within| {
+    let mut push = |table: &'static str, quantity, allowed: Allowed, ours: f64, source: &str| {
+        let (statement, unit) = match quantity {
+            "out" => ("output rate", "Mbit/s"),
+            "avg" => ("mean delay", "us"),
+            _ => ("maximum delay", "us"),
+        };
+        let table_name =
+            if table == "phase-wise" { "Phase-wise".into() } else { format!("Table {table}") };
+        let statement = Statement {
+            place: format!("{table_name} row {} link {}", row.no, link + 1),
+            statement: statement.into(),
+            unit,
+            source: source.into(),
+            experiment: "falaj reproduce fortuna --tables".into(),
+        };
         cells.push(TableCell {
             table,
-            row: row.no,
+            no: row.no,
             types: row.types.clone(),
             link: link + 1,
             quantity,
-            published,
-            ours,
-            difference: ours - published,
-            tolerance,
-            bound,
-            rule,
-            verdict: verdict(within),
-            why: None,
+            row: JudgedRow::judge(statement, allowed, ours, None),
         });
     };
-    let within = |published: f64, ours: f64, tolerance: f64| (ours - published).abs() <= tolerance;
+    // Without a bound, nothing keeps it.
+    let bound = |ours: &Ours| ours.bound.unwrap_or(f64::NAN);
 
     for (table, columns, ours) in [("I", &row.i, packet), ("II", &row.ii, skip)] {
         let (published, avg, max) = (columns.out[link], columns.avg[link], columns.max[link]);
-        let (tolerance, rule) = out_tolerance(ours, published);
-        push(
-            table,
-            "out",
-            published,
-            ours.out.mean,
-            Some(tolerance),
-            None,
-            rule,
-            within(published, ours.out.mean, tolerance),
-        );
-        let (tolerance, rule) = packet_wise_tolerance(row, link, avg);
-        push(
-            table,
-            "avg",
-            avg,
-            ours.avg.mean,
-            Some(tolerance),
-            None,
-            rule,
-            within(avg, ours.avg.mean, tolerance),
-        );
-        let bounded = ours.within_bound() && ours.bound.is_some_and(|b| max <= b + ROUNDED_US);
-        push(table, "max", max, ours.max, None, ours.bound, "maximum: both within (1'')", bounded);
+        let (tolerance, source) = out_tolerance(ours, published);
+        push(table, "out", Allowed::near(published, tolerance), ours.out.mean, source);
+        let tolerance = packet_wise_tolerance(avg);
+        push(table, "avg", Allowed::near(avg, tolerance), ours.avg.mean, PACKET_WISE);
+        let allowed = Allowed::most(bound(ours)).bound().printed(max, ROUNDED_US);
+        push(table, "max", allowed, ours.max, BOUND);
     }
 
     // The phase-wise server's own table: II - IV. I - III would be the same, but III has a
     // misprint.
     let of = |minuend: &[f64], difference: &[f64]| minuend[link] - difference[link];
     let published = of(&row.ii.out, &row.iv.out);
-    let (tolerance, rule) = out_tolerance(phase, published);
-    push(
-        "phase-wise",
-        "out",
-        published,
-        phase.out.mean,
-        Some(tolerance),
-        None,
-        rule,
-        within(published, phase.out.mean, tolerance),
-    );
+    let (tolerance, source) = out_tolerance(phase, published);
+    push("phase-wise", "out", Allowed::near(published, tolerance), phase.out.mean, source);
     let published = of(&row.ii.avg, &row.iv.avg);
-    let tolerance = phase_wise_tolerance(phase);
-    let rule = "mean delay phase-wise: 0.5 us + 3 standard errors";
-    push(
-        "phase-wise",
-        "avg",
-        published,
-        phase.avg.mean,
-        Some(tolerance),
-        None,
-        rule,
-        within(published, phase.avg.mean, tolerance),
-    );
+    let allowed = Allowed::near(published, phase_wise_tolerance(phase));
+    push("phase-wise", "avg", allowed, phase.avg.mean, PHASE_WISE);
     let published = of(&row.ii.max, &row.iv.max);
-    let bounded = phase.within_bound() && phase.bound.is_some_and(|b| published <= b + ROUNDED_US);
-    let exact = (phase.max - published).abs() <= ROUNDED_US;
-    let (tolerance, rule) = if all_saturated {
-        (Some(ROUNDED_US), "maximum, all links saturated: as published, and within (1')")
+    if all_saturated {
+        let source = "all links saturated, nothing is random: half of the printed unit";
+        push("phase-wise", "max", Allowed::near(published, ROUNDED_US), phase.max, source);
     } else {
-        (None, "maximum: both within (1')")
-    };
-    let within_both = bounded && (exact || !all_saturated);
-    push("phase-wise", "max", published, phase.max, tolerance, phase.bound, rule, within_both);
+        let allowed = Allowed::most(bound(phase)).bound().printed(published, ROUNDED_US);
+        push("phase-wise", "max", allowed, phase.max, BOUND_PHASE);
+    }
 
     for (table, columns, minuend, ours) in
         [("III", &row.iii, &row.i, packet), ("IV", &row.iv, &row.ii, skip)]
     {
-        let difference = ours.out.mean - phase.out.mean;
         let tolerance = if ours.saturated() { 0.002 } else { 0.001 } * minuend.out[link];
-        let rule = "difference of rates: 0.1 % of each where saturated, of one where arrivals are \
-                    the same";
-        let published = columns.out[link];
-        push(
-            table,
-            "out",
-            published,
-            difference,
-            Some(tolerance),
-            None,
-            rule,
-            within(published, difference, tolerance),
-        );
-        let difference = ours.avg.mean - phase.avg.mean;
-        let tolerance =
-            packet_wise_tolerance(row, link, minuend.avg[link]).0 + phase_wise_tolerance(phase);
-        let rule = "difference of mean delays: both tolerances";
-        let published = columns.avg[link];
-        push(
-            table,
-            "avg",
-            published,
-            difference,
-            Some(tolerance),
-            None,
-            rule,
-            within(published, difference, tolerance),
-        );
-        let bounded = ours.within_bound() && phase.within_bound();
-        let rule = "difference of maxima: both of ours within their bounds";
-        push(table, "max", columns.max[link], ours.max - phase.max, None, None, rule, bounded);
+        let source =
+            "0.1 % of each rate where saturated, of one where arrivals are the same: chosen";
+        let allowed = Allowed::near(columns.out[link], tolerance);
+        push(table, "out", allowed, ours.out.mean - phase.out.mean, source);
+        let tolerance = packet_wise_tolerance(minuend.avg[link]) + phase_wise_tolerance(phase);
+        let allowed = Allowed::near(columns.avg[link], tolerance);
+        push(table, "avg", allowed, ours.avg.mean - phase.avg.mean, "the sum of both tolerances");
+        let allowed = Allowed::within(-bound(phase), bound(ours)).bound();
+        let allowed = allowed.printed(columns.max[link], 2.0 * ROUNDED_US);
+        push(table, "max", allowed, ours.max - phase.max, BOUNDS);
     }
 }
 
-/// Marks cells on the closed list as known. A listed cell that comes out right is an error. Unless
-/// `whole`, listed cells may be missing.
+/// Gives the cells of the closed list their reasons. A listed cell that comes out right is an
+/// error. Unless `whole`, listed cells may be missing.
 fn apply_known(cells: &mut [TableCell], whole: bool) -> Result<()> {
     let known: Vec<KnownMisprint> =
         serde_json::from_str(include_str!("../../../data/fortuna-known.json"))?;
     for k in known {
         let is = |c: &&mut TableCell| {
-            (c.table, c.row, c.link, c.quantity)
+            (c.table, c.no, c.link, c.quantity)
                 == (k.table.as_str(), k.row, k.link, k.quantity.as_str())
         };
         let Some(cell) = cells.iter_mut().find(is) else {
             ensure!(!whole, "the list of known cells names none: {} {}", k.table, k.row);
             continue;
         };
-        if cell.verdict == "ok" {
+        if !cell.row.is_unexplained() {
             bail!(
                 "table {} row {} link {} is on the list of known cells but comes out right",
                 k.table,
@@ -298,8 +227,7 @@ fn apply_known(cells: &mut [TableCell], whole: bool) -> Result<()> {
                 k.link
             );
         }
-        cell.verdict = "known";
-        cell.why = Some(k.why);
+        cell.row.why = Some(k.why);
     }
     Ok(())
 }
@@ -347,59 +275,56 @@ pub(super) const TITLES: [(&str, &str); 5] = [
     ("IV", "Table IV: packet-wise with the tail skipped less phase-wise"),
 ];
 
+/// The columns of a table: three cells of one link stand side by side.
+pub(super) const COLUMNS: [&str; 7] =
+    ["no", "types", "link", "out", "avg", "max", "verdicts that are not as published"];
+
+/// The links of a table, with the text of a row of each and its three cells.
+pub(super) fn links<'c>(
+    cells: &'c [TableCell],
+    table: &str,
+) -> impl Iterator<Item = (Vec<String>, [&'c JudgedRow; 3])> {
+    let of_table: Vec<&TableCell> = cells.iter().filter(|c| c.table == table).collect();
+    let links: Vec<[&TableCell; 3]> =
+        of_table.chunks(3).filter_map(|link| link.try_into().ok()).collect();
+    links.into_iter().map(|link| {
+        let c = link[0];
+        (vec![c.no.to_string(), c.types.clone(), c.link.to_string()], link.map(|c| &c.row))
+    })
+}
+
+/// The words for verdicts of a link that are neither `reproduced` nor the usual `bound kept`.
+fn exceptions(link: &[&JudgedRow; 3]) -> String {
+    let other = link.iter().filter(|row| row.verdict == RowVerdict::Differs);
+    other.map(|row| format!("{} differs", row.statement)).collect::<Vec<_>>().join(", ")
+}
+
 pub(super) fn print(cells: &[TableCell]) {
     let SimulationEffort { seconds, seeds } = EFFORT;
     say!(
         "{seeds} seeds of {seconds} s; rates in Mbit/s, delays in us; published / ours \
-         (tolerance)\n"
+         (tolerance, or the bound of both)\n"
     );
     for (table, title) in TITLES {
         say!("{title}");
-        // Three cells belong together: rate, mean and maximum of one link.
-        let of_table: Vec<&TableCell> = cells.iter().filter(|c| c.table == table).collect();
-        let rows = of_table.chunks(3).map(|link| {
-            let mut row =
-                vec![link[0].row.to_string(), link[0].types.clone(), link[0].link.to_string()];
-            row.extend(link.iter().map(|c| show_cell(c)));
-            row.push(
-                link.iter().map(|c| c.verdict).find(|v| *v != "ok").unwrap_or("ok").to_owned(),
-            );
-            row
+        let rows = links(cells, table).map(|(mut texts, link)| {
+            texts.extend(link.map(show_cell));
+            texts.push(exceptions(&link));
+            texts
         });
-        say!("{}\n", text::table(&["no", "types", "link", "out", "avg", "max", ""], rows));
+        say!("{}\n", text::wrapped(&COLUMNS, rows, verdict::WIDTH));
     }
-    for c in cells.iter().filter(|c| c.verdict != "ok") {
-        let why = c.why.as_deref().unwrap_or(c.rule);
-        say!(
-            "{} table {} row {} link {} {}: published {}, ours {:.2}: {why}",
-            c.verdict,
-            c.table,
-            c.row,
-            c.link,
-            c.quantity,
-            c.published,
-            c.ours
-        );
-    }
-    say!(
-        "{} cells: {} as published, {} known misprints, {} missed\n",
-        cells.len(),
-        cells.iter().filter(|c| c.verdict == "ok").count(),
-        cells.iter().filter(|c| c.verdict == "known").count(),
-        missed(cells)
-    );
 }
 
-pub(super) fn missed(cells: &[TableCell]) -> usize {
-    cells.iter().filter(|c| c.verdict == "MISSED").count()
+/// A cell as text: `476.2 / 476.18 (± 0.48)`.
+fn show_cell(row: &JudgedRow) -> String {
+    let [published, ours, tolerance] = values(row);
+    format!("{published} / {ours} ({tolerance})")
 }
 
-fn show_cell(c: &TableCell) -> String {
-    let digits = if c.quantity == "out" { 2 } else { 1 };
-    let limit = match (c.tolerance, c.bound) {
-        (Some(tolerance), _) => format!(" (±{tolerance:.digits$})"),
-        (None, Some(bound)) => format!(" (<= {bound:.0})"),
-        (None, None) => String::new(),
-    };
-    format!("{} / {:.digits$}{limit}", (c.published * 100.0).round() / 100.0, c.ours)
+/// The published value, ours, and the tolerance, without units.
+pub(super) fn values(row: &JudgedRow) -> [String; 3] {
+    let digits = if row.unit == "us" { 1 } else { 2 };
+    let ours = row.ours.map_or(text::DASH.into(), |ours| format!("{ours:.digits$}"));
+    [row.published.map_or(text::DASH.into(), number), ours, row.tolerance()]
 }

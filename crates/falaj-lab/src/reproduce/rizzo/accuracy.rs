@@ -70,6 +70,7 @@ pub(super) fn timer() -> Result<PaperFigure> {
                 .into(),
         ],
         found,
+        cells: Vec::new(),
     })
 }
 
@@ -150,5 +151,6 @@ pub(super) fn competing() -> Result<PaperFigure> {
             "The talk's 120 us are a packet of 1500 B at 100 Mbit/s; at 1 Gbit/s it is a tenth. Each pipe more may add as much.".into(),
         ],
         found,
+        cells: Vec::new(),
     })
 }

@@ -91,6 +91,9 @@ pub(super) fn equal(effort: MeasuringEffort, filled: bool) -> Result<PaperFigure
         ]);
     } else {
         found.push(("WF2Q+ at 1k flows, over 16", all.ratio("wf2q+", 1_024, 16)?));
+        let whole =
+            ["classifier with up to 20 rules", "emulation with 1000 pipes", "a packet's whole way"];
+        found.extend(whole.map(|statement| (statement, f64::NAN)));
     }
     let (how, swing) = if filled {
         ("filled to 20 packets for each flow, and drained", "0..20n")
@@ -117,6 +120,7 @@ pub(super) fn equal(effort: MeasuringEffort, filled: bool) -> Result<PaperFigure
                 .into(),
         ],
         found,
+        cells: Vec::new(),
     })
 }
 
@@ -191,5 +195,6 @@ pub(super) fn mixes(effort: MeasuringEffort) -> Result<PaperFigure> {
             "Published: dummynet's own test program. Empty: one packet in all; filled: to 20 for each flow, and drained.".into(),
         ],
         found,
+        cells: Vec::new(),
     })
 }

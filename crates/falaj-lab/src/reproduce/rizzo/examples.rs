@@ -83,6 +83,7 @@ pub(super) fn dsl() -> Result<PaperFigure> {
             quoted(DSL),
         ],
         found,
+        cells: Vec::new(),
     })
 }
 
@@ -149,6 +150,7 @@ pub(super) fn weights() -> Result<PaperFigure> {
             ("share of the queue of weight 10 beside 20 others", share),
             ("these 20: largest over smallest share", spread),
         ],
+        cells: Vec::new(),
     })
 }
 
@@ -220,6 +222,7 @@ pub(super) fn reordering() -> Result<PaperFigure> {
             quoted(REORDERING),
         ],
         found,
+        cells: Vec::new(),
     })
 }
 
@@ -300,6 +303,7 @@ pub(super) fn profile() -> Result<PaperFigure> {
             ("lost", 100.0 * lost),
             ("packets in a second of a full link", held),
         ],
+        cells: Vec::new(),
     })
 }
 
@@ -368,5 +372,6 @@ pub(super) fn customers() -> Result<PaperFigure> {
             quoted(CUSTOMERS),
         ],
         found,
+        cells: Vec::new(),
     })
 }

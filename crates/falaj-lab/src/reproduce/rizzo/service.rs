@@ -87,5 +87,6 @@ pub(super) fn figure() -> Result<PaperFigure> {
                 .into(),
         ],
         found,
+        cells: Vec::new(),
     })
 }

@@ -126,5 +126,6 @@ pub(super) fn load(effort: MeasuringEffort) -> Result<PaperFigure> {
             effort.live
         )],
         found,
+        cells: Vec::new(),
     })
 }

@@ -1,8 +1,9 @@
-//! Comparison of both sides of a cell: differences, verdict, reason.
+//! Comparison of both sides of a cell: differences, verdicts, reason.
 
 use super::grid::{Cell, Times};
 use super::measured::Measured;
 use super::reasons;
+use crate::reproduce::verdict::{Allowed, JudgedRow, Statement};
 use serde::Serialize;
 
 /// Goodput agrees within this fraction of the kernel's.
@@ -12,43 +13,6 @@ const DELAY: f64 = 0.10;
 
 /// Student's t for the degrees of freedom of 3 and 8 runs, at 95 %.
 const T_975_OF_9: f64 = 2.262;
-
-/// The verdict on a cell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum CellVerdict {
-    /// Goodput within 5 %, mean and 99th percentile of the delay within 10 %.
-    Agrees,
-    /// Some quantities differ more, but by no more than such runs differ by chance.
-    WithinChance,
-    /// They differ, and the reason is known.
-    Differs,
-    /// They differ, and the reason is not known.
-    Missed,
-    /// Not measured.
-    NotJudged,
-}
-
-impl CellVerdict {
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            CellVerdict::Agrees => "agrees",
-            CellVerdict::WithinChance => "within chance",
-            CellVerdict::Differs => "differs",
-            CellVerdict::Missed => "MISSED",
-            CellVerdict::NotJudged => "not judged",
-        }
-    }
-
-    /// The CSS class on the page.
-    pub(super) fn class(self) -> &'static str {
-        match self {
-            CellVerdict::Agrees | CellVerdict::WithinChance => "ok",
-            CellVerdict::Missed => "MISSED",
-            CellVerdict::Differs | CellVerdict::NotJudged => "known",
-        }
-    }
-}
 
 /// A judged cell.
 #[derive(Clone, Debug, Serialize)]
@@ -66,7 +30,7 @@ pub(super) struct Row {
     /// fractions of the kernel's: goodput, mean delay, 99th percentile of the delay. `None` without
     /// random losses.
     pub(super) chance: Option<[f64; 3]>,
-    pub(super) verdict: CellVerdict,
+    /// The reason if the sides differ, or if the cell is not judged.
     pub(super) why: Option<String>,
 }
 
@@ -77,24 +41,17 @@ impl Row {
         let (means, chance) = ([kernel, ours].map(Measured::mean), chance(kernel, ours));
         let [kernel, ours] = means;
         let ratios = ratios(&kernel, &ours).map(f64::abs);
-        let tolerance = [GOODPUT, DELAY, DELAY];
-        let all = |test: &dyn Fn(usize) -> bool| (0..3).all(test);
-        let is_close = |n: usize| ratios[n] <= tolerance[n];
-        let is_chance = |n: usize| is_close(n) || chance.is_some_and(|most| ratios[n] <= most[n]);
-        let agrees_in_goodput = is_chance(0);
-        let (verdict, why) = if all(&is_close) {
-            (CellVerdict::Agrees, None)
-        } else if all(&is_chance) {
-            (CellVerdict::WithinChance, None)
+        let tolerances = tolerances(chance);
+        let is_close = |n: usize| ratios[n] <= tolerances[n];
+        let why = if (0..3).all(is_close) {
+            None
         } else {
-            let why = reasons::of(&cell, &kernel, &ours, agrees_in_goodput);
-            (why.as_ref().map_or(CellVerdict::Missed, |_| CellVerdict::Differs), why)
+            reasons::of(&cell, &kernel, &ours, is_close(0))
         };
         Row {
             kernel: Some(kernel),
             simulated: Some(ours),
             chance,
-            verdict,
             why,
             ..Row::unjudged(cell, times, String::new())
         }
@@ -109,10 +66,52 @@ impl Row {
             kernel: None,
             simulated: None,
             chance: None,
-            verdict: CellVerdict::NotJudged,
             why: Some(why),
         }
     }
+
+    /// A row for each judged quantity; one for a cell that is not judged.
+    pub(super) fn rows(&self) -> Vec<JudgedRow> {
+        let judge = |(statement, unit): (&str, &'static str), source: &str, allowed, ours| {
+            let statement = Statement {
+                place: format!("Cell {}", self.cell),
+                statement: statement.into(),
+                unit,
+                source: source.into(),
+                experiment: format!("falaj reproduce tcp --only {}", self.cell),
+            };
+            JudgedRow::judge(statement, allowed, ours, self.why.as_deref())
+        };
+        let Some((kernel, ours)) = self.kernel.as_ref().zip(self.simulated.as_ref()) else {
+            let nothing = Allowed::least(f64::NAN);
+            return vec![judge(("goodput and delay", ""), "", nothing, f64::NAN)];
+        };
+        let tolerances = tolerances(self.chance);
+        let row = |n: usize| {
+            let (published, ours) = (JUDGED[n](kernel) / UNITS[n], JUDGED[n](ours) / UNITS[n]);
+            let source = if tolerances[n] > CHOSEN[n] {
+                "Student's t of the runs' means at 95 %"
+            } else {
+                "5 % of the kernel's goodput and 10 % of its delays, chosen"
+            };
+            let allowed = Allowed::near(published, tolerances[n] * published.max(1e-9));
+            judge(STATEMENTS[n], source, allowed, ours)
+        };
+        (0..3).map(row).collect()
+    }
+}
+
+/// Names and units of the judged quantities, and the measured value of one unit.
+const STATEMENTS: [(&str, &str); 3] =
+    [("goodput", "Mbit/s"), ("mean delay", "ms"), ("99th percentile of the delay", "ms")];
+const UNITS: [f64; 3] = [1e6; 3];
+
+/// The tolerances without random losses, as fractions of the kernel's.
+const CHOSEN: [f64; 3] = [GOODPUT, DELAY, DELAY];
+
+/// The tolerances, as fractions of the kernel's: no less than the difference by chance.
+fn tolerances(chance: Option<[f64; 3]>) -> [f64; 3] {
+    std::array::from_fn(|n| chance.map_or(CHOSEN[n], |most| CHOSEN[n].max(most[n])))
 }
 
 /// Relative differences of the simulation from the kernel: goodput, mean delay, 99th percentile of
@@ -143,6 +142,7 @@ fn chance(kernel: &[Measured], ours: &[Measured]) -> Option<[f64; 3]> {
 mod tests {
     use super::super::grid::Size;
     use super::*;
+    use crate::reproduce::verdict::RowVerdict;
 
     fn runs(goodputs: &[f64]) -> Vec<Measured> {
         let one = |goodput: &f64| Measured {
@@ -154,11 +154,21 @@ mod tests {
         goodputs.iter().map(one).collect()
     }
 
-    fn verdict(kernel: &[f64], ours: &[f64]) -> CellVerdict {
+    /// The row of the goodput.
+    fn judged(kernel: &[f64], ours: &[f64]) -> JudgedRow {
         // A cell that is not on the list of reasons.
         let at_40_ms = |cell: &Cell| cell.round_trip == 40;
         let cell = Size::Quick.cells().into_iter().find(at_40_ms).expect("there is one");
-        Row::judged(cell, cell.times(6), &runs(kernel), &runs(ours)).verdict
+        let row = Row::judged(cell, cell.times(6), &runs(kernel), &runs(ours));
+        let rows = row.rows();
+        assert_eq!(rows.len(), 3);
+        rows[0].clone()
+    }
+
+    fn is_reproduced(kernel: &[f64], ours: &[f64]) -> bool {
+        let row = judged(kernel, ours);
+        assert!(row.verdict == RowVerdict::Reproduced || row.is_unexplained(), "{row:?}");
+        row.verdict == RowVerdict::Reproduced
     }
 
     /// By hand: 90, 100, 110 have a sum of squares of 200 about their mean, and four pairs of 95
@@ -168,15 +178,25 @@ mod tests {
         let ours = [95.0, 105.0].repeat(4);
         let most = chance(&runs(&[90.0, 100.0, 110.0]), &runs(&ours)).unwrap()[0];
         assert!((most - 0.1021).abs() < 1e-3, "{most}");
-        assert_eq!(verdict(&[88.0, 98.0, 108.0], &ours), CellVerdict::Agrees);
-        assert_eq!(verdict(&[81.0, 91.0, 101.0], &ours), CellVerdict::WithinChance);
-        assert_eq!(verdict(&[75.0, 85.0, 95.0], &ours), CellVerdict::Missed);
+        assert!(is_reproduced(&[81.0, 91.0, 101.0], &ours));
+        assert!(judged(&[81.0, 91.0, 101.0], &ours).source.contains("Student"));
+        assert!(!is_reproduced(&[75.0, 85.0, 95.0], &ours));
     }
 
     /// A single run of the kernel gives no estimate of chance.
     #[test]
     fn without_chance_only_the_tolerance_counts() {
-        assert_eq!(verdict(&[100.0], &[95.5, 105.5]), CellVerdict::Agrees);
-        assert_eq!(verdict(&[100.0], &[80.0, 108.0]), CellVerdict::Missed);
+        assert!(is_reproduced(&[100.0], &[95.5, 105.5]));
+        assert!(judged(&[100.0], &[95.5, 105.5]).source.contains("chosen"));
+        assert!(!is_reproduced(&[100.0], &[80.0, 108.0]));
+    }
+
+    #[test]
+    fn a_cell_that_takes_too_long_has_one_row_with_the_reason() {
+        let cell = Size::Quick.cells()[0];
+        let rows = Row::unjudged(cell, cell.times(6), "takes too long".into()).rows();
+        assert_eq!(rows.len(), 1);
+        assert_eq!(rows[0].verdict, RowVerdict::NotJudged);
+        assert_eq!(rows[0].why.as_deref(), Some("takes too long"));
     }
 }

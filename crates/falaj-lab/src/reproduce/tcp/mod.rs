@@ -19,13 +19,14 @@ mod report;
 mod simulated;
 
 use super::Args;
+use super::verdict::VerdictCounts;
 use anyhow::{Context, Result, bail};
 use falaj_guest::kernel::Kernel;
 use falaj_sim::cores;
 use falaj_terminal::interrupt::{INTERRUPTED, Interrupted, interruptible};
 use falaj_terminal::progress;
 use grid::{Cell, Size};
-use judged::{CellVerdict, Row};
+use judged::Row;
 use measured::Measured;
 use simulated::simulate_cell;
 use std::process::ExitCode;
@@ -84,7 +85,8 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
     if interrupted {
         return Ok(ExitCode::from(INTERRUPTED));
     }
-    Ok(ExitCode::from(u8::from(rows.iter().any(|row| row.verdict == CellVerdict::Missed))))
+    let counts = VerdictCounts::of(&report::judged(&rows));
+    Ok(ExitCode::from(u8::from(counts.unexplained > 0)))
 }
 
 /// Runs all cells on all processors; returns those that are done if it is stopped.

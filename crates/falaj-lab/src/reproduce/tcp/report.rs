@@ -1,8 +1,9 @@
 //! The table of all cells: printed, as JSON, as a page.
 
 use super::super::Args;
-use super::super::page::{Head, command, escape, table};
-use super::judged::{CellVerdict, Row, ratios};
+use super::super::page::{Head, command, table};
+use super::super::verdict::{self, JudgedRow, VerdictCounts};
+use super::judged::{Row, ratios};
 use super::measured::Measured;
 use anyhow::{Context, Result};
 use falaj_guest::kernel::Kernel;
@@ -52,9 +53,8 @@ pub(super) fn tell(args: &Args, kernel: &Kernel, rows: &[Row], took: Duration) -
     if args.json {
         say!("{}", serde_json::to_string_pretty(&all)?);
     } else {
-        let header = [&HEADER[..], &["verdict", "why"]].concat();
-        say!("{}", text::table(&header, rows.iter().map(cells)));
-        say!("{}", summary(rows));
+        say!("{}\n", text::table(&HEADER, rows.iter().map(cells)));
+        verdict::print(&judged(rows), |_| true);
     }
     if let Some(out) = &args.out {
         let put = |name: &str, text: &str| {
@@ -68,21 +68,9 @@ pub(super) fn tell(args: &Args, kernel: &Kernel, rows: &[Row], took: Duration) -
     Ok(())
 }
 
-fn count(rows: &[Row], verdict: CellVerdict) -> usize {
-    rows.iter().filter(|row| row.verdict == verdict).count()
-}
-
-fn summary(rows: &[Row]) -> String {
-    format!(
-        "{} cells: {} agree within 5 % of goodput and 10 % of delay, {} within chance, {} differ \
-         for a known reason, {} missed, {} not judged.",
-        rows.len(),
-        count(rows, CellVerdict::Agrees),
-        count(rows, CellVerdict::WithinChance),
-        count(rows, CellVerdict::Differs),
-        count(rows, CellVerdict::Missed),
-        count(rows, CellVerdict::NotJudged)
-    )
+/// The rows of all cells.
+pub(super) fn judged(rows: &[Row]) -> Vec<JudgedRow> {
+    rows.iter().flat_map(Row::rows).collect()
 }
 
 fn source(kernel: &Kernel) -> String {
@@ -99,18 +87,12 @@ fn to_json(kernel: &Kernel, rows: &[Row], took: Duration) -> Value {
         }
         json
     };
+    let judged = judged(rows);
     json!({
         "paper": source(kernel), "setting": SETTING, "version": env!("CARGO_PKG_VERSION"),
         "command": command(), "seeds": SEEDS, "seconds": took.as_secs_f64(),
         "cells": rows.iter().map(row).collect::<Vec<_>>(),
-        "summary": {
-            "cells": rows.len(),
-            "agree": count(rows, CellVerdict::Agrees),
-            "within_chance": count(rows, CellVerdict::WithinChance),
-            "differ": count(rows, CellVerdict::Differs),
-            "missed": count(rows, CellVerdict::Missed),
-            "not_judged": count(rows, CellVerdict::NotJudged),
-        },
+        "rows": judged, "summary": VerdictCounts::of(&judged),
     })
 }
 
@@ -142,8 +124,6 @@ fn cells(row: &Row) -> Vec<String> {
     pair(&|m| format!("{:.2}", 100.0 * m.loss()), None);
     let seconds = |part: usize| format!("{:.1}", part as f64 * row.part);
     pair(&|m| m.converged().map_or(text::DASH.into(), seconds), None);
-    texts.push(row.verdict.word().to_owned());
-    texts.push(row.why.clone().unwrap_or_default());
     texts
 }
 
@@ -156,18 +136,26 @@ fn page(kernel: &Kernel, rows: &[Row], took: Duration) -> String {
         seeds: SEEDS,
     };
     let mut html = head.html();
-    let _ = writeln!(html, "<p>{} It took {} s.</p>", escape(&summary(rows)), took.as_secs());
-    let header = [&HEADER[..], &["", "why"]].concat();
+    let judged = judged(rows);
+    let _ = writeln!(
+        html,
+        "<p>{}: <a href=\"#rows\">all rows</a>. It took {} s.</p>\n<h2 id=\"cells\">Cells</h2>",
+        VerdictCounts::of(&judged),
+        took.as_secs()
+    );
     let styled = |row: &Row| {
+        let of_cell = row.rows();
         let class = |n: usize| match n {
-            17 => row.verdict.class(),
+            // Goodput, mean and 99th percentile of the delay, ours.
+            8 | 10 | 12 => of_cell.get((n - 8) / 2).map_or("", JudgedRow::class),
             0 | 6 => "words",
-            18 => "why",
             _ => "",
         };
         cells(row).into_iter().enumerate().map(|(n, text)| (class(n), text)).collect::<Vec<_>>()
     };
-    html.push_str(&table(&header, rows.iter().map(styled)));
+    html.push_str(&table(&HEADER, rows.iter().map(styled)));
+    html.push_str("<h2 id=\"rows\">The kernel's and ours</h2>\n");
+    html.push_str(&verdict::html(&judged, ""));
     html.push_str("</body></html>\n");
     html
 }

@@ -104,6 +104,7 @@ fn figure(title: String, runs: &Runs) -> PaperFigure {
         published: Published::default(),
         notes,
         found: Vec::new(),
+        cells: Vec::new(),
     }
 }
 
@@ -229,6 +230,7 @@ fn unlimited(
         let turns = turns(lab, &mut figure, sends)?;
         vec![
             ("VM 2's share, simulated", part(&simulated, 1)),
+            ("smaller share of any second, as the link sent", smallest(&runs.sent)),
             ("smaller share of any second, simulated", smallest(&runs.simulated)),
             (
                 "smaller share of any second with netback's turns by adapter, as the link sent",

@@ -1,7 +1,8 @@
 //! The thesis' figures and tables, at the printed capacity, at the one implied by its utilisations,
 //! and at the one implied by its delays.
 
-use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure, Published};
+use super::super::curves::{Axes, CurvePoint, FigureCell, FigureCurve, PaperFigure, Published};
+use super::super::verdict::Allowed;
 use super::order;
 use super::testbed::{ENDLESS, Lc, SEEDS, Testbed, TestbedResult, TestbedServer};
 use anyhow::{Context, Result, bail};
@@ -186,6 +187,7 @@ fn figure(title: &str, x: &'static str, y: &'static str, curves: Vec<FigureCurve
         published: Published::default(),
         notes: Vec::new(),
         found: Vec::new(),
+        cells: Vec::new(),
     }
 }
 
@@ -200,6 +202,9 @@ fn burstiness(packets: &[(Time, u32)], rate: f64) -> f64 {
     }
     most
 }
+
+/// Mean bytes of a packet, with its header.
+const MEAN: f64 = 410.0;
 
 fn table_1() -> Result<PaperFigure> {
     const RATE: &str = "rate (B/s of payload)";
@@ -239,6 +244,7 @@ fn table_1() -> Result<PaperFigure> {
         rates.push(CurvePoint { x, y: sent.0, off: sent.1 });
         ours.push(CurvePoint { x, y: sigmas.0, off: sigmas.1 });
     }
+    let sigmas_of_loads = ours.clone();
     let falls = ours.windows(2).all(|w| w[1].y <= w[0].y * 1.1);
     let curves = vec![
         FigureCurve { name: RATE, points: rates },
@@ -264,12 +270,61 @@ fn table_1() -> Result<PaperFigure> {
          not say above which rate it is taken."
             .into(),
     );
+    let cell = |((load, sigma), point): (&(u32, u32), CurvePoint)| FigureCell {
+        statement: format!("burstiness at {load} packets/s"),
+        // A run deviates from the mean of twenty by 4.6 half-widths in one of twenty cases.
+        allowed: Allowed::near(f64::from(*sigma), 4.6 * point.off.unwrap_or(f64::NAN)),
+        unit: "B",
+        source: ONE_RUN,
+        ours: point.y,
+    };
+    figure.cells = published.iter().zip(sigmas_of_loads).map(cell).collect();
+    figure.cells.extend(video_burstiness()?);
     figure.found = vec![
         ("rates, from those printed at most", worst),
         ("burstiness falls as the rate grows", holds(falls)),
     ];
     Ok(figure)
 }
+
+/// The burstiness of video, frame by frame and group by group.
+fn video_burstiness() -> Result<[FigureCell; 2]> {
+    let bed = video(TestbedServer::Plain, VIDEO_USED, WHOLE, 0, 9_000);
+    let scenario = falaj_terminal::file::parse_quietly(&bed.text(), "zhang")?;
+    let run = |seed| {
+        let frames = Source::new(scenario.traffic[0].spec(), seed, 0);
+        let end = Time::ZERO + Span::from_secs(100);
+        let frames: Vec<(Time, u32)> =
+            frames.take_while(|p| p.at < end).map(|p| (p.at, p.bytes)).collect();
+        let rate = frames.iter().map(|f| f64::from(f.1)).sum::<f64>() / 100.0;
+        let groups: Vec<(Time, u32)> =
+            frames.chunks(10).map(|group| (group[0].0, group.iter().map(|f| f.1).sum())).collect();
+        [burstiness(&frames, rate), burstiness(&groups, rate)]
+    };
+    let runs: Vec<[f64; 2]> = (1..=4 * SEEDS).map(run).collect();
+    let cell = |n: usize, statement: &str, published| -> Result<FigureCell> {
+        let values: Vec<f64> = runs.iter().map(|run| run[n]).collect();
+        let e = Estimate::of(&values).context("runs")?;
+        Ok(FigureCell {
+            statement: statement.into(),
+            allowed: Allowed::near(published, 4.6 * e.half_width.unwrap_or(f64::NAN)),
+            unit: "B",
+            source: ONE_RUN,
+            ours: e.mean,
+        })
+    };
+    Ok([
+        cell(0, "burstiness of video, frame by frame", 45_560.0)?,
+        cell(1, "burstiness of video, group by group", 31_436.0)?,
+    ])
+}
+
+/// The source of the tolerance of a value of one run.
+const ONE_RUN: &str = "the 95 % range of one run of 100 s, from the spread of our twenty";
+
+/// Square root of the 97.5 % quantile of F(4, 4), 9.60: the largest ratio, in 95 % of cases, of
+/// two standard deviations of five runs each.
+const SPREADS: f64 = 3.1;
 
 fn table_2(lab: &Lab) -> Result<PaperFigure> {
     let loads = [5, 7, 10, 11, 13, 16, 18, 20];
@@ -295,15 +350,21 @@ fn table_2(lab: &Lab) -> Result<PaperFigure> {
     let at = |curve: usize, load: f64| {
         curves[curve].points.iter().find(|p| p.x == load).map_or(0.0, |p| p.y)
     };
-    let found = vec![
-        (
-            "at 20 packets/s DRR+ has 10 times the interval of DRR++ and more",
-            holds(at(0, 20.0) > 10.0 * at(2, 20.0)),
-        ),
-        ("at 16 packets/s and 213 kbit/s, DRR+", at(1, 16.0)),
-        ("at 20 packets/s and 213 kbit/s, DRR+", at(1, 20.0)),
-        ("at 20 packets/s, DRR++", at(2, 20.0)),
-    ];
+    let found = vec![(
+        "at 20 packets/s DRR+ has 10 times the interval of DRR++ and more",
+        holds(at(0, 20.0) > 10.0 * at(2, 20.0)),
+    )];
+    let cells =
+        curves.iter().zip([plus, plus, plus_plus, plus_plus]).flat_map(|(curve, printed)| {
+            curve.points.iter().zip(printed).map(|(point, published)| FigureCell {
+                statement: format!("{}, {} packets/s", curve.name, point.x),
+                allowed: Allowed::factor(published, SPREADS),
+                unit: "ms",
+                source: "the ratio of two standard deviations of five runs each: F(4, 4) at 95 %",
+                ours: point.y,
+            })
+        });
+    let cells = cells.collect();
     let mut figure = figure("half of the 95 % interval of LC's mean delay", BE_RATE, "ms", curves);
     figure.published = Published::default()
         .and("DRR+, published", Some("DRR+, 250 kbit/s"), printed(plus))
@@ -313,7 +374,7 @@ fn table_2(lab: &Lab) -> Result<PaperFigure> {
          the printed intervals are 1.4 times too narrow."
             .into(),
     );
-    figure.found = found;
+    (figure.found, figure.cells) = (found, cells);
     Ok(figure)
 }
 
@@ -339,6 +400,27 @@ fn figure_1(lab: &Lab) -> Result<PaperFigure> {
             / all.iter().fold(f64::INFINITY, |m, &y| m.min(y))
     })?;
     let rest = lab.with(&at(USED, 20), |f| f.rest.map_or(0.0, |e| e.mean))?;
+    // With quanta in proportion to the load, or with those of 20 packets/s.
+    let held = |be| {
+        let quantum_be = at(USED, 20).quantum_be;
+        let bed = Testbed { quantum_be, ..at(USED, be) };
+        lab.with(&bed, |f| f.lc.map_or(0.0, |e| e.mean))
+    };
+    let (grown, rested) = (mean(USED, 40)? / full, held(40)? / held(30)?);
+    let theorem = |load: u32| {
+        let Testbed { quantum_lc, quantum_be, .. } = at(USED, load);
+        let cycle = f64::from(quantum_lc + quantum_be);
+        let packets = f64::from(quantum_lc) / MEAN;
+        500.0 * cycle / (f64::from(USED) * 125.0 - cycle * 15.0 / packets)
+    };
+    let predicted = |point: &CurvePoint| FigureCell {
+        statement: format!("Theorem 1 at {} packets/s", point.x),
+        allowed: Allowed::near(theorem(point.x as u32), 1.4 * point.off.unwrap_or(f64::NAN)),
+        unit: "ms",
+        source: "our 95 % interval of five runs, times 1.4",
+        ours: point.y,
+    };
+    let cells = curves[0].points.iter().filter(|p| p.x >= 15.0).map(predicted).collect();
     let same = lab.with(&at(USED, 20), |f| f.idle.clone())?
         == lab.with(&at_load(TestbedServer::Plus, USED, 20), |f| f.idle.clone())?
         && lab.with(&at(USED, 20), |f| f.idle.clone())?
@@ -349,7 +431,13 @@ fn figure_1(lab: &Lab) -> Result<PaperFigure> {
         DELAY,
         curves,
     );
-    figure.published = Published::beside("LC", "LC, published", [(0.0, 15.5), (20.0, 106.0)]);
+    let loads = LOADS.into_iter().filter(|&load| load > 0);
+    figure.published = Published::beside("LC", "LC, published", [(0.0, 15.5), (20.0, 106.0)]).and(
+        "LC by Theorem 1, published",
+        Some("LC"),
+        loads.map(|load| (f64::from(load), theorem(load))),
+    );
+    figure.cells = cells;
     figure.notes = vec![
         "125 kbit/s is printed; with it every row with BE traffic of 11 packets/s and more is \
          beyond the link's rate. 250 kbit/s gives all printed utilisations and LC's delay alone. \
@@ -368,6 +456,9 @@ fn figure_1(lab: &Lab) -> Result<PaperFigure> {
         ("delay of LC alone", alone),
         ("delay of LC at 20 packets/s", full),
         ("increase of LC's delay", full - alone),
+        ("LC's longest time without service", rest),
+        ("LC's delay comes to rest: at 40 packets/s over that at 20", grown),
+        ("the same from 30 packets/s on, with the quanta of 20 packets/s", rested),
         ("at 98.4 % the BE flows' delay is twice that at 18 packets/s and more", holds(rise > 2.0)),
         ("BE flows at 18 packets/s: largest over smallest delay", spread),
         ("a work-conserving order ends its busy periods when any other does", holds(same)),
@@ -466,6 +557,17 @@ fn counters(lab: &Lab, server: TestbedServer, rate: u32) -> Result<PaperFigure> 
     };
     match (server, rate) {
         (TestbedServer::Modified, 15) => {
+            let more = |served: &FigureCurve, rounds: &FigureCurve| {
+                holds(served.points.iter().zip(&rounds.points).all(|(a, b)| a.y > b.y))
+            };
+            let slow = || by_quantum(server, EFFECTIVE, rate);
+            let served = lab.curve("LC served", slow(), |f| f.services)?;
+            let rounds_there = lab.curve("rounds", slow(), |f| f.rounds)?;
+            found.push((
+                "LC is served more often than there are rounds",
+                more(&curves[1], &curves[0]),
+            ));
+            found.push(("the same at 213 kbit/s", more(&served, &rounds_there)));
             found.push((
                 "rounds hardly change: most over least",
                 rounds.max(rounds_last) / rounds.min(rounds_last),
@@ -478,6 +580,13 @@ fn counters(lab: &Lab, server: TestbedServer, rate: u32) -> Result<PaperFigure> 
         }
         (TestbedServer::Plus, 15) => {
             found.push(("rounds grow as the quantum falls", holds(rounds > rounds_last)));
+            let modified = by_quantum(TestbedServer::Modified, USED, rate);
+            let modified = lab.curve("LC served", modified, |f| f.services)?;
+            let mut both = curves[1].points.iter().zip(&modified.points);
+            found.push((
+                "LC is served less often than under DRR++ at every quantum",
+                holds(both.all(|(plus, modified)| plus.y < modified.y)),
+            ));
         }
         _ => {
             found.push(("LC left waiting 100 times from this quantum on", down(2)));
@@ -634,10 +743,19 @@ fn figure_11(lab: &Lab) -> Result<PaperFigure> {
         .with(&video(TestbedServer::Modified, VIDEO_EFFECTIVE, WHOLE, 30, 9_000), |f| {
             f.lc.map_or(0.0, |e| e.mean)
         })?;
+    let be_plus_plus = lab
+        .with(&video(TestbedServer::Modified, VIDEO_EFFECTIVE, WHOLE, 30, 9_000), |f| {
+            f.be_mean()
+        })?;
     let last = curves[0].points.last().map_or(0.0, |p| p.y);
+    let be_last = curves[1].points.last().map_or(0.0, |p| p.y);
     let found = vec![
         ("LC waits longer than the BE flows at 30 packets/s, at 770 kbit/s", holds(over(0))),
         ("LC's delay at 30 packets/s and 770 kbit/s, over that under DRR++", last / plus_plus),
+        (
+            "the BE flows' delay at 30 packets/s and 770 kbit/s, over that under DRR++",
+            be_last / be_plus_plus,
+        ),
     ];
     let mut figure = figure("DRR+ with video, background of growing rate", BE_RATE, DELAY, curves);
     figure.notes = vec![

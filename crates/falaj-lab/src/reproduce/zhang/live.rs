@@ -101,5 +101,6 @@ pub(super) fn figure(label: &str, duration: Span) -> Result<PaperFigure> {
             ),
             ("datagrams received, of those sent", received as f64 / sent.max(1) as f64),
         ],
+        cells: Vec::new(),
     })
 }

@@ -130,6 +130,7 @@ pub(super) fn figure() -> Result<PaperFigure> {
                 .into(),
         ],
         found,
+        cells: Vec::new(),
     })
 }
 
@@ -195,5 +196,6 @@ pub(super) fn theorem() -> Result<PaperFigure> {
                 .into(),
         ],
         found,
+        cells: Vec::new(),
     })
 }

@@ -1,0 +1,485 @@
+//! The verdict on a paper: one row for each statement, table cell and figure, in one form for all
+//! papers.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+use super::page::{escape, html_table};
+use falaj_terminal::text;
+
+/// The unit of words that are true or false: 1 and 0.
+pub(super) const HOLDS: &str = "holds";
+
+/// The values of ours that a statement of the paper allows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Allowed {
+    /// The printed value; `None` for words.
+    published: Option<f64>,
+    least: f64,
+    most: f64,
+    /// Half of the unit to which the published value of a bound is rounded.
+    rounded: f64,
+    role: RowRole,
+}
+
+/// The role of a row in the count.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum RowRole {
+    /// Compares our value with print.
+    Compared,
+    /// Checks a bound or a guarantee of ours.
+    Bound,
+    /// Compares nothing.
+    Unjudged,
+}
+
+impl Allowed {
+    const fn new(published: Option<f64>, least: f64, most: f64) -> Allowed {
+        Allowed { published, least, most, rounded: 0.0, role: RowRole::Compared }
+    }
+
+    /// A printed value, with a tolerance to both sides.
+    pub(super) const fn near(published: f64, tolerance: f64) -> Allowed {
+        Allowed::new(Some(published), published - tolerance, published + tolerance)
+    }
+
+    /// A printed value, and values up to this factor above or below it.
+    pub(super) const fn factor(published: f64, factor: f64) -> Allowed {
+        Allowed::new(Some(published), published / factor, published * factor)
+    }
+
+    /// A printed value that is a lower limit.
+    pub(super) const fn printed_least(published: f64) -> Allowed {
+        Allowed::new(Some(published), published, f64::INFINITY)
+    }
+
+    /// Words that hold if our value is at least this.
+    pub(super) const fn least(least: f64) -> Allowed {
+        Allowed::new(None, least, f64::INFINITY)
+    }
+
+    /// Words that hold if our value is at most this.
+    pub(super) const fn most(most: f64) -> Allowed {
+        Allowed::new(None, f64::NEG_INFINITY, most)
+    }
+
+    /// Words that hold if our value is in this range.
+    pub(super) const fn within(least: f64, most: f64) -> Allowed {
+        Allowed::new(None, least, most)
+    }
+
+    /// Words that are true or false; ours are 1 or 0, with the unit [`HOLDS`].
+    pub(super) const fn words() -> Allowed {
+        Allowed::new(Some(1.0), 1.0, 1.0)
+    }
+
+    /// The same range as a bound or guarantee of ours, which compares nothing with print.
+    pub(super) const fn bound(self) -> Allowed {
+        Allowed { role: RowRole::Bound, ..self }
+    }
+
+    /// A printed value beside a bound, which it must keep too; it is rounded by this at most.
+    pub(super) const fn printed(self, published: f64, rounded: f64) -> Allowed {
+        Allowed { published: Some(published), rounded, ..self }
+    }
+
+    /// A statement that is shown and not judged.
+    pub(super) const fn unjudged(published: f64) -> Allowed {
+        Allowed { role: RowRole::Unjudged, ..Allowed::near(published, 0.0) }
+    }
+
+    pub(super) fn is_bound(self) -> bool {
+        self.role == RowRole::Bound
+    }
+
+    fn has(self, value: f64, rounded: f64) -> bool {
+        // NaN is in no range.
+        self.least - rounded <= value && value <= self.most + rounded
+    }
+}
+
+/// The verdict on a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum RowVerdict {
+    /// Our value is within the tolerance of the published one.
+    Reproduced,
+    /// A bound or guarantee of ours holds. This compares nothing with print.
+    BoundKept,
+    /// Our value is not within the tolerance, or a bound does not hold.
+    Differs,
+    /// Nothing is compared, for the reason stated.
+    NotJudged,
+}
+
+impl RowVerdict {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            RowVerdict::Reproduced => "reproduced",
+            RowVerdict::BoundKept => "bound kept",
+            RowVerdict::Differs => "differs",
+            RowVerdict::NotJudged => "not judged",
+        }
+    }
+}
+
+/// The place of a statement, what it states, its unit, and the source of its tolerance.
+#[derive(Clone, Debug)]
+pub(super) struct Statement {
+    /// `Figure 3`, `Table I row 4 link 1`.
+    pub(super) place: String,
+    pub(super) statement: String,
+    pub(super) unit: &'static str,
+    pub(super) source: String,
+    /// The command that makes our value.
+    pub(super) experiment: String,
+}
+
+/// A judged statement, table cell or figure.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct JudgedRow {
+    /// Where the paper has it.
+    pub(super) place: String,
+    pub(super) statement: String,
+    pub(super) unit: String,
+    /// The printed value; 1 for words that hold, `None` for words with a range of ours.
+    pub(super) published: Option<f64>,
+    /// Our value; `None` if there is none.
+    pub(super) ours: Option<f64>,
+    /// The smallest and the largest value of ours that is in agreement; `None` without a limit.
+    pub(super) least: Option<f64>,
+    pub(super) most: Option<f64>,
+    /// The source of the tolerance.
+    pub(super) source: String,
+    pub(super) verdict: RowVerdict,
+    /// The reason of `differs` and `not judged`.
+    pub(super) why: Option<String>,
+    /// The command that shows our value.
+    pub(super) experiment: String,
+}
+
+impl JudgedRow {
+    /// Judges our value. `why` is the reason known for a difference or for a missing value. A value
+    /// that is missing without a reason differs.
+    pub(super) fn judge(
+        of: Statement,
+        allowed: Allowed,
+        ours: f64,
+        why: Option<&str>,
+    ) -> JudgedRow {
+        let keeps = |printed: f64| allowed.has(printed, allowed.rounded);
+        let is_within = allowed.has(ours, 0.0)
+            && (allowed.role == RowRole::Compared || allowed.published.is_none_or(keeps));
+        let verdict = match allowed.role {
+            RowRole::Unjudged => RowVerdict::NotJudged,
+            _ if ours.is_nan() && why.is_some() => RowVerdict::NotJudged,
+            _ if !is_within => RowVerdict::Differs,
+            RowRole::Bound => RowVerdict::BoundKept,
+            RowRole::Compared => RowVerdict::Reproduced,
+        };
+        // A row that compares nothing has its reason in the place of a tolerance.
+        let why = why.or((allowed.role == RowRole::Unjudged).then_some(of.source.as_str()));
+        let why = why.map(str::to_owned);
+        let is_settled = matches!(verdict, RowVerdict::Reproduced | RowVerdict::BoundKept);
+        let finite = |value: f64| value.is_finite().then_some(value);
+        JudgedRow {
+            place: of.place,
+            statement: of.statement,
+            unit: of.unit.to_owned(),
+            published: allowed.published,
+            ours: finite(ours),
+            least: finite(allowed.least),
+            most: finite(allowed.most),
+            source: of.source,
+            verdict,
+            why: why.filter(|_| !is_settled),
+            experiment: of.experiment,
+        }
+    }
+
+    /// Returns true if the row differs and no reason is known: the reproduction has failed.
+    pub(super) fn is_unexplained(&self) -> bool {
+        self.verdict == RowVerdict::Differs && self.why.is_none()
+    }
+
+    fn value(&self, value: Option<f64>) -> String {
+        match value {
+            None => text::DASH.into(),
+            Some(value) if self.unit == HOLDS => if value == 1.0 { "true" } else { "false" }.into(),
+            Some(value) => format!("{} {}", number(value), self.unit).trim_end().to_owned(),
+        }
+    }
+
+    /// The range of our values, as `± 0.5` around a published value.
+    pub(super) fn tolerance(&self) -> String {
+        let half = |(p, (least, most)): (f64, (f64, f64))| {
+            let (below, above) = (p - least, most - p);
+            ((below - above).abs() <= 1e-9 * p.abs().max(above)).then_some(above)
+        };
+        match (self.least, self.most) {
+            _ if self.verdict == RowVerdict::NotJudged || self.unit == HOLDS => text::DASH.into(),
+            (Some(least), Some(most)) => {
+                match self.published.zip(Some((least, most))).and_then(half) {
+                    Some(tolerance) => format!("± {}", number(tolerance)),
+                    None => format!("{} to {}", number(least), number(most)),
+                }
+            }
+            (Some(least), None) => format!("≥ {}", number(least)),
+            (None, Some(most)) => format!("≤ {}", number(most)),
+            (None, None) => text::DASH.into(),
+        }
+    }
+
+    fn cells(&self) -> [String; 6] {
+        let published = match self.published {
+            None if self.verdict != RowVerdict::NotJudged => "in words".to_owned(),
+            published => self.value(published),
+        };
+        [
+            self.place.clone(),
+            self.statement.clone(),
+            published,
+            self.value(self.ours),
+            self.tolerance(),
+            self.verdict.word().to_owned(),
+        ]
+    }
+
+    /// Returns true if the row is printed with a reason, or should have one.
+    pub(super) fn has_reason(&self) -> bool {
+        self.reason().is_some()
+    }
+
+    /// The reason, or what is to be said without one.
+    fn reason(&self) -> Option<&str> {
+        self.why.as_deref().or_else(|| self.is_unexplained().then_some("no reason is known"))
+    }
+
+    /// The CSS class of its verdict on the page.
+    pub(super) fn class(&self) -> &'static str {
+        match self.verdict {
+            RowVerdict::Reproduced | RowVerdict::BoundKept => "ok",
+            _ if self.is_unexplained() => "MISSED",
+            RowVerdict::Differs => "differs",
+            RowVerdict::NotJudged => "known",
+        }
+    }
+
+    /// The name of the part of the page that shows its place: that of the figure or table.
+    pub(super) fn anchor(&self) -> String {
+        anchor(&self.place)
+    }
+}
+
+/// The name of a part of a page: `figure-5.1` for `Figure 5.1`, `table-i` for `Table I row 4`,
+/// `cells` for each `Cell`.
+pub(super) fn anchor(place: &str) -> String {
+    if place.starts_with("Cell ") {
+        return "cells".into();
+    }
+    let whole = place.split(" row ").next().unwrap_or(place);
+    whole.to_lowercase().replace(' ', "-")
+}
+
+/// A number with four significant digits, or all digits before the point.
+pub(super) fn number(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return format!("{value}");
+    }
+    let before = value.abs().log10().floor() as i32;
+    let digits = (3 - before).clamp(0, 6) as usize;
+    let text = format!("{value:.digits$}");
+    if !text.contains('.') {
+        return text;
+    }
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// The count of rows by verdict.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct VerdictCounts {
+    /// Rows that compare our value with print.
+    pub(super) comparisons: usize,
+    pub(super) reproduced: usize,
+    pub(super) differs: usize,
+    /// Rows that differ for no known reason, bounds included.
+    pub(super) unexplained: usize,
+    pub(super) bounds_kept: usize,
+    pub(super) not_judged: usize,
+}
+
+impl VerdictCounts {
+    pub(super) fn of<'r>(rows: impl IntoIterator<Item = &'r JudgedRow>) -> VerdictCounts {
+        let mut counts = VerdictCounts::default();
+        for row in rows {
+            match row.verdict {
+                RowVerdict::Reproduced => counts.reproduced += 1,
+                RowVerdict::BoundKept => counts.bounds_kept += 1,
+                RowVerdict::Differs => counts.differs += 1,
+                RowVerdict::NotJudged => counts.not_judged += 1,
+            }
+            counts.unexplained += usize::from(row.is_unexplained());
+        }
+        counts.comparisons = counts.reproduced + counts.differs;
+        counts
+    }
+}
+
+impl fmt::Display for VerdictCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let VerdictCounts {
+            comparisons,
+            reproduced,
+            differs,
+            unexplained,
+            bounds_kept,
+            not_judged,
+        } = self;
+        write!(f, "{reproduced} of {comparisons} comparisons reproduced, {differs} differ")?;
+        if *unexplained > 0 {
+            write!(f, " ({unexplained} for no known reason)")?;
+        }
+        write!(f, "; besides, {bounds_kept} bounds kept, {not_judged} not judged")
+    }
+}
+
+const HEADER: [&str; 6] = ["where", "statement", "published", "ours", "tolerance", "verdict"];
+
+/// The width of a table on the terminal, in columns.
+pub(super) const WIDTH: u16 = 100;
+
+/// Prints those rows that are to be listed, then the reasons of all that are not reproduced, then
+/// the count.
+pub(super) fn print(rows: &[JudgedRow], is_listed: impl Fn(&JudgedRow) -> bool) {
+    let listed = rows.iter().filter(|row| is_listed(row));
+    let cells: Vec<Vec<String>> = listed.map(|row| row.cells().into()).collect();
+    if !cells.is_empty() {
+        say!("{}\n", text::wrapped(&HEADER, cells, WIDTH));
+    }
+    for row in rows {
+        if let Some(why) = row.reason() {
+            say!("{}, {}: {}", row.place, row.statement, row.verdict.word());
+            say!("    {why}\n    {}", row.experiment);
+        }
+    }
+    say!("{}", VerdictCounts::of(rows));
+}
+
+/// The rows as a table of a page. `page` is the page that has the places: empty for this one.
+pub(super) fn html(rows: &[JudgedRow], page: &str) -> String {
+    let header =
+        ["where", "statement", "published", "ours", "tolerance", "", "why, and how to see it"];
+    let styled = |row: &JudgedRow| {
+        let [place, statement, published, ours, tolerance, verdict] = row.cells();
+        let link = format!("<a href=\"{page}#{}\">{}</a>", row.anchor(), escape(&place));
+        let why = row.reason().map_or(String::new(), |why| format!("{} ", escape(why)));
+        let tolerance = format!("{}<br><small>{}</small>", escape(&tolerance), escape(&row.source));
+        vec![
+            ("words", link),
+            ("words", escape(&statement)),
+            ("", escape(&published)),
+            ("", escape(&ours)),
+            ("words", tolerance),
+            (row.class(), escape(&verdict)),
+            ("why", format!("{why}<code>{}</code>", escape(&row.experiment))),
+        ]
+    };
+    html_table(&header, rows.iter().map(styled))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(allowed: Allowed, unit: &'static str, ours: f64, why: Option<&str>) -> JudgedRow {
+        let statement = Statement {
+            place: "Table I row 4 link 1".into(),
+            statement: "rate".into(),
+            unit,
+            source: "half a digit".into(),
+            experiment: "falaj reproduce fortuna --scenario 4".into(),
+        };
+        JudgedRow::judge(statement, allowed, ours, why)
+    }
+
+    fn verdict(allowed: Allowed, ours: f64, why: Option<&str>) -> RowVerdict {
+        judged(allowed, "us", ours, why).verdict
+    }
+
+    #[test]
+    fn a_value_is_reproduced_within_its_tolerance() {
+        let near = Allowed::near(10.0, 0.5);
+        assert_eq!(verdict(near, 10.5, None), RowVerdict::Reproduced);
+        assert_eq!(verdict(near, 9.4, Some("lost capacity")), RowVerdict::Differs);
+        assert_eq!(verdict(near, f64::NAN, None), RowVerdict::Differs);
+        assert_eq!(verdict(near, f64::NAN, Some("no copy is public")), RowVerdict::NotJudged);
+        assert_eq!(verdict(Allowed::factor(10.0, 2.0), 20.0, None), RowVerdict::Reproduced);
+        assert_eq!(verdict(Allowed::factor(10.0, 2.0), 4.9, None), RowVerdict::Differs);
+        assert_eq!(verdict(Allowed::least(3.0), 2.9, None), RowVerdict::Differs);
+        assert_eq!(verdict(Allowed::most(3.0), 2.9, None), RowVerdict::Reproduced);
+        assert_eq!(verdict(Allowed::words(), 0.0, None), RowVerdict::Differs);
+        assert_eq!(
+            verdict(Allowed::unjudged(98.4), 98.4, Some("arithmetic")),
+            RowVerdict::NotJudged
+        );
+    }
+
+    /// Both values must keep the bound, and neither is compared with the other.
+    #[test]
+    fn a_bound_is_kept_and_not_compared() {
+        let bound = Allowed::most(202.0).bound();
+        assert_eq!(verdict(bound, 190.0, None), RowVerdict::BoundKept);
+        assert_eq!(verdict(bound.printed(176.0, 0.5), 190.0, None), RowVerdict::BoundKept);
+        assert_eq!(verdict(bound.printed(203.0, 0.5), 190.0, None), RowVerdict::Differs);
+        assert_eq!(verdict(bound.printed(202.4, 0.5), 202.0, None), RowVerdict::BoundKept);
+        assert_eq!(verdict(bound, 202.1, None), RowVerdict::Differs);
+    }
+
+    #[test]
+    fn only_comparisons_are_counted_in_the_headline() {
+        let near = Allowed::near(1.0, 0.1);
+        let rows = [
+            judged(near, "", 1.0, Some("a reason that is not needed")),
+            judged(near, "", 2.0, Some("a reason")),
+            judged(near, "", 2.0, None),
+            judged(Allowed::most(3.0).bound(), "", 2.0, None),
+            judged(near, "", f64::NAN, Some("not there")),
+        ];
+        let counts = VerdictCounts::of(&rows);
+        let told = "1 of 3 comparisons reproduced, 2 differ (1 for no known reason); besides, 1 \
+                    bounds kept, 1 not judged";
+        assert_eq!(counts.to_string(), told);
+        assert_eq!((rows[0].why.as_deref(), rows[1].why.as_deref()), (None, Some("a reason")));
+        assert_eq!(
+            rows.each_ref().map(JudgedRow::is_unexplained),
+            [false, false, true, false, false]
+        );
+    }
+
+    #[test]
+    fn a_row_shows_its_tolerance() {
+        let shown = |allowed, unit, ours| {
+            let [.., published, ours, tolerance, verdict] =
+                judged(allowed, unit, ours, None).cells();
+            [published, ours, tolerance, verdict].join(" | ")
+        };
+        let near = Allowed::near(193.893, 0.0005);
+        assert_eq!(shown(near, "ms", 193.8932), "193.9 ms | 193.9 ms | ± 0.0005 | reproduced");
+        let factor = Allowed::factor(12.0, 3.0);
+        assert_eq!(shown(factor, "ms", 40.0), "12 ms | 40 ms | 4 to 36 | differs");
+        let words = Allowed::words();
+        assert_eq!(shown(words, HOLDS, 0.0), "true | false | — | differs");
+        let least = Allowed::least(1_300_000.0);
+        assert_eq!(shown(least, "", 2e6), "in words | 2000000 | ≥ 1300000 | reproduced");
+        let row = judged(near, "", 0.0, None);
+        assert_eq!(
+            (row.anchor(), anchor("Figure 5.1 live")),
+            ("table-i".into(), "figure-5.1-live".into())
+        );
+        let html = html(&[row], "fortuna.html");
+        assert!(
+            html.contains("<a href=\"fortuna.html#table-i\">") && html.contains("half a digit")
+        );
+        assert!(html.contains("class=\"MISSED\"") && html.contains("no reason is known"));
+    }
+}
