@@ -3,6 +3,7 @@
 use crate::handler::{Handler, set};
 use crate::protocol::SetRequest;
 use falaj_live::clock::Clock;
+use falaj_live::priority::{Rank, be_punctual};
 use falaj_scenario::Schedule;
 use falaj_sched::units::time::Time;
 use std::io;
@@ -26,6 +27,7 @@ impl Timetable {
     ) -> io::Result<Timetable> {
         let (stop, stopped) = channel();
         let make = move || {
+            be_punctual(Rank::Sender);
             for change in changes.iter() {
                 let request = SetRequest { set: change.sets.to_vec(), ..SetRequest::default() };
                 if !wait(clock, zero + change.at, &stopped) {

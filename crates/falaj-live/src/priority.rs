@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 /// not intend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rank {
-    /// Sends at its own instants.
+    /// Sends, or changes a link, at its own instants.
     Sender,
     /// Stamps arriving packets.
     Receiver,
