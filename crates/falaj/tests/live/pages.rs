@@ -151,6 +151,17 @@ const PAGES: &[Page] = &[
         ..page("docs/how-to/run.md")
     },
     Page {
+        files: &[(
+            "fading.toml",
+            Text(
+                "[link.radio]\nrate = \"20mbit\"\n[[change]]\nat = \"10s\"\n\
+                 set = { \"radio.rate\" = \"2\" }\n",
+            ),
+        )],
+        ends: &[("falaj check fading.toml", 1)],
+        ..page("docs/how-to/scheduled-changes.md")
+    },
+    Page {
         files: &[OFFICE, ("links/office.toml", Office(""))],
         left_out: &[("falaj check links/*.toml && falaj plan", "the verdict depends on the host")],
         ..page("docs/how-to/scripts.md")
