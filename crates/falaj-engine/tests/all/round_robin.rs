@@ -456,6 +456,8 @@ struct Visits {
     log: Vec<(u64, u32)>,
     /// Number of flows that are set up; if quanta stay, the change adds the last flow.
     flows: usize,
+    /// With a gate: packets that were there as the visit began and remain.
+    inside: Option<usize>,
 }
 
 impl Visits {
@@ -474,6 +476,7 @@ impl Visits {
             cycle: None,
             log: Vec::new(),
             flows: if quanta == other { 2 } else { 3 },
+            inside: None,
         };
         visits.credit = visits.raise();
         visits
@@ -521,8 +524,11 @@ impl Model for Visits {
             if !queues[f].is_empty() {
                 self.waiting[1].push(f);
             }
-        } else if self.visited && self.waiting[sort][0] == f && queues[f].is_empty() {
-            self.over(sort, false);
+        } else if self.visited && self.waiting[sort][0] == f {
+            self.inside = self.inside.map(|packets| packets - 1);
+            if queues[f].is_empty() {
+                self.over(sort, false);
+            }
         }
     }
     fn choose(&mut self, queues: &[VecDeque<u32>]) -> Option<usize> {
@@ -563,8 +569,11 @@ impl Model for Visits {
             if !self.visited {
                 self.deficits[f] += self.quanta[f];
                 self.visited = true;
+                self.inside = self.inside.map(|_| queues[f].len());
             }
-            if queues[f][0] <= self.deficits[f] {
+            if self.inside == Some(0) {
+                self.deficits[f] = 0;
+            } else if queues[f][0] <= self.deficits[f] {
                 self.deficits[f] -= queues[f][0];
                 return Some(f);
             }
@@ -627,17 +636,20 @@ fn drr_plus_is_that_of_a_plain_model() {
 fn drr_plus_plus_is_that_of_a_plain_model() {
     let low = none().with("latency", Value::Choice("low"));
     visits("drr++", form("mw00"), low.clone(), Beside::Credit, [1, 0, 0]);
-    // A and C are exchanged.
+    // A and C are exchanged; without a gate, and with one.
     let [a, b, c] = quanta(QUANTA, none());
     let [d, e, f] = quanta(OTHER_QUANTA, none());
     let low = |flow: Values| flow.with("latency", Value::Choice("low"));
-    let spec = pipe("drr++", 3, none(), &[low(a), b, c]);
-    let other = pipe("drr++", 3, none(), &[d, e, low(f)]);
-    every_sequence([&spec, &other], [2, 3], |change| {
-        let other = change.of(QUANTA, OTHER_QUANTA);
-        let model = Visits::new(Beside::OtherVisits, QUANTA, other, [1, 0, 0]);
-        Box::new(Visits { other_sort: change.of([1, 0, 0], [0, 0, 1]), ..model })
-    });
+    for (scheduler, inside) in [(none(), None), (form("gated"), Some(0))] {
+        let spec = pipe("drr++", 3, scheduler.clone(), &[low(a.clone()), b.clone(), c.clone()]);
+        let other = pipe("drr++", 3, scheduler, &[d.clone(), e.clone(), low(f.clone())]);
+        every_sequence([&spec, &other], [2, 3], |change| {
+            let other = change.of(QUANTA, OTHER_QUANTA);
+            let model = Visits::new(Beside::OtherVisits, QUANTA, other, [1, 0, 0]);
+            let other_sort = change.of([1, 0, 0], [0, 0, 1]);
+            Box::new(Visits { other_sort, inside, ..model })
+        });
+    }
 }
 
 #[test]

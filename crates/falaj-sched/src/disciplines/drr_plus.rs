@@ -7,6 +7,10 @@
 //! ordinary flow with a quantum. Packets that its full queue rejects do not count. Flows in the
 //! fast lane take turns, packet by packet.
 //!
+//! Zhang's thesis (2.5.4) polices by a timer, the form `timer`: each packet of a flow starts it,
+//! and a packet before it runs out is beyond the contract. So a window holds one packet, of any
+//! size, and `r T` is the largest packet.
+//!
 //! # Bounds
 //!
 //! `V = Q' + L - 1` is the longest visit that may be under way; `R` and `S` are the sums of `r_j`
@@ -55,14 +59,23 @@ pub const MANIFEST: Manifest = Manifest {
     guarantee: "rate and delay; a shorter delay while a contract is kept",
     guarantee_source: "own derivation",
     aliases: &["deficit round robin plus"],
-    scheduler: &[QUANTA],
+    scheduler: &[
+        QUANTA,
+        Param {
+            name: "form",
+            kind: Kind::Choice(&["rate", "timer"]),
+            default: Some("rate"),
+            doc: "`rate`: a contract allows a `rate` in any `window`; `timer`: it allows one \
+                  packet, of any size, in any `window`",
+        },
+    ],
     flow: &[
         QUANTUM,
         LATENCY,
         Param {
             name: "rate",
             kind: Kind::Rate,
-            default: Some("none; required with `latency = \"low\"`"),
+            default: Some("none; required with `latency = \"low\"`, except in the form `timer`"),
             doc: "contract of a low-latency flow: in any `window`, at most this rate times the \
                   window may arrive; the first packet beyond it makes the flow a normal one for \
                   good",
@@ -72,7 +85,8 @@ pub const MANIFEST: Manifest = Manifest {
             kind: Kind::Span,
             default: Some("none; required with `latency = \"low\"`"),
             doc: "length of the contract's window; `rate` times `window` is the largest burst, at \
-                  least one largest packet",
+                  least one largest packet; in the form `timer` the least time from one packet to \
+                  the next",
         },
     ],
     editable: &[("quantum", "Quantum")],
@@ -106,13 +120,15 @@ pub struct DrrPlus {
     round: DeficitRound,
 }
 
-/// At most `bytes` in any window of this length.
+/// At most `bytes`, or one packet, in any window of this length.
 #[derive(Debug, Clone)]
 struct Contract {
     rate: Rate,
     window: Span,
     /// `r T`.
     bytes: u64,
+    /// True if a window may hold one packet only.
+    timer: bool,
     /// Arrivals in the window that ends now.
     log: VecDeque<(Time, u64)>,
     sum: u64,
@@ -128,6 +144,9 @@ impl Contract {
             self.sum -= old;
             self.log.pop_front();
         }
+        if self.timer && !self.log.is_empty() {
+            return false;
+        }
         self.sum += u64::from(bytes);
         match self.log.back_mut() {
             Some((at, sum)) if *at == now => *sum += u64::from(bytes),
@@ -137,8 +156,14 @@ impl Contract {
     }
 
     fn is_that_of(&self, other: &Contract) -> bool {
-        (self.rate, self.window) == (other.rate, other.window)
+        (self.rate, self.window, self.timer) == (other.rate, other.window, other.timer)
     }
+}
+
+/// The least rate that sends a packet of this many bytes in each window.
+fn one_packet_in(bytes: u32, window: Span) -> Rate {
+    let rate = (u128::from(bytes) * u128::from(BIT_NANOS)).div_ceil(u128::from(window.0.max(1)));
+    Rate(u64::try_from(rate).unwrap_or(u64::MAX))
 }
 
 /// State of a flow.
@@ -167,6 +192,7 @@ impl DrrPlus {
     pub fn new(setup: &Setup) -> Result<DrrPlus, ConfigErrors> {
         finite_rate(setup, "DRR+")?;
         room_for_one(setup)?;
+        let timer = setup.scheduler.choice("form") == Some("timer");
         let mut left = setup.rate.0;
         let mut contracts = Vec::new();
         for (flow, (f, low)) in setup.flows.iter().zip(of_low_latency(setup)).enumerate() {
@@ -186,24 +212,35 @@ impl DrrPlus {
                 continue;
             }
             let missing = |param| {
-                let help =
+                let help = if timer {
+                    "its contract is that no `window` holds more than a packet"
+                } else {
                     "its contract is that no `window` holds more than its `rate`: both are needed"
-                        .into();
-                refused(param, format!("a flow of low latency lacks its `{param}`"), help)
+                };
+                refused(param, format!("a flow of low latency lacks its `{param}`"), help.into())
             };
-            let (rate, window) =
-                (rate.ok_or_else(|| missing("rate"))?, window.ok_or_else(|| missing("window"))?);
+            let rate = match rate {
+                Some(_) if timer => {
+                    let what = "in the form `timer` a contract has no rate".into();
+                    let help = "leave it out, or write `form = \"rate\"` in the scheduler".into();
+                    return Err(refused("rate", what, help).into());
+                }
+                None if timer => None,
+                rate => Some(rate.ok_or_else(|| missing("rate"))?),
+            };
+            let window = window.ok_or_else(|| missing("window"))?;
+            let rate = rate.unwrap_or_else(|| one_packet_in(setup.largest, window));
             if rate.0 == 0 || rate.0 >= left {
                 let what = format!(
                     "the flows of low latency are given {rate} here, and {} is what is left",
                     Rate(left)
                 );
-                return Err(refused(
-                    "rate",
-                    what,
-                    "less than that: it goes before all others".into(),
-                )
-                .into());
+                let (param, help) = if timer {
+                    ("window", "a longer one: the flow goes before all others")
+                } else {
+                    ("rate", "less than that: it goes before all others")
+                };
+                return Err(refused(param, what, help.into()).into());
             }
             left -= rate.0;
             let bytes = u128::from(rate.0) * u128::from(window.0) / u128::from(BIT_NANOS);
@@ -224,6 +261,7 @@ impl DrrPlus {
                 rate,
                 window,
                 bytes,
+                timer,
                 log: VecDeque::new(),
                 sum: 0,
                 broken: false,
@@ -446,7 +484,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::disciplines::drr::Drr;
     use crate::scheduler::worked_example::{
-        departures, guarantee, longest_delay, order, packets, rate, setup, time, values,
+        at_once, departures, guarantee, longest_delay, order, packets, rate, setup, time, values,
     };
 
     /// A is the low-latency flow.
@@ -498,6 +536,24 @@ pub(crate) mod tests {
         // ordinary flow from then on, the first in the round, and nothing was charged to it.
         let demoted = "A1@2 A2@4 B1@7 C1@10 D1@13 A3@15 A4@17 B2@20 C2@23 D2@26 B3@29 C3@32";
         assert_eq!(of(3), demoted);
+    }
+
+    /// Zhang's thesis, 2.5.4: a packet before the timer of the packet before it has run out demotes
+    /// its flow, whatever their sizes are.
+    #[test]
+    fn the_timer_allows_one_packet_in_a_window() {
+        let mut setup = beside_three(low(3).with("window", time(100)));
+        setup.scheduler.set("form", Value::Choice("timer"));
+        let delay = |second: u64| {
+            let mut all = at_once(&"BCD".repeat(40), 3);
+            all.extend([(0, 'A', 3), (second, 'A', 1)]);
+            let sent = departures(&setup, DrrPlus::new, &packets(&all));
+            let of_a = sent.iter().rfind(|(packet, _)| packet.flow == FlowId(0));
+            of_a.map(|(packet, sent)| (sent.end - packet.arrival).as_micros_f64()).unwrap()
+        };
+        // A visit of 6 B at most is under way, or one of each other flow follows.
+        assert!(delay(100) <= 7.0, "{}", delay(100));
+        assert!(delay(99) > 7.0, "{}", delay(99));
     }
 
     #[test]

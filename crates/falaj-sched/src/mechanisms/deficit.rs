@@ -293,10 +293,7 @@ impl DeficitRound {
     ) -> Option<FlowId> {
         let f = self.round.first()?;
         let Some(bytes) = flows.head(f) else {
-            self.round.leave(flows);
-            self.visited = false;
-            let state: &mut DeficitFlow = flows.state_mut(f).as_mut();
-            state.deficit = 0;
+            self.close(flows);
             return None;
         };
         let state: &mut DeficitFlow = flows.state_mut(f).as_mut();
@@ -310,6 +307,24 @@ impl DeficitRound {
         self.visited = false;
         self.round.rotate(flows);
         None
+    }
+
+    /// Ends the visit of the first flow, which loses the rest of its deficit and remains in the
+    /// round if it has packets.
+    #[inline]
+    pub(crate) fn close<S: AsMut<DeficitFlow> + AsMut<Place>, T: Copy>(
+        &mut self,
+        flows: &mut Flows<S, T>,
+    ) {
+        let Some(f) = self.round.first() else { return };
+        self.visited = false;
+        let state: &mut DeficitFlow = flows.state_mut(f).as_mut();
+        state.deficit = 0;
+        if flows.head(f).is_some() {
+            self.round.rotate(flows);
+        } else {
+            self.round.leave(flows);
+        }
     }
 }
 

@@ -23,6 +23,8 @@ const FIRST_SEED: u64 = 1;
 pub(super) enum TestbedServer {
     /// DRR++ as intended in the thesis.
     Modified,
+    /// DRR++ as listed in the thesis: a visit sends only packets that were there as it began.
+    Gated,
     /// DRR++ by MacGregor and Shi.
     Original,
     /// DRR+ with a contract of 1.35 times the mean in a window of a second; for video, of a group
@@ -84,6 +86,7 @@ impl Testbed {
     pub(super) fn with_mtu(&self, mtu: u32) -> String {
         let (form, contract) = match self.server {
             TestbedServer::Modified => ("kind = \"drr++\", quanta = \"any\"", None),
+            TestbedServer::Gated => ("kind = \"drr++\", form = \"gated\", quanta = \"any\"", None),
             TestbedServer::Original => {
                 ("kind = \"drr++\", form = \"mw00\", quanta = \"any\"", None)
             }

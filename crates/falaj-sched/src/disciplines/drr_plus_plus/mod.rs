@@ -10,6 +10,11 @@
 //! the link asks. Several low-latency flows take turns, as the normal ones do. The original form is
 //! [`crate::disciplines::drr_plus_plus::mw00`].
 //!
+//! The form `gated` keeps one thing of the listings (Tables 3.1 and 3.2): a visit sends only
+//! packets that were queued when it began, and takes the rest of the deficit from a flow whose
+//! packets it sent all. The delays of the thesis's Figure 5.1 need it. It guarantees nothing: a
+//! flow whose packets arrive during its visits sends less than its quantum in each.
+//!
 //! # Bounds
 //!
 //! The two sorts are treated alike. Let `n` be the flows of our sort, `F` the sum of their quanta,
@@ -62,11 +67,13 @@ pub const MANIFEST: Manifest = Manifest {
         QUANTA,
         Param {
             name: "form",
-            kind: Kind::Choice(&["modified", "mw00"]),
+            kind: Kind::Choice(&["modified", "gated", "mw00"]),
             default: Some("modified"),
-            doc: "`modified`: visits of low-latency and of normal flows alternate; `mw00`, as \
-                  first published: a single low-latency flow goes before every packet of the \
-                  others while its credit lasts, which each of their rounds renews",
+            doc: "`modified`: visits of low-latency and of normal flows alternate; `gated`: as \
+                  `modified`, but packets that arrive during a visit of their flow wait for its \
+                  next one; `mw00`, as first published: a single low-latency flow goes before \
+                  every packet of the others while its credit lasts, which each of their rounds \
+                  renews",
         },
     ],
     flow: &[QUANTUM, LATENCY],
@@ -79,28 +86,38 @@ pub const MANIFEST: Manifest = Manifest {
 pub(super) fn construct<V: Visitor>(setup: &Setup, visitor: V) -> Result<V::Output, ConfigErrors> {
     Ok(match setup.scheduler.choice("form") {
         Some("mw00") => visitor.visit(Mw00::new(setup)?),
+        Some("gated") => visitor.visit(Gated::new(setup)?),
         _ => visitor.visit(DrrPlusPlus::new(setup)?),
     })
 }
 
 /// DRR++ as modified by Zhang.
+pub type DrrPlusPlus = AlternateVisits<false>;
+
+/// DRR++ as Zhang lists it, in which visits send only packets that were queued when they began.
+pub type Gated = AlternateVisits<true>;
+
+/// Visits of low-latency flows and of normal flows in turn, with or without a gate.
 #[derive(Debug, Clone)]
-pub struct DrrPlusPlus {
+pub struct AlternateVisits<const GATED: bool> {
     quanta: Quanta,
     low: Vec<bool>,
     /// The normal flows, and the low-latency flows.
     sorts: [DeficitRound; 2],
     /// The sort of the current visit, or of the last one.
     turn: usize,
+    /// Packets that were queued when the current visit began and are not sent yet.
+    inside: u32,
 }
 
-impl DrrPlusPlus {
+impl<const GATED: bool> AlternateVisits<GATED> {
     /// Validates the setup.
-    pub fn new(setup: &Setup) -> Result<DrrPlusPlus, ConfigErrors> {
+    pub fn new(setup: &Setup) -> Result<Self, ConfigErrors> {
         finite_rate(setup, "DRR++")?;
         room_for_one(setup)?;
         let sorts = [DeficitRound::EMPTY, DeficitRound::EMPTY];
-        Ok(DrrPlusPlus { quanta: Quanta::new(setup)?, low: of_low_latency(setup), sorts, turn: 0 })
+        let low = of_low_latency(setup);
+        Ok(AlternateVisits { quanta: Quanta::new(setup)?, low, sorts, turn: 0, inside: 0 })
     }
 
     #[inline]
@@ -109,7 +126,7 @@ impl DrrPlusPlus {
     }
 }
 
-impl Discipline for DrrPlusPlus {
+impl<const GATED: bool> Discipline for AlternateVisits<GATED> {
     type State = DeficitFlow;
     type Tag = ();
 
@@ -121,11 +138,11 @@ impl Discipline for DrrPlusPlus {
 
     /// The current visit continues, even if its flow belongs to the other sort now; the order
     /// within a sort and the deficits are kept.
-    fn migrate_from(&mut self, mut old: DrrPlusPlus, flows: &mut Flows<DeficitFlow>, _: Time) {
+    fn migrate_from(&mut self, mut old: Self, flows: &mut Flows<DeficitFlow>, _: Time) {
         for (f, &quantum) in self.quanta.each.iter().enumerate() {
             flows.state_mut(FlowId(f as u32)).set_quantum(quantum);
         }
-        self.turn = old.turn;
+        (self.turn, self.inside) = (old.turn, old.inside);
         let (order, visited) = old.sorts[old.turn].dissolve(flows);
         let (behind, _) = old.sorts[1 - old.turn].dissolve(flows);
         for f in order.into_iter().chain(behind) {
@@ -148,7 +165,14 @@ impl Discipline for DrrPlusPlus {
             if self.sorts[self.turn].first().is_none() {
                 self.turn = 1 - self.turn;
             }
-            if let Some(f) = self.sorts[self.turn].visit(flows) {
+            let sort = &mut self.sorts[self.turn];
+            let continues = sort.visiting();
+            if GATED && continues && self.inside == 0 {
+                sort.close(flows);
+            } else if let Some(f) = sort.visit(flows) {
+                if GATED && !continues {
+                    self.inside = flows.packets(f);
+                }
                 return Decision::Serve(f);
             }
             self.turn = 1 - self.turn;
@@ -159,6 +183,9 @@ impl Discipline for DrrPlusPlus {
     #[inline(always)]
     fn on_transmit(&mut self, flows: &mut Flows<DeficitFlow>, f: FlowId, sent: Sent) {
         flows.state_mut(f).pay(sent.bytes);
+        if GATED {
+            self.inside = self.inside.saturating_sub(1);
+        }
     }
 }
 
@@ -174,7 +201,7 @@ struct VisitsBySort {
     carried: u64,
 }
 
-impl DrrPlusPlus {
+impl<const GATED: bool> AlternateVisits<GATED> {
     fn visits_by_sort(&self, f: FlowId) -> VisitsBySort {
         let ours = |j: FlowId| self.low[j.index()] == self.low[f.index()];
         let count = self.quanta.flows(ours).count() as u64;
@@ -190,12 +217,19 @@ impl DrrPlusPlus {
     }
 }
 
-impl QueueHooks for DrrPlusPlus {}
-impl MediumHooks for DrrPlusPlus {}
+impl<const GATED: bool> QueueHooks for AlternateVisits<GATED> {}
+impl<const GATED: bool> MediumHooks for AlternateVisits<GATED> {}
 
-impl Guarantees for DrrPlusPlus {
+impl<const GATED: bool> Guarantees for AlternateVisits<GATED> {
     /// See the module's documentation.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
+        if GATED {
+            return Err(NoGuarantee(
+                "nothing is guaranteed to `drr++` in its form `gated`: a flow loses the rest of its \
+                 deficit while it has packets; `form = \"modified\"` guarantees rate and delay"
+                    .into(),
+            ));
+        }
         let VisitsBySort { ours, others, own, carried } = self.visits_by_sort(f);
         // All bounds except the curve know the number of visits.
         let with = |carry: u64| Visits { once: (ours - 1 + carry) * carried, ..own };
@@ -248,6 +282,9 @@ impl Guarantees for DrrPlusPlus {
     /// In each of the first visits another `n` flows of the other sort send the deficit that they
     /// carried over.
     fn turns(&self, f: FlowId) -> Option<StaircaseCurve> {
+        if GATED {
+            return None;
+        }
         let VisitsBySort { ours, others, own, carried } = self.visits_by_sort(f);
         let turn = |carry: u64| StairTurn {
             bytes: own.quantum,
@@ -268,7 +305,7 @@ impl Guarantees for DrrPlusPlus {
     /// No flow ever carries over more than a packet, so visits and the bytes that others send
     /// between them are counted in the same way from any instant of a backlog on.
     fn serves_strictly(&self) -> bool {
-        true
+        !GATED
     }
 
     fn service_behind(&self, f: FlowId, server: &Guarantee) -> Result<Guarantee, NoGuarantee> {
@@ -285,7 +322,9 @@ mod tests {
     };
     use crate::queues::queue::{Limit, Packet};
     use crate::scheduler::worked_example::{at_once, departures, guarantee, order, packet, setup};
+    use crate::units::draws::Draws;
     use crate::units::time::Span;
+    use alloc::collections::VecDeque;
     use std::string::String;
 
     #[test]
@@ -344,6 +383,84 @@ mod tests {
         let refused = Mw00::new(&setup).expect_err("one credit for two flows");
         let refused = refused.into_iter().next().expect("a reason");
         assert_eq!((refused.flow, refused.param), (Some(1), "latency"));
+    }
+
+    /// The thesis's listing (Tables 3.1 and 3.2): a visit moves packets at once, and the next one
+    /// begins when the link has sent them. Visits of the two sorts alternate. Flows are (low
+    /// latency, quantum); the result has the flow and the end of each packet.
+    fn listed(flows: &[(bool, u32)], arrivals: &[(u64, usize, u32)]) -> Vec<(usize, Time)> {
+        let mut arrivals: VecDeque<_> = arrivals.iter().copied().collect();
+        let mut queues = vec![VecDeque::<u32>::new(); flows.len()];
+        let mut lists = [VecDeque::<usize>::new(), VecDeque::new()];
+        let mut credit = vec![0; flows.len()];
+        let (mut now, mut turn, mut sent) = (0, 0, Vec::new());
+        let mut visited: Option<usize> = None;
+        loop {
+            while let Some(&(_, f, bytes)) = arrivals.front().filter(|&&(at, ..)| at <= now) {
+                let list = &mut lists[usize::from(flows[f].0)];
+                if !list.contains(&f) {
+                    list.push_back(f);
+                }
+                queues[f].push_back(bytes);
+                arrivals.pop_front();
+            }
+            if let Some(f) = visited.take() {
+                lists[turn].pop_front();
+                if !queues[f].is_empty() {
+                    lists[turn].push_back(f);
+                }
+                turn = 1 - turn;
+            }
+            if lists[turn].is_empty() {
+                turn = 1 - turn;
+            }
+            let Some(&f) = lists[turn].front() else {
+                let Some(next) = arrivals.front() else { return sent };
+                now = next.0;
+                continue;
+            };
+            credit[f] += flows[f].1;
+            while let Some(&bytes) = queues[f].front().filter(|&&bytes| bytes <= credit[f]) {
+                credit[f] -= bytes;
+                queues[f].pop_front();
+                now += u64::from(bytes) * 1_000;
+                sent.push((f, Time(now)));
+            }
+            if queues[f].is_empty() {
+                credit[f] = 0;
+            }
+            visited = Some(f);
+        }
+    }
+
+    /// Each arrival has its own nanoseconds beside whole microseconds, so that none is at the end of
+    /// a packet.
+    #[test]
+    fn the_gated_form_is_the_listing_of_the_thesis() {
+        let flows = [(true, 4), (false, 3), (true, 3), (false, 7)];
+        let of = |&(low, quantum): &(bool, u32)| match low {
+            true => self::low(quantum.into()),
+            false => self::quantum(quantum.into()),
+        };
+        let setup = setup(3, flows.iter().map(of));
+        let mut differs = 0;
+        for seed in 0..400_u64 {
+            let mut draws = Draws::new(seed, 0);
+            let mut draw = |of: u64| draws.draw() % of;
+            let mut arrivals: Vec<(u64, usize, u32)> = (0..40)
+                .map(|n| (draw(150) * 1_000 + n, draw(4) as usize, 1 + draw(3) as u32))
+                .collect();
+            arrivals.sort_by_key(|&(at, ..)| at);
+            let packets: Vec<Packet> =
+                arrivals.iter().map(|&(at, f, bytes)| packet(Time(at), f as u32, bytes)).collect();
+            let ends = |sent: Vec<(Packet, Sent)>| -> Vec<(usize, Time)> {
+                sent.iter().map(|(packet, sent)| (packet.flow.index(), sent.end)).collect()
+            };
+            let gated = ends(departures(&setup, Gated::new, &packets));
+            assert_eq!(gated, listed(&flows, &arrivals), "{seed}");
+            differs += u32::from(gated != ends(departures(&setup, DrrPlusPlus::new, &packets)));
+        }
+        assert!(differs > 100, "the gate matters in {differs} cases");
     }
 
     /// Flow 0 is a low-latency flow, `n` others are not; all have a quantum of 1500 B.
