@@ -15,8 +15,8 @@ use falaj_live::priority::{self, Rank};
 use falaj_live::sandbox::{Exit, Hosts, SideEvent};
 use falaj_live::traffic::datagrams::EndReport;
 use falaj_live::wiring;
-use falaj_scenario::Scenario;
 use falaj_scenario::difference::difference;
+use falaj_scenario::{Scenario, ScheduledChange};
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::time::{Span, Time};
 use falaj_terminal::interrupt::Interrupted;
@@ -36,8 +36,6 @@ pub(crate) struct TrafficPlan<'a> {
     /// The adapters by the names that flows with an `adapter` use.
     pub(crate) adapters: &'a [&'a str],
     pub(crate) window: Span,
-    /// The scenario of the link from the beginning of these windows on.
-    pub(crate) changes: &'a [(usize, Scenario)],
     /// Called immediately before the sources begin; it may start threads.
     pub(crate) begins: &'a dyn Fn() -> Result<()>,
     /// The guarantee terms of flows, by pipe and flow, if there are any.
@@ -156,6 +154,7 @@ fn forward(plan: &TrafficPlan, forwarder: &mut Forwarder, hosts: &mut Hosts) -> 
     let begin = |window: usize| Time::ZERO + LEAD + plan.window * window as u64;
     let flows = plan.scenario.links[0].up.flows.len();
     let mut marks = Vec::with_capacity(number + 1);
+    let mut changes = plan.scenario.changes.iter().peekable();
     let (mut now, mut places) = (plan.scenario.clone(), vec![0]);
     let mut open: Vec<usize> = (0..hosts.count()).collect();
     while !open.is_empty() {
@@ -167,13 +166,16 @@ fn forward(plan: &TrafficPlan, forwarder: &mut Forwarder, hosts: &mut Hosts) -> 
             let flows = (0..flows).map(|f| forwarder.counters(UP, FlowId(f as u32))).collect();
             let (at, kept) = (forwarder.clock().now(), kept(forwarder));
             marks.push(Mark { at, flows, kept, late: forwarder.take_latest() });
-            for (_, then) in plan.changes.iter().filter(|(window, _)| window + 1 == marks.len()) {
-                let made = difference(&now, then, (&places, forwarder.places()), false)
+            let begun = plan.window * (marks.len() - 1) as u64;
+            while let Some(ScheduledChange { scenario: then, .. }) =
+                changes.next_if(|change| change.at <= begun)
+            {
+                let made = difference(&now, &then, (&places, forwarder.places()), false)
                     .map_err(|why| anyhow!(why))?;
                 if let Some(change) = made.change {
                     forwarder.change(change).map_err(|unfit| anyhow!("{unfit}"))?;
                 }
-                (now, places) = (then.clone(), made.at);
+                (now, places) = (Scenario::clone(&then), made.at);
             }
         }
         let Woken::Readable(n) = woken else { continue };

@@ -4,8 +4,8 @@ use anyhow::{Context, Result, anyhow};
 use falaj_engine::key::Key;
 use falaj_engine::network::{IngressPacket, Network, NetworkChange};
 use falaj_engine::{Output, PipeId};
-use falaj_scenario::Scenario;
 use falaj_scenario::difference::difference;
+use falaj_scenario::{Scenario, ScheduledChange};
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::label::Label;
 use falaj_sched::units::time::{Span, Time};
@@ -21,13 +21,11 @@ pub(crate) struct SimulatedTraffic {
     pub(crate) longest: Vec<Span>,
 }
 
-/// Sends from the adapters in `homes`, by source. The link is changed at the beginning of some
-/// windows.
+/// Sends from the adapters in `homes`, by source, and makes the scheduled changes of the link.
 pub(crate) fn simulate(
     scenario: &Scenario,
     homes: &[usize],
     window: Span,
-    changes: &[(usize, Scenario)],
 ) -> Result<SimulatedTraffic> {
     let number = (scenario.run.duration.0 / window.0.max(1)) as usize;
     let over = Time::ZERO + window * number as u64;
@@ -60,28 +58,25 @@ pub(crate) fn simulate(
         }
     };
     let (mut now, mut places) = (scenario.clone(), vec![0]);
-    let mut changes = changes.iter();
-    let mut next_change = changes.next();
+    let mut changes = scenario.changes.iter().peekable();
     loop {
         let instants =
             sources.iter_mut().enumerate().filter_map(|(n, source)| Some((source.peek()?.at, n)));
         let Some((at, n)) = instants.min().filter(|(at, _)| *at < over) else { break };
-        while let Some((_, then)) =
-            next_change.filter(|(n, _)| Time::ZERO + window * *n as u64 <= at)
+        while let Some(ScheduledChange { at: begins, scenario: then, .. }) =
+            changes.next_if(|change| Time::ZERO + change.at <= at)
         {
-            let begins = Time::ZERO + window * next_change.map_or(0, |(n, _)| *n as u64);
-            let made = difference(&now, then, (&places, network.places()), false)
+            let made = difference(&now, &then, (&places, network.places()), false)
                 .map_err(|why| anyhow!(why))?;
             if let Some(change) = made.change {
                 let around = NetworkChange { flows: &[], sorted: change.sorted, rules: None };
                 let known = |_: u32| Label::default();
                 network
-                    .apply(change.engine, around, &known, begins, &mut out)
+                    .apply(change.engine, around, &known, Time::ZERO + begins, &mut out)
                     .map_err(|unfit| anyhow!("{unfit}"))?;
             }
             note(&mut out, &owners);
-            (now, places) = (then.clone(), made.at);
-            next_change = changes.next();
+            (now, places) = (Scenario::clone(&then), made.at);
         }
         let packet = sources[n].next().context("a packet that was seen")?;
         let handle = owners.len() as u32;

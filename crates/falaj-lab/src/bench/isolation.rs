@@ -154,7 +154,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         .collect::<Result<_>>()?;
     let bound = up[0].delay.as_ref().context("WF2Q+ guarantees a delay")?.0;
     let homes: Vec<usize> = (0..up.len()).collect();
-    let simulated = simulate(&scenario, &homes, WINDOW, &[])?;
+    let simulated = simulate(&scenario, &homes, WINDOW)?;
     let mut in_simulation = Worst::NONE;
     // The first second is left out, as sources start in it.
     for window in simulated.windows.iter().skip(1) {
@@ -279,7 +279,6 @@ fn measure(scenario: &falaj_scenario::Scenario, homes: &[usize]) -> Result<Measu
         homes,
         adapters: &adapters,
         window: WINDOW,
-        changes: &[],
         begins: &|| Ok(()),
         terms,
         guests: None,

@@ -9,8 +9,8 @@ use crate::bench::sched::{Costs, costs};
 use anyhow::{Context, Result};
 
 /// Our names, and dummynet's in the same order, after `none`.
-const KINDS: [&str; 5] = ["fifo", "drr", "priority", "qfq", "wf2q+"];
-const NAMES: [&str; 6] = ["none", "fifo", "drr", "priority", "qfq", "wf2q+"];
+const KINDS: [&str; 6] = ["fifo", "drr", "priority", "qfq", "wf2q+", "timer-wheels"];
+const NAMES: [&str; 7] = ["none", "fifo", "drr", "priority", "qfq", "wf2q+", "timer-wheels"];
 
 /// The costs among equal flows.
 struct Equal(Costs);
@@ -87,7 +87,10 @@ pub(super) fn equal(effort: MeasuringEffort, filled: bool) -> Result<PaperFigure
                 f64::from(u8::from(growth > 1.25 * all.ratio("drr", 1_024, 16)?)),
             ),
             ("QFQ alone in its scheduler, over 16 flows", all.ratio("qfq", 1, 16)?),
-            ("KPS's own cost over QFQ's", f64::NAN),
+            (
+                "KPS's own cost over QFQ's, by our timer wheels",
+                all.net("timer-wheels", 1_024)? / all.net("qfq", 1_024)?,
+            ),
         ]);
     } else {
         found.push(("WF2Q+ at 1k flows, over 16", all.ratio("wf2q+", 1_024, 16)?));

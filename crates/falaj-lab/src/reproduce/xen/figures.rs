@@ -19,12 +19,14 @@ fn sends(vm: usize, rate: u32) -> MachineLoad {
 /// Two machines; the second begins after 5 s.
 fn capped(server: Divider) -> Experiment {
     let second = MachineLoad { from: 5, ..sends(1, GREEDY) };
-    Experiment::of(Testbed { server, sends: vec![sends(0, GREEDY), second], seconds: 25 })
+    let sends = vec![sends(0, GREEDY), second];
+    Experiment::of(Testbed { server, changes: Vec::new(), sends, seconds: 25 })
 }
 
 /// The senders of Figures 6 and 7, and the duration.
 fn free(lab: &Fixture, server: Divider, sends: Vec<MachineLoad>) -> Experiment {
-    Experiment::of(Testbed { server, sends, seconds: if lab.effort.long { 60 } else { 20 } }).once()
+    let seconds = if lab.effort.long { 60 } else { 20 };
+    Experiment::of(Testbed { server, changes: Vec::new(), sends, seconds }).once()
 }
 
 const OURS: Divider = Divider::Mclock([None; 2]);
@@ -274,7 +276,7 @@ fn active(lab: &Fixture, times: u32, ours: bool) -> Result<PaperFigure> {
 fn disk(lab: &Fixture, ours: bool) -> Result<PaperFigure> {
     let (seconds, from, to) = if lab.effort.long { (45, 10, 30) } else { (20, 7, 14) };
     let server = if ours { OURS } else { Divider::Netback([None; 2]) };
-    let bed = Testbed { server, sends: vec![sends(0, 150)], seconds };
+    let bed = Testbed { server, changes: Vec::new(), sends: vec![sends(0, 150)], seconds };
     let runs = lab.runs(&Experiment { disk: Some((from, to)), ..Experiment::of(bed).once() })?;
     let with = if ours { "mClock" } else { "Xen's netback" };
     let mut figure =
@@ -306,14 +308,13 @@ fn steps() -> impl Iterator<Item = [u32; 2]> {
 fn priorities(lab: &Fixture, ours: bool) -> Result<PaperFigure> {
     let with = |weights| if ours { Divider::Wf2q(weights) } else { Divider::XenWrr(weights) };
     let all: Vec<[u32; 2]> = steps().collect();
-    let changes = all.iter().enumerate().skip(1).map(|(n, weights)| (n as u32, with(*weights)));
-    let bed =
-        Testbed { server: with(all[0]), sends: vec![sends(0, 150), sends(1, 150)], seconds: 30 };
-    let runs = lab.runs(&Experiment {
-        changes: changes.collect(),
-        fine: true,
-        ..Experiment::of(bed).once()
-    })?;
+    let bed = Testbed {
+        server: with(all[0]),
+        changes: (0..).zip(all.iter().copied()).skip(1).collect(),
+        sends: vec![sends(0, 150), sends(1, 150)],
+        seconds: 30,
+    };
+    let runs = lab.runs(&Experiment { fine: true, ..Experiment::of(bed).once() })?;
     let name = if ours { "WF2Q+" } else { "the paper's weighted round robin" };
     let mut figure =
         figure(format!("priorities change every second from 30:1 to 1:30, {name}"), &runs);

@@ -5,7 +5,6 @@ use super::testbed::{Divider, PACKET, PAYLOAD, Testbed, VMS};
 use crate::adapter_traffic;
 use crate::adapter_traffic::{Guests, TrafficPlan, Window, simulate};
 use anyhow::Result;
-use falaj_scenario::Scenario;
 use falaj_sched::units::time::Span;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -66,8 +65,6 @@ impl Thoroughness {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Experiment {
     pub(super) bed: Testbed,
-    /// The link's server from the beginning of these seconds on.
-    pub(super) changes: Vec<(u32, Divider)>,
     /// The disk is loaded from the first second to the other one.
     pub(super) disk: Option<(u32, u32)>,
     /// True to run it as often as the paper did; otherwise once.
@@ -150,9 +147,7 @@ impl Fixture {
         let window = Span(second.0 / parts as u64);
         let run = |seed: u64| {
             let scenario = experiment.bed.scenario(second, self.effort.slower, seed)?;
-            let changes = experiment.changes(second, self.effort.slower, seed, parts)?;
-            let homes = experiment.bed.homes();
-            let simulated = simulate(&scenario, &homes, window, &changes)?;
+            let simulated = simulate(&scenario, &experiment.bed.homes(), window)?;
             let payload = |bytes: &u64| bytes / u64::from(PACKET) * u64::from(PAYLOAD);
             Ok(simulated
                 .windows
@@ -166,7 +161,7 @@ impl Fixture {
     fn make(&self, experiment: &Experiment) -> Result<Runs> {
         let Experiment { bed, disk, fine, .. } = experiment;
         let effort = self.effort;
-        let periods = matches!(bed.server, Divider::Netback(_)) || !experiment.changes.is_empty();
+        let periods = matches!(bed.server, Divider::Netback(_)) || !bed.changes.is_empty();
         let second = if periods { effort.second } else { effort.short };
         let parts = if *fine && second > FINE { (second.0 / FINE.0) as usize } else { 1 };
         let simulated_parts = if *fine { (SECOND.0 / FINE.0) as usize } else { 1 };
@@ -175,7 +170,6 @@ impl Fixture {
         for seed in SEED..SEED + self.times(experiment, effort.live) {
             let scenario = bed.scenario(second, self.effort.slower, seed)?;
             let window = Span(second.0 / parts as u64);
-            let changes = experiment.changes(second, self.effort.slower, seed, parts)?;
             let load = RefCell::new(None);
             let begins = || -> Result<()> {
                 let at = |seconds: u32| Duration::from_nanos(second.0) * seconds;
@@ -191,7 +185,6 @@ impl Fixture {
                 homes: &homes,
                 adapters,
                 window,
-                changes: &changes,
                 begins: &begins,
                 terms: None,
                 guests: self.guests.as_ref(),
@@ -224,24 +217,12 @@ const SECOND: Span = Span::from_secs(1);
 impl Experiment {
     /// The paper's experiment with this server, repeated ten times.
     pub(super) fn of(bed: Testbed) -> Experiment {
-        Experiment { bed, changes: Vec::new(), disk: None, repeated: true, fine: false }
+        Experiment { bed, disk: None, repeated: true, fine: false }
     }
 
     /// This experiment, run once.
     pub(super) fn once(self) -> Experiment {
         Experiment { repeated: false, ..self }
-    }
-
-    fn changes(
-        &self,
-        second: Span,
-        slower: u32,
-        seed: u64,
-        parts: usize,
-    ) -> Result<Vec<(usize, Scenario)>> {
-        let then =
-            |server: Divider| Testbed { server, ..self.bed.clone() }.scenario(second, slower, seed);
-        self.changes.iter().map(|(at, server)| Ok((*at as usize * parts, then(*server)?))).collect()
     }
 }
 

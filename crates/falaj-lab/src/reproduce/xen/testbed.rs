@@ -83,6 +83,8 @@ pub(super) struct MachineLoad {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Testbed {
     pub(super) server: Divider,
+    /// Other weights of the server, from the beginning of these seconds of the paper's time on.
+    pub(super) changes: Vec<(u32, [u32; 2])>,
     pub(super) sends: Vec<MachineLoad>,
     /// Duration, in seconds of the paper's time.
     pub(super) seconds: u32,
@@ -126,6 +128,13 @@ impl Testbed {
                 rate * 1_000 / slower,
                 second.0 * u64::from(*from)
             );
+        }
+        for (at, weights) in &self.changes {
+            let at = second.0 * u64::from(*at);
+            let _ = write!(text, "\n[[change]]\nat = \"{at}ns\"\n[change.set]\n");
+            for (vm, weight) in VMS.iter().zip(weights) {
+                let _ = writeln!(text, "\"{vm}.weight\" = {weight}");
+            }
         }
         text
     }
