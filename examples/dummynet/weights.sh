@@ -3,6 +3,6 @@
 ipfw pipe 5 config bw 10Mbit/s
 ipfw sched 5 config type wf2q+
 ipfw queue 1 config sched 5 weight 10
-ipfw queue 2 config sched 5 weight 1 mask src-ip 0xffffffff
-ipfw add queue 1 ip from 10.0.0.1 to any out
+ipfw queue 2 config sched 5 weight 1 mask dst-ip 0x000000ff
+ipfw add queue 1 ip from any to 10.0.0.1 out
 ipfw add queue 2 ip from any to any out

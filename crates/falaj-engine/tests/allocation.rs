@@ -6,7 +6,7 @@ mod common;
 
 use common::{Arrival, Dice, become_kind, bursts, virtual_links};
 use falaj_engine::key::Key;
-use falaj_engine::masks::mask::Lengths;
+use falaj_engine::masks::mask::AddressBits;
 use falaj_engine::masks::{Mask, MaskConfig};
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
@@ -136,7 +136,7 @@ fn a_warm_pipe_asks_for_no_memory() {
 #[test]
 fn an_id_that_comes_asks_for_little_however_many_there_are() {
     const IDS: u32 = 1_000_000;
-    let mask = Mask { src: Some(Lengths::WHOLE), ..Mask::default() };
+    let mask = Mask { src: Some(AddressBits::WHOLE), ..Mask::default() };
     let flows = vec![FlowSetup::new(Values::default(), Limit::Packets(10))];
     let rate = Rate(10_000_000_000);
     let setup = Setup { rate, largest: 1_514, scheduler: Values::default(), flows };

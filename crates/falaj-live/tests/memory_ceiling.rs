@@ -4,7 +4,7 @@
 use falaj_engine::classifier::{Classifier, Match};
 use falaj_engine::counted_layer::CountedLayer;
 use falaj_engine::key::Key;
-use falaj_engine::masks::{Mask, MaskConfig, Masks, mask::Lengths};
+use falaj_engine::masks::{Mask, MaskConfig, Masks, mask::AddressBits};
 use falaj_engine::network::{Network, NetworkSpec, PlacedPipe};
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, PipeId};
@@ -222,7 +222,7 @@ fn masks_take_no_more_than_they_may() -> io::Result<()> {
     /// built then, and further ones take less.
     const MAY: [usize; 3] = [256 << 20, 256 << 20, 128 << 20];
     let each = MaskConfig {
-        mask: Mask { src: Some(Lengths::WHOLE), ..Mask::default() },
+        mask: Mask { src: Some(AddressBits::WHOLE), ..Mask::default() },
         most: MaskConfig::LIMIT,
         expire: Span::from_secs(3_600),
     };

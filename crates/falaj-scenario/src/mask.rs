@@ -4,7 +4,7 @@ use crate::model::Towards;
 use crate::suggest::{self, quoted};
 use crate::units::Unreadable;
 use falaj_engine::masks::Mask;
-use falaj_engine::masks::mask::Lengths;
+use falaj_engine::masks::mask::{AddressBits, first_bits};
 use std::ops::Range;
 
 /// The parts of a mask, for messages and the reference.
@@ -12,7 +12,8 @@ pub const PARTS: &[(&str, &str)] = &[
     (
         "src",
         "source address; `src/24` its first 24 bits for IPv4, `src6/64` its first 64 bits for \
-         IPv6; without a length the whole address",
+         IPv6, `src/0x000000ff` the bits of this mask, here the last 8; without a length or a mask \
+         the whole address",
     ),
     ("dst", "destination address, in the same forms"),
     (
@@ -21,7 +22,11 @@ pub const PARTS: &[(&str, &str)] = &[
          going down, in the same forms",
     ),
     ("far", "address at the far end, in the same forms"),
-    ("sport", "source port of TCP and UDP; `sport/8` its first 8 bits"),
+    (
+        "sport",
+        "source port of TCP and UDP; `sport/8` its first 8 bits, `sport/0x000f` the bits of this \
+         mask",
+    ),
     ("dport", "destination port, in the same forms"),
     ("proto", "protocol number of the IP packet"),
     ("dscp", "differentiated services code point"),
@@ -41,8 +46,8 @@ pub const PARTS: &[(&str, &str)] = &[
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct MaskText {
     mask: Mask,
-    near: Option<Lengths>,
-    far: Option<Lengths>,
+    near: Option<AddressBits>,
+    far: Option<AddressBits>,
 }
 
 impl MaskText {
@@ -85,10 +90,10 @@ pub(crate) fn parse_mask(text: &str) -> Result<MaskText, Unreadable> {
             _ => None,
         };
         if let Some(address) = address {
-            let lengths = address.get_or_insert(Lengths::WHOLE);
-            let (place, most) = if six { (&mut lengths.v6, 128) } else { (&mut lengths.v4, 32) };
+            let counted = address.get_or_insert(AddressBits::WHOLE);
             match length {
-                Some(length) => *place = prefix(length, most, &at)?,
+                Some(length) if six => counted.v6 = bits(length, 128, &at)?,
+                Some(length) => counted.v4 = bits(length, 32, &at)? as u32,
                 None if six => {
                     let help = format!(
                         "write `{name}6/64` for the first 64 bits, or `{name}` for whole addresses"
@@ -106,7 +111,7 @@ pub(crate) fn parse_mask(text: &str) -> Result<MaskText, Unreadable> {
             _ => None,
         };
         if let Some(port) = port {
-            *port = Some(length.map_or(Ok(16), |length| prefix(length, 16, &at))?);
+            *port = Some(length.map_or(Ok(u16::MAX), |length| Ok(bits(length, 16, &at)? as u16))?);
             seen.push((name, six));
             continue;
         }
@@ -165,13 +170,28 @@ fn wrong(at: Range<usize>, what: impl Into<String>, help: impl Into<String>) -> 
     Unreadable { at: Some(at), ..Unreadable::new(what, help) }
 }
 
-fn prefix(word: &str, most: u8, at: &Range<usize>) -> Result<u8, Unreadable> {
-    let digits = word.bytes().all(|b| b.is_ascii_digit());
-    word.parse().ok().filter(|n| digits && (1..=most).contains(n)).ok_or_else(|| {
+/// Reads the bits that count of a field of `of` bits: the number of its first ones, or a mask.
+fn bits(word: &str, of: u32, at: &Range<usize>) -> Result<u128, Unreadable> {
+    let digits = |text: &str, base| !text.is_empty() && text.chars().all(|c| c.is_digit(base));
+    let read = match word.strip_prefix("0x") {
+        Some(hex) => {
+            let mask = u128::from_str_radix(hex, 16).ok();
+            mask.filter(|mask| digits(hex, 16) && *mask != 0 && *mask <= first_bits(of, of))
+        }
+        None => {
+            let count = word.parse().ok().filter(|n| digits(word, 10) && (1..=of).contains(n));
+            count.map(|count| first_bits(count, of))
+        }
+    };
+    read.ok_or_else(|| {
         wrong(
             at.clone(),
             format!("{} is not a length", quoted(word)),
-            format!("write 1 to {most} after the slash"),
+            format!(
+                "write 1 to {of} after the slash, or a mask of {of} bits, as in `0x{:0digits$x}`",
+                first_bits(of, of) >> (of - of / 4),
+                digits = of as usize / 4
+            ),
         )
     })
 }
@@ -201,6 +221,7 @@ mod tests {
             "tos ttl length flags ether mark",
             "sport",
             "sport/8 dport",
+            "src/0x000000ff dst/8 dst6/0x0000000000000000ffffffffffffffff sport/0x00ff",
         ] {
             let written = parse_mask(text).unwrap();
             assert_eq!(written.towards(Towards::Down).to_string(), text);
@@ -225,6 +246,10 @@ mod tests {
             ("src/24 src", "there twice"),
             ("src/33", "1 to 32"),
             ("src/+2", "1 to 32"),
+            ("src/0x", "1 to 32"),
+            ("src/0x0", "a mask of 32 bits, as in `0x000000ff`"),
+            ("src/0x1ffffffff", "1 to 32"),
+            ("src/0x+f", "1 to 32"),
             ("src6", "`src6` needs a length"),
             ("near src", "`near` and `far` are"),
             ("proto/8", "only addresses and ports have lengths"),

@@ -8,18 +8,36 @@ use falaj_sched::units::time::Span;
 use std::fmt;
 use std::net::IpAddr;
 
-/// Number of bits of an address that count, by the version of IP.
+/// The bits of an address that count, by the version of IP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Lengths {
-    /// Bits of an IPv4 address, 0 to 32.
-    pub v4: u8,
-    /// Bits of an IPv6 address, 0 to 128.
-    pub v6: u8,
+pub struct AddressBits {
+    /// Bits of an IPv4 address.
+    pub v4: u32,
+    /// Bits of an IPv6 address.
+    pub v6: u128,
 }
 
-impl Lengths {
+impl AddressBits {
     /// Whole addresses.
-    pub const WHOLE: Lengths = Lengths { v4: 32, v6: 128 };
+    pub const WHOLE: AddressBits = AddressBits { v4: u32::MAX, v6: u128::MAX };
+}
+
+/// The first `count` bits of a field of `of` bits, at most 128.
+pub const fn first_bits(count: u32, of: u32) -> u128 {
+    if count == 0 { 0 } else { u128::MAX >> (128 - count) << (of - count) }
+}
+
+/// The bits that count of a field of `of` bits, as a scenario writes them behind the field:
+/// nothing for all, `/24` for the first 24, `/0x000000ff` for others.
+fn suffix(bits: u128, of: u32) -> String {
+    let count = bits.count_ones();
+    if count == of {
+        String::new()
+    } else if bits == first_bits(count, of) {
+        format!("/{count}")
+    } else {
+        format!("/0x{bits:0digits$x}", digits = of as usize / 4)
+    }
 }
 
 /// The parts of a packet that count. Packets with the same values of all these parts have the same
@@ -27,13 +45,13 @@ impl Lengths {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Mask {
     /// Source address.
-    pub src: Option<Lengths>,
+    pub src: Option<AddressBits>,
     /// Destination address.
-    pub dst: Option<Lengths>,
-    /// Number of leading bits of the source port of TCP and UDP, 1 to 16.
-    pub sport: Option<u8>,
-    /// Number of leading bits of the destination port.
-    pub dport: Option<u8>,
+    pub dst: Option<AddressBits>,
+    /// The bits that count of the source port of TCP and UDP.
+    pub sport: Option<u16>,
+    /// The bits that count of the destination port.
+    pub dport: Option<u16>,
     /// The protocol that IP carries.
     pub proto: bool,
     /// Differentiated services code point.
@@ -124,15 +142,13 @@ impl Filling {
         }
     }
 
-    fn address(&mut self, addr: Option<IpAddr>, lengths: Lengths) {
+    fn address(&mut self, addr: Option<IpAddr>, bits: AddressBits) {
         match addr {
             Some(IpAddr::V4(addr)) => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(lengths.v4.min(32))).unwrap_or(0);
-                self.flagged(Some((addr.to_bits() & mask).to_be_bytes()), 1, 2);
+                self.flagged(Some((addr.to_bits() & bits.v4).to_be_bytes()), 1, 2);
             }
             Some(IpAddr::V6(addr)) => {
-                let mask = u128::MAX.checked_shl(128 - u32::from(lengths.v6.min(128))).unwrap_or(0);
-                self.flagged(Some((addr.to_bits() & mask).to_be_bytes()), 2, 2);
+                self.flagged(Some((addr.to_bits() & bits.v6).to_be_bytes()), 2, 2);
             }
             None => self.flagged::<0>(None, 0, 2),
         }
@@ -161,17 +177,17 @@ impl Mask {
     pub fn id(&self, key: &Key) -> MaskId {
         let mut id =
             Filling { id: MaskId { length: FLAGS as u8, ..MaskId::NONE }, shift: 0, flags: 0 };
-        if let Some(lengths) = self.src {
-            id.address(key.src, lengths);
+        if let Some(bits) = self.src {
+            id.address(key.src, bits);
         }
-        if let Some(lengths) = self.dst {
-            id.address(key.dst, lengths);
+        if let Some(bits) = self.dst {
+            id.address(key.dst, bits);
         }
         if let Some(bits) = self.sport {
-            id.part(key.ports.map(|ports| (ports.0 & leading(bits)).to_be_bytes()));
+            id.part(key.ports.map(|ports| (ports.0 & bits).to_be_bytes()));
         }
         if let Some(bits) = self.dport {
-            id.part(key.ports.map(|ports| (ports.1 & leading(bits)).to_be_bytes()));
+            id.part(key.ports.map(|ports| (ports.1 & bits).to_be_bytes()));
         }
         if self.proto {
             id.part(key.protocol.map(|Protocol(n)| [n]));
@@ -215,7 +231,8 @@ impl Mask {
         id.id
     }
 
-    /// An id of this mask in words, written as a rule that matches its packets.
+    /// An id of this mask in words, written as a rule that matches its packets. Bits that are not
+    /// the first of a field are written behind its value, as in `src 0.0.0.7/0x000000ff`.
     pub fn words(&self, id: &MaskId) -> String {
         let [first, second, rest @ ..] = id.bytes() else { return "any".to_owned() };
         let mut rest = rest;
@@ -235,30 +252,30 @@ impl Mask {
         let mac = |part: &[u8]| {
             part.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
         };
-        for (name, lengths) in [("src", self.src), ("dst", self.dst)] {
-            let Some(lengths) = lengths else { continue };
+        for (name, bits) in [("src", self.src), ("dst", self.dst)] {
+            let Some(bits) = bits else { continue };
             let part = next(&[0, 4, 16, 0]);
             let address = if let Ok(four) = <[u8; 4]>::try_from(part) {
-                Some((IpAddr::from(four), lengths.v4, 32))
+                Some((IpAddr::from(four), suffix(bits.v4.into(), 32)))
             } else {
-                <[u8; 16]>::try_from(part)
-                    .ok()
-                    .map(|sixteen| (IpAddr::from(sixteen), lengths.v6, 128))
+                let sixteen = <[u8; 16]>::try_from(part).ok();
+                sixteen.map(|sixteen| (IpAddr::from(sixteen), suffix(bits.v6, 128)))
             };
             out.push(match address {
-                Some((addr, length, whole)) if length >= whole => format!("{name} {addr}"),
-                Some((addr, length, _)) => format!("{name} {addr}/{length}"),
+                Some((addr, suffix)) => format!("{name} {addr}{suffix}"),
                 None => format!("no {name}"),
             });
         }
         for (name, bits) in [("sport", self.sport), ("dport", self.dport)] {
             let Some(bits) = bits else { continue };
             let part = next(&[0, 2]);
-            let (first, last) = (number(part), number(part) | u32::from(!leading(bits)));
+            let (first, last) = (number(part), number(part) | u32::from(!bits));
+            let prefix = u128::from(bits) == first_bits(bits.count_ones(), 16);
             out.push(match part {
                 [] => format!("no {name}"),
                 _ if first == last => format!("{name} {first}"),
-                _ => format!("{name} {first}-{last}"),
+                _ if prefix => format!("{name} {first}-{last}"),
+                _ => format!("{name} {first}{}", suffix(bits.into(), 16)),
             });
         }
         let lengths = [1, 1, 1, 1, 3, 1, 2, 2, 3, 6, 6];
@@ -304,28 +321,19 @@ impl fmt::Display for Mask {
     /// Writes it as in a scenario's `mask`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
-        for (name, lengths) in [("src", self.src), ("dst", self.dst)] {
-            let Some(lengths) = lengths else { continue };
-            parts.push(if lengths.v4 == 32 {
-                name.to_owned()
-            } else {
-                format!("{name}/{}", lengths.v4)
-            });
-            parts.extend((lengths.v6 != 128).then(|| format!("{name}6/{}", lengths.v6)));
+        for (name, bits) in [("src", self.src), ("dst", self.dst)] {
+            let Some(bits) = bits else { continue };
+            parts.push(format!("{name}{}", suffix(bits.v4.into(), 32)));
+            let of_six = format!("{name}6{}", suffix(bits.v6, 128));
+            parts.extend((bits.v6 != u128::MAX).then_some(of_six));
         }
         for (name, bits) in [("sport", self.sport), ("dport", self.dport)] {
-            let Some(bits) = bits else { continue };
-            parts.push(if bits >= 16 { name.to_owned() } else { format!("{name}/{bits}") });
+            parts.extend(bits.map(|bits| format!("{name}{}", suffix(bits.into(), 16))));
         }
         let singles = self.singles().into_iter().chain([("mark", self.mark)]);
         parts.extend(singles.filter(|single| single.1).map(|single| single.0.to_owned()));
         f.write_str(&parts.join(" "))
     }
-}
-
-/// The bits of a port of which `bits` leading ones count.
-const fn leading(bits: u8) -> u16 {
-    if bits >= 16 { u16::MAX } else { !(u16::MAX >> bits) }
 }
 
 /// A mask with its limits: each id has one queue or one link.
@@ -378,7 +386,7 @@ mod tests {
     use super::*;
     use etherparse::PacketBuilder;
 
-    const WHOLE: Option<Lengths> = Some(Lengths::WHOLE);
+    const WHOLE: Option<AddressBits> = Some(AddressBits::WHOLE);
 
     fn udp(src: [u8; 4], dport: u16) -> Vec<u8> {
         let mut frame = Vec::new();
@@ -402,8 +410,11 @@ mod tests {
 
     #[test]
     fn packets_alike_under_the_mask_have_one_id() {
-        let net =
-            Mask { src: Some(Lengths { v4: 24, v6: 64 }), dport: Some(16), ..Mask::default() };
+        let net = Mask {
+            src: Some(AddressBits { v4: !0xff, v6: first_bits(64, 128) }),
+            dport: Some(u16::MAX),
+            ..Mask::default()
+        };
         let first = id(&net, &udp([10, 1, 2, 3], 80));
         assert_eq!(first, id(&net, &udp([10, 1, 2, 250], 80)));
         for other in [udp([10, 1, 3, 3], 80), udp([10, 1, 2, 3], 81), b"no packet".to_vec()] {
@@ -412,7 +423,7 @@ mod tests {
         assert_eq!(net.words(&first), "src 10.1.2.0/24 dport 80");
         assert_eq!(net.words(&id(&net, b"")), "no src no dport");
         assert_eq!(net.to_string(), "src/24 src6/64 dport");
-        let ports = Mask { dport: Some(8), ..Mask::default() };
+        let ports = Mask { dport: Some(0xff00), ..Mask::default() };
         let first = id(&ports, &udp([10, 1, 2, 3], 0x1280));
         assert_eq!(first, id(&ports, &udp([10, 1, 2, 3], 0x12ff)));
         assert_ne!(first, id(&ports, &udp([10, 1, 2, 3], 0x1380)));
@@ -420,13 +431,27 @@ mod tests {
             (ports.words(&first), ports.to_string()),
             ("dport 4608-4863".to_owned(), "dport/8".to_owned())
         );
+        // The last bits, and bits with a hole.
+        let last = Some(AddressBits { v4: 0xff, v6: u128::MAX });
+        let last = Mask { src: last, dport: Some(0xf00f), ..Mask::default() };
+        let first = id(&last, &udp([10, 1, 2, 3], 0x1281));
+        assert_eq!(first, id(&last, &udp([192, 168, 9, 3], 0x1371)));
+        assert_ne!(first, id(&last, &udp([10, 1, 2, 4], 0x1281)));
+        assert_ne!(first, id(&last, &udp([10, 1, 2, 3], 0x1282)));
+        assert_eq!(
+            (last.words(&first), last.to_string()),
+            (
+                "src 0.0.0.3/0x000000ff dport 4097/0xf00f".to_owned(),
+                "src/0x000000ff dport/0xf00f".to_owned()
+            )
+        );
     }
 
     #[test]
     fn all_parts_of_a_frame_are_read() {
         let mask = Mask {
             dst: WHOLE,
-            sport: Some(16),
+            sport: Some(u16::MAX),
             proto: true,
             dscp: true,
             vlan: true,
@@ -448,7 +473,7 @@ mod tests {
             .write(&mut six, &[])
             .unwrap();
         let mask = Mask {
-            src: Some(Lengths { v4: 32, v6: 20 }),
+            src: Some(AddressBits { v4: 32, v6: 20 }),
             dscp: true,
             flow_label: true,
             ..Mask::default()
@@ -509,8 +534,8 @@ mod tests {
         }
         // All parts that fit besides addresses, each still in its place.
         let most = Mask {
-            sport: Some(16),
-            dport: Some(16),
+            sport: Some(u16::MAX),
+            dport: Some(u16::MAX),
             proto: true,
             tos: true,
             ttl: true,
@@ -539,8 +564,8 @@ mod tests {
         let most = Mask {
             src: WHOLE,
             dst: WHOLE,
-            sport: Some(16),
-            dport: Some(16),
+            sport: Some(u16::MAX),
+            dport: Some(u16::MAX),
             proto: true,
             ..Mask::default()
         };

@@ -465,12 +465,12 @@ mod tests {
     use falaj_sched::units::time::Span;
 
     fn id(n: u16) -> MaskId {
-        let mask = Mask { sport: Some(16), dport: Some(16), ..Mask::default() };
+        let mask = Mask { sport: Some(u16::MAX), dport: Some(u16::MAX), ..Mask::default() };
         mask.id(&Key { ports: Some((n, 7)), ..Key::default() })
     }
 
     fn set(most: u32, seed: u64) -> IdTable {
-        let mask = Mask { sport: Some(16), dport: Some(16), ..Mask::default() };
+        let mask = Mask { sport: Some(u16::MAX), dport: Some(u16::MAX), ..Mask::default() };
         IdTable::new(MaskConfig { mask, most, expire: Span(100) }, seed, 0, 0)
     }
 
@@ -506,7 +506,7 @@ mod tests {
     /// whole.
     #[test]
     fn what_is_known_of_many_ids_is_told_in_parts() {
-        let mask = Mask { sport: Some(16), dport: Some(16), ..Mask::default() };
+        let mask = Mask { sport: Some(u16::MAX), dport: Some(u16::MAX), ..Mask::default() };
         let mut set = IdTable::new(MaskConfig { mask, most: 1_500, expire: Span(2_000) }, 1, 0, 0);
         for n in 0..4_000_u16 {
             let place = set.comes(&id(n), Time(u64::from(n)), false, |_| true);

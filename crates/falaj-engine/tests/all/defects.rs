@@ -6,7 +6,7 @@ use crate::common::emits;
 use falaj_engine::impair::Impairments;
 use falaj_engine::impair::loss::Loss;
 use falaj_engine::key::Key;
-use falaj_engine::masks::mask::Lengths;
+use falaj_engine::masks::mask::AddressBits;
 use falaj_engine::masks::{Mask, MaskConfig, MaskIds, Masks};
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
@@ -208,7 +208,7 @@ fn counters_go_on_beyond_32_bits() {
 #[test]
 fn more_than_256_ids_have_queues_of_their_own() {
     const IDS: u32 = 1_000;
-    let mask = Mask { src: Some(Lengths::WHOLE), ..Mask::default() };
+    let mask = Mask { src: Some(AddressBits::WHOLE), ..Mask::default() };
     let each = MaskConfig { mask, most: IDS, expire: Span(1 << 40) };
     let id = |address: u32| {
         let key =

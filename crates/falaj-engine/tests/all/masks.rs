@@ -2,7 +2,7 @@
 
 use crate::common::{Arrival, Dice, any_pipe, bursts, emits, impair};
 use falaj_engine::key::Key;
-use falaj_engine::masks::mask::Lengths;
+use falaj_engine::masks::mask::AddressBits;
 use falaj_engine::masks::{Mask, MaskConfig, MaskIds, MaskStats, Masks};
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::{Counters, PipeSpec};
@@ -16,7 +16,7 @@ use falaj_sched::units::time::{Span, Time};
 const PIPE: PipeId = PipeId(0);
 
 fn each(most: u32, expire: u64) -> MaskConfig {
-    let mask = Mask { src: Some(Lengths::WHOLE), ..Mask::default() };
+    let mask = Mask { src: Some(AddressBits::WHOLE), ..Mask::default() };
     MaskConfig { mask, most, expire: Span(expire) }
 }
 
@@ -383,8 +383,8 @@ fn other_masks_take_over_what_waits() {
         };
         link("drr", Values::default(), masks)
     };
-    let by_source = Mask { src: Some(Lengths::WHOLE), ..Mask::default() };
-    let by_port = Mask { sport: Some(16), ..Mask::default() };
+    let by_source = Mask { src: Some(AddressBits::WHOLE), ..Mask::default() };
+    let by_port = Mask { sport: Some(u16::MAX), ..Mask::default() };
     let mut engine = Engine::new(&[of(by_source, 4)]).expect("a valid pipe");
     let mut out = Vec::new();
     for n in 0..4 {
@@ -414,7 +414,7 @@ fn other_masks_take_over_what_waits() {
 #[test]
 fn what_waits_leaves_by_its_link_beside_the_new_ones() {
     let each = MaskConfig {
-        mask: Mask { src: Some(Lengths::WHOLE), ..Mask::default() },
+        mask: Mask { src: Some(AddressBits::WHOLE), ..Mask::default() },
         most: 9,
         expire: Span::from_secs(1),
     };

@@ -320,7 +320,7 @@ fn masks_and_labels_are_those_of_the_packet_in_every_link() {
     let plain = Impairments::default;
     let chain = || spec(vec![link(3, plain()), link(0, plain())], vec![rule(links(&[0, 1]))]);
     let mut masked = chain();
-    let mask = Mask { dport: Some(16), ..Mask::default() };
+    let mask = Mask { dport: Some(u16::MAX), ..Mask::default() };
     masked.places[2].pipe.masks.link =
         Some(MaskConfig { mask, most: 9, expire: Span::from_secs(10) });
     let ran = run(&masked, &[(0, 1), (0, 2), (0, 1), (0, 3)], true);

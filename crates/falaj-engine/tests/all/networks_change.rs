@@ -307,7 +307,7 @@ struct Scene {
 }
 
 fn any_mask(dice: &mut Dice, spec: &mut PipeSpec) {
-    let mask = Mask { dport: Some(16), ..Mask::default() };
+    let mask = Mask { dport: Some(u16::MAX), ..Mask::default() };
     let each = |dice: &mut Dice| MaskConfig {
         mask,
         most: 1 + dice.from(0, 3) as u32,

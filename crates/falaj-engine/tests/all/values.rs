@@ -53,7 +53,7 @@ fn queues_that_stay_are_as_good_as_queues_anew() {
             let mut spec = virtual_links(&mut dice, "packet-wise", "clean");
             become_kind(&mut dice, &mut spec, entry);
             if seed % 2 == 0 && spec.setup.scheduler.iter().next().is_none() {
-                let mask = Mask { sport: Some(16), ..Mask::default() };
+                let mask = Mask { sport: Some(u16::MAX), ..Mask::default() };
                 let each = MaskConfig { mask, most: 3, expire: Span(20_000) };
                 spec.masks = Masks { link: None, flows: vec![Some(each)] };
                 if Engine::new(std::slice::from_ref(&spec)).is_err() {

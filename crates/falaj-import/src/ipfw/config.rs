@@ -1,11 +1,11 @@
 //! `pipe N config …`, `queue N config …`, `sched N config …`.
 
-use super::bits::Last;
 use super::policy::{self, Keys};
 use crate::amounts::{self, part_of_one, whole};
 use crate::args::{Args, no_equal, unknown};
 use crate::draft::{inline, quote};
 use crate::lines::Word;
+use falaj_engine::masks::mask::first_bits;
 use falaj_scenario::Problem;
 use falaj_scenario::suggest::quoted;
 use falaj_scenario::units::number_and_unit;
@@ -38,8 +38,6 @@ pub(super) struct Configured {
     /// Fields for `mask`: those of the queue itself, or for a pipe or a scheduler those of the
     /// link.
     pub(super) each: Vec<String>,
-    /// The fields among them of which the mask keeps the last bits only.
-    pub(super) last: Vec<Last>,
     /// Place of the word `pri`.
     pub(super) pri: Option<Range<usize>>,
     pub(super) at: Range<usize>,
@@ -83,7 +81,6 @@ pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Confi
         scheduler: None,
         own: Vec::new(),
         each: Vec::new(),
-        last: Vec::new(),
         pri: None,
         at: args.all(),
         line: args.line(),
@@ -154,7 +151,7 @@ pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Confi
                         "give the mask to its queues",
                     ));
                 }
-                made.each = mask(args, &mut made.last)?;
+                made.each = mask(args)?;
             }
             "buckets" => {
                 whole(args.value("a number")?)?;
@@ -323,7 +320,7 @@ fn scheduler(word: &Word) -> Result<&'static str, Problem> {
 }
 
 /// Reads `all`, or fields, each with a mask of the bits that count.
-fn mask(args: &mut Args<'_>, last: &mut Vec<Last>) -> Result<Vec<String>, Problem> {
+fn mask(args: &mut Args<'_>) -> Result<Vec<String>, Problem> {
     let mut fields = Vec::new();
     while let Some(word) = args.peek() {
         let (name, bits) = match word.text.as_str() {
@@ -351,26 +348,19 @@ fn mask(args: &mut Args<'_>, last: &mut Vec<Last>) -> Result<Vec<String>, Proble
         };
         args.next();
         let mask = args.value("a mask")?;
-        if let (Some(kept), 32 | 128) = (trailing(mask, bits), bits) {
-            last.push(Last {
-                src: name.starts_with("src"),
-                bits: kept,
-                of: bits,
-                at: mask.at.clone(),
-            });
-            fields.push(name.to_owned());
-            continue;
-        }
-        match leading(mask, bits)? {
-            0 => {}
-            128 => fields.push(format!("{name}/128")),
-            n if n == bits => fields.push(name.to_owned()),
-            n if matches!(bits, 16 | 32 | 128) => fields.push(format!("{name}/{n}")),
+        match counted(mask, bits)? {
+            (0, _) => {}
+            (_, Some(128)) => fields.push(format!("{name}/128")),
+            (_, Some(n)) if n == bits => fields.push(name.to_owned()),
+            (_, Some(n)) if matches!(bits, 16 | 32 | 128) => fields.push(format!("{name}/{n}")),
+            (mask, None) if matches!(bits, 16 | 32 | 128) => {
+                fields.push(format!("{name}/0x{mask:0digits$x}", digits = bits as usize / 4));
+            }
             _ => {
                 return Err(no_equal(
                     word.at.clone(),
                     "a part of this field",
-                    "whole protocols and labels tell flows apart, and prefixes of addresses and \
+                    "whole protocols and labels tell flows apart, and any bits of addresses and \
                      ports",
                 ));
             }
@@ -395,38 +385,29 @@ fn mask(args: &mut Args<'_>, last: &mut Vec<Last>) -> Result<Vec<String>, Proble
     Ok(fields)
 }
 
-/// Number of last bits, out of `bits`, that a mask keeps, if it keeps only those and not all.
-fn trailing(word: &Word, bits: u32) -> Option<u32> {
-    let mask = match word.text.strip_prefix("0x") {
-        Some(hex) => u128::from_str_radix(hex, 16).ok()?,
-        None => u128::from(whole(word).ok()?),
-    };
-    let kept = mask.count_ones();
-    (kept > 0 && kept < bits && mask.trailing_ones() == kept).then_some(kept)
-}
-
-/// Number of leading bits, out of `bits`, that a mask keeps: `0xffffff00` or `/24`.
-fn leading(word: &Word, bits: u32) -> Result<u32, Problem> {
+/// The bits that a mask keeps of a field of `bits` bits, `0x000000ff` or `/24`, and their number
+/// if they are its first ones.
+fn counted(word: &Word, bits: u32) -> Result<(u128, Option<u32>), Problem> {
     let refused = || {
         no_equal(
             word.at.clone(),
             "this mask",
-            "a mask has ones and then zeros, such as `0xffffff00` or `/24`",
+            &format!("a mask has at most {bits} bits, such as `0xff00` or `/8`"),
         )
     };
     if let Some(length) = word.text.strip_prefix('/') {
-        return length.parse::<u32>().ok().filter(|n| *n <= bits).ok_or_else(refused);
+        let length = length.parse::<u32>().ok().filter(|n| *n <= bits).ok_or_else(refused)?;
+        return Ok((first_bits(length, bits), Some(length)));
     }
     let mask = match word.text.strip_prefix("0x") {
         Some(hex) => u128::from_str_radix(hex, 16).map_err(|_| refused())?,
         None => u128::from(whole(word)?),
     };
-    let all = u128::MAX >> (128 - bits);
-    let free = all & !mask;
-    if mask > all || free & (free.wrapping_add(1)) != 0 {
+    if mask > first_bits(bits, bits) {
         return Err(refused());
     }
-    Ok(bits - free.count_ones())
+    let count = mask.count_ones();
+    Ok((mask, (mask == first_bits(count, bits)).then_some(count)))
 }
 
 #[cfg(test)]
@@ -450,12 +431,18 @@ mod tests {
         assert_eq!(limit(&word("30KBytes")), Ok("30KiB".to_owned()));
         assert_eq!(
             [
-                leading(&word("0xffffff00"), 32),
-                leading(&word("/16"), 32),
-                leading(&word("0xffff"), 16)
+                counted(&word("0xffffff00"), 32),
+                counted(&word("/16"), 32),
+                counted(&word("0xffff"), 16),
+                counted(&word("0xff00ff00"), 32)
             ],
-            [Ok(24), Ok(16), Ok(16)]
+            [
+                Ok((0xffff_ff00, Some(24))),
+                Ok((0xffff_0000, Some(16))),
+                Ok((0xffff, Some(16))),
+                Ok((0xff00_ff00, None))
+            ]
         );
-        assert!(leading(&word("0xff00ff00"), 32).is_err() && leading(&word("/33"), 32).is_err());
+        assert!(counted(&word("0x10000"), 16).is_err() && counted(&word("/33"), 32).is_err());
     }
 }

@@ -161,10 +161,6 @@ fn link(all: &Firewall, number: u64, draft: &mut Draft, problems: &mut Vec<Probl
                     took its time";
         problems.push(Problem::warning(pipe.at.clone(), what));
     }
-    for last in pipe.iter().chain(&sched).flat_map(|c| &c.last) {
-        problems
-            .push(last.within(all.rules.iter().filter(of_pipe)).unwrap_or_else(|refused| refused));
-    }
     let sorted = match queues::sorted(all, number) {
         Ok(sorted) => sorted,
         Err(problem) => return problems.push(problem),
@@ -179,14 +175,6 @@ fn link(all: &Firewall, number: u64, draft: &mut Draft, problems: &mut Vec<Probl
         } else if sorted.iter().flatten().all(|(number, _)| *number != queue.number) {
             let what = "rules before take all that this queue would get: it is left out";
             problems.push(Problem::warning(queue.at.clone(), what));
-        } else {
-            let of_queue = |rule: &&Rule| rule.action == Action::Queue(queue.number);
-            for last in &queue.last {
-                problems.push(
-                    last.within(all.rules.iter().filter(of_queue))
-                        .unwrap_or_else(|refused| refused),
-                );
-            }
         }
     }
     if sorted.iter().all(Vec::is_empty) {

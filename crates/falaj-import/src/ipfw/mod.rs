@@ -11,7 +11,6 @@
 //! | `rule` | `add`: which packets a rule takes, and its action |
 //! | `link` | the links and rules of the scenario |
 
-mod bits;
 mod config;
 mod ends;
 mod link;
@@ -113,10 +112,7 @@ pub fn ipfw(text: &str, file: &str, last: Option<LastRule>) -> Result<Imported, 
 /// The tables of one direction of a link, from the options of `pipe N config`.
 pub(super) fn direction(args: &mut Args<'_>, header: &str) -> Result<Vec<Table>, Problem> {
     let made = config::read(Kind::Pipe, 0, args)?;
-    match made.last.first() {
-        Some(last) => Err(last.within([].iter()).unwrap_or_else(|refused| refused)),
-        None => Ok(link::alone(&made, header)),
-    }
+    Ok(link::alone(&made, header))
 }
 
 const OBJECTS: &[&str] =

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use falaj_engine::classifier::{Classifier, Match};
 use falaj_engine::header::Protocol;
 use falaj_engine::key::Key;
-use falaj_engine::masks::mask::Lengths;
+use falaj_engine::masks::mask::AddressBits;
 use falaj_engine::masks::{Mask, MaskConfig, Masks};
 use falaj_engine::message::Unit;
 use falaj_engine::pipe::PipeSpec;
@@ -71,7 +71,7 @@ fn memory() -> Result<f64> {
 
 /// A link of 10 Gbit/s with `many` queues, or `many` links with the same rate together.
 fn spec(what: &str, many: u32) -> PipeSpec {
-    let mask = Mask { src: Some(Lengths::WHOLE), ..Mask::default() };
+    let mask = Mask { src: Some(AddressBits::WHOLE), ..Mask::default() };
     let each = MaskConfig { mask, most: many, expire: MaskConfig::EXPIRE };
     let rate = Rate::from_bits(10_000_000_000 / if what == "links" { u64::from(many) } else { 1 });
     let flows = vec![FlowSetup::new(Values::default(), Limit::Packets(20)); 2];

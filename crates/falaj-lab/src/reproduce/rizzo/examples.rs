@@ -4,6 +4,7 @@
 use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure, Published};
 use super::pipes::{IN, OUT, datagram, dummynet, ms, send};
 use anyhow::{Context, Result};
+use falaj_engine::key::Key;
 use falaj_sched::units::time::{Span, Time};
 use falaj_sim::replay::Arrival;
 
@@ -92,9 +93,13 @@ fn quoted(commands: &str) -> String {
     format!("Commands: {}.", lines.join("; "))
 }
 
-/// The talk's mask has the last eight bits. A mask here begins at the first bit, which is the same
-/// for hosts of one network.
 const WEIGHTS: &str = include_str!("../../../../../examples/dummynet/weights.sh");
+
+/// A packet that leaves for this host of the network 10.0.0.0/24.
+fn datagram_to(host: u32, at: Time) -> Arrival {
+    let of_it = datagram(OUT, host, 80, PACKET, at);
+    Arrival { key: Key { src: of_it.key.dst, dst: of_it.key.src, ..of_it.key }, ..of_it }
+}
 
 /// Figure 2: a queue of weight 10, and one of weight 1 for each other host.
 pub(super) fn weights() -> Result<PaperFigure> {
@@ -105,15 +110,14 @@ pub(super) fn weights() -> Result<PaperFigure> {
         // Each host alone would fill the link, and continues to do so.
         let mut arrivals: Vec<Arrival> = (1..=n + 1)
             .flat_map(|host| {
-                train(4 * 900, 900, Time(u64::from(host)))
-                    .map(move |at| datagram(OUT, host, 80, PACKET, at))
+                train(4 * 900, 900, Time(u64::from(host))).map(move |at| datagram_to(host, at))
             })
             .collect();
         arrivals.sort_by_key(|a| a.at);
         let sent = send(&network, &arrivals)?;
         let of = |host: u32| {
-            let key = datagram(OUT, host, 80, PACKET, Time::ZERO).key;
-            let ends = arrivals.iter().zip(&sent).filter(|(a, _)| a.key.src == key.src);
+            let key = datagram_to(host, Time::ZERO).key;
+            let ends = arrivals.iter().zip(&sent).filter(|(a, _)| a.key.dst == key.dst);
             let ends = ends.filter_map(|(a, sent)| Some((a, sent.as_ref()?.end)));
             rate(ends, Time(1_000_000_000), Time(4_000_000_000)) / 1e7
         };
@@ -140,12 +144,7 @@ pub(super) fn weights() -> Result<PaperFigure> {
             FigureCurve { name: "weight 1, the smallest", points: others },
         ],
         published: Published::default(),
-        notes: vec![
-            "The talk's mask takes the last eight bits of an address; one here takes leading \
-             bits, all 32 of them."
-                .into(),
-            quoted(WEIGHTS),
-        ],
+        notes: vec![quoted(WEIGHTS)],
         found: vec![
             ("share of the queue of weight 10 beside 20 others", share),
             ("these 20: largest over smallest share", spread),
