@@ -257,7 +257,7 @@ fn a_warning_of_the_changed_scenario_is_at_the_change() {
     let text = "[traffic.t]\nflow = \"x\"\nmodel = \"poisson\"\nrate = \"6mbit\"\nsize = \"500B\"\n\
                 [[change]]\nat = \"1s\"\nset = { \"x.envelope\" = { rate = \"1mbit\", burst = \"9kB\" } }\n";
     let (_, warnings) = parse(&format!("{LINK}{text}"), "a.toml").unwrap();
-    expect![[r#"
+    let expected = expect![[r#"
         warning: flow `x`: its traffic is more than its envelope lets it send
           --> a.toml:14:24
            |
@@ -265,7 +265,8 @@ fn a_warning_of_the_changed_scenario_is_at_the_change() {
            |                        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ it sends 6mbit in the long run, and the envelope allows 1mbit
            |
            = help: a delay that is guaranteed to the envelope is not guaranteed to it
-           = help: send less, declare more, or let the traffic pass a bucket: `shaped = { rate = …, burst = … }`"#]].assert_eq(&warnings.to_string());
+           = help: send less, declare more, or let the traffic pass a bucket: `shaped = { rate = …, burst = … }`"#]];
+    expected.assert_eq(&warnings.to_string());
 }
 
 /// More changes than are allowed are refused in a moment, however they repeat.

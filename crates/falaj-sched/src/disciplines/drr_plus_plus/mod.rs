@@ -225,7 +225,7 @@ impl<const GATED: bool> Guarantees for AlternateVisits<GATED> {
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         if GATED {
             return Err(NoGuarantee(
-                "nothing is guaranteed to `drr++` in its form `gated`: a flow loses the rest of its \
+                "`drr++` in the form `gated` guarantees nothing: a flow loses the rest of its \
                  deficit while it has packets; `form = \"modified\"` guarantees rate and delay"
                     .into(),
             ));
@@ -433,8 +433,8 @@ mod tests {
         }
     }
 
-    /// Each arrival has its own nanoseconds beside whole microseconds, so that none is at the end of
-    /// a packet.
+    /// Each arrival has its own nanoseconds beside whole microseconds, so that none is at the end
+    /// of a packet.
     #[test]
     fn the_gated_form_is_the_listing_of_the_thesis() {
         let flows = [(true, 4), (false, 3), (true, 3), (false, 7)];
