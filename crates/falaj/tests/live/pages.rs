@@ -158,7 +158,7 @@ const PAGES: &[Page] = &[
                  set = { \"radio.rate\" = \"2\" }\n",
             ),
         )],
-        ends: &[("falaj check fading.toml", 1)],
+        ends: &[("falaj check fading.toml", 2)],
         ..page("docs/how-to/scheduled-changes.md")
     },
     Page {
