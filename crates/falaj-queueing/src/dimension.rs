@@ -239,7 +239,7 @@ impl System {
                 }
                 Ok(keeps)
             };
-            // No batch receives more packets than this within the timeout.
+            // Hardly any batch of the first stream receives more packets than this in the timeout.
             let fastest = self.streams.first().map_or(0.0, |stream| stream.rate) * timeout;
             let (mut high, mut size) =
                 (largest + 1, largest.min((2.0 + fastest + 5.0 * fastest.sqrt()) as usize));
@@ -353,9 +353,9 @@ impl KnownQueue<'_> {
     }
 }
 
-/// The largest number up to `most` for which `system` has a size that keeps the delay, with its
-/// best size; `None` if there is none even for 1. A number that is feasible makes all smaller
-/// numbers feasible.
+/// The largest number up to `most` for which `system` has a size that keeps the delay, with the
+/// largest such size; `None` if there is none even for 1. If a number is feasible, so are all
+/// smaller ones.
 pub fn most_that_fit(
     system: impl Fn(usize) -> System,
     asked: f64,

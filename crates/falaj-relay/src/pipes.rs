@@ -80,8 +80,8 @@ struct PendingRelease {
 /// Both directions of all links.
 ///
 /// The queues' limits are kept here and not by the engine: a stream waits for room before it is
-/// read, which the engine, which accepts or drops arriving packets, does not support. If rules lead
-/// packets through links in sequence, which no stream passes, the limits stay with the engine.
+/// read, but the engine either accepts or drops an arriving packet. If rules lead packets through
+/// links in sequence, the limits stay with the engine: no stream passes such links.
 pub(crate) struct Pipes<T> {
     zero: Instant,
     network: Network,

@@ -53,7 +53,7 @@ pub fn fed_flows(scenario: &Scenario) -> Vec<(usize, Towards, usize)> {
 }
 
 /// The name of a flow, unique in the scenario: `flow`, preceded by the link if there are several,
-/// and followed by `up` or `down` if there is traffic in both directions.
+/// and followed by `up` or `down` if there is traffic in the other direction.
 pub fn name_of(scenario: &Scenario, (link, towards, flow): (usize, Towards, usize)) -> String {
     let l = &scenario.links[link];
     let flow = &l.direction(towards).flows[flow].name;

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 /// Exit status if a condition of `--fail-if` holds.
 const FAILED: u8 = 4;
 
-/// Arguments of `run`, `relay` and `traffic` about the end.
+/// The option `--fail-if` of commands that carry packets.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Results and control")]
 pub struct FailIf {

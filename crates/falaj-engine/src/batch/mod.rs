@@ -180,8 +180,8 @@ impl Packer {
         })
     }
 
-    /// From now on the policy is chosen anew after each epoch of `slots` slots. Slots are for
-    /// detecting bursts, and as long as a burst that matters.
+    /// From now on the policy is chosen anew after each epoch of `slots` slots. The numbers of
+    /// packets by slot show bursts, so a slot is as long as a burst that matters.
     pub fn tuned(mut self, choose: Box<dyn PolicyChooser>, slot: Span, slots: u64) -> Packer {
         self.tuning = Some(Tuning::new(choose, slot, slots));
         self
@@ -353,8 +353,8 @@ impl Packer {
         self.free.push(slot);
     }
 
-    /// When the next timeout is over, or may be after a change of the policy; `Time::NEVER` if
-    /// there is none.
+    /// The end of the next timeout, or of the epoch if that is earlier, since the policy may change
+    /// then; `Time::NEVER` if there is neither.
     pub fn next_due(&self) -> Time {
         let due = self.due.first().map_or(Time::NEVER, |(_, due)| due);
         match &self.tuning {

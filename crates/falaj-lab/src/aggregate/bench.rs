@@ -143,7 +143,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
                 apart,
             };
             outcomes.push(run(way, &load)?);
-            // Leaves time for other processes, before the kernel's throttling does.
+            // Leaves time for other processes, so that the kernel need not throttle this one.
             sleep(Duration::from_nanos(args.each.0 / 8));
             bar.inc(1);
         }

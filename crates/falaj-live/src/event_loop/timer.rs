@@ -88,10 +88,10 @@ impl WakeLead {
     }
 }
 
-/// How long before an instant nothing is read any more, as a due packet would be late for it: as
-/// long as polling the ports and reading a unit takes, except for one time in two hundred. That is
-/// 2 us with warm caches, and ten times that after sleeping or if a unit is a burst of many
-/// packets.
+/// The time before an instant in which nothing is read any more, because reading could make the due
+/// packet late. It is as long as polling the ports and reading a unit takes, except for one time in
+/// two hundred. That takes 2 us with warm caches, and ten times as long after sleeping or if a unit
+/// is a burst of many packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QuietWindow(Span);
 

@@ -273,7 +273,7 @@ impl SideInit {
                     });
                 }
             }
-            // Before the end of the command that was refused is reported.
+            // The caller learns of refused connections before it learns that the command has ended.
             while let Some(port) = self.refusals.as_mut().and_then(Refusals::next) {
                 let _ = control::send(&self.control, SideMessage::Refused(port), None);
             }

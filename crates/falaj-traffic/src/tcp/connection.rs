@@ -48,7 +48,7 @@ pub struct Transfers {
 }
 
 impl Transfers {
-    /// Adds the counters of `other`.
+    /// Adds the counters of another run of the same connections: their number is the larger one.
     pub fn add(&mut self, other: &Transfers) {
         self.connections = self.connections.max(other.connections);
         self.bytes += other.bytes;
@@ -268,7 +268,7 @@ impl Connection {
         };
         self.transfer += 1;
         (self.sender, self.receiver) = ends(&self.tcp, self.payload, &mut self.chance);
-        // The longest pauses exceed any run.
+        // The limit of 1e18 ns is longer than any run.
         let nanos = (exponential(&mut self.chance) * pause.0 as f64).min(1e18);
         self.begins = now + Span(nanos as u64);
         self.back_at = Time::ZERO;

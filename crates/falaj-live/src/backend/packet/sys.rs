@@ -158,7 +158,8 @@ pub(super) struct PacketRing {
     next: usize,
 }
 
-// SAFETY: the memory belongs to this object alone on our side, and the kernel minds no thread.
+// SAFETY: on our side the memory belongs to this object alone, and the kernel does not care which
+// thread uses it.
 unsafe impl Send for PacketRing {}
 
 /// A received frame in the ring.

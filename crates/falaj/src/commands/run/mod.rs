@@ -415,14 +415,13 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let summary = of_forwarder(control.scenario(), &forwarder, sandbox.unread());
     drop(control);
     tell(args.stats, sandbox.sides(), &summary);
-    // When the link is dropped, its guest process ends. It does not take along any interface that
-    // others wait for.
+    // Dropping the link ends its guest process. No interface that others wait for vanishes with it.
     drop(forwarder);
     if let Some(mut guest) = guest {
         guest.wait()?;
     }
     // The sides are dropped first: the kernel removes their interfaces one after the other, and the
-    // drop waits for these.
+    // drop waits until they are removed.
     drop(sandbox);
     drop(out);
     status((exit, captured), &summary, &args.json, &args.fail_if)
