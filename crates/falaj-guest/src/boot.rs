@@ -66,7 +66,7 @@ pub struct GuestConfig {
     pub memory: u64,
     /// Seed of all its random numbers.
     pub seed: u64,
-    /// Real time without virtual time passing after which it is ended.
+    /// The guest is ended if no virtual time passes within this real time.
     pub stuck: std::time::Duration,
 }
 

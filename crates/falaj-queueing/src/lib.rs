@@ -1,5 +1,8 @@
 //! Queues solved by matrices, and waits of packets that travel in batches.
 //!
+//! *The paper* is a study of packet aggregation between a driver domain and its virtual machines
+//! (IFIP, 2013), whose figures `falaj reproduce aggregation` computes again.
+//!
 //! ```
 //! use falaj_queueing::{Arrivals, PhaseType, Queue};
 //!

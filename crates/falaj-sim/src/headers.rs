@@ -26,8 +26,8 @@ pub fn key(source: &Source, number: usize, n: u32) -> Key {
 }
 
 /// A frame of the `n`th instance of the scenario's source number `number`: UDP over IPv4, headers
-/// alone. Sources with the same `n` share an address at the near end, so that traffic up and down
-/// with this `n` belongs to one host.
+/// alone. The `n`th instances of all sources share an address at the near end, so that their
+/// traffic up and down belongs to one host.
 pub fn frame(source: &Source, number: usize, n: u32) -> [u8; 42] {
     let port = (number % 10_000) as u16;
     let (sport, dport) = (20_000 + port, 40_000 + port);

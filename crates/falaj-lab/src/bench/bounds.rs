@@ -180,7 +180,7 @@ impl LinkDraws {
     /// A scenario of one link with this discipline.
     fn scenario(&mut self, entry: &'static Manifest, envelopes: bool) -> String {
         let (largest, n) = (1_500, self.from(2, 5));
-        // At the second rate a byte takes a fraction of a nanosecond.
+        // At the second rate a byte does not take a whole number of nanoseconds.
         let rate = Rate([1_000_000_000, 987_654_321][self.from(0, 1) as usize]);
         let room = if envelopes { 1_000 } else { self.from(1, 12) };
         let flow = FlowSetup::new(Values::default(), Limit::Packets(room as u32));

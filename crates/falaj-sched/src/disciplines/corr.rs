@@ -191,8 +191,8 @@ impl Corr {
         }
     }
 
-    /// The unit of credits of `f`: they are multiples of it, and a packet less it is their largest
-    /// absolute value.
+    /// The unit of the credits of `f`: each is a multiple of it, and its absolute value is at most
+    /// a packet less this unit.
     fn grain(&self, f: FlowId) -> i64 {
         let (mut a, mut b) = (self.packet, self.quotas[f.index()]);
         while b != 0 {
@@ -249,7 +249,8 @@ impl Discipline for Corr {
             if flows.head(f).is_some() {
                 return Decision::Serve(f);
             }
-            // The planned packet has left in another way: it pays a debt, and no more.
+            // The planned packets have left in another way: their charge is returned, but the
+            // credit does not rise above zero.
             let state = flows.state_mut(f);
             state.credit = (state.credit + i64::from(packets) * self.packet).min(0);
             self.at += 1;

@@ -1,4 +1,5 @@
-//! The simulated cases as scenario files, which `falaj sim` takes too.
+//! The simulated cases as scenario files, which `falaj sim` takes too. *The paper* is that of
+//! Fortuna and Chydzinski on virtual links.
 
 use std::fmt::Write;
 

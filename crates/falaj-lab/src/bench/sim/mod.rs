@@ -258,8 +258,8 @@ fn on_all_cores(experiment: &Experiment, stop: &AtomicBool) -> Result<Option<Cor
     Ok(one.zip(all).map(|(one, all)| Cores { cores, one, all }))
 }
 
-/// The paper's link with DRR and two flows, a million packets in each replication, until its loss
-/// is known within 1 %; and the wall-clock time for it.
+/// The case `drr` with two flows, a million packets in each replication, until its loss is known
+/// within 1 %; and the wall-clock time for it.
 fn one_percent() -> Result<(Simulation, f64)> {
     let scenario = read(&named("drr")?.scenario(2, 1_000_000))?;
     let until = "loss ±1%".parse().map_err(|why: String| anyhow!(why))?;
