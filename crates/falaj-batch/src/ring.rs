@@ -20,8 +20,8 @@
 //! | `SPENT` | reader | processor time that I have used until then |
 //!
 //! A wake-up is never lost: each side writes its word, passes a fence and then reads the other's,
-//! so that at least one of the two sees what the other wrote. It is requested anew each time, since
-//! an index never repeats: a reader that is awake is not disturbed.
+//! so that at least one of the two sees what the other wrote. A request for a wake-up names an
+//! index, and no index repeats, so a request holds once: a reader that is awake is not disturbed.
 
 use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};

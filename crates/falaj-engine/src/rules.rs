@@ -259,7 +259,7 @@ pub(crate) struct RuleSet {
     lookup: Lookup,
     seed: u64,
     taken: Vec<RuleCounters>,
-    /// By rule and direction, the packets that matched, taken by chance or not.
+    /// By rule and direction, the packets that matched a rule with a probability, taken or not.
     asked: Vec<[u64; 2]>,
     /// Counters of removed rules.
     removed: RuleCounters,

@@ -43,7 +43,7 @@ pub fn joined<'a>(kind: &str, setup: &'a Setup) -> Cow<'a, Setup> {
 /// Builds the discipline `kind` and passes it to `visitor`.
 ///
 /// # Panics
-/// If there is no such kind: [`entry`] tells.
+/// If there is no such kind, so that [`entry`] returns `None`.
 pub fn build<V: Visitor>(kind: &str, setup: &Setup, visitor: V) -> Result<V::Output, ConfigErrors> {
     if kind == PLUGIN.kind {
         return Ok(visitor.visit(Guard::new(setup)?));

@@ -1,4 +1,5 @@
-//! `falaj bench queueing`: CPU time to compute `G` by block size, and of the paper's case.
+//! `falaj bench queueing`: CPU time to solve queues. It is measured for the matrices `G` and `R`,
+//! by block size, and for the mean wait of batches in the case of the paper on aggregation.
 
 use super::{cpu_nanos, median};
 use anyhow::Result;
@@ -24,8 +25,8 @@ pub struct Args {
 const BLOCKS: [(usize, usize, usize); 5] =
     [(5, 2, 1), (5, 5, 2), (10, 10, 2), (10, 10, 5), (10, 10, 10)];
 
-/// The paper's machine: batches of 160 packets, four virtual machines, a load of 0.8 in units of a
-/// service.
+/// Packets in a batch, as in the paper on aggregation. There a machine has four virtual machines;
+/// with the driver domain these are five streams of batches. The load is 0.8.
 const SIZE: usize = 160;
 
 fn block((one, other, steps): (usize, usize, usize)) -> Result<Qbd> {

@@ -17,8 +17,8 @@ pub(super) struct Place {
     keys: Rc<[Key]>,
 }
 
-/// The keys of tables with keys of disciplines, for all disciplines: the parser reports those that
-/// the present one does not take.
+/// The keys of those tables that may have keys of a discipline. They include the keys of all
+/// disciplines: the parser reports those that the chosen discipline does not take.
 struct KnownPlace {
     flow: Rc<[Key]>,
     part: Rc<[Key]>,
@@ -171,7 +171,7 @@ pub(super) fn resolve(
     }
     let exact = meant.iter().filter(|(place, rest)| [&place.path[..], rest].concat() == words);
     let taken = meant.iter().filter(|(place, rest)| place.takes(rest));
-    // The same for a word that no table takes.
+    // For a key that no table takes: the tables that the words before it name.
     let unknown = meant.iter().filter(|(place, rest)| rest.len() == 1 && !place.path.is_empty());
     let mut choices: Vec<_> = exact.filter(|(place, rest)| place.takes(rest)).copied().collect();
     if choices.is_empty() {

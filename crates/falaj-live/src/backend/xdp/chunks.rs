@@ -72,7 +72,7 @@ impl Chunks {
     pub(super) fn receive<T>(&mut self, read: impl FnOnce(&[u8]) -> T) -> Option<Option<T>> {
         let about = self.received.pop()?;
         let read = self.frames.bytes(about.addr, about.len as usize).map(read);
-        // There is room: a chunk that is in neither ring came from this one.
+        // The ring of free chunks has room, because the kernel took this chunk from it.
         self.fill.push(about.addr & !(CHUNK as u64 - 1));
         Some(read)
     }
@@ -206,7 +206,7 @@ pub(super) fn hostile(bytes: &[u8]) {
             0 | 1 => {
                 let Some(chunk) = take(FILL, RX_CHUNKS, 8) else { continue };
                 let frame = text(usize::from(b) * 8);
-                // Behind some room of the kernel's, as usual.
+                // Behind the bytes that the kernel leaves free, as usual.
                 let addr = number(&chunk).wrapping_add(256);
                 match chunks.frames.bytes_mut(addr, frame.len()) {
                     Some(place) => place.copy_from_slice(&frame),

@@ -45,7 +45,7 @@ pub struct RedParameters {
     pub bytes: bool,
     /// Probability just below `max`.
     pub probability: Probability,
-    /// Weight of the length at an arrival in the average.
+    /// Weight in the average of the queue's length at one arrival.
     pub weight: Probability,
     /// True: all packets are dropped at twice `max` only, not at `max`.
     pub gentle: bool,
