@@ -1,12 +1,12 @@
-//! The targets of the ordinary tests under libFuzzer, which grows its inputs by what code they
-//! reach. Which target it is stands in
-//! `FALAJ_FUZZ_TARGET`; `fuzz/run` builds this and goes through all of them.
+//! The targets of the ordinary tests under libFuzzer, which keeps and changes the inputs that reach
+//! new code. `FALAJ_FUZZ_TARGET` names the target. `fuzz/run` builds this program, and runs all
+//! targets one after the other.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
 
-/// Tests as they stand, for the plain functions in them.
+/// Includes the file of a test, whose functions are called here.
 macro_rules! tests {
     ($name:ident, $path:literal) => {
         #[allow(dead_code, unused, unreachable_pub)]
@@ -27,7 +27,7 @@ tests!(ports, "../../crates/falaj-live/tests/all/hostile.rs");
 tests!(guest, "../../crates/falaj-live/tests/all/guest.rs");
 tests!(guests, "../../crates/falaj-live/tests/all/vhost_user.rs");
 tests!(relays, "../../crates/falaj-relay/tests/all/hostile.rs");
-// Private to their crate, and lean on nothing of it but each other.
+// These two files are private to their crate, and use nothing of it except each other.
 #[path = "."]
 mod xdp {
     tests!(sys, "../../crates/falaj-live/src/backend/xdp/sys.rs");

@@ -56,7 +56,8 @@ fn processor_times(kernel: u32) -> BTreeMap<u32, u64> {
 fn program(pid: u32, kernel: Option<&Path>) -> Option<String> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
     let memory = File::open(format!("/proc/{pid}/mem")).ok()?;
-    // The program's stack is its highest mapping; higher mappings belong to the guest's kernel.
+    // The stack is the highest of the program's own mappings. Those above it belong to the guest's
+    // kernel.
     maps.lines().rev().find_map(|line| {
         let (range, rest) = line.split_once(' ')?;
         if !rest.starts_with("rw") {

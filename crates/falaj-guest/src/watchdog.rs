@@ -27,7 +27,8 @@ pub(crate) enum Alarm {
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     patience: Duration,
-    /// Time passes only while everything waits; otherwise it always does.
+    /// True if virtual time passes only while everything waits; false if it passes while programs
+    /// compute, too.
     is_free: bool,
     /// The last virtual time that was clearly later than the one before, and when it was observed.
     passed: Option<(Duration, Instant)>,

@@ -106,7 +106,8 @@ pub fn counterpart<'a, 'b>(way: &Way<'_>, before: Option<&'b Vec<Way<'a>>>) -> O
 mod tests {
     use super::*;
 
-    /// On the second link, bursts may be larger than at the sources, so nothing derives from them.
+    /// On the second link, bursts may be larger than at the sources, so no envelope follows from
+    /// the sources.
     /// A quarter of `part` goes there directly, and the two sources of `pair` are different flows
     /// there.
     #[test]

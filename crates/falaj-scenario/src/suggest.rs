@@ -22,7 +22,8 @@ pub fn quoted(text: &str) -> String {
 /// The candidate nearest to `word`, if any is close enough for a guess: the same except for letter
 /// case, or at most a third of its letters different.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // A longer word is not a slip, and the distance costs its square.
+    // A longer word is not a slip, and the time to compute the distance grows with the square of
+    // its length.
     if word.is_empty() || word.len() > 64 {
         return None;
     }

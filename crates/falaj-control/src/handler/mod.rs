@@ -10,9 +10,10 @@
 //! | `report` | the report for `falaj show` |
 //! | `persistence` | data that outlasts the service |
 //!
-//! With several clients, the handler is behind a lock: a change holds it until it is made, a look
-//! for each of its parts. Whether a change would be admitted is computed on a copy, outside of the
-//! lock: the computation grows with the square of the number of flows, and clients may repeat it.
+//! With several clients, the handler is behind a lock. A change holds the lock until it is made. A
+//! look holds it for one of its parts at a time. Whether a change would be admitted is computed on
+//! a copy, outside of the lock: the computation grows with the square of the number of flows, and
+//! clients may repeat it.
 
 mod change;
 mod channel;

@@ -117,7 +117,7 @@ impl HostNat {
         let (name, net) = (&self.name, self.net());
         match &self.translator {
             Translator::Nft(nft) => {
-                // It is added before it is deleted, so that deleting it cannot fail.
+                // The table is added before it is deleted, so that deleting it cannot fail.
                 let rules = format!(
                     "add table ip {name}\ndelete table ip {name}\ntable ip {name} {{\n chain out \
                      {{\n  type nat hook postrouting priority srcnat;\n  ip saddr {net} oifname != \

@@ -59,7 +59,7 @@ pub(crate) fn envelopes(
     }
 }
 
-/// Mean rate of a source, in bytes as the link accounts them.
+/// Mean rate of a source in bit/s, by the bytes that the link accounts for its packets.
 fn mean(direction: &Direction, source: &Source) -> u64 {
     let (bytes, times) = source.spec().mean_size();
     let size = (bytes / times.max(1)).max(1) as u32;
@@ -79,7 +79,7 @@ fn at_once(direction: &Direction, source: &Source, bucket: &Bucket) -> Option<St
         ));
     }
     let (what, most) = match &spec.model {
-        // For the whole on-time, beyond the bytes that the bucket admits meanwhile.
+        // The bytes of a mean time on, less those that the bucket admits meanwhile.
         Model::OnOff { on, .. } if spec.limit.is_none() => {
             let beyond = u128::from(spec.rate.0.saturating_sub(bucket.rate.0)) * u128::from(on.0);
             let bytes = u64::try_from(beyond / u128::from(BIT_NANOS)).unwrap_or(u64::MAX);

@@ -214,7 +214,7 @@ mod tests {
         pie.qdelay = Span::from_secs(3);
         pie.calculate_drop_prob();
         assert!((prob(&pie) - 0.22).abs() < 1e-12);
-        // Two calm periods: minus alpha 15 ms, minus beta 3 s; then decay.
+        // Two calm periods: minus alpha times 15 ms; then the decay by 2 %.
         (pie.qdelay, pie.qdelay_old) = (Span::ZERO, Span::ZERO);
         pie.calculate_drop_prob();
         assert!((prob(&pie) - (0.22 - 0.125 * 0.015) * 0.98).abs() < 1e-12);
