@@ -50,8 +50,8 @@ pub fn kept_for_others() -> Option<RtReserve> {
     kept(read("runtime"), read("period"))
 }
 
-/// The reserve, from the time in microseconds for which they may run in each period. Unknown values
-/// are taken as the kernel's defaults; at 0, as at -1, no thread is throttled.
+/// The reserve, from the time in microseconds for which SCHED_FIFO threads may run in each period.
+/// Unknown values are taken as the kernel's defaults; at 0, as at -1, no thread is throttled.
 fn kept(runtime: Option<i64>, period: Option<i64>) -> Option<RtReserve> {
     let micros = |us: i64| Span::from_micros(us.max(0).unsigned_abs());
     let (runtime, period) = (runtime.unwrap_or(950_000), period.unwrap_or(1_000_000));

@@ -127,8 +127,8 @@ impl Filling {
         self.flagged(part, 1, 1);
     }
 
-    /// Adds a part with a flag of `bits` bits: two for an address, which has a version, and one for
-    /// each other part fit.
+    /// Adds a part, with a flag of `bits` bits: two for an address, whose flag shows the version of
+    /// IP, and one for any other part. Together they fit into the flags.
     #[inline]
     fn flagged<const N: usize>(&mut self, part: Option<[u8; N]>, flag: u16, bits: u16) {
         let shift = self.shift;

@@ -4,7 +4,6 @@
 //! |---|---|
 //! | `config` | `pipe`, `queue` and `sched`, with their options |
 //! | `policy` | the AQM of a queue |
-//! | `bits` | masks of the last bits of addresses |
 //! | `queues` | which packets belong to which queue |
 //! | `ends` | interfaces, which stand for ends of links |
 //! | `pf` | rules of pf that send to pipes |

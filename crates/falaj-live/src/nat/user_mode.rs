@@ -37,8 +37,8 @@ impl UserMode {
         {
             arguments.extend([option.into(), value.into()]);
         }
-        // A process that queries the host's resolver by its own address would get answers from
-        // another address.
+        // A process that queries the host's resolver at the resolver's own address would get
+        // answers from another address.
         if super::resolver(&NatMethod::Pasta(program.into())).is_some() {
             arguments.extend(["--dns-forward".into(), NAMES.to_string().into()]);
         }
@@ -49,7 +49,7 @@ impl UserMode {
         if far.own_users {
             arguments.push(far.pid.to_string().into());
         } else {
-            // It gives up the privilege to open other processes' namespaces, but keeps inherited
+            // pasta gives up the privilege to open other processes' namespaces, but keeps inherited
             // descriptors.
             let path = far.namespace("net");
             let file =
@@ -108,7 +108,7 @@ impl Caretaker for UserMode {
         if let Some(file) = &mut self.said {
             let _ = file.rewind().and_then(|()| file.read_to_string(&mut said));
         }
-        // Without a system log it writes complaints about that between the lines.
+        // Without a system log the program writes complaints about that among its other lines.
         let mut said = said
             .lines()
             .map(str::trim)

@@ -16,7 +16,7 @@ struct Flow {
 struct Drr {
     flows: Vec<Flow>,
     round: VecDeque<u32>,
-    /// The first has got its quantum.
+    /// True if the first flow of the round has got its quantum.
     visiting: bool,
 }
 
@@ -86,7 +86,7 @@ impl Discipline for Drr {
         self.flows[flow as usize].deficit -= sent.bytes;
     }
 
-    /// The round and the deficits stay, as far as the new quanta allow.
+    /// The round stays. A deficit stays too, up to the flow's new quantum.
     fn migrate_from(&mut self, old: &mut Drr, _: &[Queue], _: u64) {
         self.visiting = old.visiting;
         self.round.extend(&old.round);

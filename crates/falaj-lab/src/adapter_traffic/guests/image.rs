@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The machine's emulator, which is also the name of its package.
+/// The machine's emulator, from the package qemu-system-x86.
 pub(super) const QEMU: &str = "qemu-system-x86_64";
 /// File name of the archive that the kernel unpacks.
 pub(super) const ARCHIVE: &str = "initrd";
