@@ -28,7 +28,7 @@
 //! at which it is due there.
 //!
 //! **Changes.** A [`change`] builds the successors of pipes beforehand, where it may fail and take
-//! long; applying it cannot fail, and no packet is lost that may not be dropped. [`handover`] maps
+//! long. Applying it cannot fail, and loses only packets that may be dropped. [`handover`] maps
 //! each flow to its successor; a [`transaction`] is a change of pipes, classifiers and rules at one
 //! instant.
 //!

@@ -231,8 +231,9 @@ impl Mask {
         id.id
     }
 
-    /// An id of this mask in words, written as a rule that matches its packets. Bits that are not
-    /// the first of a field are written behind its value, as in `src 0.0.0.7/0x000000ff`.
+    /// An id of this mask in words, in the syntax of a `match`. If the bits that count are not the
+    /// first of a field, they are written behind its value, as in `src 0.0.0.7/0x000000ff`, which a
+    /// `match` does not accept.
     pub fn words(&self, id: &MaskId) -> String {
         let [first, second, rest @ ..] = id.bytes() else { return "any".to_owned() };
         let mut rest = rest;

@@ -9,10 +9,11 @@ use anyhow::Result;
 use falaj_sched::units::time::Span;
 
 /// Number of turns of each point, each with its own seed. The median is reported, as a machine that
-/// stalls spoils some of them. It is between the second and the eighth with 96 %.
+/// stalls spoils some of them. The true median is between the second and the eighth value with a
+/// probability of 96 %.
 const TURNS: usize = 9;
-/// Default length of a turn: short enough that no other thread has waited for a processor so long
-/// that the kernel takes it away.
+/// Default length of a turn: so short that the kernel does not yet take the processor away for
+/// other threads that wait.
 const LONG: Span = Span::from_millis(600);
 /// Default length of a turn of a quick run.
 const QUICK: Span = Span::from_millis(200);

@@ -69,7 +69,7 @@ impl Hfsc {
         self.enter_sharing(flows, f.0);
     }
 
-    /// It may send for its real-time curve, in the order of its deadline.
+    /// Moves `f` to the leaves that may send for their real-time curves, in the order of deadlines.
     #[inline]
     fn becomes_eligible(&mut self, flows: &mut Flows<HfscFlow>, f: FlowId) {
         self.eligible.set(f.index(), self.deadline(flows, f));
@@ -77,7 +77,7 @@ impl Hfsc {
         (shared.timed, shared.moved_on) = (Timed::Eligible, false);
     }
 
-    /// It may not send for its real-time curve before `then`.
+    /// Sets `f` aside until `then`: before, it may not send for its real-time curve.
     #[inline]
     fn is_held(&mut self, flows: &mut Flows<HfscFlow>, f: FlowId, then: Time) {
         self.held.set(f.index(), then);
