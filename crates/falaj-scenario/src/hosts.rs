@@ -49,7 +49,7 @@ impl<'a> Reader<'a> {
         self.hosts.push(whole.then(|| Host { name: name.to_owned(), links }));
     }
 
-    /// Reads one of its links, if it exists and has a free end.
+    /// Reads one link of `host`, if the link exists and has a free end.
     fn link(
         &mut self,
         host: &str,

@@ -1,6 +1,6 @@
-//! The API over HTTP. The last sample of the watch is read without a request to the link. Changes
-//! go through the handler of the control socket, which parses, checks and admits them like any
-//! other change.
+//! The API over HTTP. Adapters are read from the last sample of the thread `watch`, without a
+//! request to the link. Changes go through the handler of the control socket, which parses, checks
+//! and admits them like any other change.
 
 use super::connections::{Acquaintance, answer};
 use super::model::{
@@ -396,7 +396,7 @@ fn unread(why: &str) -> No {
     No(StatusCode::BAD_REQUEST, problem(why))
 }
 
-/// The same for a body, which may also be too large.
+/// The response to a body that cannot be parsed, or is too large.
 fn unread_body(status: StatusCode, why: &str) -> No {
     match status {
         StatusCode::PAYLOAD_TOO_LARGE => No(status, problem(why)),

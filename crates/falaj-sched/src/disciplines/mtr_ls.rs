@@ -139,8 +139,8 @@ impl Discipline for MtrLs {
         }
     }
 
-    /// Each flow keeps its place, and the part that it has left up to the size of the new one. New
-    /// flows come last.
+    /// Each flow keeps its place, and what is left of its part, but at most the size of the new
+    /// part. New flows come last.
     fn migrate_from(&mut self, old: MtrLs, flows: &mut Flows<ListedFlow>, _: Time) {
         (self.list, self.rear, self.serving) = (old.list, old.rear, old.serving);
         self.list.grow(self.parts.len());

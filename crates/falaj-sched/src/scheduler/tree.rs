@@ -3,8 +3,8 @@
 //! The discipline above sees one flow for each child, whose head is the packet that the child would
 //! send. It never looks into a child; changes propagate upwards. A child chooses when it becomes
 //! backlogged, when its packet has left, and once more when the discipline above has chosen it. If
-//! that is another packet now, of another length, the discipline above is informed and asked again,
-//! so that the packet that was checked to fit is the one sent.
+//! it then chooses a packet of another length, or none, the discipline above is informed and asked
+//! again, so that the packet that was checked to fit is the one sent.
 //!
 //! The guarantee of a leaf is that of the inner discipline on a link of the rate that the
 //! discipline above guarantees the child, later by the latency of that guarantee
@@ -111,8 +111,8 @@ struct Policies {
 }
 
 impl<D: CompleteDiscipline> Tree<D> {
-    /// Builds the children of `setup` below a discipline that was built from it;
-    /// [joined](registry::joined) if it takes trees whole.
+    /// Builds the children of `setup` below `discipline`, which was built from the same setup. For
+    /// a discipline that takes trees whole, `setup` is the [joined](registry::joined) one.
     pub fn new(setup: &Setup, mut discipline: D) -> Result<Tree<D>, ConfigErrors> {
         const { assert_tags_are_set::<D>() };
         let refused = |what: &str| ConfigError {
@@ -452,7 +452,8 @@ impl<D: CompleteDiscipline> Scheduler for Tree<D> {
 }
 
 impl<D: CompleteDiscipline> Inspection for Tree<D> {
-    /// The decision is made above; a child that is asked again may name another packet too.
+    /// The answer of the discipline above. If it is asked again, the child that it chooses is asked
+    /// again too, and may choose another packet.
     fn peeks(&self) -> bool {
         self.discipline.peeks()
     }

@@ -31,8 +31,8 @@ const BOOT: Duration = Duration::from_secs(120);
 /// Timeout of a machine's answers, and of taking up its card again.
 const ANSWER: Duration = Duration::from_secs(20);
 const TURN: Duration = Duration::from_millis(10);
-/// Memory of a guest in MiB, in addition to three times its archive: the archive itself, and files,
-/// which may take half of the rest.
+/// Memory of a guest in MiB, in addition to three times the size of its archive. The guest holds
+/// the archive itself, and the unpacked files, which may take only half of the remaining memory.
 const MEMORY_MIB: u64 = 160;
 
 /// Machines that run until this is dropped or the thread that started them ends. Their cards are
@@ -260,9 +260,9 @@ struct WantedGuest<'a> {
     memory: u64,
 }
 
-/// The arguments of its emulator. The card has no MSI-X: QEMU 7.2 crashes with it if the card's
-/// back-end is in another process and there is no KVM. Nested KVM is not used, as it may not report
-/// its capabilities.
+/// The arguments of a machine's emulator. The card has no MSI-X: QEMU 7.2 crashes with it if the
+/// card's back-end is in another process and there is no KVM. Nested KVM is not used, as it may not
+/// report its capabilities.
 fn arguments(wanted: &WantedGuest, at: Addresses, card: &Path, line: &Path) -> Vec<String> {
     let place = Addresses::UPLINK + 1 + wanted.n as u8;
     let mac = |place| at.mac(place).map(|byte| format!("{byte:02x}")).join(":");
