@@ -57,7 +57,7 @@ fn no_pipe(all: &Firewall) -> Problem {
     }
 }
 
-/// The warning for rules with several tags: in ipfw, a packet collects tags.
+/// The warning for rules that set different tags: in ipfw, a packet collects them.
 fn several_tags(rules: &[Rule]) -> Option<Problem> {
     let mut marks = rules.iter().filter_map(|rule| rule.mark.as_ref());
     let first = marks.next()?;
@@ -386,7 +386,8 @@ fn made(
         }
         Action::Allow => table.text("to", "pass"),
         Action::Deny => table.text("to", "drop"),
-        // A counted packet continues with the next rule; if there is none, it passes.
+        // A counted packet continues with the next rule. The last rule of a script is left out if
+        // it only counts: its packets continue with the default rule.
         Action::Count => match names.get(n + 1) {
             Some(next) => table.set("to", inline(&[("skip-to", quote(next))])),
             None => return Ok(None),

@@ -7,13 +7,13 @@ use std::fmt;
 use super::page::{escape, html_table};
 use falaj_terminal::text;
 
-/// The unit of words that are true or false: 1 and 0.
+/// The unit of statements in words that are true or false: 1 or 0.
 pub(super) const HOLDS: &str = "holds";
 
 /// The values of ours that a statement of the paper allows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Allowed {
-    /// The printed value; `None` for words.
+    /// The printed value; `None` for a statement in words.
     published: Option<f64>,
     least: f64,
     most: f64,
@@ -53,32 +53,33 @@ impl Allowed {
         Allowed::new(Some(published), published, f64::INFINITY)
     }
 
-    /// Words that hold if our value is at least this.
+    /// A statement in words that holds if our value is at least this.
     pub(super) const fn least(least: f64) -> Allowed {
         Allowed::new(None, least, f64::INFINITY)
     }
 
-    /// Words that hold if our value is at most this.
+    /// A statement in words that holds if our value is at most this.
     pub(super) const fn most(most: f64) -> Allowed {
         Allowed::new(None, f64::NEG_INFINITY, most)
     }
 
-    /// Words that hold if our value is in this range.
+    /// A statement in words that holds if our value is in this range.
     pub(super) const fn within(least: f64, most: f64) -> Allowed {
         Allowed::new(None, least, most)
     }
 
-    /// Words that are true or false; ours are 1 or 0, with the unit [`HOLDS`].
+    /// A statement in words that is true or false; our value is 1 or 0, with the unit [`HOLDS`].
     pub(super) const fn words() -> Allowed {
         Allowed::new(Some(1.0), 1.0, 1.0)
     }
 
-    /// The same range as a bound or guarantee of ours, which compares nothing with print.
+    /// The same range, but now as a bound or guarantee of ours: nothing is compared with print.
     pub(super) const fn bound(self) -> Allowed {
         Allowed { role: RowRole::Bound, ..self }
     }
 
-    /// A printed value beside a bound, which it must keep too; it is rounded by this at most.
+    /// The same bound, which a printed value must keep too. `rounded` is the largest error of that
+    /// value by rounding.
     pub(super) const fn printed(self, published: f64, rounded: f64) -> Allowed {
         Allowed { published: Some(published), rounded, ..self }
     }
@@ -142,7 +143,7 @@ pub(super) struct JudgedRow {
     pub(super) place: String,
     pub(super) statement: String,
     pub(super) unit: String,
-    /// The printed value; 1 for words that hold, `None` for words with a range of ours.
+    /// The printed value; 1 for words that are true, `None` for words with a range of ours.
     pub(super) published: Option<f64>,
     /// Our value; `None` if there is none.
     pub(super) ours: Option<f64>,
