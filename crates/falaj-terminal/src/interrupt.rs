@@ -22,8 +22,8 @@ impl fmt::Display for Interrupted {
 }
 impl std::error::Error for Interrupted {}
 
-/// The flag that Ctrl-C sets. While it is set, Ctrl-C ends the program: the second one during a
-/// simulation, and any outside.
+/// The flag that Ctrl-C sets. While it is set, Ctrl-C ends the program. It is also set while no
+/// work checks it: then the first Ctrl-C ends the program, otherwise the second one.
 ///
 /// # Errors
 /// The signal handler cannot be registered.

@@ -44,7 +44,8 @@ impl Queue {
         }
     }
 
-    /// Waits until everything is written, for at most [`PATIENCE`].
+    /// Waits until everything is written, for at most [`PATIENCE`]. Does not wait if the queue is
+    /// full.
     fn flush(&self) {
         let (done, written) = channel();
         if self.items.try_send(Item::Flush(done)).is_ok() {
@@ -87,8 +88,8 @@ pub fn detach() -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until the lines printed so far are written, for at most half a second. To be called at the
-/// end of a program.
+/// Waits until the lines printed so far are written, for at most half a second, and not at all if
+/// the queue is full. To be called at the end of a program.
 pub fn flush() {
     if let Some(queue) = QUEUE.get() {
         queue.flush();
