@@ -30,8 +30,8 @@ use std::time::{Duration, Instant};
 
 /// Interval of the watchdog's checks, if nothing else happens.
 const STEP: Duration = Duration::from_millis(20);
-/// The guest is stopped while more output than this waits for its reader, in bytes, until it is
-/// less than a quarter.
+/// Limit on the output that waits for its reader, in bytes. Beyond it the guest is stopped, until
+/// at most a quarter of the limit waits.
 const BACKLOG: u64 = 32 << 20;
 
 /// The end of a command in a guest.
@@ -115,7 +115,7 @@ fn order(config: &GuestConfig, job: Job, input: Stream) -> Order {
     let stream = |is_terminal| if is_terminal { Stream::Terminal } else { Stream::Pipe };
     let output = stream(io::stdout().is_terminal());
     let errors = match stream(io::stderr().is_terminal()) {
-        // One stream keeps the order in which they were written.
+        // One stream for both keeps the order in which output and errors were written.
         Stream::Pipe if output == Stream::Pipe && are_one() => Stream::Output,
         stream => stream,
     };

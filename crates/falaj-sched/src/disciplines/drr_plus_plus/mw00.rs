@@ -10,10 +10,11 @@
 //! # Bounds
 //!
 //! `B` bytes of the low-latency flow need at most `c = ceil(B/n Q)` ends of cycles, before which a
-//! normal flow is visited at most `c` times: they have left after `B + c F + n (L-1)` bytes, `F`
-//! the sum of the normal quanta. A normal flow's `m = ceil(B/Q_i)` visits see at most `m` ends of
-//! cycles, and the credit is never more than `n Q + L - 1`: others send at most `m (F - Q_i) +
-//! (n-1) (L-1)` and `(m+1) n Q + L-1`.
+//! normal flow is visited at most `c` times. So they have left when the link has sent `B + c F + n
+//! (L-1)` bytes; `F` is the sum of the normal quanta. `B` bytes of a normal flow need at most `m =
+//! ceil(B/Q_i)` visits, which see at most `m` ends of cycles. The credit is never more than `n Q +
+//! L - 1`. So meanwhile the other normal flows send at most `m (F - Q_i) + (n-1) (L-1)`, and the
+//! low-latency flow at most `(m+1) n Q + L-1`.
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::guarantee::{
