@@ -17,7 +17,7 @@ pub const WAYS: [(Towards, &str); 2] = [(Towards::Up, "up"), (Towards::Down, "do
 
 /// The changes, and the directions concerned.
 pub struct Difference {
-    /// The directions that change.
+    /// The names of the directions that change, and `rules` if those change.
     pub ways: Vec<String>,
     /// The engine's change; `None` if nothing changes for it.
     pub change: Option<Transaction>,
@@ -27,7 +27,8 @@ pub struct Difference {
     pub others: bool,
 }
 
-/// Returns true if the change begins or ends links, so that places of the engine are needed.
+/// Returns true if rules change, or links begin, end or move, so that the engine's places of links
+/// are needed.
 pub fn needs_places(before: &Scenario, after: &Scenario) -> bool {
     let names = |scenario: &Scenario| {
         scenario.links.iter().map(|link| link.name.clone()).collect::<Vec<_>>()

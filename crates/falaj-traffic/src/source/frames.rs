@@ -1,6 +1,5 @@
 //! Video as groups of pictures (MPEG): frames at equal gaps, whose lengths depend on their kind.
 //!
-//! The source of Zhang's thesis (section 4.4): `I` frames of 15,000 to 17,000 B, each length as
 //! The source of Zhang's thesis (section 4.4): `I` frames are uniform from 15,000 to 17,000 B. `P`
 //! frames have 512 B and an exponential part that gives a mean of 2100 B, `B` frames 256 B and one
 //! that gives 550 B, both up to 17,000 B. The thesis' 615 kbit/s result only if these are the means

@@ -116,7 +116,7 @@ fn value(
         ("rate", _) => Some(Value::Rate(Rate(
             (u128::from(RATE.0) * u128::from(weight) / u128::from(weights)) as u64,
         ))),
-        // A round of packets, one for each unit of weight.
+        // The time of a round in which this flow sends one packet, and the others in proportion.
         ("deadline", _) => {
             Some(Value::Span(RATE.airtime_of_many(largest * weights.div_ceil(weight))))
         }
