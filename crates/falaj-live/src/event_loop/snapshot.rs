@@ -153,10 +153,10 @@ impl Forwarder {
         }
     }
 
-    /// Copies the measurements of flows, in the order of pipes, from number `from` among all: to
-    /// the same index in `to`, whose memory is reused. Returns the index at which it ended: after
-    /// the last flow, or when `budget` was used up, but after one flow at least. A histogram is a
-    /// hundred kilobytes, and no packet passes while they are copied.
+    /// Copies the measurements of the flows of all pipes, in order and beginning with flow number
+    /// `from`, to the same indices of `to`, whose memory is reused. Returns the index at which it
+    /// ended: after the last flow, or when `budget` was used up, but after one flow at least. A
+    /// histogram is a hundred kilobytes, and no packet passes while they are copied.
     pub fn measured(&self, to: &mut Vec<Sojourns>, from: usize, budget: Span) -> usize {
         let until = self.clock.now() + budget;
         let mut place = from;

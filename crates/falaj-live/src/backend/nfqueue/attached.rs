@@ -1,6 +1,6 @@
-//! Interfaces in use, whose packets are held on their own path: firewall rules pass the packets
-//! that they send to one queue, and those that they receive to another. Addresses, routes and
-//! connections are not affected. The rules belong to a descriptor, and are removed with it.
+//! Interfaces in use, whose packets are held on their own path: firewall rules put the packets that
+//! the interfaces send into one queue, and those that they receive into another. Addresses, routes
+//! and connections are not affected. The rules belong to a descriptor, and are removed with it.
 
 use super::table::{self, Taken};
 use super::{Nfqueue, take_queue};
@@ -74,7 +74,8 @@ impl Attached {
         })
     }
 
-    /// Readable when the process that named the namespace has ended.
+    /// If the namespace was given by a process: a descriptor that is readable when that process has
+    /// ended.
     pub fn ended(&self) -> Option<BorrowedFd<'_>> {
         self.process.as_ref().map(AsFd::as_fd)
     }
