@@ -50,7 +50,8 @@ pub struct Cubic {
     since: Option<u64>,
     /// Seconds after its beginning at which the curve is flat.
     flat_after: f64,
-    /// The window of a Reno with the same mean as one that loses three tenths instead of half.
+    /// The Reno-friendly window: that of a Reno which loses three tenths at a loss and grows more
+    /// slowly, so that its mean is that of a Reno which loses half.
     friendly: f64,
     /// Segments acknowledged since the Reno-friendly window last grew.
     friendly_acked: f64,
@@ -326,8 +327,9 @@ mod tests {
         assert_eq!(cubic.window(), 10.0);
     }
 
-    /// Slow start at 40 ms: it ends from 16 segments on, if nine round trips in a row are longer by
-    /// 5 ms, or if acknowledgements have come for 20.5 ms without a pause of 2 ms.
+    /// Slow start at 40 ms: it ends from 16 segments on, if nine measurements in one round trip are
+    /// all longer by more than 5 ms, or if acknowledgements have come for 20.5 ms without a pause
+    /// of 2 ms.
     #[test]
     fn slow_start_ends_where_the_path_is_full() {
         let base = Span::from_millis(40);

@@ -4,9 +4,10 @@ use falaj_traffic::meter::Meter;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Two connections are fair at this value of Jain's index, when the slower one has two thirds of
-/// the faster one's rate; and the number of consecutive parts in which they must be.
+/// Two connections are fair from this value of Jain's index on: then the slower one has at least 63
+/// percent of the faster one's rate.
 const FAIR: f64 = 0.95;
+/// Number of consecutive parts in which they must be fair.
 const IN_A_ROW: usize = 3;
 
 /// The results of a cell, measured or simulated.
@@ -62,8 +63,8 @@ impl Measured {
         self.gone as f64 / self.offered.max(1) as f64
     }
 
-    /// The mean of several runs. The time with two connections is that of the run with the median
-    /// convergence.
+    /// The means of several runs, and the sums of their packet counts. The time with two
+    /// connections is that of the run with the median convergence.
     pub(super) fn mean(runs: &[Measured]) -> Measured {
         let number = runs.len().max(1) as f64;
         let mean = |of: fn(&Measured) -> f64| runs.iter().map(of).sum::<f64>() / number;
