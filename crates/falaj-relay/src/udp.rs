@@ -156,9 +156,10 @@ impl Udp {
         core.pipes.offer(&way, length, RelayItem::Udp(Datagram { pipe, client, bytes }));
     }
 
-    /// Makes a place and a socket for a new client. If there is no place, the client that has been
-    /// idle for longest is removed, and those that have sent just once before all known ones: a
-    /// thousand strangers lock no known client out.
+    /// Makes a place and a socket for a new client. If there is no place, all clients are removed
+    /// that have been silent for the idle time. If there are none, the one that has been silent for
+    /// longest is removed: the first choice are clients that have not sent again after an answer,
+    /// so that a thousand strangers lock no known client out.
     fn admit(&mut self, client: SocketAddr, core: &mut Core) -> io::Result<()> {
         if self.clients.len() >= self.limit {
             let idle = self.idle;

@@ -19,7 +19,8 @@ pub struct Preset {
 const WEBPAGETEST: &str = "profile of WebPageTest, with half of its round-trip time in each \
                            direction";
 
-/// All presets, the slowest first.
+/// All presets, by kind: telephone line, mobile networks, fixed lines, satellites. Within a kind
+/// the slowest is first.
 pub const PRESETS: [Preset; 11] = [
     Preset {
         name: "dial",

@@ -38,8 +38,8 @@ pub(crate) fn at_once(flows: &str, bytes: u32) -> Vec<(u64, char, u32)> {
     flows.chars().map(|flow| (0, flow, bytes)).collect()
 }
 
-/// Setup of the link for packets of up to `largest` bytes. It has a flow for each of `flows`, the
-/// values of the flow; each queue holds 10 000 packets.
+/// Setup of the link for packets of up to `largest` bytes. `flows` has the values of each flow;
+/// each queue holds 10 000 packets.
 pub(crate) fn setup(largest: u32, flows: impl IntoIterator<Item = Values>) -> Setup {
     let flow = |values| FlowSetup::new(values, Limit::Packets(10_000));
     Setup {
