@@ -229,8 +229,8 @@ impl PipeCore {
         free
     }
 
-    /// Admits a packet that is too large, or on a link with impairments or framing. Returns its
-    /// cost on the link, unless it is dropped.
+    /// Handles an arriving packet that may be too large, or is on a link with impairments or
+    /// framing. Returns its cost on the link, or `None` if it is too large and was dropped.
     #[cold]
     pub(super) fn comes_apart(
         &mut self,
@@ -449,8 +449,8 @@ impl PipeCore {
         Some(waiting.into_iter().map(Into::into).collect())
     }
 
-    /// Returns true if its device is done sooner at this rate than the discipline has been asked
-    /// about: the discipline cannot go back in time.
+    /// Returns true if at this rate its device would be done before the instant for which the
+    /// discipline was asked last: the discipline cannot go back in time.
     pub(super) fn goes_back(&self, rate: Rate, now: Time) -> bool {
         self.device.is_some_and(|device| {
             device.until_by_rate(self.wire.rate(), rate, now) < device.until()

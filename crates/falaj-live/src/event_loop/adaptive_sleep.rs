@@ -42,8 +42,8 @@ struct WindowLoad {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct CrowdingRule {
     rests: bool,
-    /// A bit for each of the last windows, the newest lowest: other threads waited, and the
-    /// spinning loop was awake.
+    /// A bit for each of the last windows, the newest lowest: other threads waited, and the loop
+    /// was awake or `rests`.
     crowded: u64,
 }
 
@@ -97,7 +97,7 @@ impl AdaptiveSleep {
         self.rule.rests
     }
 
-    /// Total time for which it has, in whole windows.
+    /// Total time in which the loop slept instead of spinning, in whole windows.
     pub(crate) fn rested(&self) -> Span {
         self.rested
     }

@@ -15,10 +15,10 @@ const AGAIN: Span = Span::from_micros(100);
 /// Bursts for which a port had no room.
 #[derive(Default)]
 pub(super) struct RefusedBursts {
-    /// Bursts that were decided before the port reported it; about as many as its device is handed
-    /// ahead of time at most.
+    /// Bursts that were decided before the port reported that it had no room: at most about as many
+    /// as its device is handed ahead of time.
     kept: VecDeque<u32>,
-    /// Time of the next try; `None`: the port becoming writable is awaited.
+    /// Time of the next try; `None`: the port reports when it has room.
     again: Option<Time>,
 }
 

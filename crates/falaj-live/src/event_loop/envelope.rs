@@ -51,8 +51,8 @@ struct Bucket {
 }
 
 impl Bucket {
-    /// Adds credit for the time that has passed, at the end of which the thread was stalled for
-    /// `stalled`. Once the stall is over, no credit above `most` is kept.
+    /// Adds credit for the time `passed`; for the last `stalled` of it the thread was stalled. Once
+    /// the stall is over, no credit above `most` is kept.
     fn fill(&mut self, passed: Span, stalled: Span, is_over: bool) {
         let comes = self.rate * Credit::from(passed.0);
         let more = if is_over { 0 } else { self.more };
@@ -140,7 +140,7 @@ mod tests {
             let count = |how| all.iter().filter(|&&one| one == how).count();
             [Conformance::Within, Conformance::Bunched, Conformance::Beyond].map(count)
         };
-        // As much credit as before the stall, less what was lost in 10.5 ms.
+        // Four packets conform as they were read, the others as they may have come in 10 ms.
         assert_eq!(bunch(Span::from_millis(10), 20), [4, 16, 0]);
         // More than could have come in that time.
         assert_eq!(bunch(Span::from_millis(10), 27), [4, 20, 3]);

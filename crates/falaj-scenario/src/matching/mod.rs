@@ -89,7 +89,7 @@ pub(crate) struct Named {
     pub(crate) at: Range<usize>,
 }
 
-/// The same, with the tables that it names.
+/// Reads a rule as [`parse_match`] does; also returns the tables that it names.
 pub(crate) fn parse_named(text: &str) -> Result<(Vec<Match>, Vec<Named>), Unreadable> {
     let (matches, named) = alternatives(text)?;
     if matches.is_empty() {

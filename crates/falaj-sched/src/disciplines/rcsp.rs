@@ -151,7 +151,7 @@ pub struct Rcsp {
     releases: bool,
     serving: Option<FlowId>,
     label: Label,
-    /// Time by which the packet taken last leaves before the latest time.
+    /// Time from the departure of the packet taken last until its latest departure.
     early: Option<Span>,
     link: Rate,
     largest: u32,
@@ -171,7 +171,7 @@ struct Regulated {
 struct Gaps {
     least: Span,
     interval: Span,
-    /// Packets of that window.
+    /// Maximum number of packets in that interval.
     packets: u64,
 }
 
