@@ -149,7 +149,7 @@ impl Session {
     /// Reads the peer's messages; returns the result when the dialog is complete.
     ///
     /// # Errors
-    /// The session has ended: the peer is gone, or sent an invalid message, which it was told.
+    /// The session has ended: the peer is gone, or sent an invalid message and was told so.
     pub fn turn(&mut self) -> io::Result<Option<Agreed>> {
         for _ in 0..TURN {
             let Some((message, fd)) = self.channel.receive()? else { break };

@@ -210,8 +210,8 @@ pub(super) fn run(way: Crossing, load: &OfferedLoad) -> Result<CrossingResult> {
     })
 }
 
-/// Waits until the reader has started, as earlier packets would wait for it in the ring. It counts
-/// from here on.
+/// Waits until the reader has started, as earlier packets would wait for it in the ring. The reader
+/// counts from here on.
 fn greet(endpoint: &mut Endpoint) -> Result<()> {
     let nobody = [0; ADDRESS];
     endpoint.ask_when(nobody.len(), monotonic());

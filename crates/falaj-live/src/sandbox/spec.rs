@@ -58,8 +58,8 @@ pub struct SandboxSide {
     pub stderr: Option<OwnedFd>,
     /// Variables added to the caller's environment and to `FALAJ_SIDE` (`a` or `b`), `FALAJ_ADDR`,
     /// `FALAJ_PEER`, `FALAJ_ADDR6` and `FALAJ_PEER6` (the IPv6 ones only if the link carries
-    /// IPv6), and `MAHIMAHI_BASE`, which is `FALAJ_PEER` for scripts written for mahimahi;
-    /// these win.
+    /// IPv6), and `MAHIMAHI_BASE`, which is `FALAJ_PEER` for scripts written for mahimahi. Of two
+    /// variables with one name the one given here counts.
     pub env: Vec<(OsString, OsString)>,
 }
 
@@ -97,7 +97,7 @@ pub struct SandboxSpec {
     /// Side b.
     pub far: SandboxSide,
     /// Side b's network namespace: a name under `/run/netns`, or the number of a process there;
-    /// `None`: a namespace of its own. An existing namespace is not changed, but that it has the
+    /// `None`: a namespace of its own. An existing namespace is not changed, except that it has the
     /// link's interface as long as the sandbox lives.
     pub namespace: Option<String>,
     /// Ports of the host that side a reaches at its own loopback addresses.

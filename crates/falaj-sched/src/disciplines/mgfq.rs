@@ -3,10 +3,10 @@
 //! Tsou, Chiou and Tsai (2000), as in C. Zhang's thesis. A packet is due at its arrival plus the
 //! flow's `deadline`. All gates open once in a `period`: the group behind the first gate joins the
 //! end of the queue that is sent, and each other group moves up by one gate. A packet joins the
-//! group that passes its last gate just before the packet is due, by a whole period at most. So a
-//! flow's packets become eligible within a period of each other's due dates, which bounds the
-//! remaining jitter. Within a group nothing is sorted by due dates: that is the price of few
-//! queues.
+//! group that passes its last gate at the last opening before the packet is due, so at most a
+//! period before. So a flow's packets become eligible within a period of each other's due dates,
+//! which bounds the remaining jitter. Within a group nothing is sorted by due dates: that is the
+//! price of few queues.
 //!
 //! The gate at which a packet joins the queue, and its number among all arrivals, give the same
 //! order as the queues would, so nothing is moved at a gate.
@@ -200,9 +200,9 @@ impl Guarantees for Mgfq {
         DropImpact::Nobody
     }
 
-    /// A packet is in the queue that is sent by its due date. Later packets join behind it, so it
-    /// waits for the contents of the queues at that time alone, itself included, and these are
-    /// limited.
+    /// By its due date, a packet is in the queue that is sent. Later packets join behind it, so
+    /// from then on it waits only for the contents of the queues at that time, itself included, and
+    /// these are limited.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let deadline = self.deadlines[f.index()];
         Ok(Guarantee {
