@@ -2,7 +2,9 @@
 
 pub use falaj_plan::words::{DASH, bytes, link_rate, nanos, percent, rate, span};
 
-use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+use comfy_table::{
+    CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle,
+};
 use falaj_traffic::interval::Estimate;
 use std::borrow::Cow;
 
@@ -61,13 +63,19 @@ pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Ta
     table
 }
 
-/// A table of at most this width in columns, all left-aligned: long texts are wrapped.
+/// A table of at most this width in columns, all left-aligned: long texts are wrapped, but not in
+/// the first and the last column.
 pub fn wrapped(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>, width: u16) -> Table {
     let mut table = table(header, rows);
     for column in table.column_iter_mut() {
         column.set_cell_alignment(CellAlignment::Left);
     }
     table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+    for whole in [0, header.len().saturating_sub(1)] {
+        if let Some(column) = table.column_mut(whole) {
+            column.set_constraint(ColumnConstraint::ContentWidth);
+        }
+    }
     table
 }
 

@@ -47,13 +47,16 @@ const HEADER: [&str; 17] = [
     "ours",
 ];
 
+/// The columns that the terminal shows beside the judged rows.
+const NOT_JUDGED: [&str; 5] = ["cell", HEADER[13], HEADER[14], HEADER[15], HEADER[16]];
+
 /// Prints the table, or JSON, and writes the page.
 pub(super) fn tell(args: &Args, kernel: &Kernel, rows: &[Row], took: Duration) -> Result<()> {
     let all = to_json(kernel, rows, took);
     if args.json {
         say!("{}", serde_json::to_string_pretty(&all)?);
     } else {
-        say!("{}\n", text::table(&HEADER, rows.iter().map(cells)));
+        say!("{}\n", text::table(&NOT_JUDGED, rows.iter().map(not_judged)));
         verdict::print(&judged(rows), |_| true);
     }
     if let Some(out) = &args.out {
@@ -125,6 +128,11 @@ fn cells(row: &Row) -> Vec<String> {
     let seconds = |part: usize| format!("{:.1}", part as f64 * row.part);
     pair(&|m| m.converged().map_or(text::DASH.into(), seconds), None);
     texts
+}
+
+/// The name of a cell, its loss and its convergence.
+fn not_judged(row: &Row) -> Vec<String> {
+    [row.cell.to_string()].into_iter().chain(cells(row).split_off(13)).collect()
 }
 
 fn page(kernel: &Kernel, rows: &[Row], took: Duration) -> String {

@@ -3,8 +3,8 @@
 
 use super::super::curves::{Axes, CurvePoint, FigureCell, FigureCurve, PaperFigure, Published};
 use super::super::verdict::Allowed;
-use super::order;
 use super::testbed::{ENDLESS, Lc, SEEDS, Testbed, TestbedResult, TestbedServer};
+use super::{clocks, order};
 use anyhow::{Context, Result, bail};
 use falaj_sched::units::time::{Span, Time};
 use falaj_traffic::interval::Estimate;
@@ -44,7 +44,7 @@ impl Lab {
         Ok(read(all.get(&text).context("a run that was made")?))
     }
 
-    fn curve(
+    pub(super) fn curve(
         &self,
         name: &'static str,
         beds: impl Iterator<Item = (u32, Testbed)>,
@@ -131,19 +131,19 @@ fn video_by_quantum(
     VIDEO_QUANTA.into_iter().map(move |q| (q, video(server, capacity, lc, be, q)))
 }
 
-const BE_RATE: &str = "packets/s of each BE flow";
+pub(super) const BE_RATE: &str = "packets/s of each BE flow";
 const QUANTUM: &str = "quantum of LC (B)";
-const DELAY: &str = "mean delay (ms)";
+pub(super) const DELAY: &str = "mean delay (ms)";
 
-fn lc(f: &TestbedResult) -> Option<Estimate> {
+pub(super) fn lc(f: &TestbedResult) -> Option<Estimate> {
     f.lc
 }
 
-fn be(n: usize) -> impl Fn(&TestbedResult) -> Option<Estimate> {
+pub(super) fn be(n: usize) -> impl Fn(&TestbedResult) -> Option<Estimate> {
     move |f| f.be[n - 1]
 }
 
-fn holds(statement: bool) -> f64 {
+pub(super) fn holds(statement: bool) -> f64 {
     if statement { 1.0 } else { 0.0 }
 }
 
@@ -151,6 +151,8 @@ fn holds(statement: bool) -> f64 {
 pub(super) fn of(lab: &Lab, label: &str) -> Result<PaperFigure> {
     let mut figure = match label {
         "Figure 2.1" => order::figure()?,
+        "Figure 4.4" => clocks::of_lc(lab)?,
+        "Figure 4.5" => clocks::of_be(lab)?,
         "Table 5.1" => table_1()?,
         "Table 5.2" => table_2(lab)?,
         "Figure 5.1" => figure_1(lab)?,

@@ -1,12 +1,15 @@
-//! Zhang's thesis on DRR+ and DRR++: Tables 5.1 and 5.2, Figures 2.1 and 5.1-5.14, and Theorem 2.
+//! Zhang's thesis on DRR+ and DRR++: Tables 5.1 and 5.2, Figures 2.1, 4.4, 4.5 and 5.1-5.14, and
+//! Theorem 2.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`testbed`] | the bottleneck link as a scenario, and the counters of its output |
 //! | [`figures`] | the curves |
+//! | [`clocks`] | delays by two clocks: Figures 4.4 and 4.5 |
 //! | [`live`] | the same flows as real datagrams |
 //! | [`order`] | single packets: Figure 2.1's order, and a counter-example to Theorem 2 |
 
+mod clocks;
 mod figures;
 mod live;
 mod order;
@@ -34,12 +37,14 @@ const FALLS: &str = "words of the thesis, \"dramatically\" or \"very low\"; the 
 const DIGIT: &str = "half of the unit of the last printed digit";
 const GRID: &str = "half of the smallest distance between the quanta, 200 B";
 const OURS: &str = "ours, not the thesis': a bound, or the measured beside the simulated";
+const CLOCKS: &str = "the rates of the clocks are taken from it";
 const ARITHMETIC: &str = "follows from rates, sizes and capacity, whatever the scheduler does";
 
 const WORK: Work = Work {
     name: "zhang",
     title: "DRR+ and DRR++, reproduced",
-    source: "C. Zhang, DRR++ (thesis): Tables 5.1 and 5.2, Figures 2.1 and 5.1-5.14, Theorem 2",
+    source: "C. Zhang, DRR++ (thesis): Tables 5.1 and 5.2, Figures 2.1, 4.4, 4.5 and 5.1 to \
+             5.14, Theorem 2",
     setting: "One flow of low latency (LC) and three others (BE), five runs of 100 s; packets of \
               40 B and 40 to 700 B of payload with exponential gaps, or video of 614.4 kbit/s. \
               Delays from the last bit in to the last bit out; intervals are Student's.",
@@ -53,6 +58,22 @@ const WORK: Work = Work {
         ),
         ("Figure 2.1", "SCFQ: the same", Allowed::near(1.0, 0.0), "packets", EXACT),
         ("Figure 2.1", "WFQ: the same", Allowed::near(1.0, 0.0), "packets", EXACT),
+        (
+            "Figure 4.4",
+            "growth from the first run to the fifth, at one rate",
+            Allowed::unjudged(clocks::GROWTH[0]),
+            "ms",
+            CLOCKS,
+        ),
+        (
+            "Figure 4.5",
+            "growth from the first run to the fifth, at one rate",
+            Allowed::unjudged(clocks::GROWTH[1]),
+            "ms",
+            CLOCKS,
+        ),
+        ("Figure 4.5", "the delay falls from 10 to 20 packets/s", Allowed::words(), HOLDS, WORDS),
+        ("Figure 4.5", "the delay grows beyond 20 packets/s", Allowed::words(), HOLDS, WORDS),
         ("Table 5.1", "rates, from those printed at most", Allowed::most(2.5), "%", RATES),
         ("Table 5.1", "burstiness falls as the rate grows", Allowed::words(), HOLDS, WORDS),
         (
@@ -434,14 +455,14 @@ const WORK: Work = Work {
             Some((number, _)) => format!("--live --figure {number}"),
             None => format!("--figure {rest}"),
         },
-        None if label == "Figure 2.1" => "--figures".into(),
+        None if label.starts_with("Figure") => "--figures".into(),
         None => "--tables".into(),
     },
     known: include_str!("../../../data/zhang-known.json"),
 };
 
 const TABLES: [&str; 4] = ["Table 5.1", "Table 5.2", "Theorem 2", "Finite buffers"];
-const FIGURES: [&str; 15] = [
+const FIGURES: [&str; 17] = [
     "Figure 5.1",
     "Figure 5.2",
     "Figure 5.3",
@@ -457,6 +478,8 @@ const FIGURES: [&str; 15] = [
     "Figure 5.13",
     "Figure 5.14",
     "Figure 2.1",
+    "Figure 4.4",
+    "Figure 4.5",
 ];
 
 pub(super) fn main(args: &Args) -> Result<ExitCode> {
