@@ -18,7 +18,8 @@ pub struct PipeState {
     pub(super) stats: PipeStats,
     /// Time at which the link is free for the next packet, in nanoseconds.
     pub(super) free_from: u64,
-    /// The end by the link's rate alone; for a token bucket, when it is full.
+    /// The end of the last transmission by the link's rate alone; for a token bucket, the time at
+    /// which it is full.
     pub(super) wire_end: u64,
     /// State of impairments, if the link has any.
     pub(super) impairments: Option<ImpairmentProgress>,

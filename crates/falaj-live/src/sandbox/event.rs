@@ -26,8 +26,9 @@ pub enum SideEvent {
     /// Its command ended. Processes that the command left behind go on until the sandbox is
     /// dropped.
     Exited(Exit),
-    /// A connection to this port of its own loopback addresses was refused. It comes once for each
-    /// port, of a side that was to tell.
+    /// A connection to this port of its own loopback addresses was refused. This event comes once
+    /// for each port, and only from a side that
+    /// [tells refusals](super::SandboxSpec::tells_refusals).
     Refused(u16),
     /// The side itself is gone, killed from outside, with all its processes. No event follows, and
     /// `Sandbox::control_fd` stays readable for ever: remove it from the poll set.

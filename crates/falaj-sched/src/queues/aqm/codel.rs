@@ -70,7 +70,8 @@ pub struct State {
     again: bool,
 }
 
-/// Time of the next drop after `count`: interval / sqrt(count), rounded up to a nanosecond.
+/// Time of the next drop after `count` drops: `t` plus interval / sqrt(count), rounded down to a
+/// nanosecond.
 #[inline]
 pub fn control_law(t: Time, interval: Span, count: u64) -> Time {
     t + Span((interval.0 * interval.0 / count.max(1)).isqrt())
