@@ -146,7 +146,7 @@ impl Subject<'_> {
 }
 
 const RESTARTS: u64 = 8;
-/// Packets of a sequence.
+/// A change adds packets only to a sequence of fewer packets than this.
 const LONGEST: u64 = 80;
 
 struct Dice<'a> {

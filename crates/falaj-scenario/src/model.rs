@@ -147,7 +147,7 @@ impl Flow {
     }
 }
 
-/// A token bucket: in any time `t` at most `burst` and `rate` times `t`.
+/// A token bucket: in any time `t` at most `burst` plus `rate` times `t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bucket {
     /// Rate in the long run; finite.

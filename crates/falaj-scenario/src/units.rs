@@ -240,7 +240,7 @@ const MIXES: [(&str, [(u32, u32); 3]); 2] =
 ///
 /// # Errors
 /// As [`parse_size`]; of zero or beyond 2^32; a range that ends before it begins; a mix with a
-/// range, or more than a million times.
+/// range, or with a weight above a million.
 pub fn parse_sizes(text: &str) -> Result<Sizes, Unreadable> {
     let bytes = |part: &str| {
         let bytes = parse_size(part)?;

@@ -1,5 +1,5 @@
 //! DCTCP: it measures the fraction of marked segments, and reduces its window by half of that
-//! fraction (RFC 8257). Otherwise it is Reno, which a mark halves.
+//! fraction (RFC 8257). Otherwise it is like Reno, which halves its window at a mark.
 //!
 //! This is Linux's DCTCP. The fraction is stored in whole units of 1/1024, and decays by a
 //! sixteenth each round trip. Below 16 units that would be less than one unit, so the fraction is
@@ -60,7 +60,8 @@ impl Dctcp {
     }
 
     /// Handles the first marked segments of a round trip. As in Linux, a reduction is in whole
-    /// segments: if half the fraction is less than one segment, the window stays.
+    /// segments: if half of the marked fraction of the window is less than one segment, the window
+    /// stays.
     pub fn marked(&mut self) {
         let window = self.window().floor();
         let left = window - (window * self.share() / 2.0).floor();
