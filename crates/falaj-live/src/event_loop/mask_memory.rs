@@ -1,5 +1,5 @@
 //! Memory of the queues and links that masks create: while the process has reached its limit, no
-//! more are created, and further ids share.
+//! more are created, and further ids share queues or links.
 //!
 //! The memory of a queue or a link differs by discipline and by its backlog. A table of sizes could
 //! be wrong, so the kernel's count for the whole process is used.

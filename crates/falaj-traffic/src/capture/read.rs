@@ -84,7 +84,7 @@ pub enum Unreadable {
     Malformed(PcapError),
     /// Its packets are of a link without a reader here.
     UnknownLink(DataLink),
-    /// It is packed by this program, and not by gzip.
+    /// It is compressed by the program of this name, and not by gzip.
     Packed(&'static str),
     /// It is cut off before anything can be read of it.
     CutOff(usize),
@@ -133,7 +133,8 @@ impl fmt::Display for Unreadable {
 impl std::error::Error for Unreadable {}
 
 /// Reads a capture of falaj or another program, up to the point where it breaks off. It takes about
-/// as much memory as the file has bytes, and half of that for each packet that falaj wrote.
+/// as much memory as the file has bytes; in a capture of falaj about half of that is for the
+/// engine's inputs and verdicts.
 ///
 /// # Errors
 /// It is not a capture, or its packets are of a link that is not known here.
@@ -372,8 +373,8 @@ fn contents<R: Read>(
     read(&mut pieces, visit)
 }
 
-/// Tells of a packet as a frame of Ethernet. Its length is that of the packet, however few bytes of
-/// it were kept, and no less than these.
+/// Passes a packet to `visit` as an Ethernet frame. Its length is that of the packet, even if fewer
+/// bytes of it were kept, and no less than the kept bytes.
 fn packet(
     visit: &mut dyn FnMut(CaptureItem<'_>),
     kind: LinkType,
