@@ -288,7 +288,7 @@ impl Nat {
             std::thread::sleep(Duration::from_millis(1));
         }
         if let NatMethod::Slirp4netns(_) = way {
-            // It resolves the near side's Ethernet address.
+            // slirp4netns resolves the near side's Ethernet address.
             sandbox.answer_at_once().map_err(|error| error.to_string())?;
         }
         Ok(out)

@@ -143,11 +143,11 @@ impl Guarantees for Edf {
         DropImpact::Nobody
     }
 
-    /// A packet that arrives `d_i - min d` after another has a later deadline, whatever its flow.
-    /// All packets that go before the other are therefore in the queues at that time, and their
-    /// total is limited. If all queues together are no longer than the shortest deadline, every
-    /// deadline is kept. No flow is guaranteed a rate: a flow of short deadlines may take the whole
-    /// link.
+    /// A packet that arrives later than `d_i - min d` after a packet of flow `i` has a later
+    /// deadline, whatever its own flow. So all packets that still go before the packet of flow `i`
+    /// are in the queues at that instant, and their total is limited. If all queues together are no
+    /// longer than the shortest deadline, every deadline is kept. No flow is guaranteed a rate: a
+    /// flow of short deadlines may take the whole link.
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         let own = self.deadlines[f.index()];
         let shortest = self.deadlines.iter().copied().min().unwrap_or(own);
