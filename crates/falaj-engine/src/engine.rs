@@ -219,7 +219,7 @@ impl Engine {
     }
 
     /// Applies a prepared change at `now`, after all events due by then: to all its pipes, or to
-    /// none. No packet is lost that may not be dropped. The remaining bits of packets on wires are
+    /// none. Only packets that may be dropped are lost. The remaining bits of packets on wires are
     /// sent at the new rates ([`Output::Retimed`]), and packets that have left keep their due
     /// times. Deficits and credits of flows stay as long as the flows and the discipline do.
     ///
@@ -374,8 +374,8 @@ impl Engine {
         self.pipes[pipe.0 as usize].has_room(flow, ids, bytes)
     }
 
-    /// The earliest due time of a packet of `bytes` bytes that this pipe has not sent by `now`: it
-    /// goes next, and the link becomes free as early as it can.
+    /// The earliest due time of a packet of `bytes` bytes that this pipe has not sent by `now`, if
+    /// it goes next and the link becomes free as early as it can.
     pub fn earliest_due(&self, pipe: PipeId, bytes: u32, now: Time) -> Time {
         self.pipes[pipe.0 as usize].earliest_due(bytes, now)
     }
