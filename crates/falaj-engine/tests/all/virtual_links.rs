@@ -190,3 +190,83 @@ fn a_wait_ends_when_a_link_can_send() {
     let ends: Vec<(u32, u64)> = emits(&out).iter().map(|e| (e.handle, e.end.0 / 8)).collect();
     assert_eq!(ends, [(2, 17), (3, 24)]);
 }
+
+/// Both servers send at least the packets of the largest size that fit a phase exactly, whatever
+/// fraction of a nanosecond came before. Packets beyond these end less than a nanosecond after the
+/// phase. The bound of a full queue counts the same packets. Links are always backlogged; phases
+/// are at the edge where one more packet fits.
+#[test]
+fn a_phase_carries_the_packets_that_the_bound_counts() {
+    let (mut exact, mut edges) = (0, 0);
+    for seed in 0..3_000 {
+        let mut dice = Dice::new(seed ^ 0xed6e);
+        let (rate, largest) = match seed {
+            0 => (900_000, 200),
+            _ => (dice.one_of(&[900_000, 33_333_333, 7_777_777_777]), dice.from(20, 300)),
+        };
+        let rate = if seed % 3 == 1 { Rate(dice.from(1_000, 2_000_000_000)) } else { Rate(rate) };
+        let packets = if seed == 0 { 5 } else { dice.from(2, 9) };
+        let phase = rate.airtime_of_many(packets * largest) + Span(dice.from(0, 2)) - Span(1);
+        // By definition: `n` packets fit if `n L` is at most `W C`.
+        let fit = |span: u64| {
+            let work = |n: u64| u128::from(n * largest * 8_000_000_000);
+            let time = u128::from(span) * u128::from(rate.0);
+            (0..2 * packets + 2).take_while(|&n| work(n) <= time).last().unwrap()
+        };
+        // A packet that would end a whole nanosecond after the phase does not fit; just before, it
+        // may.
+        let (least, most) = (fit(phase.0), fit(phase.0 + 1));
+        let serve = dice.one_of(&["phase-wise", "packet-wise"]);
+        let tails: &[_] =
+            if serve == "phase-wise" { &["wait", "skip"] } else { &["wait", "skip", "carry"] };
+        let tail = dice.one_of(tails);
+        let links = dice.from(1, 3);
+        let flow = |phase: Span, limit| {
+            let values = Values::default().with("kind", Value::Choice("A"));
+            FlowSetup::new(values.with("phase", Value::Span(phase)), Limit::Packets(limit))
+        };
+        let scheduler = Values::default().with("serve", Value::Choice(serve));
+        let other = rate.airtime(largest as u32) * 2 + Span(dice.from(0, 3));
+        let mut setup = Setup {
+            rate,
+            largest: largest as u32,
+            scheduler: scheduler.with("tail", Value::Choice(tail)),
+            flows: (0..links).map(|f| flow(if f == 0 { phase } else { other }, 1_000)).collect(),
+        };
+        let cycles = 12;
+        let arrivals: Vec<Arrival> = (0..(cycles + 2) * (packets + 2))
+            .flat_map(|_| 0..links as u32)
+            .map(|f| Arrival {
+                at: Time::ZERO,
+                flow: FlowId(f),
+                bytes: if f == 0 { largest } else { dice.from(1, largest) } as u32,
+            })
+            .collect();
+        let spec = PipeSpec::new("virtual-links", setup.clone(), Span::ZERO);
+        // Fractions of a nanosecond add to a cycle.
+        let cycle = phase.0 + (links - 1) * other.0;
+        let end = cycles * (cycle + links) + 1;
+        let sent = emits(&run(&spec, &arrivals, |_, _, _| {}));
+        let sent = sent.iter().filter(|e| e.flow == FlowId(0) && e.end.0 <= end).count() as u64;
+        let case = format!("seed {seed}: {sent} packets, {least} to {most} a phase: {spec:?}");
+        assert!(sent >= cycles * least, "{case}");
+        if tail == "wait" {
+            assert!(sent <= (cycles + 1) * most, "{case}");
+            exact += u32::from(least == most);
+        }
+        edges += u32::from(least < packets);
+        // A queue of as many packets takes one phase, and one packet more takes another cycle.
+        let mut bound = |packets: u64| {
+            setup.flows[0].limit = Limit::Packets(packets as u32);
+            let spec = PipeSpec::new("virtual-links", setup.clone(), Span::ZERO);
+            let engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
+            engine.guarantee(PipeId(0), FlowId(0)).unwrap().delay.delay
+        };
+        if serve == "phase-wise" {
+            let last = |packets: u64| rate.airtime_of_many(packets * largest);
+            let (one, two) = (bound(least), bound(least + 1));
+            assert_eq!(two + last(least), one + Span(cycle) + last(1), "{case}");
+        }
+    }
+    assert!(exact > 500 && edges > 500, "{exact} {edges}");
+}

@@ -126,11 +126,8 @@ pub(crate) fn long_tails(setup: &Setup) -> Vec<LongTail> {
         return Vec::new();
     }
     let of = |n: u64| setup.rate.airtime_of_many(u64::from(setup.largest).saturating_mul(n));
-    let packet = setup.largest_airtime().0.max(1);
     let long = |(flow, values): (usize, Span)| {
-        let fit = values.0 / packet;
-        // Rounding up a packet's time adds up over many; the phase may hold one more.
-        let fit = if of(fit + 1) <= values { fit + 1 } else { fit };
+        let fit = setup.rate.packets_within(setup.largest.into(), values);
         let tail = Span(values.0.checked_sub(of(fit).0)?);
         (fit > 0 && u128::from(tail.0) * 20 > u128::from(values.0)).then(|| LongTail {
             flow,

@@ -1527,6 +1527,24 @@ phase = "28us"
     }
 }
 
+/// At 100 Gbit/s, 64 B take 5.12 ns, so 195,312 packets fill a millisecond: a time per packet
+/// that is rounded to whole nanoseconds would leave a long tail.
+#[test]
+fn a_phase_of_packets_that_take_fractions_of_a_nanosecond_has_no_tail() {
+    let text = r#"[link.a]
+rate = "100gbit"
+layer = "payload"
+mtu = "92B"
+scheduler = { kind = "virtual-links" }
+[link.a.flow.x]
+match = "any"
+kind = "A"
+phase = "1ms"
+"#;
+    let (_, warnings) = falaj_scenario::parse(text, "a.toml").unwrap();
+    assert!(warnings.is_empty(), "{warnings}");
+}
+
 // ------------------------------------------------------------------------------------------- one
 // wrong input each
 

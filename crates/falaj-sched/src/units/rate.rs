@@ -40,6 +40,16 @@ impl Rate {
         let nanos = (u128::from(bytes) * u128::from(BIT_NANOS)).div_ceil(u128::from(self.0));
         Span(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
+    /// Number of whole bytes that a transmission without a gap sends within `span`.
+    pub fn bytes_within(self, span: Span) -> u64 {
+        let bytes = u128::from(span.0) * u128::from(self.0) / u128::from(BIT_NANOS);
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+    /// Number of packets of `bytes` that fit in `span` one after the other. Virtual links send at
+    /// least this number of them in a phase, whatever fraction of a nanosecond came before.
+    pub fn packets_within(self, bytes: u64, span: Span) -> u64 {
+        self.bytes_within(span) / bytes.max(1)
+    }
 }
 
 impl fmt::Display for Rate {
@@ -258,6 +268,29 @@ impl Wire {
         Span(nanos + u64::from(rest > 0))
     }
 
+    /// Transmission time of `bytes` after a fraction of a nanosecond, `rest / rate`; rounded down.
+    #[inline]
+    pub fn airtime_after(&self, rest: u64, bytes: u32) -> Span {
+        Span(self.divide(u64::from(bytes) * BIT_NANOS + rest).0)
+    }
+
+    /// End of a transmission of `bytes` that starts at `start`, as [`send`](Wire::send) would
+    /// return it. If the capacity varies, it is an upper bound at the mean rate.
+    #[inline]
+    pub fn end_of(&self, bytes: u32, start: Time) -> Time {
+        if self.apart {
+            return start + self.airtime(bytes);
+        }
+        start + self.airtime_after(self.carried(start), bytes)
+    }
+
+    /// Fraction of a nanosecond by which a transmission that starts at `start` begins later, in
+    /// units of `1 / rate`.
+    #[inline]
+    fn carried(&self, start: Time) -> u64 {
+        if start == self.end { self.rest } else { 0 }
+    }
+
     /// Quotient and remainder of `work` by the rate. `inverse` is at least `2^64 / rate - 1`, so
     /// the product is short by less than one, and the rounded product by one at most.
     #[inline]
@@ -278,8 +311,7 @@ impl Wire {
 
     #[inline]
     fn serialise(&mut self, bytes: u32, start: Time) -> Time {
-        let carried = if start == self.end { self.rest } else { 0 };
-        let work = u64::from(bytes) * BIT_NANOS + carried;
+        let work = u64::from(bytes) * BIT_NANOS + self.carried(start);
         let (nanos, rest) = self.divide(work);
         (self.end, self.rest) = (start + Span(nanos), rest);
         self.end
@@ -368,6 +400,29 @@ mod tests {
         for n in 1..=10_000_000u64 {
             t = wire.send(500, t);
             assert_eq!(u128::from(t.0), u128::from(n) * 500 * u128::from(BIT_NANOS) / 3_000_000);
+        }
+    }
+
+    #[test]
+    fn packets_fit_exactly() {
+        // A packet of 200 B takes 1,777,777.8 ns.
+        let rate = Rate::from_bits(900_000);
+        assert_eq!(rate.packets_within(200, Span(8_888_889)), 5);
+        assert_eq!(rate.packets_within(200, Span(8_888_888)), 4);
+        assert_eq!(Rate::from_mbit(100_000).packets_within(64, Span(1_000_000)), 195_312);
+    }
+
+    #[test]
+    fn an_end_is_told_before_it_is_sent() {
+        for rate in [900_000, 7_777_777, 1_000_000_000, 99_999_999_999] {
+            let mut wire = Wire::new(Rate::from_bits(rate));
+            let mut t = Time::ZERO;
+            for bytes in 1..2_000 {
+                let start = if bytes % 7 == 0 { t + Span(1) } else { t };
+                let end = wire.end_of(bytes, start);
+                t = wire.send(bytes, start);
+                assert_eq!(t, end, "{rate} bit/s, {bytes} B");
+            }
         }
     }
 

@@ -561,9 +561,10 @@ fn guarantees_are_the_papers_by_hand() {
     let own = s; // N r L = 1614936 is longer than a cycle
     let (before, rate) = (s - 1_000_000, 30 * (1_000_000 - l) * 1_000_000 / phases);
     check(&json, "a", [l + 9 * s + before + own, l + 10 * s + before, 2 * l, rate]);
-    let own = 2 * l;
-    // Two phases of b carry 1875 B: more than one of W - L alone.
-    let (before, rate) = (s - 500_000, 1_875 * 8_000_000_000 / (2 * s));
+    // N r L = 807,466.7 ns.
+    let own = 807_467;
+    // Two phases of b carry more than W, which is 1875 B; that is more than one of W - L alone.
+    let (before, rate) = (s - 500_000, 1_876 * 8_000_000_000 / (2 * s));
     check(&json, "b", [l + 2 * s + before + own, l + 3 * s + before, 2 * l, rate]);
 }
 

@@ -297,11 +297,7 @@ impl VirtualLinks {
         let (w, l, largest) = (self.links[f.index()].phase, self.largest, self.largest_bytes);
         let (cycle, rounding) = self.rounded_cycle(serve);
         let others = cycle - w;
-        let within = |time: Span| {
-            let bytes = u128::from(time.0) * u128::from(self.rate.0) / u128::from(BIT_NANOS);
-            u64::try_from(bytes).unwrap_or(u64::MAX)
-        };
-        let first = within(w - rounding);
+        let first = self.rate.bytes_within(w);
         let least = (first + 1).saturating_sub(largest);
         let later = match self.tail {
             Tail::Carry => [first.max(1); 2],
@@ -351,26 +347,26 @@ impl VirtualLinks {
         let (s, rounding) = self.rounded_cycle(serve);
         let carried = self.carried(f, serve);
         let bytes = matches!(link.limit, Limit::Bytes(_));
-        // Number of phases that a full queue takes, and the packets' time that remains for the last
-        // one.
+        // Number of phases that a full queue takes, and the packets that remain for the last one.
         let (m, rest) = match link.limit {
             Limit::Packets(b) => {
-                let (b, k) = (u64::from(b), w / l);
+                let (b, k) = (u64::from(b), self.rate.packets_within(self.largest_bytes, w));
                 let m = b.div_ceil(k);
-                (m, l * (b - (m - 1) * k))
+                (m, b - (m - 1) * k)
             }
-            Limit::Bytes(_) => (0, Span::ZERO),
+            Limit::Bytes(_) => (0, 0),
         };
-        let in_turn = (rest * (n - 1)).min(s - w);
+        let packets = |n: u64| self.rate.airtime_of_many(self.largest_bytes.saturating_mul(n));
         let delay = match (serve, self.tail) {
             _ if bytes => carried.until(self.full_queues[f.index()]),
-            (Serve::PhaseWise, _) => before + s * (m - 1) + (s - w) + rest,
+            (Serve::PhaseWise, _) => before + s * (m - 1) + (s - w) + packets(rest),
             (_, Tail::Carry) => {
                 let all = self.full_queues[f.index()];
-                let in_turn = (s - w) * m + l * (n - 1) + in_turn + self.rate.airtime_of_many(all);
+                let last = packets(rest * (n - 1)).min(s - w);
+                let in_turn = (s - w) * m + l * (n - 1) + last + self.rate.airtime_of_many(all);
                 carried.until(all).min(lent + in_turn + rounding)
             }
-            _ => lent + before + s * (m - 1) + (s - w) + (rest * n).min(s),
+            _ => lent + before + s * (m - 1) + (s - w) + packets(rest * n).min(s),
         };
         let mut others = Vec::new();
         if !carries && !bytes && lent == Span::ZERO {
@@ -572,6 +568,33 @@ mod tests {
         let sent = |tail| order(&links(tail, ["A", "A"]), PacketWise::new, &at_once("AAABBB", 4));
         assert_eq!(sent("wait"), "A1@4 B1@8 A2@12 B2@16 A3@24 B3@28");
         assert_eq!(sent("skip"), "A1@4 B1@8 A2@12 B2@16 A3@20 B3@24");
+    }
+
+    /// At 900 kbit/s five packets of 200 B take 8,888,888.9 ns. Both servers send five of them in
+    /// each phase of 8,888,889 ns, whatever fraction of a nanosecond came before.
+    #[test]
+    fn packets_that_fit_by_a_fraction_of_a_nanosecond_are_sent() {
+        let link = |kind, phase| {
+            values([("kind", Value::Choice(kind)), ("phase", Value::Span(Span(phase)))])
+        };
+        let mut setup = setup(200, [link("B", 2_000_000), link("A", 8_888_889)]);
+        setup.rate = Rate::from_bits(900_000);
+        setup.flows[1].limit = Limit::Packets(10);
+        let five = setup.rate.airtime_of_many(1_000);
+        // A packet's time for a tail, a cycle, the other link's phase, and five packets.
+        let bound = guarantee(&setup, PhaseWise::new, 1).delay.delay;
+        assert_eq!(bound, Span(1_777_778 + 10_888_889 + 2_000_000) + five);
+        // A packet of 190 B takes 1,688,888.9 ns.
+        let mut packets = vec![packet(Time::ZERO, 0, 190)];
+        packets.extend([packet(Time::ZERO, 1, 200); 10]);
+        for longest in [
+            longest_delay(&departures(&setup, PhaseWise::new, &packets), 1),
+            longest_delay(&departures(&setup, PacketWise::new, &packets), 1),
+        ] {
+            // A tail is at most a nanosecond.
+            let together = setup.rate.airtime_of_many(190 + 2_000);
+            assert!(longest <= together + Span(1), "{longest} > {together}");
+        }
     }
 
     /// A queue in bytes may hold more packets than a cycle has room for at the largest size, and

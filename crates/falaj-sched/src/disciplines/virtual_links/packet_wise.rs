@@ -223,7 +223,7 @@ impl PacketWise {
             while let Some(f) = self.alive.first_common(&self.ready, at, to) {
                 let bytes = flows.head(f).expect("a ready link has a head");
                 let state = flows.state_mut(f);
-                if wire.airtime(bytes) <= state.left {
+                if wire.airtime_after(state.rest, bytes) <= state.left {
                     self.pass_empty_b(f.index());
                     return Some(f);
                 }

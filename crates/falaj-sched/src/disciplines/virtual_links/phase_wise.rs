@@ -32,6 +32,9 @@ pub struct PhaseWise {
     waiting: Option<(Time, usize)>,
     /// Sum of the phases of type A: the cycle of an idle server.
     idle_cycle: Span,
+    /// The transmissions so far, with the fraction of a nanosecond of the last one. Above divided
+    /// flows the link's own wire is not visible.
+    wire: Wire,
 }
 
 impl PhaseWise {
@@ -41,8 +44,10 @@ impl PhaseWise {
         config.only_phases(setup)?;
         let idle_cycle = config.links.iter().filter(|l| l.kind == Type::A).map(|l| l.phase).sum();
         let last = config.links.len() - 1;
+        let wire = Wire::new(config.rate);
         Ok(PhaseWise {
             config,
+            wire,
             current: last,
             end: Time::ZERO,
             idle: true,
@@ -142,12 +147,15 @@ impl Discipline for PhaseWise {
         old.end_wait(now);
         (self.current, self.idle) = (old.current, old.idle);
         self.end = old.end.min(now + self.config.links[self.current].phase);
+        if self.config.rate == old.config.rate {
+            self.wire = old.wire;
+        }
     }
 
     fn ready(&mut self, _: &mut Flows<()>, _: FlowId, _: Time) {}
 
     #[inline(always)]
-    fn next(&mut self, flows: &mut Flows<()>, now: Time, wire: &Wire) -> Decision {
+    fn next(&mut self, flows: &mut Flows<()>, now: Time, _: &Wire) -> Decision {
         if self.idle {
             self.catch_up(now);
         }
@@ -162,7 +170,7 @@ impl Discipline for PhaseWise {
         loop {
             let current = FlowId(self.current as u32);
             match flows.head(current) {
-                Some(bytes) if now + wire.airtime(bytes) <= self.end => {
+                Some(bytes) if self.wire.end_of(bytes, now) <= self.end => {
                     return Decision::Serve(current);
                 }
                 Some(_) if self.config.tail == Tail::Wait && now < self.end => {
@@ -175,7 +183,9 @@ impl Discipline for PhaseWise {
     }
 
     #[inline(always)]
-    fn on_transmit(&mut self, _: &mut Flows<()>, _: FlowId, _: Sent) {}
+    fn on_transmit(&mut self, _: &mut Flows<()>, _: FlowId, sent: Sent) {
+        self.wire.send(sent.bytes, sent.start);
+    }
 }
 
 impl QueueHooks for PhaseWise {}
