@@ -5,6 +5,7 @@ mod envelope;
 mod follows;
 mod left_over;
 mod served;
+mod visits;
 
 pub use envelope::{Envelope, Sends, sent_by, sources, sources_named};
 pub use follows::{Backlog, Delay, Distances};
@@ -19,12 +20,13 @@ use falaj_sched::contract::params::ConfigErrors;
 use falaj_sched::queues::queue::Limit;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
-use falaj_theory::{Curve, Distance};
+use falaj_theory::{Curve, Distance, whole};
 use falaj_traffic::source::Model;
 use follows::{backlog, by_curves, by_left_over, full_queue};
 pub(crate) use left_over::Rivals;
 use left_over::{Given, LeftOver};
 use served::limit_of;
+use visits::VisitedFlow;
 
 /// Everything that is known of a flow without a simulation.
 pub struct Outlook {
@@ -116,6 +118,26 @@ pub fn outlooks(
     let known = envelopes.iter().map(|envelope| envelope.as_ref().ok());
     let one_queue = if together { 1 } else { envelopes.len() };
     let rivals = Rivals::of(&direction.pipe, &served, known.take(one_queue));
+    let (largest, rate) = (direction.pipe.setup.largest, direction.pipe.setup.rate);
+    let of_all = || one.map(|(rate, latency)| (rate, latency, Curve::rate_latency(rate, latency)));
+    let mut bounded: Vec<ByEnvelope> = Vec::new();
+    for (f, envelope) in envelopes.iter().enumerate() {
+        let service = if together { of_all() } else { served.service(f) };
+        let Ok(own) = envelope else {
+            bounded.push(ByEnvelope { service, distances: None, left: Vec::new() });
+            continue;
+        };
+        let distances = service.as_ref().and_then(|(_, _, s)| served.distances(f, &own.curve, s));
+        let left = rivals.as_ref().map(|r| r.left_over(if together { 0 } else { f }, &own.curve));
+        let mut by_envelope = ByEnvelope { service, distances, left: Vec::new() };
+        for left in left.into_iter().flatten() {
+            by_envelope.add(&left, own, rate, together);
+        }
+        bounded.push(by_envelope);
+    }
+    if rivals.is_some() && !together {
+        add_visits(&served, &envelopes, rate, &mut bounded);
+    }
     let mut out = Vec::new();
     // The flow above a leaf is found by a search; for thousands of leaves that takes long.
     let undivided = direction.pipe.setup.flows.iter().all(|flow| flow.inner.is_none());
@@ -123,26 +145,14 @@ pub fn outlooks(
         Some(flow) => flow.limit,
         None => limit_of(&direction.pipe.setup, f),
     };
-    for (f, (guarantee, envelope)) in served.guarantees.iter().cloned().zip(envelopes).enumerate() {
+    let flows = served.guarantees.iter().cloned().zip(envelopes).zip(bounded);
+    for (f, ((guarantee, envelope), by_envelope)) in flows.enumerate() {
         let limit = served.shared.unwrap_or_else(|| limit_of(f));
-        let of_all =
-            || one.map(|(rate, latency)| (rate, latency, Curve::rate_latency(rate, latency)));
-        let service = if together { of_all() } else { served.service(f) };
-        let distances = envelope.as_ref().ok().zip(service.as_ref());
-        let distances =
-            distances.and_then(|(e, (_, _, service))| served.distances(f, &e.curve, service));
-        let left = rivals.as_ref().zip(envelope.as_ref().ok()).map_or_else(Vec::new, |(r, own)| {
-            let left = r.left_over(if together { 0 } else { f }, &own.curve);
-            let rate = direction.pipe.setup.rate;
-            let bound =
-                |left: LeftOver| Some((left.given, by_left_over(&left, own, rate, together)?));
-            left.into_iter().filter_map(bound).collect()
-        });
+        let ByEnvelope { service, distances, left } = by_envelope;
         let shortest = |given: Given| {
             let all = left.iter().filter(move |(of, _)| *of <= given).map(|(_, (delay, _))| delay);
             all.min_by_key(|delay| delay.delay).cloned()
         };
-        let largest = direction.pipe.setup.largest;
         let alone = left.iter().filter(|(given, _)| *given == Given::Own);
         // A packet counts as queued until its last bit has left.
         let alone = alone.map(|(_, (_, bits))| bits.clone().longer(largest));
@@ -191,6 +201,62 @@ pub fn outlooks(
         out.push(outlook);
     }
     Ok(out)
+}
+
+/// The bounds of a flow that follow from its envelope.
+struct ByEnvelope {
+    /// Rate, latency and curve of the service for the traffic of the envelope.
+    service: Option<(Rate, Span, Curve)>,
+    /// Distances from the envelope to that service.
+    distances: Option<Distances>,
+    /// By condition, the delays and backlogs by left-over services.
+    left: Vec<(Given, (Delay, Distance))>,
+}
+
+impl ByEnvelope {
+    fn add(&mut self, left: &LeftOver, own: &Envelope, rate: Rate, together: bool) {
+        self.left.extend(by_left_over(left, own, rate, together).map(|bound| (left.given, bound)));
+    }
+
+    /// The lowest delay under these conditions.
+    fn delay(&self, given: Given) -> Option<Span> {
+        let left = self.left.iter().filter(|(of, _)| *of <= given).map(|(_, (d, _))| d.delay);
+        let by_service = self.distances.as_ref().map(|d| Span(whole(&d.delay.length)));
+        left.chain(by_service).min()
+    }
+}
+
+/// Adds the bounds of flows that share the link by visits.
+fn add_visits(
+    served: &Served,
+    envelopes: &[Result<Envelope, String>],
+    rate: Rate,
+    bounded: &mut [ByEnvelope],
+) {
+    let flow = |f: usize| {
+        let guarantee = served.guarantees[f].as_ref().ok()?;
+        let delay = |given| [bounded[f].delay(given), Some(guarantee.delay.delay)];
+        Some(VisitedFlow {
+            limits: *served.visits.get(f)?,
+            envelope: envelopes[f].as_ref().ok(),
+            service: (guarantee.rate, guarantee.latency),
+            declared: delay(Given::Declared).into_iter().flatten().min(),
+            sources: delay(Given::Sources).into_iter().flatten().min(),
+        })
+    };
+    let flows: Option<Vec<VisitedFlow>> = (0..bounded.len()).map(flow).collect();
+    let Some(flows) = flows else { return };
+    let derived = flows.iter().any(|flow| flow.envelope.is_some_and(|e| !e.is_declared()));
+    let all =
+        [Given::Declared, Given::Sources].into_iter().filter(|g| *g == Given::Declared || derived);
+    let all: Vec<_> = all.map(|given| visits::left_over(rate, &flows, given)).collect();
+    for left in all {
+        for ((left, own), by_envelope) in left.iter().zip(envelopes).zip(&mut *bounded) {
+            if let (Some(left), Ok(own)) = (left, own) {
+                by_envelope.add(left, own, rate, false);
+            }
+        }
+    }
 }
 
 /// The shorter one of two bounds; the first one if they are equal.

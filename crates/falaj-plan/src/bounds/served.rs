@@ -4,7 +4,7 @@ use super::follows::{By, Distances};
 use falaj_scenario::Direction;
 use falaj_sched::contract::complete::CompleteDiscipline;
 use falaj_sched::contract::guarantee::{
-    Bound, Deadlines, Guarantee, Precedence, RateCondition, Settling, StaircaseCurve,
+    Bound, Deadlines, Guarantee, Precedence, RateCondition, Settling, StaircaseCurve, VisitLimits,
 };
 use falaj_sched::contract::no_guarantee::NoGuarantee;
 use falaj_sched::contract::params::{ConfigErrors, Setup};
@@ -23,6 +23,8 @@ pub struct Served {
     pub guarantees: Vec<Result<Guarantee, NoGuarantee>>,
     /// The curve of each flow for service in turns, if it is known.
     turns: Vec<Option<StaircaseCurve>>,
+    /// The limits on the visits of each flow; empty if flows do not share the link by visits.
+    pub(super) visits: Vec<VisitLimits>,
     /// The curve that defines the deadlines of each flow's packets, if they have any.
     pub(crate) deadlines: Vec<Option<Deadlines>>,
     /// The condition, beside a backlog, for the guaranteed rates.
@@ -118,6 +120,7 @@ pub fn served(direction: &Direction, setup: &Setup) -> Result<Served, ConfigErro
     if let Some(none) = direction.pipe.clone().no_guarantee() {
         guarantees.fill_with(|| Err(none.clone()));
         finely.turns.fill(None);
+        finely.visits.clear();
         finely.deadlines.fill(None);
         finely.jitters.fill(None);
     }
@@ -140,8 +143,8 @@ pub fn served(direction: &Direction, setup: &Setup) -> Result<Served, ConfigErro
     Ok(Served { guarantees, ..finely })
 }
 
-/// Builds [`Served`] from a discipline. Turns, deadlines and the order of service are left out if
-/// some flows are divided.
+/// Builds [`Served`] from a discipline. Turns, visits, deadlines and the order of service are left
+/// out if some flows are divided.
 struct Finer {
     /// True if no flow is divided.
     whole: bool,
@@ -158,6 +161,10 @@ impl registry::Visitor for Finer {
                 .iter()
                 .map(|&f| discipline.deadlines(f).filter(|_| self.whole))
                 .collect(),
+            visits: match self.whole {
+                true => self.flows.iter().map_while(|&f| discipline.visits(f)).collect(),
+                false => Vec::new(),
+            },
             rate_condition: discipline.rate_condition(),
             places: match self.whole {
                 true => self.flows.iter().map(|&f| discipline.precedence(f)).collect(),

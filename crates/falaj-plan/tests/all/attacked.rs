@@ -182,3 +182,74 @@ fn short_phases_of_virtual_links_carry_what_two_of_them_must() {
         assert!(witness.ratio > near, "{what}: {witness:?}");
     }
 }
+
+/// A flow of 200 B waits for the quanta of rivals of which nothing is known, and for the envelopes
+/// of the others. Their delays bound the bytes that they have queued, and shorten one another.
+#[test]
+fn envelopes_of_some_rivals_bound_the_delay_under_drr() {
+    let envelope = "envelope = { rate = \"64kbit\", burst = \"200B\" }\n";
+    let text = |declared: usize| {
+        let flow = |n: usize| {
+            let known = if n < declared { envelope } else { "" };
+            format!("[link.l.flow.f{n}]\nmatch = \"udp dport {}\"\n{known}", n + 1)
+        };
+        let flows: String = (0..6).map(flow).collect();
+        format!(
+            "[link.l]\nrate = \"10mbit\"\nmtu = \"1486B\"\nscheduler = {{ kind = \"drr\" }}\n{flows}"
+        )
+    };
+    // Alone: its 200 B, and a quantum and a carried packet of each rival.
+    let (bounds, _) = attack(&text(1), 200);
+    assert_eq!(bounds[0], Some(Span(8 * (200 + 5 * 3_000) * 100)));
+    // Two rivals are unknown; the three others have 200 B each, and the bytes that come meanwhile.
+    let (bounds, witness) = attack(&text(4), 20_000);
+    let least = Span(8 * (200 + 2 * 3_000 + 3 * 200) * 100);
+    let most = Span(8 * (200 + 2 * 3_000 + 3 * 330) * 100);
+    assert!(bounds[0] > Some(least) && bounds[0] < Some(most), "{bounds:?}");
+    assert!(witness.ratio > 0.8, "{witness:?} of {bounds:?}");
+}
+
+/// Drawn links under `drr`: flows with any quanta, some with envelopes. No search breaks a bound.
+#[test]
+fn bounds_under_drr_hold_if_some_flows_have_envelopes() {
+    let mut state = 1u64;
+    let mut from = |low: u64, high: u64| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        low + (state >> 33) % (high - low + 1)
+    };
+    let (mut used, mut closest) = (0, 0f64);
+    for _ in 0..60 {
+        let rate = [10_000_000, 987_654_321][from(0, 1) as usize];
+        let n = from(3, 6);
+        let flow = |f: u64| {
+            let quantum = from(1_500, 9_000);
+            // The first flow always has an envelope.
+            let envelope = match f == 0 || from(0, 2) > 0 {
+                true => format!(
+                    "envelope = {{ rate = \"{}bit\", burst = \"{}B\" }}\n",
+                    rate / n * from(5, 90) / 100,
+                    from(100, 6_000)
+                ),
+                false => String::new(),
+            };
+            format!(
+                "[link.l.flow.f{f}]\nmatch = \"udp dport {}\"\nquantum = \"{quantum}B\"\n\
+                 queue = \"50p\"\n{envelope}",
+                f + 1
+            )
+        };
+        let flows: String = (0..n).map(flow).collect();
+        let text = format!(
+            "[link.l]\nrate = \"{rate}bit\"\nmtu = \"1486B\"\nscheduler = {{ kind = \"drr\" }}\n{flows}"
+        );
+        let (scenario, _) = falaj_scenario::parse(&text, "a.toml").expect("valid");
+        let ways = plan(&scenario).expect("accepted");
+        let by_visits = |flow: &falaj_plan::bounds::Outlook| {
+            flow.guaranteed().is_some_and(|bound| bound.formula.contains("a_j(t + D_j)"))
+        };
+        used += ways[0].flows.iter().filter(|flow| by_visits(flow)).count();
+        closest = closest.max(attack(&text, 1_000).1.ratio);
+    }
+    assert!(used > 40 && closest > 0.8, "{used} {closest}");
+}

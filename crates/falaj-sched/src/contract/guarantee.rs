@@ -33,6 +33,13 @@ pub trait Guarantees: Discipline {
         None
     }
 
+    /// Limits on the visits of flow `f`, if flows share the link by visits. Bounds from the
+    /// envelopes of some of its rivals follow.
+    fn visits(&self, f: FlowId) -> Option<VisitLimits> {
+        let _ = f;
+        None
+    }
+
     /// The flows whose packets may leave before those of `f`: all of them in any order, unless
     /// overridden. Bounds from the envelopes of these flows follow.
     fn precedence(&self, f: FlowId) -> Precedence {
@@ -169,6 +176,17 @@ pub struct StairTurn {
     pub others: u64,
     /// Additional time until the next turn.
     pub idle: Span,
+}
+
+/// Limits on the visits of a flow. From the beginning of a backlog on, its first `S` bytes need at
+/// most `m = ceil(S / quantum)` visits, and until the last of them has left, any other flow `j`
+/// sends at most `m quantum_j + carried_j` bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VisitLimits {
+    /// Bytes that each visit adds, not zero.
+    pub quantum: u64,
+    /// Bound on the bytes that the flow has carried over from earlier visits.
+    pub carried: u64,
 }
 
 /// The place of a flow among the flows of a work-conserving link. While the flow has packets, any

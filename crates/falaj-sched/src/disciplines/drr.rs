@@ -8,7 +8,9 @@
 
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Draw};
-use crate::contract::guarantee::{Guarantee, Guarantees, Settling, StaircaseCurve, finite_rate};
+use crate::contract::guarantee::{
+    Guarantee, Guarantees, Settling, StaircaseCurve, VisitLimits, finite_rate,
+};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::manifest::{Example, Manifest, Purpose};
 use crate::contract::no_guarantee::NoGuarantee;
@@ -107,6 +109,10 @@ impl Guarantees for Drr {
 
     fn turns(&self, f: FlowId) -> Option<StaircaseCurve> {
         Some(self.quanta.visits_among_all(f).turns())
+    }
+
+    fn visits(&self, f: FlowId) -> Option<VisitLimits> {
+        Some(VisitLimits { quantum: self.quanta.of(f), carried: self.quanta.largest })
     }
 
     fn serves_strictly(&self) -> bool {
