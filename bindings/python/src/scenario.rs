@@ -108,7 +108,7 @@ impl Scenario {
     /// The plan as JSON, as `falaj plan --json` has it.
     fn plan_json(&self) -> PyResult<String> {
         let ways = falaj_plan::plan(&self.read).map_err(|refusals| refused(&refusals))?;
-        Ok(json::all(&self.read, &ways, None).to_string())
+        Ok(json::all(&self.read, &ways, None, None).to_string())
     }
 
     /// The guarantees: a line for each flow that traffic is assigned to or that has requirements,

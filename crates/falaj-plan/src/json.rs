@@ -7,6 +7,7 @@ use falaj_scenario::Scenario;
 use falaj_sched::contract::guarantee::{Bound, RateCondition};
 use falaj_sched::contract::no_guarantee::NoGuarantee;
 use falaj_sched::units::rate::BIT_NANOS;
+use falaj_theory::network::BoundMethod;
 use falaj_theory::{Curve, float};
 use serde_json::{Value as Json, json};
 
@@ -84,13 +85,19 @@ fn flow_json(flow: &Outlook) -> Json {
     out
 }
 
-/// All directions of a scenario; `before` is the plan before the change, if there is one.
-pub fn all(scenario: &Scenario, ways: &[Way<'_>], before: Option<&Vec<Way<'_>>>) -> Json {
+/// All directions of a scenario; `before` is the plan before the change, if there is one. Bounds
+/// over several links are those of all methods, or of one.
+pub fn all(
+    scenario: &Scenario,
+    ways: &[Way<'_>],
+    before: Option<&Vec<Way<'_>>>,
+    only: Option<BoundMethod>,
+) -> Json {
     let admitted = ways.iter().all(|way| way.unmet.is_empty());
     let directions: Vec<Json> =
         ways.iter().map(|way| self::way(way, counterpart(way, before))).collect();
     let end_to_end = Routes::of(scenario, ways)
-        .map_or_else(|why| json!({ "none": why }), |routes| routes.json());
+        .map_or_else(|why| json!({ "none": why }), |routes| routes.json(only));
     json!({ "admitted": admitted, "directions": directions, "end_to_end": end_to_end })
 }
 

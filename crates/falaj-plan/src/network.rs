@@ -13,7 +13,7 @@ use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::capacity::Capacity;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
-use falaj_theory::network::{Circle, EndToEnd, Flow, Network, Order, Server};
+use falaj_theory::network::{BoundMethod, Circle, EndToEnd, Flow, Network, Order, Server};
 use falaj_theory::{Curve, exact, slope, whole};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
@@ -186,8 +186,8 @@ impl Routes {
         self.routes.iter().any(|route| route.links.len() > 1)
     }
 
-    /// The bounds of each route.
-    pub fn outlooks(&self) -> Vec<Outlook<'_>> {
+    /// The bounds of each route: by all methods, or by one.
+    pub fn outlooks(&self, only: Option<BoundMethod>) -> Vec<Outlook<'_>> {
         let bounds = self.network.bounds();
         let circle = bounds.as_ref().err().map(|Circle(servers)| {
             let names: Vec<&str> =
@@ -199,6 +199,12 @@ impl Routes {
                 .as_ref()
                 .map_or_else(|_| EndToEnd::default(), |bounds| bounds.flows[n].clone());
             let none = route.none.clone().or(circle.clone()).or_else(|| self.why(n, &bounds));
+            let bounds = match only {
+                Some(method) => bounds.only(method),
+                None => bounds,
+            };
+            let missing = || bounds.best().is_none().then(|| "this method finds no bound".into());
+            let none = none.or_else(missing);
             let best = bounds.best().filter(|_| none.is_none());
             Outlook {
                 route,
@@ -233,8 +239,8 @@ impl Routes {
         })
     }
 
-    /// The bounds of each route, as JSON.
-    pub fn json(&self) -> Json {
+    /// The bounds of each route by all methods, or by one, as JSON.
+    pub fn json(&self, only: Option<BoundMethod>) -> Json {
         let ns = |of: &Option<falaj_theory::Exact>| of.as_ref().map(whole);
         let one = |outlook: &Outlook<'_>| {
             json!({
@@ -246,7 +252,7 @@ impl Routes {
                 "propagation_ns": outlook.route.propagation.0,
             })
         };
-        self.outlooks().iter().map(one).collect()
+        self.outlooks(only).iter().map(one).collect()
     }
 }
 
@@ -390,7 +396,7 @@ mod tests {
         assert_eq!(paths, [&[0, 1][..], &[2], &[0, 2]]);
         assert_eq!(routes.routes[0].propagation, Span::from_millis(12));
         assert!(routes.is_network());
-        let all = routes.outlooks();
+        let all = routes.outlooks(None);
         // A packet of 1514 B and both bursts at 10 Mbit/s: 1.2112 + 5.6 ms.
         let first = routes.network.bounds().unwrap().servers[0].clone().unwrap();
         assert_eq!(whole(&first), 6_811_200);
@@ -423,7 +429,7 @@ mod tests {
         let why = |from: &str, to: &str, n: usize| {
             assert!(CHAIN.contains(from), "{from}");
             let routes = routes(&CHAIN.replacen(from, to, 1)).unwrap();
-            let why = routes.outlooks()[n].none.clone().unwrap_or_default();
+            let why = routes.outlooks(None)[n].none.clone().unwrap_or_default();
             (why, saihu::write("x", &routes).err().unwrap_or_default())
         };
         let (poisson, file) = why("model = \"cbr\"", "model = \"poisson\"", 0);

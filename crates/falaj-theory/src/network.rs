@@ -78,7 +78,37 @@ pub struct EndToEnd {
     pub linear: Option<Exact>,
 }
 
+/// A method of bounds from end to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BoundMethod {
+    /// Total flow analysis.
+    Total,
+    /// Separated flow analysis.
+    Separated,
+    /// Linear programs.
+    Linear,
+}
+
 impl EndToEnd {
+    /// The bound of one method.
+    pub fn by(&self, method: BoundMethod) -> &Option<Exact> {
+        match method {
+            BoundMethod::Total => &self.total,
+            BoundMethod::Separated => &self.separated,
+            BoundMethod::Linear => &self.linear,
+        }
+    }
+
+    /// These bounds without those of other methods.
+    #[must_use]
+    pub fn only(self, method: BoundMethod) -> EndToEnd {
+        match method {
+            BoundMethod::Total => EndToEnd { total: self.total, ..EndToEnd::default() },
+            BoundMethod::Separated => EndToEnd { separated: self.separated, ..EndToEnd::default() },
+            BoundMethod::Linear => EndToEnd { linear: self.linear, ..EndToEnd::default() },
+        }
+    }
+
     /// The lowest bound of all.
     pub fn best(&self) -> Option<&Exact> {
         [&self.total, &self.separated, &self.linear].into_iter().flatten().min()

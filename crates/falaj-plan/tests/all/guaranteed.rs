@@ -7,7 +7,7 @@ use falaj_plan::{json, plan};
 fn planned<T>(text: &str, see: impl Fn(&[Outlook], &serde_json::Value) -> T) -> T {
     let (scenario, _) = falaj_scenario::parse(text, "a.toml").expect("valid");
     let ways = plan(&scenario).expect("accepted");
-    see(&ways[0].flows, &json::all(&scenario, &ways, None)["directions"][0]["flows"])
+    see(&ways[0].flows, &json::all(&scenario, &ways, None, None)["directions"][0]["flows"])
 }
 
 fn three(kind: &str, b: &str) -> String {

@@ -132,7 +132,8 @@ fn what_follows_gets_packets_when_they_have_left() {
     // 30 packets arrive at once; the last one waits for all the others and its own transmission: 24
     // ms, and 8 us.
     let ways = falaj_plan::plan(&scenario).expect("accepted");
-    let bound = Routes::of(&scenario, &ways).expect("routes").outlooks()[0].delay.expect("bounded");
+    let bound =
+        Routes::of(&scenario, &ways).expect("routes").outlooks(None)[0].delay.expect("bounded");
     let slowest = run.ways[0].max().expect("packets came");
     assert!(slowest >= Span(19 * 800_000) && slowest <= Span(30 * 800_000 + 8_000), "{slowest}");
     assert!(slowest <= bound, "{slowest} > {bound}");

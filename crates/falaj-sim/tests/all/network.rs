@@ -125,7 +125,7 @@ fn nearest(text: &str) -> f64 {
     let routes = Routes::of(&scenario, &ways).unwrap();
     let run = simulate(&experiment(&scenario, Span::from_millis(150)), 1, &AtomicBool::new(false))
         .expect("it is valid");
-    let each = routes.outlooks().into_iter().zip(&run.ways).map(|(outlook, seen)| {
+    let each = routes.outlooks(None).into_iter().zip(&run.ways).map(|(outlook, seen)| {
         let (bound, seen) =
             (outlook.delay.expect("all is known"), seen.max().expect("packets were sent"));
         assert!(seen <= bound, "{text}: {} {seen} above {bound}", outlook.route.traffic);

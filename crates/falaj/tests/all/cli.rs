@@ -191,6 +191,47 @@ fn bounds_go_over_several_links() {
     );
 }
 
+/// A network of the literature is a scenario, which `plan` reads, and one method is shown alone:
+/// in tables and in JSON, for a scenario and for another tool's network.
+#[test]
+fn an_example_of_the_literature_is_planned_by_one_method() {
+    let made = falaj(&["plan", "example", "sink-tree", "--links", "5", "--load", "60"]);
+    assert_eq!((made.status, made.err.as_str()), (Some(0), ""));
+    let tree = file("tree.toml", &made.out);
+    let all = falaj(&["plan", tree, "--json", "--saihu", "tree.json"]).json();
+    for (method, key, heading) in [
+        ("sum", "sum_ns", "sum of"),
+        ("as-one", "as_one_ns", "as one"),
+        ("linear", "linear_ns", "linear program"),
+    ] {
+        let alone = falaj(&["plan", tree, "--json", "--method", method]).json();
+        let all = all["end_to_end"].as_array().unwrap();
+        assert_eq!(all.len(), 5);
+        for (one, all) in alone["end_to_end"].as_array().unwrap().iter().zip(all) {
+            assert_eq!((&one[key], &one["delay_ns"]), (&all[key], &all[key]), "{method}: {one}");
+            let shown = ["sum_ns", "as_one_ns", "linear_ns"].iter().filter(|k| one[k].is_u64());
+            assert_eq!(shown.count(), 1, "{one}");
+        }
+        for network in [
+            falaj(&["plan", tree, "--method", method]),
+            falaj(&["plan", "saihu", "tree.json", "--method", method]),
+        ] {
+            assert_eq!(network.status, Some(0), "{}", network.err);
+            let headings = ["sum of", "as one", "linear program"];
+            let table = network.out.lines().find(|l| headings.iter().any(|h| l.contains(h)));
+            let shown = headings.iter().filter(|h| table.unwrap().contains(**h));
+            assert_eq!(shown.collect::<Vec<_>>(), [&heading], "{}", network.out);
+        }
+    }
+    let uplink = file("one.toml", TENANTS);
+    let ran = falaj(&["plan", uplink, "--method", "linear"]);
+    assert_eq!(ran.status, Some(2));
+    assert!(ran.err.contains("--method: no traffic passes several links"), "{}", ran.err);
+    let ran = falaj(&["plan", "example", "mesh", "--links", "4"]);
+    assert_eq!(ran.status, Some(2));
+    assert!(ran.err.contains("3, 5, … 13 links"), "{}", ran.err);
+}
+
 /// Shards write the same as a single run, and the table has a line for each point and flow.
 #[test]
 fn a_sweep_in_shards_is_the_sweep() {

@@ -6,6 +6,8 @@
 //! | [`stations`] | throughput of stations of a channel that always have packets |
 //! | [`whatif`] | the scenario with other values |
 //! | [`fits`] | `plan fits`: checks whether all flows fit, and how many more would |
+//! | [`example`] | `plan example`: networks of the literature, as scenarios |
+//! | [`method`] | names of the methods of bounds over several links |
 //! | [`saihu`] | `plan saihu`: bounds for a network in the format of other tools |
 //! | [`phases`] | the guarantees from each scheduled change on |
 //! | [`report`] | prints a plan as text |
@@ -16,17 +18,20 @@
 mod aggregate;
 #[cfg(feature = "plots")]
 mod draw;
+mod example;
 mod fits;
+mod method;
 mod phases;
 mod report;
 mod saihu;
 mod stations;
 pub(crate) mod whatif;
 
-use anyhow::{Context, Error, Result};
+use anyhow::{Context, Error, Result, bail};
 use falaj_plan::network::Routes;
 use falaj_plan::{Way, counterpart, plan};
 use falaj_scenario::edit::{Set, parse_set};
+use method::Method;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use whatif::WhatIf;
@@ -54,7 +59,8 @@ Examples:
   falaj plan uplink.toml --requires voice.delay=3ms
   falaj plan uplink.toml --what-if voice.phase=60us --what-if uplink.rate=1gbit
   falaj plan uplink.toml --svg plan.svg
-  falaj plan chain.toml --saihu network.json"
+  falaj plan chain.toml --saihu network.json
+  falaj plan example sink-tree > tree.toml && falaj plan tree.toml --method linear"
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -68,10 +74,13 @@ pub(crate) struct Args {
     /// Plan with another value, and compare with the unchanged file; repeatable.
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_set)]
     what_if: Vec<Set>,
-    /// Draw each flow's curves into one file, `*.svg`, `*.png` or `*.pdf`, or into a directory,
-    /// with a file for each flow.
+    /// Draw each flow's curves into one file, `*.svg`, `*.png` or `*.pdf`, or a file for each into
+    /// a directory.
     #[arg(long, visible_alias = "plot", value_name = "PATH")]
     svg: Option<PathBuf>,
+    /// Show only this bound over several links.
+    #[arg(long, value_name = "NAME")]
+    method: Option<Method>,
     /// Export servers and flows for Saihu's tools, as an output-port network.
     #[arg(long, value_name = "FILE.json")]
     saihu: Option<PathBuf>,
@@ -84,6 +93,8 @@ pub(crate) struct Args {
 enum PlanCommand {
     /// Check whether all flows with requirements fit on the link, and how many more would
     Fits(fits::Args),
+    /// Print a network of the literature as a scenario
+    Example(example::Args),
     /// Compute bounds for a network of servers and flows in Saihu's format.
     Saihu(saihu::Args),
     /// Find the batch size that keeps a delay, its cost, and the number of virtual machines that
@@ -95,6 +106,7 @@ enum PlanCommand {
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     match &args.what {
         Some(PlanCommand::Fits(args)) => return fits::main(args),
+        Some(PlanCommand::Example(args)) => return example::main(args),
         Some(PlanCommand::Saihu(args)) => return saihu::main(args),
         #[cfg(feature = "queueing")]
         Some(PlanCommand::Aggregate(args)) => return aggregate::main(args),
@@ -117,10 +129,18 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let before = after.as_ref().map(|_| &before);
     let mut refused = ways.iter().any(|w| !w.unmet.is_empty());
     let planned = other.as_ref().unwrap_or(&scenario);
+    let routes = Routes::of(planned, ways);
+    if args.method.is_some() && routes.as_ref().is_ok_and(|routes| !routes.is_network()) {
+        bail!(
+            "--method: no traffic passes several links, and one link has no choice of methods; \
+             rules lead traffic over several, as in `falaj plan example tandem`"
+        );
+    }
     let phases = phases::phases(planned);
     if args.json {
-        let mut all = falaj_plan::json::all(planned, ways, before);
-        let (of_phases, unmet) = phases::json(&phases)?;
+        let only = args.method.map(Method::of_theory);
+        let mut all = falaj_plan::json::all(planned, ways, before, only);
+        let (of_phases, unmet) = phases::json(&phases, only)?;
         all["phases"] = of_phases;
         refused |= unmet;
         say!("{}", serde_json::to_string_pretty(&all)?);
@@ -132,10 +152,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             }
         }
         refused |= phases::print(&phases)?;
-    }
-    let routes = Routes::of(planned, ways);
-    if !args.json {
-        report::end_to_end(&routes);
+        report::end_to_end(&routes, args.method);
     }
     if let Some(path) = &args.saihu {
         let network = routes.map_err(Error::msg).and_then(|routes| saihu_of(file, &routes));
@@ -164,5 +181,5 @@ fn draw(path: &Path, ways: &[Way<'_>]) -> Result<()> {
 
 #[cfg(not(feature = "plots"))]
 fn draw(_: &Path, _: &[Way<'_>]) -> Result<()> {
-    anyhow::bail!("--svg: falaj was built without `plots`")
+    bail!("--svg: falaj was built without `plots`")
 }

@@ -6,6 +6,7 @@ use falaj_plan::{Way, plan};
 use falaj_scenario::Scenario;
 use falaj_sched::units::time::Span;
 use falaj_terminal::text;
+use falaj_theory::network::BoundMethod;
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
 
@@ -90,13 +91,14 @@ fn way_rows<'a>(way: &'a Way<'_>) -> impl Iterator<Item = Vec<String>> + 'a {
     })
 }
 
-/// The phases as JSON, each with its whole plan.
-pub(super) fn json(phases: &[Phase]) -> Result<(Json, bool)> {
+/// The phases as JSON, each with its whole plan. Bounds over several links are those of all
+/// methods, or of one.
+pub(super) fn json(phases: &[Phase], only: Option<BoundMethod>) -> Result<(Json, bool)> {
     let (mut all, mut refused) = (Vec::new(), false);
     for phase in phases {
         let ways = plan(&phase.scenario)?;
         refused |= ways.iter().any(|way| !way.unmet.is_empty());
-        let mut out = falaj_plan::json::all(&phase.scenario, &ways, None);
+        let mut out = falaj_plan::json::all(&phase.scenario, &ways, None, only);
         out["set"] = json!(phase.sets[..]);
         out["from_ns"] = phase.from.iter().map(|at| at.0).collect();
         all.push(out);

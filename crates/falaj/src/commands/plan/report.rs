@@ -1,5 +1,6 @@
 //! Prints a plan as text.
 
+use super::method::Method;
 use super::stations;
 use falaj_plan::Way;
 use falaj_plan::bounds::{Envelope, Outlook, sources_named};
@@ -118,7 +119,8 @@ pub(super) fn refusals<'a>(way: &'a Way<'_>) -> impl Iterator<Item = String> + '
 }
 
 /// Prints the end-to-end delay bounds, if packets pass several links.
-pub(super) fn end_to_end(routes: &Result<Routes, String>) {
+/// The bounds are those of all methods, or of one.
+pub(super) fn end_to_end(routes: &Result<Routes, String>, only: Option<Method>) {
     let routes = match routes {
         Ok(routes) if routes.is_network() => routes,
         Ok(_) => return,
@@ -128,8 +130,9 @@ pub(super) fn end_to_end(routes: &Result<Routes, String>) {
         }
     };
     let mut notes = Notes::default();
+    let methods = Method::shown(only);
     let rows: Vec<_> = routes
-        .outlooks()
+        .outlooks(only.map(Method::of_theory))
         .into_iter()
         .map(|outlook| {
             let ns = |of: &Option<Exact>| {
@@ -141,28 +144,16 @@ pub(super) fn end_to_end(routes: &Result<Routes, String>) {
                     (text::DASH.into(), why.as_ref().map_or(String::new(), |why| notes.cell(why)))
                 }
             };
-            vec![
-                outlook.route.traffic.clone(),
-                outlook.route.links.join(", "),
-                ns(&outlook.bounds.total),
-                ns(&outlook.bounds.separated),
-                ns(&outlook.bounds.linear),
-                text::span(Some(outlook.route.propagation)),
-                delay,
-                by,
-            ]
+            let mut row = vec![outlook.route.traffic.clone(), outlook.route.links.join(", ")];
+            row.extend(methods.iter().map(|m| ns(outlook.bounds.by(m.of_theory()))));
+            row.extend([text::span(Some(outlook.route.propagation)), delay, by]);
+            row
         })
         .collect();
-    let header = [
-        "from end to end",
-        "links",
-        "sum of queues",
-        "queues as one",
-        "linear program",
-        "on the way",
-        "delay <=",
-        "by",
-    ];
+    let columns: Vec<String> = methods.iter().map(|method| method.heading("queues")).collect();
+    let mut header = vec!["from end to end", "links"];
+    header.extend(columns.iter().map(String::as_str));
+    header.extend(["on the way", "delay <=", "by"]);
     say!("{}", text::table(&header, rows));
     notes.print();
     say!(

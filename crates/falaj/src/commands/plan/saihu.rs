@@ -1,5 +1,6 @@
 //! `plan saihu`: computes bounds for a network in the file format of Saihu's tools.
 
+use super::method::Method;
 use anyhow::{Result, anyhow};
 use falaj_plan::saihu;
 use falaj_terminal::{file, text};
@@ -18,11 +19,15 @@ such a file.
 
 Exit status: 0; 2 if the input is invalid, or the paths of flows form a circle without a bound.
 
-Example:
-  falaj plan saihu network.json")]
+Examples:
+  falaj plan saihu network.json
+  falaj plan saihu network.json --method linear")]
 pub(crate) struct Args {
     /// An output-port network, `*.json`.
     file: PathBuf,
+    /// Show only this bound.
+    #[arg(long, value_name = "NAME")]
+    method: Option<Method>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -32,7 +37,7 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
     let (name, text) = file::text(&args.file)?;
     let read = saihu::read(&text).map_err(|what| anyhow!("{name}: {what}"))?;
     let network = &read.network;
-    let bounds = network.bounds().map_err(|Circle(servers)| {
+    let mut bounds = network.bounds().map_err(|Circle(servers)| {
         let names: Vec<&str> = servers.iter().map(|s| &*network.servers[*s].name).collect();
         anyhow!(
             "{name}: flows lead in a circle through {}, and no \
@@ -40,6 +45,11 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
             names.join(", ")
         )
     })?;
+    if let Some(method) = args.method {
+        for flow in &mut bounds.flows {
+            *flow = std::mem::take(flow).only(method.of_theory());
+        }
+    }
     read.notes.iter().for_each(|note| eprintln!("{name}: {note}"));
     // Load of each server: the long-term rate of all its flows divided by its service rate.
     let loads: Vec<Option<f64>> = (0..network.servers.len())
@@ -84,19 +94,19 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
         network.flows.len()
     );
     let ns = |of: Option<&Exact>| of.map_or(text::DASH.to_owned(), |ns| text::nanos(float(ns)));
+    let methods = Method::shown(args.method);
     let flows = network.flows.iter().zip(&bounds.flows).map(|(flow, bound)| {
         let path: Vec<&str> = flow.path.iter().map(|s| &*network.servers[*s].name).collect();
-        let each = [&bound.total, &bound.separated, &bound.linear];
-        let [total, separated, linear] = each.map(|of| ns(of.as_ref()));
-        vec![flow.name.clone(), path.join(", "), total, separated, linear, ns(bound.best())]
+        let mut row = vec![flow.name.clone(), path.join(", ")];
+        row.extend(methods.iter().map(|method| ns(bound.by(method.of_theory()).as_ref())));
+        row.push(ns(bound.best()));
+        row
     });
-    say!(
-        "{}",
-        text::table(
-            &["flow", "servers", "sum of servers", "servers as one", "linear program", "delay <="],
-            flows
-        )
-    );
+    let columns: Vec<String> = methods.iter().map(|method| method.heading("servers")).collect();
+    let mut header = vec!["flow", "servers"];
+    header.extend(columns.iter().map(String::as_str));
+    header.push("delay <=");
+    say!("{}", text::table(&header, flows));
     let servers = network.servers.iter().zip(&bounds.servers).zip(&loads);
     let servers = servers.map(|((server, delay), load)| {
         let load = load.map_or(text::DASH.to_owned(), |load| format!("{:.1} %", 100.0 * load));

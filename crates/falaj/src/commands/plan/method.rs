@@ -1,0 +1,45 @@
+//! Names of the methods of bounds over several links.
+
+use falaj_theory::network::BoundMethod;
+
+/// A method of bounds over several links, as options name it.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Method {
+    /// Total flow analysis: the delays of all queues, added
+    #[value(alias = "tfa")]
+    Sum,
+    /// Separated flow analysis: all queues as one, which pays for a burst once
+    #[value(alias = "sfa")]
+    AsOne,
+    /// A linear program, for paths with up to 64 queues together
+    #[value(alias = "plp")]
+    Linear,
+}
+
+impl Method {
+    /// All methods, in the order of columns.
+    pub(super) const ALL: [Method; 3] = [Method::Sum, Method::AsOne, Method::Linear];
+
+    /// The method of the theory.
+    pub(super) fn of_theory(self) -> BoundMethod {
+        match self {
+            Method::Sum => BoundMethod::Total,
+            Method::AsOne => BoundMethod::Separated,
+            Method::Linear => BoundMethod::Linear,
+        }
+    }
+
+    /// The heading of its column, where the places of a path are called `places`.
+    pub(super) fn heading(self, places: &str) -> String {
+        match self {
+            Method::Sum => format!("sum of {places}"),
+            Method::AsOne => format!("{places} as one"),
+            Method::Linear => "linear program".into(),
+        }
+    }
+
+    /// The methods to show: one, or all.
+    pub(super) fn shown(only: Option<Method>) -> Vec<Method> {
+        only.map_or_else(|| Method::ALL.to_vec(), |method| vec![method])
+    }
+}
