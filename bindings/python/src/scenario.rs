@@ -111,8 +111,8 @@ impl Scenario {
         Ok(json::all(&self.read, &ways, None, None).to_string())
     }
 
-    /// The guarantees: a line for each flow that traffic is assigned to or that has requirements,
-    /// or for all flows.
+    /// The guarantees: a line for each flow of each direction. The direction down is left out if it
+    /// is configured as up is, and no traffic is assigned to it.
     fn bounds(&self) -> PyResult<Columns> {
         let ways = falaj_plan::plan(&self.read).map_err(|refusals| refused(&refusals))?;
         let all = ways

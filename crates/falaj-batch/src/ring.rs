@@ -27,8 +27,8 @@ use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Words before the strings. Each side's own words are on a cache line of their own, and on a pair
-/// of lines, since processors fetch lines in pairs.
+/// Words before the strings. Each side's words have a pair of cache lines of their own (128 B),
+/// since processors fetch lines in pairs.
 pub const CONTROL: usize = 32;
 const TAIL: usize = 0;
 const ROOM: usize = 1;

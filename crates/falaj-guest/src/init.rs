@@ -160,7 +160,7 @@ fn seed(mut number: u64) -> [u8; sys::SEED] {
     seed
 }
 
-/// Opens a file of the spool: written data are in the host's file when the call returns.
+/// Opens a file of the spool for writing. When a write returns, its data are in the host's file.
 fn written_through(path: &Path) -> io::Result<File> {
     File::options().write(true).create(true).custom_flags(nix::libc::O_DSYNC).open(path)
 }

@@ -66,7 +66,8 @@ pub fn places() -> Vec<PathBuf> {
 /// The kernel of this name; without a name that of [`VARIABLE`], or the first one in [`places`].
 ///
 /// # Errors
-/// There is none, or the one that was named or found first is not suitable.
+/// This machine is not x86-64 Linux, there is no kernel, or the one that was named or found first
+/// is not suitable.
 pub fn find(named: Option<&Path>) -> Result<Kernel, Error> {
     if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
         return Err(Error::Machine);

@@ -3,9 +3,10 @@
 //!
 //! The servers form a tree: its root is the last server of the flow, and each other server sends to
 //! one that is nearer to the root. The program looks for the worst packet. It leaves the root at
-//! date 0. At each server there are earlier dates. A packet that leaves at one of them arrived at
-//! the date of the same number, as packets are served in the order of arrival. By the service
-//! curve, the server's last date bounds the bytes that had left by the oldest departure. So a
+//! date 0, the end. Each server has earlier dates; a higher number is an earlier date. A packet
+//! that leaves a server at date `k` of the next one, or of the end, arrived there at date `k` of
+//! this server, as packets are served in the order of arrival. The server has one date more, the
+//! earliest: with the service curve it bounds the bytes that had left by the oldest departure. So a
 //! server at depth `d` has `d + 2` dates. The variables are these dates and, for each flow, the
 //! bytes that it had sent by each date of its first server. Both are counted back from the packet.
 //! The largest delay that keeps all constraints is a bound.
@@ -42,14 +43,14 @@ struct ServerTree {
     servers: Vec<usize>,
     /// By place, the next server towards the root.
     next: Vec<Option<usize>>,
-    /// By place, the number of servers between it and the end of the root.
+    /// By place, the number of servers behind it; zero for the root.
     depth: Vec<usize>,
 }
 
 impl ServerTree {
     /// The tree of a path, whose last server is the root. A server that sends to several others of
-    /// the tree is put before the deepest of these, or before the least deep one. `order` has all
-    /// servers, each after those that send to it.
+    /// the tree is put before the deepest of these if `deep`, else before the least deep one.
+    /// `order` has all servers, each after those that send to it.
     fn of(network: &Network, path: &[usize], order: &[usize], deep: bool) -> ServerTree {
         let mut tree = ServerTree { servers: Vec::new(), next: Vec::new(), depth: Vec::new() };
         for &server in path.iter().rev() {
@@ -172,8 +173,9 @@ impl Analysed<'_> {
             let (mut program, units) = self.program(&tree, Some(flow))?;
             let (slope, burst) = units.line(sent);
             let aggregate = *program.sent.keys().find(|c| c.only.is_some() && c.first == first)?;
-            // The bytes that it sends after the packet's first date, less its rate since the end.
-            // The bytes that leave in any time after the end are no more than these and its rate.
+            // The bytes that it sends after the packet's first date, less its rate times the time
+            // since the end. In a time `t` after the end no more leaves than these bytes and `t`
+            // times the rate.
             let after = program.problem.add_var(0.0, (0.0, f64::INFINITY));
             for k in 0..tree.dates(Some(first)) {
                 let before = k.checked_sub(1).map(|k| (program.sent[&aggregate][k], 1.0));
@@ -258,7 +260,7 @@ impl Analysed<'_> {
         Some((program, units))
     }
 
-    /// The flows that cross a tree, each sum with its arrival curve at each server.
+    /// The flows that cross a tree, as aggregates, each with its arrival curve at each server.
     fn aggregates(
         &self,
         tree: &ServerTree,
@@ -353,7 +355,7 @@ impl<'a> TreeProgram<'a> {
         }
     }
 
-    /// By the oldest departure, the server had served at least this since its last date.
+    /// By the oldest departure, the server had served at least this since its earliest date.
     fn served(&mut self, place: usize, (rate, latency): Straight) {
         let next = self.tree.next[place];
         let oldest = self.tree.dates(next) - 1;

@@ -3,7 +3,7 @@
 //! The number of places is fixed from the beginning, so that creating an id costs the same however
 //! many there are, and guarantees of flows do not change when another id appears.
 //!
-//! Everything here happens at arrivals, which do not depend on how often the machine is polled;
+//! Everything here happens at arrivals, which do not depend on how often the engine is polled;
 //! nothing runs in between, and idle ids cost nothing.
 
 use super::blocks::Blocks;
@@ -140,7 +140,8 @@ impl IdTable {
         if old.shared < old.each.shared() {
             self.shared = self.shared.min(old.shared);
         }
-        // If there are fewer places, ids that shared continue together.
+        // If the mask is another, or there are fewer shared places than before, the old statistics
+        // of shared places count as those of removed ids.
         let shared = old.each.shared() as usize;
         let keeps = most > 0 && shared <= self.stats.len();
         for (n, stats) in old.stats.iter().take(shared).enumerate() {
@@ -195,8 +196,9 @@ impl IdTable {
     }
 
     /// The place for an arriving packet of this id. While memory is `short`, there are no more ids
-    /// than before; an id that is removed makes room for another. `goes` returns true if a place
-    /// that was idle for long may be reassigned, and then it is.
+    /// than before; an id that is removed makes room for another. `goes` is called for the place of
+    /// an expired id, and for the shared place of an id that might get its own. It returns true if
+    /// nothing waits or is owed there, and may then free the place's resources.
     #[inline]
     pub(crate) fn comes(
         &mut self,
@@ -329,7 +331,7 @@ impl IdTable {
         all.unwrap_or_else(|| self.sums())
     }
 
-    /// The report without single ids. Its cost does not depend on the number of ids.
+    /// The report without the busiest ids. Its cost does not depend on the number of ids.
     fn sums(&self) -> MaskStats {
         let told = |id: &MaskId, stats: &SojournStats| (self.each.mask.words(id), *stats);
         MaskStats {

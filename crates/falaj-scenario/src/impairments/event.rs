@@ -1,4 +1,5 @@
-//! Packets that arrive twice or with a flipped bit, each independently: `duplicate` and `corrupt`.
+//! Packets that arrive twice or with a flipped bit: `duplicate` and `corrupt`, each with a
+//! probability and a correlation.
 
 use super::Impairment;
 use crate::keys::Fallback::{Otherwise, Required, Value as Default};

@@ -126,8 +126,9 @@ pub(crate) fn guaranteed(
     flows.iter().map(|flow| leaves(kind, &mut rates, flow)).collect()
 }
 
-/// Builds the disciplines that divide flows below the one that they are [joined] for, at the
-/// guaranteed `rates`. Reports errors at their places; returns false if there are any.
+/// Completes `setup`, whose flows were [joined]: each flow with parts that its discipline does not
+/// divide itself gets a discipline of its own, at the flow's guaranteed rate (`rates`), or at the
+/// link's if it has none. Reports errors at their places; returns false if there are any.
 pub(crate) fn divide(
     setup: &mut Setup,
     rates: &mut std::slice::Iter<'_, Option<Rate>>,

@@ -1,5 +1,5 @@
 //! The mechanisms that several disciplines share: lists of active flows, timestamps, virtual time,
-//! token buckets, weights, class trees. Each is one file, and knows no discipline.
+//! token buckets, weights, class trees. Each is one file or folder, and depends on no discipline.
 
 pub(crate) mod active_list;
 pub(crate) mod arrival_stamp;
