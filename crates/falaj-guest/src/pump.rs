@@ -4,7 +4,7 @@ use crate::init::{in_spool, input_of};
 use crate::job::{Order, Stream, WindowSize};
 use crate::spool::names;
 use crate::sys;
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
 use nix::poll::PollFlags;
 use nix::pty::openpty;
 use nix::sys::signalfd::SignalFd;
@@ -116,6 +116,10 @@ impl Streams {
         let mut terminal = None;
         if order.streams.contains(&Stream::Terminal) {
             let both = openpty(None, None)?;
+            // The command has its own copies as its standard streams.
+            for end in [&both.master, &both.slave] {
+                fcntl(end, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
+            }
             let mut settings = tcgetattr(&both.slave)?;
             if order.host_processes_output {
                 settings.output_flags.remove(OutputFlags::OPOST);

@@ -386,12 +386,11 @@ fn made(
         }
         Action::Allow => table.text("to", "pass"),
         Action::Deny => table.text("to", "drop"),
-        // A counted packet continues with the next rule. The last rule of a script is left out if
-        // it only counts: its packets continue with the default rule.
-        Action::Count => match names.get(n + 1) {
-            Some(next) => table.set("to", inline(&[("skip-to", quote(next))])),
-            None => return Ok(None),
-        },
+        // A counted packet continues with the next rule; the last rule does more than count.
+        Action::Count => {
+            let next = names.get(n + 1).map_or(LAST, String::as_str);
+            table.set("to", inline(&[("skip-to", quote(next))]));
+        }
         Action::SkipTo(number) => {
             let next = (n + 1..all.rules.len()).find(|next| all.rules[*next].number >= *number);
             let name = next.map_or(LAST, |next| &names[next]);

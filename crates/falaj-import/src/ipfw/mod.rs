@@ -26,7 +26,7 @@ use crate::{Imported, finish};
 use config::{Configured, Kind};
 use falaj_scenario::suggest::quoted;
 use falaj_scenario::{Diagnostics, Problem, Severity};
-use rule::Rule;
+use rule::{Action, Rule};
 use std::ops::Range;
 
 /// The state that all commands together configure.
@@ -103,6 +103,11 @@ pub fn ipfw(text: &str, file: &str, last: Option<LastRule>) -> Result<Imported, 
     let mut draft = Draft::default();
     if problems.iter().all(|p| p.severity != Severity::Error) {
         ends::ends(&mut all.rules, &mut problems);
+        // Rules that only count, behind all others, decide nothing.
+        while let Some(rule) = all.rules.pop_if(|rule| rule.action == Action::Count) {
+            let what = "it counts packets behind all other rules, and is left out";
+            problems.push(Problem::warning(rule.at, what));
+        }
         link::links(&all, &mut draft, &mut problems);
     }
     finish(&draft, file, text, problems)

@@ -1328,6 +1328,48 @@ fn rules_may_share_a_number() {
 }
 
 #[test]
+fn rules_behind_all_others_that_only_count_are_left_out() {
+    becomes(
+        "ipfw pipe 1 config bw 1Mbit/s\nipfw add 50 skipto 200 udp from any to any\n\
+         ipfw add 100 pipe 1 ip from any to any\nipfw add 200 count ip from any to any",
+        expect![[r##"
+            # note: 3: without `in` or `out` both directions share the pipe there; here each has its own
+            # note: 3: packets that no rule takes pass, as on macOS, OPNsense and pfSense
+            # note: 4: it counts packets behind all other rules, and is left out
+            # ipfw pipe 1 config bw 1Mbit/s
+            [link.pipe1]
+            rate = "1mbit"
+            layer = "ip"
+            scheduler = { kind = "fifo", queue = "50p" }
+
+            # what is no IP, as ARP, meets no rule
+            [[rule]]
+            name = "no-ip"
+            match = "not ( ip or ip6 )"
+            to = "pass"
+
+            # ipfw add 50 skipto 200 udp from any to any
+            [[rule]]
+            name = "50"
+            match = "udp"
+            to = { skip-to = "last" }
+
+            # ipfw add 100 pipe 1 ip from any to any
+            [[rule]]
+            name = "100"
+            match = "any"
+            to = "pipe1"
+
+            # the last rule, which the platform has of its own
+            [[rule]]
+            name = "last"
+            match = "any"
+            to = "pass"
+        "##]],
+    );
+}
+
+#[test]
 fn masks_keep_the_last_bits_of_addresses() {
     becomes(
         "ipfw add pipe 1 ip from 192.168.2.0/24 to any out\nipfw add pipe 2 ip from any to 192.168.2.0/24 in\n\
