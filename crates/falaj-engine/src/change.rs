@@ -61,14 +61,16 @@ pub enum ChangeError {
         /// Length of that packet in bytes.
         largest: u32,
     },
-    /// The flow mapping misses an existing flow, or names one that does not exist.
+    /// The flow mapping misses an existing flow, names one that does not exist, or makes two flows
+    /// become the same one.
     NoSuchFlow {
-        /// The number of flows after the change.
+        /// The number of flows after the change; the number before it, if the mapping has another
+        /// length.
         flows: usize,
     },
     /// The pipe does not exist, or it has ended.
     NoSuchPipe,
-    /// A pipe would begin in the place of another one.
+    /// A pipe would begin in the place of another one, or leave a gap behind the existing ones.
     Occupied,
     /// The device would pace the pipe, but the port behind it does not report when it has room.
     Unpaced,
@@ -79,16 +81,16 @@ impl std::fmt::Display for ChangeError {
         match self {
             ChangeError::Refused(refused) => refused.fmt(f),
             ChangeError::Fewer { flows } => {
-                write!(f, "a pipe of {flows} flows keeps them: packets may wait in each")
+                write!(f, "the pipe has {flows} flows, and the new setup has fewer; map them")
             }
             ChangeError::Smaller { largest } => {
                 write!(f, "a packet of {largest} B waits, and would be too large")
             }
             ChangeError::NoSuchFlow { flows } => {
-                write!(f, "flows would become others than the {flows} that there are")
+                write!(f, "the flow mapping does not fit the pipe's {flows} flows")
             }
             ChangeError::NoSuchPipe => f.write_str("there is no such pipe"),
-            ChangeError::Occupied => f.write_str("its place is another's still"),
+            ChangeError::Occupied => f.write_str("its place is not free, or not the next one"),
             ChangeError::Unpaced => f.write_str(
                 "the interface does not say when it has room: `paced-by = \"device\"` is for \
                  packet sockets, as of `falaj bridge`",
@@ -116,7 +118,8 @@ impl Prepared {
     /// Builds the successors of the pipes. No pipe may occur twice.
     ///
     /// # Errors
-    /// A discipline refuses its new setup, or a flow mapping names a flow that does not exist.
+    /// A discipline refuses its new setup, or a flow mapping names a flow that does not exist or
+    /// makes two flows become the same one.
     pub fn new(changes: &[PipeChange]) -> Result<Prepared, (PipeId, ChangeError)> {
         let build = |change: &PipeChange| {
             let successor =

@@ -526,7 +526,7 @@ impl Places {
                     .and_then(|n| self.free.remove(n));
                 free.with_context(|| {
                     format!(
-                        "the interface that stayed there has {}, which is another's now: delete it",
+                        "the interface that stayed there has {}, which now belongs to another: delete it",
                         at.address(had)
                     )
                 })?
@@ -793,7 +793,7 @@ mod tests {
             (0..8).map(|n| places.space(&n.to_string(), None, None, at).unwrap().place).collect();
         assert_eq!(others, [2, 3, 4, 5, 6, 8, 9, 10].map(Some));
         let error = places.space("again", None, Some(at.mac(3)), at).unwrap_err().to_string();
-        assert!(error.contains("10.77.0.3, which is another's now"), "{error}");
+        assert!(error.contains("10.77.0.3, which now belongs to another"), "{error}");
         // The address was changed by someone else.
         assert_eq!(
             places.space("own", None, Some([2, 0, 0, 0, 0, 1]), at).unwrap().place,

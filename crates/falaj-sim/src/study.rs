@@ -162,7 +162,7 @@ impl Study {
         self.replications
     }
 
-    /// Returns true if all replications ran to their end.
+    /// Returns true if all replications that count ran to their end.
     pub fn is_complete(&self) -> bool {
         self.complete
     }

@@ -24,8 +24,9 @@ pub fn bar(steps: u64, what: &'static str) -> ProgressBar {
     ProgressBar::new(steps).with_style(style).with_message(what)
 }
 
-/// A bar for work of minutes: without a terminal, remarks report the progress. No thread is used,
-/// as a sandbox starts in a single-threaded process: a remark comes with a step.
+/// A bar for work of minutes: without a terminal, remarks report the progress. A remark is printed
+/// only when a step ends: a thread that prints between steps is ruled out, because a sandbox starts
+/// in a single-threaded process.
 pub fn long_bar(steps: u64, what: &'static str) -> ProgressBar {
     if wanted() || quiet() {
         return bar(steps, what);

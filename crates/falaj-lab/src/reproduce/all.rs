@@ -18,7 +18,7 @@ use std::time::Instant;
 struct PaperRun {
     name: &'static str,
     arguments: &'static [&'static str],
-    /// Whether `--quick` shortens it.
+    /// True if `--quick` shortens it.
     is_quick: bool,
 }
 

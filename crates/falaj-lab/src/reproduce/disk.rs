@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 /// Bytes that are written repeatedly, and synced to the disk each time.
 const BYTES: usize = 16 << 20;
 
-/// The parameters of the process, sent first. The process ends when its standard input is closed.
+/// The parameters of the process, sent first: it writes from one offset from its start to another.
+/// The process ends when its standard input is closed.
 #[derive(Serialize, Deserialize)]
 struct Times {
     from: Duration,
@@ -58,7 +59,7 @@ pub(super) struct DiskLoad {
 }
 
 impl DiskLoad {
-    /// A load from `from` to `to`.
+    /// A load that writes from `from` to `to` after the start of its process.
     pub(super) fn between(from: Duration, to: Duration) -> Result<DiskLoad> {
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         let mut command = Command::new(program);

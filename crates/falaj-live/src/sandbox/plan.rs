@@ -71,7 +71,7 @@ pub(crate) fn interface(n: usize) -> String {
 pub(crate) enum Forwards {
     #[default]
     Nothing,
-    /// IPv4 packets, to the way out that will be there.
+    /// IPv4 packets between the link and the way out through the host, which is added later.
     WayOut,
     /// All packets.
     All,
@@ -101,9 +101,10 @@ pub(crate) struct SidePlan {
     /// The side's network namespace: its name, or the number of a process in it; `None`: a
     /// namespace of its own.
     pub(crate) namespace: Option<String>,
-    /// Ports of the host that the side forwards: the near side to the far side, and the far side to
-    /// the caller, which gets the sockets.
+    /// Ports of the host that the near side reaches at its own loopback addresses. The near side
+    /// forwards them to the far side; the far side hands its listening sockets to the caller, which
+    /// forwards them to the host.
     pub(crate) host_ports: Vec<HostPort>,
-    /// Whether it tells of connections to its own loopback addresses that are refused.
+    /// True if the side reports connections to its own loopback addresses that are refused.
     pub(crate) tells_refusals: bool,
 }

@@ -102,7 +102,7 @@ pub struct SandboxSpec {
     pub namespace: Option<String>,
     /// Ports of the host that side a reaches at its own loopback addresses.
     pub host_ports: Vec<HostPort>,
-    /// Whether side a tells of connections to its own loopback addresses that are refused:
+    /// True if side a reports connections to its own loopback addresses that are refused, with
     /// [`SideEvent::Refused`](super::SideEvent::Refused).
     pub tells_refusals: bool,
 }

@@ -571,7 +571,7 @@ fn pcap<R: Read>(
             pieces.more()?;
             continue;
         }
-        // Whether its lengths fit together is not asked, as writers differ.
+        // The lengths in it are not checked against each other, as writers differ.
         let (left, raw) = match file.next_raw_packet(pieces.rest()) {
             Ok((rest, raw)) => (rest.len(), raw),
             Err(error) => match pieces.unparsed(&error, (8, 16), header.endianness)? {

@@ -204,7 +204,10 @@ impl Args {
         let case = |(qmin, qmax): (Packets, Packets), flowsets: &Flowsets| {
             let flows = flowsets.flows();
             let (low, high) = (qmin.of(flows), qmax.of(flows));
-            ensure!(low < high, "filling to {qmax} and draining to {qmin} packets is no swing");
+            ensure!(
+                low < high,
+                "cannot fill to {qmax} and drain to {qmin} packets: --qmax must exceed --qmin"
+            );
             Ok(LoadCase { flowsets: flowsets.clone(), qmin, qmax })
         };
         self.swings()

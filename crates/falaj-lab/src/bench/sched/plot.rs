@@ -18,7 +18,7 @@ pub(super) fn swings(cases: &[LoadCase]) -> Result<Vec<String>> {
     }
     ensure!(
         !swings.is_empty(),
-        "the plot is of equal flows, their number on one axis: give `--flows` or a load of such"
+        "the plot shows times over the number of equal flows: give `--flows`, or a load of equal flows"
     );
     Ok(swings)
 }

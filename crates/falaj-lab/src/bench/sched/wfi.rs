@@ -268,7 +268,11 @@ impl Args {
     ) -> Result<FairnessOutcome> {
         let flows = flowsets.flows();
         let (qmin, qmax) = (self.qmin.map_or(0, |qmin| qmin.of(flows)), self.qmax.of(flows));
-        ensure!(qmin < qmax, "filling to {} and draining to {qmin} packets is no swing", self.qmax);
+        ensure!(
+            qmin < qmax,
+            "cannot fill to {} and drain to {qmin} packets: --qmax must exceed --qmin",
+            self.qmax
+        );
         let packets = qmax.min(u64::from(FULL) * u64::from(flows));
         ensure!(
             packets <= MOST_PACKETS,

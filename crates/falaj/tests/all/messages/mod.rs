@@ -40,18 +40,18 @@ fn loads_that_cannot_be() {
     sched(&["--flows", "0"], "1 to 4m flows will do");
     sched(
         &["--flows", "2", "--qmin", "10", "--qmax", "5"],
-        "filling to 5 and draining to 10 packets is no swing",
+        "cannot fill to 5 and drain to 10 packets: --qmax must exceed --qmin",
     );
     sched(
         &["--flowsets", "2::2", "--plot", "never.svg"],
-        "the plot is of equal flows, their number on one axis: give `--flows` or a load of such",
+        "the plot shows times over the number of equal flows: give `--flows`, or a load of equal flows",
     );
 
     let wfi = |args: &[&str], said| refused(&[&["bench", "wfi"], args].concat(), said);
     wfi(&["none-such"], "no load is called `none-such`; `--list` names them");
     wfi(
         &["--flowsets", "1::2", "--qmin", "10", "--qmax", "5"],
-        "filling to 5 and draining to 10 packets is no swing",
+        "cannot fill to 5 and drain to 10 packets: --qmax must exceed --qmin",
     );
     wfi(&["--search", "--flowsets", "1::70"], "the search is for few flows: 64 at most, not 70");
     wfi(&["--replay", "nowhere"], "cannot read nowhere");
