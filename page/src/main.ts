@@ -200,7 +200,7 @@ class Page {
         clearInterval(watch);
       }
       this.state.className = "state lost";
-      say(this.state, "✖ the service does not answer: what is shown is old");
+      say(this.state, "✖ the service does not answer: the values shown are old");
       await new Promise((done) => setTimeout(done, AGAIN));
     }
   }

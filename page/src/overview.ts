@@ -53,7 +53,7 @@ export class Overview {
     this.filter = h("input", { type: "search", id: "filter", placeholder: "name", input: () => this.again() });
     const group = ([text, span]: [string, number]) => h("td", { colspan: String(span), "aria-hidden": "true" }, text);
     const head = h("thead", {}, h("tr", { class: "groups" }, ...GROUPS.map(group)), h("tr", {}, ...HEAD.map(headed)));
-    const caption = h("caption", { class: "hidden" }, "Adapters: what they got in the last second beside what they are guaranteed");
+    const caption = h("caption", { class: "hidden" }, "Adapters: their service in the last second beside their guarantees");
     this.table = h("div", { class: "scrolled wide", tabindex: "0", role: "region", "aria-label": "Table of adapters" }, h("table", { class: "adapters" }, caption, head, this.body));
     this.table.addEventListener("scroll", () => this.showHint());
     new ResizeObserver(() => this.showHint()).observe(this.table);

@@ -14,7 +14,7 @@ export interface Verdict {
 
 const GONE = "its interface is gone for good: take the adapter away and add it again";
 
-const UNJUDGED = "what is counted of it does not show whether the guarantee is kept, as packets are lost or framed on the link, or a mask makes many flows of it";
+const UNJUDGED = "its counters do not show whether the guarantee is kept, as packets are lost or framed on the link, or a mask makes many flows of it";
 
 export function verdict({ guarantee, breaches }: Flow, { paused, gone }: Pick<Adapter, "paused" | "gone">): Verdict {
   const broken = breaches.guarantee + breaches.rate;

@@ -296,7 +296,7 @@ describe.skipIf(!possible)("a service with real packets", () => {
     await page.getByText("● live").waitFor();
     senders.forEach((sender) => sender.kill());
     await service.end();
-    await page.getByText("the service does not answer: what is shown is old").waitFor();
+    await page.getByText("the service does not answer: the values shown are old").waitFor();
     await page.context().close();
   });
 });

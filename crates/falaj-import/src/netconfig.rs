@@ -124,7 +124,7 @@ fn read(words: &[Word]) -> Result<(String, Option<String>), Problem> {
             .extend(ipfw::direction(&mut Args::new(own), &format!("link.{}.{way}", key(&name)))?);
     }
     if seen.is_empty() {
-        return Err(Problem::error(args.all(), "what is it to be like?")
+        return Err(Problem::error(args.all(), "`config` has no parameters")
             .help(format!("as in `{lower} 80 IN delay 100ms OUT bw 1Mbit/s`")));
     }
     for (way, rule) in [("up", "out"), ("down", "in")] {

@@ -164,14 +164,14 @@ fn of_headers(source: &Source, key: &Key) -> Result<(SocketAddr, SocketAddr), Un
             if (Key { tos: ordinary.tos, length: ordinary.length, ..*key }) == ordinary {
                 return Ok(ends);
             }
-            "what a socket does not say, of Ethernet or a time to live other than 64"
+            "fields that a socket does not set, of Ethernet or a time to live other than 64"
         }
         _ => "no address",
     };
     Err(Unreachable {
         source: source.name.clone(),
         why: format!(
-            "its `headers` say {fault}; what is sent live is UDP from {} ({}) to {} ({}), with \
+            "its `headers` have {fault}; live datagrams are UDP from {} ({}) to {} ({}), with \
              ports and `dscp` of its own: `falaj sim` has the others",
             from.address(),
             from.address6(),

@@ -4,7 +4,7 @@
  * link are falaj's. docs/how-to/plugin.md shows how one is written, built and tried.
  *
  * An instance serves one direction of one link. It is called by one thread at a time, though not always the same one, and other instances
- * may be called by other threads meanwhile: what is static and written to belongs to nobody. It may allocate in `create`; elsewhere
+ * may be called by other threads meanwhile: it must not write to static variables. It may allocate in `create`; elsewhere
  * allocating costs the packet's time. It reads no clock: time is an argument, in nanoseconds since the link began.
  *
  * Flows are numbers from 0 on, in the order of the scenario.
@@ -126,7 +126,7 @@ struct falaj_discipline {
     void (*destroy)(void *self);
     /* Flow `flow` had nothing to send and now has a head. */
     void (*ready)(void *self, const struct falaj_queue *queues, uint32_t flow, uint64_t now);
-    /* The link is free: what may happen now? This charges nothing. The packet that was taken before this has left its
+    /* The link is free: returns what may happen now. This charges nothing. The packet that was taken before this has left its
      * queue: whether its flow has run empty is to be seen here, not in `take`. */
     uint32_t (*next)(void *self, const struct falaj_queue *queues, uint64_t now, struct falaj_answer *answer);
     /* The head of `flow` goes on the wire: the moment to charge for it. It stays in its queue until its end. */

@@ -83,7 +83,7 @@ fn names(rules: &[Rule]) -> Vec<String> {
 /// The rule that lets other frames than IP pass: rules of ipfw and pf see only IP packets.
 fn beside_ip() -> Table {
     let mut rule = Table::new("[[rule]]", 0..0);
-    rule.comments.push("what is no IP, as ARP, meets no rule".to_owned());
+    rule.comments.push("frames other than IP, such as ARP, meet no rule".to_owned());
     rule.text("name", "no-ip");
     rule.text("match", "not ( ip or ip6 )");
     rule.text("to", "pass");
@@ -157,7 +157,7 @@ fn link(all: &Firewall, number: u64, draft: &mut Draft, problems: &mut Vec<Probl
     }
     let lossy = table.get("loss").is_some() && table.get("rate") != Some("\"unlimited\"");
     if let Some(pipe) = pipe.as_ref().filter(|_| lossy) {
-        let what = "dummynet loses packets before they wait; here behind the rate: what is lost \
+        let what = "dummynet loses packets before they wait; here behind the rate: a lost packet \
                     took its time";
         problems.push(Problem::warning(pipe.at.clone(), what));
     }

@@ -51,7 +51,7 @@ fn one_way(all: &Firewall, pipe: u64, way: &str) -> Result<Sorted, Problem> {
                 "chance sends the same packets to queue {queue} and to queue {of} of one pipe"
             );
             return Err(Problem::error(one.rule.at.clone(), what).help(format!(
-                "flows of a link are told apart by what packets are like: give queue {queue} a \
+                "flows of a link are told apart by fields of their packets: give queue {queue} a \
                  pipe of its own, and send to that, `prob P pipe N …`"
             )));
         }
@@ -60,7 +60,7 @@ fn one_way(all: &Firewall, pipe: u64, way: &str) -> Result<Sorted, Problem> {
                 "these packets were in queue {queue} of the same pipe before, and one_pass is 0"
             );
             return Err(Problem::error(other.rule.at.clone(), what).help(format!(
-                "flows of a link are told apart by what packets are like: give queue {of} a pipe of its own"
+                "flows of a link are told apart by fields of their packets: give queue {of} a pipe of its own"
             )));
         }
     }

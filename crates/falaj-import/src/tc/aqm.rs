@@ -278,8 +278,7 @@ pub(super) fn fq_codel(args: &mut Args<'_>) -> Result<Fair, Problem> {
             }
             "memory_limit" => {
                 tc_size(args.value("a size")?)?;
-                let what =
-                    "the memory of the kernel does not count here: `limit` is the one that holds";
+                let what = "the memory of the kernel does not count here, only `limit` does";
                 made.notes.push(Problem::warning(word.at.clone(), what));
             }
             "drop_batch" => {

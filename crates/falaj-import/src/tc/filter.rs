@@ -201,7 +201,8 @@ fn marked(
         );
         notes.push(Problem::warning(word.at.clone(), what));
     }
-    let what = format!("who marks packets with {mark}? there it is the firewall; here a rule does");
+    let what =
+        format!("no rule marks packets with {mark} yet: there the firewall does, here a rule");
     notes.push(Problem::warning(word.at.clone(), what).help(format!(
         "for instance `[[rule]]`, `match = \"tcp dport 443\"`, `mark = {mark}`, `to = \"pass\"`, \
          `then = \"on\"`, and behind it one that leads to the link"

@@ -171,7 +171,7 @@ fn tbf(args: &mut Args<'_>) -> Result<Qdisc, Problem> {
                 return Err(no_equal(
                     word.at.clone(),
                     &word.text,
-                    "a second bucket: what passes in a burst is as fast as the device",
+                    "a second bucket: a burst passes at the speed of the device",
                 ));
             }
             _ => return Err(stray(word, "tbf", WORDS)),

@@ -500,7 +500,7 @@ impl Tree {
                 takes_all = into[before..].last().is_some_and(|(.., last)| *last == rule);
             }
             if !takes_all && n + 1 < own.len() {
-                let what = "what the filters below this one leave goes on with the next one here, and not to the class of the rest";
+                let what = "packets that no filter below this one takes continue with the next filter here, instead of going to the default class";
                 self.notes.push(Problem::warning(filter.at.clone(), what));
             }
         }

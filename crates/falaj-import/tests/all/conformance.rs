@@ -206,7 +206,7 @@ fn reference() -> String {
     let [same, better, refused] = counts;
     writeln!(
         out,
-        "\nOf {} rows {same} are the same, {better} better, {refused} refused.",
+        "\n{same} of {} rows are the same, {better} better, {refused} refused.",
         same + better + refused
     )
     .expect("a text takes all");

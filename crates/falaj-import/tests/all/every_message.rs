@@ -204,7 +204,7 @@ fn commands_of_netconfig() {
         ("config client 80 90 IN delay 100ms", "`90` is one too many"),
         ("config client IN delay 100ms", "of which ports?"),
         ("config client 80 IN delay 100ms IN delay 50ms", "`IN` is given twice"),
-        ("config client 80", "what is it to be like?"),
+        ("config client 80", "`config` has no parameters"),
     ] {
         let errors =
             netconfig(text, "the command").err().unwrap_or_else(|| panic!("{text}: no `{title}`"));

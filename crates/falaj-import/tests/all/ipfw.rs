@@ -54,7 +54,7 @@ fn rules_of_pf() {
             delay = "20ms"
             scheduler = { kind = "fifo", queue = "50p" }
 
-            # what is no IP, as ARP, meets no rule
+            # frames other than IP, such as ARP, meet no rule
             [[rule]]
             name = "no-ip"
             match = "not ( ip or ip6 )"
@@ -152,7 +152,7 @@ fn rules_as_firewalls_have_them() {
             layer = "ip"
             delay = "30ms"
 
-            # what is no IP, as ARP, meets no rule
+            # frames other than IP, such as ARP, meet no rule
             [[rule]]
             name = "no-ip"
             match = "not ( ip or ip6 )"
@@ -218,7 +218,7 @@ fn a_pipe_in_each_direction() {
          ipfw pipe 1 config bw 1.5Mbit/s delay 50 queue 30KBytes plr 0.01\n\
          ipfw pipe 2 config bw 10Mbit/s delay 50",
         expect![[r##"
-            # note: 3: dummynet loses packets before they wait; here behind the rate: what is lost took its time
+            # note: 3: dummynet loses packets before they wait; here behind the rate: a lost packet has taken its time
             # ipfw pipe 1 config bw 1.5Mbit/s delay 50 queue 30KBytes plr 0.01
             [link.pipe1]
             rate = "1500kbit"
@@ -234,7 +234,7 @@ fn a_pipe_in_each_direction() {
             delay = "50ms"
             scheduler = { kind = "fifo", queue = "50p" }
 
-            # what is no IP, as ARP, meets no rule
+            # frames other than IP, such as ARP, meet no rule
             [[rule]]
             name = "no-ip"
             match = "not ( ip or ip6 )"
@@ -280,7 +280,7 @@ fn packets_reorder_by_chance() {
             delay = "10ms"
             scheduler = { kind = "fifo", queue = "50p" }
 
-            # what is no IP, as ARP, meets no rule
+            # frames other than IP, such as ARP, meet no rule
             [[rule]]
             name = "no-ip"
             match = "not ( ip or ip6 )"
@@ -347,7 +347,7 @@ fn a_pipe_for_each_customer() {
             queue = "20p"
             weight = 1
 
-            # what is no IP, as ARP, meets no rule
+            # frames other than IP, such as ARP, meet no rule
             [[rule]]
             name = "no-ip"
             match = "not ( ip or ip6 )"
@@ -419,7 +419,7 @@ fn chains_and_tables() {
             "10.1.0.0/16" = "pipe1"
             "10.2.0.0/16" = "pipe2"
 
-            # what is no IP, as ARP, meets no rule
+            # frames other than IP, such as ARP, meet no rule
             [[rule]]
             name = "no-ip"
             match = "not ( ip or ip6 )"
@@ -484,7 +484,7 @@ fn policies_and_fair_queues() {
          ipfw add pipe 3 ip from any to any 22 in\nipfw add queue 1 tcp from any to any out\n\
          ipfw add queue 2 tcp from any to any in",
         expect![[r##"
-            # note: 4: dummynet loses packets before they wait; here behind the rate: what is lost took its time
+            # note: 4: dummynet loses packets before they wait; here behind the rate: a lost packet has taken its time
             # note: 9: `capdrop` was left out: it is so in any case, as in RFC 8033
             # note: 9: `ts` was left out: the time that packets wait is known here
             # note: 14: packets that no rule takes pass, as on macOS, OPNsense and pfSense
@@ -541,7 +541,7 @@ fn policies_and_fair_queues() {
             queue = { limit = "50p", policy = "pie", target = "20ms", update = "30ms", burst = "100ms" }
             quantum = "3000B"
 
-            # what is no IP, as ARP, meets no rule
+            # frames other than IP, such as ARP, meet no rule
             [[rule]]
             name = "no-ip"
             match = "not ( ip or ip6 )"
@@ -959,7 +959,7 @@ fn the_rule_that_takes_a_packet_says_its_queue() {
             queue = "50p"
             weight = 1
 
-            # what is no IP, as ARP, meets no rule
+            # frames other than IP, such as ARP, meet no rule
             [[rule]]
             name = "no-ip"
             match = "not ( ip or ip6 )"
@@ -1003,7 +1003,7 @@ fn the_rule_that_takes_a_packet_says_its_queue() {
             queue = "50p"
             weight = 1
 
-            # what is no IP, as ARP, meets no rule
+            # frames other than IP, such as ARP, meet no rule
             [[rule]]
             name = "no-ip"
             match = "not ( ip or ip6 )"
@@ -1061,7 +1061,7 @@ fn the_rule_that_takes_a_packet_says_its_queue() {
             queue = "50p"
             weight = 1
 
-            # what is no IP, as ARP, meets no rule
+            # frames other than IP, such as ARP, meet no rule
             [[rule]]
             name = "no-ip"
             match = "not ( ip or ip6 )"
@@ -1108,7 +1108,7 @@ fn where_packets_do_not_tell_the_queue_it_is_refused() {
             4 | ipfw add 20 prob 0.5 queue 2 ip from any to any out
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: flows of a link are told apart by what packets are like: give queue 2 a pipe of its own, and send to that, `prob P pipe N …`
+              = help: flows of a link are told apart by fields of their packets: give queue 2 a pipe of its own, and send to that, `prob P pipe N …`
 
             warning: packets that no rule takes pass, as on macOS, OPNsense and pfSense
              --> ipfw.sh:5:1
@@ -1128,7 +1128,7 @@ fn where_packets_do_not_tell_the_queue_it_is_refused() {
             5 | ipfw add 20 queue 1 ip from any to any out
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: flows of a link are told apart by what packets are like: give queue 1 a pipe of its own, and send to that, `prob P pipe N …`
+              = help: flows of a link are told apart by fields of their packets: give queue 1 a pipe of its own, and send to that, `prob P pipe N …`
 
             warning: packets that no rule takes pass, as on macOS, OPNsense and pfSense
              --> ipfw.sh:6:1
@@ -1148,7 +1148,7 @@ fn where_packets_do_not_tell_the_queue_it_is_refused() {
             6 | ipfw add queue 1 ip from any to any out
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: flows of a link are told apart by what packets are like: give queue 1 a pipe of its own"#]],
+              = help: flows of a link are told apart by fields of their packets: give queue 1 a pipe of its own"#]],
     );
     queues_become(
         "ipfw add queue 2 udp from any to any out\nipfw add pipe 1 ip from any to any out",
@@ -1220,7 +1220,7 @@ fn a_queue_that_gets_nothing_is_left_out() {
             queue = "50p"
             weight = 1
 
-            # what is no IP, as ARP, meets no rule
+            # frames other than IP, such as ARP, meet no rule
             [[rule]]
             name = "no-ip"
             match = "not ( ip or ip6 )"
@@ -1286,7 +1286,7 @@ fn rules_may_share_a_number() {
             delay = "20ms"
             scheduler = { kind = "fifo", queue = "50p" }
 
-            # what is no IP, as ARP, meets no rule
+            # frames other than IP, such as ARP, meet no rule
             [[rule]]
             name = "no-ip"
             match = "not ( ip or ip6 )"
@@ -1342,7 +1342,7 @@ fn rules_behind_all_others_that_only_count_are_left_out() {
             layer = "ip"
             scheduler = { kind = "fifo", queue = "50p" }
 
-            # what is no IP, as ARP, meets no rule
+            # frames other than IP, such as ARP, meet no rule
             [[rule]]
             name = "no-ip"
             match = "not ( ip or ip6 )"
@@ -1391,7 +1391,7 @@ fn masks_keep_the_last_bits_of_addresses() {
             mask = "dst/0x000000ff"
             scheduler = { kind = "fifo", queue = "20KiB" }
 
-            # what is no IP, as ARP, meets no rule
+            # frames other than IP, such as ARP, meet no rule
             [[rule]]
             name = "no-ip"
             match = "not ( ip or ip6 )"
@@ -1445,7 +1445,7 @@ fn what_stands_where_it_cannot_says_so() {
             queue = "50p"
             quantum = "1500B"
 
-            # what is no IP, as ARP, meets no rule
+            # frames other than IP, such as ARP, meet no rule
             [[rule]]
             name = "no-ip"
             match = "not ( ip or ip6 )"
@@ -1549,7 +1549,7 @@ fn what_differs_is_said() {
     becomes(
         "ipfw pipe 1 config bw 1Mbit/s plr 0.01\nsysctl net.inet.ip.fw.one_pass=0\nipfw add pipe 1 ip from any to any out",
         expect![[r##"
-            # note: 1: dummynet loses packets before they wait; here behind the rate: what is lost took its time
+            # note: 1: dummynet loses packets before they wait; here behind the rate: a lost packet has taken its time
             # note: 3: packets that no rule takes pass, as on macOS, OPNsense and pfSense
             # ipfw pipe 1 config bw 1Mbit/s plr 0.01
             [link.pipe1]
@@ -1558,7 +1558,7 @@ fn what_differs_is_said() {
             loss = "1%"
             scheduler = { kind = "fifo", queue = "50p" }
 
-            # what is no IP, as ARP, meets no rule
+            # frames other than IP, such as ARP, meet no rule
             [[rule]]
             name = "no-ip"
             match = "not ( ip or ip6 )"
@@ -1603,7 +1603,7 @@ fn pri_means_nothing_and_that_is_said() {
             queue = "50p"
             priority = 3
 
-            # what is no IP, as ARP, meets no rule
+            # frames other than IP, such as ARP, meet no rule
             [[rule]]
             name = "no-ip"
             match = "not ( ip or ip6 )"

@@ -52,7 +52,7 @@ fn netem() {
     becomes(
         "tc qdisc add dev eth0 root netem rate 1mbit 20 48 5 limit 50 delay 10ms 1ms loss gemodel 1% 10% 70% 0.1%",
         expect![[r##"
-            # note: 1: netem loses and doubles packets before the rate; here that is behind it: what is lost has taken its time
+            # note: 1: netem loses and doubles packets before the rate; here that is behind it: a lost packet has taken its time
             # what eth0 sends goes up
             [link.eth0]
             rate = "unlimited"
@@ -402,7 +402,7 @@ fn queues_that_are_kept_short() {
          tc qdisc add dev d parent 1: fq_codel target 3ms quantum 300 memory_limit 32mb",
         expect![[r##"
             # note: 2: `bandwidth` was left out: the average of an idle queue sinks by the link's own rate
-            # note: 7: the memory of the kernel does not count here: `limit` is the one that holds
+            # note: 7: the memory of the kernel does not count here, only `limit` does
             # what a sends goes up
             [link.a]
             rate = "unlimited"
@@ -817,7 +817,7 @@ fn trees_of_classes() {
             # note: 9: no filter sends to 1:a111: it is left out
             # note: 10: no filter sends to 1:a112: it is left out
             # note: 12: no packet reaches the class above this: it is left out
-            # note: 13: what the filters below this one leave goes on with the next one here, and not to the class of the rest
+            # note: 13: packets that no filter below this one takes continue with the next filter here, instead of going to the default class
             # note: 14: it takes nothing of what the filters above it take: it is left out
             # what eth0 sends goes up
             [link.eth0]
@@ -1195,7 +1195,7 @@ fn commands_are_read_in_the_forms_that_scripts_have() {
          qdisc noqueue 0: dev lo root refcnt 2",
         expect![[r##"
             # note: 3: `echo` is not a command of tc, and was left out
-            # note: 6: netem loses and doubles packets before the rate; here that is behind it: what is lost has taken its time
+            # note: 6: netem loses and doubles packets before the rate; here that is behind it: a lost packet has taken its time
             # note: 6: netem counts packets on their way; here none waits where there is no rate: `limit` is left out
             # what veth1 sends goes up
             [link.veth1]
@@ -1295,7 +1295,7 @@ fn filters_of_bytes_are_fields() {
             # note: 3: of IPv6 these bytes are the traffic class and the flow label, which is random: this takes hardly any packet, and is left out
             # note: 4: ICMP of IPv6 is protocol 58: this takes no packet, and is left out
             # note: 9: marks are compared as whole numbers: `0x20/0xf0` is 32 alone here, and there each mark that has these bits
-            # note: 9: who marks packets with 32? there it is the firewall; here a rule does
+            # note: 9: no rule marks packets with 32 yet: there the firewall does, here a rule
             # what e sends goes up
             [link.e]
             rate = "8mbit"
@@ -1554,9 +1554,9 @@ fn what_differs_is_said() {
          tc qdisc add dev b parent 1: netem loss 1%\n\
          tc qdisc add dev c root netem limit 5000 delay 10ms loss 1%",
         expect![[r##"
-            # note: 1: netem loses and doubles packets before the rate; here that is behind it: what is lost has taken its time, and copies take none
+            # note: 1: netem loses and doubles packets before the rate; here that is behind it: a lost packet has taken its time, and copies take none
             # note: 2: tbf drops every packet larger than its burst of 1kB; here they pass
-            # note: 3: netem loses and doubles packets before the rate; here that is behind it: what is lost has taken its time
+            # note: 3: netem loses and doubles packets before the rate; here that is behind it: a lost packet has taken its time
             # note: 4: netem counts packets on their way; here none waits where there is no rate: `limit` is left out
             # what a sends goes up
             [link.a]

@@ -51,7 +51,7 @@ impl OccupancyLog {
         }
     }
 
-    /// A packet leaves its queue at another instant than reported.
+    /// The transmission of a packet ends at another instant than reported.
     pub(super) fn retimed(&mut self, retimed: &Retimed) {
         let turns = self.0.as_mut().and_then(|pipes| pipes.get_mut(retimed.pipe.0 as usize));
         let last = turns.into_iter().flatten().rev().find(|turn| turn.end == retimed.old_end);
@@ -60,7 +60,7 @@ impl OccupancyLog {
         }
     }
 
-    /// Flows have been renumbered.
+    /// Removes all turns, because flows have been renumbered.
     pub(super) fn forget(&mut self) {
         self.0.iter_mut().flatten().for_each(VecDeque::clear);
     }

@@ -18,8 +18,9 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The word for no link.
+/// The target of packets that are dropped.
 const DROP: &str = "drop";
+/// The target of packets that pass without a link.
 const PASS: &str = "pass";
 
 /// A rule as read, with its place.
@@ -98,11 +99,14 @@ fn rule(fields: &Fields<'_>, scene: &Scene<'_, '_>, problems: &mut Vec<Problem>)
         (on, &to, fields.field("then"))
     {
         problems.push(
-            Problem::error(field.at.clone(), format!("{} lets no packet go on here", fields.what))
-                .help(
-                    "leave `then` out: what is dropped is gone, and `skip-to` says where it goes \
-                     on",
-                ),
+            Problem::error(
+                field.at.clone(),
+                format!("{} cannot continue with the next rule", fields.what),
+            )
+            .help(
+                "leave `then` out: `drop` ends a packet's way, and `skip-to` names the rule \
+                     that follows",
+            ),
         );
         return None;
     }
@@ -145,7 +149,7 @@ fn target(
                 let text = item.get_ref().as_str().filter(|text| ![DROP, PASS].contains(text));
                 let Some(text) = text else {
                     problems.push(
-                        Problem::error(item.span(), "`to`: in a list stand links alone").help(
+                        Problem::error(item.span(), "`to`: a list may contain only links").help(
                             format!(
                                 "links: {}",
                                 suggest::list(scene.links.iter().map(|k| k.name.as_str()))
@@ -223,7 +227,7 @@ fn elsewhere<'a>(
             if !read.table.has(by) {
                 let what = if by.is_address() { "addresses" } else { "numbers" };
                 let why =
-                    format!("table {} has no {what}, and the rule takes no packet", quoted(name));
+                    format!("table {} has no {what}, so the rule takes no packet", quoted(name));
                 problems.push(Problem::warning(place("table"), why));
             }
             Some(RuleAction::Table { table: read.table.clone(), by, targets })
@@ -245,7 +249,7 @@ fn elsewhere<'a>(
         }
         _ if ["table", "skip-to"].iter().any(|name| fields.means(name)) => None,
         _ => {
-            problems.push(Problem::error(at, "`to` says neither a `table` nor `skip-to`").help(
+            problems.push(Problem::error(at, "`to` has neither a `table` nor `skip-to`").help(
                 "write `{ table = \"customers\", by = \"src\" }` or `{ skip-to = \"web\" }`",
             ));
             None

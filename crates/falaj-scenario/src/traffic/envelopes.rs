@@ -39,7 +39,7 @@ pub(crate) fn limit(
             let why = format!("{} is both `shaped` and `policed`", fields_of.what);
             problems.push(
                 Problem::error(at, why)
-                    .help("what is shaped conforms already: leave one of them out"),
+                    .help("shaped packets conform already: leave one of them out"),
             );
             Err(())
         }

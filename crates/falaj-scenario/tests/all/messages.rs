@@ -3282,7 +3282,7 @@ too = "slow"
                |
                = help: tables: `customers`, `odd`
 
-            error: `to`: in a list stand links alone
+            error: `to`: a list may contain only links
               --> a.toml:17:15
                |
             17 | to = ["slow", "drop"]
@@ -3314,7 +3314,7 @@ too = "slow"
                |
                = help: give each another name
 
-            error: `to` says neither a `table` nor `skip-to`
+            error: `to` has neither a `table` nor `skip-to`
               --> a.toml:24:6
                |
             24 | to = { by = "src" }
@@ -3322,13 +3322,13 @@ too = "slow"
                |
                = help: write `{ table = "customers", by = "src" }` or `{ skip-to = "web" }`
 
-            error: rule `6` lets no packet go on here
+            error: rule `6` cannot continue with the next rule
               --> a.toml:27:8
                |
             27 | then = "on"
                |        ^^^^
                |
-               = help: leave `then` out: what is dropped is gone, and `skip-to` says where it goes on
+               = help: leave `then` out: `drop` ends a packet's way, and `skip-to` names the rule that follows
 
             error: rule `7` has no key `too`
               --> a.toml:29:1
@@ -3650,7 +3650,7 @@ offset = "1ms"
             37 | policed = { rate = "2mbit", burst = "15kB" }
                | ^^^^^^^
                |
-               = help: what is shaped conforms already: leave one of them out
+               = help: shaped packets conform already: leave one of them out
 
             error: `offset` is for `model = "greedy"`, `model = "replay"`, and this is `poisson`
               --> a.toml:43:1

@@ -201,7 +201,7 @@ impl Guarantees for Ets {
                 Ok(self.guaranteed.service(f, equals as u64, equals < self.priorities.len()))
             }
             (_, Some(top)) => Err(NoGuarantee(format!(
-                "flows of priority {top} may fill the link: what they leave depends on how much \
+                "flows of priority {top} may fill the link: the rest depends on how much \
                  they send; divide the link by `drr` or `virtual-links`"
             ))),
             (_, None) => Ok(self.quanta.guarantee(f)),

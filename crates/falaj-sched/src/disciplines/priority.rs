@@ -144,7 +144,7 @@ impl Guarantees for Priority {
         let own = self.priorities[f.index()];
         match self.priorities.iter().min() {
             Some(&top) if top < own => Err(NoGuarantee(format!(
-                "flows of priority {top} may fill the link: what is left for priority {own} \
+                "flows of priority {top} may fill the link: the rate left for priority {own} \
                  depends on how much they send; give the flow `priority = {top}`, divide the link \
                  by `drr` or `virtual-links`, or declare the `envelope` of each flow: that bounds \
                  its delay"

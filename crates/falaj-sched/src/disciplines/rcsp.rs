@@ -507,7 +507,7 @@ impl Guarantees for Rcsp {
                 condition: match own.delay_bound {
                     None => "packets that found room",
                     Some(_) => {
-                        "packets that found room; what they were early by on the link before is not counted"
+                        "packets that found room; their earliness at the link before is not counted"
                     }
                 },
             },

@@ -362,7 +362,7 @@ impl Guarantees for XenWrr {
         match self.minima[f.index()] {
             Some(minimum) => Ok(self.by_minimum(f, minimum.rate)),
             None if self.others_go_first(f) => Err(NoGuarantee(
-                "who is below a minimum rate goes first, and this flow has none; give it a \
+                "flows below their minimum rates go first, and this flow has none; give it a \
                  `min-rate`"
                     .into(),
             )),

@@ -50,7 +50,10 @@ enum Formatting {
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if args.files.iter().any(|f| is_stdin(f)) {
-        ensure!(args.files.len() == 1, "`-` stands alone: what is read from it is printed");
+        ensure!(
+            args.files.len() == 1,
+            "`-` stands alone: its text is printed, not written to a file"
+        );
         ensure!(
             args.check || !args.json,
             "`-` prints the scenario: leave out `--json`, or add `--check`"

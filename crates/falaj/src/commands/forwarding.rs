@@ -139,7 +139,7 @@ fn warn_of_mtu(links: &[Link], ends: &LinkEnds<'_>) {
     for ((name, mtu), takes) in ends.names.iter().zip(ends.mtus).zip(takes) {
         if let Some(mtu) = mtu.filter(|&mtu| mtu > takes) {
             note!(
-                "warning: {name} has an mtu of {mtu} B and the link one of {takes} B; what is longer is dropped"
+                "warning: {name} has an mtu of {mtu} B and the link one of {takes} B; longer packets are dropped"
             );
         }
     }

@@ -82,7 +82,7 @@ const WORK: Work = Work {
 
 pub(super) fn main(args: &Args) -> Result<ExitCode> {
     if args.tables || args.beyond || args.scenario.is_some() {
-        bail!("this paper has figures alone: take --tables, --beyond and --scenario away");
+        bail!("this paper has figures only: take --tables, --beyond and --scenario away");
     }
     if args.live && args.figure.is_some_and(|no| no < 3) {
         bail!("--live is for Figures 3 and 4: take it or the figure away");

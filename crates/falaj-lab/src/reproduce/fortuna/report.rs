@@ -33,8 +33,8 @@ pub(super) fn page(results: &PaperResults, pictures: &[(usize, String)], command
             html,
             "<h2>Figures 5-13</h2>\n<p>Link 1 is offered more and more, link 2 always 50 Mbit/s. \
              {}. Bars: 95 % intervals of means and rates; of maxima, from the least of the seeds' \
-             maxima to the largest. The paper prints curves and words but no values: what is \
-             claimed is the paper's, thresholds are ours, set beside an independent model's \
+             maxima to the largest. The paper prints curves and words but no values: the claims \
+             are the paper's, the thresholds ours, set beside an independent model's \
              values.</p>\n",
             effort(figures::EFFORT)
         );

@@ -61,9 +61,9 @@ const WORK: Work = Work {
     title: "Dummynet and QFQ, reproduced",
     source: "L. Rizzo, New Developments in Link Emulation and Packet Scheduling in FreeBSD, Linux, and Windows (Google Tech Talk, 2010)",
     setting: "The talk's slides have no numbers; its figures are counted here in the order in \
-              which it comes to them. What is published is what the talk states, and, where it \
-              shows a plot or a table only, what its own test program gives today. Examples are \
-              commands of dummynet, imported. Costs are judged by their shape.",
+              which it comes to them. Published values are those that the talk states, and, where \
+              it shows a plot or a table only, those that its own test program gives today. \
+              Examples are commands of dummynet, imported. Costs are judged by their shape.",
     published: &[
         ("Figure 1", "a packet of 1500 B alone, up", Allowed::near(66.875, 0.001), "ms", EXACT),
         ("Figure 1", "a packet of 1500 B alone, down", Allowed::near(23.0, 0.001), "ms", EXACT),
@@ -268,7 +268,7 @@ fn is_measured(label: &str) -> bool {
 
 pub(super) fn main(args: &Args) -> Result<ExitCode> {
     if args.beyond || args.tables || args.scenario.is_some() {
-        bail!("of this talk there are figures alone: take --beyond, --tables and --scenario away");
+        bail!("this talk has figures only: take --beyond, --tables and --scenario away");
     }
     let wanted: Vec<&str> = match args.figure {
         Some(no @ 1..=12) if !args.live && is_measured(ALL[no - 1]) => {

@@ -25,7 +25,7 @@ const SETTING: &str = "\
 const SEEDS: &str = "\
     The simulation's numbers are the mean of eight runs, by the seeds 1 to 8. Where packets are \
     lost at random, the kernel's are the mean of three runs, by the seeds 1 to 3, and both sides \
-    differ by chance: what is further apart than the tolerance is within chance if Student's t of \
+    differ by chance: values further apart than the tolerance are within chance if Student's t of \
     the means is within 95 %. Otherwise the kernel has one run.";
 const HEADER: [&str; 17] = [
     "control",

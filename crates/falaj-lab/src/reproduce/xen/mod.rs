@@ -54,9 +54,9 @@ const IN_GUESTS: &str = "Two virtual machines under QEMU, each with a virtio-net
                          --quick all once, in 100 ms). Rates are those of payload. Each figure \
                          with what the paper had, and with what falaj has in its place (\"ours\"). \
                          Simulated beside measured: the same scenario, the same scheduler. The \
-                         paper prints curves and no numbers: what is published here is what its \
-                         text states, and for ours what is guaranteed; in Figures 6a and 6b, whose \
-                         senders are not the paper's, what the scheduler's model says.";
+                         paper prints curves and no numbers: the published values here are those \
+                         that its text states, and for ours the guaranteed ones; in Figures 6a and \
+                         6b, whose senders are not the paper's, those of the scheduler's model.";
 
 /// The sources of tolerances.
 const WORDS: &str = "words of the paper";
@@ -78,9 +78,9 @@ const WORK: Work = Work {
               datagrams of 1500 B go over a link of 100 Mbit/s to a third. Rates are those of \
               payload. Each figure with what the paper had, and with what falaj has in its place \
               (\"ours\"). Simulated beside measured: the same scenario, the same scheduler. The \
-              paper prints curves and no numbers: what is published here is what its text states, \
-              and for ours what is guaranteed; in Figures 6a and 6b, whose senders are not the \
-              paper's, what the scheduler's model says.",
+              paper prints curves and no numbers: the published values here are those that its \
+              text states, and for ours the guaranteed ones; in Figures 6a and 6b, whose senders \
+              are not the paper's, those of the scheduler's model.",
     published: &[
         ("Figure 4a", OF_1, Allowed::near(SET, 0.04), "", RATE),
         ("Figure 4a", OF_2, Allowed::near(SET, 0.04), "", RATE),
@@ -181,7 +181,7 @@ const QUICK: [&str; 5] = ["4d", "6c", "7b", "8", "9"];
 pub(super) fn main(args: &Args) -> Result<ExitCode> {
     if args.beyond || args.live || args.tables || args.scenario.is_some() {
         bail!(
-            "of this paper there are figures, all of them on real packets: take --beyond, --live, --tables and --scenario away"
+            "this paper has figures only, all of them on real packets: take --beyond, --live, --tables and --scenario away"
         );
     }
     let effort = match (&args.guests, args.quick) {

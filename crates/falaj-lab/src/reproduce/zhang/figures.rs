@@ -283,7 +283,7 @@ fn table_1() -> Result<PaperFigure> {
     figure.cells = published.iter().zip(sigmas_of_loads).map(cell).collect();
     figure.cells.extend(video_burstiness()?);
     figure.found = vec![
-        ("rates, from those printed at most", worst),
+        ("largest difference of the rates from those printed", worst),
         ("burstiness falls as the rate grows", holds(falls)),
     ];
     Ok(figure)
@@ -915,7 +915,10 @@ fn finite(lab: &Lab) -> Result<PaperFigure> {
             "under DRR++ LC waits less than under DRR+ at every length",
             holds(pairs(4, 5).all(|(ours, plain)| ours.y < plain.y)),
         ),
-        ("LC's delay with 50 packets each, over that without an end", at(4, 50.0) / endless),
+        (
+            "LC's delay with queues of 50 packets, over that with unlimited ones",
+            at(4, 50.0) / endless,
+        ),
     ];
     let mut figure = figure(
         "DRR+ and DRR++ with queues that fill: 98.4 % of the link at 250 kbit/s",
@@ -925,7 +928,7 @@ fn finite(lab: &Lab) -> Result<PaperFigure> {
     );
     figure.axes = Axes::Plain;
     figure.notes.push(
-        "The thesis leaves finite buffers to future work; what is stated is what its own argument asks for. Who comes to a full queue is lost."
+        "The thesis leaves finite buffers to future work; the statements are those that its own argument implies. A packet that arrives at a full queue is lost."
             .into(),
     );
     figure.found = found;

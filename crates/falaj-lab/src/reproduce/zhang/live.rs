@@ -86,8 +86,8 @@ pub(super) fn figure(label: &str, duration: Span) -> Result<PaperFigure> {
              packets that are simulated; {received} of {sent} datagrams arrived. The gateway was \
              late by {} at most for 99 of 100 packets of any flow. Frames of up to 17,000 B go as \
              they are, over interfaces whose largest packets have {MTU} B, the most that they \
-             take; divided, a delay is that of a packet, not of a frame. What else comes from the \
-             namespaces' kernels is counted with BE 3 in the gateway.",
+             take; divided, a delay is that of a packet, not of a frame. Packets that the \
+             namespaces' kernels send themselves are counted with BE 3 in the gateway.",
             measured.over,
             error(0.99),
         )],

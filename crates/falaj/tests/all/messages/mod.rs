@@ -84,7 +84,7 @@ fn papers_have_their_figures() {
 fn what_stands_alone() {
     refused(
         &["fmt", "-", file("alone.toml", crate::common::TENANTS)],
-        "`-` stands alone: what is read from it is printed",
+        "`-` stands alone: its text is printed, not written to a file",
     );
     refused(&["plan", "aggregate", "--any-timeout"], "--delay <TIME>");
     refused(&["plan", "aggregate", "--fit-vms"], "--delay <TIME>");

@@ -164,7 +164,7 @@ fn changes_of_a_link_with_two_ends() {
 
     let netconfig = |words: &[&str], said| asked("netconfig", words, said);
     netconfig(&["delete", "client", "80"], "there is no link `client-80`");
-    netconfig(&["config", "client", "80"], "error: what is it to be like?");
+    netconfig(&["config", "client", "80"], "error: `config` has no parameters");
     netconfig(&["config", "nobody", "80"], "error: `nobody` is not a side");
     let config = ["config", "client", "80", "IN", "delay", "10ms"];
     let again = |said| {
