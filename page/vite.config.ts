@@ -1,6 +1,6 @@
 import { defineConfig } from "vite";
 
-// What is built goes where the program takes it from, under names that do not change.
+// The build writes to the directory from which the program includes the page, under fixed names.
 const into = process.env.PAGE_OUT ?? "../crates/falaj-serve/src/page";
 
 export default defineConfig({

@@ -3,7 +3,7 @@
 import type { Adapter, Breach, Delays, Disciplines, FlowHistory, Made, Problem, Sample, Scenario, Service, Turns } from "./model";
 import { Events } from "./sse";
 
-/** The token is missing, or another. */
+/** The token is missing or wrong. */
 export class Unauthorized extends Error {}
 
 export class Api {
@@ -31,7 +31,7 @@ export class Api {
   history = (adapter: string) => this.get<FlowHistory[]>(`v1/adapters/${encodeURIComponent(adapter)}/history`);
   turns = () => this.get<Turns[]>("v1/turns?last=512");
 
-  /** Changes keys of an adapter, or asks whether that could be. */
+  /** Changes keys of an adapter, or only checks whether the service would accept the change. */
   change(adapter: Adapter["name"], keys: Record<string, unknown>, check: boolean): Promise<Made | Problem> {
     return this.send<Made>("PATCH", `v1/adapters/${encodeURIComponent(adapter)}${check ? "?check=true" : ""}`, keys);
   }
@@ -52,7 +52,7 @@ export class Api {
     }
   }
 
-  /** Samples as they come, until the service ends or the signal does. */
+  /** Passes each sample to `each` when it arrives, until the service ends or `signal` aborts. */
   async follow(each: (sample: Sample) => void, signal: AbortSignal): Promise<void> {
     const answer = await this.ask("v1/events", { signal, headers: { Accept: "text/event-stream" } });
     if (answer.status === 401) throw new Unauthorized();

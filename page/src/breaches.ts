@@ -2,18 +2,18 @@
 
 import type { Breach, TooLong } from "./model";
 
-/** What was broken in one second for one reason, how often, and the worst of it: the packet that stayed longest, the least rate. */
+/** Violations of one guarantee in one second for one reason: their number, and the worst one, that is the packet with the longest delay or the lowest rate. */
 export interface Entry {
   breach: Breach;
   times: number;
 }
 
-/** How long a packet stayed, in nanoseconds. */
+/** Delay of a packet, in nanoseconds. */
 export function stay(late: TooLong): number {
   return (late.handed_over_ns ?? late.end_ns) - late.arrival_ns;
 }
 
-/** In the order of the first of each, those that say the same joined, also where others lie between them. */
+/** Joins violations of the same meaning, also if others lie between them; an entry stands where its first violation was. */
 export function entries(all: Breach[]): Entry[] {
   const list = new Map<string, Entry>();
   for (const breach of all) {
@@ -28,7 +28,7 @@ export function entries(all: Breach[]): Entry[] {
   return [...list.values()];
 }
 
-/** The second, what was guaranteed, and why it was not kept. */
+/** The properties that violations of one entry share: second, guarantee, cause and flow. */
 function meaning(breach: Breach): string {
   const second = (nanos: number) => Math.floor(nanos / 1e9);
   return breach.kind === "rate"

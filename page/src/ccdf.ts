@@ -1,6 +1,6 @@
-// How many packets stayed longer than that: the complement of the distribution.
+// Complementary distribution of delays: the share of packets with more than each delay.
 
-/** For each delay the share of packets that stayed longer; the largest has none, and is left out. */
+/** For each delay the share of packets with a longer one. The line ends at the largest delay, with the share of the delay before it, because a share of 0 has no place on a logarithmic axis. */
 export function ccdf(counts: [number, number][]): [delays: number[], shares: number[]] {
   const sorted = [...counts].sort(([a], [b]) => a - b);
   const all = sorted.reduce((sum, [, times]) => sum + times, 0);
@@ -15,7 +15,7 @@ export function ccdf(counts: [number, number][]): [delays: number[], shares: num
     }
   }
   const largest = sorted.at(-1)?.[0];
-  // Down to where one packet is left: there the line ends at the largest.
+  // The last step of the line goes to the largest delay.
   if (largest !== undefined && delays.length > 0) {
     delays.push(largest);
     shares.push(shares[shares.length - 1]!);

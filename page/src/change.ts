@@ -1,11 +1,11 @@
-// Keys of the adapter's flow, to be changed while it runs. Each value is asked about before it is set: the service answers whether it fits.
+// Form to change keys of an adapter's flow while it runs. Before a change is applied, the service checks whether it fits.
 
 import { type Api, isMade } from "./api";
 import { h } from "./dom";
 import type { Disciplines, Made, Problem, Scenario } from "./model";
 import { type Knob, changes, knobs, most } from "./settings";
 
-/** Nobody is asked while a slider still moves. */
+/** Time without input after which the service checks the values, in ms: no requests while a slider moves. */
 const PAUSE = 250;
 
 export class Change {
@@ -21,7 +21,7 @@ export class Change {
   private timer = 0;
   private asked = 0;
 
-  /** Called when something was changed. */
+  /** Called after an applied change. */
   made: () => void = () => {};
 
   constructor(private readonly api: Api) {
@@ -52,7 +52,7 @@ export class Change {
     this.pause.setAttribute("aria-pressed", String(paused));
   }
 
-  /** What there is to change; what somebody is just writing stays. */
+  /** Shows the keys that can be changed. Input that was not applied stays while the keys and their values are the same. */
   show(disciplines: Disciplines, scenario: Scenario, link: string, adapter: string): void {
     const now = knobs(disciplines, scenario, link, adapter);
     if (adapter === this.adapter && JSON.stringify(now) === JSON.stringify(this.known)) return;
@@ -116,7 +116,7 @@ export class Change {
     } catch (error) {
       answer = { what: error instanceof Error ? error.message : String(error), remarks: [] };
     }
-    // Meanwhile something else was asked.
+    // A later request, or another adapter, makes this answer void.
     if (number !== this.asked || adapter !== this.adapter) return;
     this.tell(answer, keys, check);
     if (!check && isMade(answer)) this.made();
@@ -135,7 +135,7 @@ export class Change {
   }
 }
 
-/** What stands between backticks, as what is typed. */
+/** The text, with the parts between backticks as code. */
 function quoted(text: string): (Node | string)[] {
   return text.split("`").map((part, n) => (n % 2 === 1 ? h("code", {}, part) : part));
 }

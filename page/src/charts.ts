@@ -1,4 +1,4 @@
-// Lines over time, with the guarantee as one of them: dashed, in the colour of the text, with its name beside it.
+// Charts of lines over time. The guarantee is one of the lines: dashed, in the colour of the text, with its name beside it.
 
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
@@ -17,23 +17,23 @@ export interface Line {
 
 interface Asked {
   title: string;
-  /** What axis and table show of a number. */
+  /** Text of a number on the axis and in the table. */
   format: (value: number | null) => string;
   lines: Line[];
-  /** Of the lines the one that is the guarantee. */
+  /** Index of the line that is the guarantee. */
   guarantee?: number;
-  /** Values of this line beyond the guarantee are marked: by a cross where it was broken, else by a triangle. */
+  /** Index of the line whose values beyond the guarantee are marked: by a cross if a guarantee was broken, else by a triangle. */
   held?: number;
-  /** Only whole numbers. */
+  /** The values are whole numbers. */
   whole?: boolean;
-  /** Lines are parts of a sum: each is drawn upon those behind it in the list, as a band. */
+  /** The lines are parts of a sum: each is drawn as a band on top of those that follow in the list. */
   stacked?: boolean;
 }
 
 const HEIGHT = 168;
 /** Steps of an axis of whole numbers. */
 const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6];
-/** What is shown at least, in seconds. */
+/** Minimum length of the time axis, in seconds. */
 const LEAST = 20;
 const FONT = "12px system-ui, sans-serif";
 
@@ -93,7 +93,7 @@ export class Chart {
     };
   }
 
-  /** The guarantee's name, and what went beyond it. */
+  /** Draws the guarantee's name, and marks values beyond it. */
   private drawOver(plot: uPlot): void {
     const { guarantee, held, format } = this.asked;
     if (guarantee === undefined) return;
@@ -142,7 +142,7 @@ export class Chart {
     ctx.restore();
   }
 
-  /** Other names for the lines, of which only the first are shown. */
+  /** Gives the lines new names. The legend and the table have only as many lines as there are names. */
   rename(labels: string[]): void {
     if (labels.join() === this.labels.join()) return;
     this.labels = labels;
@@ -152,7 +152,7 @@ export class Chart {
   show(at: number[], columns: Column[], broken: Column = []): void {
     this.data = [at, ...columns];
     this.broken = broken;
-    // The last five minutes, however many of them are there.
+    // The last five minutes, or the part of them that is known.
     const end = at.at(-1) ?? Date.now() / 1000;
     this.plot.batch(() => {
       this.plot.setData((this.asked.stacked ? [at, ...stacked(columns)] : this.data) as uPlot.AlignedData, true);
@@ -178,7 +178,7 @@ export class Chart {
   }
 }
 
-/** How many packets stayed longer than that, both axes logarithmic. */
+/** Chart of the share of packets with more than each delay, on two logarithmic axes. */
 export class Tail {
   readonly element: HTMLElement;
   private readonly plot: uPlot;
@@ -253,7 +253,7 @@ export class Tail {
     this.plot.setData([delays, shares] as uPlot.AlignedData);
     const all = counts.reduce((sum, [, times]) => sum + times, 0);
     this.canvas.setAttribute("aria-label", `Delays of ${all} packets since the start; largest ${this.time(delays.at(-1) ?? null)}`);
-    // Each decade's first: a table that is read in one go.
+    // One row for each decade, so that the table is short.
     const rows = [0.5, 0.1, 0.01, 0.001, 0.0001, 0.00001].flatMap((wanted) => {
       const n = shares.findIndex((share) => share <= wanted);
       return n < 0 ? [] : [[share(wanted), this.time(delays[n]!)]];
@@ -296,7 +296,7 @@ function legend(lines: Line[]): HTMLElement {
   return h("ul", { class: "legend" }, ...lines.map(item));
 }
 
-/** As wide as there is room. */
+/** Makes the plot as wide as its element, also when that changes. */
 function sized(plot: uPlot, within: HTMLElement): void {
   const watch = new ResizeObserver(() => {
     if (within.clientWidth > 0) plot.setSize({ width: within.clientWidth, height: HEIGHT });

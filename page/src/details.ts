@@ -1,4 +1,4 @@
-// One adapter in one direction: lines over time, its delays, what was dropped, what broke, and what may be changed.
+// One adapter in one direction: charts over time, delays, drops, guarantee violations, and the form for changes.
 
 import type { Api } from "./api";
 import { entries, stay } from "./breaches";
@@ -11,7 +11,7 @@ import type { Breach, HistoryStep } from "./model";
 import { verdict } from "./verdict";
 
 const SHOWN = 12;
-/** Why packets are dropped, with the colour of each: at the bottom of the picture is the last. */
+/** Reasons for drops, in the order of the bands in the chart: the last one is at the bottom. */
 const REASONS = ["change", "discipline", "policy", "too_large", "no_memory", "queue_full"];
 const CAUSES: Record<string, { because: string; todo: string }> = {
   "own-burst": { because: "it had sent more than its envelope", todo: "let it send less, or agree on a larger envelope" },
@@ -25,7 +25,7 @@ export class Details {
   private readonly title = h("h2", { id: "chosen", tabindex: "-1" });
   private readonly verdict = h("p", { class: "verdict" });
   private readonly terms = h("p", { class: "terms" });
-  /** The last hour is shown instead of the last minutes. */
+  /** True if the last hour is shown instead of the last minutes. */
   wantsHour = false;
   private hour: Series | null = null;
   private readonly throughput = new Chart({
@@ -81,7 +81,7 @@ export class Details {
     this.again();
   }
 
-  /** The last hour of the flow, in steps of ten seconds. */
+  /** Sets the last hour of the flow, in steps of ten seconds. */
   showHour(steps: HistoryStep[], began: number): void {
     this.hour = hour(steps, began);
   }
@@ -122,7 +122,7 @@ export class Details {
     this.tail.show(counts, guaranteed);
   }
 
-  /** The newest of those of this flow first. */
+  /** Shows the last violations of this flow's guarantees, the newest first. */
   showBreaches(all: Breach[], name: string, began: number): void {
     const own = entries(all.filter((breach) => breach.flow === name)).slice(-SHOWN).reverse();
     this.noBreach.hidden = own.length > 0;

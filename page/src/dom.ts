@@ -1,4 +1,4 @@
-// Elements, in few words.
+// Short functions that make elements.
 
 type Attributes = Record<string, string | boolean | ((event: Event) => void)>;
 
@@ -32,7 +32,7 @@ export function svg<K extends keyof SVGElementTagNameMap>(
   return element;
 }
 
-/** Another text, where it is another: what reads the page aloud is not told of what stays. */
+/** Sets the text of an element. An equal text is not set again, so that screen readers do not announce it. */
 export function say(element: Element, text: string): void {
   if (element.textContent !== text) element.textContent = text;
 }

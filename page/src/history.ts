@@ -1,14 +1,14 @@
-// What was in the last minutes, by flow and direction.
+// Measurements of the last minutes, by flow and direction.
 
 import type { Adapter, Flow, HistoryStep, Sample, Way } from "./model";
 
-/** So many samples are kept: five minutes. */
+/** Maximum number of samples that are kept: five minutes. */
 export const KEPT = 300;
 
-/** A number for each sample; none where there was none. */
+/** A number for each sample; null if it had none. */
 export type Column = (number | null)[];
 
-/** Each with all behind it added, so that the first is the sum: drawn in order, each covers what is beneath. */
+/** Adds to each column all columns that follow, so that the first is the sum. Drawn in this order, each area covers the parts that it shares with earlier ones. */
 export function stacked(columns: Column[]): Column[] {
   return columns.map((column, n) =>
     column.map((value, at) => (value === null ? null : columns.slice(n).reduce((sum, part) => sum + (part[at] ?? 0), 0))),
@@ -26,12 +26,12 @@ export interface Series {
   max: Column;
   guaranteedDelay: Column;
   backlog: Column;
-  /** Packets by reason. */
+  /** Number of dropped packets, by reason. */
   dropped: Map<string, Column>;
   broken: Column;
 }
 
-/** The last hour as the service keeps it; `began` is when the service began, in seconds since 1970. */
+/** The last hour as the service keeps it; `began` is the start of the service, in seconds since 1970. */
 export function hour(steps: HistoryStep[], began: number): Series {
   const column = (value: (step: HistoryStep) => number | null): Column => steps.map(value);
   const reasons = new Set(steps.flatMap((step) => Object.keys(step.dropped)));
@@ -73,11 +73,11 @@ export class Track implements Series {
   max: Column = [];
   guaranteedDelay: Column = [];
   backlog: Column = [];
-  /** Packets of each second, by reason. */
+  /** Number of packets dropped in each second, by reason. */
   dropped = new Map<string, Column>();
-  /** Guarantees that were broken, of each second: whatever went beyond for other reasons is none. */
+  /** Number of guarantee violations in each second; delays beyond the bound for other causes do not count. */
   broken: Column = [];
-  /** How often in the last second the adapter's turn on the link's thread was used up while it had more. */
+  /** Number of times in the last second that the adapter used up its turn on the link's thread and had more packets. */
   heldBack: number | null = null;
   private wasHeldBack: number | null = null;
   last: Flow | null = null;
@@ -129,7 +129,7 @@ export function lanes(sample: Sample, way: Way): Lane[] {
   );
 }
 
-/** A flow with what was lost before any flow had it: of an adapter that is divided, each has the same. */
+/** The flow, with the adapter's packets that were dropped for lack of memory before they were assigned to a flow. All flows of an adapter get the same number. */
 function whole(flow: Flow, adapter: Adapter, way: Way): Flow {
   const dropped = { ...flow.total.dropped, no_memory: adapter.no_memory[way] };
   return { ...flow, total: { ...flow.total, dropped } };
@@ -138,13 +138,13 @@ function whole(flow: Flow, adapter: Adapter, way: Way): Flow {
 export class History {
   private tracks = new Map<string, Track>();
   sample: Sample | null = null;
-  /** When the service began, by its machine's clock, in seconds since 1970: with that an event has the same time of day at each look. */
+  /** Start of the service by the clock of its machine, in seconds since 1970: so an event has the same time of day in all views. */
   began = 0;
 
-  /** Takes a sample that came at that time, in seconds, which counts where the service does not know yet when it began. */
+  /** Takes a sample that arrived at `now`, in seconds since 1970. The start of the service is computed from that if the sample has no start yet. */
   push(sample: Sample, now: number): void {
     if (sample.at_ns === this.sample?.at_ns) return;
-    // The first, or another service under the same address.
+    // The first sample, or that of another service under the same address.
     if (this.sample === null || sample.at_ns < this.sample.at_ns) {
       this.tracks.clear();
       this.began = now - sample.at_ns / 1e9;

@@ -1,4 +1,4 @@
-// The link: who stands where on it, and who held it when.
+// The link: the topology of its adapters, and its occupancy by flows over time.
 
 import { fill } from "./charts";
 import { h, say, svg } from "./dom";
@@ -8,7 +8,7 @@ import type { Link, Turn, Way } from "./model";
 import { gatesCycle, timeline } from "./timeline";
 import { verdict } from "./verdict";
 
-/** So many adapters are drawn. */
+/** Maximum number of adapters that are drawn. */
 const DRAWN = 24;
 const [ROW, TOP] = [34, 8];
 
@@ -31,7 +31,7 @@ export class Topology {
     const wire = (x: number, y: number, to: number, at: number, sent: number) =>
       svg("path", { class: "wire", d: `M${x} ${y} C ${(x + to) / 2} ${y}, ${(x + to) / 2} ${at}, ${to} ${at}`, "stroke-width": wide(sent) });
     const y = (n: number) => TOP + ROW * n + ROW / 2;
-    // Adapters of a tenant come together before the link.
+    // The lines from the adapters of a tenant meet in a box before the link.
     const tenants = new Map<string, Lane[]>();
     for (const lane of drawn) {
       const tenant = tenantOf(lane.adapter.name);
@@ -81,7 +81,7 @@ export class Topology {
   }
 }
 
-/** What an adapter's name has before its last part. */
+/** The tenant of an adapter: the part of its name before the last slash; null without a slash. */
 function tenantOf(name: string): string | null {
   const at = name.lastIndexOf("/");
   return at < 0 ? null : name.slice(0, at);

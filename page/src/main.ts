@@ -1,4 +1,4 @@
-// The dashboard of `falaj serve`: samples as they come, and what is asked now and then.
+// The dashboard of `falaj serve`: it follows the service's samples, and requests other data when it needs them.
 
 import { Api, Unauthorized } from "./api";
 import { Details } from "./details";
@@ -13,7 +13,7 @@ import { type Theme, choose, theme } from "./theme";
 import { forget, keep, token } from "./token";
 import { verdict } from "./verdict";
 
-/** After so long without a service it is looked for again. */
+/** Time between two attempts to reach the service, in ms. */
 const AGAIN = 2000;
 
 class Page {
@@ -75,7 +75,7 @@ class Page {
   }
 
   private turn(way: Way): void {
-    // The same flow the other way.
+    // The same flow in the other direction.
     this.chosen = this.chosen === null ? null : `${way} ${this.chosen.split(" ").slice(1).join(" ")}`;
     this.way = way;
     this.draw();
@@ -87,7 +87,7 @@ class Page {
     this.seek();
   }
 
-  /** Draws what is known, and asks for the rest. */
+  /** Draws the last sample, and requests the other data. */
   private seek(): void {
     this.draw();
     void this.ask();
@@ -135,14 +135,14 @@ class Page {
     void this.ask();
   }
 
-  /** What no sample has: delays of the flow that is chosen, breaches, turns. */
+  /** Requests the data that samples lack, and shows them: delays of the chosen flow, its last hour, violations, link occupancy. */
   private async ask(): Promise<void> {
     const lane = this.lane();
     if (lane === undefined) return;
     const { key, way, adapter, flow } = lane;
     const hour = this.details.wantsHour ? this.api.history(adapter.name) : Promise.resolve([]);
     const [delays, breaches, turns, kept] = await Promise.allSettled([this.api.delays(adapter.name), this.api.breaches(), this.api.turns(), hour]);
-    // Another was chosen meanwhile.
+    // Another flow was chosen meanwhile.
     if (key !== this.chosen) return;
     if (kept.status === "fulfilled" && this.details.wantsHour) {
       const own = kept.value.find((one) => one.flow === flow.flow);
@@ -167,12 +167,12 @@ class Page {
     this.draw();
   }
 
-  /** Follows the service for as long as it is there, and then looks for it again. */
+  /** Follows the service until it ends, and then tries to reach it again, forever. */
   async run(service: Service): Promise<never> {
     for (;;) {
       const quiet = new AbortController();
       let last = Date.now();
-      // One that is there and says nothing is as one that is gone.
+      // A service that sends no sample for 20 s counts as gone.
       const watch = window.setInterval(() => Date.now() - last > 20_000 && quiet.abort(), 1000);
       try {
         service = await this.api.service();
@@ -188,7 +188,7 @@ class Page {
         await this.api.follow((sample) => {
           last = Date.now();
           this.take(sample);
-          // Others may change it too.
+          // Other clients may change the scenario too.
           if (++n % every === 0) void this.refresh();
         }, quiet.signal);
       } catch (error) {

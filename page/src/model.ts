@@ -1,4 +1,4 @@
-// What the API says. Times are nanoseconds, rates bits per second.
+// Types of the API's answers. Times are in nanoseconds, rates in bits per second.
 
 export interface Service {
   release: string;
@@ -8,7 +8,7 @@ export interface Service {
 
 export interface Sample {
   at_ns: number;
-  /** When the service began, since 1970; 0 before its first look. */
+  /** Start of the service, since 1970; 0 before its first measurement. */
   began_unix_ns: number;
   adapters: Adapter[];
   losses: Record<string, number>;
@@ -23,14 +23,14 @@ export interface Adapter {
   foreign: number;
   malformed: number;
   not_taken: number;
-  /** Packets for which there was no memory when they came. */
+  /** Number of packets that were dropped on arrival for lack of memory. */
   no_memory: { up: number; down: number };
   paused: boolean;
   spent_ns: number;
   processor: number | null;
-  /** How often its turn on the link's thread was used up while it, and another one, had more. */
+  /** Number of times that it used up its turn on the link's thread while it and another adapter had more packets. */
   held_back: number;
-  /** Its interface is gone for good. */
+  /** True if its interface is gone for good. */
   gone: boolean;
 }
 
@@ -52,7 +52,7 @@ export interface Guaranteed {
   required_rate: number | null;
   required_delay_ns: number | null;
   none: string | null;
-  /** Whether they are held against each packet. */
+  /** True if the service checks the guaranteed rate, or delay, against the traffic. */
   judges_rate: boolean;
   judges_delay: boolean;
 }
@@ -64,7 +64,7 @@ export interface FlowHistory {
   down: HistoryStep[];
 }
 
-/** Ten seconds of a flow: mean rates, and the largest of all else. */
+/** Ten seconds of a flow: mean rates, and the largest value of each other field. */
 export interface HistoryStep {
   end_ns: number;
   offered: number;
@@ -110,7 +110,7 @@ export interface Breaches {
   rate: number;
 }
 
-/** What was not as guaranteed: of a packet's delay, or of a window's rate. */
+/** A guarantee violation: the delay of a packet, or the rate of a window. */
 export type Breach = TooLong | TooSlow;
 
 export interface TooSlow {
@@ -133,7 +133,7 @@ export interface TooLong {
   handed_over_ns: number | null;
 }
 
-/** Delays of a flow since it began: each, and how many packets stayed as long. */
+/** Delays of a flow since its start: pairs of a delay and the number of packets with it. */
 export interface Delays {
   flow: string;
   up: [number, number][];
@@ -173,9 +173,9 @@ export interface Problem {
 
 export type Way = "up" | "down";
 
-/** The disciplines that a link may have, with the keys of a flow that are meant to be edited. */
+/** The disciplines that a link may have, with the keys of its flows that the page can edit. */
 export interface Disciplines {
-  /** The one of a link that names none. */
+  /** Discipline of a link whose scenario names none. */
   default: string;
   disciplines: { kind: string; keys: EditableKey[] }[];
 }
@@ -183,15 +183,15 @@ export interface Disciplines {
 export interface EditableKey {
   key: string;
   label: string;
-  /** The value where the key is missing, in words; null: it is required. */
+  /** The default value, in words; null: the key is required. */
   default: string | null;
-  /** A whole number. */
+  /** True if the value is a whole number. */
   number: boolean;
-  /** The flow's weight. */
+  /** True if the key is the flow's weight. */
   weight: boolean;
 }
 
-/** A scenario, as far as the page looks into it. */
+/** The parts of a scenario that the page reads. */
 export interface Scenario {
   link: Record<string, Link>;
 }

@@ -1,4 +1,4 @@
-// All adapters at a glance: a row each, chosen by a button in it.
+// Table of all adapters: one row for each, with a button that chooses it.
 
 import { Chart } from "./charts";
 import { h, say } from "./dom";
@@ -6,10 +6,10 @@ import { count, percent, rate, time } from "./format";
 import { type History, type Lane, type Track, largest } from "./history";
 import { verdict } from "./verdict";
 
-/** So many rows are shown; others are found by their names. */
+/** Maximum number of rows; the filter by name finds the other adapters. */
 const ROWS = 200;
 
-/** Adapters with a band of their own in the chart of all; the others are one band. */
+/** Number of adapters with a band of their own in the chart of all adapters; the others are one band. */
 const BANDS = 7;
 
 interface Row {
@@ -18,7 +18,7 @@ interface Row {
   cells: HTMLTableCellElement[];
 }
 
-/** What stands above a column, and what it is called to those who do not see what stands above that. */
+/** Heads of the columns. The second text is for screen readers, which do not read the row of groups above. */
 const HEAD: [text: string, said?: string][] = [
   ["Adapter"],
   ["Guarantee"],
@@ -72,7 +72,7 @@ export class Overview {
     const wanted = this.filter.value.trim().toLowerCase();
     const fitting = lanes.filter((lane) => lane.adapter.name.toLowerCase().includes(wanted));
     const matters = (lane: Lane) => ["broken", "gone"].includes(verdict(lane.flow, lane.adapter).level);
-    // Where not all are shown, those that matter are.
+    // If there are too many for the table, adapters that are broken or gone come first.
     const ordered = fitting.length > ROWS ? [...fitting.filter(matters), ...fitting.filter((lane) => !matters(lane))] : fitting;
     const shown = ordered.slice(0, ROWS);
     const rows = new Map<string, Row>();
@@ -96,7 +96,7 @@ export class Overview {
     this.hint.hidden = this.table.scrollWidth <= this.table.clientWidth || this.table.scrollLeft > 0;
   }
 
-  /** The rates of all adapters in one direction, one upon the other. */
+  /** Shows the rates of all adapters in one direction, as stacked bands. */
   private showTogether(lanes: Lane[], history: History): void {
     const tracks = lanes.flatMap(({ key, adapter, flow }): [string, Track][] => {
       const track = history.track(key);

@@ -1,21 +1,21 @@
-// Which keys of an adapter's flow there are to change, and what they are now.
+// The keys of an adapter's flow that can be changed, and their values.
 
 import type { Disciplines, FlowKeys, Link, Scenario } from "./model";
 
 export interface Knob {
   key: string;
   label: string;
-  /** As it is written; empty where the key is not there. */
+  /** The value as the scenario has it; empty without the key. */
   value: string;
-  /** What is meant where it is not there. */
+  /** The default value, in words. */
   absent: string;
-  /** A whole number. */
+  /** True if the value is a whole number. */
   number: boolean;
-  /** The flow's weight, for a slider. */
+  /** True if it is the flow's weight, which gets a slider. */
   weight: boolean;
 }
 
-/** Keys that the flows of all disciplines have; those of the discipline, which the service names, come before them. */
+/** Keys that flows have under all disciplines. The keys of the discipline, which the service lists, come before them. */
 const ALL: [key: string, label: string, absent: string][] = [
   ["requires.rate", "Rate asked for", "none"],
   ["requires.delay", "Delay asked for", "none"],
@@ -24,7 +24,7 @@ const ALL: [key: string, label: string, absent: string][] = [
   ["queue", "Queue", "20p"],
 ];
 
-/** The table of a flow, and the discipline that it stands under. */
+/** The table of a flow, and the discipline that serves it. */
 function find(link: Link, name: string, otherwise: string): [FlowKeys, string] | null {
   let [at, kind]: [Link | FlowKeys, string] = [link, link.scheduler?.kind ?? otherwise];
   for (const [n, part] of name.split("/").entries()) {
@@ -43,7 +43,7 @@ function written(keys: FlowKeys, key: string): string {
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
-/** What there is to change of a flow; nothing where the scenario has it not. */
+/** The keys of a flow that can be changed; none if the scenario does not have the flow. */
 export function knobs(disciplines: Disciplines, scenario: Scenario, link: string, name: string): Knob[] {
   const table = scenario.link[link];
   const found = table && find(table, name, disciplines.default);
@@ -54,13 +54,13 @@ export function knobs(disciplines: Disciplines, scenario: Scenario, link: string
   const general = ALL.filter(([key]) => !(several && key.startsWith("envelope.")));
   const own = disciplines.disciplines.find((discipline) => discipline.kind === kind)?.keys ?? [];
   return [
-    // Of a default's words those before a remark.
+    // The default without a remark behind it.
     ...own.map(({ default: absent, ...key }) => ({ ...key, absent: absent?.split(/[:;]/)[0] ?? "required" })),
     ...general.map(([key, label, absent]) => ({ key, label, absent, number: false, weight: false })),
   ].map((knob) => ({ ...knob, value: written(keys, knob.key) }));
 }
 
-/** What has to be sent for these to be the values: those that changed; null where a key goes. */
+/** The changed values, in the form in which they are sent to the service; null removes a key. */
 export function changes(before: Knob[], now: Map<string, string>): Record<string, unknown> {
   const sent: Record<string, unknown> = {};
   for (const { key, value, number } of before) {
@@ -70,7 +70,7 @@ export function changes(before: Knob[], now: Map<string, string>): Record<string
   return sent;
 }
 
-/** The slider's end: room for four times as much. */
+/** Upper end of the slider: at least four times the weight, a power of two, from 16 to 65536. */
 export function most(weight: number): number {
   return Math.min(65536, Math.max(16, 2 ** Math.ceil(Math.log2(Math.max(1, weight) * 4))));
 }

@@ -1,11 +1,11 @@
-// Server-sent events out of a stream of text: the browser's own EventSource cannot send a token.
+// Parser of server-sent events in a stream of text. The browser's own EventSource cannot send a token.
 
 export interface Event {
   name: string;
   data: string;
 }
 
-/** Takes text as it comes, and gives the events that are whole. */
+/** Takes pieces of the stream, and returns the events that are complete. */
 export class Events {
   private rest = "";
 

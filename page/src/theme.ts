@@ -1,4 +1,4 @@
-// Dark and light: as the system has it, or as was chosen.
+// Dark or light colours: those of the system, or chosen on the page.
 
 const KEPT = "falaj theme";
 const THEMES = ["auto", "light", "dark"] as const;
@@ -19,12 +19,12 @@ export function choose(theme: Theme): void {
   apply();
 }
 
-/** Calls this whenever colours are others. */
+/** Calls `then` whenever the colours change. */
 export function onTheme(then: () => void): void {
   told.push(then);
 }
 
-/** A colour of the style sheet, for what is drawn. */
+/** A colour of the style sheet, for drawing. */
 export function colour(name: string): string {
   let value = known.get(name);
   if (value === undefined) {

@@ -3,25 +3,25 @@
 import { readTime } from "./format";
 import type { Link, Turn } from "./model";
 
-/** So many cycles are shown. */
+/** Number of cycles that are shown. */
 const CYCLES = 4;
 
-/** Times of one flow on the link, from the start of what is shown. */
+/** Link occupancy by one flow; times count from the start of the drawn interval. */
 export interface Row {
   flow: string;
   /** Begin and length, nanoseconds. */
   held: [number, number][];
-  /** When its gate is open, if the discipline has gates. */
+  /** Times at which its gate is open, in the same form, if the discipline has gates. */
   open: [number, number][];
-  /** Its part of what is shown. */
+  /** The flow's share of the drawn interval. */
   share: number;
 }
 
 export interface Timeline {
-  /** What is shown: so long, from this instant on. */
+  /** Start and length of the drawn interval, nanoseconds. */
   begin: number;
   length: number;
-  /** From the start of one cycle to the next; none where the discipline has none. */
+  /** Length of a cycle; null if the discipline has no cycles. */
   cycle: number | null;
   rows: Row[];
 }
@@ -31,7 +31,7 @@ export function gatesCycle(link: Link): number | null {
   return readTime(link.scheduler?.cycle);
 }
 
-/** The cycle of a discipline that has one: of gates as it is set, of phases when all are used. */
+/** Length of a cycle: for gates the configured one, for phases their sum; null for other disciplines. */
 export function cycle(link: Link): number | null {
   const phases = Object.values(link.flow ?? {}).reduce((sum, flow) => sum + (readTime(flow.phase) ?? 0), 0);
   return gatesCycle(link) ?? (phases > 0 ? phases : null);
@@ -53,16 +53,16 @@ function gates(link: Link, flow: string, begin: number, length: number): [number
   return all;
 }
 
-/** The newest cycles that are whole; where there are none, what a few packets of each flow take. */
+/** The interval to draw: the newest cycles, or without cycles the last turns, eight for each flow. */
 export function timeline(link: Link, turns: Turn[]): Timeline {
-  // A flow that is divided has its parts instead.
+  // The parts of a divided flow have rows, not the flow itself.
   const flows = Object.entries(link.flow ?? {}).flatMap(([name, keys]) => (keys.flow === undefined ? [name] : []));
   const [end, oldest] = [turns.at(-1)?.end_ns ?? 0, turns[0]?.begin_ns ?? 0];
   const every = cycle(link);
   const recent = turns.slice(-8 * Math.max(1, flows.length));
   const wanted = every !== null ? CYCLES * every : end - (recent[0]?.begin_ns ?? 0);
   const length = Math.max(1, Math.min(wanted, end - oldest));
-  // Gates open by the clock: what is shown begins with a cycle.
+  // Gates open by the clock: the drawn interval begins with a cycle.
   const begin = gatesCycle(link) !== null && every !== null ? Math.floor((end - length) / every) * every : end - length;
   const known = new Set([...flows, ...turns.map((turn) => turn.flow)]);
   const rows = [...known].map((flow) => {

@@ -1,4 +1,4 @@
-// The token: from the address's fragment, which no request carries; kept for as long as the tab is open.
+// The token: it is read from the address's fragment, which no request carries, and kept while the tab is open.
 
 const KEPT = "falaj token";
 
@@ -7,7 +7,7 @@ export function ofFragment(hash: string): string | null {
   return new URLSearchParams(hash.replace(/^#/, "")).get("token") || null;
 }
 
-/** The token, which is taken out of the address. */
+/** The token. If the address has one, it is kept, and removed from the address. */
 export function token(): string | null {
   const given = ofFragment(location.hash);
   if (given !== null) {

@@ -1,4 +1,4 @@
-// Is the guarantee kept? In words and a sign, so that it can be read without seeing colours.
+// Verdict on a guarantee, in words and a sign, so that it can be read without colours.
 
 import type { Adapter, Flow } from "./model";
 
@@ -8,7 +8,7 @@ export interface Verdict {
   level: Level;
   sign: string;
   word: string;
-  /** What happened, in a sentence. */
+  /** The reason, in a sentence. */
   why: string;
 }
 

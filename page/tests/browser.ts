@@ -1,4 +1,4 @@
-// A browser without a window, and what is asked of every page in it.
+// A headless browser, and the checks that every page in it has to pass.
 
 import { mkdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -12,7 +12,7 @@ const ARGUMENTS = [
   "--disable-background-networking",
   "--disable-component-update",
   "--disable-sync",
-  // Its own sandbox does not run as root.
+  // Chromium's own sandbox does not run as root.
   ...(process.getuid?.() === 0 ? ["--no-sandbox"] : []),
 ];
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
@@ -22,7 +22,7 @@ export function launch(): Promise<Browser> {
   return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ARGUMENTS });
 }
 
-/** What went wrong in a page, or went elsewhere than to the service. */
+/** Errors of a page, and its requests to other hosts than the service. */
 export function watched(page: Page, address: string): string[] {
   const wrong: string[] = [];
   page.on("pageerror", (error) => wrong.push(error.message));
@@ -32,14 +32,14 @@ export function watched(page: Page, address: string): string[] {
     if (url.includes("token")) wrong.push(`the token is in ${url}`);
   });
   page.on("console", (message) => {
-    // That a change was refused, the page says itself.
+    // The page itself reports a refused change.
     const refused = /status of (401|409)/.test(message.text());
     if (message.type() === "error" && !refused) wrong.push(message.text());
   });
   return wrong;
 }
 
-/** What keeps somebody from using the page. */
+/** Violations of accessibility rules. */
 export async function obstacles(page: Page): Promise<string[]> {
   await page.evaluate(AXE);
   return page.evaluate(async () => {

@@ -84,7 +84,7 @@ adapter = "namespace"
 adapter = "namespace"
 `;
 
-/** How long the slowest machine may take. */
+/** Longest time that a step may take on the slowest machine. */
 const PATIENCE = 30_000;
 const WIDE = { width: 1400, height: 900 };
 const NARROW = { width: 390, height: 844 };
@@ -138,7 +138,7 @@ describe.skipIf(!possible)("a service with real packets", () => {
     expect(page.url()).toBe(service.address);
     const row = page.getByRole("row", { name: /^greedy/ });
     await row.getByText("≥ 5.00 Mbit/s").waitFor();
-    // How much depends on what the others leave over.
+    // The rate depends on the part of the link that the others leave.
     await row.getByText(/^[\d.]+ Mbit\/s$/).waitFor();
     await page.getByRole("img", { name: /^Throughput, now: .*sent \d\.\d+ Mbit\/s.*guaranteed 10\.0 Mbit\/s/ }).waitFor();
     await page.getByRole("img", { name: /^Delay, now: .*largest [\d.]+ .s, guaranteed [\d.]+ ms/ }).waitFor();
@@ -178,7 +178,7 @@ describe.skipIf(!possible)("a service with real packets", () => {
     await page.getByText(/calm needs/).waitFor();
     await page.getByText(/would fit/).first().waitFor();
     await picture(page, "refused");
-    // Nothing was changed by the question; what is refused is not done either.
+    // The check changed nothing; a refused change is not made either.
     await page.getByRole("button", { name: "Apply" }).click();
     await page.getByText("that does not fit").waitFor();
     expect(await service.scenario()).toBe(THREE);
@@ -277,7 +277,7 @@ describe.skipIf(!possible)("a service with real packets", () => {
     };
     const before = await sent();
     await service.upgrade();
-    // The first one may have been on its way already.
+    // The first sample may have been in transit already.
     for (let sample = 0; sample < 3; sample++) {
       const shown = await page.locator(".state").textContent();
       const live = () => page.locator(".state.live").textContent();
@@ -286,7 +286,7 @@ describe.skipIf(!possible)("a service with real packets", () => {
     const then = await sent();
     expect(then).toBeGreaterThanOrEqual(before);
     await expect.poll(sent, { timeout: PATIENCE }).toBeGreaterThan(then);
-    // Requests that were broken off are no fault of the page.
+    // Aborted requests are not errors of the page.
     expect(wrong.filter((what) => !/ERR_|Failed to fetch|network error/.test(what))).toEqual([]);
     await page.context().close();
   });
@@ -317,7 +317,7 @@ test.skipIf(!possible).each(CYCLES)("a cycle of %s is drawn: who held the link w
     await picture(page, name);
     if (name !== "gates") return;
     expect(await page.locator(".cycle rect.open").count()).toBeGreaterThanOrEqual(8);
-    // Who holds the link has an open gate.
+    // A flow that holds the link has an open gate.
     const outside = await page.locator(".cycle svg").evaluateAll((rows) =>
       rows.flatMap((row) => {
         const spans = (kind: string) => [...row.querySelectorAll(`.${kind}`)].map((rect) => [Number(rect.getAttribute("x")), Number(rect.getAttribute("width"))] as const);

@@ -1,4 +1,4 @@
-// A service that runs, with adapters in namespaces and what sends in them.
+// A running service, with adapters in namespaces, and senders in these.
 
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -8,7 +8,7 @@ import { join } from "node:path";
 const FALAJ = process.env.FALAJ ?? "falaj";
 export const TOKEN = "not-to-be-guessed/+=";
 
-/** Are namespaces allowed here? */
+/** Returns true if namespaces are allowed here. */
 export const possible = spawnSync("unshare", ["-Urn", "true"]).status === 0;
 
 export class Service {
@@ -49,12 +49,12 @@ export class Service {
     return (await (await this.get(path)).json()) as T;
   }
 
-  /** Its scenario as it is now. */
+  /** Its current scenario. */
   async scenario(): Promise<string> {
     return (await this.get("v1/scenario")).text();
   }
 
-  /** Sends datagrams from an adapter's namespace to the uplink's, one in so many milliseconds, several at once. */
+  /** Sends datagrams from an adapter's namespace to the uplink's, several at once, at intervals in milliseconds. */
   async send(adapter: string, gap: number, burst: number, size: number): Promise<ChildProcess> {
     const { processes } = await this.ask<{ processes: Record<string, number> }>("v1");
     const routes = readFileSync(`/proc/${processes[""]}/net/fib_trie`, "utf8");
@@ -69,7 +69,7 @@ export class Service {
     return spawn("nsenter", words, { stdio: "ignore" });
   }
 
-  /** A new process goes on with it; the one before has ended then. */
+  /** A new process takes the service over; the old one has ended when this returns. */
   async upgrade(): Promise<void> {
     const ended = new Promise((done) => this.child.once("exit", done));
     const words = [...Service.words(this.directory, new URL(this.address).host), "--upgrade"];

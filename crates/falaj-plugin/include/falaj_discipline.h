@@ -18,13 +18,13 @@
 extern "C" {
 #endif
 
-/* What `abi` has to be: a mark, and the version in the last two bytes. */
+/* The value of `abi`: a mark, and the version in the last two bytes. */
 #define FALAJ_ABI UINT32_C(0xfa1a0001)
 
 /* `flags`: there is no waiting while any flow has a packet. */
 #define FALAJ_WORK_CONSERVING UINT32_C(1)
 
-/* What `next` returns. */
+/* The decisions that `next` returns. */
 enum falaj_decision {
     FALAJ_IDLE = 0,   /* nothing to send until a packet comes */
     FALAJ_SERVE = 1,  /* the head of `flow` goes: `take` follows */
@@ -33,7 +33,7 @@ enum falaj_decision {
     FALAJ_FAILED = 4  /* it cannot go on; `why` may say why */
 };
 
-/* What the number of a parameter counts. */
+/* The unit of a parameter's number. */
 enum falaj_unit {
     FALAJ_TEXT = 0,   /* nothing: `number` is 0 */
     FALAJ_NUMBER = 1, /* a whole number, written without a unit */
@@ -66,7 +66,7 @@ struct falaj_flow {
     uint32_t param_count;
 };
 
-/* What an instance is made from. It is gone when `create` returns: copy what is to stay. */
+/* The setup of an instance. Its memory is freed when `create` returns: copy the parts that the instance needs. */
 struct falaj_setup {
     const struct falaj_flow *flows;
     const struct falaj_param *params;
@@ -94,7 +94,7 @@ struct falaj_queue {
 
 struct falaj_answer {
     uint64_t time;
-    const char *why; /* NULL unless it is said; it has to last until the next call */
+    const char *why; /* a reason, or NULL; its text must stay valid until the next call */
     uint32_t flow;
     uint32_t reserved;
 };
@@ -107,7 +107,7 @@ struct falaj_sent {
     uint32_t reserved;
 };
 
-/* The guarantee to a flow. It is not proved: `falaj compare` and `falaj sim` try it. */
+/* The guarantee to a flow. falaj does not prove it: `falaj compare` and `falaj sim` test it. */
 struct falaj_guarantee {
     uint64_t rate;    /* bits a second, while the flow has packets */
     uint64_t latency; /* nanoseconds until that rate holds */
@@ -127,7 +127,7 @@ struct falaj_discipline {
     /* Flow `flow` had nothing to send and now has a head. */
     void (*ready)(void *self, const struct falaj_queue *queues, uint32_t flow, uint64_t now);
     /* The link is free: returns what may happen now. This charges nothing. The packet that was taken before this has left its
-     * queue: whether its flow has run empty is to be seen here, not in `take`. */
+     * queue: here, and not in `take`, `queues` shows whether its flow has run empty. */
     uint32_t (*next)(void *self, const struct falaj_queue *queues, uint64_t now, struct falaj_answer *answer);
     /* The head of `flow` goes on the wire: the moment to charge for it. It stays in its queue until its end. */
     void (*take)(void *self, const struct falaj_queue *queues, uint32_t flow, const struct falaj_sent *sent);
@@ -149,7 +149,7 @@ struct falaj_discipline {
     int (*guarantee)(const void *self, uint32_t flow, struct falaj_guarantee *guarantee);
 };
 
-/* What the library exports. */
+/* The constant that the library exports. */
 extern const struct falaj_discipline falaj_discipline;
 
 #ifdef __cplusplus
