@@ -1,4 +1,4 @@
-"""Check 6: comments, pages and texts for users are in plain English, as far as a program can tell."""
+"""Check 6: comments, pages and texts for users are in plain English, by rules that a program can check."""
 
 import re
 

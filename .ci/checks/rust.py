@@ -1,4 +1,4 @@
-"""Reads Rust sources as far as the checks need it: no comments, no strings, no code for tests alone."""
+"""Reads the parts of Rust sources that the checks need: no comments, no strings, no code for tests alone."""
 
 import bisect
 import re

@@ -51,7 +51,7 @@ ax.legend();
 
 # %% [markdown]
 # What must hold: matrices lie above M/D/1 by the variation that 64 steps leave, a 64th; the simulation agrees with the formula
-# as far as its own intervals and the time until the queue has filled allow.
+# within its own intervals and 2 %, because each run starts with an empty queue.
 
 # %%
 assert np.allclose(by_matrices, [formula(rho, 1 / 64) for rho in loads])

@@ -143,7 +143,7 @@ pub(crate) struct Analysed<'a> {
     pub(crate) comes: &'a CurvesByHop,
     /// Bounds on the delays at the servers.
     pub(crate) delays: &'a [Option<Exact>],
-    /// Bounds on the delays of the flows from end to end, as far as any are known.
+    /// Bounds on the delays of the flows from end to end, where they are known.
     pub(crate) whole: &'a [EndToEnd],
 }
 

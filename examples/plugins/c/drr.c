@@ -116,7 +116,7 @@ static void take(void *self, const struct falaj_queue *queues, uint32_t f, const
     drr->flows[f].deficit -= sent->bytes;
 }
 
-/* The round and the deficits stay, as far as the new quanta allow. */
+/* The round stays; a deficit is reduced to the new quantum if it is larger. */
 static void migrate_from(void *self, void *old_self, const struct falaj_queue *queues, uint64_t now)
 {
     struct drr *drr = self;

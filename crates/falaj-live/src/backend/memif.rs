@@ -61,8 +61,8 @@ impl FromStr for MemifName {
 
     /// Parses the text behind `memif:`.
     fn from_str(text: &str) -> Result<MemifName, String> {
-        const HOW: &str = "write the path of a socket, then whether falaj connects to it, the \
-                           number and the secret of the interface as far as there are any: \
+        const HOW: &str = "write the path of a socket and, if needed, `slave` (falaj connects to \
+                           it), the interface's number, and its secret: \
                            `memif:/run/vpp/memif.sock,slave,id=1,secret=WORD`";
         let mut words = text.split(',');
         let path = words.next().filter(|path| !matches!(*path, "" | "@")).ok_or(HOW)?;

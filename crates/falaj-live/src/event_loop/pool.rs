@@ -2,8 +2,8 @@
 
 /// A unit is read into one buffer that any unit fits in. A short unit then moves to memory of about
 /// its own length, so that a long link full of short packets does not waste memory; for a longer
-/// one the buffer itself is kept. Freed memory is kept for the next unit of about that length: once
-/// the largest number of units has been in transit, the allocator is not used any more.
+/// one the buffer itself is kept. Freed memory is kept for the next unit of about that length, up
+/// to [`SPARE`] buffers of each length, so that a steady load hardly uses the allocator.
 pub(crate) struct UnitPool {
     size: usize,
     /// The buffer to read into; empty if the last one was kept.
@@ -24,7 +24,7 @@ pub(crate) struct UnitPool {
 struct PooledUnit {
     memory: Box<[u8]>,
     length: u32,
-    /// Bytes of the records of its packets.
+    /// Bytes of the records of its packets but the first, which is part of [`BESIDE`].
     records: usize,
     owner: MemoryOwner,
 }

@@ -61,7 +61,7 @@ const DIVISORS: [u64; 12] = [16, 9, 25, 7, 11, 13, 125, 65_536, 27, 17, 19, 23];
 /// Virtual time of a byte at weight 1, chosen so that nothing is rounded: starts and finishes are
 /// exact sums if all weights divide it, and the time is exact while their sum does. So flows whose
 /// finishes are equal by definition have equal tags, and the flow's number decides. It is a
-/// multiple of all weights, of the sum of all, of the first `DIVISORS` that fit, and then of the
+/// multiple of all weights, of their sum if it fits, of the `DIVISORS` that fit, and then of the
 /// largest power of two, above 2^37. If the weights have no common multiple up to 2^38 a byte is
 /// 2^38, and at weight `w` it is rounded by a part of `w/2^38` at most.
 fn exact_byte(weights: &[u32]) -> u64 {

@@ -50,7 +50,7 @@ fn theirs(program: &Path, name: &str, case: &LoadCase, pairs: u64) -> Result<Opt
         Some((true, _)) if name != "null" => Ok(None),
         Some((_, nanos)) if output.status.success() => Ok(Some(nanos)),
         _ => bail!(
-            "{} said nothing of its time for {name} ({}): {}",
+            "{} printed no time for {name} ({}): {}",
             program.display(),
             output.status,
             text.trim()
@@ -94,7 +94,7 @@ pub(super) fn main(args: &Args, program: &Path) -> Result<ExitCode> {
         for _ in 0..repeat {
             for ((what, name), (ours, others)) in pairs.iter().zip(&mut figures) {
                 if stop.load(Ordering::Relaxed) {
-                    eprintln!("interrupted: {} rows are known", rows.len());
+                    eprintln!("interrupted: {} rows are complete", rows.len());
                     break 'cases;
                 }
                 others.extend(theirs(program, name, case, args.n.0)?);

@@ -480,7 +480,7 @@ fn files_that_are_no_services() {
             "adapter calm: a queue of the firewall is for `falaj bridge`: it is neither an adapter nor an uplink",
         ),
         ("vhost:", "adapter calm: write the path of a socket behind `vhost:`"),
-        ("memif:", "adapter calm: write the path of a socket, then whether"),
+        ("memif:", "adapter calm: write the path of a socket and, if needed"),
         ("vhost:/proc/a", "adapter calm: cannot listen there; take a name that is free"),
         ("memif:/proc/a", "adapter calm: cannot make that socket; take a name that is free"),
     ] {
