@@ -2,8 +2,8 @@
 
     python bindings/python/overhead.py [MILLIONS]
 
-Fortuna's link, DRR, two flows by Poisson at 500 Mbit/s each; ten million packets unless said. The least of five of each. What is told
-is meant for the package as `pip install ./bindings/python` builds it.
+Fortuna's link, DRR, two flows by Poisson at 500 Mbit/s each; ten million packets by default. Prints the shortest of five runs of each.
+Install the package by `pip install ./bindings/python` first.
 """
 
 import sys

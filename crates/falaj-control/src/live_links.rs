@@ -97,8 +97,8 @@ pub fn warn_of_overflow(links: &[Link], pipe: PipeId, flow: FlowId) {
         format!("{way} {}", flow.name)
     };
     note!(
-        "warning: the queue of `{whose}` was full, and a packet lost; it holds {}, `queue` sets \
-         another length. Others are counted, and not told",
+        "warning: the queue of `{whose}` was full, and a packet was lost; it holds {}, `queue` \
+         sets another length. Further losses are counted without a warning",
         setup.limit
     );
 }
@@ -118,17 +118,19 @@ pub fn warn_of_sharing(links: &[Link], pipe: PipeId, flow: Option<FlowId>, short
     let Some((each, name)) = each.zip(name) else { return };
     let whose = [if links.len() > 1 { link.name.as_str() } else { "" }, way, name];
     let whose: Vec<&str> = whose.into_iter().filter(|word| !word.is_empty()).collect();
+    let made = if flow.is_some() { "queues" } else { "links" };
     let (whose, mask, shared) = (whose.join(" "), each.mask, each.shared());
     if short {
         note!(
-            "warning: of `{whose}`, each {mask}, no more are made: the process has half of the \
-             memory that it may; others share {shared} more. A mask of fewer bits, such as \
-             `src/24`, makes fewer. They are counted, and not told again"
+            "warning: the mask {mask} of `{whose}` makes no more {made}: the process uses half of \
+             the memory that it may use. Further ids share {shared} more. A mask of fewer bits, \
+             such as `src/24`, makes fewer {made}. Their packets are counted without a warning"
         );
     } else {
         note!(
-            "warning: of `{whose}`, each {mask}, there are more than {}, and those beyond share \
-             {shared} more; `max-flows` sets another number. They are counted, and not told again",
+            "warning: the mask {mask} of `{whose}` makes at most {} {made}. Further ids share \
+             {shared} more; `max-flows` sets another number. Their packets are counted without a \
+             warning",
             each.most
         );
     }

@@ -37,7 +37,7 @@ pub fn text(name: &str, report: &MaskReport) -> String {
     }
     if *beyond > 0 {
         text += &format!(
-            "\nwarning: for {beyond} packets there was none: they shared {shared} more; see `max-flows`"
+            "\nwarning: {beyond} packets had no queue or link of their own: they shared {shared}; see `max-flows`"
         );
     }
     let rows = report.busiest.iter().map(|of| row(of.id.as_deref().unwrap_or_default(), of));

@@ -43,7 +43,7 @@ pub(super) fn main(args: &Args, bridge: &str) -> Result<ExitCode> {
     loop {
         let began = Instant::now();
         let Some(status) = attend(&mut service, &mut signals)? else {
-            // The service ended because it was told to.
+            // The service has received a signal to end.
             let status = service.wait()?;
             return Ok(ExitCode::from(
                 status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1),
@@ -106,8 +106,8 @@ fn start(bridge: &str) -> Result<Child> {
     command.spawn().context("cannot start the service")
 }
 
-/// Passes signals on until the service ends by itself, and returns its status at once. `None`: the
-/// service was told to end.
+/// Passes signals on until the service ends by itself, and returns its status at once. `None`: it
+/// received a signal to end.
 fn attend(service: &mut Child, signals: &mut Signals) -> Result<Option<std::process::ExitStatus>> {
     let over = end_of(service).context("cannot see when the service ends")?;
     loop {
@@ -127,8 +127,8 @@ fn attend(service: &mut Child, signals: &mut Signals) -> Result<Option<std::proc
     }
 }
 
-/// Waits before a restart; returns true if the process was told to end. Meanwhile it sends the
-/// watchdog's notifications, as no other process does while the bridge is in place.
+/// Waits before a restart; returns true if the process received a signal to end. Meanwhile it sends
+/// the watchdog's notifications, as no other process does while the bridge is in place.
 fn rest(pause: Duration, signals: &mut Signals, watchdog: &mut Watchdog) -> Result<bool> {
     let until = Instant::now() + pause;
     while Instant::now() < until {

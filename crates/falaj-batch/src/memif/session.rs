@@ -149,7 +149,7 @@ impl Session {
     /// Reads the peer's messages; returns the result when the dialog is complete.
     ///
     /// # Errors
-    /// The session has ended: the peer is gone, or sent an invalid message and was told so.
+    /// The session has ended: the peer is gone, or sent an invalid message and got the error.
     pub fn turn(&mut self) -> io::Result<Option<Agreed>> {
         for _ in 0..TURN {
             let Some((message, fd)) = self.channel.receive()? else { break };
@@ -167,7 +167,7 @@ impl Session {
 
     /// Tells the peer that the session ends, and why.
     pub fn end(&self, why: &str) {
-        // A peer that is gone need not be told.
+        // Fails if the peer is gone, which then needs no message.
         let _ = self.channel.send(&MemifMessage::Disconnect { code: 0, why: why.into() }, None);
     }
 

@@ -74,7 +74,7 @@ impl Device {
         let Some(parent) = place.parent else { return Ok(()) };
         let major = |node: &&Node<Qdisc>| node.handle.is_some_and(|h| h.major == parent.major);
         let Some(of) = self.qdiscs.iter().find(major) else {
-            let what = format!("there is no discipline {:x}: of {} here", parent.major, self.name);
+            let what = format!("{} has no discipline `{:x}:` yet", self.name, parent.major);
             return Err(Problem::error(all.clone(), what)
                 .help("add it before, by `tc qdisc add … handle`, as tc demands"));
         };
@@ -241,7 +241,7 @@ impl Devices {
         let what = qdisc::class(kind, args)?;
         let is_of = |q: &Node<Qdisc>| q.handle.is_some_and(|h| h.major == id.major);
         if !device.qdiscs.iter().any(is_of) {
-            let what = format!("there is no discipline {:x}: of {} here", id.major, device.name);
+            let what = format!("{} has no discipline `{:x}:` yet", device.name, id.major);
             return Err(Problem::error(all, what)
                 .help("add it before, by `tc qdisc add … handle`, as tc demands"));
         }
@@ -310,14 +310,13 @@ impl Devices {
             return Ok(());
         }
         if device.root().is_none() {
-            let what = format!("{} has no discipline that this filter could be of", device.name);
+            let what = format!("{} has no discipline for this filter", device.name);
             return Err(Problem::error(all, what).help("is it another device's?"));
         }
         if let Some(parent) = made.parent
             && !device.qdiscs.iter().any(|q| q.handle.is_some_and(|h| h.major == parent.major))
         {
-            let what =
-                format!("there is no discipline {:x}: of {} here", parent.major, device.name);
+            let what = format!("{} has no discipline `{:x}:` yet", device.name, parent.major);
             return Err(Problem::error(all, what)
                 .help("add it before, by `tc qdisc add … handle`, as tc demands"));
         }

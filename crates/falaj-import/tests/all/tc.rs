@@ -1127,7 +1127,7 @@ fn no_discipline_vanishes() {
               |
               = help: `replace` puts another one there; or take out the line that does not hold
 
-            error: g has no discipline that this filter could be of
+            error: g has no discipline for this filter
              --> tc.sh:5:1
               |
             5 | tc filter add dev g parent 1: matchall flowid 1:1
@@ -1135,7 +1135,7 @@ fn no_discipline_vanishes() {
               |
               = help: is it another device's?
 
-            error: there is no discipline 4: of e here
+            error: e has no discipline `4:` yet
              --> tc.sh:6:1
               |
             6 | tc filter add dev e parent 4: matchall flowid 1:1
@@ -1143,7 +1143,7 @@ fn no_discipline_vanishes() {
               |
               = help: add it before, by `tc qdisc add … handle`, as tc demands
 
-            error: there is no discipline 4: of e here
+            error: e has no discipline `4:` yet
              --> tc.sh:7:1
               |
             7 | tc class add dev e parent 4: classid 4:1 htb rate 1mbit

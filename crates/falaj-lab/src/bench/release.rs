@@ -22,12 +22,13 @@ use std::time::{Duration, Instant};
 #[derive(clap::Args)]
 #[command(after_help = "\
 Release error: time from the instant at which a packet is due until it is handed to the kernel;
-never negative. CPU: of the link's thread, in percent of one core. Rate: the rate received under
-overload, from the first datagram to the last, minus the configured rate; left out if the sender
-got too little CPU time to overload the link. Gap error: deviation of the time between consecutive
-packets from its target, which on a full link is the transmission time of a packet. While the timer
-sleeps, packets may be late by --slack on purpose. The cost of these wake-ups alone, and the
-precision of a thread that only polls the clock, are printed below the table.
+never negative. CPU: of the link's thread, in percent of one core. Rate: deviation of the rate
+received under overload, from the first datagram to the last, from the configured rate, in percent;
+left out if the sender got too little CPU time to overload the link. Gap error: deviation of the
+time between consecutive packets from its target, which on a full link is the transmission time of a
+packet. While the timer sleeps, packets may be late by --slack on purpose. The cost of these
+wake-ups alone, and the precision of a thread that only polls the clock, are printed below the
+table.
 
 Example:
   falaj bench release --seconds 10")]
@@ -44,7 +45,7 @@ pub struct Args {
     json: bool,
 }
 
-/// A load: the link, its traffic, and its rate if it overloads the link.
+/// A load: the link, its traffic, and the link's rate if the traffic overloads it.
 struct ReleaseCase {
     name: &'static str,
     link: &'static str,

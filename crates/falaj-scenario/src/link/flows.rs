@@ -236,7 +236,7 @@ fn parts<'a>(
     let of_a_queue = [
         ("mask", "no mask"),
         ("queue", "no queue"),
-        ("requires", "no need of its own"),
+        ("requires", "no requirement of its own"),
         ("envelope", "no envelope of its own"),
     ];
     let given =

@@ -268,7 +268,8 @@ impl Parser<'_> {
         let terms = match word {
             "any" => return Ok((Node::Any, end)),
             "in" | "out" | "recv" | "xmit" | "via" => {
-                let what = format!("`{word}`: of a packet's interfaces its direction is known");
+                let what =
+                    format!("`{word}`: a rule knows a packet's direction, not its interface");
                 let help = "write `direction = \"up\"` in the rule for what comes in at the near \
                             end, the first interface of `falaj bridge`, and `direction = \"down\"` \
                             for what comes in at the other";

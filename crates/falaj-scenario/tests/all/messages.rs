@@ -2564,7 +2564,7 @@ scheduler = { kind = "drr" }
 match = "any"
 "#,
         expect![[r#"
-            error: flow `a` is divided, so it has no need of its own
+            error: flow `a` is divided, so it has no requirement of its own
              --> a.toml:6:1
               |
             6 | requires = { delay = "1us" }

@@ -280,8 +280,8 @@ impl Guarantees for Tas {
         let room = u128::from(used.0) * u128::from(self.rate.0) >= u128::from(BIT_NANOS);
         if rate.0 == 0 || !room {
             return Err(NoGuarantee(format!(
-                "of {window} open all may be lost to packets that do not fit or are under way: \
-                 open the gate for longer"
+                "the whole {window} for which the gate is open may be lost to packets that do not \
+                 fit or are under way: open it for longer"
             )));
         }
         let waits = own.every.saturating_sub(window) + blocked + unused + ROUNDING + ROUNDING;

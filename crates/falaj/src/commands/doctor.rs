@@ -326,7 +326,7 @@ fn print(findings: &[Finding], floor: Option<&Floor>, limits: Option<&HostLimits
     let (Some(floor), Some(limits)) = (floor, limits) else { return };
     let nanos = |ns: Option<u64>| text::span(ns.map(Span));
     let (p50, p99) = (nanos(floor.empty_link_p50_ns), nanos(floor.empty_link_p99_ns));
-    say!("\nmeasured over {}, with what else this machine does:", floor.over);
+    say!("\nmeasured over {}, under the present load of this machine:", floor.over);
     say!("  through an empty link, socket to socket: {p50} (p50), {p99} (p99)");
     let (p50, p99) = (nanos(floor.release_error_p50_ns), nanos(floor.release_error_p99_ns));
     say!("  release error, at 1000 packets a second: {p50} (p50), {p99} (p99)");

@@ -1,6 +1,6 @@
 #!/bin/sh
-# A guest that sends what it is told to, by its second serial port: a line asks for its clock, or is what an end of the
-# traffic is to do. Nobody that says anything for ten minutes: it ends.
+# Init of a guest that sends and receives traffic. Each line from its second serial port requests its clock, or is the
+# plan of one end of the traffic. Without a line for ten minutes the guest ends.
 export PATH=/bin
 mount -t proc proc /proc
 mount -t sysfs sys /sys

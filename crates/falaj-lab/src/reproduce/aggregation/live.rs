@@ -69,7 +69,7 @@ impl Live {
         let turns = match self.turns {
             1 => "one turn".to_owned(),
             turns => format!(
-                "of {turns} turns the one in the middle, and how far the second and the last but one are off (96 %)"
+                "the median of {turns} turns, and how far the second and the last but one are off (96 %)"
             ),
         };
         let note = format!(
