@@ -127,7 +127,9 @@ impl Endpoint {
             .flatten()
             .collect();
         if &hello[..got.bytes] != HELLO || got.flags.contains(ReturnFlags::CTRUNC) {
-            return Err(invalid("what came over the line is no ring pair that this program knows"));
+            return Err(invalid(
+                "the message over the line is not a ring pair that this program knows",
+            ));
         }
         let mut fds = fds.into_iter();
         let (Some(memory), Some(own), Some(peer)) = (fds.next(), fds.next(), fds.next()) else {

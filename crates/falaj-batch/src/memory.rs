@@ -145,13 +145,15 @@ type Pieces<'a> = (&'a [AtomicU8], &'a [AtomicU64], &'a [AtomicU8]);
 
 /// The length, which these seals make permanent.
 fn sealed(fd: impl AsFd, seals: SealFlags) -> io::Result<u64> {
-    let has = fs::fcntl_get_seals(&fd).map_err(|_| invalid("what was sent is no shared memory"))?;
+    let has = fs::fcntl_get_seals(&fd)
+        .map_err(|_| invalid("the descriptor that was sent is not shared memory"))?;
     if !has.contains(seals) {
         return Err(invalid(
             "the shared memory that was sent could change its length: it is not sealed",
         ));
     }
-    u64::try_from(fs::fstat(&fd)?.st_size).map_err(|_| invalid("what was sent is no shared memory"))
+    u64::try_from(fs::fstat(&fd)?.st_size)
+        .map_err(|_| invalid("the descriptor that was sent is not shared memory"))
 }
 
 impl Memory for Arc<SharedMemory> {

@@ -48,7 +48,7 @@ impl FromStr for CpuTime {
         match name {
             "free" => Ok(CpuTime::Free),
             "counted" => Ok(CpuTime::Counted),
-            _ => Err("computing is `free`, or its time is `counted`".into()),
+            _ => Err("the time of computing is `free` or `counted`".into()),
         }
     }
 }

@@ -116,7 +116,7 @@ impl Load {
         for (what, value) in [
             ("the packets of a burst", self.burst),
             ("the number of streams", self.streams),
-            ("what packets wait over what is computed", self.stretch),
+            ("the ratio of measured to computed waits", self.stretch),
         ] {
             positive(what, value)?;
         }

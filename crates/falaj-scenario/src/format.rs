@@ -16,7 +16,7 @@ pub const WIDTH: usize = 100;
 
 /// The rules of [`format()`], one a line.
 pub const RULES: &[&str] = &[
-    "the order of tables and keys, every comment, and what values say stay as they are",
+    "the order of tables and keys, every comment, and the meaning of values stay as they are",
     "`key = value` and `{ a = 1, b = 2 }` with single spaces; no indentation outside of arrays",
     "one blank line before a table's header and the comment on it; elsewhere one at most",
     "an array or an inline table with a comment in it, and an array that passes column 100, has a line for each element",

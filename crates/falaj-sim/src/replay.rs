@@ -1,4 +1,5 @@
-//! Replays what entered a live link: the same engine, the same instants, the same decisions.
+//! Replays the packets that entered a live link: the same engine, the same instants, the same
+//! decisions.
 
 use falaj_engine::handover::FlowMapping;
 use falaj_engine::key::Key;
@@ -18,9 +19,9 @@ use falaj_traffic::meter::Meter;
 /// A packet that enters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Its direction: up (0) or down (1); without rules, the pipe.
+    /// Its pipe, if `flow` is known; otherwise its direction: up (0) or down (1).
     pub way: u32,
-    /// Its flow, where that is known; otherwise rules and links classify it.
+    /// Its flow, if that is known; otherwise rules and links classify it.
     pub flow: Option<FlowId>,
     /// Its fields, as rules, links and masks match them.
     pub key: Key,

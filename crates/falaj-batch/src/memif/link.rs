@@ -52,7 +52,7 @@ impl MemifLink {
         if kind.as_bytes() != b"anon_inode:[eventfd]" {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "what wakes the peer is no eventfd",
+                "the descriptor that wakes the peer is not an eventfd",
             ));
         }
         fs::fcntl_setfl(&bell, fs::fcntl_getfl(&bell)? | OFlags::NONBLOCK)?;

@@ -71,7 +71,7 @@ impl PipeSpec {
             flow: None,
             param: "kind",
             what: what.into(),
-            help: "choose another scheduler, or leave out `burst`, `trace`, `profile` and what limits a `slot`".into(),
+            help: "choose another scheduler, or leave out `burst`, `trace`, `profile` and the limits of a `slot`".into(),
         });
         refused
             .or_else(|| self.no_device())
@@ -104,8 +104,8 @@ impl PipeSpec {
                 ("a device that paces its link sends at one rate", "leave out `burst` or `trace`")
             }
             _ if self.delay > Span::ZERO || !self.impairments.is_none() => (
-                "what the device was handed is beyond reach: it is neither delayed nor harmed on purpose",
-                "leave out `delay` and what the link does to packets",
+                "packets that the device was handed can be neither delayed nor impaired",
+                "leave out `delay` and impairments",
             ),
             _ if self.masks.link.is_some() => {
                 ("one device is one link, and not one for each id", "leave out `mask`")

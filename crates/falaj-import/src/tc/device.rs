@@ -223,7 +223,7 @@ impl Devices {
             return Err(no_equal(
                 stab.at,
                 "stab of a class",
-                "what a packet costs is for the whole link: give it to the `qdisc`",
+                "a link has one overhead for all packets: give it to the `qdisc`",
             ));
         }
         let is_there = device.classes.iter().any(|c| c.handle == Some(id));
@@ -321,7 +321,11 @@ impl Devices {
                 .help("add it before, by `tc qdisc add … handle`, as tc demands"));
         }
         if matches!(made.to, Target::Device(_)) {
-            return Err(no_equal(all, "redirect", "what a device sends passes its own link here"));
+            return Err(no_equal(
+                all,
+                "redirect",
+                "packets that a device sends pass its own link here",
+            ));
         }
         if unnumbered {
             made.prio = before(device.filters.iter().filter(|f| f.parent == made.parent));

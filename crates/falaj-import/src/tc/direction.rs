@@ -235,7 +235,7 @@ impl<'a> Direction<'a> {
         atm: bool,
     ) -> Result<(), Problem> {
         if std::mem::replace(&mut self.costed, true) {
-            let why = "what a packet costs is for the whole link: say it once";
+            let why = "a link has one overhead for all packets: give it once";
             return Err(no_equal(at.clone(), "a second overhead", why));
         }
         overhead.iter().for_each(|overhead| self.table.text("overhead", overhead));

@@ -108,14 +108,14 @@ impl Direction<'_> {
     /// Checks that no class has an overhead of its own: a link has one overhead.
     fn no_costs_below(&self, tree: &Tree, is_below: bool) -> Result<(), Problem> {
         if let Some((at, ..)) = tree.costs.as_ref().filter(|_| is_below) {
-            let why = "what a packet costs is for the whole link: give it to the discipline above all classes";
+            let why = "a link has one overhead for all packets: give it to the discipline above all classes";
             return Err(no_equal(at.clone(), "an overhead below a class", why));
         }
         let is_below =
             |q: &&Node<Qdisc>| q.parent.is_some_and(|p| p.major == tree.major && p.minor != 0);
         match self.of.qdiscs.iter().filter(is_below).find_map(|q| q.stab.as_ref()) {
             Some(stab) => {
-                let why = "what a packet costs is for the whole link: give it to the discipline above all classes";
+                let why = "a link has one overhead for all packets: give it to the discipline above all classes";
                 Err(no_equal(stab.at.clone(), "stab below a class", why))
             }
             None => Ok(()),
@@ -154,7 +154,7 @@ impl Direction<'_> {
             let name = format!("{}-{:x}-{:x}", of.name, class.major, class.minor);
             let mut made = Direction::before_class(of, &name, node.at.clone());
             made.table.comments.push(format!(
-                "what packets of class {:x}:{:x} pass before it",
+                "packets of class {:x}:{:x} pass this link first",
                 class.major, class.minor
             ));
             below = made.make(below.unwrap_or(Below::Class(class)))?;

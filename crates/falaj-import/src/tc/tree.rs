@@ -198,7 +198,7 @@ impl Tree {
                         self.costs.as_ref().map(|(_, overhead, atm)| (overhead.clone(), *atm));
                     if before.unwrap_or((None, false)) != costs {
                         if !is_first {
-                            let why = "what a packet costs is for the whole link: say the same of \
+                            let why = "a link has one overhead for all packets: give the same to \
                                        all classes, or give it to the `qdisc` as `stab`";
                             return Err(no_equal(
                                 class.at.clone(),

@@ -1043,7 +1043,7 @@ fn packets_that_tc_does_not_shape_pass() {
             ceil = "50mbit"
             queue = "1000p"
 
-            # what packets of class 2:1 pass before it
+            # packets of class 2:1 pass this link first
             # tc qdisc add dev e parent 2:1 netem loss 3%
             [link.e-2-1]
             rate = "unlimited"
@@ -1087,7 +1087,7 @@ fn no_discipline_vanishes() {
             burst = "15KiB"
             queue = { limit = "600KiB", policy = "red", min = "20KiB", max = "60KiB", probability = "2%", weight = "3.125%" }
 
-            # what packets of class 5:2 pass before it
+            # packets of class 5:2 pass this link first
             # tc qdisc add dev h1-eth0 parent 6: handle 7: netem delay 3ms
             [link.h1-eth0-5-2]
             rate = "unlimited"
@@ -1669,7 +1669,7 @@ fn what_packets_cost() {
             3 | tc class add dev a parent 1: classid 1:1 stab overhead 4 htb rate 1mbit
               |                                          ^^^^
               |
-              = help: what a packet costs is for the whole link: give it to the `qdisc`"#]],
+              = help: a link has one overhead for all packets: give it to the `qdisc`"#]],
     );
     becomes(
         "tc qdisc add dev a root stab overhead 8 tbf rate 1mbit burst 2k limit 9k overhead 4",
@@ -1680,7 +1680,7 @@ fn what_packets_cost() {
             1 | tc qdisc add dev a root stab overhead 8 tbf rate 1mbit burst 2k limit 9k overhead 4
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: what a packet costs is for the whole link: say it once"#]],
+              = help: a link has one overhead for all packets: give it once"#]],
     );
 }
 
@@ -1743,7 +1743,7 @@ fn what_is_below_a_class_is_a_link_before_it() {
             # tc qdisc add dev eth0 root handle 1: prio
             [link.eth0.up]
 
-            # what packets of class 1:3 pass before it
+            # packets of class 1:3 pass this link first
             # tc qdisc add dev eth0 parent 1:3 handle 30: tbf rate 20kbit buffer 1600 limit 3000
             # tc qdisc add dev eth0 parent 30:1 handle 31: netem delay 200ms 10ms distribution normal
             [link.eth0-1-3]
@@ -1814,14 +1814,14 @@ fn what_is_below_a_class_is_a_link_before_it() {
             [link.e.up.flow.1-30.flow.all]
             match = "any"
 
-            # what packets of class 1:20 pass before it
+            # packets of class 1:20 pass this link first
             # tc qdisc add dev e parent 1:20 tbf rate 1mbit burst 2kb latency 50ms
             [link.e-1-20]
             rate = "1mbit"
             burst = "2KiB"
             scheduler = { kind = "fifo", queue = "8298B" }
 
-            # what packets of class 1:30 pass before it
+            # packets of class 1:30 pass this link first
             # tc qdisc add dev e parent 1:30 handle 30: netem delay 20ms loss 1%
             [link.e-1-30]
             rate = "unlimited"
@@ -1897,7 +1897,7 @@ fn what_is_below_a_class_is_a_link_before_it() {
             ceil = "10mbit"
             queue = "1000p"
 
-            # what packets of class 10:1 pass before it
+            # packets of class 10:1 pass this link first
             # tc qdisc add dev eth0 parent 10:1 netem delay 5ms limit 30
             [link.eth0-10-1]
             rate = "unlimited"
@@ -1914,7 +1914,7 @@ fn what_is_below_a_class_is_a_link_before_it() {
             ceil = "10mbit"
             queue = "1000p"
 
-            # what packets of class 1:10 pass before it
+            # packets of class 1:10 pass this link first
             # tc qdisc add dev ifb0 parent 1:10 netem delay 30ms rate 5mbit
             [link.ifb0-1-10]
             rate = "5mbit"

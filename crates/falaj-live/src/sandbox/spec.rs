@@ -58,8 +58,8 @@ pub struct SandboxSide {
     pub stderr: Option<OwnedFd>,
     /// Variables added to the caller's environment and to `FALAJ_SIDE` (`a` or `b`), `FALAJ_ADDR`,
     /// `FALAJ_PEER`, `FALAJ_ADDR6` and `FALAJ_PEER6` (the IPv6 ones only if the link carries
-    /// IPv6), and `MAHIMAHI_BASE`, which is `FALAJ_PEER` for scripts written for mahimahi. Of two
-    /// variables with one name the one given here counts.
+    /// IPv6), and `MAHIMAHI_BASE`, which is `FALAJ_PEER` for scripts written for mahimahi. A
+    /// variable given here replaces one of the same name.
     pub env: Vec<(OsString, OsString)>,
 }
 

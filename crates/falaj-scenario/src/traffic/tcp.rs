@@ -32,7 +32,7 @@ pub(crate) fn connection(
             "leave it out, or let the traffic pass a link with such a discipline, as `shaper`";
         refused(
             key,
-            "what a connection sends depends on what arrives, and no bucket stands before it",
+            "a connection adapts its sending to the packets that arrive, and has no token bucket",
             help,
         );
     }

@@ -3088,7 +3088,7 @@ phase = "10ms"
             3 | scheduler = { kind = "virtual-links" }
               |                      ^^^^^^^^^^^^^^^
               |
-              = help: choose another scheduler, or leave out `burst`, `trace`, `profile` and what limits a `slot`
+              = help: choose another scheduler, or leave out `burst`, `trace`, `profile` and the limits of a `slot`
         "#]],
     );
 }
@@ -3135,13 +3135,13 @@ fn what_no_device_paces() {
     errors_of_link(
         &device("delay = \"1ms\""),
         expect![[r#"
-            error: `paced-by`: what the device was handed is beyond reach: it is neither delayed nor harmed on purpose
+            error: `paced-by`: packets that the device was handed can be neither delayed nor impaired
              --> a.toml:3:12
               |
             3 | paced-by = "device"
               |            ^^^^^^^^
               |
-              = help: leave out `delay` and what the link does to packets, or let falaj pace the link: `paced-by = "falaj"`
+              = help: leave out `delay` and impairments, or let falaj pace the link: `paced-by = "falaj"`
         "#]],
     );
     errors_of_link(
@@ -3816,7 +3816,7 @@ congestion = "reno"
                |
                = help: write `bytes = "1MB"` too
 
-            error: `shaped`: what a connection sends depends on what arrives, and no bucket stands before it
+            error: `shaped`: a connection adapts its sending to the packets that arrive, and has no token bucket
               --> a.toml:11:1
                |
             11 | shaped = { rate = "2mbit", burst = "15kB" }

@@ -53,7 +53,7 @@ pub(super) fn get<T: OptionValue>(socket: BorrowedFd<'_>, option: c_int) -> Resu
         )
     };
     Errno::result(done)?;
-    // SAFETY: all bytes were zero before, and any bits are a value of a `OptionValue` type.
+    // SAFETY: all bytes were zero before, and any bits are a value of an `OptionValue` type.
     Ok(unsafe { value.assume_init() })
 }
 

@@ -110,7 +110,7 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
     say!("{}", all.join("; "));
     if first.traffic.iter().any(|source| matches!(source.model, Model::Tcp(_))) {
         say!(
-            "what connections of TCP send depends on what arrives: their chances are the same, and their packets not"
+            "TCP connections adapt to the packets that arrive: they have the same random numbers, but not the same packets"
         );
     }
     say!("{}", table(&called, &flows));
