@@ -108,14 +108,16 @@ impl Direction<'_> {
     /// Checks that no class has an overhead of its own: a link has one overhead.
     fn no_costs_below(&self, tree: &Tree, is_below: bool) -> Result<(), Problem> {
         if let Some((at, ..)) = tree.costs.as_ref().filter(|_| is_below) {
-            let why = "a link has one overhead for all packets: give it to the discipline above all classes";
+            let why = "a link has one overhead for all packets: give it to the discipline \
+                       above all classes";
             return Err(no_equal(at.clone(), "an overhead below a class", why));
         }
         let is_below =
             |q: &&Node<Qdisc>| q.parent.is_some_and(|p| p.major == tree.major && p.minor != 0);
         match self.of.qdiscs.iter().filter(is_below).find_map(|q| q.stab.as_ref()) {
             Some(stab) => {
-                let why = "a link has one overhead for all packets: give it to the discipline above all classes";
+                let why = "a link has one overhead for all packets: give it to the discipline \
+                           above all classes";
                 Err(no_equal(stab.at.clone(), "stab below a class", why))
             }
             None => Ok(()),
