@@ -474,7 +474,7 @@ mod tests {
             .write(&mut six, &[])
             .unwrap();
         let mask = Mask {
-            src: Some(AddressBits { v4: 32, v6: 20 }),
+            src: Some(AddressBits { v4: u32::MAX, v6: first_bits(20, 128) }),
             dscp: true,
             flow_label: true,
             ..Mask::default()
