@@ -73,17 +73,16 @@ mod tests {
             let texts = [kind, doc, source, cost, guarantee, guarantee_source];
             assert!(texts.iter().all(|text| !text.is_empty()), "{kind}: {texts:?}");
             assert!(all().take(n).all(|other| other.kind != kind), "{kind} is there twice");
-            let limited = manifest.idles.and_then(|idles| idles.only_with);
-            let single =
-                [manifest.weight_key, manifest.cap_key, manifest.oversubscribed_by, limited];
+            let single = [manifest.weight_key, manifest.cap_key, manifest.oversubscribed_by];
             let keys = single.into_iter().flatten();
             let keys = keys.chain(manifest.editable.iter().map(|(key, _)| *key));
             for key in keys.chain(manifest.draw.leaves_only.iter().copied()) {
                 assert!(manifest.flow_param(key).is_some(), "{kind} has no key `{key}`");
             }
-            for (name, _) in manifest.draw.values {
+            let limited = manifest.idles.and_then(|idles| idles.only_with);
+            for name in manifest.draw.values.iter().map(|(name, _)| *name).chain(limited) {
                 let mut params = manifest.scheduler.iter().chain(manifest.flow);
-                assert!(params.any(|param| param.name == *name), "{kind} draws no `{name}`");
+                assert!(params.any(|param| param.name == name), "{kind} has no `{name}`");
             }
         }
     }

@@ -178,7 +178,7 @@ fn flows_do_not_vanish_and_a_bad_setup_changes_nothing() {
     let refused = engine.prepare(PIPE, &no_room);
     // These have queues of their own.
     assert!(
-        refused.is_err() || matches!(spec.kind, "fifo" | "fq_codel" | "dualpi2"),
+        refused.is_err() || matches!(spec.kind, "fifo" | "fq" | "cake" | "fq_codel" | "dualpi2"),
         "{}",
         spec.kind
     );

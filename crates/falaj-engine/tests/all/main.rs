@@ -5,6 +5,7 @@ mod common;
 
 mod after_changes;
 mod batches;
+mod cake;
 mod changes;
 mod class_trees;
 mod dcf;
@@ -15,6 +16,7 @@ mod envelopes;
 mod every_change;
 mod exact;
 mod fairness;
+mod fq;
 mod fq_codel;
 mod fuzz;
 mod guaranteed_rates;

@@ -653,7 +653,7 @@ fn head_drop_takes_nothing_from_anybody_s_share() {
     let mut broken = Vec::new();
     // These have one queue for all, or queues of their own; or guarantee delays and no rates; or,
     // during bursts, are first in first out, so that a flow with a longer queue gets more.
-    let others = ["fifo", "fq_codel", "dualpi2", "edf", "mgfq", "ats", "wfq", "wf2q"];
+    let others = ["fifo", "fq", "cake", "fq_codel", "dualpi2", "edf", "mgfq", "ats", "wfq", "wf2q"];
     let kinds = ENTRIES.iter().filter(|entry| !others.contains(&entry.kind));
     for entry in kinds.clone() {
         for seed in 0..60 {

@@ -38,12 +38,16 @@ fn unfinished_work_is_that_of_one_queue_at_every_instant() {
             let mut spec = any_pipe(&mut dice);
             spec.setup.flows = spec.setup.leaves().into_iter().cloned().collect();
             become_kind(&mut dice, &mut spec, entry);
+            // A flow without a limit is not held back.
+            let free = |values: &mut Values| {
+                let held = |name: &str| limited.is_some_and(|key| name.starts_with(key));
+                let kept = values.iter().filter(|(name, _)| !held(name));
+                *values = kept.fold(Values::default(), |all, (name, value)| all.with(name, value));
+            };
+            free(&mut spec.setup.scheduler);
             for f in &mut spec.setup.flows {
                 f.limit = Limit::Packets(1_000_000);
-                // A flow without a limit is not held back.
-                let held = |name: &str| limited.is_some_and(|key| name.starts_with(key));
-                let kept = f.values.iter().filter(|(name, _)| !held(name));
-                f.values = kept.fold(Values::default(), |all, (name, value)| all.with(name, value));
+                free(&mut f.values);
             }
             let mut one = PipeSpec { kind: "fifo", ..spec.clone() };
             one.setup.scheduler =

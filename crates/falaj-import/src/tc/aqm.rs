@@ -30,7 +30,20 @@ pub(super) struct Fair {
     pub(super) notes: Vec<Problem>,
 }
 
-fn set(keys: &mut Keys, key: &'static str, value: String) {
+impl Fair {
+    /// The discipline.
+    pub(super) fn kind(&self) -> &str {
+        let kind = self.scheduler.iter().find(|(key, _)| *key == "kind");
+        kind.map_or("", |(_, kind)| kind.trim_matches('"'))
+    }
+
+    /// Returns true if it has no effect on an unlimited link: no connection has a maximum rate.
+    pub(super) fn needs_rate(&self) -> bool {
+        !self.scheduler.iter().any(|(key, _)| *key == "flow-max-rate")
+    }
+}
+
+pub(super) fn set(keys: &mut Keys, key: &'static str, value: String) {
     keys.retain(|(k, _)| *k != key);
     keys.push((key, value));
 }

@@ -2,6 +2,7 @@
 
 use super::aqm::Managed;
 use super::attachment::Handle;
+use super::cake::Framing;
 use super::device::{Device, Node};
 use super::netem::Netem;
 use super::qdisc::Qdisc;
@@ -171,7 +172,28 @@ impl<'a> Direction<'a> {
                     false
                 }
                 Qdisc::Fair(fair) => {
-                    self.needs_rate(node, "fq_codel")?;
+                    if fair.needs_rate() {
+                        self.needs_rate(node, fair.kind())?;
+                    }
+                    self.notes.extend(fair.notes.iter().cloned());
+                    self.table.set("scheduler", inline(&fair.scheduler));
+                    false
+                }
+                Qdisc::Cake(cake) => {
+                    // The link's rate, unless another discipline has set that.
+                    let shaped = self.rated;
+                    match cake.rate() {
+                        Some(bits) if !shaped => {
+                            self.takes_rate(&node.at)?;
+                            self.table.text("rate", rate(bits));
+                        }
+                        Some(_) => {}
+                        None => self.needs_rate(node, "cake")?,
+                    }
+                    if let Some(framing) = &cake.framing {
+                        self.framed(framing)?;
+                    }
+                    let fair = cake.fair(shaped);
                     self.notes.extend(fair.notes.iter().cloned());
                     self.table.set("scheduler", inline(&fair.scheduler));
                     false
@@ -241,6 +263,17 @@ impl<'a> Direction<'a> {
         overhead.iter().for_each(|overhead| self.table.text("overhead", overhead));
         if atm {
             self.table.text("cells", "atm");
+        }
+        Ok(())
+    }
+
+    /// Sets the size of packets on the wire as `cake` has it.
+    fn framed(&mut self, framing: &Framing) -> Result<(), Problem> {
+        let overhead = (framing.overhead != 0).then(|| format!("{}B", framing.overhead));
+        self.costs(&framing.at, overhead.as_deref(), false)?;
+        framing.cells.iter().for_each(|cells| self.table.text("cells", *cells));
+        if framing.ip {
+            self.table.text("layer", "ip");
         }
         Ok(())
     }

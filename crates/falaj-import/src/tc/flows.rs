@@ -1,5 +1,6 @@
 //! Converts the classes of a device to flows, with the links before them.
 
+use super::aqm::Fair;
 use super::attachment::Handle;
 use super::device::Node;
 use super::direction::{Below, Direction, Way, is_link};
@@ -124,6 +125,22 @@ impl Direction<'_> {
         }
     }
 
+    /// Adds a class whose queue is divided by connections.
+    fn by_connection(
+        &mut self,
+        mut table: Table,
+        node: &Node<Qdisc>,
+        fair: &Fair,
+        place: &ClassPlace<'_>,
+    ) {
+        self.visited.push(node.at.clone());
+        self.notes.extend(fair.notes.iter().cloned());
+        table.set("scheduler", inline(&fair.scheduler));
+        let mut part = Table::new(format!("[{}.flow.all]", place.header), node.at.clone());
+        part.text("match", "any");
+        self.flows.extend([table, part]);
+    }
+
     /// Converts the queue of a leaf class, or the discipline that divides it; before these there
     /// may be a link.
     fn leaf(
@@ -211,12 +228,16 @@ impl Direction<'_> {
                 table.set("queue", queue);
             }
             Some((node, Qdisc::Fair(fair))) => {
-                self.visited.push(node.at.clone());
-                self.notes.extend(fair.notes.iter().cloned());
-                table.set("scheduler", inline(&fair.scheduler));
-                let mut part = Table::new(format!("[{}.flow.all]", place.header), node.at.clone());
-                part.text("match", "any");
-                self.flows.extend([table, part]);
+                self.by_connection(table, node, fair, place);
+                return Ok(());
+            }
+            Some((node, Qdisc::Cake(cake))) => {
+                if let Some(framing) = &cake.framing {
+                    let why = "what a packet costs is for the whole link: give it to the \
+                               discipline above all classes, as `stab`";
+                    return Err(no_equal(framing.at.clone(), "overhead of a class", why));
+                }
+                self.by_connection(table, node, &cake.fair(true), place);
                 return Ok(());
             }
             Some((node, _)) => {
@@ -288,5 +309,8 @@ fn third(inner: &Way) -> Problem {
 
 /// Returns true if the discipline has classes of its own.
 fn divides(what: &Qdisc) -> bool {
-    !matches!(what, Qdisc::Fifo { .. } | Qdisc::Managed(_) | Qdisc::Fair(_) | Qdisc::Cbs(_))
+    !matches!(
+        what,
+        Qdisc::Fifo { .. } | Qdisc::Managed(_) | Qdisc::Fair(_) | Qdisc::Cake(_) | Qdisc::Cbs(_)
+    )
 }

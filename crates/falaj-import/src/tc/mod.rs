@@ -9,6 +9,8 @@
 //! | `netem` | netem, which becomes keys of a link |
 //! | `qdisc` | the other disciplines and their classes |
 //! | `aqm` | AQMs, and disciplines with a queue for each connection |
+//! | `fq` | fq |
+//! | `cake` | cake |
 //! | `classes` | classes of htb and hfsc; cbs |
 //! | `stab` | the overhead of packets |
 //! | `filter` | which packets go to which class |
@@ -19,11 +21,13 @@
 
 mod aqm;
 mod attachment;
+mod cake;
 mod classes;
 mod device;
 mod direction;
 mod filter;
 mod flows;
+mod fq;
 mod link;
 mod netem;
 mod qdisc;

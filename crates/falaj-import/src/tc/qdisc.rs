@@ -3,7 +3,9 @@
 
 use super::aqm::{self, Fair, Managed};
 use super::attachment::stray;
+use super::cake::{self, Cake};
 use super::classes::{self, Cbs, Hfsc, Htb};
+use super::fq;
 use super::netem::{self, Netem};
 use super::stab;
 use crate::amounts::{tc_rate, tc_size, tc_time, whole};
@@ -33,6 +35,7 @@ pub(super) enum Qdisc {
     Managed(Managed),
     /// A discipline with a queue for each connection.
     Fair(Fair),
+    Cake(Cake),
     Cbs(Cbs),
     /// A tree of classes, with its default class.
     Htb {
@@ -75,7 +78,9 @@ const KINDS: &[&str] = &[
     "codel",
     "pie",
     "fq_codel",
+    "fq",
     "sfq",
+    "cake",
     "cbs",
     "prio",
     "ets",
@@ -105,7 +110,9 @@ pub(super) fn read(kind: &Word, args: &mut Args<'_>) -> Result<Qdisc, Problem> {
         "codel" => aqm::codel(args).map(Qdisc::Managed),
         "pie" => aqm::pie(args).map(Qdisc::Managed),
         "fq_codel" => aqm::fq_codel(args).map(Qdisc::Fair),
+        "fq" => fq::read(args, kind).map(Qdisc::Fair),
         "sfq" => aqm::sfq(args, kind).map(Qdisc::Fair),
+        "cake" => cake::read(args, kind).map(Qdisc::Cake),
         "cbs" => classes::cbs(args).map(Qdisc::Cbs),
         "prio" => prio(args),
         "ets" => ets(args),
@@ -123,12 +130,6 @@ pub(super) fn read(kind: &Word, args: &mut Args<'_>) -> Result<Qdisc, Problem> {
 /// The reason why a discipline of tc has no equal here.
 fn without_equal(kind: &str) -> Option<&'static str> {
     Some(match kind {
-        "cake" => {
-            "it is many things in one: a `rate`, `overhead`, and `fq_codel` below a `tbf` or a class come near"
-        }
-        "fq" => {
-            "it paces as sockets ask for it: `shaper` holds each connection to a rate, `sfq` gives each its turn"
-        }
         "fq_pie" => "queues by a hash have CoDel here: `fq_codel`",
         "sfb" | "choke" | "gred" => "a queue is kept short by `red`, `codel` or `pie`",
         "hhf" => "it tells heavy connections apart: `fq_codel` gives each its turn",

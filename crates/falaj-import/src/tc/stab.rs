@@ -58,10 +58,12 @@ pub(super) fn cells(args: &mut Args<'_>) -> Result<bool, Problem> {
 /// Reads `mpu 64`: the smallest size that a packet counts as.
 pub(super) fn mpu(word: &Word, args: &mut Args<'_>) -> Result<(), Problem> {
     let least = tc_size(args.value("a size")?)?;
-    let why = match least {
-        0 => "it is zero".to_owned(),
-        _ => format!("packets that cost less than {least} B with their overhead stay cheaper here"),
-    };
-    args.left_out(word, &why);
+    args.left_out(word, &smaller(least).unwrap_or_else(|| "it is zero".to_owned()));
     Ok(())
+}
+
+/// The effect of leaving out that packets count as this number of bytes or more.
+pub(super) fn smaller(least: u64) -> Option<String> {
+    let why = "B with their overhead stay cheaper here";
+    (least > 0).then(|| format!("packets that cost less than {least} {why}"))
 }

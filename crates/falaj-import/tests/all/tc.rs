@@ -460,7 +460,7 @@ fn queues_that_are_kept_short() {
          tc qdisc add dev a root red limit 400000 avpkt 1000 burst 3\n\
          tc qdisc add dev a root pie alpha 5\n\
          tc qdisc add dev a root codel ce_threshold 1ms\n\
-         tc qdisc add dev a root fq maxrate 1mbit\n\
+         tc qdisc add dev a root fq weights 5 3 1\n\
          tc qdisc add dev a root sfq depth 10",
         expect![[r#"
             error: `adaptive` has no equal here
@@ -501,13 +501,13 @@ fn queues_that_are_kept_short() {
               |
               = help: marks by a threshold are for scalable connections: `scheduler = { kind = "dualpi2", … }`
 
-            error: `fq` has no equal here
-             --> tc.sh:6:25
+            error: `weights of fq` has no equal here
+             --> tc.sh:6:28
               |
-            6 | tc qdisc add dev a root fq maxrate 1mbit
-              |                         ^^
+            6 | tc qdisc add dev a root fq weights 5 3 1
+              |                            ^^^^^^^
               |
-              = help: it paces as sockets ask for it: `shaper` holds each connection to a rate, `sfq` gives each its turn
+              = help: they are by priorities of sockets: `prio` or `ets` with filters has bands, and `fq` below each
 
             error: `depth of sfq` has no equal here
              --> tc.sh:7:29
@@ -1334,12 +1334,133 @@ fn filters_of_bytes_are_fields() {
     );
 }
 
+/// Connections have queues of their own, on links and below classes.
+#[test]
+fn fq_and_cake_become_disciplines() {
+    becomes(
+        "tc qdisc add dev eth0 root cake bandwidth 20mbit besteffort flows docsis\n\
+         tc qdisc add dev eth1 root handle 1: tbf rate 10mbit burst 2000b limit 30kb\n\
+         tc qdisc add dev eth1 parent 1: fq maxrate 2mbit quantum 3028\n",
+        expect![[r##"
+            # note: 1: `docsis` was left out: packets that cost less than 64 B with their overhead stay cheaper here
+            # note: 3: `maxrate` alone paces connections here: rates that sockets ask for, as those of TCP, are not known behind the sockets
+            # what eth0 sends goes up
+            [link.eth0]
+            rate = "unlimited"
+
+            # tc qdisc add dev eth0 root cake bandwidth 20mbit besteffort flows docsis
+            [link.eth0.up]
+            rate = "20mbit"
+            overhead = "18B"
+            layer = "ip"
+            scheduler = { kind = "cake" }
+
+            # what eth1 sends goes up
+            [link.eth1]
+            rate = "unlimited"
+
+            # tc qdisc add dev eth1 root handle 1: tbf rate 10mbit burst 2000b limit 30kb
+            # tc qdisc add dev eth1 parent 1: fq maxrate 2mbit quantum 3028
+            [link.eth1.up]
+            rate = "10mbit"
+            burst = "2kB"
+            scheduler = { kind = "fq", flow-max-rate = "2mbit", quantum = "3028B" }
+        "##]],
+    );
+    // As `tc qdisc show` prints them.
+    becomes(
+        "qdisc cake 8001: dev a root refcnt 2 bandwidth 10Mbit diffserv3 triple-isolate nonat \
+         nowash no-ack-filter split-gso rtt 100ms raw overhead 0\n\
+         qdisc fq 8003: dev b root refcnt 2 limit 10000p flow_limit 100p buckets 1024 orphan_mask \
+         1023 quantum 3028b initial_quantum 15140b low_rate_threshold 550Kbit maxrate 5Mbit \
+         refill_delay 40ms timer_slack 10us horizon 10s horizon_drop\n",
+        expect![[r##"
+            # note: 1: `diffserv3` was left out: DSCP gives no precedence here, as with `besteffort`
+            # note: 1: `triple-isolate` was left out: connections alone are isolated here: a host with more of them gets more of the link
+            # note: 2: `maxrate` alone paces connections here: rates that sockets ask for, as those of TCP, are not known behind the sockets
+            # note: 2: `buckets` was left out: it is for the search of queues, and changes no packet
+            # note: 2: `timer_slack` was left out: pauses end to the nanosecond
+            # note: 2: `horizon` was left out: packets carry no departure times here
+            # note: 2: `horizon_drop` was left out: packets carry no departure times here
+            # what a sends goes up
+            [link.a]
+            rate = "unlimited"
+
+            # qdisc cake 8001: dev a root refcnt 2 bandwidth 10Mbit diffserv3 triple-isolate nonat nowash no-ack-filter split-gso rtt 100ms raw overhead 0
+            [link.a.up]
+            rate = "10mbit"
+            scheduler = { kind = "cake", interval = "100ms", target = "5ms" }
+
+            # what b sends goes up
+            [link.b]
+            rate = "unlimited"
+
+            # qdisc fq 8003: dev b root refcnt 2 limit 10000p flow_limit 100p buckets 1024 orphan_mask 1023 quantum 3028b initial_quantum 15140b low_rate_threshold 550Kbit maxrate 5Mbit refill_delay 40ms timer_slack 10us horizon 10s horizon_drop
+            [link.b.up]
+            scheduler = { kind = "fq", limit = 10000, flow-limit = 100, queues = 1024, quantum = "3028B", initial-quantum = "15140B", low-rate-threshold = "550kbit", flow-max-rate = "5mbit", refill-delay = "40ms" }
+        "##]],
+    );
+    becomes(
+        "tc qdisc add dev eth0 root handle 1: htb default 10\n\
+         tc class add dev eth0 parent 1: classid 1:1 htb rate 100mbit\n\
+         tc class add dev eth0 parent 1:1 classid 1:10 htb rate 60mbit\n\
+         tc class add dev eth0 parent 1:1 classid 1:20 htb rate 40mbit\n\
+         tc filter add dev eth0 parent 1: u32 match ip dport 80 0xffff flowid 1:20\n\
+         tc qdisc add dev eth0 parent 1:10 cake bandwidth 50mbit besteffort flows\n\
+         tc qdisc add dev eth0 parent 1:20 fq maxrate 5mbit\n",
+        expect![[r##"
+            # note: 7: `maxrate` alone paces connections here: rates that sockets ask for, as those of TCP, are not known behind the sockets
+            # what eth0 sends goes up
+            [link.eth0]
+            rate = "unlimited"
+
+            # tc qdisc add dev eth0 root handle 1: htb default 10
+            [link.eth0.up]
+            rate = "100mbit"
+            scheduler = { kind = "htb" }
+
+            [link.eth0.up.flow.1-20]
+            match = "ip dport 80"
+            rate = "40mbit"
+            ceil = "40mbit"
+            quantum = "200kB"
+            scheduler = { kind = "fq", flow-max-rate = "5mbit" }
+
+            [link.eth0.up.flow.1-20.flow.all]
+            match = "any"
+
+            [link.eth0.up.flow.1-10]
+            match = "any"
+            rate = "60mbit"
+            ceil = "60mbit"
+            quantum = "200kB"
+            scheduler = { kind = "cake", rate = "50mbit" }
+
+            [link.eth0.up.flow.1-10.flow.all]
+            match = "any"
+        "##]],
+    );
+    becomes(
+        "tc qdisc add dev eth0 root handle 1: htb default 10\n\
+         tc class add dev eth0 parent 1: classid 1:10 htb rate 60mbit\n\
+         tc qdisc add dev eth0 parent 1:10 cake besteffort flows overhead 8\n",
+        expect![[r#"
+            error: `overhead of a class` has no equal here
+             --> tc.sh:3:57
+              |
+            3 | tc qdisc add dev eth0 parent 1:10 cake besteffort flows overhead 8
+              |                                                         ^^^^^^^^
+              |
+              = help: what a packet costs is for the whole link: give it to the discipline above all classes, as `stab`"#]],
+    );
+}
+
 #[test]
 fn what_has_no_equal_is_refused_line_by_line() {
     becomes(
         "tc qdisc add dev eth0 root netem delay 10\n\
          tc qdisc add dev eth0 root netem delya 10ms\n\
-         tc qdisc add dev eth0 root cake bandwidth 10mbit\n\
+         tc qdisc add dev eth0 root cake autorate-ingress\n\
          tc qdisc add root netem delay 1ms\n\
          tc qdisc add dev $DEV root netem loss 10%\n\
          tc qdisc add dev eth0 root netem loss 101%\n\
@@ -1363,13 +1484,13 @@ fn what_has_no_equal_is_refused_line_by_line() {
               |
               = help: one of `limit`, `delay`, `distribution`, `loss`, `corrupt`, `duplicate`, `reorder`, `gap`, `rate`, `slot`, `ecn`, `seed`
 
-            error: `cake` has no equal here
-             --> tc.sh:3:28
+            error: `autorate-ingress` has no equal here
+             --> tc.sh:3:33
               |
-            3 | tc qdisc add dev eth0 root cake bandwidth 10mbit
-              |                            ^^^^
+            3 | tc qdisc add dev eth0 root cake autorate-ingress
+              |                                 ^^^^^^^^^^^^^^^^
               |
-              = help: it is many things in one: a `rate`, `overhead`, and `fq_codel` below a `tbf` or a class come near
+              = help: the rate is the one that is said: `bandwidth`
 
             error: which device? `dev NAME` is missing
              --> tc.sh:4:1
@@ -2087,7 +2208,7 @@ proptest! {
     fn any_text_is_a_scenario_or_refused(words in proptest::collection::vec(
         prop_oneof![
             "tc|qdisc|class|filter|add|del|dev|eth0|root|parent|handle|1:|1:1|10:|netem|tbf|prio|drr|qfq|ets|delay|loss|rate|limit|burst|latency",
-            "htb|hfsc|red|codel|pie|fq_codel|sfq|cbs|default|10|sc|rt|ls|ul|m1|m2|d|umax|dmax|ceil|cburst|avpkt|min|max|target|interval|ecn|idleslope|sendslope|-9|matchall",
+            "htb|hfsc|red|codel|pie|fq_codel|fq|maxrate|cake|bandwidth|besteffort|overhead|sfq|cbs|default|10|sc|rt|ls|ul|m1|m2|d|umax|dmax|ceil|cburst|avpkt|min|max|target|interval|ecn|idleslope|sendslope|-9|matchall",
             "stab|overhead|linklayer|atm|prio|q|a|duplicate|classid|1:2|src|10\\.0\\.0\\.0/8",
             "10ms|1%|1mbit|1500|u32|match|ip|dport|80|0xffff|flowid|quantum|weight|bands|3|strict|quanta|\n|\\\\|'|\\$x|;|protocol|flower",
             "\\PC{0,5}",

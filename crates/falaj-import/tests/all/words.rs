@@ -42,6 +42,16 @@ const TC: &[&str] = &[
      tc filter add dev a parent ffff: protocol ip prio 2 u32 match ip src 10.0.0.0/8 action mirred egress redirect dev ifb0\n\
      tc filter add dev a parent ffff: protocol ip prio 1 u32 match ip sport 22 0xffff action pass\n\
      tc qdisc add dev ifb0 root netem delay 5ms",
+    "tc qdisc add dev a root handle 1: tbf rate 9mbit burst 2k limit 9000\n\
+     tc qdisc add dev a parent 1: fq limit 900 flow_limit 90 quantum 3000 initial_quantum 9000 maxrate 2mbit low_rate_threshold 1mbit refill_delay 30ms orphan_mask 511 buckets 64 timer_slack 1us horizon 2s horizon_drop defrate 1mbit\n\
+     tc qdisc add dev b root fq maxrate 3mbit\n\
+     tc qdisc add dev c root handle 1: tbf rate 9mbit burst 2k limit 9000\n\
+     tc qdisc add dev c parent 1: fq maxrate 2mbit nopacing",
+    "tc qdisc add dev a root cake bandwidth 9mbit rtt 50ms besteffort flows overhead 20 mpu 64 ptm memlimit 1mb nat wash ack-filter ingress fwmark 0xff no-split-gso\n\
+     tc qdisc add dev b root cake bandwidth 8mbit diffserv4 dual-srchost ethernet ether-vlan satellite\n\
+     tc qdisc add dev c root cake bandwidth 8mbit pppoe-ptm raw\n\
+     tc qdisc add dev d root handle 1: tbf rate 9mbit burst 2k limit 9000\n\
+     tc qdisc add dev d parent 1: cake bandwidth 5mbit besteffort flows",
     "ip netns exec n tc qdisc add dev a root cbs idleslope 98688 sendslope -901312 hicredit 153 locredit -1389",
 ];
 

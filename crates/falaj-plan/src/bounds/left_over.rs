@@ -212,8 +212,9 @@ fn conserves_work(kind: &str, setup: &Setup) -> bool {
         return false;
     };
     let held = |key| {
-        let keys = setup.flows.iter().flat_map(|flow| flow.values.iter());
-        keys.into_iter().any(|(name, _)| name.starts_with(key))
+        let flows = setup.flows.iter().map(|flow| &flow.values);
+        let mut keys = flows.chain([&setup.scheduler]).flat_map(|values| values.iter());
+        keys.any(|(name, _)| name.starts_with(key))
     };
     let rests = manifest.idles.is_some_and(|idles| idles.only_with.is_none_or(held));
     let mut inner = setup.flows.iter().filter_map(|flow| flow.inner.as_ref());

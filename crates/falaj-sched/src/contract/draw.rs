@@ -63,3 +63,8 @@ pub(crate) fn period(setup: &Setup, dice: Dice<'_>) -> Value {
 pub(crate) fn quantum(setup: &Setup, dice: Dice<'_>) -> Value {
     Value::Bytes(u64::from(setup.largest) + dice(0, 20))
 }
+
+/// A limit in packets, which is reached in few cases.
+pub(crate) fn packets(_: &Setup, dice: Dice<'_>) -> Value {
+    Value::Count(if dice(0, 3) == 0 { dice(1, 20) } else { 10_000 })
+}

@@ -119,7 +119,8 @@ pub struct Example {
 pub struct Idling {
     /// The reason, as the end of a sentence.
     pub why: &'static str,
-    /// The key of a flow without which the discipline is work-conserving after all.
+    /// The key, of a flow or of the scheduler, without which the discipline is work-conserving
+    /// after all.
     pub only_with: Option<&'static str>,
 }
 

@@ -2,36 +2,31 @@
 //!
 //! A hash distributes connections over queues. Queues take turns as in DRR, new queues before old
 //! ones; CoDel keeps each of them short. If all queues together exceed the limit, the longest loses
-//! the packet that has waited longest. One scan then orders the queues in a tournament, which finds
-//! the longest without further scans. It is kept until less than half of the limit is queued.
+//! the packet that has waited longest.
 
-use crate::collections::tournament::Tournament;
 use crate::contract::discipline::{Decision, Discipline};
 use crate::contract::draw::{self, Draw};
 use crate::contract::guarantee::{Guarantee, Guarantees, finite_rate};
 use crate::contract::hooks::{DropCause, MediumHooks, QueueHooks};
 use crate::contract::manifest::{Manifest, Purpose};
 use crate::contract::no_guarantee::NoGuarantee;
-use crate::contract::params::{ConfigError, ConfigErrors, Kind, Param, Setup};
+use crate::contract::params::{ConfigErrors, Kind, Param, Setup};
 use crate::contract::transmission::Sent;
 use crate::mechanisms::active_list::{Place, Round};
 use crate::mechanisms::arrival_stamp::ArrivalStamp;
-use crate::mechanisms::deficit::{QUANTUM, Surplus};
+use crate::mechanisms::connection_queues::{ConnectionQueues, QUEUES};
+use crate::mechanisms::deficit::{SURPLUS_QUANTUM, Surplus, surplus_quantum};
+use crate::mechanisms::longest_queue::LongestQueue;
 use crate::queues::aqm::codel::{self, State};
 use crate::queues::aqm::none_besides;
 use crate::queues::aqm::policy::CoDelParameters;
 use crate::queues::aqm::settings::ECN;
 use crate::queues::aqm::verdict::{Head, Verdict};
 use crate::queues::queue::{FlowId, Flows, Limit};
-use crate::units::draws::mix;
 use crate::units::label::Label;
 use crate::units::rate::Wire;
 use crate::units::time::Time;
 use alloc::format;
-use core::cmp::Reverse;
-
-/// Maximum number of queues.
-const MOST_QUEUES: u32 = 65_536;
 
 /// Name, parameters and guarantee of the discipline.
 pub const MANIFEST: Manifest = Manifest {
@@ -52,18 +47,8 @@ pub const MANIFEST: Manifest = Manifest {
             doc: "the maximum number of packets in all queues together; beyond it the longest \
                   queue drops its oldest packets",
         },
-        Param {
-            name: "queues",
-            kind: Kind::Count { min: 1, max: MOST_QUEUES as u64 },
-            default: Some("1024"),
-            doc: "the number of queues, to which a hash assigns the connections; connections in \
-                  one queue share its service",
-        },
-        Param {
-            doc: "bytes that a queue may send in its turn, with the rest carried over while it has \
-                  packets; at least a sixteenth of the largest packet",
-            ..QUANTUM
-        },
+        QUEUES,
+        SURPLUS_QUANTUM,
         codel::PARAMS[0],
         codel::PARAMS[1],
         ECN,
@@ -71,10 +56,6 @@ pub const MANIFEST: Manifest = Manifest {
     draw: Draw::by(&[("quantum", draw::quantum)]),
     ..Manifest::PLAIN
 };
-
-/// Maximum number of quanta that the largest packet takes, and so of turns that a queue lets pass
-/// after it.
-const TURNS: u32 = 16;
 
 /// State of a queue.
 #[derive(Clone, Debug, Default)]
@@ -98,22 +79,16 @@ pub struct FqCodel {
     codel: CoDelParameters,
     largest: u32,
     quantum: i64,
-    limit: u64,
-    queues: u32,
-    key: u64,
+    queues: ConnectionQueues,
     label: Label,
     /// Queues that were empty before, and the others.
     new: Round,
     old: Round,
     /// Queued packets, without the one on the wire.
-    waiting: u64,
+    backlog: LongestQueue,
     /// CoDel's verdict on the head that was chosen last.
     chosen: (State, Verdict),
     marked: bool,
-    /// Queues by their bytes, the longest first; empty unless `too_much`.
-    fat: Tournament<Reverse<u64>>,
-    /// The limit was exceeded, and since then at least half of it has been queued.
-    too_much: bool,
 }
 
 impl FqCodel {
@@ -122,60 +97,22 @@ impl FqCodel {
         finite_rate(setup, "fq_codel")?;
         none_besides(setup, "fq_codel")?;
         let codel = CoDelParameters::new(&setup.scheduler)?;
-        let values = &setup.scheduler;
-        let quantum = values.bytes("quantum").unwrap_or(u64::from(setup.largest));
-        let least = u64::from(setup.largest.div_ceil(TURNS));
-        if quantum < least || quantum > 1 << 30 {
-            return Err(ConfigError {
-                flow: None,
-                param: "quantum",
-                what: format!("a quantum of {quantum} B is out of range"),
-                help: format!(
-                    "at least {least} B, a sixteenth of the largest packet; at most 1 GiB"
-                ),
-            }
-            .into());
-        }
-        let queues = values.count("queues").unwrap_or(1024);
-        let Some(queues) =
-            u32::try_from(queues).ok().filter(|&queues| (1..=MOST_QUEUES).contains(&queues))
-        else {
-            let what = format!("{queues} queues are out of range");
-            return Err(ConfigError {
-                flow: None,
-                param: "queues",
-                what,
-                help: format!("from 1 to {MOST_QUEUES}"),
-            }
-            .into());
-        };
+        let quantum = surplus_quantum(setup, u64::from(setup.largest))?;
+        let queues = ConnectionQueues::new(setup)?;
+        let limit = setup.scheduler.count("limit").unwrap_or(10_240);
+        let backlog = LongestQueue::new(limit, queues.number());
         Ok(FqCodel {
             codel,
             largest: setup.largest,
-            quantum: quantum as i64,
-            limit: values.count("limit").unwrap_or(10_240),
+            quantum,
             queues,
-            key: 0,
             label: Label::default(),
             new: Round::EMPTY,
             old: Round::EMPTY,
-            waiting: 0,
+            backlog,
             chosen: (State::default(), Verdict::Pass),
             marked: false,
-            fat: Tournament::new(queues as usize),
-            too_much: false,
         })
-    }
-
-    /// Records that `bytes` wait in `f` now.
-    #[inline]
-    fn is_as_fat(&mut self, f: FlowId, bytes: u64) {
-        if self.too_much {
-            match bytes {
-                0 => self.fat.remove(f),
-                bytes => self.fat.set(f, Reverse(bytes)),
-            }
-        }
     }
 
     /// Records that a waiting packet has left.
@@ -183,20 +120,7 @@ impl FqCodel {
     fn left(&mut self, flows: &mut Flows<FqFlow, ArrivalStamp>, f: FlowId, bytes: u32) {
         let state = flows.state_mut(f);
         state.waiting -= u64::from(bytes);
-        let waiting = state.waiting;
-        self.waiting -= 1;
-        self.is_as_fat(f, waiting);
-        if self.too_much && self.waiting < self.limit / 2 {
-            self.forget();
-        }
-    }
-
-    /// Empties the tournament until the limit is exceeded again.
-    fn forget(&mut self) {
-        while let Some((_, f)) = self.fat.first() {
-            self.fat.remove(f);
-        }
-        self.too_much = false;
+        self.backlog.left(f, state.waiting);
     }
 }
 
@@ -209,10 +133,9 @@ impl Discipline for FqCodel {
 
     /// The number of queues is kept: a connection that moved to another queue would be reordered.
     fn migrate_from(&mut self, old: FqCodel, flows: &mut Flows<FqFlow, ArrivalStamp>, _: Time) {
-        let FqCodel { codel, largest, quantum, limit, .. } = *self;
-        *self = FqCodel { codel, largest, quantum, limit, ..old };
-        self.forget();
-        self.fat.grow(flows.len());
+        let FqCodel { codel, largest, quantum, .. } = *self;
+        let backlog = old.backlog.clone().with_limit(self.backlog.limit(), flows.len());
+        *self = FqCodel { codel, largest, quantum, backlog, ..old };
     }
 
     #[inline(always)]
@@ -226,9 +149,7 @@ impl Discipline for FqCodel {
         let Label { ecn, waited, .. } = core::mem::take(&mut self.label);
         let state = flows.state_mut(f);
         state.waiting += u64::from(bytes);
-        let waiting = state.waiting;
-        self.waiting += 1;
-        self.is_as_fat(f, waiting);
+        self.backlog.joined(f, state.waiting);
         ArrivalStamp::new(now.before(waited), ecn)
     }
 
@@ -244,8 +165,8 @@ impl Discipline for FqCodel {
     /// The packet that another discipline had on the wire has left.
     fn head_changed(&mut self, flows: &mut Flows<FqFlow, ArrivalStamp>, f: FlowId, _: Time) {
         flows.state_mut(f).waiting = u64::from(flows.bytes(f));
-        self.waiting = (0..flows.len() as u32).map(|f| u64::from(flows.packets(FlowId(f)))).sum();
-        self.forget();
+        let packets = (0..flows.len() as u32).map(|f| u64::from(flows.packets(FlowId(f)))).sum();
+        self.backlog.recount(packets);
     }
 
     #[inline(always)]
@@ -307,29 +228,20 @@ impl QueueHooks for FqCodel {
 
     #[inline]
     fn place(&self, flow: FlowId) -> FlowId {
-        let hash = mix(self.key ^ mix(self.label.connection ^ u64::from(flow.0) << 40));
-        FlowId(((u128::from(hash) * u128::from(self.queues)) >> 64) as u32)
+        self.queues.place(self.label.connection, flow)
     }
 
     fn own_queues(&self) -> Option<(usize, Limit)> {
-        Some((self.queues as usize, Limit::Packets(u32::MAX)))
+        Some((self.queues.number(), Limit::Packets(u32::MAX)))
     }
 
     #[inline]
     fn drop_victim(&mut self, flows: &Flows<FqFlow, ArrivalStamp>) -> Option<(FlowId, bool)> {
-        if self.waiting <= self.limit {
-            return None;
-        }
-        if !self.too_much {
-            self.too_much = true;
-            for f in (0..flows.len() as u32).map(FlowId) {
-                self.is_as_fat(f, flows.state(f).waiting);
-            }
-        }
-        let (_, fattest) = self.fat.first()?;
+        let bytes = |f| flows.state(f).waiting;
+        let longest = self.backlog.beyond_limit(flows.len(), bytes)?;
         // The packet on the wire is in its queue but does not count as waiting. It may have left
         // since the last decision, so the bytes show if it is still there.
-        Some((fattest, u64::from(flows.bytes(fattest)) > flows.state(fattest).waiting))
+        Some((longest, u64::from(flows.bytes(longest)) > bytes(longest)))
     }
 
     fn head_dropped(
@@ -359,7 +271,7 @@ impl QueueHooks for FqCodel {
 
 impl MediumHooks for FqCodel {
     fn seed(&mut self, seed: u64) {
-        self.key = mix(seed);
+        self.queues.seed(seed);
     }
 }
 

@@ -84,6 +84,8 @@ disciplines! {
     netback::Netback,
     xen_wrr::XenWrr,
     fq_codel::FqCodel,
+    fq::Fq,
+    cake::Cake,
     dualpi2::DualPi2,
     dcf::Dcf,
 }

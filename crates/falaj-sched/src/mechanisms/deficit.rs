@@ -34,6 +34,32 @@ pub(crate) const QUANTA: Param = Param {
           O(1); `any` allows a 64th of it, at the cost of visits that send nothing",
 };
 
+/// The parameter of disciplines whose queues spend a [`Surplus`].
+pub(crate) const SURPLUS_QUANTUM: Param = Param {
+    doc: "bytes that a queue may send in its turn, with the rest carried over while it has \
+          packets; at least a sixteenth of the largest packet",
+    ..QUANTUM
+};
+
+/// Maximum number of quanta that the largest packet takes, and so of turns that a queue lets pass
+/// after it.
+const TURNS: u32 = 16;
+
+/// The quantum of queues that spend a [`Surplus`]; `default` if none is set.
+pub(crate) fn surplus_quantum(setup: &Setup, default: u64) -> Result<i64, ConfigError> {
+    let quantum = setup.scheduler.bytes("quantum").unwrap_or(default);
+    let least = u64::from(setup.largest.div_ceil(TURNS));
+    if quantum < least || quantum > 1 << 30 {
+        return Err(ConfigError {
+            flow: None,
+            param: "quantum",
+            what: format!("a quantum of {quantum} B is out of range"),
+            help: format!("at least {least} B, a sixteenth of the largest packet; at most 1 GiB"),
+        });
+    }
+    Ok(quantum as i64)
+}
+
 /// State of a flow that is visited with a deficit.
 #[derive(Debug, Clone, Default)]
 pub struct DeficitFlow {
@@ -330,7 +356,7 @@ impl DeficitRound {
 
 /// A deficit that may be overdrawn: the flow may spend while it is positive, and the excess is
 /// subtracted from the next quanta.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Surplus(i64);
 
 impl Surplus {
@@ -356,6 +382,12 @@ impl Surplus {
     #[inline]
     pub fn pay(&mut self, cost: i64) {
         self.0 = self.0.saturating_sub(cost);
+    }
+
+    /// Gives up a positive rest, and cancels a debt.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.0 = 0;
     }
 
     /// Gives up a positive rest; a debt stays.

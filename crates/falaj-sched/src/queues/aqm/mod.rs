@@ -4,11 +4,13 @@
 //! |---|---|
 //! | [`red`] | by the average length, at random: RED and gentle RED |
 //! | [`codel`] | by the time that packets stay, at their departure |
+//! | `cobalt` | the same, and at random after overflows; for `cake` alone |
 //! | [`pie`] | by the time that packets stay, at random, at their arrival |
 //!
 //! Tail drop is the queue without a policy. Head drop needs no state: without room, the packet that
 //! waits longest is dropped.
 
+pub(crate) mod cobalt;
 pub mod codel;
 pub mod pie;
 pub mod policy;

@@ -1,0 +1,106 @@
+//! `fq`, which paces connections.
+
+use super::aqm::{Fair, Keys, set};
+use super::attachment::stray;
+use crate::amounts::{rate, size, tc_rate, tc_size, tc_time, time, whole};
+use crate::args::{Args, no_equal};
+use crate::draft::quote;
+use crate::lines::Word;
+use falaj_scenario::Problem;
+
+const WORDS: &[&str] = &[
+    "limit",
+    "flow_limit",
+    "quantum",
+    "initial_quantum",
+    "maxrate",
+    "orphan_mask",
+    "buckets",
+    "refill_delay",
+    "low_rate_threshold",
+    "pacing",
+    "nopacing",
+];
+
+/// Reads `fq maxrate R quantum B …`.
+pub(super) fn read(args: &mut Args<'_>, kind: &Word) -> Result<Fair, Problem> {
+    let what = "`maxrate` alone paces connections here: rates that sockets ask for, as those of \
+                TCP, are not known behind the sockets";
+    let notes = vec![Problem::warning(kind.at.clone(), what)];
+    let mut keys: Keys = vec![("kind", quote("fq"))];
+    let (mut paced, mut rated) = (true, None);
+    while let Some(word) = args.next() {
+        match word.text.as_str() {
+            "limit" => count(&mut keys, "limit", args)?,
+            "flow_limit" => count(&mut keys, "flow-limit", args)?,
+            "quantum" => bytes(&mut keys, "quantum", args)?,
+            "initial_quantum" => bytes(&mut keys, "initial-quantum", args)?,
+            "maxrate" => {
+                rated = Some(word);
+                bits(&mut keys, "flow-max-rate", args)?;
+            }
+            "low_rate_threshold" => bits(&mut keys, "low-rate-threshold", args)?,
+            "refill_delay" => {
+                set(&mut keys, "refill-delay", quote(&time(tc_time(args.value("a time")?)?)));
+            }
+            // Packets that are not from a socket of the device's host are masked by it.
+            "orphan_mask" => {
+                let mask = whole(args.value("a mask")?)?;
+                set(&mut keys, "queues", mask.saturating_add(1).to_string());
+            }
+            "buckets" => {
+                whole(args.value("a number")?)?;
+                args.left_out(word, "it is for the search of queues, and changes no packet");
+            }
+            "pacing" => paced = true,
+            "nopacing" => paced = false,
+            "timer_slack" => {
+                tc_time(args.value("a time")?)?;
+                args.left_out(word, "pauses end to the nanosecond");
+            }
+            "horizon" => {
+                tc_time(args.value("a time")?)?;
+                args.left_out(word, NO_DEPARTURES);
+            }
+            "horizon_cap" | "horizon_drop" => args.left_out(word, NO_DEPARTURES),
+            "defrate" => {
+                tc_rate(args.value("a rate")?)?;
+                args.left_out(word, "kernels read it no more");
+            }
+            "ce_threshold" => {
+                let why = "marks by a threshold are for scalable connections: `scheduler = { kind \
+                           = \"dualpi2\", … }`";
+                return Err(no_equal(word.at.clone(), "ce_threshold", why));
+            }
+            "bands" | "priomap" | "weights" => {
+                let why = "they are by priorities of sockets: `prio` or `ets` with filters has \
+                           bands, and `fq` below each";
+                return Err(no_equal(word.at.clone(), &format!("{} of fq", word.text), why));
+            }
+            _ => return Err(stray(word, "fq", WORDS)),
+        }
+    }
+    if !paced {
+        rated.iter().for_each(|word| args.left_out(word, "`nopacing` is said"));
+        keys.retain(|(key, _)| !matches!(*key, "flow-max-rate" | "low-rate-threshold"));
+    }
+    Ok(Fair { scheduler: keys, notes })
+}
+
+/// The reason why words for departure times have no effect.
+const NO_DEPARTURES: &str = "packets carry no departure times here";
+
+fn count(keys: &mut Keys, key: &'static str, args: &mut Args<'_>) -> Result<(), Problem> {
+    set(keys, key, whole(args.value("a number of packets")?)?.to_string());
+    Ok(())
+}
+
+fn bytes(keys: &mut Keys, key: &'static str, args: &mut Args<'_>) -> Result<(), Problem> {
+    set(keys, key, quote(&size(tc_size(args.value("a size")?)?)));
+    Ok(())
+}
+
+fn bits(keys: &mut Keys, key: &'static str, args: &mut Args<'_>) -> Result<(), Problem> {
+    set(keys, key, quote(&rate(tc_rate(args.value("a rate")?)?)));
+    Ok(())
+}
