@@ -33,7 +33,10 @@ fn unfinished_work_is_that_of_one_queue_at_every_instant() {
         let limited = entry.idles.and_then(|idles| idles.only_with);
         let waits = entry.idles.is_some() && limited.is_none();
         let (mut periods, mut compared, mut waited) = (0, 0, 0);
-        for seed in 0..SEEDS {
+        for seed in 0..4 * SEEDS {
+            if compared == SEEDS {
+                break;
+            }
             let mut dice = Dice::new(seed ^ 0x3029_4b1d);
             let mut spec = any_pipe(&mut dice);
             spec.setup.flows = spec.setup.leaves().into_iter().cloned().collect();
@@ -70,7 +73,7 @@ fn unfinished_work_is_that_of_one_queue_at_every_instant() {
         }
         assert!(!waits || waited > SEEDS / 20, "{} waits {waited} times", entry.kind);
         assert!(
-            waits || compared >= SEEDS / 2 && periods > 2 * SEEDS as usize,
+            waits || compared == SEEDS && periods > 2 * SEEDS as usize,
             "{}: {compared} of {periods}",
             entry.kind
         );

@@ -37,7 +37,7 @@ pub const MANIFEST: Manifest = Manifest {
     guarantee: "nothing",
     guarantee_source: "—",
     purposes: &[Purpose::Connections, Purpose::Cap],
-    aliases: &["fair queue", "fair queue packet scheduler", "sch_fq", "pacing", "pacer"],
+    aliases: &["fair queue", "fair queue packet scheduler", "sch fq", "pacing", "pacer"],
     example: Example { scheduler: "flow-max-rate = \"20mbit\"", calls: "", rest: "" },
     scheduler: &[
         Param {
