@@ -46,7 +46,7 @@ pub const MANIFEST: Manifest = Manifest {
     guarantee: "nothing",
     guarantee_source: "—",
     purposes: &[Purpose::Connections],
-    aliases: &["common applications kept enhanced", "sch cake", "cobalt", "smart queue management"],
+    aliases: &["common applications kept enhanced", "sch cake", "cobalt"],
     example: Example { scheduler: "rate = \"90mbit\"", calls: "", rest: "" },
     scheduler: &[
         Param {
