@@ -359,7 +359,7 @@ fn before_its_rate(node: &Node<Qdisc>) -> Problem {
     };
     let mut parts = Vec::new();
     if has("loss") {
-        parts.push("a lost packet has taken its time");
+        parts.push("a lost packet took its time");
     }
     if has("duplicate") {
         parts.push("copies take none");

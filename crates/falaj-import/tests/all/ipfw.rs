@@ -218,7 +218,7 @@ fn a_pipe_in_each_direction() {
          ipfw pipe 1 config bw 1.5Mbit/s delay 50 queue 30KBytes plr 0.01\n\
          ipfw pipe 2 config bw 10Mbit/s delay 50",
         expect![[r##"
-            # note: 3: dummynet loses packets before they wait; here behind the rate: a lost packet has taken its time
+            # note: 3: dummynet loses packets before they wait; here behind the rate: a lost packet took its time
             # ipfw pipe 1 config bw 1.5Mbit/s delay 50 queue 30KBytes plr 0.01
             [link.pipe1]
             rate = "1500kbit"
@@ -484,7 +484,7 @@ fn policies_and_fair_queues() {
          ipfw add pipe 3 ip from any to any 22 in\nipfw add queue 1 tcp from any to any out\n\
          ipfw add queue 2 tcp from any to any in",
         expect![[r##"
-            # note: 4: dummynet loses packets before they wait; here behind the rate: a lost packet has taken its time
+            # note: 4: dummynet loses packets before they wait; here behind the rate: a lost packet took its time
             # note: 9: `capdrop` was left out: it is so in any case, as in RFC 8033
             # note: 9: `ts` was left out: the time that packets wait is known here
             # note: 14: packets that no rule takes pass, as on macOS, OPNsense and pfSense
@@ -1549,7 +1549,7 @@ fn what_differs_is_said() {
     becomes(
         "ipfw pipe 1 config bw 1Mbit/s plr 0.01\nsysctl net.inet.ip.fw.one_pass=0\nipfw add pipe 1 ip from any to any out",
         expect![[r##"
-            # note: 1: dummynet loses packets before they wait; here behind the rate: a lost packet has taken its time
+            # note: 1: dummynet loses packets before they wait; here behind the rate: a lost packet took its time
             # note: 3: packets that no rule takes pass, as on macOS, OPNsense and pfSense
             # ipfw pipe 1 config bw 1Mbit/s plr 0.01
             [link.pipe1]
