@@ -40,7 +40,7 @@ pub const LEAD: Span = Span::from_millis(300);
 /// Arguments of the commands that measure a scenario.
 #[derive(clap::Args)]
 pub struct Measuring {
-    /// The scenario; of several links, rules say which ones packets pass.
+    /// The scenario; with several links, rules select those that each packet passes.
     file: PathBuf,
     /// Duration of the measurement, and of its simulation [default: the scenario's].
     #[arg(long, value_parser = arguments::parse_duration)]

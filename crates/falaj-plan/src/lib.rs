@@ -59,7 +59,7 @@ pub struct Way<'a> {
     pub direction: &'a Direction,
     /// Its flows, in the order of the scenario.
     pub flows: Vec<Outlook>,
-    /// The flows whose guarantees are below their needs.
+    /// The flows whose guarantees do not meet their requirements.
     pub unmet: Vec<Unmet>,
     /// True if this direction is configured like the one before it and no traffic enters it.
     pub same: bool,

@@ -36,7 +36,7 @@ fn guaranteed(flow: &Outlook) -> RateAndDelay {
 /// Maximum number of flows for which settings that would fit are searched.
 const SOLVED: usize = 16;
 
-/// The flows whose guarantees are below their needs.
+/// The flows whose guarantees do not meet their requirements.
 pub fn unmet(direction: &Direction, flows: &[Outlook]) -> Vec<Unmet> {
     let now: Vec<RateAndDelay> = flows.iter().map(guaranteed).collect();
     let mut all = Vec::new();
@@ -285,7 +285,7 @@ fn shorter_queue(
     ))
 }
 
-/// Suggests declaring the envelope of the flow's sources, if the need would then be met.
+/// Suggests declaring the envelope of the flow's sources, if the requirement would then be met.
 fn declare(direction: &Direction, flow: usize, outlook: &Outlook) -> Option<String> {
     let (requires, expected) = (direction.flows[flow].requires, outlook.expected.as_ref()?);
     if outlook.together || !met(requires, (guaranteed(outlook).0, Some(expected.delay))) {

@@ -1,5 +1,5 @@
-//! The guarantees of each flow that hold whatever the other flows send. Admission and the
-//! monitoring of guarantees use them.
+//! The guarantees of each flow that hold whatever the other flows send, which a service monitors,
+//! and the result of admission, which also accepts a delay bound by the envelopes of all flows.
 
 use crate::bounds::{Outlook, outlooks};
 use crate::solve::unmet;
@@ -15,7 +15,7 @@ use falaj_sched::units::time::Span;
 pub struct Standing {
     /// The flow's name.
     pub flow: String,
-    /// The need that the scenario states for the flow.
+    /// The requirement that the scenario states for the flow.
     pub requires: Requirement,
     /// Guaranteed rate, and its latency, while the flow is backlogged; `None` if no rate is
     /// guaranteed.

@@ -94,7 +94,7 @@ pub struct Args {
     /// `xen`: the main figures, once each, with seconds a tenth as long, as in the tests. `rizzo`
     /// with --live: the same figures, measured for a shorter time. `aggregation`: a third of the
     /// measured points, once each, and simulations a tenth as long. `tcp`: eight cells, which take
-    /// a minute. `all`: those of them that are part of it.
+    /// a minute. `all`: shorter versions of `xen`, `rizzo` and `tcp`.
     #[arg(long, conflicts_with_all = ["tables", "beyond"])]
     quick: bool,
     /// For `tcp`: all rates, round-trip times and queues, each cell for longer; takes hours.

@@ -79,7 +79,8 @@ pub(crate) fn parse() -> Cli {
 const EXIT: &str = "\
 Exit status:
   0    all is well
-  1    the answer is no: a guarantee violated, a plan refused, a number missed, a file to format
+  1    the answer is no: a guarantee violated, a plan refused, a published value not reproduced,
+       a file to format
   2    no answer: the input is invalid, or this machine cannot do it
   3    inconclusive: this machine was too busy to tell (compare), or replications ended before
        --until was reached (sim, compare)

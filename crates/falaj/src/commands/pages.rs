@@ -64,7 +64,7 @@ fn reference(command: Command) -> String {
     let mut out = String::from(
         "# The command line\n\n\
          <!-- Made by `falaj man --reference`; a test fails where it is not up to date. -->\n\n\
-         What `--help` says of each command. `falaj man DIRECTORY` writes it as manual pages.\n",
+         The help of each command. `falaj man DIRECTORY` writes it as manual pages.\n",
     );
     // The same width as the hand-written pages.
     let mut command = command.disable_help_subcommand(true).term_width(100);

@@ -14,9 +14,9 @@ Keys and values are those of the scenario file, with its units and messages: NAM
 its directions (link.up), a flow or a rule (rule.web); `falaj explain` lists all keys. Without a
 file the link is called `link`. KEY= removes a key, a flow, a link or a rule. To change several of
 them at once, omit NAME and write each key in full, or give the whole new scenario by --file. All
-changes take effect at one instant, or none does. A flow of a link, or by its own name, is changed
-in both directions. New flows and rules are matched before the others, in their order. The first
-rule adds another one, `rest`, by which all other packets keep their route.
+changes take effect at one instant, or none does. A flow named without a direction is changed in
+both directions. New flows and rules are matched before the others, in their order. The first rule
+adds another one, `rest`, by which all other packets keep their route.
 
 A change loses no packet unless --drop allows it. The rest of a packet on the wire is sent at the
 new rate, and packets that have left the wire arrive as scheduled, whatever the new delay.

@@ -49,8 +49,8 @@ const EXACT: &str =
     "worked out by hand; the tolerance is of its last digit or 1 % of a random mean";
 const SHARES: &str = "worked out by hand; the tolerance, 1 or 2 %, is chosen";
 const SAMPLES: &str = "random packets; the tolerance, at most a twentieth or 1 %, is chosen";
-const LAG: &str = "dummynet's own test program; one byte among equal flows, 100 B, chosen, where \
-                   the order of others' departures is another";
+const LAG: &str = "dummynet's own test program; the tolerance is one byte among equal flows, and \
+                   100 B, chosen, if other flows depart in another order";
 const NOISE: &str = "chosen: costs of two programs on two machines, whose shape alone is compared";
 const KERNEL: &str = "the talk's cost is that of a kernel on a PC of 2010; `falaj bench path` \
                       measures falaj's, with its system calls";
@@ -296,7 +296,7 @@ fn of(label: &str, effort: MeasuringEffort) -> Result<PaperFigure> {
         "Figure 10" => cost::equal(effort, false)?,
         "Figure 11" => cost::equal(effort, true)?,
         "Figure 12" => cost::mixes(effort)?,
-        _ => bail!("the talk has no {label} among what is reproduced"),
+        _ => bail!("the talk's {label} is not reproduced"),
     };
     label.clone_into(&mut figure.label);
     Ok(figure)

@@ -171,7 +171,7 @@ pub(super) fn of(lab: &Lab, label: &str) -> Result<PaperFigure> {
         "Figure 5.14" => video_quantum(lab, TestbedServer::Plain)?,
         "Theorem 2" => order::theorem()?,
         "Finite buffers" => finite(lab)?,
-        _ => bail!("the thesis has no {label} among what is reproduced"),
+        _ => bail!("the thesis's {label} is not reproduced"),
     };
     label.clone_into(&mut figure.label);
     Ok(figure)

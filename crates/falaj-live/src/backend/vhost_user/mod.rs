@@ -15,17 +15,15 @@ use super::BackendEntry;
 /// Guests' cards, identified by the socket to which the machine monitor connects: `vhost:PATH`.
 pub static BACKEND: BackendEntry = BackendEntry {
     help: "\
-vhost:PATH is the network card of a virtual machine: QEMU, or another monitor, connects to the socket
-PATH, which falaj makes. The guest needs memory that is shared. No privilege is needed, but for \
-PATH.",
+vhost:PATH is the network card of a virtual machine: QEMU, or another monitor, connects to the
+socket PATH, which falaj creates. The guest needs memory that is shared. falaj needs no privilege
+but the right to create PATH.",
     example: "vhost:/run/a.sock vhost:/run/b.sock --rate 1gbit --delay 5ms",
     starts_threads: true,
     ..BackendEntry::new("vhost:", "vhost:PATH", |path| match path {
-        "" => {
-            Err("write the path of a socket behind `vhost:`, such as \
+        "" => Err("write the path of a socket behind `vhost:`, such as \
                  `vhost:/run/guest.sock`"
-                .into())
-        }
+            .into()),
         path => parse(path),
     })
 };

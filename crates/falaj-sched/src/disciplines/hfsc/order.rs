@@ -1,8 +1,9 @@
 //! The order of service: by deadline among eligible leaves, otherwise by virtual time from node to
 //! node.
 //!
-//! A class that cannot be served by sharing, at its limit or without a packet below it, is in no
-//! order of its node; any event that changes this enters it and the classes above it again.
+//! A class that link sharing cannot serve (it is at its limit, or has no packet below it) is not in
+//! the order of the node above it. An event that changes this enters the class, and the classes
+//! above it, again.
 
 use super::class::{Place, Shared, Timed};
 use super::{Hfsc, HfscFlow};
@@ -170,7 +171,7 @@ impl Hfsc {
     }
 
     /// Returns true if this leaf has no packet. For a divided class it returns false: only a search
-    /// below it shows.
+    /// of the classes below it can find that.
     #[inline]
     pub(super) fn is_idle(&self, flows: &Flows<HfscFlow>, class: u32) -> bool {
         self.shape.is_leaf(class) && flows.head(FlowId(class)).is_none()

@@ -127,7 +127,7 @@ fn ssh_stays(target: &Target) -> Result<()> {
 fn only_those((scenario, text): (Scenario, String), only: &str) -> Result<(Scenario, String)> {
     let [link] = &scenario.links[..] else {
         bail!(
-            "--only is for one link; of several, rules of the scenario say which packets pass which"
+            "--only is for one link; with several, the scenario's rules select those that each packet passes"
         )
     };
     ensure!(scenario.rules.is_empty(), "the scenario has rules: --only would be one more");

@@ -14,8 +14,10 @@ use toml_edit::{DocumentMut, Item, Table};
 /// Arguments of `plan fits`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Each flow that has a `requires` is asked for what it is guaranteed, whatever the others send. Exit status: 0 all
-fit, 1 one does not, 2 the input is wrong.
+The requirements (`requires`) of each flow are compared with its guarantee, for any traffic of the
+other flows, or within the envelopes that all flows declare.
+
+Exit status: 0 all fit; 1 one does not; 2 the input is invalid.
 
 Examples:
   falaj plan fits service.toml

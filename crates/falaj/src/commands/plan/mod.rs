@@ -42,17 +42,17 @@ use whatif::WhatIf;
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
     after_help = "\
-A flow may say what it needs, and the plan is refused where the guarantee is worse. It may
-also say what it sends at most, which bounds its delay and its backlog:
+A flow may have requirements, and the plan is refused if its guarantee does not meet them. It may
+also have an envelope, the most that it sends, which bounds its delay and its backlog:
   [link.uplink.flow.voice]
   requires = { rate = \"10mbit\", delay = \"5ms\" }
   envelope = { rate = \"10mbit\", burst = \"3kB\" }
-Without an envelope one is derived from the flow's traffic, unless that is Poisson; a need is
-judged by what a flow is guaranteed whatever it sends, or by the envelopes that flows declare.
+Without an envelope one is derived from the flow's traffic, unless that is Poisson. A requirement
+is judged by the guarantee for any traffic of the flow, or by the envelopes that flows declare.
 
-KEY is a path in the file, link.uplink.flow.voice.phase, or as much of it as tells it apart.
+KEY is a path in the file, link.uplink.flow.voice.phase, or a part of it that is unique.
 
-Exit status: 0 every need is met; 1 one is not; 2 the input is wrong.
+Exit status: 0 all requirements are met; 1 one is not; 2 the input is invalid.
 
 Examples:
   falaj plan uplink.toml

@@ -222,7 +222,7 @@ fn changed(
     let places = replay.places(change.at);
     let free = vacant.iter().all(|place| places.vacant.contains(place));
     ensure!(free, "a new link takes the place of one that has not ended");
-    // The network alone does not tell which of the free positions were known to be free.
+    // A position may be free now that the live link did not yet know to be free: use its own list.
     let places = PipePlaces { vacant: vacant.clone(), ..places };
     let at = apply(replay, (before, at), &after, (places, *drop), change.at)?;
     Ok((after, at))
