@@ -71,7 +71,7 @@ impl std::fmt::Display for TopologyError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             TopologyError::Links(n) => {
-                write!(f, "here are addresses for {n} links: leave out some, or end other runs")
+                write!(f, "there are addresses for {n} links only: use fewer, or end other runs")
             }
             TopologyError::Mtu(link) => {
                 write!(f, "the mtu of link `{link}` does not fit an interface: at most 65521B")
@@ -264,8 +264,8 @@ impl Topology {
         all
     }
 
-    /// By node, its distance in links, and the interface by which the shortest path there begins;
-    /// of equal paths the first. `None` if there is no path.
+    /// By node, its distance in links, and the interface by which the shortest path there begins
+    /// (the first of several equal paths). `None` if there is no path.
     fn first_interfaces(&self, from: usize) -> Vec<Option<(usize, usize)>> {
         let mut by = vec![None; self.nodes.len()];
         let mut seen = vec![false; self.nodes.len()];

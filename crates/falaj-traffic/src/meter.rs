@@ -17,8 +17,8 @@ pub struct Meter {
 /// The histogram of delays. It takes no memory until the first delay.
 #[derive(Clone, Debug)]
 enum Counts {
-    /// Up to [`FEW`] delays in all, none of them [`LONG`] or longer. It takes half the memory, so
-    /// that the meters of more flows fit into a processor's caches.
+    /// Up to [`FEW`] delays in all, none of them [`LONG`] or longer. It takes a quarter of the
+    /// memory, so that the meters of more flows fit into a processor's caches.
     Few(Option<Box<Histogram32>>),
     Many(Box<Histogram>),
     Coarse(Option<Box<Octaves>>),
@@ -129,8 +129,8 @@ impl Default for Meter {
 }
 
 impl Meter {
-    /// An empty meter. The first delay allocates memory for all delays up to a minute, 108 KiB, or
-    /// twice that from four thousand million delays on.
+    /// An empty meter. The first delay allocates memory for all delays up to a minute, 108 KiB. A
+    /// longer delay, or more than four thousand million delays, take 440 KiB.
     pub const fn new() -> Meter {
         Meter::with(Counts::Few(None))
     }
@@ -253,12 +253,12 @@ impl Meter {
         (self.count() > 0).then(|| self.sum as f64 / self.count() as f64)
     }
 
-    /// The maximum, exact.
+    /// The maximum; exact unless it was [corrected](Meter::correct).
     pub fn max(&self) -> Option<Span> {
         (self.count() > 0).then_some(self.max)
     }
 
-    /// The minimum, exact.
+    /// The minimum; exact unless it was [corrected](Meter::correct).
     pub fn min(&self) -> Option<Span> {
         (self.count() > 0).then_some(self.min)
     }

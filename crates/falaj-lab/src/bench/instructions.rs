@@ -168,7 +168,7 @@ fn check(known: &str, counts: &InstructionCounts) -> Result<ExitCode> {
                 Some(before) => {
                     let verdict = match () {
                         () if n > before * (100 + TOLERANCE) => "MORE",
-                        () if n < before * (100 - TOLERANCE) => "fewer: let the table know",
+                        () if n < before * (100 - TOLERANCE) => "fewer: update the table",
                         () => continue,
                     };
                     grown |= verdict == "MORE";

@@ -51,8 +51,8 @@ impl Rule {
             return Err(refused("prio", what, "from 0, which goes first, to 7".into()));
         }
         let quantum = f.values.bytes("quantum");
-        if quantum.is_some_and(|bytes| bytes == 0 || bytes > u64::from(u32::MAX)) {
-            let what = "such a quantum is no share".into();
+        if let Some(bytes) = quantum.filter(|&bytes| bytes == 0 || bytes > u64::from(u32::MAX)) {
+            let what = format!("a quantum of {bytes} B is out of range");
             return Err(refused("quantum", what, "from `1B` to `4GB`".into()));
         }
         Ok(Rule {
