@@ -62,7 +62,7 @@ pub struct Endpoint {
     gone: bool,
     /// Number of wake-ups that were sent.
     rung: u64,
-    /// Departure of the string about which the peer was asked.
+    /// Departure of the string on which a report was requested from the peer.
     asked: Option<u64>,
     /// Processor time of the peer, as it was last reported, and when.
     spent: Took,

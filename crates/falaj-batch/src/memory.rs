@@ -61,9 +61,7 @@ impl SharedMemory {
     /// It is not memory, could shrink, or is shorter.
     pub fn open_first(fd: impl AsFd, bytes: u64) -> io::Result<Arc<SharedMemory>> {
         if bytes > sealed(&fd, SealFlags::SHRINK)? {
-            return Err(invalid(
-                "the shared memory that was sent is shorter than it was said to be",
-            ));
+            return Err(invalid("the shared memory that was sent is shorter than its stated size"));
         }
         SharedMemory::map(fd, bytes)
     }

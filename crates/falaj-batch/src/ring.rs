@@ -112,7 +112,7 @@ pub enum Popped {
     Empty,
 }
 
-/// A reader's report that it is done with the string that it was asked about. The values are not
+/// A reader's report that it is done with the string of the writer's request. The values are not
 /// checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Took {

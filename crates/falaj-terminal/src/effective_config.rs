@@ -24,7 +24,7 @@ impl EffectiveConfig {
     pub fn tell(&self, scenario: &Scenario) {
         if self.is_wanted() {
             for line in lines(scenario) {
-                eprintln!("asked: {line}");
+                eprintln!("configured: {line}");
             }
         }
     }

@@ -83,7 +83,7 @@ struct Descriptor {
 impl<M: Region> MemifRing<M> {
     fn new(region: M, at: usize, log2: u8) -> Result<MemifRing<M>, BrokenMemifRing> {
         if log2 > MAX_LOG2 {
-            return Err(BrokenMemifRing("a ring is larger than it was said that it may be"));
+            return Err(BrokenMemifRing("a ring is larger than its agreed maximum"));
         }
         if !region.has(at, length(log2)) {
             return Err(BrokenMemifRing("a ring is not within its region"));

@@ -1,9 +1,9 @@
 //! A link that its device paces: packets are handed to the device ahead of time, a few at once.
 //!
 //! The device sends its packets at the link's rate, one behind the other, so their end is a known
-//! instant. The discipline is asked for that instant as soon as there is room, which is before it
-//! comes: to the discipline, a transmission begins where the one before it ends, and it is never
-//! asked about an earlier time. Packets that arrive meanwhile reach the discipline at that instant.
+//! instant. The discipline decides for that instant as soon as there is room, which is before it
+//! comes: to the discipline, a transmission begins where the one before it ends, and it never
+//! decides for an earlier time. Packets that arrive meanwhile reach the discipline at that instant.
 //! That is sooner than they could be sent, and it is the only difference from a link that falaj
 //! paces. The difference is at most the time that the device takes for its `backlog`, and the
 //! guarantee is that much later.
@@ -19,7 +19,7 @@
 //!
 //! Packets that the device has been handed keep their end, even if the rate changes. If that end is
 //! more than 100 ms away and the new rate is higher, they end by the new rate, and the discipline
-//! begins afresh: it was asked about times that have not come yet.
+//! begins afresh: it has decided for times that have not come yet.
 //!
 //! A device without room for a largest packet is not offered any until half of its room is free, so
 //! that the driver wakes up once for many packets. A port that refuses a packet is offered none

@@ -89,7 +89,7 @@ pub(super) struct PipeCore {
     /// Packets up to this length take the short path into the queue; 0 on a link that has
     /// impairments, counts more bytes than packets have, or is paced by its device.
     pub(super) plain: u32,
-    /// While the link waits for tokens, the discipline is asked anew which packet is next.
+    /// While the link waits for tokens, the discipline chooses anew which packet is next.
     pub(super) peeks: bool,
     /// State of a predecessor that is still to be dropped.
     pub(super) drops: Option<DeferredDrops>,
@@ -450,7 +450,7 @@ impl PipeCore {
     }
 
     /// Returns true if at this rate its device would be done before the instant for which the
-    /// discipline was asked last: the discipline cannot go back in time.
+    /// discipline decided last: the discipline cannot go back in time.
     pub(super) fn goes_back(&self, rate: Rate, now: Time) -> bool {
         self.device.is_some_and(|device| {
             device.until_by_rate(self.wire.rate(), rate, now) < device.until()

@@ -119,9 +119,10 @@ fn last_rule(all: &Firewall, problems: &mut Vec<Problem>) -> Option<Table> {
     };
     if !all.last_is_said {
         let what = format!("packets that no rule takes {words}");
-        problems.push(Problem::warning(all.rules[all.rules.len() - 1].at.clone(), what).help(
-            "`--default deny` drops them, as FreeBSD's kernel does unless it is told otherwise",
-        ));
+        problems.push(
+            Problem::warning(all.rules[all.rules.len() - 1].at.clone(), what)
+                .help("`--default deny` drops them, as FreeBSD's kernel does by default"),
+        );
     }
     let mut rule = Table::new("[[rule]]", 0..0);
     rule.comments.push("the last rule, which the platform has of its own".to_owned());

@@ -88,15 +88,15 @@ pub(super) fn red(args: &mut Args<'_>) -> Result<Managed, Problem> {
                 return Err(no_equal(word.at.clone(), "nodrop", why));
             }
             "adaptive" => {
-                let why = "the probability is the one that is said; `codel` and `pie` find theirs \
-                           by themselves";
+                let why = "the probability is the configured one; `codel` and `pie` find theirs by \
+                           themselves";
                 return Err(no_equal(word.at.clone(), "adaptive", why));
             }
             "qevent" => {
                 return Err(no_equal(
                     word.at.clone(),
                     "qevent",
-                    "nothing else happens to a packet that is dropped",
+                    "a mark or a drop triggers no further action",
                 ));
             }
             _ => return Err(stray(word, "red", WORDS)),

@@ -113,7 +113,7 @@ pub(super) fn read(args: &mut Args<'_>, kind: &Word) -> Result<Cake, Problem> {
             "bandwidth" => cake.rate = Some(tc_rate(args.value("a rate")?)?),
             "unlimited" => cake.rate = None,
             "autorate-ingress" => {
-                let why = "the rate is the one that is said: `bandwidth`";
+                let why = "the rate is the configured one: `bandwidth`";
                 return Err(no_equal(word.at.clone(), name, why));
             }
             "rtt" => {
@@ -171,10 +171,10 @@ pub(super) fn read(args: &mut Args<'_>, kind: &Word) -> Result<Cake, Problem> {
         cake.fair.notes.push(Problem::warning(kind.at.clone(), what));
     };
     if !one_tin {
-        differs("tc has three tins by DSCP unless `besteffort` is said; here there is one");
+        differs("tc has three tins by DSCP unless `besteffort` is given; here there is one");
     }
     if !by_flows {
-        differs(&format!("tc isolates hosts too unless `flows` is said; {BY_CONNECTION}"));
+        differs(&format!("tc isolates hosts too unless `flows` is given; {BY_CONNECTION}"));
     }
     Ok(cake)
 }

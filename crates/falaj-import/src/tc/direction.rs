@@ -323,16 +323,16 @@ impl<'a> Direction<'a> {
         if ["htb", "hfsc"].contains(&kind) {
             self.table.text("rate", rate(FAST));
             let what = format!(
-                "nothing says how fast {} is, so it is {}: classes without a limit of their own \
+                "the rate of {} is unknown, and taken as {}: classes without a limit of their own \
                  never wait",
                 self.of.name,
                 rate(FAST)
             );
-            self.notes.push(Problem::warning(node.at.clone(), what).help("`--rate RATE` says it"));
+            self.notes.push(Problem::warning(node.at.clone(), what).help("`--rate RATE` sets it"));
             return Ok(());
         }
         let what = format!(
-            "nothing says how fast {} is, and `{kind}` divides the time of a link",
+            "the rate of {} is unknown, and `{kind}` divides the time of a link",
             self.of.name
         );
         Err(Problem::error(node.at.clone(), what).help("add `--rate RATE`"))

@@ -56,7 +56,7 @@ impl Direction<'_> {
             && self.needs_rate(node, tree.kind).is_err()
         {
             let what = format!(
-                "nothing says how fast {} is, and no class waits for another: `--rate` does",
+                "the rate of {} is unknown, so no class waits for another: `--rate` sets it",
                 self.of.name
             );
             self.notes.push(Problem::warning(node.at.clone(), what));
@@ -233,8 +233,8 @@ impl Direction<'_> {
             }
             Some((node, Qdisc::Cake(cake))) => {
                 if let Some(framing) = &cake.framing {
-                    let why = "what a packet costs is for the whole link: give it to the \
-                               discipline above all classes, as `stab`";
+                    let why = "a link has one overhead for all packets: give it to the discipline \
+                               above all classes, as `stab`";
                     return Err(no_equal(framing.at.clone(), "overhead of a class", why));
                 }
                 self.by_connection(table, node, &cake.fair(true), place);

@@ -81,7 +81,7 @@ pub(super) fn read(args: &mut Args<'_>, kind: &Word) -> Result<Fair, Problem> {
         }
     }
     if !paced {
-        rated.iter().for_each(|word| args.left_out(word, "`nopacing` is said"));
+        rated.iter().for_each(|word| args.left_out(word, "`nopacing` is given"));
         keys.retain(|(key, _)| !matches!(*key, "flow-max-rate" | "low-rate-threshold"));
     }
     Ok(Fair { scheduler: keys, notes })

@@ -745,7 +745,7 @@ fn rules_look_at_what_ipfw_looks_at() {
             2 | ipfw add pipe 1 ip from any to any in via em1
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: `--default deny` drops them, as FreeBSD's kernel does unless it is told otherwise
+              = help: `--default deny` drops them, as FreeBSD's kernel does by default
 
             warning: `em0` is the far end of these links, and `em1` the near one: what goes out by the first, or comes in by the second, is up
              --> ipfw.sh:2:43
@@ -916,7 +916,7 @@ fn what_has_no_equal_is_refused_line_by_line() {
             2 | ipfw add pipe 9 ip from any to any out
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: `--default deny` drops them, as FreeBSD's kernel does unless it is told otherwise"#]],
+              = help: `--default deny` drops them, as FreeBSD's kernel does by default"#]],
     );
     becomes(
         "",
@@ -1116,7 +1116,7 @@ fn where_packets_do_not_tell_the_queue_it_is_refused() {
             5 | ipfw add 30 queue 1 ip from any to any out
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: `--default deny` drops them, as FreeBSD's kernel does unless it is told otherwise"#]],
+              = help: `--default deny` drops them, as FreeBSD's kernel does by default"#]],
     );
     queues_become(
         "ipfw add 10 prob 0.5 skipto 30 ip from any to any out\n\
@@ -1136,7 +1136,7 @@ fn where_packets_do_not_tell_the_queue_it_is_refused() {
             6 | ipfw add 30 queue 2 ip from any to any out
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: `--default deny` drops them, as FreeBSD's kernel does unless it is told otherwise"#]],
+              = help: `--default deny` drops them, as FreeBSD's kernel does by default"#]],
     );
     queues_become(
         "ipfw disable one_pass\nipfw add queue 2 udp from any to any out\nipfw add queue 1 ip from any to any out\n\
@@ -1173,7 +1173,7 @@ fn where_packets_do_not_tell_the_queue_it_is_refused() {
             5 | ipfw add pipe 1 ip from any to any out
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: `--default deny` drops them, as FreeBSD's kernel does unless it is told otherwise"#]],
+              = help: `--default deny` drops them, as FreeBSD's kernel does by default"#]],
     );
     queues_become(
         "ipfw table 1 add 10.0.0.0/8 1\nipfw add queue tablearg ip from table(1) to any out",

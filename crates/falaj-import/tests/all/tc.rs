@@ -469,7 +469,7 @@ fn queues_that_are_kept_short() {
             1 | tc qdisc add dev a root red limit 400000 avpkt 1000 adaptive
               |                                                     ^^^^^^^^
               |
-              = help: the probability is the one that is said; `codel` and `pie` find theirs by themselves
+              = help: the probability is the configured one; `codel` and `pie` find theirs by themselves
 
             error: red needs an `avpkt`
              --> tc.sh:2:1
@@ -1451,7 +1451,7 @@ fn fq_and_cake_become_disciplines() {
             3 | tc qdisc add dev eth0 parent 1:10 cake besteffort flows overhead 8
               |                                                         ^^^^^^^^
               |
-              = help: what a packet costs is for the whole link: give it to the discipline above all classes, as `stab`"#]],
+              = help: a link has one overhead for all packets: give it to the discipline above all classes, as `stab`"#]],
     );
 }
 
@@ -1490,7 +1490,7 @@ fn what_has_no_equal_is_refused_line_by_line() {
             3 | tc qdisc add dev eth0 root cake autorate-ingress
               |                                 ^^^^^^^^^^^^^^^^
               |
-              = help: the rate is the one that is said: `bandwidth`
+              = help: the rate is the configured one: `bandwidth`
 
             error: which device? `dev NAME` is missing
              --> tc.sh:4:1
@@ -1540,7 +1540,7 @@ fn what_has_no_equal_is_refused_line_by_line() {
         "tc qdisc add dev a root handle 1: drr\ntc class add dev a parent 1: classid 1:1 drr\n\
          tc filter add dev a parent 1: prio 1 matchall flowid 1:1",
         expect![[r#"
-            error: nothing says how fast a is, and `drr` divides the time of a link
+            error: the rate of a is unknown, and `drr` divides the time of a link
              --> tc.sh:1:1
               |
             1 | tc qdisc add dev a root handle 1: drr
@@ -1856,7 +1856,7 @@ fn what_is_below_a_class_is_a_link_before_it() {
         expect![[r##"
             # note: 1: filters alone choose bands here: what `priomap` makes of the type of service is for a `match`
             # note: 1: no filter sends to 1:1: it is left out
-            # note: 1: nothing says how fast eth0 is, and no class waits for another: `--rate` does
+            # note: 1: the rate of eth0 is unknown, so no class waits for another: `--rate` sets it
             # what eth0 sends goes up
             [link.eth0]
             rate = "unlimited"
@@ -2082,7 +2082,7 @@ fn links_below_classes_that_rules_cannot_lead_through_are_refused() {
             1 | tc qdisc add dev a root handle 1: prio
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 
-            warning: nothing says how fast a is, and no class waits for another: `--rate` does
+            warning: the rate of a is unknown, so no class waits for another: `--rate` sets it
              --> tc.sh:1:1
               |
             1 | tc qdisc add dev a root handle 1: prio

@@ -55,7 +55,7 @@ impl Envelope {
             Some((Rate(all(s, rate.0)), bytes))
         });
         let even = each.clone().map(|(rate, bytes)| Curve::even(rate, bytes));
-        let curve = even.reduce(|a, b| a.sum(&b)).ok_or("none: nothing says what it sends")?;
+        let curve = even.reduce(|a, b| a.sum(&b)).ok_or("none: its traffic is unknown")?;
         let rate = Rate(each.map(|(rate, _)| rate.0).fold(0, u64::saturating_add));
         Ok(Envelope {
             buckets: vec![(rate, whole(&curve.pieces()[0].after))],

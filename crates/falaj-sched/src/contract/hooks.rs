@@ -107,9 +107,9 @@ pub trait QueueHooks: Discipline {
 /// Hooks for a link's tokens, air times on a shared medium, and packets that leave ahead of their
 /// time; for random decisions, and for disciplines of libraries.
 pub trait MediumHooks: Discipline {
-    /// Returns true if, on a link that waits for tokens, it is asked again until the tokens for the
-    /// chosen packet are available, so that a packet that arrives meanwhile may go first. Otherwise
-    /// the chosen packet keeps its place.
+    /// Returns true if, on a link that waits for tokens, [`next`](Discipline::next) is called again
+    /// until the tokens for the chosen packet are available, so that a packet that arrives
+    /// meanwhile may go first. Otherwise the chosen packet keeps its place.
     fn peeks(&self) -> bool {
         false
     }

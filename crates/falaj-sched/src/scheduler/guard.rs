@@ -4,7 +4,7 @@
 //! holds a packet, so it can neither lose nor invent one. If it breaks the contract, it is not
 //! called again, and the flows take turns, a packet each, until another discipline takes over.
 //!
-//! The guard also filters polls: the instance is asked once for each moment at which the answer may
+//! The guard also filters polls: it calls the instance once for each moment at which the answer may
 //! change.
 
 use crate::contract::breach::Breach;

@@ -452,7 +452,7 @@ impl<D: CompleteDiscipline> Scheduler for Tree<D> {
 }
 
 impl<D: CompleteDiscipline> Inspection for Tree<D> {
-    /// The answer of the discipline above. If it is asked again, the child that it chooses is asked
+    /// The answer of the discipline above. If that decides again, the child that it chooses decides
     /// again too, and may choose another packet.
     fn peeks(&self) -> bool {
         self.discipline.peeks()

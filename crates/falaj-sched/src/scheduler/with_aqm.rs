@@ -2,7 +2,7 @@
 //! discipline.
 //!
 //! The discipline chooses, the policy decides, the head is taken. If the policy drops the chosen
-//! head, the answer is to drop it, the discipline is informed, and it is asked again. An arriving
+//! head, the answer is to drop it, the discipline is informed, and it chooses again. An arriving
 //! packet passes the policy before it joins its queue. Queues without a policy have no extra cost.
 
 use crate::contract::breach::Breach;

@@ -1396,7 +1396,7 @@ fn what_was_asked_for_is_said() {
     let ran = falaj(&[&short[..], &["-v", "--json"]].concat());
     assert_eq!(
         ran.err,
-        "asked: 100mbit of l2 each way, 0s each way, virtual-links, queues a 20p = 2.42 ms, b 20p = 2.42 ms\n"
+        "configured: 100mbit of l2 each way, 0s each way, virtual-links, queues a 20p = 2.42 ms, b 20p = 2.42 ms\n"
     );
     ran.json();
     assert!(falaj(&[&short[..], &["-v", "-q"]].concat()).err.contains("does not go with"));

@@ -245,7 +245,7 @@ impl Port for VhostUserPort {
         let Some(mut device) = self.device() else { return Ok(None) };
         let read = device.receive(buffer).or_else(|| {
             // Later notifications wake us; earlier units are found by asking. A guest with a
-            // malformed ring always claims to have sent something: it is asked once.
+            // malformed ring always claims to have sent something, so the ring is read once.
             let _ = self.card.shared.kicks.wait(&mut [EpollEvent::empty(); 2], EpollTimeout::ZERO);
             if device.ask() { device.receive(buffer) } else { None }
         });

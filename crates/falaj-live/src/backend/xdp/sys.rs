@@ -36,8 +36,8 @@ impl BpfAttributes {
 
     /// The callers set addresses of memory that outlives the call, or none.
     fn bpf(&self, command: c_int) -> Result<c_long, Errno> {
-        // SAFETY: the kernel reads as many bytes as it is told there are, and what they point to,
-        // by the comment above.
+        // SAFETY: the kernel reads the stated number of bytes, and the memory to which they point,
+        // which is valid by the comment above.
         Errno::result(unsafe {
             libc::syscall(
                 libc::SYS_bpf,
