@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 pub(super) fn place(link: &str, name: &str) -> Result<String, String> {
     let parts: Vec<&str> = name.split('/').collect();
     if !parts.iter().all(|part| is_fit(part)) {
-        return Err("a name has letters, digits, `-` and `_`; that of a part stands behind its flow's and a `/`".into());
+        return Err("a name has letters, digits, `-` and `_`; a part is named `FLOW/PART`".into());
     }
     Ok(format!("link.{}.flow.{}", quoted(link), parts.join(".flow.")))
 }
@@ -30,7 +30,7 @@ pub(super) fn sets(
         }
         let value = if value.is_null() { Some(String::new()) } else { toml(value) };
         let value =
-            value.ok_or_else(|| format!("{key}: a null, or a key that is none, within a value"))?;
+            value.ok_or_else(|| format!("{key}: a null, or an invalid key, within the value"))?;
         Ok(format!("{place}.{key}={value}"))
     };
     if keys.is_empty() {
@@ -229,11 +229,11 @@ mod tests {
         assert_eq!(why("a", r#"{"a=b": 1}"#), r#""a=b" is not a key of a flow"#);
         assert_eq!(
             why("a", r#"{"queue": [null]}"#),
-            "queue: a null, or a key that is none, within a value"
+            "queue: a null, or an invalid key, within the value"
         );
         assert_eq!(
             why("a", r#"{"queue": {"a b": 1}}"#),
-            "queue: a null, or a key that is none, within a value"
+            "queue: a null, or an invalid key, within the value"
         );
     }
 }

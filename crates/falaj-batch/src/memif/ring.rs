@@ -139,7 +139,7 @@ impl<M: Region> MemifRing<M> {
     fn beyond(&self, index: usize, own: u16) -> Result<u16, BrokenMemifRing> {
         let there = self.load(index, Acquire).wrapping_sub(own);
         if there > self.size() {
-            Err(BrokenMemifRing("the peer's index of a ring cannot be"))
+            Err(BrokenMemifRing("the peer's index of a ring is impossible"))
         } else {
             Ok(there)
         }
@@ -217,7 +217,7 @@ pub fn of_master<M: Region>(
     let [to_slave, to_master] = rings.map(|ring| {
         let region = regions
             .get(usize::from(ring.region))
-            .ok_or(BrokenMemifRing("a ring is in a region that there is not"))?;
+            .ok_or(BrokenMemifRing("a ring is in a region that does not exist"))?;
         let at = usize::try_from(ring.offset)
             .map_err(|_| BrokenMemifRing("a ring is not within its region"))?;
         let ring = MemifRing::new(region.clone(), at, ring.log2_ring_size)?;
@@ -284,7 +284,7 @@ impl<M: Region> MemifSender<M> {
                 self.ring
                     .size()
                     .checked_sub(behind)
-                    .ok_or(BrokenMemifRing("the peer's index of a ring cannot be"))
+                    .ok_or(BrokenMemifRing("the peer's index of a ring is impossible"))
             }
         }
     }

@@ -83,7 +83,7 @@ pub struct PacketWise {
     kind_b: FlowSet,
     /// Links with a packet.
     ready: FlowSet,
-    /// The empty set: replaces `ready` while cycles without packets are made up for.
+    /// The empty set: replaces `ready` while past cycles without packets are skipped.
     nobody: FlowSet,
     /// Links that may still send in this cycle.
     alive: FlowSet,
@@ -309,8 +309,8 @@ impl PacketWise {
     }
 
     /// The link that may send in time that would pass idle, when no link can send in its own time.
-    /// It is done for this cycle, and its packet ends before the cycle does. There is none while an
-    /// idle link keeps the wire for itself.
+    /// It has no turn of its own left in this cycle, and its packet ends before the cycle does.
+    /// There is none while an idle link keeps the wire for itself.
     fn borrower(&self, flows: &Flows<Residual>, now: Time, wire: &Wire) -> Option<FlowId> {
         if !self.anybody_lends || self.alive.intersects(&self.keepers) {
             return None;

@@ -370,8 +370,7 @@ fn what_a_service_refuses() {
             && last.contains("no flow with an `adapter`"),
         "{answer}"
     );
-    let name = "a name has letters, digits, `-` and `_`; that of a part stands behind its flow's \
-                and a `/`";
+    let name = "a name has letters, digits, `-` and `_`; a part is named `FLOW/PART`";
     refused("PUT /v1/adapters/a.b", "{\"weight\":1}", 400, name);
     refused("PATCH /v1/adapters/calm", "{}", 400, "no key is given: {\"weight\": 3}, for instance");
     let own = r#"{"adapter":"namespace","weight":1}"#;
