@@ -12,11 +12,12 @@
 //! ```
 //!
 //! Instants are nanoseconds of the engine's time. The scenario is the comment of the section, in
-//! several pieces if it is long. If the scenario has rules, each packet has a `part`, and packets
-//! that no rule admits are captured too. Changes of the link ([`Wanted`]), and reports of ports
-//! about their free room ([`Room`]), are log entries between the packets. The interfaces are the
-//! directions in which packets enter: 0 at the near end, 1 at the far end. A capture of another
-//! program, pcap or pcapng, contains only arrivals.
+//! several pieces if it is long. If the scenario has rules, each packet has a `part`, its index
+//! among packets that arrived in one piece, and packets that no rule admits are captured too.
+//! Changes of the link ([`Wanted`]), and reports of ports about their free room ([`Room`]), are log
+//! entries between the packets. The interfaces are the directions in which packets enter: 0 at the
+//! near end, 1 at the far end. A capture of another program, pcap or pcapng, contains only
+//! arrivals.
 //!
 //! The section names the program that wrote it: `falaj` alone in the first version of this format,
 //! which had no changes, and had `ip` only with rules; `falaj, journal 2` in the second, which had

@@ -221,7 +221,7 @@ fn what_breaks_the_contract_is_told_and_not_obeyed() {
     assert_eq!(
         broken[0].to_string(),
         "the plug-in `./libmine.so` broke its contract at 1.6us: it serves flow 0 (the first is 0) \
-         once more, whose last packet has left; it is not asked again, and 4 packets took turns"
+         once more, whose last packet has left; it is not called again, and 4 packets took turns"
     );
 }
 

@@ -48,6 +48,6 @@ impl fmt::Display for Breach {
         if *times > 1 {
             write!(f, " ({times} times, each in a pipe of its own)")?;
         }
-        write!(f, "; it is not asked again, and {instead} packets took turns")
+        write!(f, "; it is not called again, and {instead} packets took turns")
     }
 }
