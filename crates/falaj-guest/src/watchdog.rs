@@ -13,7 +13,7 @@ const MOST: Duration = Duration::from_secs(3 * 366 * 86_400);
 /// An alarm of the watchdog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Alarm {
-    /// There was no beat for long: the guest has to be asked.
+    /// There was no beat for long: a ping must be sent to the guest.
     Ask,
     /// Virtual time stands still.
     Stuck,

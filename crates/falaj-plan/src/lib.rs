@@ -13,8 +13,8 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`bounds`] | guarantee and envelope of each flow, its delay and backlog, and what limits them |
-//! | [`solve`] | needs that are not guaranteed, and settings that would guarantee them |
-//! | [`standing`] | guarantees that hold for any traffic, for admission and for monitoring |
+//! | [`solve`] | requirements that are not met, and settings that would meet them |
+//! | [`standing`] | admission of flows, and guarantees that hold whatever other flows send, for monitoring |
 //! | [`network`] | delay bounds over all links that a packet passes |
 //! | [`saihu`] | reads and writes the networks of other tools for bounds |
 //! | [`stations`] | throughput of the stations of a channel if all always have packets |

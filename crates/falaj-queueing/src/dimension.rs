@@ -177,7 +177,7 @@ impl System {
     /// delay `asked`, if it is given.
     pub fn dimensions(&self, asked: Option<f64>, largest: usize) -> Result<Dimensions, Refused> {
         if let Some(asked) = asked {
-            not_negative("the delay that is asked for", asked)?;
+            not_negative("the required delay", asked)?;
         }
         if let Measure::Percentile(p) = self.measure
             && !(p > 0.0 && p < 1.0)
@@ -213,7 +213,7 @@ impl System {
     /// Finds the size up to `largest` and the timeout that keep the delay `asked` with the fewest
     /// batches. The system's own timeout is ignored.
     pub fn pairs(&self, asked: f64, largest: usize) -> Result<Pairs, Refused> {
-        let asked = positive("the delay that is asked for", asked)?;
+        let asked = positive("the required delay", asked)?;
         let (mut kept, mut least) = (Vec::new(), None::<Pair>);
         let mut refused = Refused::Unstable { load: self.load(largest)? };
         for part in TIMEOUTS {

@@ -219,7 +219,7 @@ pub fn choose(
     limits: &Limits,
 ) -> Result<Tuned, Refused> {
     load.check()?;
-    positive("the delay that is asked for", wanted.delay)?;
+    positive("the required delay", wanted.delay)?;
     positive("the cost of a batch", cost.per_batch)?;
     not_negative("the cost of a packet", cost.per_packet)?;
     if let Measure::Percentile(p) = wanted.measure

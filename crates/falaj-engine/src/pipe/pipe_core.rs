@@ -101,7 +101,7 @@ pub(super) struct SchedulerProperties {
     pub(super) wants_labels: bool,
     /// See [`PipeProperties::drops_early`].
     pub(super) drops_early: bool,
-    /// It may be asked anew while the link waits for tokens.
+    /// Its choice may change while the link waits for tokens.
     pub(super) peeks: bool,
     /// It has its queues already, and does not create any when it takes over.
     pub(super) has_queues: bool,

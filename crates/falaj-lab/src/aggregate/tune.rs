@@ -318,7 +318,7 @@ fn policy(row: &TuningFigures) -> String {
 
 fn tell(args: &Args, rates: &[Rate], steps: &[Step]) {
     let measure = args.percentile.map_or("mean".into(), |part| format!("p{}", 100.0 * part));
-    say!("a {measure} delay of {} is asked for; packets of {} B", args.delay, args.size);
+    say!("a {measure} delay of {} is required; packets of {} B", args.delay, args.size);
     let rows = rates.iter().map(|Rate { rate, tuned, best, .. }| {
         let or_dash = |text: Option<String>| text.unwrap_or(text::DASH.into());
         vec![

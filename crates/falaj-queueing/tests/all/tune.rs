@@ -508,7 +508,7 @@ fn nonsense_is_refused() {
     let told = |wanted: Wanted, load: Load, cost: Cost| {
         choose(&wanted, &load, &cost, &limits).unwrap_err().to_string()
     };
-    assert!(told(mean(0.0), load, cost).contains("delay that is asked for"));
+    assert!(told(mean(0.0), load, cost).contains("required delay"));
     assert!(told(mean(1e-3), Load { rate: f64::NAN, ..load }, cost).contains("rate of packets"));
     assert!(told(mean(1e-3), load, Cost { per_packet: -1.0, ..cost }).contains("cost of a packet"));
     let half = Wanted { delay: 1e-3, measure: Measure::Percentile(0.5) };

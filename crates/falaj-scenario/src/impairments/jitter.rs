@@ -136,7 +136,7 @@ fn process(given: &BriefTable<'_>, reading: &mut Reading<'_, '_>) -> Result<Jitt
                 round(mean),
                 round(deviation)
             ))
-            .help(format!("from a `delay` of {} on it is as asked for", Span(u64::MAX - below.0))),
+            .help(format!("from a `delay` of {} on it is as configured", Span(u64::MAX - below.0))),
         );
     }
     Ok(jitter)

@@ -2957,7 +2957,7 @@ fn what_a_link_would_do_otherwise() {
             4 | jitter = { amount = "5ms", distribution = "normal" }
               |                     ^^^^^ they take no time instead: the mean is 10.042ms, not 10ms, and the deviation 4.9ms
               |
-              = help: from a `delay` of 19.997102ms on it is as asked for
+              = help: from a `delay` of 19.997102ms on it is as configured
         "#]],
     );
     warnings_of_link(

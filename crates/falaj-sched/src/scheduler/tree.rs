@@ -188,7 +188,7 @@ impl<D: CompleteDiscipline> Tree<D> {
         }
     }
 
-    /// Time at which the first child that holds back its packets is to be asked again. A child that
+    /// Time at which the first child that holds back its packets has to decide again. A child that
     /// became held while others were served is discovered only when it is chosen; this is called
     /// after that.
     fn held_until(&self) -> Time {

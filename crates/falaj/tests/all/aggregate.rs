@@ -32,7 +32,7 @@ fn a_delay_has_two_sizes() {
     let never = plan("--rate 800k --per-batch 77.9us --delay 200us --max-size 500");
     assert_eq!(never.status, Some(1));
     assert!(
-        never.out.contains("INFEASIBLE: a mean delay of 200 us is asked for, the least is 25"),
+        never.out.contains("INFEASIBLE: a mean delay of 200 us is required, the least is 25"),
         "{never:?}"
     );
 }
@@ -54,7 +54,7 @@ fn a_delay_has_a_size_and_a_timeout() {
     assert!(number(&json["least"]["delay_ns"]) < number(&best["delay_ns"]), "{json}");
     let never = plan("--rate 20k --per-batch 15us --delay 20us --any-timeout");
     assert_eq!(never.status, Some(1), "{never:?}");
-    assert!(never.out.contains("INFEASIBLE: a mean delay of 20.0 us is asked for"), "{never:?}");
+    assert!(never.out.contains("INFEASIBLE: a mean delay of 20.0 us is required"), "{never:?}");
 }
 
 #[test]

@@ -372,7 +372,7 @@ fn dimension(args: &Args, system: &System) -> Result<ExitCode> {
         let measured = args.measured();
         match feasible.last() {
             None => say!(
-                "INFEASIBLE: a {measured} delay of {} is asked for, the least is {}: {} more",
+                "INFEASIBLE: a {measured} delay of {} is required, the least is {}: {} more",
                 time(asked),
                 time(least.delay),
                 time(least.delay - asked)
@@ -416,7 +416,7 @@ fn pairs(args: &Args, system: &System) -> Result<ExitCode> {
             time(best.timeout)
         ),
         None => say!(
-            "INFEASIBLE: a {measured} delay of {} is asked for, the least is {}: {} more",
+            "INFEASIBLE: a {measured} delay of {} is required, the least is {}: {} more",
             time(asked),
             time(least.point.delay),
             time(least.point.delay - asked)
