@@ -33,7 +33,7 @@ pub fn renewal_wait(interval: &PhaseType, service: &PhaseType) -> Result<PhaseTy
     let sigma: Vec<f64> =
         solve_row(&-&service.within, &service.start).into_iter().map(|v| v / mean).collect();
     if sigma.iter().any(|&s| s <= 0.0) {
-        let why = "a phase of the service is never come by".to_owned();
+        let why = "a phase of the service is never reached".to_owned();
         return Err(Refused::Shape { what: "service whose wait has these formulas", why });
     }
     let d = Mat::from_fn(m, m, |i, j| seen[(j, i)] * sigma[j] / sigma[i]);

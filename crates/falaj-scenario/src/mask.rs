@@ -140,7 +140,7 @@ pub(crate) fn parse_mask(text: &str) -> Result<MaskText, Unreadable> {
     if seen.is_empty() {
         return Err(Unreadable::new(
             "an empty mask",
-            "name what tells them apart, as in `src` or `src/24 dport`",
+            "name the fields that distinguish packets, as in `src` or `src/24 dport`",
         ));
     }
     if (out.near.is_some() || out.far.is_some())
@@ -170,7 +170,7 @@ fn wrong(at: Range<usize>, what: impl Into<String>, help: impl Into<String>) -> 
     Unreadable { at: Some(at), ..Unreadable::new(what, help) }
 }
 
-/// Reads the bits that count of a field of `of` bits: the number of its first ones, or a mask.
+/// Reads which bits of a field of `of` bits count: the number of leading bits, or a mask.
 fn bits(word: &str, of: u32, at: &Range<usize>) -> Result<u128, Unreadable> {
     let digits = |text: &str, base| !text.is_empty() && text.chars().all(|c| c.is_digit(base));
     let read = match word.strip_prefix("0x") {

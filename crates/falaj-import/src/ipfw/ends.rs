@@ -30,7 +30,7 @@ pub(super) fn ends(rules: &mut [Rule], problems: &mut Vec<Problem>) {
         return;
     };
     let what = format!(
-        "{} is the far end of these links, and {} the near one: what goes out by the first, or comes in by the second, is up",
+        "{} is the far end of these links, and {} the near one: packets that go out by the first, or come in by the second, go up",
         quoted(&first.text),
         quoted(&second.text)
     );

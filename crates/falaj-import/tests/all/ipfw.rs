@@ -747,7 +747,7 @@ fn rules_look_at_what_ipfw_looks_at() {
               |
               = help: `--default deny` drops them, as FreeBSD's kernel does by default
 
-            warning: `em0` is the far end of these links, and `em1` the near one: what goes out by the first, or comes in by the second, is up
+            warning: `em0` is the far end of these links, and `em1` the near one: packets that go out by the first, or come in by the second, go up
              --> ipfw.sh:2:43
               |
             2 | ipfw add pipe 1 ip from any to any in via em1

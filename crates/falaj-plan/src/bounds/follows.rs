@@ -140,7 +140,7 @@ pub(super) fn by_curves(flow: &Outlook) -> Option<Delay> {
     };
     let condition = by_whom(envelope, flow.together);
     let condition = if flow.jitter.is_some() {
-        format!("{condition}; what packets were early by on the link before is not counted")
+        format!("{condition}; the earliness of packets on the link before is not counted")
     } else {
         condition
     };

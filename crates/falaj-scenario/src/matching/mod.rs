@@ -270,9 +270,9 @@ impl Parser<'_> {
             "in" | "out" | "recv" | "xmit" | "via" => {
                 let what =
                     format!("`{word}`: a rule knows a packet's direction, not its interface");
-                let help = "write `direction = \"up\"` in the rule for what comes in at the near \
-                            end, the first interface of `falaj bridge`, and `direction = \"down\"` \
-                            for what comes in at the other";
+                let help = "write `direction = \"up\"` in the rule for packets that come in at the \
+                            near end, the first interface of `falaj bridge`, and `direction = \
+                            \"down\"` for packets that come in at the other";
                 return Err(wrong(at.clone(), what, help));
             }
             "udp" => one(Term::Protocol(Protocol::UDP)),

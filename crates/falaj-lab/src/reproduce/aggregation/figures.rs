@@ -211,7 +211,7 @@ fn sojourn(live: Option<Live>) -> Result<PaperFigure> {
         ),
         "As printed, exact and simulated: full batches alone and exponential services, there \
          and back. With timeouts: deterministic services, a whole batch at once into the \
-         machine; what stands for the measured curve."
+         machine; they stand for the measured curve."
             .into(),
     ];
     let mut curves = vec![

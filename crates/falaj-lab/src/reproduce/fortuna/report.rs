@@ -104,9 +104,10 @@ fn live_of(html: &mut String, live: &live::LiveResults) {
         html,
         "<h2 id=\"section-ii.b\">{}</h2>\n<p>Phases of 300 µs are the paper's 30 µs at 1 \
          Gbit/s; all its delays are \
-         ten times as long here. Of the thread that forwards: what ended its sleeps, how often it \
-         slept (voluntary context switches), its CPU time in percent of a core and for each \
-         packet, and what of it passed busily waiting. Delays are nominal (last bit in to last bit \
+         ten times as long here. The first table is about the forwarding thread: the causes that \
+         ended its sleeps, the number of its sleeps (voluntary context switches), its CPU time in \
+         percent of a core and for each packet, and the part of that time spent busily waiting. \
+         Delays are nominal (last bit in to last bit \
          out), beside end to end on the machine's clock. Figures of one run on one machine.</p>\n",
         escape(&live.title())
     );

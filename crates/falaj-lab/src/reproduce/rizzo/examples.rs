@@ -275,7 +275,7 @@ pub(super) fn profile() -> Result<PaperFigure> {
     let held = ends.len() as f64 / LOSSLESS / busy;
     Ok(PaperFigure {
         label: String::new(),
-        title: "a profile: what packets take beyond their own transmission".into(),
+        title: "a profile: time of packets beyond their own transmission".into(),
         x: "share of the packets",
         y: "ms",
         axes: Axes::Plain,

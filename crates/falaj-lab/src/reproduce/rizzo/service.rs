@@ -82,8 +82,8 @@ pub(super) fn figure() -> Result<PaperFigure> {
              program. Its QFQ moves virtual time by a constant for the sum of weights, and loses \
              its bound by that; beside ours is the same code with the actual sum of the weights. \
              The bound is for departures, where a flow's packet on the wire counts. Here the first \
-             packet leaves as it comes, there when all have come: among weights that differ that \
-             is up to 100 B."
+             packet leaves when it arrives, there when all have arrived: among different weights \
+             this changes the lag by up to 100 B."
                 .into(),
         ],
         found,

@@ -53,9 +53,7 @@ pub(super) fn curve(
         };
         return match given {
             Some(param) => {
-                let help = format!(
-                    "give it a `{rate}` too: what the curve rises by after the first slope"
-                );
+                let help = format!("give it a `{rate}` too: the slope after the first one");
                 refused(param, "it is the first piece of a curve that has no second", &help)
             }
             None => Ok(None),

@@ -92,10 +92,7 @@ pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
         if flow.many.is_none()
             && flow.guarantee.as_ref().is_ok_and(|p| p.rate.0 > 0 && flow.offered > p.rate.0)
         {
-            say!(
-                "  {}: offers more than it is guaranteed; what exceeds the guarantee may be lost",
-                flow.name
-            );
+            say!("  {}: offers more than it is guaranteed; the excess may be lost", flow.name);
         }
         let slowest = flow
             .envelope
