@@ -354,7 +354,7 @@ impl Running<'_> {
             Some(Ok(())) => Beat::from_bytes(bytes),
             _ => Beat::default(),
         };
-        match self.watchdog.look(Instant::now(), beat) {
+        match self.watchdog.look(Instant::now(), beat, self.sent) {
             None => Ok(()),
             Some(Alarm::Ask) => {
                 self.tell(&Message::Ping);

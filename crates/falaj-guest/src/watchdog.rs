@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 
 /// Asking takes up to this much virtual time, which does not count as progress.
 const LEAST: Duration = Duration::from_millis(1);
+/// A message that was not answered for this real time is followed by a question: a kernel that
+/// sleeps may miss the signal that its line has data, and the next data wake it.
+const REPEAT: Duration = Duration::from_secs(1);
 /// A live guest answers a signal within this real time.
 const ANSWER: Duration = Duration::from_secs(5);
 /// More virtual time than this means that the command waits for ever.
@@ -13,7 +16,7 @@ const MOST: Duration = Duration::from_secs(3 * 366 * 86_400);
 /// An alarm of the watchdog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Alarm {
-    /// There was no beat for long: a ping must be sent to the guest.
+    /// There was no beat, or no answer to a message, for long: a ping must be sent to the guest.
     Ask,
     /// Virtual time stands still.
     Stuck,
@@ -35,11 +38,13 @@ pub(crate) struct Watchdog {
     asked: bool,
     /// A signal, the number of its message, and when it was sent.
     awaited: Option<(i32, u64, Option<Instant>)>,
+    /// Since when messages have had no answer, or when the guest was last asked because of that.
+    unanswered: Option<Instant>,
 }
 
 impl Watchdog {
     pub(crate) fn new(patience: Duration, is_free: bool) -> Watchdog {
-        Watchdog { patience, is_free, passed: None, asked: false, awaited: None }
+        Watchdog { patience, is_free, passed: None, asked: false, awaited: None, unanswered: None }
     }
 
     /// Expects an answer to this signal, which is the message of this number.
@@ -55,10 +60,11 @@ impl Watchdog {
         if let Some((_, _, since)) = &mut self.awaited {
             *since = Some(now);
         }
+        self.unanswered = None;
     }
 
-    /// Evaluates the last beat at `now`.
-    pub(crate) fn look(&mut self, now: Instant, beat: Beat) -> Option<Alarm> {
+    /// Evaluates the last beat at `now`, after this number of messages.
+    pub(crate) fn look(&mut self, now: Instant, beat: Beat, sent: u64) -> Option<Alarm> {
         if let Some((signal, number, since)) = &mut self.awaited {
             let since = *since.get_or_insert(now);
             if beat.heard >= *number {
@@ -69,6 +75,15 @@ impl Watchdog {
         }
         if beat.elapsed > MOST {
             return Some(Alarm::Endless(MOST.as_secs()));
+        }
+        if beat.heard >= sent || beat == Beat::default() {
+            self.unanswered = None;
+        } else {
+            let since = self.unanswered.get_or_insert(now);
+            if now.duration_since(*since) >= REPEAT {
+                *since = now;
+                return Some(Alarm::Ask);
+            }
         }
         if !self.is_free {
             return None;
@@ -107,7 +122,7 @@ mod tests {
         for second in 0..1000 {
             let now = began + Duration::from_secs(second);
             // A beat every ten seconds.
-            assert_eq!(dog.look(now, beat(second / 10 * 250_000_000, 0)), None);
+            assert_eq!(dog.look(now, beat(second / 10 * 250_000_000, 0), 0), None);
         }
     }
 
@@ -116,21 +131,21 @@ mod tests {
         let mut dog = Watchdog::new(PATIENCE, true);
         let began = Instant::now();
         let at = |second| began + Duration::from_secs(second);
-        assert_eq!(dog.look(at(0), beat(5, 0)), None);
-        assert_eq!(dog.look(at(14), beat(5, 0)), None);
-        assert_eq!(dog.look(at(15), beat(5, 0)), Some(Alarm::Ask));
-        assert_eq!(dog.look(at(16), beat(1000, 1)), None, "asking takes a little time");
-        assert_eq!(dog.look(at(30), beat(1000, 1)), Some(Alarm::Stuck));
+        assert_eq!(dog.look(at(0), beat(5, 0), 0), None);
+        assert_eq!(dog.look(at(14), beat(5, 0), 0), None);
+        assert_eq!(dog.look(at(15), beat(5, 0), 0), Some(Alarm::Ask));
+        assert_eq!(dog.look(at(16), beat(1000, 1), 0), None, "asking takes a little time");
+        assert_eq!(dog.look(at(30), beat(1000, 1), 0), Some(Alarm::Stuck));
         // A later answer clears the alarm.
         let mut dog = Watchdog::new(PATIENCE, true);
-        dog.look(at(0), beat(5, 0));
-        assert_eq!(dog.look(at(15), beat(5, 0)), Some(Alarm::Ask));
-        assert_eq!(dog.look(at(16), beat(200_000_000, 1)), None);
-        assert_eq!(dog.look(at(30), beat(200_000_000, 1)), None);
+        dog.look(at(0), beat(5, 0), 0);
+        assert_eq!(dog.look(at(15), beat(5, 0), 0), Some(Alarm::Ask));
+        assert_eq!(dog.look(at(16), beat(200_000_000, 1), 0), None);
+        assert_eq!(dog.look(at(30), beat(200_000_000, 1), 0), None);
         // If computing takes time, time always passes.
         let mut dog = Watchdog::new(PATIENCE, false);
-        assert_eq!(dog.look(at(0), beat(5, 0)), None);
-        assert_eq!(dog.look(at(1000), beat(5, 0)), None);
+        assert_eq!(dog.look(at(0), beat(5, 0), 0), None);
+        assert_eq!(dog.look(at(1000), beat(5, 0), 0), None);
     }
 
     #[test]
@@ -139,12 +154,32 @@ mod tests {
         let began = Instant::now();
         let at = |second| began + Duration::from_secs(second);
         dog.expect_answer(15, 3);
-        assert_eq!(dog.look(at(0), beat(0, 2)), None);
-        assert_eq!(dog.look(at(5), beat(0, 2)), Some(Alarm::Deaf(15)));
+        assert_eq!(dog.look(at(0), beat(0, 2), 0), None);
+        assert_eq!(dog.look(at(5), beat(0, 2), 0), Some(Alarm::Deaf(15)));
         dog.expect_answer(15, 3);
-        assert_eq!(dog.look(at(6), beat(0, 3)), None);
-        assert_eq!(dog.look(at(12), beat(0, 3)), None);
+        assert_eq!(dog.look(at(6), beat(0, 3), 0), None);
+        assert_eq!(dog.look(at(12), beat(0, 3), 0), None);
         let late = Beat { elapsed: MOST + LEAST, heard: 3 };
-        assert!(matches!(dog.look(at(12), late), Some(Alarm::Endless(_))));
+        assert!(matches!(dog.look(at(12), late, 3), Some(Alarm::Endless(_))));
+    }
+
+    #[test]
+    fn a_message_without_an_answer_is_followed_by_questions() {
+        let mut dog = Watchdog::new(PATIENCE, true);
+        let began = Instant::now();
+        let mut look = |millis: u64, heard, sent| {
+            let now = began + Duration::from_millis(millis);
+            dog.look(now, beat((millis + 1) * 1_000_000_000, heard), sent)
+        };
+        assert_eq!([0, 999].map(|millis| look(millis, 1, 2)), [None; 2]);
+        assert_eq!(look(1000, 1, 2), Some(Alarm::Ask));
+        assert_eq!(look(1999, 1, 3), None);
+        assert_eq!(look(2000, 1, 3), Some(Alarm::Ask));
+        assert_eq!([2100, 4000, 4900].map(|millis| look(millis, 4, 4)), [None; 3]);
+        assert_eq!([5000, 5900].map(|millis| look(millis, 4, 5)), [None; 2], "from its own time");
+        // A guest that does not live yet is not asked.
+        let mut dog = Watchdog::new(PATIENCE, true);
+        let at = |second| began + Duration::from_secs(second);
+        assert_eq!([0, 2, 4].map(|second| dog.look(at(second), Beat::default(), 1)), [None; 3]);
     }
 }

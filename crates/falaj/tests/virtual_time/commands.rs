@@ -20,6 +20,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("commands::status_streams_directory_and_environment", status_and_streams),
         trial("commands::standard_input_arrives", standard_input),
+        trial("commands::standard_input_of_many_guests_arrives", standard_input_of_many),
         trial("commands::a_long_output_arrives_whole", long_output),
         trial("commands::a_signal_reaches_the_command", a_signal),
         trial("commands::nothing_survives_a_kill", nothing_survives),
@@ -115,6 +116,27 @@ fn standard_input() {
     writing.join().expect("all was written");
     assert_eq!(ran.status, Some(0), "{}", ran.err);
     assert!(ran.out == text, "{} bytes of {}", ran.out.len(), text.len());
+}
+
+/// On a busy machine a guest often misses the signal for a message; the next one wakes it.
+fn standard_input_of_many() {
+    let guests = [(); 12].map(|()| {
+        std::thread::spawn(|| {
+            let cat = ["run", "--virtual-time", "--", "cat"];
+            let mut child = program(&cat).stdin(Stdio::piped()).spawn().expect("it starts");
+            let mut input = child.stdin.take().expect("a pipe");
+            for _ in 0..3 {
+                input.write_all(&[b'x'; 50_000]).expect("it is read");
+                std::thread::sleep(Duration::from_millis(300));
+            }
+            drop(input);
+            let ran: Ran = child.wait_with_output().expect("it ends").into();
+            assert_eq!((ran.status, ran.out.len()), (Some(0), 150_000), "{}", ran.err);
+        })
+    });
+    for guest in guests {
+        guest.join().expect("all its input arrives");
+    }
 }
 
 fn long_output() {
