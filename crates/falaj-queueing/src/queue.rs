@@ -70,7 +70,7 @@ impl Queue {
         let off = (idle - (1.0 - load)).abs();
         // All arrivals are served, so the load determines how often the server is busy.
         if off.is_nan() || off > 1e-8 {
-            return Err(Refused::NotConverged { what: "the time without anybody", residual: off });
+            return Err(Refused::NotConverged { what: "the fraction of idle time", residual: off });
         }
         Ok(Queue {
             arrivals: arrivals.clone(),

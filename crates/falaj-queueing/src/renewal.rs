@@ -1,5 +1,5 @@
-//! The wait in PH/PH/1, with the service's number of phases: the paper's formulas (10) to (19),
-//! after Asmussen and Ramaswami, with misprints corrected.
+//! The wait in PH/PH/1, as a phase-type distribution with as many phases as the service has: the
+//! paper's formulas (10) to (19), after Asmussen and Ramaswami, with misprints corrected.
 
 use crate::arrivals::Arrivals;
 use crate::linear::Mat;

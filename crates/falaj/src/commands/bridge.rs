@@ -165,7 +165,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let queues = ends.iter().filter(|name| name.entry().returns_packets).count();
     if queues == 1 {
         bail!(
-            "packets of a queue go on by their own way and reach no other end: give two queues, one for each direction"
+            "packets of a firewall queue continue on their own path and reach no other end: give two queues, one for each direction"
         );
     }
     if args.fail_open && queues == 0 {

@@ -391,7 +391,7 @@ fn live_links_that_cannot_be() {
 
     refused(
         &["bridge", "nfqueue:7", "vhost:never.sock", "--rate", "1mbit"],
-        "packets of a queue go on by their own way and reach no other end: give two queues, one for each direction",
+        "packets of a firewall queue continue on their own path and reach no other end: give two queues, one for each direction",
     );
 
     let relay = ["relay", "--listen", "127.0.0.1:0", "--to", "127.0.0.1:9"];
