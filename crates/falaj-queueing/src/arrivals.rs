@@ -27,7 +27,7 @@ impl Arrivals {
         }
         check_within(WHAT, &silent)?;
         if heard.entries().any(|v| v < 0.0) {
-            return refuse("a move with an arrival has a negative rate");
+            return refuse("a transition with an arrival has a negative rate");
         }
         let most = crate::matrix::largest(&silent);
         if row_sums(&(&silent + &heard)).iter().any(|sum| sum.abs() > 1e-9 * most) {

@@ -98,7 +98,7 @@ fn measure(text: &str) -> Result<(Option<String>, Measure), String> {
         .rfind("delay.p")
         .and_then(|at| Some((flow(&text[..at])?, &text[at + "delay.p".len()..])));
     let Some((flow, percent)) = quantile else {
-        return Err(format!("`{text}` is nothing that is measured"));
+        return Err(format!("`{text}` is not a measure"));
     };
     match percent.parse::<f64>() {
         Ok(p) if part(p) > 0.0 && part(p) < 1.0 => Ok((flow, Measure::DelayQuantile(part(p)))),
@@ -140,9 +140,9 @@ mod tests {
             ("delay.mean ±1", "`1` is not a part of an estimate"),
             ("delay.mean ±NaN%", "`NaN%` is not a part of an estimate"),
             ("loss ±0%", "`0%` is not a part of an estimate"),
-            ("speed ±1%", "`speed` is nothing that is measured"),
-            ("xloss ±1%", "`xloss` is nothing that is measured"),
-            (".loss ±1%", "`.loss` is nothing that is measured"),
+            ("speed ±1%", "`speed` is not a measure"),
+            ("xloss ±1%", "`xloss` is not a measure"),
+            (".loss ±1%", "`.loss` is not a measure"),
             ("delay.p101 ±1%", "`p101` is not a quantile"),
             ("delay.pinf ±1%", "`pinf` is not a quantile"),
         ] {

@@ -219,7 +219,7 @@ pub(super) fn hfsc(args: &mut Args<'_>) -> Result<Hfsc, Problem> {
                 .help("one of `rt`, `ls` and `sc`"))
         }
         Hfsc { share: None, limit: Some(_), .. } => {
-            Err(Problem::error(args.all(), "a limit of nothing that is shared")
+            Err(Problem::error(args.all(), "`ul` alone limits nothing")
                 .help("`ul` goes with `ls` or `sc`"))
         }
         made => Ok(made),

@@ -380,7 +380,7 @@ fn fair_service_curves() {
               |
               = help: as in `m1 2mbit d 10ms m2 1mbit`, or `umax 1500b dmax 20ms rate 1mbit`
 
-            error: a limit of nothing that is shared
+            error: `ul` alone limits nothing
              --> tc.sh:4:1
               |
             4 | tc class add dev eth0 parent 1: classid 1:3 hfsc rt rate 1mbit ul rate 2mbit
