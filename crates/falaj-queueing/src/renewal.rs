@@ -34,7 +34,7 @@ pub fn renewal_wait(interval: &PhaseType, service: &PhaseType) -> Result<PhaseTy
         solve_row(&-&service.within, &service.start).into_iter().map(|v| v / mean).collect();
     if sigma.iter().any(|&s| s <= 0.0) {
         let why = "a phase of the service is never reached".to_owned();
-        return Err(Refused::Shape { what: "service whose wait has these formulas", why });
+        return Err(Refused::Shape { what: "service to which these formulas apply", why });
     }
     let d = Mat::from_fn(m, m, |i, j| seen[(j, i)] * sigma[j] / sigma[i]);
     let theta: Vec<f64> = exits.iter().zip(&sigma).map(|(s, sigma)| mean * s * sigma).collect();
