@@ -278,12 +278,12 @@ impl<M: Memory> RingWriter<M> {
 }
 
 impl<M: Memory> RingWriter<M> {
-    /// Asks when the reader will be done with the next string, which has `bytes` bytes.
+    /// Requests a report when the reader is done with the next string, which has `bytes` bytes.
     pub fn ask_when(&mut self, bytes: usize) {
         self.0.control(PROBE).store(self.0.own + words_of(bytes), Relaxed);
     }
 
-    /// The reader's report that [`ask_when`](RingWriter::ask_when) asked for; `None` before.
+    /// The reader's report that [`ask_when`](RingWriter::ask_when) requested; `None` before.
     pub fn took(&self) -> Option<Took> {
         let side = &self.0;
         let asked = side.control(PROBE).load(Relaxed);
@@ -354,8 +354,8 @@ impl<M: Memory> RingReader<M> {
         Ok(if before < wish && wish <= side.own { Popped::Wake } else { Popped::Quiet })
     }
 
-    /// Returns true if the writer asks about the last string that was taken, and there was no
-    /// report on it yet.
+    /// Returns true if the writer has requested a report on the last string that was taken, and
+    /// there was none yet.
     #[inline]
     pub fn is_asked(&self) -> bool {
         let own = self.side.own;

@@ -171,7 +171,7 @@ pub struct LinksReport {
 pub struct Elsewhere {
     /// Number of packets.
     pub count: u64,
-    /// Why they were lost.
+    /// The reason for the loss, as in `packets found no memory`.
     pub what: String,
 }
 

@@ -112,7 +112,7 @@ pub struct RouteStep {
     pub share: f64,
 }
 
-/// Where packets with one key go.
+/// The route of packets with one key.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Passage {
     /// The links that they pass. A packet passes them in this order, but perhaps not all of them.

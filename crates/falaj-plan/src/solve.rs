@@ -11,13 +11,13 @@ use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
 use falaj_theory::whole;
 
-/// A flow whose guarantee is below its need.
+/// A flow whose guarantee does not meet its requirement.
 pub struct Unmet {
     /// The index of the flow.
     pub flow: usize,
-    /// The need and the guarantee, in words.
+    /// The requirement and the guarantee, in words.
     pub what: String,
-    /// Settings that would guarantee the need, in words.
+    /// Settings that would meet the requirement, in words.
     pub help: String,
 }
 
@@ -158,8 +158,8 @@ fn written(value: Value) -> String {
     }
 }
 
-/// Changes of single settings of the flow that would guarantee its need. No other flow whose need
-/// is met loses that guarantee.
+/// Changes of single settings of the flow that would meet its requirement. No other flow whose
+/// requirement is met loses that guarantee.
 fn what_would_fit(
     direction: &Direction,
     flow: usize,
@@ -244,8 +244,8 @@ fn smallest(share: &SolvedShare, good: impl Fn(u64) -> bool) -> Option<u64> {
     Some(high)
 }
 
-/// The longest queue, shorter than the present one, for which a full queue meets the need. A
-/// shorter queue would lose more packets.
+/// The longest queue, shorter than the present one, for which a full queue meets the requirement.
+/// A shorter queue would lose more packets.
 fn shorter_queue(
     direction: &Direction,
     flow: usize,

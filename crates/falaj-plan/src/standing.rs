@@ -33,7 +33,7 @@ pub struct Standing {
     pub envelope: Vec<(Rate, u64)>,
     /// True if the delay holds only while the flow keeps to its envelope.
     pub on_condition: bool,
-    /// The need that is not guaranteed, and a setting that would guarantee it.
+    /// The requirement that is not met, and a setting that would meet it.
     pub refused: Option<(String, String)>,
 }
 

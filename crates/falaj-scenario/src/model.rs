@@ -32,7 +32,7 @@ pub struct Scenario {
     pub hosts: Vec<Host>,
     /// The changes of links, flows and rules while it runs.
     pub changes: Schedule,
-    /// How to simulate.
+    /// The settings of a simulation.
     pub run: Run,
 }
 
@@ -214,7 +214,7 @@ pub struct Source {
     pub link: usize,
     /// Index of its flow in the flows of that direction of the link.
     pub flow: usize,
-    /// Which direction.
+    /// The direction of the link that its packets take.
     pub towards: Towards,
     /// If its packets follow the rules, their key; `link` and `flow` are then the first ones that
     /// the rules choose. `None`: packets pass its link alone.
@@ -231,9 +231,9 @@ pub struct Source {
     pub limit: Option<bucket::Limit>,
     /// Number of equal sources, each with its own address; at least 1.
     pub sources: u32,
-    /// When it begins.
+    /// Time of its start.
     pub start: Time,
-    /// When it ends; later than `start`. `None`: never.
+    /// Time of its end, later than `start`; `None`: it never ends.
     pub stop: Option<Time>,
     /// The ECN bits of its packets.
     pub ecn: Ecn,
@@ -276,7 +276,7 @@ impl Source {
     }
 }
 
-/// How to simulate.
+/// The settings of a simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
     /// Simulated time of one replication, above zero.

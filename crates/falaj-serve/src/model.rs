@@ -118,7 +118,7 @@ pub(super) struct Guarantee {
     /// The rate and the delay that the flow requires.
     pub(super) required_rate: Option<u64>,
     pub(super) required_delay_ns: Option<u64>,
-    /// Why there is no guarantee.
+    /// The reason why there is no guarantee.
     pub(super) none: Option<String>,
     /// True if the rate is checked for each packet. It is not if packets are lost on the link or
     /// cost more than is accounted, if the guarantee is for a queue that never runs empty, or for
@@ -363,7 +363,7 @@ pub(super) struct Made {
     pub(super) remarks: Vec<Remark>,
 }
 
-/// Why a request failed.
+/// The reason why a request failed.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(super) struct Problem {
     pub(super) what: String,

@@ -103,9 +103,9 @@ pub fn percentile(text: &str) -> Result<f64, String> {
 }
 
 fn policy(text: &str) -> Result<BatchPolicy, String> {
-    const HOW: &str = "write the packets of a full batch, and when one leaves that is not full: \
-                       after a timeout (62,200us), if the other side is idle (62,idle), or both \
-                       (62,200us,idle); or a delay to keep: adaptive,delay=200us";
+    const HOW: &str = "write the number of packets of a full batch, and the event after which any \
+                       other batch leaves: a timeout (62,200us), an idle other side (62,idle), or \
+                       either (62,200us,idle); or a delay to keep: adaptive,delay=200us";
     let mut words = text.split(',').map(str::trim);
     let packets = words.next().and_then(|word| word.parse::<u32>().ok()).ok_or(HOW)?;
     let mut policy = BatchPolicy { packets, bytes: LONGEST, timeout: Span::MAX, when_idle: false };

@@ -139,7 +139,7 @@ pub(super) struct Statement {
 /// A judged statement, table cell or figure.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct JudgedRow {
-    /// Where the paper has it.
+    /// Its place in the paper.
     pub(super) place: String,
     pub(super) statement: String,
     pub(super) unit: String,

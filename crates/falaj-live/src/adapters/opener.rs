@@ -32,7 +32,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::Command;
 use std::sync::Arc;
 
-/// Timeout in seconds for opening a port; after one, the opener is not used any more.
+/// Timeout for opening a port, in seconds. After a timeout the opener is not used any more.
 const PATIENCE: i64 = 5;
 
 /// Signals that are meant for the link's process.

@@ -9,8 +9,8 @@ use falaj_sched::units::time::Span;
 pub struct Options {
     /// The timer, by which it waits.
     pub timer: Timer,
-    /// How much later than due a packet may be delivered, so that others of its unit leave with it.
-    /// With a timer that sleeps, this holds for all packets, so that there are fewer wake-ups.
+    /// Maximum lateness of a packet's delivery, so that others of its unit leave with it. With a
+    /// timer that sleeps, this holds for all packets, so that there are fewer wake-ups.
     pub slack: Span,
     /// The fate of a packet that finds its queue full.
     pub when_full: WhenFull,

@@ -47,8 +47,8 @@ impl RtYield {
         self.every.is_some_and(|every| now.since(self.since) >= every)
     }
 
-    /// How long to sleep now, if nothing is due before `next`; `released`: a packet was delivered
-    /// just now.
+    /// Time to sleep now, if nothing is due before `next`; `released`: a packet was delivered just
+    /// now. `None`: do not sleep.
     pub(super) fn pays(&self, now: Time, next: Time, released: bool) -> Option<Span> {
         let (owed, until) = (now.since(self.since).0 / self.every?.0, now + PIECE);
         let suits =

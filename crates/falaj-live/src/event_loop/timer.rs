@@ -64,7 +64,7 @@ impl WakeLead {
         WakeLead(WakeLead::FIRST)
     }
 
-    /// When to wake up for a packet due at `due`: earlier by the lead, to spin for the rest, or,
+    /// Wake-up time for a packet due at `due`: earlier by the lead, to spin for the rest, or,
     /// sleeping without spinning, later by the slack.
     #[inline]
     pub(crate) fn wake(self, due: Time, slack: Option<Span>) -> Time {

@@ -6,7 +6,7 @@ use falaj_sched::registry;
 
 /// An ordinary word, with its meaning here.
 struct FieldWord {
-    /// How people write it, in small letters.
+    /// Its spellings, in small letters.
     names: &'static [&'static str],
     meaning: &'static str,
     /// Keys and commands that concern it.

@@ -77,7 +77,7 @@ impl Capture {
     }
 }
 
-/// Why a capture cannot be read.
+/// The reason why a capture cannot be read.
 #[derive(Debug)]
 pub enum Unreadable {
     /// It is neither pcap nor pcapng.
@@ -327,7 +327,7 @@ impl<R: Read> Pieces<R> {
             }
             (true, _) => self.breaks_off(None),
             (false, PcapError::IncompleteBuffer) => {
-                self.breaks_off(Some("its length is not that of what is in it".to_owned()))
+                self.breaks_off(Some("its length does not match its contents".to_owned()))
             }
             (false, error) => self.breaks_off(Some(error.to_string())),
         }

@@ -24,9 +24,9 @@ const WORK: Work = Work {
     name: "aggregation",
     title: "Packet aggregation, reproduced",
     source: "Packet aggregation between a driver domain and its virtual machines, and its dimensioning (IFIP, 2013), Figures 1-4",
-    setting: "A batch costs 5.72 us and 0.533 us for each packet, which is what 80 Kp/s one by \
-              one and 800 Kp/s in batches of 62 come to over two transfers; nothing else is \
-              fitted. The way through the card is in none of it.",
+    setting: "A batch costs 5.72 us, and 0.533 us for each packet. These two values follow from \
+              80 Kp/s one by one and 800 Kp/s in batches of 62, over two transfers; nothing else \
+              is fitted. The time in the card and its driver is not included.",
     published: &[
         ("Figure 1", "largest forwarding rate", Allowed::near(80.0, 4.0), "Kp/s", RATE),
         ("Figure 1", "mean delay below saturation", Allowed::near(120.0, 12.0), "us", READ),

@@ -60,7 +60,7 @@ pub struct CoDel {
 /// The variable state, by the RFC's names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// When packets will have been above the target for an interval; 0: they are below it.
+    /// Time at which packets will have been above the target for an interval; 0: they are below it.
     first_above_time: Time,
     drop_next: Time,
     count: u64,

@@ -110,7 +110,7 @@ pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
     say!("");
 }
 
-/// The needs that are not met.
+/// The requirements that are not met.
 pub(super) fn refusals<'a>(way: &'a Way<'_>) -> impl Iterator<Item = String> + 'a {
     way.unmet.iter().map(|u| format!("REFUSED {}: {}; {}", way.flows[u.flow].name, u.what, u.help))
 }

@@ -50,7 +50,7 @@ fn batches_that_cannot_be() {
     run("62", "a batch of several packets that is not filled would stay for ever");
     run(
         "many",
-        "write the packets of a full batch, and when one leaves that is not full: after a timeout",
+        "write the number of packets of a full batch, and the event after which any other batch leaves",
     );
 }
 
