@@ -342,8 +342,8 @@ impl Engine {
         self.calendar.least(self.least_delay, |i| self.pipes[i].next_due())
     }
 
-    /// Time at which the next device that was full needs more packets; [`Time::NEVER`] if none does.
-    /// It need not be met to the nanosecond, as half of the device's backlog is left then;
+    /// Time at which the next device that was full needs more packets, or [`Time::NEVER`]. It need
+    /// not be met to the nanosecond, as half of the device's backlog is left then;
     /// [`next_due`](Engine::next_due) does not include it.
     pub fn next_refill(&self) -> Time {
         self.devices

@@ -35,7 +35,8 @@ pub struct Manifest {
     pub scheduler: &'static [Param],
     /// Parameters of each flow.
     pub flow: &'static [Param],
-    /// The reason why the link may be idle while packets wait; `None`: the discipline is work-conserving.
+    /// The reason why the link may be idle while packets wait; `None`: the discipline is
+    /// work-conserving.
     pub idles: Option<Idling>,
     /// The key of the flows' rates, if a sum of rates above the link's is accepted with a warning;
     /// `None`: there are no such rates, or the discipline refuses the sum.
