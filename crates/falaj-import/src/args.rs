@@ -99,5 +99,5 @@ pub(crate) fn unknown(word: &Word, what: &str, known: &[&str]) -> Problem {
 
 /// The error for a feature that the other tool has and falaj does not.
 pub(crate) fn no_equal(at: Range<usize>, what: &str, why: &str) -> Problem {
-    Problem::error(at, format!("{} has no equal here", quoted(what))).help(why)
+    Problem::error(at, format!("{} has no equivalent here", quoted(what))).help(why)
 }

@@ -28,7 +28,7 @@ const SIDES: &[&str] = &["client", "server", "service"];
 /// Reads `[config] SIDE [PORTS] [ADDRESS] IN … OUT …`, or `delete SIDE [PORTS] [ADDRESS]`.
 ///
 /// # Errors
-/// Returns the words that cannot be read or have no equal, and their places.
+/// Returns the words that cannot be read or have no equivalent, and their places.
 pub fn netconfig(text: &str, file: &str) -> Result<Netconfig, Diagnostics> {
     let mut problems = Vec::new();
     let words: Vec<Word> = lines::commands(text, &mut problems).into_iter().flatten().collect();

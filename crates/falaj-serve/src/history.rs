@@ -1,7 +1,7 @@
 //! The last hour of each flow in steps of ten seconds, for a look after an incident.
 //!
-//! A step keeps the mean of rates and the largest of delays, backlogs and counts. The memory is
-//! bounded: with very many flows the history is shorter than an hour.
+//! A step keeps the mean of rates, the largest of delays and backlogs, and the number of drops and
+//! of violations. The memory is bounded: with very many flows the history is shorter than an hour.
 
 use super::model::{Adapter, Flow, FlowHistory, HistoryStep, Sample};
 use super::watch::flow_name;

@@ -56,13 +56,13 @@ pub struct Row {
 
 /// One measure of a row.
 pub struct Column {
-    /// Its name, as in [`Row`].
+    /// Its name: a field of [`Row`], or `loss`.
     pub name: &'static str,
     /// Reads its value from a row, if there is one.
     pub of: fn(&Row) -> Option<f64>,
 }
 
-/// All columns, in the order of [`Row`].
+/// All columns, in the order of the fields of [`Row`].
 pub const COLUMNS: [Column; 19] = [
     Column { name: "offered", of: |r| Some(r.offered as f64) },
     Column { name: "delivered", of: |r| Some(r.delivered as f64) },

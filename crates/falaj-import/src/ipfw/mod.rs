@@ -70,7 +70,7 @@ struct Entry {
 /// script sets another rule.
 ///
 /// # Errors
-/// Returns every line that cannot be read or has no equal, and why.
+/// Returns every line that cannot be read or has no equivalent, and why.
 pub fn ipfw(text: &str, file: &str, last: Option<LastRule>) -> Result<Imported, Diagnostics> {
     let mut problems = Vec::new();
     let mut all = Firewall {

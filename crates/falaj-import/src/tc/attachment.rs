@@ -84,7 +84,7 @@ pub(super) fn handle(word: &Word) -> Result<Handle, Problem> {
 /// The error for a word among the parameters of `kind` that is not one of them.
 pub(super) fn stray(word: &Word, kind: &str, known: &[&str]) -> Problem {
     if PLACE.contains(&word.text.as_str()) {
-        return Problem::error(word.at.clone(), format!("`{}` stands before the kind", word.text));
+        return Problem::error(word.at.clone(), format!("`{}` belongs before the kind", word.text));
     }
     unknown(word, &format!("a parameter of {kind}"), known)
 }

@@ -59,7 +59,7 @@ pub struct Host {
 /// as that device sends them.
 ///
 /// # Errors
-/// Returns every line that cannot be read or has no equal, and why.
+/// Returns every line that cannot be read or has no equivalent, and why.
 pub fn tc(text: &str, file: &str, host: &Host) -> Result<Imported, Diagnostics> {
     let mut problems = Vec::new();
     let mut devices = Devices::default();

@@ -127,7 +127,7 @@ pub(super) fn read(kind: &Word, args: &mut Args<'_>) -> Result<Qdisc, Problem> {
     }
 }
 
-/// The reason why a discipline of tc has no equal here.
+/// The reason why a discipline of tc has no equivalent here.
 fn without_equal(kind: &str) -> Option<&'static str> {
     Some(match kind {
         "fq_pie" => "queues by a hash have CoDel here: `fq_codel`",

@@ -59,7 +59,7 @@ fn scripts_of_tc() {
             &format!("{prio}tc filter add dev eth0 parent 1: handle 0x100000000 fw flowid 1:1"),
             "a mark has 32 bits",
         ),
-        ("tc qdisc add dev eth0 root netem parent 1:", "`parent` stands before the kind"),
+        ("tc qdisc add dev eth0 root netem parent 1:", "`parent` belongs before the kind"),
         (
             "tc filter add dev eth0 parent 1: protocol ip u32 match ip dport 80 0xffff",
             "where to? `flowid CLASS` is missing",

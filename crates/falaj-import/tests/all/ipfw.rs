@@ -94,7 +94,7 @@ fn rules_of_pf() {
          pass out on vtnet0 proto tcp from any to any port https keep state dnpipe (1, 2)\n\
          match in proto udp to <dns> dnpipe 1",
         expect![[r#"
-            error: `<dns>` has no equal here
+            error: `<dns>` has no equivalent here
              --> ipfw.sh:4:23
               |
             4 | match in proto udp to <dns> dnpipe 1
@@ -615,7 +615,7 @@ fn policies_and_fair_queues() {
               |
               = help: one of `bw`, `delay`, `queue`, `burst`, `plr`, `mask`, `flow_mask`, `sched_mask`, `buckets`, `profile`, `weight`, `pipe`, `sched`, `type`, `droptail`, `noerror`, `lmax`, `pri`, `red`, `gred`, `codel`, `pie`
 
-            error: `alpha 2` has no equal here
+            error: `alpha 2` has no equivalent here
              --> ipfw.sh:3:30
               |
             3 | ipfw pipe 1 config pie alpha 2
@@ -623,7 +623,7 @@ fn policies_and_fair_queues() {
               |
               = help: it is 0.125, as RFC 8033 has it
 
-            error: `onoff` has no equal here
+            error: `onoff` has no equivalent here
              --> ipfw.sh:4:24
               |
             4 | ipfw pipe 1 config pie onoff
@@ -631,7 +631,7 @@ fn policies_and_fair_queues() {
               |
               = help: PIE is as RFC 8033 has it: its probability is capped and spread, and it is always on
 
-            error: `fq_pie` has no equal here
+            error: `fq_pie` has no equivalent here
              --> ipfw.sh:5:26
               |
             5 | ipfw sched 1 config type fq_pie
@@ -647,7 +647,7 @@ fn policies_and_fair_queues() {
               |
               = help: a probability, `0.01`, or K,p,H,r of two states, `0.001,0.01,0.5,0.2`
 
-            error: `mask queue` has no equal here
+            error: `mask queue` has no equivalent here
              --> ipfw.sh:7:25
               |
             7 | ipfw pipe 1 config mask queue 1
@@ -731,7 +731,7 @@ fn rules_look_at_what_ipfw_looks_at() {
     becomes(
         "ipfw add pipe 1 ip from any to any out via em0\nipfw add pipe 1 ip from any to any in via em1\nipfw pipe 1 config delay 1",
         expect![[r#"
-            error: `in beside out` has no equal here
+            error: `in beside out` has no equivalent here
              --> ipfw.sh:2:1
               |
             2 | ipfw add pipe 1 ip from any to any in via em1
@@ -763,7 +763,7 @@ fn rules_look_at_what_ipfw_looks_at() {
          ipfw add count ip from any to any via em*\n\
          ipfw add count ip from any to any { dst-port 1",
         expect![[r#"
-            error: `iptos` has no equal here
+            error: `iptos` has no equivalent here
              --> ipfw.sh:1:35
               |
             1 | ipfw add count ip from any to any iptos lowdelay
@@ -771,7 +771,7 @@ fn rules_look_at_what_ipfw_looks_at() {
               |
               = help: rules cannot match this field: `falaj explain match` lists those that they can
 
-            error: `uid` has no equal here
+            error: `uid` has no equivalent here
              --> ipfw.sh:2:35
               |
             2 | ipfw add count ip from any to any uid 0
@@ -779,7 +779,7 @@ fn rules_look_at_what_ipfw_looks_at() {
               |
               = help: a packet on a link does not tell which process sent it
 
-            error: `reject` has no equal here
+            error: `reject` has no equivalent here
              --> ipfw.sh:3:10
               |
             3 | ipfw add reject ip from any to any
@@ -787,7 +787,7 @@ fn rules_look_at_what_ipfw_looks_at() {
               |
               = help: falaj does not answer on behalf of the other end: `deny` drops
 
-            error: `a set of last bytes` has no equal here
+            error: `a set of last bytes` has no equivalent here
              --> ipfw.sh:4:31
               |
             4 | ipfw add count ip from any to 1.2.3.0/24{1,7}
@@ -795,7 +795,7 @@ fn rules_look_at_what_ipfw_looks_at() {
               |
               = help: write the addresses separately, as a list or as prefixes
 
-            error: `this mask` has no equal here
+            error: `this mask` has no equivalent here
              --> ipfw.sh:5:31
               |
             5 | ipfw add count ip from any to 1.2.3.4:255.0.255.0
@@ -803,7 +803,7 @@ fn rules_look_at_what_ipfw_looks_at() {
               |
               = help: a mask has ones and then zeros, such as `:255.255.0.0`
 
-            error: `a block with these` has no equal here
+            error: `a block with these` has no equivalent here
              --> ipfw.sh:6:37
               |
             6 | ipfw add count ip from any to any { in or out }
@@ -811,7 +811,7 @@ fn rules_look_at_what_ipfw_looks_at() {
               |
               = help: directions and interfaces hold for a whole rule: write two rules
 
-            error: `this choice of interfaces` has no equal here
+            error: `this choice of interfaces` has no equivalent here
              --> ipfw.sh:7:39
               |
             7 | ipfw add count ip from any to any via em*
@@ -839,7 +839,7 @@ fn what_has_no_equal_is_refused_line_by_line() {
          ipfw pipe 1 config mask src-ip 0x1ff00ff00\n\
          ipfw pipe 2 config dre 1\n",
         expect![[r#"
-            error: `a device as the clock of a pipe` has no equal here
+            error: `a device as the clock of a pipe` has no equivalent here
              --> ipfw.sh:1:23
               |
             1 | ipfw pipe 1 config bw tun0
@@ -863,7 +863,7 @@ fn what_has_no_equal_is_refused_line_by_line() {
               |
               = help: one of `bw`, `delay`, `queue`, `burst`, `plr`, `mask`, `flow_mask`, `sched_mask`, `buckets`, `profile`, `weight`, `pipe`, `sched`, `type`, `droptail`, `noerror`, `lmax`, `pri`, `red`, `gred`, `codel`, `pie`
 
-            error: `fwd` has no equal here
+            error: `fwd` has no equivalent here
              --> ipfw.sh:4:10
               |
             4 | ipfw add fwd 10.0.0.1 ip from any to any
@@ -877,7 +877,7 @@ fn what_has_no_equal_is_refused_line_by_line() {
             5 | ipfw add pipe 1 ip from me to any
               |                         ^^
 
-            error: `keep-state` has no equal here
+            error: `keep-state` has no equivalent here
              --> ipfw.sh:6:36
               |
             6 | ipfw add pipe 1 ip from any to any keep-state
@@ -885,7 +885,7 @@ fn what_has_no_equal_is_refused_line_by_line() {
               |
               = help: rules match packets, not connections
 
-            error: `this mask` has no equal here
+            error: `this mask` has no equivalent here
              --> ipfw.sh:7:32
               |
             7 | ipfw pipe 1 config mask src-ip 0x1ff00ff00
@@ -1178,7 +1178,7 @@ fn where_packets_do_not_tell_the_queue_it_is_refused() {
     queues_become(
         "ipfw table 1 add 10.0.0.0/8 1\nipfw add queue tablearg ip from table(1) to any out",
         expect![[r#"
-        error: `queue tablearg` has no equal here
+        error: `queue tablearg` has no equivalent here
          --> ipfw.sh:5:10
           |
         5 | ipfw add queue tablearg ip from table(1) to any out
@@ -1493,7 +1493,7 @@ fn what_stands_where_it_cannot_says_so() {
             2 | ipfw queue 1 config pipe 1 bw 1Mbit/s
               |                            ^^
 
-            error: `plr of a queue` has no equal here
+            error: `plr of a queue` has no equivalent here
              --> ipfw.sh:3:28
               |
             3 | ipfw queue 1 config pipe 1 plr 0.1
@@ -1507,7 +1507,7 @@ fn what_stands_where_it_cannot_says_so() {
             4 | ipfw pipe 1 config pipe 2
               |                    ^^^^
 
-            error: `a scheduler for a pipe of another number` has no equal here
+            error: `a scheduler for a pipe of another number` has no equivalent here
              --> ipfw.sh:5:26
               |
             5 | ipfw sched 1 config pipe 2 type rr
@@ -1523,7 +1523,7 @@ fn what_stands_where_it_cannot_says_so() {
               |
               = help: keep one of `red`, `gred`, `codel` and `pie`
 
-            error: `set` has no equal here
+            error: `set` has no equivalent here
              --> ipfw.sh:7:6
               |
             7 | ipfw set disable 3

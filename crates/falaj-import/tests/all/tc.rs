@@ -463,7 +463,7 @@ fn queues_that_are_kept_short() {
          tc qdisc add dev a root fq weights 5 3 1\n\
          tc qdisc add dev a root sfq depth 10",
         expect![[r#"
-            error: `adaptive` has no equal here
+            error: `adaptive` has no equivalent here
              --> tc.sh:1:53
               |
             1 | tc qdisc add dev a root red limit 400000 avpkt 1000 adaptive
@@ -485,7 +485,7 @@ fn queues_that_are_kept_short() {
               |
               = help: at least 34
 
-            error: `alpha 5` has no equal here
+            error: `alpha 5` has no equivalent here
              --> tc.sh:4:35
               |
             4 | tc qdisc add dev a root pie alpha 5
@@ -493,7 +493,7 @@ fn queues_that_are_kept_short() {
               |
               = help: it is 2, as RFC 8033 has it
 
-            error: `ce_threshold` has no equal here
+            error: `ce_threshold` has no equivalent here
              --> tc.sh:5:31
               |
             5 | tc qdisc add dev a root codel ce_threshold 1ms
@@ -501,7 +501,7 @@ fn queues_that_are_kept_short() {
               |
               = help: marks by a threshold are for scalable connections: `scheduler = { kind = "dualpi2", … }`
 
-            error: `weights of fq` has no equal here
+            error: `weights of fq` has no equivalent here
              --> tc.sh:6:28
               |
             6 | tc qdisc add dev a root fq weights 5 3 1
@@ -509,7 +509,7 @@ fn queues_that_are_kept_short() {
               |
               = help: they are by priorities of sockets: `prio` or `ets` with filters has bands, and `fq` below each
 
-            error: `depth of sfq` has no equal here
+            error: `depth of sfq` has no equivalent here
              --> tc.sh:7:29
               |
             7 | tc qdisc add dev a root sfq depth 10
@@ -1155,7 +1155,7 @@ fn no_discipline_vanishes() {
         "tc qdisc add dev f root handle 1: red limit 600kb min 20kb max 60kb avpkt 1000 burst 40\n\
          tc qdisc add dev f parent 1: netem delay 3ms",
         expect![[r#"
-            error: `a discipline below `red`` has no equal here
+            error: `a discipline below `red`` has no equivalent here
              --> tc.sh:2:1
               |
             2 | tc qdisc add dev f parent 1: netem delay 3ms
@@ -1249,7 +1249,7 @@ fn commands_are_read_in_the_forms_that_scripts_have() {
          $TC qdisc add dev e root netem delay 1ms\n\
          tc -b more.txt",
         expect![[r#"
-            error: `filters as `tc filter show` prints them` has no equal here
+            error: `filters as `tc filter show` prints them` has no equivalent here
              --> tc.sh:1:1
               |
             1 | filter parent 1: protocol ip pref 1 u32 chain 0
@@ -1265,7 +1265,7 @@ fn commands_are_read_in_the_forms_that_scripts_have() {
               |
               = help: let the shell print the commands as it runs them, as in `bash -x SCRIPT`, and import those
 
-            error: `a file of further commands` has no equal here
+            error: `a file of further commands` has no equivalent here
              --> tc.sh:3:4
               |
             3 | tc -b more.txt
@@ -1445,7 +1445,7 @@ fn fq_and_cake_become_disciplines() {
          tc class add dev eth0 parent 1: classid 1:10 htb rate 60mbit\n\
          tc qdisc add dev eth0 parent 1:10 cake besteffort flows overhead 8\n",
         expect![[r#"
-            error: `overhead of a class` has no equal here
+            error: `overhead of a class` has no equivalent here
              --> tc.sh:3:57
               |
             3 | tc qdisc add dev eth0 parent 1:10 cake besteffort flows overhead 8
@@ -1484,7 +1484,7 @@ fn what_has_no_equal_is_refused_line_by_line() {
               |
               = help: one of `limit`, `delay`, `distribution`, `loss`, `corrupt`, `duplicate`, `reorder`, `gap`, `rate`, `slot`, `ecn`, `seed`
 
-            error: `autorate-ingress` has no equal here
+            error: `autorate-ingress` has no equivalent here
              --> tc.sh:3:33
               |
             3 | tc qdisc add dev eth0 root cake autorate-ingress
@@ -1784,7 +1784,7 @@ fn what_packets_cost() {
               |
               = help: one of `ethernet`, `atm`, `adsl`
 
-            error: `stab of a class` has no equal here
+            error: `stab of a class` has no equivalent here
              --> tc.sh:3:42
               |
             3 | tc class add dev a parent 1: classid 1:1 stab overhead 4 htb rate 1mbit
@@ -1795,7 +1795,7 @@ fn what_packets_cost() {
     becomes(
         "tc qdisc add dev a root stab overhead 8 tbf rate 1mbit burst 2k limit 9k overhead 4",
         expect![[r#"
-            error: `a second overhead` has no equal here
+            error: `a second overhead` has no equivalent here
              --> tc.sh:1:1
               |
             1 | tc qdisc add dev a root stab overhead 8 tbf rate 1mbit burst 2k limit 9k overhead 4
@@ -2088,7 +2088,7 @@ fn links_below_classes_that_rules_cannot_lead_through_are_refused() {
             1 | tc qdisc add dev a root handle 1: prio
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 
-            error: `a link for a part of the packets` has no equal here
+            error: `a link for a part of the packets` has no equivalent here
              --> tc.sh:2:1
               |
             2 | tc qdisc add dev a parent 1:2 netem delay 5ms
@@ -2102,7 +2102,7 @@ fn links_below_classes_that_rules_cannot_lead_through_are_refused() {
          tc qdisc add dev e parent 2: handle 3: prio\ntc qdisc add dev e parent 3:2 netem delay 5ms\n\
          tc filter add dev e parent 3: matchall flowid 3:2",
         expect![[r#"
-            error: `this discipline below a class` has no equal here
+            error: `this discipline below a class` has no equivalent here
              --> tc.sh:5:1
               |
             5 | tc qdisc add dev e parent 3:2 netem delay 5ms

@@ -1,4 +1,4 @@
-//! Active queue management: the rules by which a queue drops or marks packets before it stays full.
+//! Active queue management: the rules by which a queue drops or marks packets before it is full.
 //!
 //! | module | policy |
 //! |---|---|
