@@ -83,9 +83,8 @@ fn read(words: &[Word]) -> Result<(String, Option<String>), Problem> {
         }
     }
     if ports.is_none() && address.is_none() {
-        return Err(
-            Problem::error(side.at.clone(), "of which ports?").help(format!("as in `{lower} 80`"))
-        );
+        return Err(Problem::error(side.at.clone(), "the ports are missing")
+            .help(format!("as in `{lower} 80`")));
     }
     let name: String = [Some(&lower), address.as_ref(), ports.as_ref()]
         .into_iter()

@@ -490,8 +490,8 @@ fn nameable(line: &ChartLine, pixel: &dyn Fn(&(f64, f64)) -> Pixel) -> Vec<Pixel
     points.windows(2).flat_map(quarters).chain(points.last().copied()).collect()
 }
 
-/// The points without those that are drawn in the same pixel as their neighbors; of each run in a
-/// pixel the first and the last stay.
+/// The points without those that are drawn in the same pixel as their neighbors. The first and the
+/// last of each run in a pixel stay.
 fn thinned(context: &Context<'_, '_>, points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
     let area = context.plotting_area();
     let mut seen: Vec<(f64, f64)> = Vec::new();

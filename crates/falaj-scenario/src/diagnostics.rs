@@ -139,9 +139,9 @@ impl Diagnostics {
         self.problems.iter().any(|p| p.severity == Severity::Error)
     }
 
-    /// For a terminal: each problem with its line of the file; of several similar warnings the
-    /// first, and the lines of the others. Colours are ANSI escapes. Ends without a newline; empty
-    /// if there are no problems.
+    /// For a terminal: each problem with its line of the file. Of several similar warnings it has
+    /// the first, and the lines of the others. Colours are ANSI escapes. Ends without a newline;
+    /// empty if there are no problems.
     pub fn render(&self, colour: bool) -> String {
         let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
         let told = |(problem, alike): &(&Problem, Vec<usize>)| {

@@ -62,8 +62,8 @@ fn several_tags(rules: &[Rule]) -> Option<Problem> {
     let mut marks = rules.iter().filter_map(|rule| rule.mark.as_ref());
     let first = marks.next()?;
     let other = marks.find(|mark| mark.number != first.number && (mark.tag || first.tag))?;
-    let what = "a packet that gets several tags has all of them there; here it has one mark, the \
-                one that it got last";
+    let what = "a packet that gets several tags has all of them in ipfw; here it has one mark, \
+                the one that it got last";
     Some(Problem::warning(other.at.clone(), what))
 }
 

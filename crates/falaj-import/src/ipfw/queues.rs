@@ -176,6 +176,6 @@ fn too_many(rule: &Rule, why: &Unreadable) -> Problem {
 pub(super) fn beside(rule: &Rule, pipe: u64) -> Problem {
     let what = format!("pipe {pipe} has queues, and this rule sends to none of them");
     Problem::error(rule.at.clone(), what).help(
-        "there it has a link of its own: configure another pipe like it for what this rule takes",
+        "in ipfw the rule has a link of its own: configure another such pipe for what it takes",
     )
 }

@@ -158,7 +158,7 @@ pub(super) fn read(
     }
     if direction.is_none() && matches!(action, Action::Pipe(_) | Action::Queue(_)) {
         let what =
-            "without `in` or `out` both directions share the pipe there; here each has its own";
+            "without `in` or `out` both directions share the pipe in ipfw; here each has its own";
         notes.push(Problem::warning(args.all(), what));
     }
     if action == Action::PipeOfTable && body.table.is_none() {

@@ -74,7 +74,7 @@ pub(super) fn red(args: &mut Args<'_>) -> Result<Managed, Problem> {
             "burst" => burst = Some(whole(args.value("a number of packets")?)?),
             "probability" => {
                 let value = args.value("a number from 0 to 1")?;
-                let never = || Problem::error(value.at.clone(), "of zero it never does anything");
+                let never = || Problem::error(value.at.clone(), "with zero it never does anything");
                 chance = part_of_one(value)?.ok_or_else(never)?;
             }
             "bandwidth" => {

@@ -195,14 +195,14 @@ fn marked(
     }
     if mask != u32::MAX {
         let what = format!(
-            "marks are compared as whole numbers: `{}` is {mark} alone here, and there each mark \
+            "marks are compared as whole numbers: `{}` is {mark} alone here, and in tc each mark \
              that has these bits",
             word.text
         );
         notes.push(Problem::warning(word.at.clone(), what));
     }
     let what =
-        format!("no rule marks packets with {mark} yet: there the firewall does, here a rule");
+        format!("no rule marks packets with {mark} yet: for tc the firewall does, here a rule");
     notes.push(Problem::warning(word.at.clone(), what).help(format!(
         "for instance `[[rule]]`, `match = \"tcp dport 443\"`, `mark = {mark}`, `to = \"pass\"`, \
          `then = \"on\"`, and behind it one that leads to the link"
@@ -300,9 +300,10 @@ fn bytes(
         return Ok(());
     }
     let refused = || {
-        let why = "`match u32 0 0` takes every packet; others name a field, or where `protocol ip` \
-                   stands before: addresses, protocol, ports, type of service, TCP's flags \
-                   (`match u8 0x02 0x02 at 33`) and short packets (`match u16 0 0xffc0 at 2`)";
+        let why = "`match u32 0 0` takes every packet; other matches name a field, or after \
+                   `protocol ip` have the place of one: addresses, protocol, ports, type of \
+                   service, TCP's flags (`match u8 0x02 0x02 at 33`) and short packets (`match \
+                   u16 0 0xffc0 at 2`)";
         Err(no_equal(of.at.clone(), "a look at bytes", why))
     };
     let Some(place) = place.map(|w| w.text.as_str()) else { return refused() };

@@ -99,7 +99,7 @@ pub(super) fn read(kind: &Word, args: &mut Args<'_>) -> Result<Qdisc, Problem> {
         "pfifo" | "bfifo" | "pfifo_head_drop" => fifo(kind, args),
         // This is a device's default: here it is a queue of 1000 packets.
         "pfifo_fast" => {
-            args.left_out(kind, "one queue here; there three, by the type of service");
+            args.left_out(kind, "it is one queue here, and three in Linux, by the type of service");
             nothing_more(args, "pfifo_fast")?;
             Ok(Qdisc::Fifo { packets: None, bytes: None })
         }
@@ -137,7 +137,7 @@ fn without_equal(kind: &str) -> Option<&'static str> {
         "dsmark" => "packets keep their DSCP",
         "atm" => "cells are for links: `netem rate … 48 5`",
         "mqprio" | "multiq" | "etf" | "taprio" => {
-            "it is for the queues of a card; of time-aware gates there is `scheduler = { kind = \"tas\", … }`"
+            "it is for the queues of a card; time-aware gates are `scheduler = { kind = \"tas\", … }`"
         }
         "skbprio" => {
             "it reads priorities that the kernel notes beside packets: `prio` with filters"

@@ -254,7 +254,7 @@ impl Tree {
         });
         let Some(first) = held.next() else { return };
         let what = "a class that its `ceil` holds leaves tc's round at each packet and comes \
-                    back behind the others: there classes beside it share what is left \
+                    back behind the others: in tc classes beside it share what is left \
                     otherwise than by their rates or quanta";
         self.notes.push(Problem::warning(first.at.clone(), what));
     }

@@ -95,7 +95,7 @@ fn scripts_of_tc() {
         ),
         (
             "tc qdisc add dev eth0 root red limit 30kb min 5kb max 15kb avpkt 1kb probability 0",
-            "of zero it never does anything",
+            "with zero it never does anything",
         ),
         (
             &format!("{prio}tc qdisc add dev eth0 parent 1:1 cbs idleslope 0 sendslope -1000"),
@@ -128,7 +128,7 @@ fn scripts_of_ipfw() {
     for (text, title) in [
         ("ipfw queue 1 config weight 5", "which pipe is this queue of? `pipe NUMBER` is missing"),
         ("ipfw pipe 1 config mask", "a mask of which fields?"),
-        ("ipfw pipe 1 config bw 1Mbit/s red 0.002/5/15/0", "of zero it never does anything"),
+        ("ipfw pipe 1 config bw 1Mbit/s red 0.002/5/15/0", "with zero it never does anything"),
         (&format!("{pipe}ipfw add 50 queue 3 ip from any to any out"), "there is no queue 3"),
         (
             "dnctl pipe 1 config bw 1Mbit/s\ndummynet out proto tcp from any to any port 80",
@@ -182,7 +182,7 @@ fn scripts_of_ipfw() {
         ),
         (
             format!("{pipe}ipfw add 10 count tag 1 ip from any to any\nipfw add 20 count tag 2 udp from any to any"),
-            "a packet that gets several tags has all of them there; here it has one mark, the one that it got last",
+            "a packet that gets several tags has all of them in ipfw; here it has one mark, the one that it got last",
         ),
         (
             format!("{pipe}kldload dummynet"),
@@ -202,7 +202,7 @@ fn scripts_of_ipfw() {
 fn commands_of_netconfig() {
     for (text, title) in [
         ("config client 80 90 IN delay 100ms", "`90` is one too many"),
-        ("config client IN delay 100ms", "of which ports?"),
+        ("config client IN delay 100ms", "the ports are missing"),
         ("config client 80 IN delay 100ms IN delay 50ms", "`IN` is given twice"),
         ("config client 80", "`config` has no parameters"),
     ] {

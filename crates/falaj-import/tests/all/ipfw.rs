@@ -737,7 +737,7 @@ fn rules_look_at_what_ipfw_looks_at() {
             2 | ipfw add pipe 1 ip from any to any in via em1
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: there a packet is looked at twice between two interfaces, here once: write all rules for packets that go `out`
+              = help: in ipfw a packet is looked at twice between two interfaces, here once: write all rules for packets that go `out`
 
             warning: packets that no rule takes pass, as on macOS, OPNsense and pfSense
              --> ipfw.sh:2:1
@@ -1165,7 +1165,7 @@ fn where_packets_do_not_tell_the_queue_it_is_refused() {
             5 | ipfw add pipe 1 ip from any to any out
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: there it has a link of its own: configure another pipe like it for what this rule takes
+              = help: in ipfw the rule has a link of its own: configure another such pipe for what it takes
 
             warning: packets that no rule takes pass, as on macOS, OPNsense and pfSense
              --> ipfw.sh:5:1
@@ -1333,7 +1333,7 @@ fn rules_behind_all_others_that_only_count_are_left_out() {
         "ipfw pipe 1 config bw 1Mbit/s\nipfw add 50 skipto 200 udp from any to any\n\
          ipfw add 100 pipe 1 ip from any to any\nipfw add 200 count ip from any to any",
         expect![[r##"
-            # note: 3: without `in` or `out` both directions share the pipe there; here each has its own
+            # note: 3: without `in` or `out` both directions share the pipe in ipfw; here each has its own
             # note: 3: packets that no rule takes pass, as on macOS, OPNsense and pfSense
             # note: 4: it counts packets behind all other rules, and is left out
             # ipfw pipe 1 config bw 1Mbit/s

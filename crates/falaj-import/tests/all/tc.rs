@@ -635,7 +635,7 @@ fn trees_of_classes() {
     becomes(
         COMPANIES,
         expect![[r##"
-            # note: 5: a class that its `ceil` holds leaves tc's round at each packet and comes back behind the others: there classes beside it share what is left otherwise than by their rates or quanta
+            # note: 5: a class that its `ceil` holds leaves tc's round at each packet and comes back behind the others: in tc classes beside it share what is left otherwise than by their rates or quanta
             # what eth0 sends goes up
             [link.eth0]
             rate = "unlimited"
@@ -812,7 +812,7 @@ fn trees_of_classes() {
          tc filter add dev eth0 parent 1:a prio 3 u32 match ip src 10.7.0.0/16 flowid 1:a2\n\
          tc filter add dev eth0 parent 1: prio 4 matchall flowid 1:99",
         expect![[r##"
-            # note: 5: a class that its `ceil` holds leaves tc's round at each packet and comes back behind the others: there classes beside it share what is left otherwise than by their rates or quanta
+            # note: 5: a class that its `ceil` holds leaves tc's round at each packet and comes back behind the others: in tc classes beside it share what is left otherwise than by their rates or quanta
             # note: 8: no filter sends to 1:a12: it is left out
             # note: 9: no filter sends to 1:a111: it is left out
             # note: 10: no filter sends to 1:a112: it is left out
@@ -859,7 +859,7 @@ fn trees_of_classes() {
         "tc filter add dev eth0 parent 1: prio 1 u32 match ip dport 80 0xffff flowid 1:a2\n\
          tc filter add dev eth0 parent 1:a1 prio 2 u32 match ip dport 22 0xffff flowid 1:a12",
         expect![[r##"
-            # note: 5: a class that its `ceil` holds leaves tc's round at each packet and comes back behind the others: there classes beside it share what is left otherwise than by their rates or quanta
+            # note: 5: a class that its `ceil` holds leaves tc's round at each packet and comes back behind the others: in tc classes beside it share what is left otherwise than by their rates or quanta
             # note: 8: no filter sends to 1:a12: it is left out
             # note: 9: no filter sends to 1:a111: it is left out
             # note: 10: no filter sends to 1:a112: it is left out
@@ -1294,8 +1294,8 @@ fn filters_of_bytes_are_fields() {
             # note: 2: packets with options of IP are taken too
             # note: 3: of IPv6 these bytes are the traffic class and the flow label, which is random: this takes hardly any packet, and is left out
             # note: 4: ICMP of IPv6 is protocol 58: this takes no packet, and is left out
-            # note: 9: marks are compared as whole numbers: `0x20/0xf0` is 32 alone here, and there each mark that has these bits
-            # note: 9: no rule marks packets with 32 yet: there the firewall does, here a rule
+            # note: 9: marks are compared as whole numbers: `0x20/0xf0` is 32 alone here, and in tc each mark that has these bits
+            # note: 9: no rule marks packets with 32 yet: for tc the firewall does, here a rule
             # what e sends goes up
             [link.e]
             rate = "8mbit"

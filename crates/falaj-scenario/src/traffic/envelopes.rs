@@ -99,7 +99,7 @@ pub(crate) fn envelope<'a>(
         match envelope {
             Envelope::Buckets(more) => buckets.extend(more),
             _ => {
-                let why = "of several, all are token buckets";
+                let why = "several envelopes must all be token buckets";
                 let help = "write a `rate` and a `burst` in each, or leave the others out";
                 problems.push(Problem::error(at, why).help(help));
                 return None;

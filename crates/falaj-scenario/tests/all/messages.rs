@@ -3612,7 +3612,7 @@ offset = "1ms"
                |
                = help: write `{ rate = "2mbit", burst = "15kB" }`, a token bucket (sigma, rho); `{ rate = "2mbit", frame = "10ms" }`, (r, T); or `{ x-min = "1ms", x-ave = "4ms", over = "100ms" }`, (Xmin, Xave, I)
 
-            error: of several, all are token buckets
+            error: several envelopes must all be token buckets
               --> a.toml:22:48
                |
             22 | allowed = [{ rate = "2mbit", burst = "15kB" }, { rate = "2mbit", frame = "10ms" }]

@@ -43,7 +43,7 @@ impl VariantResult {
     }
 }
 
-/// All results of both tables; of the completed rows, if it was stopped.
+/// All results of both tables; if it was stopped, those of the completed rows.
 pub(super) fn outcomes(
     published: &PublishedRow,
     effort: SimulationEffort,

@@ -372,8 +372,8 @@ fn table_2(lab: &Lab) -> Result<PaperFigure> {
         .and("DRR+, published", Some("DRR+, 250 kbit/s"), printed(plus))
         .and("DRR++, published", Some("DRR++, 250 kbit/s"), printed(plus_plus));
     figure.notes.push(
-        "Of five runs, with 1.96 standard errors as in the thesis; Student's factor is 2.78, so \
-         the printed intervals are 1.4 times too narrow."
+        "Five runs, with 1.96 standard errors as in the thesis; Student's factor is 2.78, so the \
+         printed intervals are 1.4 times too narrow."
             .into(),
     );
     (figure.found, figure.cells) = (found, cells);

@@ -336,8 +336,7 @@ impl HClock {
     fn guaranteed(&self, class: u32) -> Result<(Rate, Span), NoGuarantee> {
         let Some(rate) = self.rules[class as usize].reservation else {
             return Err(NoGuarantee(
-                "a flow without a `reservation`, its own and of all above it, gets by its weight \
-                 what reservations leave, which may be nothing"
+                "a flow without a `reservation` gets by its weight what reservations leave, which may be nothing"
                     .into(),
             ));
         };

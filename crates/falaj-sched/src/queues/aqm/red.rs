@@ -93,7 +93,7 @@ impl RedParameters {
             if value == Probability::NEVER {
                 return Err(refused(
                     param,
-                    "of zero it never does anything".into(),
+                    "with zero it never does anything".into(),
                     "write one above zero",
                 ));
             }
