@@ -518,7 +518,8 @@ async fn delays(
     Ok(Json(app.published.delays(found.ok_or_else(|| unknown(&sample, &name))?)))
 }
 
-/// The last hour of an adapter, by flow, in steps of ten seconds; less if there are very many flows.
+/// The last hour of an adapter, by flow, in steps of ten seconds; less if there are very many
+/// flows.
 #[utoipa::path(get, path = "/v1/adapters/{name}/history", params(("name" = String, Path)),
     responses((status = 200, body = Vec<FlowHistory>), (status = 400, body = Problem),
         (status = 404, body = Problem)))]

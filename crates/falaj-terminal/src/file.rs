@@ -58,7 +58,8 @@ pub fn parse_quietly(text: &str, name: &str) -> Result<Scenario> {
     }
 }
 
-/// Prints diagnostics on standard error, in colour on a terminal. Warnings alone are notes.
+/// Prints diagnostics on standard error, in colour on a terminal; without an error among them, only
+/// if warnings are wanted.
 pub fn tell(diagnostics: &Diagnostics) {
     if !diagnostics.is_empty() && (diagnostics.has_errors() || output::warnings_wanted()) {
         eprintln!("{}", diagnostics.render(output::colour_wanted()));

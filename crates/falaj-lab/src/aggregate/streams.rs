@@ -83,7 +83,7 @@ impl Streams {
         let delay = |number: usize| {
             let stream = outcome.report.streams.get(number).filter(|stream| stream.packets > 0);
             let stream =
-                stream.context("nothing came of a stream: this machine is too busy for it")?;
+                stream.context("no packet of a stream arrived: this machine is too busy for it")?;
             Ok(stream.delay as f64 / stream.packets as f64 * 1e-9)
         };
         Ok(MeasuredStreams {

@@ -10,7 +10,8 @@ use falaj_queueing::{
 };
 use falaj_sched::units::time::Span;
 
-/// The cost of transfers: 80 Kp/s one by one and 800 Kp/s by 62, two transfers each.
+/// The cost of a transfer. A packet takes two: so a machine forwards 80 Kp/s one by one, and 800
+/// Kp/s in batches of 62.
 const COST: Service =
     Service { per_batch: 5.72e-6, per_packet: 0.533e-6, shape: Shape::Deterministic };
 const TIMEOUT: f64 = 200e-6;
@@ -319,7 +320,7 @@ fn size_for_a_delay(live: Option<Live>) -> Result<PaperFigure> {
     found.push(("delay of batches of 160 packets, as printed", (fill + wait + service) * 1e6));
     if let Some(f) = dimensions.feasible.first() {
         notes.push(format!(
-            "300 us have two sizes: {} and {}. The least delay is {:.0} us at {}; below {} packets nothing is stable.",
+            "Two sizes have a delay of 300 us: {} and {}. The least delay is {:.0} us at {}; below {} packets nothing is stable.",
             f.from.size,
             f.to.size,
             dimensions.least.delay * 1e6,

@@ -73,10 +73,10 @@ impl Live {
             ),
         };
         let note = format!(
-            "Measured: two processes with a ring between them, {turns}, each of {} or 20 \
-             batches of each stream. The reader's services are exponential, of the same mean; \
-             when it sleeps it has to be woken, too. The sender was in time with {:.1} % of the \
-             packets or more.",
+            "Measured: two processes with a ring between them, {turns}, each of {} or, if that \
+             is longer, of 20 batches of the slowest stream. The reader's services are \
+             exponential, of the same mean; when it sleeps it has to be woken, too. The sender was \
+             in time with {:.1} % of the packets or more.",
             self.long,
             100.0 * least.min(1.0)
         );

@@ -114,8 +114,8 @@ fn ssh_stays(target: &Target) -> Result<()> {
     let carries = address.and_then(host::interface_of);
     if target.namespace.is_none() && carries.is_some() && carries == target.interface {
         bail!(
-            "{} carries this SSH session: say --yes if it is to pass the link too, or spare it by \
-             --only 'not tcp sport 22'",
+            "{} carries this SSH session: pass --yes if the session is to pass the link too, or \
+             exclude it by --only 'not tcp sport 22'",
             carries.unwrap_or_default()
         );
     }
