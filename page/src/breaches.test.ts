@@ -6,7 +6,7 @@ function late(arrival_ns: number, end_ns: number, more: Partial<TooLong> = {}): 
   return { kind: "delay", number: 1, flow: "a", cause: "host", bound_ns: 5, arrival_ns, end_ns, handed_over_ns: null, ...more };
 }
 
-test("what broke in one second for one reason is one entry, the worst stands for all", () => {
+test("breaches of one second with one cause are one entry, with the worst of them", () => {
   const slow: Breach = { kind: "rate", flow: "a", begin_ns: 0, end_ns: 1, sent: 3, guaranteed: 9 };
   const slower: Breach = { ...slow, begin_ns: 5, sent: 1 };
   const other: Breach = { ...slow, guaranteed: 8 };

@@ -9,7 +9,7 @@ test("numbers have three digits and a unit", () => {
   expect(words("own-burst queue_full")).toBe("own burst queue full");
 });
 
-test("what scenarios write is read", () => {
+test("values are read as scenarios write them", () => {
   expect(["20mbit", "1.5 gbit", "800kbit", "7bit", "unlimited", undefined].map(readRate)).toEqual([20e6, 1.5e9, 8e5, 7, null, null]);
   expect(["14us", "10ms", "1s", "250ns", "10", 10, null].map(readTime)).toEqual([14e3, 10e6, 1e9, 250, null, null, null]);
 });

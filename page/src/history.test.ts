@@ -20,7 +20,7 @@ function sample(second: number, up: Flow, began = 0): Sample {
   return { at_ns: second * 1e9, began_unix_ns: began * 1e9, adapters: [adapter], losses: {} };
 }
 
-test("totals become what was in each second", () => {
+test("totals become values of each second", () => {
   const history = new History();
   history.push(sample(1, flow(7, 5)), 101);
   history.push(sample(2, flow(8, 25, 2)), 102);
@@ -37,7 +37,7 @@ test("totals become what was in each second", () => {
   expect(history.began).toBe(100);
 });
 
-test("a while is kept, of each column as much", () => {
+test("the last samples are kept, as many in each column", () => {
   const history = new History();
   for (let second = 0; second < KEPT + 40; second++) history.push(sample(second, flow(second, 0)), second);
   const track = history.track("up calm calm")!;
@@ -55,7 +55,7 @@ test("an event has the same time of day at each look, however late its sample ca
   expect(looks).toEqual(Array(4).fill([1000, 1003, 1004]));
 });
 
-test("another service begins anew, and who is gone is forgotten", () => {
+test("another service begins anew, and a removed adapter is forgotten", () => {
   const history = new History();
   history.push(sample(50, flow(1, 0)), 150);
   history.push(sample(1, flow(2, 0)), 160);
@@ -64,7 +64,7 @@ test("another service begins anew, and who is gone is forgotten", () => {
   expect(history.track("up calm calm")).toBeUndefined();
 });
 
-test("parts of a sum are drawn upon each other, where there are any", () => {
+test("parts of a sum are stacked, where there are any", () => {
   expect(stacked([[null, 1, 2], [null, 10, 0], [null, null, 7]])).toEqual([[null, 11, 9], [null, 10, 7], [null, null, 7]]);
 });
 

@@ -37,12 +37,12 @@ test("the keys of the discipline that a flow stands under, with their values", (
   expect(knobs(DISCIPLINES, SCENARIO, "uplink", "nobody")).toEqual([]);
 });
 
-test("only what was changed is sent; what was emptied goes", () => {
+test("only changed values are sent; emptied ones are removed", () => {
   const calm = knobs(DISCIPLINES, SCENARIO, "uplink", "calm");
   const now = (values: Record<string, string>) => changes(calm, new Map(Object.entries(values)));
   expect(now({ weight: "2", limit: " 5mbit " })).toEqual({});
   expect(now({ weight: "3", limit: "", "requires.delay": "4ms" })).toEqual({ weight: 3, limit: null, "requires.delay": "4ms" });
-  // What it means is the service's to say.
+  // The service interprets it.
   expect(now({ weight: "heavy" })).toEqual({ weight: "heavy" });
 });
 

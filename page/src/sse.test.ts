@@ -17,7 +17,7 @@ test("events come whole, however the text is cut", () => {
   }
 });
 
-test("what is not whole waits", () => {
+test("an incomplete event waits for its rest", () => {
   const events = new Events();
   expect(events.take("data: 1\n")).toEqual([]);
   expect(events.take("\n")).toEqual([{ name: "message", data: "1" }]);

@@ -19,7 +19,7 @@ test("a cycle is that of the gates, or all phases together", () => {
   expect([cycle(GATES), cycle(PHASES), cycle({ scheduler: { kind: "wf2q+" } })]).toEqual([10_000, 20_000, null]);
 });
 
-test("gates are shown beside who held the link", () => {
+test("gates are shown beside the flows that held the link", () => {
   const all: [string, number, number][] = [];
   for (let at = 0; at < 100_000; at += 10_000) all.push(["one", at, at + 4_000], ["two", at + 5_000, at + 10_000]);
   const { begin, length, rows } = timeline(GATES, turns(...all));
@@ -38,7 +38,7 @@ test("a gate may open several times in a cycle", () => {
   expect(rows[0]!.open).toEqual([[1_000, 2_000], [6_000, 2_000]]);
 });
 
-test("what reaches beyond is cut, and who was silent has a row all the same", () => {
+test("packets are cut at the edges of the picture, and a silent flow has a row all the same", () => {
   const { begin, length, rows } = timeline(PHASES, turns(["one", 0, 50_000], ["one", 90_000, 100_000]));
   expect([begin, length]).toEqual([20_000, 80_000]);
   expect(rows.map(({ flow, held }) => [flow, held])).toEqual([["one", [[0, 30_000], [70_000, 10_000]]], ["two", []]]);

@@ -7,7 +7,7 @@ function judged(breaches: Partial<Flow["breaches"]>, rate: number | null = 1, pa
   return verdict({ guarantee, breaches: { own_burst: 0, host: 0, guarantee: 0, rate: 0, ...breaches } } as Flow, { paused, gone });
 }
 
-test("the worst is told, with a sign and a word of its own", () => {
+test("the worst verdict is shown, with a sign and a word of its own", () => {
   const all = [judged({}, null), judged({}), judged({ own_burst: 1 }), judged({ own_burst: 1, host: 2 }), judged({ host: 2, guarantee: 3, rate: 1 })];
   expect(all.map(({ level }) => level)).toEqual(["none", "kept", "own", "host", "broken"]);
   expect(new Set(all.map(({ sign }) => sign)).size).toBe(all.length);
@@ -20,7 +20,7 @@ test("the worst is told, with a sign and a word of its own", () => {
   expect(all[0]!.why).toBe("its queue takes all");
 });
 
-test("what is not judged is not told as kept", () => {
+test("a guarantee that is not judged is not shown as kept", () => {
   const words = ([[1, 1, true, true], [1, 1, false, true], [1, 1, true, false], [1, 1, false, false], [1, null, false, true], [null, 1, true, false]] as const).map(([rate, delay_ns, judges_rate, judges_delay]) => {
     const guarantee = { rate, delay_ns, none: null, judges_rate, judges_delay };
     return verdict({ guarantee, breaches: { own_burst: 0, host: 0, guarantee: 0, rate: 0 } } as Flow, { paused: false, gone: false }).word;

@@ -133,7 +133,7 @@ describe.skipIf(!possible)("a service with real packets", () => {
     await context.close();
   });
 
-  test("it shows what each adapter gets beside what it is guaranteed", async () => {
+  test("it shows the rate of each adapter beside the guaranteed one", async () => {
     const [page, wrong] = await open();
     expect(page.url()).toBe(service.address);
     const row = page.getByRole("row", { name: /^greedy/ });
@@ -198,7 +198,7 @@ describe.skipIf(!possible)("a service with real packets", () => {
     await page.context().close();
   });
 
-  test("a violated guarantee is told in words and signs", async () => {
+  test("a violated guarantee is shown in words and signs", async () => {
     const context = await browser.newContext({ viewport: WIDE, locale: "en-GB" });
     const page = await context.newPage();
     page.setDefaultTimeout(PATIENCE);
@@ -233,7 +233,7 @@ describe.skipIf(!possible)("a service with real packets", () => {
     await context.close();
   });
 
-  test("all of it by the keyboard", async () => {
+  test("the keyboard suffices", async () => {
     const [page] = await open();
     const focused = () => page.evaluate(() => document.activeElement?.textContent?.trim() || document.activeElement?.getAttribute("name") || "");
     await page.keyboard.press("Tab");
@@ -291,7 +291,7 @@ describe.skipIf(!possible)("a service with real packets", () => {
     await page.context().close();
   });
 
-  test("a service that is gone is told", async () => {
+  test("the page reports that the service is gone", async () => {
     const [page] = await open();
     await page.getByText("● live").waitFor();
     senders.forEach((sender) => sender.kill());

@@ -352,9 +352,9 @@ impl Engine {
             .fold(Time::NEVER, Time::min)
     }
 
-    /// Until then every sending device has enough packets, whatever arrives: a sleeping driver need
-    /// not check earlier. [`Time::NEVER`] if no device sends, and a past time if an arriving packet
-    /// may have to be sent at once.
+    /// Time until which every sending device has enough packets, whatever arrives: a sleeping
+    /// driver need not check earlier. [`Time::NEVER`] if no device sends, and a past time if an
+    /// arriving packet may have to be sent at once.
     pub fn supplied_until(&self) -> Time {
         self.devices
             .iter()

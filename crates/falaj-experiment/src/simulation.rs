@@ -277,7 +277,7 @@ impl Simulation {
             );
         }
         for reached in &self.until {
-            let short = "no interval: in one of them fewer than five packets are beyond the quantile; simulate longer";
+            let short = "no interval (simulate longer: a replication has fewer than five packets beyond the quantile)";
             let unknown = if until::quantile(reached.until.measure).is_some() {
                 short
             } else {
@@ -289,7 +289,7 @@ impl Simulation {
                 format!("{until}: reached, {now} after {n} replications")
             } else {
                 format!(
-                    "{until}: not reached, {now} after {n} replications; there may be {}",
+                    "{until}: not reached, {now} after {n} replications; the maximum is {}",
                     self.most
                 )
             });

@@ -177,6 +177,6 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     let rows = results.iter().map(|(rules, whole, classified)| {
         vec![rules.to_string(), format!("{whole:.0}"), format!("{classified:.0}")]
     });
-    say!("{}", text::table(&["rules", "whole way", "of it reading and classifying"], rows));
+    say!("{}", text::table(&["rules", "whole path", "of which headers and rule"], rows));
     Ok(exit)
 }

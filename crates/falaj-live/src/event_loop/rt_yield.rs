@@ -60,8 +60,9 @@ impl RtYield {
     pub(super) fn paid(&mut self, began: Time, woke: Time) {
         self.wake_lead.woke(began + PIECE, woke);
         let Some(every) = self.every else { return };
-        // At most what remains after a piece that was forced because three were owed, plus its own
-        // length and wake-up: time in which other threads stopped this one is not owed.
+        // The most that can be owed after a piece: if it was forced because three were owed, two
+        // remain, and its own length and wake-up are added. Time in which other threads stopped
+        // this one is not owed.
         let most = Span(every.0.saturating_mul(2).saturating_add(2 * PIECE.0));
         self.since = (self.since + every).max(Time(woke.0.saturating_sub(most.0)));
     }

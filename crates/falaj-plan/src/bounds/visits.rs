@@ -25,7 +25,7 @@ const FORMULA: &str = "h(envelope, C t - sum of min(m Q_j + L, a_j(t + D_j)))";
 const MOST_FLOWS: usize = 200;
 /// Number of times that the bounds of all flows are computed again.
 const ROUNDS: usize = 5;
-/// Number of visits that a link's curves have one by one, all together.
+/// Maximum number of visits times rivals for which a flow's curve has a piece for each visit.
 const MOST_VISITS: u64 = 1_000;
 
 /// A flow, and the bounds that are known of it.
@@ -113,8 +113,9 @@ impl Rival {
     }
 }
 
-/// The services of all flows under the conditions `given`: that of the envelopes that flows
-/// declare, or of those of all sources. `None` for flows without an envelope under that condition.
+/// The services of all flows under the condition `given`: that flows keep to the envelopes that
+/// they declare, or that they send no more than their sources. `None` for flows without an envelope
+/// under that condition.
 pub(super) fn left_over(rate: Rate, flows: &[VisitedFlow], given: Given) -> Vec<Option<LeftOver>> {
     let mut delays: Vec<Option<Span>> = flows.iter().map(|flow| flow.delay(given)).collect();
     let all = flows.iter().zip(&delays);
@@ -206,8 +207,8 @@ fn service(
 }
 
 /// A line above the bytes that all rivals send before byte `bytes` of a backlog, which needs
-/// `visits` visits. Any choice among the bounds of each rival holds; this one is about the lowest
-/// at the time at which that byte leaves.
+/// `visits` visits. Any choice among the bounds of each rival is valid; this one is approximately
+/// the lowest at the time at which that byte leaves.
 fn before(rate: Rate, rivals: &[&Rival], visits: u64, bytes: u64) -> Line {
     let all = rivals.iter().map(|rival| rival.within(visits)).fold(Line::NONE, Line::sum);
     let mut lowest = all;
@@ -230,11 +231,11 @@ fn needed(flow: &VisitedFlow, own: &Envelope) -> u64 {
     let longest = |&(rate, burst): &(Rate, u64)| {
         let (rate, burst) = (rate.0 as f64, burst as f64);
         let waits = share * latency / BIT_NANOS as f64;
-        // The envelope meets the guaranteed service when as many bytes have come.
+        // Number of bytes at which the envelope meets the guaranteed service.
         if rate < share { burst + rate * (burst + waits) / (share - rate) } else { f64::INFINITY }
     };
     let bytes = own.buckets.iter().map(longest).fold(f64::INFINITY, f64::min);
-    // The conversion ends at the largest value.
+    // The conversion saturates.
     ((bytes / flow.limits.quantum.max(1) as f64) as u64).saturating_add(2)
 }
 

@@ -13,8 +13,8 @@
 //!
 //! # Bounds
 //!
-//! `V = Q' + L - 1` is the longest visit that may be under way; `R` and `S` are the sums of `r_j`
-//! and of `r_j T_j` over the low-latency flows.
+//! `V = Q' + L - 1` is the longest visit that may be under way, with `Q'` the largest quantum of
+//! the other flows; `R` and `S` are the sums of `r_j` and of `r_j T_j` over the low-latency flows.
 //!
 //! While a flow keeps its contract, the packets now in the fast lane have left after the shortest
 //! `D` with `V + sum of r_j T_j (1 + floor(D/T_j)) <= C D`: `(V + S)/C` if that is shorter than the
@@ -232,7 +232,7 @@ impl DrrPlus {
             let rate = rate.unwrap_or_else(|| one_packet_in(setup.largest, window));
             if rate.0 == 0 || rate.0 >= left {
                 let what = format!(
-                    "the flows of low latency are given {rate} here, and {} is what is left",
+                    "this contract has a rate of {rate}, and those before it leave {}",
                     Rate(left)
                 );
                 let (param, help) = if timer {
@@ -445,7 +445,7 @@ impl Guarantees for DrrPlus {
         Ok(Guarantee {
             rate: visits.rate(),
             latency: visits.latency() + fast,
-            rate_formula: "(C - R) Q/sum Q, R what other flows of low latency have",
+            rate_formula: "(C - R) Q/sum Q, R the rates of other flows of low latency",
             delay: Bound {
                 delay: visits.delay(self.quanta.full_queue(f)) + fast,
                 formula: if low {

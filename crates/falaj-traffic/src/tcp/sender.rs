@@ -4,9 +4,9 @@
 //! these numbers. So a round trip time is never ambiguous, and a lost retransmission is detected
 //! like any other (as RFC 9002 counts packets).
 //!
-//! Losses are detected as in RACK-TLP (RFC 8985): by the arrival of a number higher by three, or by
-//! any later arrival and a quarter of the minimum round trip time. During recovery any later
-//! arrival alone shows a loss.
+//! Losses are detected as in RACK-TLP (RFC 8985): by the arrival of a number higher by three. Any
+//! higher number also shows a loss, once the transmission is older than the last round trip time
+//! and a quarter of the minimum one; during recovery it does so at once.
 //! Recovery lasts until every segment that was in flight at its beginning has arrived (the recovery
 //! point of RFC 6675), and reduces the window once. During recovery, transmissions are in
 //! proportion to arrivals (PRR, RFC 6937). If nothing arrives for two round trips, a tail loss

@@ -380,7 +380,7 @@ fn replications_come_until_an_interval_is_narrow() {
     let short = sim(&["--until", "a.delay.p99.9 ±50%"]);
     assert_eq!(short.status, Some(3), "{short:?}");
     assert!(
-        short.out.contains("fewer than five packets are beyond the quantile; simulate longer"),
+        short.out.contains("fewer than five packets beyond the quantile) after "),
         "{}",
         short.out
     );
@@ -388,7 +388,7 @@ fn replications_come_until_an_interval_is_narrow() {
     assert_eq!(few.status, Some(3), "{few:?}");
     assert!(
         few.out.contains("\nloss ±0.001%: not reached, ±")
-            && few.out.contains("; there may be 11\n"),
+            && few.out.contains("; the maximum is 11\n"),
         "{}",
         few.out
     );

@@ -1,6 +1,6 @@
 //! The statements of the figures, and of Section II.B, as claims that a run can fail.
 //!
-//! The paper has words and curves without values. The thresholds are ours, beside the values of an
+//! The paper has words and curves without values. We chose the thresholds by the values of an
 //! independent model of the same servers.
 
 use super::figures::{A, B, DRR, LoadSweep};
@@ -11,7 +11,7 @@ use LinkServer::{PacketWise, PacketWiseSkip, PhaseWise};
 use falaj_sched::units::time::Span;
 
 /// The source of limits on words.
-const WORDS: &str = "words of the paper; the limit is ours, beside an independent model's value";
+const WORDS: &str = "words of the paper; the limit is ours, chosen by an independent model's value";
 const BOUND: &str = "ours: the bound, not a comparison";
 
 /// A judged claim.

@@ -17,11 +17,11 @@ const SETTING: &str = "\
     Each cell is a link with a queue, and two connections over it. The kernel's are real ones \
     between two network namespaces, in a guest of virtual time; the simulation's are `model = \
     \"tcp\"`. The first connection is alone at first: its goodput, the delay of its packets at the \
-    link (last bit in to last bit out) and its loss there are counted then, behind slow start. \
+    link (last bit in to last bit out) and its loss there are counted then, after slow start. \
     Convergence is the time from the start of the second connection until both share fairly \
     (Jain's index of 0.95 or more in three parts of time in a row). Segments leave one by one, \
-    1,514 bytes each, without segmentation offload. How long a cell lasts follows from the window: \
-    periods between two reductions, at least 40 round trips.";
+    1,514 bytes each, without segmentation offload. A cell lasts for several periods between two \
+    reductions of the window, and for at least 40 round trips.";
 const SEEDS: &str = "\
     The simulation's numbers are the mean of eight runs, by the seeds 1 to 8. Where packets are \
     lost at random, the kernel's are the mean of three runs, by the seeds 1 to 3, and both sides \

@@ -56,7 +56,7 @@ impl Shown {
         match self.others {
             0 => self.name.clone(),
             n => format!(
-                "{} (the {} flows that were offered most; {n} more)",
+                "{} (the {} flows with the most offered bytes; {n} more)",
                 self.name,
                 self.flows.len()
             ),
