@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// The method by which a delay was computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// By the matrices, with their error bound.
+    /// By the matrices, with an estimate of the error.
     Exact,
     /// By simulation, with its 95 % interval.
     Simulated,

@@ -27,7 +27,7 @@ pub struct Superposed {
     service: f64,
 }
 
-/// A mean wait and its error bound.
+/// A mean wait and an estimate of its error.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mean {
     /// The mean wait.

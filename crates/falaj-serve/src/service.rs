@@ -479,7 +479,7 @@ fn admit(guaranteed: &[Vec<Standing>]) -> Result<()> {
     if told.is_empty() {
         Ok(())
     } else {
-        bail!("not all that is needed fits: `falaj plan fits` shows the whole")
+        bail!("the link cannot give all these guarantees: `falaj plan fits` shows them")
     }
 }
 

@@ -148,7 +148,7 @@ impl<'a> Direction<'a> {
                             size(*burst)
                         );
                         let help = format!(
-                            "a `burst` of {LARGEST}b or more lets all packets of Ethernet pass there"
+                            "a `burst` of {LARGEST}b or more lets all packets of Ethernet pass in tc"
                         );
                         self.notes.push(Problem::warning(node.at.clone(), what).help(help));
                     }
@@ -232,7 +232,7 @@ impl<'a> Direction<'a> {
             *limit = netem.limit;
             self.limit_at.clone_from(&netem.limit_at);
         } else if let Some(at) = &netem.limit_at {
-            let what = "netem counts packets on their way; here none waits where there is no rate: `limit` is left out";
+            let what = "netem counts packets on their way; here no packet waits without a rate: `limit` is left out";
             self.notes.push(Problem::warning(at.clone(), what));
         }
         Ok(())
@@ -365,9 +365,9 @@ fn before_its_rate(node: &Node<Qdisc>) -> Problem {
         parts.push("copies take none");
     }
     let what = format!(
-        "netem loses and doubles packets before the rate; here that is behind it: {}",
+        "netem loses and doubles packets before the rate, falaj after it: {}",
         parts.join(", and ")
     );
     Problem::warning(node.at.clone(), what)
-        .help("for netem's order write two links and lead through both, the one that loses first: `to = [\"loses\", \"slow\"]`")
+        .help("for netem's order write two links and route packets through both, first through the one that loses: `to = [\"loses\", \"slow\"]`")
 }

@@ -52,7 +52,7 @@ fn netem() {
     becomes(
         "tc qdisc add dev eth0 root netem rate 1mbit 20 48 5 limit 50 delay 10ms 1ms loss gemodel 1% 10% 70% 0.1%",
         expect![[r##"
-            # note: 1: netem loses and doubles packets before the rate; here that is behind it: a lost packet took its time
+            # note: 1: netem loses and doubles packets before the rate, falaj after it: a lost packet took its time
             # what eth0 sends goes up
             [link.eth0]
             rate = "unlimited"
@@ -1195,8 +1195,8 @@ fn commands_are_read_in_the_forms_that_scripts_have() {
          qdisc noqueue 0: dev lo root refcnt 2",
         expect![[r##"
             # note: 3: `echo` is not a command of tc, and was left out
-            # note: 6: netem loses and doubles packets before the rate; here that is behind it: a lost packet took its time
-            # note: 6: netem counts packets on their way; here none waits where there is no rate: `limit` is left out
+            # note: 6: netem loses and doubles packets before the rate, falaj after it: a lost packet took its time
+            # note: 6: netem counts packets on their way; here no packet waits without a rate: `limit` is left out
             # what veth1 sends goes up
             [link.veth1]
             rate = "unlimited"
@@ -1675,10 +1675,10 @@ fn what_differs_is_said() {
          tc qdisc add dev b parent 1: netem loss 1%\n\
          tc qdisc add dev c root netem limit 5000 delay 10ms loss 1%",
         expect![[r##"
-            # note: 1: netem loses and doubles packets before the rate; here that is behind it: a lost packet took its time, and copies take none
+            # note: 1: netem loses and doubles packets before the rate, falaj after it: a lost packet took its time, and copies take none
             # note: 2: tbf drops every packet larger than its burst of 1kB; here they pass
-            # note: 3: netem loses and doubles packets before the rate; here that is behind it: a lost packet took its time
-            # note: 4: netem counts packets on their way; here none waits where there is no rate: `limit` is left out
+            # note: 3: netem loses and doubles packets before the rate, falaj after it: a lost packet took its time
+            # note: 4: netem counts packets on their way; here no packet waits without a rate: `limit` is left out
             # what a sends goes up
             [link.a]
             rate = "unlimited"

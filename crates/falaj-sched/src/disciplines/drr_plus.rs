@@ -312,7 +312,7 @@ impl DrrPlus {
         let visit = self.longest_visit(Some(f));
         let any_case = Rate(self.quanta.rate.0 - rate).airtime_of_many(visit.saturating_add(burst));
         let mut time = Span::ZERO;
-        // Each step adds a window's bytes; the bound by the line is close above.
+        // Each step adds a window's bytes; after many of them `any_case` is hardly longer.
         for _ in 0..1_000 {
             let of = |c: &Contract| c.bytes.saturating_mul(1 + time.0 / c.window.0);
             let all = self.contracts.iter().flatten().map(of).fold(visit, u64::saturating_add);

@@ -49,7 +49,7 @@ impl GuestFiles {
             bail!(
                 "there is no kernel with its modules (boot/vmlinuz-*, lib/modules) below {}: \
                  install the package linux-image-cloud-amd64; or unpack the one that it depends on \
-                 (`apt-get download`, `dpkg -x`) into a directory DIR, and say --guests=DIR",
+                 (`apt-get download`, `dpkg -x`) into a directory DIR, and pass --guests=DIR",
                 root.display()
             );
         };

@@ -199,8 +199,8 @@ pub(super) fn reordering() -> Result<PaperFigure> {
         .fold(0.0, f64::max);
     let found = vec![
         ("packets that took the longer pipe", 100.0 * taken),
-        ("overtaken, of a packet each 45 ms", at(&ours, 45.0)),
-        ("overtaken where gaps are longer than the pipes differ", at(&ours, 91.0)),
+        ("overtaken, with a packet each 45 ms", at(&ours, 45.0)),
+        ("overtaken, with gaps above the pipes' difference in delay", at(&ours, 91.0)),
         ("farthest from what is worked out by hand", off),
     ];
     Ok(PaperFigure {
@@ -367,7 +367,7 @@ pub(super) fn customers() -> Result<PaperFigure> {
         ],
         published: Published::default(),
         notes: vec![
-            "Every customer has a call, and asks for 6 Mbit/s beside it.".into(),
+            "Every customer has a call, and offers 6 Mbit/s beside it.".into(),
             quoted(CUSTOMERS),
         ],
         found,

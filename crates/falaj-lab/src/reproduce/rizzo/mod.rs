@@ -78,10 +78,10 @@ const WORK: Work = Work {
         ),
         ("Figure 2", "these 20: largest over smallest share", Allowed::near(1.0, 0.02), "", SHARES),
         ("Figure 3", "packets that took the longer pipe", Allowed::near(30.0, 1.0), "%", SAMPLES),
-        ("Figure 3", "overtaken, of a packet each 45 ms", Allowed::near(21.0, 1.0), "%", SAMPLES),
+        ("Figure 3", "overtaken, with a packet each 45 ms", Allowed::near(21.0, 1.0), "%", SAMPLES),
         (
             "Figure 3",
-            "overtaken where gaps are longer than the pipes differ",
+            "overtaken, with gaps above the pipes' difference in delay",
             Allowed::near(0.0, 0.0),
             "%",
             SAMPLES,

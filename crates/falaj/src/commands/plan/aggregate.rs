@@ -24,7 +24,7 @@ service time.
 
 Service times are exponential, as in the paper, unless --service changes that; if most of the
 service is the copying of packets, `deterministic` is more realistic. Exponential services without
-a timeout are solved exactly, with an error bound; all others are simulated, with a 95 % interval.
+a timeout are solved exactly, with an error estimate; all others are simulated, with 95 % intervals.
 Equal commands give equal results.
 
 Exit status: 0 the delay can be kept; 1 it cannot, or no size is stable; 2 the input is invalid.

@@ -467,7 +467,7 @@ fn files_that_are_no_services() {
     serve(
         "serve-need.toml",
         &need,
-        "falaj: not all that is needed fits: `falaj plan fits` shows the whole",
+        "falaj: the link cannot give all these guarantees: `falaj plan fits` shows them",
     );
     for (port, said) in [
         (
