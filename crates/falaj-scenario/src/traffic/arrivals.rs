@@ -222,8 +222,8 @@ pub(crate) fn sends(
             let chain = match Chain::new(&d0, &d1) {
                 Ok(chain) => chain,
                 Err(why) => {
-                    let help = "rates of moves a second: each row of `d0` and `d1` together comes \
-                                to nothing, as in `d0 = [[-300, 100], [50, -60]]` and `d1 = [[200, \
+                    let help = "rates of moves a second: each row of `d0` and `d1` together adds \
+                                up to zero, as in `d0 = [[-300, 100], [50, -60]]` and `d1 = [[200, \
                                 0], [0, 10]]`";
                     refused("d0", why, help.into(), problems);
                     return None;
@@ -328,7 +328,7 @@ pub(crate) fn fit(
     let smallest = if video { largest / 2 } else { sizes.least() };
     let problem = if smallest < least {
         let why = format!(
-            "`size`: {smallest}B has no room for the {STAMP} bytes by which packets are known again"
+            "`size`: {smallest}B has no room for the {STAMP} bytes by which packets are recognised"
         );
         Problem::error(field.at.clone(), why)
             .help(format!("at least `{least}B`, since link {} accounts `{layer}`", quoted(link)))

@@ -889,7 +889,7 @@ stop = "1s"
                |
                = help: flows of link `uplink`: `voice`, `bulk`
 
-            error: `size`: 73B has no room for the 32 bytes by which packets are known again
+            error: `size`: 73B has no room for the 32 bytes by which packets are recognised
               --> a.toml:26:8
                |
             26 | size = "73B"
@@ -3736,7 +3736,7 @@ size = "74B-1514B"
             15 | d0 = [[-3, 1], [2, -4]]
                |      ^^^^^^^^^^^^^^^^^^
                |
-               = help: rates of moves a second: each row of `d0` and `d1` together comes to nothing, as in `d0 = [[-300, 100], [50, -60]]` and `d1 = [[200, 0], [0, 10]]`
+               = help: rates of moves a second: each row of `d0` and `d1` together adds up to zero, as in `d0 = [[-300, 100], [50, -60]]` and `d1 = [[200, 0], [0, 10]]`
 
             error: `shape`: 1 is not a shape whose bursts have a mean
               --> a.toml:23:9
