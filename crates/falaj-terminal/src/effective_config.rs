@@ -52,7 +52,7 @@ fn lines(scenario: &Scenario) -> Vec<String> {
     out
 }
 
-/// A direction in the form `10mbit of l2 each way, 40ms each way, queue 50p = 60.6ms`.
+/// A direction in the form `10mbit of l2 each way, 40ms each way, queue 50p = 60.6 ms`.
 fn direction(d: &Direction, way: &str) -> String {
     let mut parts = vec![
         format!("{} of {}{way}", d.pipe.setup.rate, d.layer.name()),

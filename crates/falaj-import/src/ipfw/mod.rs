@@ -95,9 +95,8 @@ pub fn ipfw(text: &str, file: &str, last: Option<LastRule>) -> Result<Imported, 
     }
     problems.extend(branches);
     if !all.pf.is_empty() && !all.rules.is_empty() {
-        let what =
-            "rules of pf beside those of ipfw: which of both a packet meets first is not said";
-        problems.push(Problem::error(all.rules[0].at.clone(), what).help("import them apart"));
+        let what = "rules of pf beside those of ipfw: it is unknown which a packet meets first";
+        problems.push(Problem::error(all.rules[0].at.clone(), what).help("import them separately"));
     }
     all.rules.extend(pf::in_order(std::mem::take(&mut all.pf)));
     let mut draft = Draft::default();
@@ -187,7 +186,7 @@ fn one(
         }
         "table" => table(&mut args, all),
         "enable" | "disable" => {
-            let what = args.value("what")?;
+            let what = args.value("a setting")?;
             match what.text.as_str() {
                 "one_pass" => all.one_pass = object.text == "enable",
                 _ => notes.push(left_out(&args)),
@@ -199,7 +198,7 @@ fn one(
             _ => Err(no_equal(
                 object.at.clone(),
                 "set",
-                "rules are in no sets here: leave those out that shall not hold; `falaj set` changes what runs",
+                "rules are in no sets here: leave out those that are disabled; `falaj set` changes a running link",
             )),
         },
         "show" | "list" | "zero" | "resetlog" => Ok(()),
@@ -265,7 +264,11 @@ fn numbered(
             Ok(())
         }
         "show" | "list" => Ok(()),
-        _ => Err(unknown(verb, "what can be done with it", &["config", "delete", "show"])),
+        _ => Err(unknown(
+            verb,
+            "a verb of pipes, queues and schedulers",
+            &["config", "delete", "show"],
+        )),
     }
 }
 

@@ -95,7 +95,7 @@ fn one_way(all: &Firewall, pipe: u64, way: &str) -> Result<Sorted, Problem> {
 /// packet has when it enters the link.
 fn marked_too_late(asked: &[Asked<'_>], sends: &[(u64, &Asked<'_>)]) -> Option<Problem> {
     let place = |rule: &Rule| asked.iter().position(|other| std::ptr::eq(other.rule, rule));
-    for (n, early) in asked.iter().enumerate().filter(|(_, early)| early.asks_for_mark()) {
+    for (n, early) in asked.iter().enumerate().filter(|(_, early)| early.matches_mark()) {
         let decides = |&&(queue, late): &&(u64, &Asked<'_>)| match early.rule.action {
             // Packets that it takes skip rules to queues, and the flows of these queues must
             // exclude them.
@@ -122,10 +122,11 @@ fn marked_too_late(asked: &[Asked<'_>], sends: &[(u64, &Asked<'_>)]) -> Option<P
                 .take_while(|(at, _)| Some(*at) <= place(late.rule));
             let mut marks = marks.filter(|(_, other)| other.rule.mark.is_some());
             if let Some(mark) = marks.find_map(|(_, other)| other.rule.mark.as_ref()) {
-                let what = "this rule asks for the mark that packets have before others mark them";
+                let what =
+                    "this rule matches the mark that packets have before other rules mark them";
                 return Some(Problem::error(early.rule.at.clone(), what).help(format!(
                     "flows of a link are told apart by the mark that packets have as they come to \
-                     it, as mark {}: put rules that mark in front of all that ask for marks, or \
+                     it, as mark {}: put rules that mark before all rules that match marks, or \
                      give each queue a pipe of its own",
                     mark.number
                 )));
@@ -136,7 +137,7 @@ fn marked_too_late(asked: &[Asked<'_>], sends: &[(u64, &Asked<'_>)]) -> Option<P
 }
 
 impl Asked<'_> {
-    fn asks_for_mark(&self) -> bool {
+    fn matches_mark(&self) -> bool {
         self.rule.matches.split_whitespace().any(|word| word == "mark")
     }
 }
@@ -167,9 +168,9 @@ fn asked<'a>(all: &'a Firewall, way: &str) -> Result<Vec<Asked<'a>>, Problem> {
 }
 
 fn too_many(rule: &Rule, why: &Unreadable) -> Problem {
-    let what = format!("which packets go to which queue cannot be said: {}", why.what);
+    let what = format!("it is unclear which packets go to which queue: {}", why.what);
     Problem::error(rule.at.clone(), what)
-        .help("give queues that the same packets may go to pipes of their own")
+        .help("if the same packets may go to several queues, give each of these a pipe of its own")
 }
 
 /// The error for a rule that sends to a pipe directly, although the pipe has queues.

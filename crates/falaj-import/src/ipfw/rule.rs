@@ -345,7 +345,7 @@ impl Body {
         let mut word = word;
         let not = word.text == "not";
         if not {
-            word = args.value("what")?;
+            word = args.value("an option")?;
         }
         if opens(word) {
             let sides = sides(args, |word, args, body| body.option(word, args))?;

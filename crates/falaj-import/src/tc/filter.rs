@@ -212,7 +212,7 @@ fn marked(
 
 /// Reads `match ip dport 80 0xffff`.
 fn u32_match(args: &mut Args<'_>, rule: &mut Rule) -> Result<(), Problem> {
-    let of = args.value("what to look at")?;
+    let of = args.value("a kind of match")?;
     match of.text.as_str() {
         "ip" | "ip6" => {
             rule.version = Some(if of.text == "ip" { "ip" } else { "ip6" });

@@ -376,7 +376,7 @@ impl Tree {
         let mut flat = Vec::new();
         self.flatten(0, &mut flat);
         let many = |filter: &Filter, why: Unreadable| {
-            let what = format!("which packets go to which class cannot be said: {}", why.what);
+            let what = format!("it is unclear which packets go to which class: {}", why.what);
             Problem::error(filter.at.clone(), what).help(why.help)
         };
         let mut sends = Vec::new();

@@ -140,7 +140,7 @@ fn scripts_of_ipfw() {
         ),
         (
             &format!("{pipe}dummynet out all pipe 1"),
-            "rules of pf beside those of ipfw: which of both a packet meets first is not said",
+            "rules of pf beside those of ipfw: it is unknown which a packet meets first",
         ),
         (
             &format!("{pipe}ipfw add 200 pipe tablearg ip from any to any out"),

@@ -1529,7 +1529,7 @@ fn what_stands_where_it_cannot_says_so() {
             7 | ipfw set disable 3
               |      ^^^
               |
-              = help: rules are in no sets here: leave those out that shall not hold; `falaj set` changes what runs"#]],
+              = help: rules are in no sets here: leave out those that are disabled; `falaj set` changes a running link"#]],
     );
     becomes(
         "ipfw add prob 0.05 deny ip from any to any in",
