@@ -264,7 +264,8 @@ impl<R: Read> Pieces<R> {
         self.read as usize - self.rest().len()
     }
 
-    /// Reads as many bytes as the unparsed rest has, so that it doubles, but at least [`PIECE`](Pieces::PIECE).
+    /// Reads as many bytes as the unparsed rest has, so that it doubles, but at least
+    /// [`PIECE`](Pieces::PIECE).
     fn more(&mut self) -> Result<(), Unreadable> {
         self.buffer.drain(..self.parsed);
         self.parsed = 0;
