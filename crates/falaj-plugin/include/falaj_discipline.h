@@ -80,8 +80,8 @@ struct falaj_setup {
 /* Why `create` returns NULL. Texts end with a zero. */
 struct falaj_refusal {
     uint32_t flow;    /* FALAJ_NO_FLOW unless a flow's parameter is wrong */
-    char what[256];   /* what is wrong: "a quantum of 10 B is too small" */
-    char help[256];   /* what would do: "at least 1514B" */
+    char what[256];   /* the error: "a quantum of 10 B is too small" */
+    char help[256];   /* the remedy: "at least 1514B" */
 };
 
 /* A queue as it is at the moment of a call. */

@@ -22,9 +22,9 @@
 //! from the next busy period on; without one, from when the old packets have left. Until the link
 //! has rested, the discipline may exceed its guarantee by the time that it declares
 //! ([`Settling`](falaj_sched::contract::guarantee::Settling)). If it does not declare one, nothing
-//! is checked until then, nor for as long as the flow's earlier guarantee allowed a packet to wait:
-//! a regulator remembers earlier service. A flow without an earlier guarantee is not checked at all
-//! in that time.
+//! is checked until then. Nor are packets checked that arrive within the time for which the earlier
+//! guarantee allowed a packet to wait: a regulator remembers earlier service. A flow that had no
+//! guarantee before such a change is not checked after it.
 
 use super::Forwarder;
 use super::envelope::{Conformance, Envelope};
