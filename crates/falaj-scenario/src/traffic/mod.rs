@@ -276,7 +276,7 @@ fn headers_of(headers: &Match, towards: Towards, protocol: Protocol) -> Result<K
     for literal in &headers.more {
         let macs = key.macs.unwrap_or(Macs { src: [2, 0, 0, 0, 0, 1], dst: [2, 0, 0, 0, 0, 2] });
         match literal {
-            Literal { not: true, .. } => return Err("headers, and none that it has not"),
+            Literal { not: true, .. } => return Err("values, and `not` gives none"),
             Literal { term, .. } => match *term {
                 Term::Ether(kind) => key.ether = Some(kind),
                 Term::Vlan(vlan) => key.vlan = Some(vlan),

@@ -216,7 +216,12 @@ fn apply_known(cells: &mut [TableCell], whole: bool) -> Result<()> {
                 == (k.table.as_str(), k.row, k.link, k.quantity.as_str())
         };
         let Some(cell) = cells.iter_mut().find(is) else {
-            ensure!(!whole, "the list of known cells names none: {} {}", k.table, k.row);
+            ensure!(
+                !whole,
+                "the list of known cells names one that is missing: {} {}",
+                k.table,
+                k.row
+            );
             continue;
         };
         if !cell.row.is_unexplained() {
@@ -277,7 +282,7 @@ pub(super) const TITLES: [(&str, &str); 5] = [
 
 /// The columns of a table: three cells of one link stand side by side.
 pub(super) const COLUMNS: [&str; 7] =
-    ["no", "types", "link", "out", "avg", "max", "verdicts that are not as published"];
+    ["no", "types", "link", "out", "avg", "max", "cells that differ"];
 
 /// The links of a table, with the text of a row of each and its three cells.
 pub(super) fn links<'c>(
