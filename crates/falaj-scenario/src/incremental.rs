@@ -113,8 +113,8 @@ fn read(
 
 /// Returns true if the change can affect only the one flow. There must be one link without rules,
 /// whose directions share their undivided flows, and no sources. There must be none of the values
-/// that are checked together: rates that make queues short on a link with a delay, and rests of
-/// phases.
+/// that are checked over all flows together: a delay of the link, for which queues may be too
+/// short, and a `tail` of phases.
 fn is_simple(before: &Scenario, file: &DocumentMut, link: &str) -> bool {
     let tables = file.iter().all(|(key, _)| key == "link" || key == "run");
     let of_link = file.get("link").and_then(|links| links.get(link)?.as_table_like());

@@ -41,12 +41,12 @@ pub fn guarantees(direction: &Direction) -> Vec<String> {
     if held > Span::ZERO {
         let held = text::nanos(held.0 as f64);
         out.push(format!(
-            "the device is handed packets ahead of time: {held} of delay <= is what it holds"
+            "the device is handed packets ahead of time: {held} of delay <= is the wait behind packets that it holds"
         ));
     }
     if what.all().any(Impairment::loses) {
         out.push(
-            "the link loses packets: bounds hold for those that arrive, and they have used its time all the same"
+            "the link loses packets: bounds hold for those that arrive; lost ones use the link's time too"
                 .to_owned(),
         );
     }

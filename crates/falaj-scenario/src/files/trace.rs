@@ -60,7 +60,7 @@ fn steps(text: &str) -> Result<Vec<(Time, Rate)>, At> {
             text => parse_rate(&text).map_err(|e| bad(&behind, rate, &units[1], e))?,
         };
         if rate.is_unlimited() {
-            return Err(behind.says("a rate that changes is not unlimited"));
+            return Err(behind.says("a trace cannot have the rate `unlimited`"));
         }
         if steps.last().is_some_and(|last| last.0.0 >= time.0) {
             return Err(at.says(format!("{time} is not after the line before")));
@@ -140,7 +140,7 @@ mod tests {
                 "2:3: `x` is not a number of `mbit`, the unit that the first line says",
             ),
             ("1s,10mbit\n1s,20mbit", "2:1: 1s is not after the line before"),
-            ("0s,unlimited", "1:4: a rate that changes is not unlimited"),
+            ("0s,unlimited", "1:4: a trace cannot have the rate `unlimited`"),
             ("time,rate", "1:1: the trace has no line of `time,rate`"),
         ] {
             assert_eq!(

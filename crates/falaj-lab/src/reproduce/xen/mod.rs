@@ -49,7 +49,8 @@ const FIRST: &str = "the same in the first 100 ms after a change, simulated";
 const IN_GUESTS: &str = "Two virtual machines under QEMU, each with a virtio-net card that is a \
                          virtual adapter (vhost-user); datagrams of 1500 B go over a link of 25 \
                          Mbit/s to a network namespace: all rates are a quarter of the paper's, as \
-                         processors that are emulated send no faster, and stand here times four. \
+                         processors that are emulated send no faster, and are multiplied by four \
+                         here. \
                          Figures 4 and 5 ten times, the others once, in seconds of 300 ms (with \
                          --quick all once, in 100 ms). Rates are those of payload. Each figure \
                          with what the paper had, and with what falaj has in its place (\"ours\"). \

@@ -342,8 +342,8 @@ impl Discipline for Hfsc {
         self.enter(flows, f, now);
     }
 
-    /// The new head may have an earlier deadline than the old one. The heap of eligible leaves
-    /// could be corrected only by a search, so the leaf is removed and entered again.
+    /// The new head may have another deadline than the old one, so an eligible leaf leaves its
+    /// calendar and is entered again.
     fn head_changed(&mut self, flows: &mut Flows<HfscFlow>, f: FlowId, now: Time) {
         if flows.state(f).shared.timed == Timed::Eligible {
             self.eligible.clear(f.index());
