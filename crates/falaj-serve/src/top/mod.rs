@@ -65,7 +65,7 @@ pub struct Args {
     /// Direction shown first: packets that adapters send, or that they receive.
     #[arg(long, value_enum, default_value_t = ScreenDirection::Up)]
     way: ScreenDirection,
-    /// Width of that screen, in columns.
+    /// Width of the screen of --once, in columns.
     #[arg(long, value_name = "COLUMNS", requires = "once",
         value_parser = falaj_terminal::arguments::number::<u16>(40..=500))]
     width: Option<u16>,

@@ -151,7 +151,7 @@ pub(crate) fn detach(args: &DetachArgs) -> Result<ExitCode> {
     }
     let [client] = &attached[..] else {
         match (&args.target, names.is_empty()) {
-            (_, true) => bail!("nothing of this user is attached to"),
+            (_, true) => bail!("this user has no `falaj attach` running"),
             (Some(target), _) => bail!("{target} is not attached to; {} is", names.join(", ")),
             (None, _) => bail!("say which: {}", names.join(", ")),
         }
