@@ -1,5 +1,5 @@
-//! Messages from the host to a running guest: frames on the guest's second console, which is a line
-//! from the host.
+//! Messages from the host to a running guest: frames on the guest's second console, which is the
+//! *line* from the host.
 
 use crate::job::WindowSize;
 

@@ -114,7 +114,7 @@ impl Masks {
             let each = flow.and_then(|f| self.of(f)).or_else(|| self.flows.iter().flatten().next());
             let what = match each {
                 Some(each) => format!(
-                    "{} (`mask` makes {} queues for their own, and {} that others share)",
+                    "{} (`mask` makes {} queues for one id each, and {} that further ids share)",
                     refused.what,
                     each.most,
                     each.shared()

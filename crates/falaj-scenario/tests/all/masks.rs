@@ -54,7 +54,7 @@ fn what_cannot_be_many_is_refused_where_it_stands() {
         (
             link(&format!("{flow}mask = \"src\"\nrate = \"10mbit\""))
                 .replace("drr", "virtual-clock"),
-            "`mask` makes 65536 queues for their own",
+            "`mask` makes 65536 queues for one id each",
         ),
     ];
     for (text, words) in cases {
