@@ -47,7 +47,7 @@ class Result:
         | `goodput` | bit/s of payload that arrived, each byte once, of the TCP connections that begin in this flow; mean of replications; missing if there is none |
         | `delay_mean_ns` | from last bit in to last bit out; mean of replications |
         | `…_half_width` | of each mean: half of its 95 % interval (Student); missing if there was one replication |
-        | `delay_p50_ns`, `delay_p99_ns`, `delay_p999_ns` | quantiles of all packets, to three digits; half-widths are of the replications' own |
+        | `delay_p50_ns`, `delay_p99_ns`, `delay_p999_ns` | quantiles of all packets, to three digits; half-widths come from the quantiles of each replication |
         | `delay_max_ns` | exact maximum |
         | `max_backlog_packets` | maximum number of packets queued |
         """
@@ -74,7 +74,7 @@ class Result:
 
     @property
     def replications(self) -> Table:
-        """The same for each replication, which `replication` numbers from 0; sweeps have these columns, too."""
+        """The columns of `flows` for each replication, which `replication` numbers from 0; sweeps have these columns, too."""
         return Table(self._inner.replications)
 
     @property

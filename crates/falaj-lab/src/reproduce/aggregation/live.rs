@@ -69,7 +69,7 @@ impl Live {
         let turns = match self.turns {
             1 => "one turn".to_owned(),
             turns => format!(
-                "the median of {turns} turns, and how far the second and the last but one are off (96 %)"
+                "the median of {turns} turns, and its larger distance from the second or the last but one (96 %)"
             ),
         };
         let note = format!(
