@@ -125,7 +125,7 @@ pub fn bind(path: &Path) -> io::Result<UnixListener> {
     umask(before);
     let listener = bound.map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => {
-            let why = "there is something already, and it is in use or no socket that was left";
+            let why = "something else is there: a socket in use, or another kind of file";
             name_process_at(io::Error::new(error.kind(), why), path)
         }
         _ => error,

@@ -32,7 +32,7 @@ pub struct Superposed {
 pub struct Mean {
     /// The mean wait.
     pub wait: f64,
-    /// Bound on the distance from the true mean.
+    /// Estimate of the largest distance from the true mean.
     pub error: f64,
     /// The sizes that were solved directly, and their mean waits; a single entry if the size itself
     /// is small enough.

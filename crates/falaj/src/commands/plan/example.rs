@@ -19,7 +19,7 @@ Examples:
 pub(crate) struct Args {
     /// The network.
     name: Topology,
-    /// Number of links [default: 5; 7 of a sink tree and a mesh].
+    /// Number of links [default: 5; for a sink tree and a mesh 7].
     #[arg(long, value_parser = number::<usize>(2..=200))]
     links: Option<usize>,
     /// Load of the busiest link, in percent.
@@ -32,7 +32,7 @@ pub(crate) struct Args {
 enum Topology {
     /// Links in a row: one flow over all of them, and one over each
     Tandem,
-    /// Links in a row: one flow over all of them, and one over each two neighbours
+    /// Links in a row: one flow over all of them, and one over each pair of neighbours
     Interleaved,
     /// A binary tree: one flow from each link to the root
     SinkTree,
