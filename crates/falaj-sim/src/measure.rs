@@ -52,7 +52,7 @@ impl fmt::Display for Until {
 }
 
 const EXAMPLE: &str =
-    "write `delay.mean ±1%`, `loss ±5%`, `rate ±1%` or `FLOW.delay.p99 ±2%`; `+-` does for `±`";
+    "write `delay.mean ±1%`, `loss ±5%`, `rate ±1%` or `FLOW.delay.p99 ±2%`; `+-` may replace `±`";
 
 impl FromStr for Until {
     type Err = String;
@@ -68,7 +68,7 @@ impl FromStr for Until {
             width.strip_suffix('%').and_then(|number| number.trim_end().parse::<f64>().ok());
         let within = percent.filter(|p| part(*p) > 0.0 && *p < 100.0).ok_or_else(|| {
             wrong(format!(
-                "`{width}` is not a part of an estimate: more than 0% and less than 100%"
+                "`{width}` is not a width: write more than 0% and less than 100% of the estimate"
             ))
         })?;
         let (flow, measure) = measure(what).map_err(wrong)?;
@@ -137,9 +137,9 @@ mod tests {
     fn what_cannot_be_asked_for_is_refused() {
         for (text, why) in [
             ("delay.mean 1%", "there is no `±`"),
-            ("delay.mean ±1", "`1` is not a part of an estimate"),
-            ("delay.mean ±NaN%", "`NaN%` is not a part of an estimate"),
-            ("loss ±0%", "`0%` is not a part of an estimate"),
+            ("delay.mean ±1", "`1` is not a width"),
+            ("delay.mean ±NaN%", "`NaN%` is not a width"),
+            ("loss ±0%", "`0%` is not a width"),
             ("speed ±1%", "`speed` is not a measure"),
             ("xloss ±1%", "`xloss` is not a measure"),
             (".loss ±1%", "`.loss` is not a measure"),
@@ -147,7 +147,10 @@ mod tests {
             ("delay.pinf ±1%", "`pinf` is not a quantile"),
         ] {
             let said = text.parse::<Until>().unwrap_err();
-            assert!(said.starts_with(why) && said.ends_with("`+-` does for `±`"), "{text}: {said}");
+            assert!(
+                said.starts_with(why) && said.ends_with("`+-` may replace `±`"),
+                "{text}: {said}"
+            );
         }
     }
 }
