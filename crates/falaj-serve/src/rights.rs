@@ -13,9 +13,9 @@ use seccompiler::{
 };
 use std::collections::BTreeMap;
 
-/// Ranges of system calls that are not known here: between the older ones and those with the same
-/// number on all processors, and beyond `mseal`, of Linux 6.10. Each is the first number after a
-/// range of known ones, or of unknown ones.
+/// Bounds of two ranges of system calls that are not known here: from 335 to 423, between the older
+/// ones and those with the same number on all processors; and from 463 on, beyond `mseal` of Linux
+/// 6.10.
 const UNKNOWN: [u32; 3] = [335, 424, 463];
 
 /// System calls that a link never makes: starting programs, changing namespaces, inspecting other

@@ -92,7 +92,7 @@ impl PipeSpec {
         }
         if self.setup.rate.is_unlimited() {
             let what =
-                "how long a device takes for what it holds is not known without a rate".into();
+                "the time that a device needs for its backlog is unknown without a rate".into();
             return refused("rate", what, "give the link the `rate` of its device");
         }
         let (does, help) = match self.kind {
@@ -108,7 +108,7 @@ impl PipeSpec {
                 "leave out `delay` and impairments",
             ),
             _ if self.masks.link.is_some() => {
-                ("one device is one link, and not one for each id", "leave out `mask`")
+                ("one device is one link, not a link for each id", "leave out `mask`")
             }
             _ => return None,
         };

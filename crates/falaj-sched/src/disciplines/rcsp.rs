@@ -234,7 +234,7 @@ impl Rcsp {
                 Ok(waits) => Ok(Some(waits)),
                 Err(NoGuarantee(why)) => {
                     let what =
-                        format!("when its packets leave at the latest does not follow: {why}");
+                        format!("the latest departure of its packets does not follow: {why}");
                     Err(refused("regulator", what, "or give a `delay-bound`"))
                 }
             },

@@ -125,7 +125,7 @@ impl VirtualTimeArgs {
     /// Returns an error, with a cure, for an option that a guest does not support.
     pub(crate) fn refuse(&self, time: RunTime, wanted: bool, what: &str, cure: &str) -> Result<()> {
         if wanted && (self.virtual_time || time == RunTime::Virtual) {
-            bail!("{what} is not to be had in virtual time: {cure}");
+            bail!("{what} is not available in virtual time: {cure}");
         }
         Ok(())
     }

@@ -62,9 +62,9 @@ fn a_kernel_that_will_not_do() {
 
 fn what_leads_outside() {
     for (flags, words) in [
-        (["--internet", "pasta"], "--internet is not to be had in virtual time"),
-        (["--host-port", "8000"], "--host-port is not to be had in virtual time"),
-        (["--netns", "web"], "--netns is not to be had in virtual time"),
+        (["--internet", "pasta"], "--internet is not available in virtual time"),
+        (["--host-port", "8000"], "--host-port is not available in virtual time"),
+        (["--netns", "web"], "--netns is not available in virtual time"),
     ] {
         let ran = run(&flags, &["true"]);
         assert_eq!(ran.status, Some(2), "{ran:#?}");
@@ -230,7 +230,7 @@ fn a_scenario() {
     assert_eq!((ran.status, ran.out.as_str()), (Some(0), "1\n"), "{ran:#?}");
     let ran = falaj(&["run", "virtual.toml", "--internet", "host", "--", "true"]);
     assert_eq!(ran.status, Some(2));
-    says(&ran, "--internet is not to be had in virtual time");
+    says(&ran, "--internet is not available in virtual time");
     // A warning is printed once, and not again in the guest.
     let some = "[link.l.flow.some]\nmatch = \"udp\"\n";
     fs::write(&path, text.replace("[run]", &format!("{some}[run]")))

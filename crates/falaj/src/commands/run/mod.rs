@@ -176,10 +176,10 @@ impl Args {
     /// Refuses options that lead out of a guest, where time is virtual or the scenario says so.
     fn refuse_outside(&self, time: RunTime) -> Result<()> {
         let way_out = !matches!(self.internet, Internet::Auto | Internet::None);
-        let cure = "leave it out, or run what the command talks to at the far end, by --peer";
+        let cure = "leave it out, or start the server of the command at the far end with --peer";
         self.virtual_time.refuse(time, way_out, "--internet", cure)?;
         self.virtual_time.refuse(time, !self.host_ports.is_empty(), "--host-port", cure)?;
-        let cure = "that namespace is the host's; run what is in it by --peer";
+        let cure = "that namespace is the host's; start its programs with --peer";
         self.virtual_time.refuse(time, self.netns.is_some(), "--netns", cure)
     }
 }
