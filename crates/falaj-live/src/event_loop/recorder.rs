@@ -39,7 +39,7 @@ pub struct Recorder {
     changed: u64,
     /// Number of reports of ports on their room.
     rooms: u64,
-    /// Time at which the last piece was handed to the file.
+    /// Time at which a piece was last handed to the file because [`FLUSH`] was over.
     handed_over: Time,
 }
 

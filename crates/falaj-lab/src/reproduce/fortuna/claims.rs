@@ -329,7 +329,7 @@ pub(super) fn live(outcomes: &[LiveResult]) -> Vec<JudgedRow> {
     }
     let by_device = || outcomes.iter().filter(|o| o.is_paced_by(Paced::Device));
     if by_device().next().is_some() {
-        let text = "a device is handed packets ahead of time: those that the link sent and that did not come, of all loads";
+        let text = "a device is handed packets ahead of time: packets of all loads that the link sent and that did not arrive";
         claim(text.into(), by_device().map(|o| o.missing() as f64).sum(), most(0.0).bound(), None);
     }
     // Without idle time kept free, a full device needs attention twice in a millisecond.
