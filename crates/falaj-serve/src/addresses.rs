@@ -173,8 +173,8 @@ impl AddressKeeper {
                 }
                 if let Err(error) = replace(&file, &text_of(&book)) {
                     note!(
-                        "warning: {}: {error}; after a restart the newest addresses are \
-                         their first users'",
+                        "warning: {}: {error}; after a restart the newest addresses belong \
+                         to their first users",
                         file.display()
                     );
                 }

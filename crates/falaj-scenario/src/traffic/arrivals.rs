@@ -76,10 +76,10 @@ fn example(key: &str) -> &'static str {
         "states" => {
             "`states = [{ rate = \"50mbit\", stay = \"10ms\" }, { rate = \"5mbit\", stay = \"90ms\" }]`"
         }
-        "d0" => "moves a second, as in `d0 = [[-300, 100], [50, -60]]`",
+        "d0" => "transitions per second, as in `d0 = [[-300, 100], [50, -60]]`",
         "allowed" => "what it may send, as in `allowed = { rate = \"2mbit\", burst = \"15kB\" }`",
         "capture" => "the file that has its packets, as in `capture = \"calls.pcapng\"`",
-        "d1" => "moves a second with a packet, as in `d1 = [[200, 0], [0, 10]]`",
+        "d1" => "transitions per second with a packet, as in `d1 = [[200, 0], [0, 10]]`",
         _ => "another one",
     }
 }
@@ -222,9 +222,9 @@ pub(crate) fn sends(
             let chain = match Chain::new(&d0, &d1) {
                 Ok(chain) => chain,
                 Err(why) => {
-                    let help = "rates of moves a second: each row of `d0` and `d1` together adds \
-                                up to zero, as in `d0 = [[-300, 100], [50, -60]]` and `d1 = [[200, \
-                                0], [0, 10]]`";
+                    let help = "write transitions per second: each row of `d0` and `d1` together \
+                                adds up to zero, as in `d0 = [[-300, 100], [50, -60]]` and `d1 = \
+                                [[200, 0], [0, 10]]`";
                     refused("d0", why, help.into(), problems);
                     return None;
                 }

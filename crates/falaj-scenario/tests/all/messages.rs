@@ -3736,7 +3736,7 @@ size = "74B-1514B"
             15 | d0 = [[-3, 1], [2, -4]]
                |      ^^^^^^^^^^^^^^^^^^
                |
-               = help: rates of moves a second: each row of `d0` and `d1` together adds up to zero, as in `d0 = [[-300, 100], [50, -60]]` and `d1 = [[200, 0], [0, 10]]`
+               = help: write transitions per second: each row of `d0` and `d1` together adds up to zero, as in `d0 = [[-300, 100], [50, -60]]` and `d1 = [[200, 0], [0, 10]]`
 
             error: `shape`: 1 is not a shape whose bursts have a mean
               --> a.toml:23:9
