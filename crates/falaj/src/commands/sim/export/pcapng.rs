@@ -1,6 +1,6 @@
 //! The first replication as a capture: each packet at its arrival, with a comment that gives its
-//! queueing delay. For a scenario without rules, `falaj sim --replay` makes the same decisions about
-//! the packets.
+//! queueing delay. For a scenario without rules, `falaj sim --replay` makes the same decisions
+//! about the packets.
 
 use super::{Fate, PacketRecord, Runs};
 use anyhow::{Context, Result, ensure};
