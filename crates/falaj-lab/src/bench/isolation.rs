@@ -178,8 +178,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
             args.flood
         );
         say!(
-            "simulated: {} windows; least rate of any {} of what is guaranteed; share {} from its \
-             weight at most, {} of the link; the calm one's longest stay {}, guaranteed {}",
+            "simulated: {} windows; least rate {} of the guaranteed one; shares differ from the \
+             weights by {} at most, {} of the link; the calm one's longest stay {}, guaranteed {}",
             simulated.windows.len().saturating_sub(1),
             percent(in_simulation.rate),
             percent(in_simulation.share),
@@ -229,9 +229,9 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         if !args.json {
             say!(
                 "live: {} windows, {} of them without a stall of {} or more ({:.1} %); of these \
-                 {kept_to} of {held} within 0.5 % of each guaranteed rate; least {} of what is \
-                 guaranteed; share {} from its weight at most, {} of the link; in {without} an \
-                 adapter had nothing waiting for a while",
+                 {kept_to} of {held} within 0.5 % of each guaranteed rate; least rate {} of the \
+                 guaranteed one; shares differ from the weights by {} at most, {} of the link; in \
+                 {without} an adapter had nothing waiting for a while",
                 number[0] + number[1],
                 number[0],
                 nanos(STALL),
@@ -241,8 +241,8 @@ pub fn main(args: &Args) -> Result<ExitCode> {
                 percent(good.of_all)
             );
             say!(
-                "live, windows with a stall: least {} of what is guaranteed, share {} from its \
-                 weight at most",
+                "live, windows with a stall: least rate {} of the guaranteed one, shares differ \
+                 from the weights by {} at most",
                 percent(stalled.rate),
                 percent(stalled.share)
             );
