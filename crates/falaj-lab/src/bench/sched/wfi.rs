@@ -32,9 +32,9 @@ use std::sync::atomic::Ordering;
 #[derive(clap::Args, Clone)]
 #[command(after_help = "\
 B-WFI, in bytes: maximum lag of a flow behind its share of the bytes sent by the link, over any
-part of a backlog that ends with one of its departures. T-WFI: maximum delay of a packet beyond its
-departure from the flow's queue, if that were served at the flow's own rate. The named flow is the
-one whose B-WFI is the largest fraction of its bound, or of WF2Q+'s if no bound is known. A
+part of a backlog that ends with one of its departures. T-WFI: maximum time by which a packet leaves
+later than if its flow's queue were served at the flow's own rate. The named flow is the one whose
+B-WFI is the largest fraction of its bound, or of WF2Q+'s if no bound is known. A
 \"conditional\" bound may be exceeded. --json has the formulas.
 
 Examples:
@@ -276,7 +276,7 @@ impl Args {
         let packets = qmax.min(u64::from(FULL) * u64::from(flows));
         ensure!(
             packets <= MOST_PACKETS,
-            "{packets} packets are too many to look at each; up to {MOST_PACKETS} will do"
+            "{packets} packets are too many to keep; at most {MOST_PACKETS}"
         );
         let engine = match Engine::new(std::slice::from_ref(spec)) {
             Ok(engine) => engine,

@@ -128,7 +128,7 @@ fn benches_of_nothing() {
     sched(&against, "knows-no-discipline has no rr: it ran its list of packets instead");
     of("bench wfi --flowsets")(
         "1::600000",
-        "18000000 packets are too many to look at each; up to 4194304 will do",
+        "18000000 packets are too many to keep; at most 4194304",
     );
     of("bench path --thousands")("0", "write `1` or more");
 
