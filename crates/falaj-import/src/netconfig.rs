@@ -96,7 +96,11 @@ fn read(words: &[Word]) -> Result<(String, Option<String>), Problem> {
     if deletes {
         return match args.next() {
             None => Ok((name, None)),
-            Some(word) => Err(unknown(word, "a word behind what shall go", &["(there is none)"])),
+            Some(word) => {
+                let what = format!("{} is not part of a `delete` command", quoted(&word.text));
+                Err(Problem::error(word.at.clone(), what)
+                    .help("`delete` takes a side, ports and an address"))
+            }
         };
     }
     let mut link = Table::new(format!("[link.{}]", key(&name)), args.all());

@@ -195,7 +195,7 @@ impl Pipe for MaskedLinks {
     }
 }
 
-/// The links do not share a pipe within: their common properties are those of the model.
+/// There is no single wrapped pipe: properties that all links share are those of the model.
 impl Layer for MaskedLinks {}
 
 impl PacketPath for MaskedLinks {

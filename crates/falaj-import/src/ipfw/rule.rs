@@ -317,7 +317,8 @@ impl Body {
                 _ => ("down", "packets to it come down"),
             };
             if self.me.is_some_and(|other| other != way) {
-                return Err(no_equal(word.at.clone(), "from me to me", "they pass no link"));
+                let why = "packets from a host to itself pass no link";
+                return Err(no_equal(word.at.clone(), "from me to me", why));
             }
             self.me = Some(way);
             let what = format!("`{}` is the near end of the link: {words}", word.text);
@@ -455,7 +456,7 @@ impl Body {
         not: bool,
     ) -> Result<(), Problem> {
         if not || word.text.starts_with("table(") || word.text.contains('*') {
-            let why = "a link has two ends, of which `in` and `out` tell the direction: name one interface, or two";
+            let why = "a link has two ends, and `in` and `out` select the direction: name one interface, or two";
             return Err(no_equal(word.at.clone(), "this choice of interfaces", why));
         }
         if word.text != "any" {

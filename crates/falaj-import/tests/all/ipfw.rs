@@ -817,7 +817,7 @@ fn rules_look_at_what_ipfw_looks_at() {
             7 | ipfw add count ip from any to any via em*
               |                                       ^^^
               |
-              = help: a link has two ends, of which `in` and `out` tell the direction: name one interface, or two
+              = help: a link has two ends, and `in` and `out` select the direction: name one interface, or two
 
             error: `1` needs the end of the block, `}`
              --> ipfw.sh:8:46

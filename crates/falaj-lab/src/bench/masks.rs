@@ -116,7 +116,7 @@ fn measure(
         out.clear();
         sent
     };
-    // Each entry has a packet queued behind the first; links have one in transmission.
+    // Each queue, or each link, gets two packets; a link transmits one of them.
     (0..2 * many).for_each(|n| {
         packet(&mut engine, &mut out, n % many, now);
     });

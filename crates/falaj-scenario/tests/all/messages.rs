@@ -2201,7 +2201,7 @@ phase = "2h"
             7 | phase = "2h"
               |         ^^^^
               |
-              = help: a cycle of microseconds to seconds is what links are divided by
+              = help: links are divided in cycles of microseconds to seconds
         "#]],
     );
     errors(

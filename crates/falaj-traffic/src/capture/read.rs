@@ -120,7 +120,7 @@ impl fmt::Display for Unreadable {
                 let most = LARGEST >> 30;
                 write!(
                     f,
-                    "it has more than {most} GiB, which are read at most; take a part: `editcap -r FILE PART 1-5000000`"
+                    "it has more than {most} GiB, the most that is read; take a part: `editcap -r FILE PART 1-5000000`"
                 )
             }
             Unreadable::Later(version) => write!(

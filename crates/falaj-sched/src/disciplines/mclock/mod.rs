@@ -2,8 +2,8 @@
 //!
 //! Gulati, Merchant and Varman, "mClock: handling throughput variability for hypervisor IO
 //! scheduling" (2010). A flow has three clocks, which its packets advance:
-//! - `R`, by bytes over the reservation. Among flows whose `R` has come the earliest is served: the
-//!   constraint phase.
+//! - `R`, by bytes over the reservation. Among flows whose `R` has come, the one with the earliest
+//!   is served: the constraint phase.
 //! - `L`, by bytes over the limit. In the weight phase a flow waits until its `L` has come.
 //! - `P`, by bytes over the weight. In the weight phase, when no `R` has come, the least goes
 //!   first; its packets do not count for its reservation, so `R` stays.

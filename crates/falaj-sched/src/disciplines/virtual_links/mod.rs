@@ -209,7 +209,7 @@ impl VirtualLinks {
                     flow: Some(flow),
                     param: "phase",
                     what: format!("a phase of {phase} is longer than an hour"),
-                    help: "a cycle of microseconds to seconds is what links are divided by".into(),
+                    help: "links are divided in cycles of microseconds to seconds".into(),
                 });
             }
             links.push(Link {
@@ -395,7 +395,8 @@ impl VirtualLinks {
         };
         let latency = match (serve, self.tail) {
             (Serve::PhaseWise, _) => s - w + l * 2,
-            // The tails of many links, each carried once, may take longer than two phases.
+            // The tails of many links, each carried once, may take longer than two phases of this
+            // link.
             (_, Tail::Carry) => {
                 let packets = u128::from(l.0) * u128::from(phases.0);
                 let turns = carried.latency - lent;

@@ -307,7 +307,7 @@ fn one(args: &Args, system: &System, size: usize) -> Result<ExitCode> {
     if let Some(why) = why {
         say!("no exact answer: {why}");
     } else if !modelled {
-        say!("no model: it has exponential services and full batches alone");
+        say!("no model: the paper's model has exponential services and full batches only");
     }
     Ok(ExitCode::SUCCESS)
 }
