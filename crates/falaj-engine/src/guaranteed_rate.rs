@@ -52,7 +52,7 @@ impl GuaranteedRateClock {
     /// The clock from `now` on, when the guarantee changes. The service that the flow has got in
     /// advance is kept as bytes or as the time it would have lasted, whichever is more: a fair
     /// queue remembers the one and a regulator the other. A lag of the flow behind its guarantee is
-    /// forgotten, since no guarantee covers when that service is made up now.
+    /// forgotten, since no guarantee bounds the time until that service is made up.
     #[must_use]
     pub fn changed(self, rate: Rate, latency: Span, now: Time) -> GuaranteedRateClock {
         let ahead = self.clock.saturating_sub(self.at(now));

@@ -143,7 +143,8 @@ pub trait MediumHooks: Discipline {
     }
 
     /// Time by which the packet that was [sent](Discipline::on_transmit) last leaves before the
-    /// latest guaranteed time; `None`: it stays as early as it arrived. It is returned once.
+    /// latest guaranteed time; `None`: its earliness is still that of its arrival. It is returned
+    /// once.
     #[inline]
     fn earliness(&mut self) -> Option<Span> {
         None
