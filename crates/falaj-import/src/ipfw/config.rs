@@ -155,7 +155,7 @@ pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Confi
             }
             "buckets" => {
                 whole(args.value("a number")?)?;
-                args.left_out(word, "queues are found alike, however many there are");
+                args.left_out(word, "finding a queue takes equally long for any number of them");
             }
             "lmax" | "maxlen" => {
                 whole(args.value("a number")?)?;

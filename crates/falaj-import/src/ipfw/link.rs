@@ -158,8 +158,8 @@ fn link(all: &Firewall, number: u64, draft: &mut Draft, problems: &mut Vec<Probl
     }
     let lossy = table.get("loss").is_some() && table.get("rate") != Some("\"unlimited\"");
     if let Some(pipe) = pipe.as_ref().filter(|_| lossy) {
-        let what = "dummynet loses packets before they wait; here behind the rate: a lost packet \
-                    took its time";
+        let what = "dummynet loses packets before they wait; here the link loses them after the \
+                    rate: a lost packet took its time";
         problems.push(Problem::warning(pipe.at.clone(), what));
     }
     let sorted = match queues::sorted(all, number) {

@@ -124,7 +124,7 @@ pub(super) fn pie(args: &mut Args<'_>) -> Result<Keys, Problem> {
             "max_ecnth" => fixed(word, args.value("a number")?, &["0.1", "0.10"])?,
             "ecn" => set(&mut keys, "ecn", quote("yes")),
             "noecn" => keys.retain(|(key, _)| *key != "ecn"),
-            "capdrop" | "drand" => args.left_out(word, "it is so in any case, as in RFC 8033"),
+            "capdrop" | "drand" => args.left_out(word, "it is always on here, as in RFC 8033"),
             "dre" | "ts" => args.left_out(word, "the time that packets wait is known here"),
             _ => {
                 let why = "PIE is as RFC 8033 has it: its probability is capped and spread, and it is always on";

@@ -327,7 +327,9 @@ pub(super) fn sfq(args: &mut Args<'_>, kind: &Word) -> Result<Fair, Problem> {
                 whole(args.value("a number")?)?;
                 args.left_out(word, "all queues of `divisor` may be in use");
             }
-            "headdrop" => args.left_out(word, "the packet that waits longest goes in any case"),
+            "headdrop" => {
+                args.left_out(word, "the packet that waits longest is dropped in any case")
+            }
             "depth" => {
                 let why = "the fattest queue makes room, and none has a limit of its own";
                 return Err(no_equal(word.at.clone(), "depth of sfq", why));
@@ -347,8 +349,8 @@ pub(super) fn sfq(args: &mut Args<'_>, kind: &Word) -> Result<Fair, Problem> {
     ];
     scheduler.extend(quantum.map(|q| ("quantum", quote(&size(q)))));
     scheduler.extend([("target", quote("3s")), ("interval", quote("4s"))]);
-    let what = "as `fq_codel` whose CoDel waits for seconds: where there is no room the packet \
-                that waits longest goes";
+    let what = "as `fq_codel` whose CoDel waits for seconds: if there is no room, the packet that \
+                waits longest is dropped";
     Ok(Fair { scheduler, notes: vec![Problem::warning(kind.at.clone(), what)] })
 }
 

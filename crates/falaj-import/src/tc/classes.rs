@@ -38,7 +38,7 @@ pub(super) fn htb_qdisc(args: &mut Args<'_>) -> Result<(Option<u16>, Option<u64>
             }
             "direct_qlen" => {
                 whole(args.value("a number")?)?;
-                args.left_out(word, "packets of no class wait nowhere here");
+                args.left_out(word, "packets without a class do not wait here");
             }
             "offload" => return Err(no_equal(word.at.clone(), "offload", "a link is no hardware")),
             _ => return Err(stray(word, "htb", &["default", "r2q"])),

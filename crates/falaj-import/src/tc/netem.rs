@@ -127,8 +127,8 @@ pub(super) fn read(args: &mut Args<'_>) -> Result<Netem, Problem> {
             keys.push(("gap", each.to_string()));
             if each > 1 && !probability.starts_with("100") {
                 let what = format!(
-                    "one packet of {each} may overtake here, with {probability}; netem's chance \
-                     holds for each packet behind {} delayed ones until one overtakes: more do",
+                    "one packet of {each} may overtake here, with {probability}; in netem each \
+                     packet after {} delayed ones may, until one does: more packets overtake",
                     each - 1
                 );
                 netem.notes.push(Problem::warning(gap.at.clone(), what));

@@ -142,7 +142,7 @@ fn without_equal(kind: &str) -> Option<&'static str> {
         "skbprio" => {
             "it reads priorities that the kernel notes beside packets: `prio` with filters"
         }
-        "plug" | "teql" | "blackhole" => "a link sends what it has, by itself",
+        "plug" | "teql" | "blackhole" => "a link always sends the packets that it has",
         _ => return None,
     })
 }

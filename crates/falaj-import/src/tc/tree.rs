@@ -116,7 +116,7 @@ impl Tree {
                 self.kind = "priority";
                 self.notes.push(Problem::warning(
                     node.at.clone(),
-                    "filters alone choose bands here: what `priomap` makes of the type of service is for a `match`",
+                    "only filters choose bands here: for bands by type of service, as `priomap` has them, write a `match`",
                 ));
                 self.shaped(device)?;
             }
@@ -212,8 +212,7 @@ impl Tree {
                 }
                 (Class::Hfsc(hfsc), "hfsc") => {
                     if hfsc.share.is_none() {
-                        let what =
-                            "with `rt` alone a class shares what others leave too, by its rate";
+                        let what = "a class with `rt` alone also shares the rest of the link here, by its rate";
                         self.notes.push(Problem::warning(class.at.clone(), what));
                     }
                     hfsc.keys()
@@ -253,9 +252,9 @@ impl Tree {
             !alone && of.is_some_and(|(own, parent)| own.rate < own.ceil && own.ceil < parent.ceil)
         });
         let Some(first) = held.next() else { return };
-        let what = "a class that its `ceil` holds leaves tc's round at each packet and comes \
-                    back behind the others: in tc classes beside it share what is left \
-                    otherwise than by their rates or quanta";
+        let what = "in tc a class at its `ceil` leaves the round at each packet and comes back \
+                    last: the classes beside it do not share the rest by their rates or quanta \
+                    there";
         self.notes.push(Problem::warning(first.at.clone(), what));
     }
 
@@ -298,7 +297,7 @@ impl Tree {
                 self.rate = Some((limit.then, None));
             }
             Some(Class::Hfsc(Hfsc { limit: Some(_), .. })) => {
-                let why = "the rate of a link is one: `ul rate R`, or `ul m2 R`";
+                let why = "a link has one rate: `ul rate R`, or `ul m2 R`";
                 return Err(no_equal(at, "an upper limit of two pieces above all classes", why));
             }
             _ => {}
@@ -326,7 +325,7 @@ impl Tree {
             .map(|f| {
                 Problem::warning(
                     f.at.clone(),
-                    "no filter sends to the class that it belongs to: it is not asked",
+                    "no filter sends packets to the class of this filter: it is not tried",
                 )
             })
             .collect();
@@ -474,7 +473,7 @@ impl Tree {
             }
             let rules = both(above.unwrap_or("any"), &filter.rule);
             if rules.is_empty() {
-                let what = "it takes nothing of what the filters above it take: it is left out";
+                let what = "no packet that the filters above it take matches it: it is left out";
                 self.notes.push(Problem::warning(filter.at.clone(), what));
             }
             if self.is_leaf(to.minor) {

@@ -121,7 +121,7 @@ fn rules_as_firewalls_have_them() {
          ipfw add 50 queue 8 from me to any",
         expect![[r##"
             # note: 2: `noerror` was left out: falaj reports no drop to a sender in any case
-            # note: 2: `buckets` was left out: queues are found alike, however many there are
+            # note: 2: `buckets` was left out: finding a queue takes equally long for any number of them
             # note: 3: `fq_codel` keeps its own queues short: the policy of the pipe is left out
             # note: 5: nothing waits in a pipe without a bandwidth: its queues are left out
             # note: 7: packets by the loopback interface pass no link: this rule is left out
@@ -218,7 +218,7 @@ fn a_pipe_in_each_direction() {
          ipfw pipe 1 config bw 1.5Mbit/s delay 50 queue 30KBytes plr 0.01\n\
          ipfw pipe 2 config bw 10Mbit/s delay 50",
         expect![[r##"
-            # note: 3: dummynet loses packets before they wait; here behind the rate: a lost packet took its time
+            # note: 3: dummynet loses packets before they wait; here the link loses them after the rate: a lost packet took its time
             # ipfw pipe 1 config bw 1.5Mbit/s delay 50 queue 30KBytes plr 0.01
             [link.pipe1]
             rate = "1500kbit"
@@ -484,8 +484,8 @@ fn policies_and_fair_queues() {
          ipfw add pipe 3 ip from any to any 22 in\nipfw add queue 1 tcp from any to any out\n\
          ipfw add queue 2 tcp from any to any in",
         expect![[r##"
-            # note: 4: dummynet loses packets before they wait; here behind the rate: a lost packet took its time
-            # note: 9: `capdrop` was left out: it is so in any case, as in RFC 8033
+            # note: 4: dummynet loses packets before they wait; here the link loses them after the rate: a lost packet took its time
+            # note: 9: `capdrop` was left out: it is always on here, as in RFC 8033
             # note: 9: `ts` was left out: the time that packets wait is known here
             # note: 14: packets that no rule takes pass, as on macOS, OPNsense and pfSense
             # ipfw pipe 1 config bw 1Mbit/s queue 60 red 0.002/5/15/0.1 ecn
@@ -1549,7 +1549,7 @@ fn what_differs_is_said() {
     becomes(
         "ipfw pipe 1 config bw 1Mbit/s plr 0.01\nsysctl net.inet.ip.fw.one_pass=0\nipfw add pipe 1 ip from any to any out",
         expect![[r##"
-            # note: 1: dummynet loses packets before they wait; here behind the rate: a lost packet took its time
+            # note: 1: dummynet loses packets before they wait; here the link loses them after the rate: a lost packet took its time
             # note: 3: packets that no rule takes pass, as on macOS, OPNsense and pfSense
             # ipfw pipe 1 config bw 1Mbit/s plr 0.01
             [link.pipe1]

@@ -34,7 +34,7 @@ fn netem() {
         "tc qdisc add dev eth0 root netem delay 100ms 10ms 25% distribution normal loss 0.3% 25% duplicate 1% corrupt 0.1% reorder 25% 50% gap 5",
         expect![[r##"
             # note: 1: correlated loss keeps its mean here; netem's loses far less than asked, often nothing
-            # note: 1: one packet of 5 may overtake here, with 25%; netem's chance holds for each packet behind 4 delayed ones until one overtakes: more do
+            # note: 1: one packet of 5 may overtake here, with 25%; in netem each packet after 4 delayed ones may, until one does: more packets overtake
             # what eth0 sends goes up
             [link.eth0]
             rate = "unlimited"
@@ -195,7 +195,7 @@ fn classes_and_their_filters() {
          tc filter add dev eth0 parent 1: prio 1 flower ip_proto tcp dst_port 22 classid 1:1",
         &host,
         expect![[r##"
-            # note: 1: filters alone choose bands here: what `priomap` makes of the type of service is for a `match`
+            # note: 1: only filters choose bands here: for bands by type of service, as `priomap` has them, write a `match`
             # note: 1: no filter sends to 1:3: it is left out
             # what eth0 sends goes up
             [link.eth0]
@@ -266,7 +266,7 @@ fn token_buckets_and_their_classes() {
          tc filter add dev eth0 parent 1: protocol ip prio 2 u32 match ip dport 80 0xffff flowid \
          1:20",
         expect![[r##"
-            # note: 7: as `fq_codel` whose CoDel waits for seconds: where there is no room the packet that waits longest goes
+            # note: 7: as `fq_codel` whose CoDel waits for seconds: if there is no room, the packet that waits longest is dropped
             # note: 7: `perturb` was left out: the hash has a secret key, and connections keep their queues
             # what eth0 sends goes up
             [link.eth0]
@@ -322,7 +322,7 @@ fn fair_service_curves() {
          tc filter add dev eth0 parent 1: prio 1 u32 match ip dport 5060 0xffff flowid 1:11\n\
          tc filter add dev eth0 parent 1: prio 2 u32 match ip dport 22 0xffff flowid 1:13",
         expect![[r##"
-            # note: 5: with `rt` alone a class shares what others leave too, by its rate
+            # note: 5: a class with `rt` alone also shares the rest of the link here, by its rate
             # what eth0 sends goes up
             [link.eth0]
             rate = "unlimited"
@@ -532,7 +532,7 @@ fn classes_within_classes() {
          tc filter add dev eth0 parent 10: prio 3 u32 match ip dport 22 0xffff flowid 10:1",
         &host,
         expect![[r##"
-            # note: 4: filters alone choose bands here: what `priomap` makes of the type of service is for a `match`
+            # note: 4: only filters choose bands here: for bands by type of service, as `priomap` has them, write a `match`
             # what eth0 sends goes up
             [link.eth0]
             rate = "100mbit"
@@ -566,7 +566,7 @@ fn classes_within_classes() {
          tc filter add dev eth0 parent 1: prio 1 u32 match ip dport 5004 0xffff flowid 1:1",
         &Host::default(),
         expect![[r##"
-            # note: 1: filters alone choose bands here: what `priomap` makes of the type of service is for a `match`
+            # note: 1: only filters choose bands here: for bands by type of service, as `priomap` has them, write a `match`
             # note: 1: no filter sends to 1:3: it is left out
             # note: 2: `hicredit` was left out: it follows from the packets of others meanwhile
             # note: 2: `locredit` was left out: it follows from the packets of others meanwhile
@@ -635,7 +635,7 @@ fn trees_of_classes() {
     becomes(
         COMPANIES,
         expect![[r##"
-            # note: 5: a class that its `ceil` holds leaves tc's round at each packet and comes back behind the others: in tc classes beside it share what is left otherwise than by their rates or quanta
+            # note: 5: in tc a class at its `ceil` leaves the round at each packet and comes back last: the classes beside it do not share the rest by their rates or quanta there
             # what eth0 sends goes up
             [link.eth0]
             rate = "unlimited"
@@ -812,13 +812,13 @@ fn trees_of_classes() {
          tc filter add dev eth0 parent 1:a prio 3 u32 match ip src 10.7.0.0/16 flowid 1:a2\n\
          tc filter add dev eth0 parent 1: prio 4 matchall flowid 1:99",
         expect![[r##"
-            # note: 5: a class that its `ceil` holds leaves tc's round at each packet and comes back behind the others: in tc classes beside it share what is left otherwise than by their rates or quanta
+            # note: 5: in tc a class at its `ceil` leaves the round at each packet and comes back last: the classes beside it do not share the rest by their rates or quanta there
             # note: 8: no filter sends to 1:a12: it is left out
             # note: 9: no filter sends to 1:a111: it is left out
             # note: 10: no filter sends to 1:a112: it is left out
             # note: 12: no packet reaches the class above this: it is left out
             # note: 13: packets that no filter below this one takes continue with the next filter here, instead of going to the default class
-            # note: 14: it takes nothing of what the filters above it take: it is left out
+            # note: 14: no packet that the filters above it take matches it: it is left out
             # what eth0 sends goes up
             [link.eth0]
             rate = "unlimited"
@@ -859,12 +859,12 @@ fn trees_of_classes() {
         "tc filter add dev eth0 parent 1: prio 1 u32 match ip dport 80 0xffff flowid 1:a2\n\
          tc filter add dev eth0 parent 1:a1 prio 2 u32 match ip dport 22 0xffff flowid 1:a12",
         expect![[r##"
-            # note: 5: a class that its `ceil` holds leaves tc's round at each packet and comes back behind the others: in tc classes beside it share what is left otherwise than by their rates or quanta
+            # note: 5: in tc a class at its `ceil` leaves the round at each packet and comes back last: the classes beside it do not share the rest by their rates or quanta there
             # note: 8: no filter sends to 1:a12: it is left out
             # note: 9: no filter sends to 1:a111: it is left out
             # note: 10: no filter sends to 1:a112: it is left out
             # note: 12: no packet reaches the class above this: it is left out
-            # note: 14: no filter sends to the class that it belongs to: it is not asked
+            # note: 14: no filter sends packets to the class of this filter: it is not tried
             # what eth0 sends goes up
             [link.eth0]
             rate = "unlimited"
@@ -1290,7 +1290,7 @@ fn filters_of_bytes_are_fields() {
          tc filter add dev e parent 1: prio 8 handle 0x20/0xf0 fw classid 1:2",
         &Host { rate: Some(falaj_scenario::parse_rate("8mbit").unwrap()), down: None },
         expect![[r##"
-            # note: 1: filters alone choose bands here: what `priomap` makes of the type of service is for a `match`
+            # note: 1: only filters choose bands here: for bands by type of service, as `priomap` has them, write a `match`
             # note: 2: packets with options of IP are taken too
             # note: 3: of IPv6 these bytes are the traffic class and the flow label, which is random: this takes hardly any packet, and is left out
             # note: 4: ICMP of IPv6 is protocol 58: this takes no packet, and is left out
@@ -1854,7 +1854,7 @@ fn what_is_below_a_class_is_a_link_before_it() {
          tc filter add dev eth0 protocol ip parent 1:0 prio 3 u32 match ip dst 65.172.181.4/32 \
          flowid 1:3",
         expect![[r##"
-            # note: 1: filters alone choose bands here: what `priomap` makes of the type of service is for a `match`
+            # note: 1: only filters choose bands here: for bands by type of service, as `priomap` has them, write a `match`
             # note: 1: no filter sends to 1:1: it is left out
             # note: 1: the rate of eth0 is unknown, so no class waits for another: `--rate` sets it
             # what eth0 sends goes up
@@ -1986,7 +1986,7 @@ fn what_is_below_a_class_is_a_link_before_it() {
          tc class add dev ifb0 parent 1:1 classid 1:10 htb rate 10mbit\n\
          tc qdisc add dev ifb0 parent 1:10 netem delay 30ms rate 5mbit",
         expect![[r##"
-            # note: 7: filters alone choose bands here: what `priomap` makes of the type of service is for a `match`
+            # note: 7: only filters choose bands here: for bands by type of service, as `priomap` has them, write a `match`
             # what eth0 sends goes up
             [link.eth0]
             rate = "unlimited"
@@ -2064,7 +2064,7 @@ fn links_below_classes_that_rules_cannot_lead_through_are_refused() {
         "tc qdisc add dev a root handle 1: prio\ntc qdisc add dev a parent 1:2 netem delay 5ms\n\
          tc filter add dev a parent 1: matchall flowid 1:2\ntc qdisc add dev b root netem delay 5ms",
         expect![[r#"
-            warning: filters alone choose bands here: what `priomap` makes of the type of service is for a `match`
+            warning: only filters choose bands here: for bands by type of service, as `priomap` has them, write a `match`
              --> tc.sh:1:1
               |
             1 | tc qdisc add dev a root handle 1: prio

@@ -299,7 +299,7 @@ pub(super) fn number(value: f64) -> String {
 /// The count of rows by verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct VerdictCounts {
-    /// Rows that compare our value with print.
+    /// Rows that compare our value with print, and bounds that do not hold.
     pub(super) comparisons: usize,
     pub(super) reproduced: usize,
     pub(super) differs: usize,

@@ -104,7 +104,7 @@ impl Ets {
             return Err(ConfigError {
                 flow: Some(flow),
                 param: "quantum",
-                what: "a flow with a priority is not visited with a quantum".into(),
+                what: "a flow with a priority has no quantum".into(),
                 help: "leave out one of the two".into(),
             }
             .into());
