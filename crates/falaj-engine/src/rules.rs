@@ -5,6 +5,7 @@ use crate::classifier::Match;
 use crate::key::Key;
 use crate::lookup::Lookup;
 use crate::masks::SojournStats;
+use crate::policer::{Policer, TokenBucket};
 use crate::table::{Field, LookupTable};
 use falaj_sched::units::probability::Probability;
 use falaj_sched::units::time::Time;
@@ -21,6 +22,9 @@ pub struct RouteRule {
     pub way: Option<usize>,
     /// The probability with which the rule takes a matching packet; `None`: always.
     pub probability: Option<Probability>,
+    /// The rule takes a matching packet only if it conforms to this; `None`: always. Each direction
+    /// has a token bucket of its own.
+    pub policer: Option<Policer>,
     /// The mark that packets get, for later rules, and for flows and masks of the links that they
     /// pass.
     pub mark: Option<u32>,
@@ -37,6 +41,7 @@ impl RouteRule {
             matches: vec![Match::ANY],
             way: None,
             probability: None,
+            policer: None,
             mark: None,
             to: RuleAction::Links(vec![link]),
             on: false,
@@ -66,6 +71,11 @@ impl RouteRule {
             other => other.clone(),
         };
         RouteRule { to, ..self.clone() }
+    }
+
+    /// Returns true if the rule takes all packets that match it.
+    pub fn takes_all(&self) -> bool {
+        self.probability.is_none() && self.policer.is_none()
     }
 
     fn matches(&self, key: &Key, way: usize) -> bool {
@@ -108,7 +118,8 @@ pub struct RouteStep {
     pub key: Key,
     /// True if they pass no link before this one.
     pub first: bool,
-    /// The share of the packets that pass it, above 0; 1 unless a rule takes only some of them.
+    /// The largest share of the packets that may pass it, above 0; 1 unless a rule takes packets
+    /// by chance. A policer may take any share.
     pub share: f64,
 }
 
@@ -117,8 +128,10 @@ pub struct RouteStep {
 pub struct Passage {
     /// The links that they pass. A packet passes them in this order, but perhaps not all of them.
     pub steps: Vec<RouteStep>,
-    /// The share of the packets that a rule drops.
+    /// The largest share of the packets that a rule may drop.
     pub dropped: f64,
+    /// A policer decides about some packets, by their rate.
+    pub is_policed: bool,
 }
 
 impl Passage {
@@ -133,7 +146,8 @@ impl Passage {
             let mut key = Key { mark, ..*key };
             let mut go = |to: usize, mark, entered, share: f64| {
                 if share > 0.0 {
-                    *waiting.entry((to, mark, entered)).or_insert(0.0) += share;
+                    let all = waiting.entry((to, mark, entered)).or_insert(0.0);
+                    *all = (*all + share).min(1.0);
                 }
             };
             let Some(target) =
@@ -143,7 +157,10 @@ impl Passage {
                 continue;
             };
             let taken = share * rule.probability.map_or(1.0, Probability::as_f64);
-            go(n + 1, mark, entered, share - taken);
+            made.is_policed |= rule.policer.is_some();
+            // A policer may leave all to the next rule.
+            let left = if rule.policer.is_some() { share } else { share - taken };
+            go(n + 1, mark, entered, left);
             key.mark = rule.mark.unwrap_or(mark);
             let links: &[u32] = match (&rule.to, &target) {
                 (RuleAction::SkipTo(to), _) => {
@@ -172,7 +189,9 @@ impl Passage {
 
     /// The steps of each packet; `None` if a rule drops some or takes only some.
     pub fn sure(self) -> Option<Vec<RouteStep>> {
-        let sure = self.dropped == 0.0 && self.steps.iter().all(|step| step.share == 1.0);
+        let sure = self.dropped == 0.0
+            && !self.is_policed
+            && self.steps.iter().all(|step| step.share == 1.0);
         sure.then_some(self.steps)
     }
 }
@@ -261,6 +280,8 @@ pub(crate) struct RuleSet {
     taken: Vec<RuleCounters>,
     /// By rule and direction, the packets that matched a rule with a probability, taken or not.
     asked: Vec<[u64; 2]>,
+    /// By rule and direction, the policer's bucket.
+    buckets: Vec<[TokenBucket; 2]>,
     /// Counters of removed rules.
     removed: RuleCounters,
     active: Vec<RuleStats>,
@@ -281,7 +302,9 @@ impl RuleSet {
         let (taken, asked) =
             (vec![RuleCounters::default(); rules.len()], vec![[0; 2]; rules.len()]);
         let active = vec![RuleStats::default(); rules.len()];
-        RuleSet { rules, lookup, seed, taken, asked, removed: RuleCounters::default(), active }
+        let buckets = vec![<[TokenBucket; 2]>::default(); rules.len()];
+        let removed = RuleCounters::default();
+        RuleSet { rules, lookup, seed, taken, asked, buckets, removed, active }
     }
 
     pub(crate) fn taken(&self) -> &[RuleCounters] {
@@ -367,6 +390,7 @@ impl RuleSet {
                 Some(new) => {
                     self.taken[new as usize] = *taken;
                     self.asked[new as usize] = old.asked[n];
+                    self.buckets[new as usize] = old.buckets[n];
                     self.active[new as usize] = old.active[n];
                 }
                 None => self.removed.add(taken),
@@ -432,6 +456,11 @@ impl RuleSet {
                 {
                     continue;
                 }
+            }
+            if let Some(policer) = &rule.policer
+                && !self.buckets[n as usize][way].conforms(policer, bytes, now)
+            {
+                continue;
             }
             let taken = &mut self.taken[n as usize];
             taken.packets += 1;

@@ -101,6 +101,7 @@ fn chain(links: &[PipeSpec]) -> NetworkSpec {
         matches: vec![Match::ANY],
         way: None,
         probability: None,
+        policer: None,
         mark: None,
         to,
         on: false,

@@ -54,7 +54,7 @@ fn spec(links: Vec<[PlacedPipe; 2]>, rules: Vec<RouteRule>) -> NetworkSpec {
 }
 
 fn rule(to: RuleAction) -> RouteRule {
-    RouteRule { matches: vec![Match::ANY], way: None, probability: None, mark: None, to, on: false }
+    RouteRule { to, ..RouteRule::all_to(0) }
 }
 
 fn key(dport: u16) -> Key {

@@ -15,6 +15,7 @@ use falaj_engine::network::{
     RuleChange, unlimited,
 };
 use falaj_engine::pipe::{Counters, PipeSpec};
+use falaj_engine::policer::Policer;
 use falaj_engine::rules::{RouteRule, RuleAction, RuleTarget};
 use falaj_engine::table::{Field, LookupTable, TableEntry};
 use falaj_engine::{ChangeError, DropReason, Output, PipeId, Prepared};
@@ -348,8 +349,13 @@ fn any_rule(dice: &mut Dice, places: &[u32]) -> RouteRule {
         if dice.from(0, 1) == 0 { to_port(dice.from(1, 8) as u16) } else { vec![Match::ANY] };
     let on = dice.from(0, 2) == 0 && to != RuleAction::Drop;
     let probability = (dice.from(0, 3) == 0).then(|| Probability::of(dice.from(1, 9), 10));
+    let policer = (dice.from(0, 3) == 0).then(|| Policer {
+        rate: Rate(dice.from(0, 100_000_000)),
+        burst: dice.from(1, 20_000),
+        layer: CountedLayer::Ip,
+    });
     let mark = (dice.from(0, 3) == 0).then(|| dice.from(0, 2) as u32);
-    RouteRule { matches, way: None, probability, mark, to, on }
+    RouteRule { matches, way: None, probability, policer, mark, to, on }
 }
 
 /// Counters over all links, removed ones included.

@@ -76,7 +76,7 @@ fn spec(rules: u32) -> NetworkSpec {
         };
         let to = RuleAction::Links(vec![n % 2]);
         let matches = vec![if n + 1 == rules { Match::ANY } else { one }];
-        RouteRule { matches, way: None, probability: None, mark: None, to, on: false }
+        RouteRule { matches, to, ..RouteRule::all_to(0) }
     };
     NetworkSpec {
         places: (0..4).map(|_| place()).collect(),

@@ -23,7 +23,7 @@ pub use key::{Fallback, Holds, Key, Table};
 pub(crate) use link::{CARRIES, direction};
 pub use link::{DIRECTION, LINK, PROFILE, TRACE};
 pub use renamed::{RENAMED, present};
-pub use rule::{LOOKED_UP, RULE, TO};
+pub use rule::{CONFORMS_TO, LOOKED_UP, RULE, TO};
 pub(crate) use sample::{inline, sample};
 pub use traffic::{BUCKET, BYTES_MAX, GREEDY, SOURCES_MAX, STATE, TRAFFIC};
 
@@ -117,6 +117,12 @@ const BEHIND: &[Table] = &[
         doc: "a rule that routes packets through links; rules are tried in order, and the first \
               that takes a packet decides",
         keys: RULE,
+    },
+    Table {
+        word: "conforms-to",
+        header: "conforms-to = { … }",
+        doc: "a policer of a rule: the token bucket to which the packets that it takes conform",
+        keys: CONFORMS_TO,
     },
     Table {
         word: "to",

@@ -2,6 +2,8 @@
 
 use super::key::Fallback::{Otherwise, Required, Value as Default};
 use super::key::{Holds, Key, key};
+use super::traffic::BYTES_MAX;
+use falaj_engine::counted_layer::CountedLayer;
 use falaj_sched::contract::params::Kind;
 
 /// `[[rule]]`.
@@ -31,6 +33,13 @@ pub const RULE: &[Key] = &[
         "probability that the rule takes a packet that matches; the others go on to the next rule",
     ),
     key(
+        "conforms-to",
+        Holds::Table(CONFORMS_TO),
+        Otherwise("always"),
+        "token bucket of a policer: the rule takes a packet that matches only if the bucket has \
+         tokens for all its bytes, and the others go on to the next rule; no packet waits",
+    ),
+    key(
         "mark",
         Holds::Value(Kind::Count { min: 0, max: u32::MAX as u64 }),
         Otherwise("unchanged"),
@@ -49,6 +58,24 @@ pub const RULE: &[Key] = &[
         Holds::Value(Kind::Choice(&["out", "on"])),
         Default("out"),
         "`out` lets packets leave after their links, `on` continues with the next rule",
+    ),
+];
+
+/// `conforms-to = { … }`, of a rule.
+pub const CONFORMS_TO: &[Key] = &[
+    key("rate", Holds::FiniteRate, Required, "rate at which the token bucket fills"),
+    key(
+        "burst",
+        Holds::BytesIn { min: 1, max: BYTES_MAX },
+        Required,
+        "size of the token bucket: maximum number of bytes at once; longer packets never conform",
+    ),
+    key(
+        "layer",
+        Holds::Value(Kind::Choice(CountedLayer::NAMES)),
+        Default("ip"),
+        "bytes of a packet that count: `payload` of the transport layer, `ip` packet, `l2` frame, \
+         or `l1` with preamble and gap",
     ),
 ];
 

@@ -106,7 +106,7 @@ pub(crate) fn rules(all: &[RuleRead], links: &[Known], problems: &mut Vec<Proble
         let counts = all.iter().any(|read| {
             let rule = &read.rule.rule;
             rule.on
-                && rule.probability.is_none()
+                && rule.takes_all()
                 && rule.way.is_none()
                 && rule.matches.iter().any(Match::is_any)
         });
@@ -141,7 +141,7 @@ pub(crate) fn rules(all: &[RuleRead], links: &[Known], problems: &mut Vec<Proble
 
 /// Returns true if a rule keeps all packets that it matches.
 fn keeps(rule: &RouteRule) -> bool {
-    rule.probability.is_none()
+    rule.takes_all()
         && (!rule.on || matches!(rule.to, RuleAction::SkipTo(_)))
         && !matches!(rule.to, RuleAction::Table { .. })
 }

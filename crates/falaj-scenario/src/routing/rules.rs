@@ -4,11 +4,13 @@ use crate::diagnostics::Problem;
 use crate::keys;
 use crate::link::Known;
 use crate::model::{Rule, Towards};
-use crate::read::{Datum, Fields, Got, fields, get};
+use crate::read::{Datum, Fields, Got, fields, get, values};
 use crate::routing::tables::{Read, Tables};
 use crate::suggest::{self, quoted};
 use falaj_engine::classifier::Match;
+use falaj_engine::counted_layer::CountedLayer;
 use falaj_engine::key::Key;
+use falaj_engine::policer::Policer;
 use falaj_engine::rules;
 use falaj_engine::rules::{RuleAction, RuleTarget};
 use falaj_engine::table::Field;
@@ -73,7 +75,7 @@ struct Scene<'s, 'a> {
 fn rule(fields: &Fields<'_>, scene: &Scene<'_, '_>, problems: &mut Vec<Problem>) -> Option<Rule> {
     let mut given = Values::default();
     let mut matches = Some(vec![Match::ANY]);
-    let mut to = None;
+    let (mut to, mut policer) = (None, None);
     let mut whole = true;
     for key in keys::RULE {
         match get(&[fields], key, problems) {
@@ -82,6 +84,10 @@ fn rule(fields: &Fields<'_>, scene: &Scene<'_, '_>, problems: &mut Vec<Problem>)
                 given.set(key.name, value);
             }
             Got::Given(Datum::Raw(value)) => to = target(value, scene, problems),
+            Got::Given(Datum::Table(table)) => {
+                policer = conforms_to(table, fields, problems);
+                whole &= policer.is_some();
+            }
             Got::Wrong => whole = false,
             _ => {}
         }
@@ -114,11 +120,26 @@ fn rule(fields: &Fields<'_>, scene: &Scene<'_, '_>, problems: &mut Vec<Problem>)
         matches: matches?,
         way: given.choice("direction").map(|way| usize::from(way == "down")),
         probability,
+        policer,
         mark,
         to: to?,
         on,
     };
     whole.then(|| Rule { name: scene.names[scene.n].clone(), rule })
+}
+
+/// Reads a `conforms-to`.
+fn conforms_to<'a>(
+    table: &'a DeTable<'a>,
+    rule: &Fields<'_>,
+    problems: &mut Vec<Problem>,
+) -> Option<Policer> {
+    let at = rule.field("conforms-to").map_or(rule.at.clone(), |field| field.at.clone());
+    let what = format!("`conforms-to` of {}", rule.what);
+    let fields = fields(table, at, what, keys::CONFORMS_TO, &[], problems);
+    let values = values(&[&fields], keys::CONFORMS_TO.iter().copied(), problems)?;
+    let layer = values.choice("layer").and_then(CountedLayer::from_name)?;
+    Some(Policer { rate: values.rate("rate")?, burst: values.bytes("burst")?, layer })
 }
 
 /// Reads a `to`.

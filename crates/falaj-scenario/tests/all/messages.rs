@@ -3336,7 +3336,7 @@ too = "slow"
             29 | too = "slow"
                | ^^^ did you mean `to`?
                |
-               = help: allowed: `direction`, `mark`, `match`, `name`, `probability`, `then`, `to`
+               = help: allowed: `conforms-to`, `direction`, `mark`, `match`, `name`, `probability`, `then`, `to`
         "#]],
     );
 }
