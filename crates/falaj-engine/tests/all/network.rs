@@ -17,7 +17,8 @@ use falaj_engine::network::{
     IngressChange, IngressPacket, Network, NetworkChange, NetworkSpec, PlacedPipe, RouteError,
 };
 use falaj_engine::pipe::PipeSpec;
-use falaj_engine::rules::{RouteRule, RuleAction, RuleCounters, RuleTarget};
+use falaj_engine::policer::Policer;
+use falaj_engine::rules::{Passage, RouteRule, RuleAction, RuleCounters, RuleTarget};
 use falaj_engine::table::{Field, LookupTable, TableEntry};
 use falaj_engine::term::{Literal, Term};
 use falaj_engine::{DropReason, Output, PipeId, Prepared};
@@ -170,6 +171,29 @@ fn marks_go_with_packets() {
     let all = vec![notes(1, 7), notes(2, 8), rule(links(&[0]))];
     let ran = run(&spec(one, all), &[(0, 1), (0, 2), (0, 1), (0, 3)], false);
     assert_eq!(due(&ran), [(0, 11), (1, 11), (2, 12), (3, 11)]);
+}
+
+/// A rule takes what conforms to its policer, in each direction by a bucket of its own; the rest
+/// goes on to the next rule.
+#[test]
+fn a_rule_takes_what_conforms() {
+    let policer = Policer { rate: Rate::from_mbit(8), burst: 2000, layer: CountedLayer::Ip };
+    let some = RouteRule { policer: Some(policer), ..rule(links(&[0])) };
+    let places = || [10, 20].map(|delay| link(delay, Impairments::default())).to_vec();
+    // Packets of 1000 B: 1 us for each byte.
+    let times = [(0, 1), (0, 1), (0, 1), (1, 1), (1, 1)];
+    let ran = run(&spec(places(), vec![some.clone(), rule(links(&[1]))]), &times, true);
+    assert_eq!(due(&ran), [(0, 11), (1, 12), (2, 21), (3, 13), (4, 22)]);
+    assert_eq!(ran.network.taken().iter().map(|t| t.packets).collect::<Vec<_>>(), [3, 2]);
+    let passage = |rules: &[RouteRule]| Passage::of(rules, &Key::default(), 0);
+    let all = passage(&[some.clone(), rule(links(&[1]))]);
+    assert_eq!(
+        all.steps.iter().map(|s| (s.link, s.share)).collect::<Vec<_>>(),
+        [(0, 1.0), (1, 1.0)]
+    );
+    assert_eq!(all.sure(), None);
+    let dropped = passage(&[some, rule(RuleAction::Drop)]);
+    assert_eq!((dropped.steps.len(), dropped.dropped, dropped.is_policed), (1, 1.0, true));
 }
 
 #[test]

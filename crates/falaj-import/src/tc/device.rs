@@ -2,6 +2,7 @@
 
 use super::aqm::Managed;
 use super::attachment::{Attachment, Handle};
+use super::direction::is_link;
 use super::filter::{self, Filter, Target};
 use super::qdisc::{self, Class, Qdisc};
 use super::stab::Stab;
@@ -51,6 +52,17 @@ impl Device {
 
     fn root(&self) -> Option<&Node<Qdisc>> {
         self.qdiscs.iter().find(|q| q.parent.is_none())
+    }
+
+    /// Returns true if all packets of the device pass the discipline with this handle.
+    fn is_passed_by_all(&self, handle: Option<Handle>) -> bool {
+        let Some(handle) = handle.filter(|handle| handle.minor == 0) else {
+            return handle.is_none();
+        };
+        let of = |major| self.qdiscs.iter().find(|q| q.handle.is_some_and(|h| h.major == major));
+        let Some(parent) = of(handle.major).and_then(|q| q.parent) else { return true };
+        let above = of(parent.major).filter(|q| is_link(&q.what)).and_then(|q| q.handle);
+        above.is_some_and(|above| self.is_passed_by_all(Some(above)))
     }
 
     /// Removes the discipline in a place, with its classes, its filters and everything below it.
@@ -326,6 +338,12 @@ impl Devices {
                 "redirect",
                 "packets that a device sends pass its own link here",
             ));
+        }
+        if let Some(police) = &made.police
+            && !device.is_passed_by_all(made.parent)
+        {
+            let why = "a filter of the device's first discipline polices its packets";
+            return Err(no_equal(police.at.clone(), "a policer of a class", why));
         }
         if unnumbered {
             made.prio = before(device.filters.iter().filter(|f| f.parent == made.parent));

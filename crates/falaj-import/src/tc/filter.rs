@@ -1,6 +1,7 @@
 //! Filters, which assign packets to classes: `u32`, `flower`, `matchall`, `basic`, `fw`.
 
 use super::attachment::{Attachment, Handle, handle};
+use super::police::{self, Police};
 use crate::amounts::whole;
 use crate::args::{Args, no_equal, unknown};
 use crate::lines::Word;
@@ -16,6 +17,7 @@ pub(super) struct Filter {
     /// The match, in the grammar of a scenario's `match`.
     pub(super) rule: String,
     pub(super) to: Target,
+    pub(super) police: Option<Police>,
     /// The protocol and the kind of filter, which all filters of one preference have in common.
     pub(super) table: (String, String),
     pub(super) at: Range<usize>,
@@ -77,7 +79,7 @@ pub(super) fn read(
         Some(ether) if ether.starts_with("ether ") => rule.term(ether),
         version => rule.version = version,
     }
-    let (mut class, mut action) = (None, None);
+    let (mut class, mut action, mut police) = (None, None, None);
     let at = args.all();
     match kind.text.as_str() {
         "u32" | "flower" | "matchall" | "basic" => {}
@@ -102,8 +104,10 @@ pub(super) fn read(
             "match" if kind.text == "u32" => u32_match(args, &mut rule)?,
             "match" if kind.text == "basic" => rule.term(ematch(args)?),
             "flowid" | "classid" => class = Some(handle(args.value("a class")?)?),
-            "action" => action = self::action(args)?,
-            "police" => return Err(police(word)),
+            "action" => action = self::action(args, &mut police)?,
+            "police" if ["u32", "fw", "basic"].contains(&kind.text.as_str()) => {
+                police = Some(police::read(word, args)?);
+            }
             // These options concern network cards and make no difference to packets.
             "skip_hw" | "skip_sw" => {
                 let what = format!("`{}` was left out: there is no card here", word.text);
@@ -123,6 +127,7 @@ pub(super) fn read(
         (Some(Target::Pass) | None, Some(class)) if !place.ingress() => Target::Class(class),
         (Some(action), _) => action,
         (None, Some(_)) => Target::Pass,
+        (None, None) if police.is_some() && place.ingress() => Target::Pass,
         (None, None) => {
             return Err(Problem::error(at, "where to? `flowid CLASS` is missing"));
         }
@@ -147,7 +152,7 @@ pub(super) fn read(
     }
     let protocol = place.protocol.map_or("all", |word| &word.text).to_ascii_lowercase();
     let table = (protocol, kind.text.clone());
-    Ok(Filter { parent: place.parent, prio: place.prio.unwrap_or(0), rule, to, table, at })
+    Ok(Filter { parent: place.parent, prio: place.prio.unwrap_or(0), rule, to, police, table, at })
 }
 
 /// Reads a filter's `protocol`: the name or number of an EtherType.
@@ -507,9 +512,9 @@ fn flower(word: &Word, key: &str, args: &mut Args<'_>, rule: &mut Rule) -> Resul
     Ok(())
 }
 
-/// Reads the action behind `action`: `mirred egress redirect dev ifb0`, `drop` or `pass`; `None` if
-/// it does nothing.
-fn action(args: &mut Args<'_>) -> Result<Option<Target>, Problem> {
+/// Reads the action behind `action`: `mirred egress redirect dev ifb0`, `drop`, `pass` or `police`;
+/// `None` if it leads nowhere.
+fn action(args: &mut Args<'_>, police: &mut Option<Police>) -> Result<Option<Target>, Problem> {
     let mut action = args.value("an action")?;
     if action.text == "gact" {
         action = args.value("an action")?;
@@ -517,14 +522,17 @@ fn action(args: &mut Args<'_>) -> Result<Option<Target>, Problem> {
     match action.text.as_str() {
         "drop" | "shot" => return Ok(Some(Target::Drop)),
         "ok" | "pass" => return Ok(Some(Target::Pass)),
-        "police" => return Err(police(action)),
+        "police" => {
+            *police = Some(police::read(action, args)?);
+            return Ok(None);
+        }
         _ => {}
     }
     let refused = || {
         no_equal(
             action.at.clone(),
             "this action",
-            "`mirred egress redirect dev NAME`, `drop` and `pass` can be imported",
+            "`mirred egress redirect dev NAME`, `drop`, `pass` and `police` can be imported",
         )
     };
     if action.text != "mirred" {
@@ -534,12 +542,4 @@ fn action(args: &mut Args<'_>) -> Result<Option<Target>, Problem> {
         args.take(expected).ok_or_else(refused)?;
     }
     Ok(Some(Target::Device(args.value("a device")?.text.clone())))
-}
-
-/// The error for a policer, which limits a rate without a queue.
-fn police(word: &Word) -> Problem {
-    let why = "it drops what exceeds a rate, and no packet waits: give these packets a link with a \
-               short queue, `rate = \"800kbit\"`, `burst = \"10kB\"`, `scheduler = { kind = \
-               \"fifo\", queue = \"1p\" }`, and lead them there by a `[[rule]]`";
-    no_equal(word.at.clone(), "police", why)
 }

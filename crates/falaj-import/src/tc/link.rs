@@ -5,7 +5,8 @@ use super::Host;
 use super::device::Node;
 use super::device::{Device, Devices};
 use super::direction::{Below, Direction, Way, is_link};
-use super::filter::Target;
+use super::filter::{Filter, Target};
+use super::police;
 use super::qdisc::Qdisc;
 use super::tree::both;
 use crate::amounts::rate;
@@ -57,6 +58,7 @@ pub(super) fn links(
                     ways.drops = made.drops;
                     ways.direct = made.direct;
                     ways.classes = made.ways;
+                    ways.policed.push((sorted(&of.filters), "l2"));
                 }
                 Err(problem) => problems.push(problem),
             }
@@ -104,7 +106,10 @@ fn not_visited(device: &Device, visited: &[Range<usize>]) -> Vec<Problem> {
 }
 
 /// The paths of the packets of one direction.
-struct Ways {
+struct Ways<'a> {
+    /// Filters of which some have policers, in the order in which they are tried, and the layer
+    /// whose bytes count.
+    policed: Vec<(Vec<&'a Filter>, &'static str)>,
     /// Matches in the order in which they are tried, and whether their packets come to the link.
     segments: Vec<(Vec<String>, Comes)>,
     /// Matches of packets that filters of the link's classes drop.
@@ -122,21 +127,27 @@ enum Comes {
     Never,
 }
 
-impl Ways {
+impl<'a> Ways<'a> {
     /// All packets come to the link.
-    fn of_all() -> Ways {
+    fn of_all() -> Ways<'a> {
         let segments = vec![(vec!["any".to_owned()], Comes::ToLink)];
-        Ways { segments, drops: Vec::new(), classes: Vec::new(), direct: false }
+        Ways {
+            policed: Vec::new(),
+            segments,
+            drops: Vec::new(),
+            classes: Vec::new(),
+            direct: false,
+        }
     }
 
     /// The packets that filters redirect come to the link.
-    fn incoming(device: &Device) -> Ways {
-        let mut filters: Vec<_> = device.incoming.iter().collect();
+    fn incoming(device: &'a Device) -> Ways<'a> {
+        let filters = sorted(&device.incoming);
         if filters.is_empty() {
             return Ways::of_all();
         }
-        filters.sort_by_key(|f| f.prio);
         let mut made = Ways::of_all();
+        made.policed.push((filters.clone(), "ip"));
         made.segments.clear();
         for filter in filters {
             let comes = match filter.to {
@@ -166,9 +177,12 @@ impl Ways {
         let through = self.classes.iter().find(|way| way.through.is_some());
         let partly = self.segments.iter().any(|(_, comes)| *comes != Comes::ToLink);
         let first = self.classes.first().map_or(0..0, |way| way.at.clone());
+        let mut policers = self.policed.iter().flat_map(|(filters, _)| filters);
+        let policer = policers.find_map(|filter| filter.police.as_ref().map(|p| p.at.clone()));
         through
             .map(|way| way.at.clone())
             .or((partly || self.direct || !self.drops.is_empty()).then_some(first))
+            .or(policer)
     }
 
     /// The classes that rules must distinguish; packets of no class go on.
@@ -196,14 +210,24 @@ impl Ways {
 
 /// The rules that send the packets of some classes through a link of their own before the device's
 /// link, and others past it. Empty if all packets of both directions only pass the device's link.
-fn rules(device: &str, ways: [Ways; 2]) -> Vec<Table> {
+fn rules(device: &str, ways: [Ways<'_>; 2]) -> Vec<Table> {
     if ways.iter().all(Ways::is_plain) {
         return Vec::new();
     }
     let mut rules = Vec::new();
+    // Rules to which others skip, by index.
+    let mut named = Vec::new();
     // Directions in which a rule takes all packets.
     let mut whole = [false; 2];
     for (n, (direction, ways)) in ["up", "down"].into_iter().zip(ways).enumerate() {
+        for (filters, layer) in &ways.policed {
+            let next = format!("conforming-{}", named.len() + 1);
+            let mut policers = police::rules(filters, direction, layer, &next);
+            if !policers.is_empty() {
+                rules.append(&mut policers);
+                named.push((rules.len(), next));
+            }
+        }
         let mut rule = |takes: &[String], to: String, at: Range<usize>| {
             let all = takes.iter().any(|rule| rule == "any");
             if takes.is_empty() || whole[n] {
@@ -258,7 +282,17 @@ fn rules(device: &str, ways: [Ways; 2]) -> Vec<Table> {
         rest.text("to", device);
         rules.push(rest);
     }
+    for (index, name) in named {
+        rules[index].text("name", name);
+    }
     rules
+}
+
+/// Filters in the order in which they are tried.
+fn sorted(filters: &[Filter]) -> Vec<&Filter> {
+    let mut filters: Vec<_> = filters.iter().collect();
+    filters.sort_by_key(|filter| filter.prio);
+    filters
 }
 
 /// One match, or a list of them, in TOML's syntax.

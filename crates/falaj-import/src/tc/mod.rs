@@ -14,6 +14,7 @@
 //! | `classes` | classes of htb and hfsc; cbs |
 //! | `stab` | the overhead of packets |
 //! | `filter` | which packets go to which class |
+//! | `police` | policers of filters |
 //! | `tree` | the classes of a discipline, and which packets go to them |
 //! | `direction` | converts a device's tree to one direction of a link |
 //! | `flows` | converts its classes to flows, with the links before them |
@@ -30,6 +31,7 @@ mod flows;
 mod fq;
 mod link;
 mod netem;
+mod police;
 mod qdisc;
 mod shown;
 mod stab;

@@ -11,6 +11,12 @@ use scan::said;
 #[test]
 fn scripts_of_tc() {
     let htb = "tc qdisc add dev eth0 root handle 1: htb default 10\ntc class add dev eth0 parent 1: classid 1:10 htb rate 1mbit\n";
+    let police = |words: &str| {
+        format!(
+            "tc qdisc add dev eth0 ingress\n\
+             tc filter add dev eth0 parent ffff: basic police {words} flowid :1"
+        )
+    };
     let prio = "tc qdisc add dev eth0 root handle 1: prio bands 2\n";
     for (text, title) in [
         ("tc qdisc add dev eth0 root", "which discipline? its kind is missing"),
@@ -113,6 +119,22 @@ fn scripts_of_tc() {
                  tc qdisc add dev eth0 parent 1:2 cbs idleslope 20000 sendslope -180000"
             ),
             "these slopes are of another port than those before",
+        ),
+        (&police("rate 1mbit drop"), "police needs a `burst`"),
+        (&police("burst 10k drop"), "police needs a `rate`"),
+        (&police("rate 1mbit burst 10k"), "`this policer` has no equivalent here"),
+        (&police("rate 1mbit burst 10k continue"), "`continue` has no equivalent here"),
+        (
+            &police("rate 1mbit burst 10k conform-exceed drop/drop"),
+            "`this action` has no equivalent here",
+        ),
+        (&police("rate 1mbit burst 10k mtu 1000 drop"), "`an mtu below a frame` has no equivalent here"),
+        (
+            &format!(
+                "{prio}tc qdisc add dev eth0 parent 1:1 handle 2: prio\n\
+                 tc filter add dev eth0 parent 2: basic police rate 1mbit burst 9k drop classid 2:1"
+            ),
+            "`a policer of a class` has no equivalent here",
         ),
     ] {
         let errors = tc(text, "tc.sh", &Host::default())

@@ -58,23 +58,29 @@ pub(crate) fn rules(all: &[RuleRead], links: &[Known], problems: &mut Vec<Proble
     if all.is_empty() {
         return;
     }
-    // Packets reach a rule from the one before it, unless that takes them all, and by `skip-to`.
-    let mut reached = vec![false; all.len() + 1];
-    reached[0] = true;
+    // Packets of each direction reach a rule from the one before it, unless that takes them all,
+    // and by `skip-to`.
+    let mut reached = vec![[false; 2]; all.len() + 1];
+    reached[0] = [true; 2];
     for (n, read) in all.iter().enumerate() {
         let rule = &read.rule.rule;
-        if !reached[n] {
-            continue;
+        let here = reached[n];
+        for way in [0, 1].into_iter().filter(|way| here[*way]) {
+            let applies = rule.way.is_none_or(|only| only == way);
+            if let (RuleAction::SkipTo(to), true) = (&rule.to, applies) {
+                reached[*to as usize][way] = true;
+            }
+            reached[n + 1][way] |=
+                !applies || !keeps(rule) || !rule.matches.iter().any(Match::is_any);
         }
-        if let RuleAction::SkipTo(to) = rule.to {
-            reached[to as usize] = true;
-        }
-        reached[n + 1] |=
-            !keeps(rule) || rule.way.is_some() || !rule.matches.iter().any(Match::is_any);
     }
+    let is_reached = |n: usize| match all.get(n).and_then(|read| read.rule.rule.way) {
+        Some(way) => reached[n][way],
+        None => reached[n].contains(&true),
+    };
     let skips = all.iter().any(|read| matches!(read.rule.rule.to, RuleAction::SkipTo(_)));
     for (n, read) in all.iter().enumerate() {
-        let taker = if !reached[n] {
+        let taker = if !is_reached(n) {
             Some(None)
         } else if skips || all.len() > COMPARED {
             None
@@ -102,7 +108,7 @@ pub(crate) fn rules(all: &[RuleRead], links: &[Known], problems: &mut Vec<Proble
                 .map(|mark| no_rule_sets(mark, read.at.clone(), &what)),
         );
     }
-    if let (true, Some(last)) = (reached[all.len()], all.last()) {
+    if let (true, Some(last)) = (is_reached(all.len()), all.last()) {
         let counts = all.iter().any(|read| {
             let rule = &read.rule.rule;
             rule.on

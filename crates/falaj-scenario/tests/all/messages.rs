@@ -3468,6 +3468,17 @@ to = "drop"
               = help: a rule before it takes every packet; put that one last
         "#]],
     );
+    // One rule for each direction takes all; a policer leaves some to the next rule.
+    warnings(
+        &format!(
+            "{TWO}[[rule]]\ndirection = \"up\"\nto = \"slow\"\n\
+             [[rule]]\ndirection = \"down\"\n\
+             conforms-to = {{ rate = \"1mbit\", burst = \"3kB\" }}\nto = \"slow\"\n\
+             [[rule]]\ndirection = \"down\"\nto = \"fast\"\n\
+             [[rule]]\nmatch = \"udp\"\nto = \"fast\"\n"
+        ),
+        expect![[""]],
+    );
 }
 
 #[test]

@@ -147,7 +147,11 @@ fn connections_are_simulated_only() {
         "5s",
     ]);
     assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
-    assert!(ran.out.contains("they have the same random numbers, but not the same packets"), "{}", ran.out);
+    assert!(
+        ran.out.contains("they have the same random numbers, but not the same packets"),
+        "{}",
+        ran.out
+    );
 }
 
 /// Bounds over several links: of a scenario, of its export for other tools, and of those tools' own
