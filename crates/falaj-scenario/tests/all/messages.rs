@@ -3477,7 +3477,15 @@ to = "drop"
              [[rule]]\ndirection = \"down\"\nto = \"fast\"\n\
              [[rule]]\nmatch = \"udp\"\nto = \"fast\"\n"
         ),
-        expect![[""]],
+        expect![[r#"
+            warning: no packet reaches rule `4`
+              --> a.toml:15:1
+               |
+            15 | [[rule]]
+               | ^^^^^^^^
+               |
+               = help: a rule before it takes every packet; put that one last
+        "#]],
     );
 }
 
