@@ -128,7 +128,10 @@ fn scripts_of_tc() {
             &police("rate 1mbit burst 10k conform-exceed drop/drop"),
             "`this action` has no equivalent here",
         ),
-        (&police("rate 1mbit burst 10k mtu 1000 drop"), "`an mtu below a frame` has no equivalent here"),
+        (
+            &police("rate 1mbit burst 10k mtu 1000 drop"),
+            "`an mtu below a frame` has no equivalent here",
+        ),
         (
             &format!(
                 "{prio}tc qdisc add dev eth0 parent 1:1 handle 2: prio\n\
