@@ -325,7 +325,7 @@ impl<'a> Planner<'a> {
         let others = (before.run, &before.hosts) != (then.run, &then.hosts);
         if others || sources(before) != sources(then) {
             return problem(
-                "a scheduled change is of links, flows and rules",
+                "a scheduled change can only change links, flows and rules",
                 "sources of traffic have `start` and `stop`; hosts and the run stay as they are",
             );
         }

@@ -128,7 +128,7 @@ pub struct AdapterCounts {
     pub held_back: u64,
     /// Its port is permanently gone.
     pub gone: bool,
-    /// The current name of its interface, if it was opened by another one.
+    /// The current name of its interface, if it was opened under another name.
     pub interface: Option<String>,
 }
 

@@ -87,8 +87,8 @@ pub trait Port: PortHandover {
         let _ = backlog;
         Ok(())
     }
-    /// Returns true if it accepts datagrams that leave together as one unit. Others are sent one by
-    /// one.
+    /// Returns true if it accepts datagrams that leave together as one unit. To
+    /// other ports they are sent one by one.
     fn takes_trains(&self) -> bool {
         false
     }

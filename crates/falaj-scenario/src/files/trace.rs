@@ -94,7 +94,7 @@ fn packets(text: &str) -> Result<Trace, At> {
             at.says(format!("{} is not a whole number of milliseconds up to a day", quoted(line)))
         })?;
         if all.last().is_some_and(|last| last.0 > milli * MILLI) {
-            return Err(at.says(format!("{milli} ms is before the line before")));
+            return Err(at.says(format!("{milli} ms is earlier than the line before")));
         }
         all.push(Time(milli * MILLI));
     }
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(parse("0\n0\n3\n3\n10").unwrap(), packets(&[0, 0, 3, 3, 10]));
         for (text, what) in [
             ("0\n0\n", "1:1: the trace ends at 0 ms, so it lasts no time"),
-            ("5\n 4", "2:2: 4 ms is before the line before"),
+            ("5\n 4", "2:2: 4 ms is earlier than the line before"),
             ("5\n6.5", "2:1: `6.5` is not a whole number of milliseconds up to a day"),
             ("99999999999", "1:1: `99999999999` is not a whole number of milliseconds up to a day"),
         ] {

@@ -22,7 +22,7 @@ fn unset(matches: &[Match], rules: &[RuleRead]) -> Option<u32> {
 
 fn no_rule_sets(mark: u32, at: Range<usize>, what: &str) -> Problem {
     Problem::warning(at, format!("{what}: no rule sets mark {mark}")).help(format!(
-        "a rule before it does with `mark = {mark}`, and lets its packets go on: `then = \"on\"`"
+        "set it in a rule before it that lets its packets go on: `mark = {mark}` and `then = \"on\"`"
     ))
 }
 
@@ -140,7 +140,7 @@ pub(crate) fn rules(all: &[RuleRead], links: &[Known], problems: &mut Vec<Proble
         let name = quoted(&link.name);
         problems.push(
             Problem::warning(all[0].at.clone(), format!("no rule leads to link {name}"))
-                .help(format!("a rule with `to = \"{}\"` does", name.trim_matches('`'))),
+                .help(format!("write a rule with `to = \"{}\"`", name.trim_matches('`'))),
         );
     }
 }

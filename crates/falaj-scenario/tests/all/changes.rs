@@ -217,7 +217,7 @@ fn what_stays_for_a_whole_run() {
              [[change]]\nat = \"4s\"\nset = {{ \"a.mtu\" = \"1400B\" }}\n"
         ),
         expect![[r#"
-            error: a scheduled change is of links, flows and rules
+            error: a scheduled change can only change links, flows and rules
               --> a.toml:14:28
                |
             14 | set = { "traffic.t.rate" = "2mbit" }

@@ -3429,7 +3429,7 @@ to = "drop"
             9 | [[rule]]
               | ^^^^^^^^
               |
-              = help: a rule with `to = "fast"` does
+              = help: write a rule with `to = "fast"`
 
             warning: table `numbers` has no addresses
               --> a.toml:10:24

@@ -56,7 +56,7 @@ pub(super) fn flags() -> [Arg; 2] {
         flag.help_heading(COMMON_OPTIONS).display_order(1000)
     };
     [
-        flag("help", ArgAction::HelpShort, "Print help, on a page").short('h'),
+        flag("help", ArgAction::HelpShort, "Print help on one page").short('h'),
         flag("help-all", ArgAction::HelpLong, "Print help with all options and details"),
     ]
 }

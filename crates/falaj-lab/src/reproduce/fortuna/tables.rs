@@ -193,7 +193,7 @@ fn cells_of(
     {
         let tolerance = if ours.saturated() { 0.002 } else { 0.001 } * minuend.out[link];
         let source =
-            "0.1 % of each rate where saturated, of one where arrivals are the same: chosen";
+            "0.1 % of both rates if saturated, else of one, as arrivals are the same: chosen";
         let allowed = Allowed::near(columns.out[link], tolerance);
         push(table, "out", allowed, ours.out.mean - phase.out.mean, source);
         let tolerance = packet_wise_tolerance(minuend.avg[link]) + phase_wise_tolerance(phase);

@@ -8,8 +8,8 @@
 //! - `P`, by bytes over the weight. In the weight phase, when no `R` has come, the least goes
 //!   first; its packets do not count for its reservation, so `R` stays.
 //!
-//! When a flow becomes backlogged again after a pause, its late clocks are set to now; `P`, to that
-//! of the last packet chosen by weight.
+//! When a flow becomes backlogged again after a pause, its late clocks are set to now, but a late
+//! `P` is set to the `P` of the last packet chosen by weight.
 //!
 //! The paper stamps requests at their arrival, and clocks follow real time. Here heads are compared
 //! by clocks, which yields the same order. A flow that others kept from using its limit makes up
