@@ -344,7 +344,8 @@ pub struct MaskConfig {
     pub mask: Mask,
     /// Number of ids that have their own queue or link at a time; at least 1. Further ids share.
     pub most: u32,
-    /// A queue or link that is idle for this time is removed, once it has no deficit; above zero.
+    /// A queue or link that is idle for this time, which is above zero, is removed once it has no
+    /// deficit.
     pub expire: Span,
 }
 

@@ -63,7 +63,7 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
     if let Some(exit) = reported(&counts, "discipline", args.json, args.check.as_ref())? {
         return Ok(exit);
     }
-    say!("instructions for each packet enqueued and dequeued (net of none)");
+    say!("instructions for each packet enqueued and dequeued (net of `none`)");
     let loads: Vec<String> = cases(args)?.iter().map(load).collect();
     let header: Vec<&str> = std::iter::once("").chain(loads.iter().map(String::as_str)).collect();
     let none = counts.get("none");

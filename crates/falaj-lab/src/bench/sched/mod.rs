@@ -481,7 +481,7 @@ fn print(cases: &[LoadCase], rows: &[DisciplineFigures]) {
             }));
             cells
         };
-        say!("\n{swing} packets (net of none)\n{}", text::table(&header, (first..end).map(line)));
+        say!("\n{swing} packets (net of `none`)\n{}", text::table(&header, (first..end).map(line)));
         first = end;
     }
     for row in rows {

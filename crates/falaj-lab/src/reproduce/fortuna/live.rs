@@ -4,8 +4,8 @@
 //! The paper's argument: timer interrupts come late, so a phase-wise server has to wait busily, or
 //! to sleep until shortly before a phase ends and wait busily from there; that takes a processor
 //! and power. A packet-wise server needs the timer only at the end of a cycle. Here the same
-//! packets pass servers of both kinds, and the forwarding thread is observed: its wake-ups, its spinning,
-//! its CPU time.
+//! packets pass servers of both kinds, and the forwarding thread is observed: its wake-ups, its
+//! spinning, its CPU time.
 //!
 //! The paper's 1 Gbit/s is 100 Mbit/s here, its phase of 30 us is 300 us, and its loads are a
 //! tenth. So all delays are ten times the paper's, and nothing else differs. Shorter and longer

@@ -72,8 +72,8 @@ impl PaperResults {
         if let Some(live) = &self.live {
             live.print();
         }
-        // The rows of `tables` and `beyond` are printed already. Those with a reason for a
-        // difference are printed again.
+        // The rows of `tables` and `beyond` are printed already. Those that differ, or have a
+        // reason, are printed again.
         let is_shown = |row: &JudgedRow| row.place.contains(" row ") && !row.has_reason();
         verdict::print(&self.rows(), |row| !is_shown(row));
     }
