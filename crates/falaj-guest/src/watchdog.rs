@@ -38,7 +38,8 @@ pub(crate) struct Watchdog {
     asked: bool,
     /// A signal, the number of its message, and when it was sent.
     awaited: Option<(i32, u64, Option<Instant>)>,
-    /// Since when messages have had no answer, or when the guest was last asked because of that.
+    /// The time since which messages have had no answer, or at which the guest was last asked
+    /// because of that.
     unanswered: Option<Instant>,
 }
 

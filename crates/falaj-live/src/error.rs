@@ -182,8 +182,8 @@ impl SetupStep {
             SetupStep::FirewallQueue => "cannot take a queue of the firewall",
             SetupStep::FirewallRules => "cannot make rules of the firewall",
             SetupStep::XdpUnits => {
-                "the XDP program cannot be within veth's driver, and behind it come units of many \
-                 packets"
+                "the XDP program cannot run within veth's driver, and outside of it units of many \
+                 packets arrive"
             }
         }
     }
@@ -250,10 +250,10 @@ impl Error {
                 Some("that takes CAP_NET_ADMIN in the network namespace: run as root".into())
             }
             SetupStep::FirewallQueue => {
-                Some("the kernel takes NETFILTER_NETLINK_QUEUE: modprobe nfnetlink_queue".into())
+                Some("the kernel needs NETFILTER_NETLINK_QUEUE: modprobe nfnetlink_queue".into())
             }
             SetupStep::FirewallRules => Some(
-                "the kernel takes nftables of Linux 5.12, and nft_queue: modprobe nft_queue".into(),
+                "the kernel needs nftables of Linux 5.12, and nft_queue: modprobe nft_queue".into(),
             ),
             SetupStep::FindInterface if errno == Errno::ENODEV => {
                 Some("`ip link` lists the interfaces there".into())
@@ -271,8 +271,8 @@ impl Error {
                 if errno == Errno::EPERM =>
             {
                 Some(
-                    "that is root's (CAP_BPF, CAP_NET_ADMIN, CAP_NET_RAW), and not that of a user \
-                     namespace"
+                    "that needs root (CAP_BPF, CAP_NET_ADMIN, CAP_NET_RAW); root of a user \
+                     namespace is not enough"
                         .into(),
                 )
             }
@@ -295,9 +295,10 @@ impl Error {
             SetupStep::XdpMtu => {
                 Some(format!("at most {} B", crate::backend::xdp::chunks::LARGEST_MTU))
             }
-            SetupStep::XdpUnits => {
-                Some("its mtu or its peer's may be too large for that: 1500 B is not".into())
-            }
+            SetupStep::XdpUnits => Some(
+                "the interface's mtu, or its peer's, may be too large for that: 1500 B is not"
+                    .into(),
+            ),
             _ => None,
         }
     }
@@ -326,7 +327,7 @@ fn tun_hint(errno: Errno) -> Option<String> {
     match errno {
         Errno::EACCES => {
             let who = if Uid::effective().is_root() {
-                "root without the right to pass over it"
+                "root without the right to override it"
             } else {
                 "not root"
             };

@@ -224,8 +224,8 @@ fn model(spec: &PipeSpec, arrivals: &[Arrival]) -> Vec<(usize, Option<u64>)> {
     let station = |f| Station { draws: draws(f), ..Station::default() };
     let mut stations: Vec<Station> = (0..spec.setup.flows.len()).map(station).collect();
     let (mut log, mut coming) = (Vec::new(), arrivals.iter().enumerate().peekable());
-    // Since when the air is free and slots are counted; the flow and the end of the current frame;
-    // the flows whose packets are dropped when the air is free.
+    // The time since which the air is free and slots are counted; the flow and the end of the
+    // current frame; the flows whose packets are dropped when the air is free.
     let (mut free, mut counts) = (0, 0);
     let (mut ends, mut failed): (Option<(usize, u64)>, Vec<usize>) = (None, Vec::new());
     for now in 0.. {

@@ -208,7 +208,7 @@ impl Releases {
         self.heap.push(Reverse(BurstEntry { at, order, burst: index, number }));
     }
 
-    /// Releases a burst when due that was held for further packets.
+    /// Releases a burst when it is due, even if it was held for further packets.
     fn not_later_than_due(&mut self, index: u32) {
         let burst = &self.bursts[index as usize];
         if burst.at > burst.due() {

@@ -51,7 +51,7 @@ pub(crate) fn envelopes(
                     format!("flow {name}: its traffic is more than its envelope lets it send"),
                 )
                 .label(label)
-                .help("a delay that is guaranteed to the envelope is not guaranteed to it")
+                .help("delays guaranteed for the envelope are not guaranteed for this traffic")
                 .help("send less, declare more, or let the traffic pass a bucket: `shaped = { rate = …, burst = … }`"),
             );
             break;
@@ -79,11 +79,11 @@ fn at_once(direction: &Direction, source: &Source, bucket: &Bucket) -> Option<St
         ));
     }
     let (what, most) = match &spec.model {
-        // The bytes of a mean time on, less those that the bucket admits meanwhile.
+        // The bytes of a burst of mean length, less those that the bucket admits meanwhile.
         Model::OnOff { on, .. } if spec.limit.is_none() => {
             let beyond = u128::from(spec.rate.0.saturating_sub(bucket.rate.0)) * u128::from(on.0);
             let bytes = u64::try_from(beyond / u128::from(BIT_NANOS)).unwrap_or(u64::MAX);
-            ("a mean time on", bytes.saturating_add(packet))
+            ("a burst of mean length", bytes.saturating_add(packet))
         }
         Model::Greedy(_) => ("it", spec.at_most(|bytes| direction.cost(bytes))?.1.into()),
         _ => return None,

@@ -264,7 +264,7 @@ fn a_warning_of_the_changed_scenario_is_at_the_change() {
         14 | set = { "x.envelope" = { rate = "1mbit", burst = "9kB" } }
            |                        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ it sends 6mbit in the long run, and the envelope allows 1mbit
            |
-           = help: a delay that is guaranteed to the envelope is not guaranteed to it
+           = help: delays guaranteed for the envelope are not guaranteed for this traffic
            = help: send less, declare more, or let the traffic pass a bucket: `shaped = { rate = …, burst = … }`"#]];
     expected.assert_eq(&warnings.to_string());
 }

@@ -167,7 +167,7 @@ fn traffic_beyond_its_envelope_is_said() {
         ),
         (
             "model = \"on-off\"\nrate = \"4mbit\"\nsize = \"500B\"\non = \"10ms\"\noff = \"90ms\"",
-            "a mean time on brings 4250 B at once, and the envelope allows 3000 B",
+            "a burst of mean length brings 4250 B at once, and the envelope allows 3000 B",
         ),
         (
             "model = \"greedy\"\nsize = \"500B\"\nallowed = { rate = \"1mbit\", burst = \"3500B\" }",

@@ -349,8 +349,8 @@ fn voids<D: CompleteDiscipline>(setup: &Setup, discipline: &D, f: FlowId) -> Opt
         DropImpact::Own => setup.flows.get(f.index()).and_then(later).map(|policy| {
             let name = policy.name();
             NoGuarantee(format!(
-                "the discipline gives packets their time before their turn, and `{name}` drops \
-                 some later, whose time is lost; {HELP}"
+                "the discipline assigns service to packets before their turn, and `{name}` drops \
+                 some later, whose service is lost; {HELP}"
             ))
         }),
         DropImpact::All => setup.flows.iter().find_map(later).map(|policy| {

@@ -191,7 +191,7 @@ fn asked(namespaces: Result<(), Error>) -> Vec<Finding> {
         ),
         Finding::new(
             "AF_PACKET",
-            host::packet_sockets().map_err(|error| format!("{error}: it is root's (CAP_NET_RAW)")),
+            host::packet_sockets().map_err(|error| format!("{error}: it needs root (CAP_NET_RAW)")),
             "`falaj bridge`; the others too, where there is no TAP",
         ),
         Finding::new(
@@ -210,7 +210,7 @@ fn asked(namespaces: Result<(), Error>) -> Vec<Finding> {
         ),
         Finding::new(
             "NFQUEUE",
-            host::queues().map_err(|error| format!("{error}: it is root's (CAP_NET_ADMIN)")),
+            host::queues().map_err(|error| format!("{error}: it needs root (CAP_NET_ADMIN)")),
             "`falaj bridge nfqueue:N nfqueue:N`: packets whose way cannot be moved",
         ),
         Finding::new(

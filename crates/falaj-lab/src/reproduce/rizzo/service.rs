@@ -80,7 +80,7 @@ pub(super) fn figure() -> Result<PaperFigure> {
             format!("Mixes, as weight:bytes:flows: {}.", mixes.join("; ")),
             "Filled to 30 packets for each flow and drained, twice. Published: dummynet's own test \
              program. Its QFQ moves virtual time by a constant for the sum of weights, and loses \
-             its bound by that; beside ours is the same code with the actual sum of the weights. \
+             its bound by that; the curve beside ours is the same code with the actual sum. \
              The bound is for departures, where a flow's packet on the wire counts. Here the first \
              packet leaves when it arrives, there when all have arrived: among different weights \
              this changes the lag by up to 100 B."
