@@ -400,7 +400,7 @@ impl Engine {
 
     /// Computes one part of [`mask_stats`](Engine::mask_stats), so that no packet waits for the
     /// whole: about `steps` ids, from place `from` on (0: the beginning). They are added to `all`,
-    /// which has the parts before. Returns where the next part begins, if there is one.
+    /// which has the parts before. Returns the place where the next part begins, if there is one.
     pub fn mask_stats_part(
         &self,
         pipe: PipeId,
@@ -418,7 +418,7 @@ impl Engine {
 
     /// One part of [`counters`](Engine::counters), which are a sum over all queues of a flow with a
     /// mask: about `steps` queues, from the place `from` on (0: the beginning), are added to `sum`.
-    /// Returns where the next part begins, if there is one.
+    /// Returns the place where the next part begins, if there is one.
     pub fn counters_part(
         &self,
         (pipe, flow): (PipeId, FlowId),

@@ -6,9 +6,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 /// One end of the link, and the side behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum End {
-    /// Side a, where `COMMAND` runs.
+    /// Side a of a sandbox, where `COMMAND` runs.
     Near,
-    /// Side b, where the peer's command runs.
+    /// Side b of a sandbox, where the peer's command runs.
     Far,
 }
 
@@ -74,8 +74,8 @@ impl Subnet {
     /// The length of its IPv6 prefix.
     pub(crate) const PREFIX6: u8 = 64;
 
-    /// A subnet that no interface of this network namespace is in, behind those in use: links nest
-    /// in order.
+    /// A subnet that no interface of this network namespace is in, numbered after those in use, as
+    /// links nest in order.
     pub fn free() -> Subnet {
         Subnet::free_ones().next().unwrap_or_default()
     }

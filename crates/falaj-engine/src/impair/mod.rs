@@ -227,7 +227,8 @@ impl Impairer {
     }
 
     /// A packet goes on the link, one of `backlog` packets of its flow in the queue: outputs its
-    /// fate. Returns until when it occupies the wire, and when the next one may go.
+    /// fate. Returns the time until which it occupies the wire, and the time from which the next
+    /// one may go.
     pub(crate) fn pass(
         &mut self,
         emit: Emit,
@@ -278,7 +279,7 @@ impl Impairer {
     }
 }
 
-/// Sets when a packet is delivered, behind one that is due at `last`.
+/// Sets the due time of a packet; the one before it is due at `last`.
 fn deliver(packet: &mut Transit, states: &mut [Box<dyn ImpairmentState>], last: Time) {
     packet.due = packet.end + packet.beyond;
     if !packet.overtakes {

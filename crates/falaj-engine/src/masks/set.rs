@@ -351,8 +351,8 @@ impl IdTable {
     }
 
     /// One part of the report: the sums with the first part (`from` is 0), and the busiest ids
-    /// among the next `steps` places and those that `all` has. Returns where the next part begins,
-    /// if there is one.
+    /// among the next `steps` places and those that `all` has. Returns the place where the next
+    /// part begins, if there is one.
     pub(crate) fn report_part(
         &self,
         busiest: usize,

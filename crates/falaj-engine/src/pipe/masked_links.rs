@@ -140,7 +140,7 @@ impl MaskedLinks {
         self.links.iter().flatten()
     }
 
-    /// Takes over from links of the same mask. Returns when the next event is due.
+    /// Takes over from links of the same mask. Returns the time at which the next event is due.
     pub(super) fn migrate_from(
         &mut self,
         mut old: MaskedLinks,

@@ -133,8 +133,8 @@ impl MaskedQueues {
         Unmasked { pipe: self.inner, masks: self.properties.masks, tables: self.tables }
     }
 
-    /// Takes over from `old`; ids keep their queues if their mask stays. Returns when the next
-    /// event is due.
+    /// Takes over from `old`; ids keep their queues if their mask stays. Returns the time at which
+    /// the next event is due.
     pub(super) fn migrate_from(
         &mut self,
         mut old: Unmasked,

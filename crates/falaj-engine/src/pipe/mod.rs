@@ -61,8 +61,8 @@ pub(crate) trait Pipe: PacketPath + Inspection + Send {
     fn state(&self) -> Option<PipeState> {
         None
     }
-    /// Resumes the state of a pipe in another process, before any packet of its own. Returns when
-    /// the next event is due; `None` if the state does not fit this pipe.
+    /// Resumes the state of a pipe in another process, before any packet of its own. Returns the
+    /// time at which the next event is due; `None` if the state does not fit this pipe.
     fn resume(
         &mut self,
         state: PipeState,
@@ -88,7 +88,8 @@ pub(crate) trait Layer {
     }
 }
 
-/// The path of packets through a pipe. Methods that change it return when its next event is due.
+/// The path of packets through a pipe. Methods that change it return the time at which its next
+/// event is due.
 pub(crate) trait PacketPath: Layer {
     /// A unit arrives, with its ids under the pipe's masks.
     fn arrive(&mut self, unit: Unit, ids: &MaskIds, now: Time, out: &mut Vec<Output>) -> Time;
@@ -158,8 +159,8 @@ pub(crate) trait Inspection: Layer {
     }
     /// Computes one part of [`mask_stats`](Inspection::mask_stats): about `steps` ids, from place
     /// `from` on (0: the beginning). They are added to `all`, which has the parts before. Returns
-    /// where the next part begins, if there is one. Links that are removed between two parts are
-    /// missing.
+    /// the place where the next part begins, if there is one. Links that are removed between two
+    /// parts are missing.
     fn mask_stats_part(
         &self,
         flow: Option<FlowId>,
@@ -170,8 +171,8 @@ pub(crate) trait Inspection: Layer {
         self.inner()?.mask_stats_part(flow, busiest, (from, steps), all)
     }
     /// One part of [`counters`](Inspection::counters): those of about `steps` of the flow's queues,
-    /// from the place `from` on (0: the beginning), are added to `sum`. Returns where the next part
-    /// begins, if there is one.
+    /// from the place `from` on (0: the beginning), are added to `sum`. Returns the place where the
+    /// next part begins, if there is one.
     fn counters_part(
         &self,
         flow: FlowId,
@@ -227,8 +228,8 @@ impl DeviceTimes {
 
 /// One scheduler in front of one link, and how such a pipe takes over from another.
 pub(crate) trait LinkPipe: Pipe + Any {
-    /// Takes over the packets, the link's state and the counters of `old`. Returns when the next
-    /// event is due.
+    /// Takes over the packets, the link's state and the counters of `old`. Returns the time at
+    /// which the next event is due.
     fn migrate_from(
         &mut self,
         old: Box<dyn LinkPipe>,
@@ -307,8 +308,8 @@ impl PipeLinks {
         }
     }
 
-    /// Takes over from `old` and returns when the next event is due. Returns `old` if its links
-    /// differ.
+    /// Takes over from `old` and returns the time at which the next event is due. Returns `old` if
+    /// its links differ.
     fn migrate_from(
         &mut self,
         old: PipeLinks,

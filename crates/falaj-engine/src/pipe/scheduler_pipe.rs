@@ -113,7 +113,7 @@ impl<S: HeldScheduler> SchedulerPipe<S> {
         self.core.device_start(now)
     }
 
-    /// Puts the head of `queue` on the wire; returns when its last bit leaves.
+    /// Puts the head of `queue` on the wire; returns the time at which its last bit leaves.
     fn send(&mut self, queue: FlowId, start: Time, out: &mut Vec<Output>) -> Time {
         let (packet, sent) = self.scheduler.get_mut().take(queue, start, &mut self.core.wire);
         if self.scheduler.get_mut().marked() {

@@ -76,7 +76,7 @@ impl Envelope {
         }
     }
 
-    /// Sets when the last packet came.
+    /// Sets the time of the last packet's arrival.
     pub(super) fn set_last(&mut self, last: Time) {
         self.last = last;
     }

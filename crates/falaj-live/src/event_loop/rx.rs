@@ -106,7 +106,7 @@ impl Forwarder {
         Ok(found)
     }
 
-    /// Reads a unit, if there is one, and returns when.
+    /// Reads a unit, if there is one, and returns the time of the read.
     pub(super) fn receive_from(&mut self, i: usize) -> io::Result<Option<Time>> {
         let port = &mut self.ports[i].port;
         // Without memory it is read all the same; otherwise the port would stay readable and wake

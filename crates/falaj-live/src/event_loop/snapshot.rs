@@ -106,7 +106,7 @@ impl Forwarder {
     }
 
     /// Adds a part of a flow's counters to `sum`, from place `from` on (0: the beginning), until
-    /// the budget is used up. Returns where the next part begins, if there is one.
+    /// the budget is used up. Returns the place where the next part begins, if there is one.
     pub fn counters_part(
         &self,
         (pipe, flow): (PipeId, FlowId),

@@ -61,8 +61,8 @@ impl Calendar {
         *self = more;
     }
 
-    /// The least `value` of all entries, where each entry's value is later than its due time by
-    /// `floor` or more. It evaluates only entries that may have the least value; these are few if
+    /// The least `value` of the entries with a due time, which each value exceeds by `floor` or
+    /// more. It evaluates only entries that may have the least value; these are few if
     /// all values are later than the due times by about the same.
     pub fn least(&self, floor: Span, value: impl Fn(usize) -> Time) -> Time {
         self.least_below(1, floor, Time::NEVER, &value)

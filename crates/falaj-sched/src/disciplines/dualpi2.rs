@@ -353,7 +353,7 @@ impl MediumHooks for DualPi2 {}
 impl Guarantees for DualPi2 {
     fn service(&self, _: FlowId) -> Result<Guarantee, NoGuarantee> {
         let why = "two queues for all flows, and packets are dropped to keep delays short";
-        Err(NoGuarantee(format!("{why}; `drr` with a queue for each flow guarantees")))
+        Err(NoGuarantee(format!("{why}; `drr` with a queue for each flow gives guarantees")))
     }
 }
 

@@ -373,7 +373,7 @@ impl MediumHooks for Fq {
 impl Guarantees for Fq {
     fn service(&self, _: FlowId) -> Result<Guarantee, NoGuarantee> {
         let why = "connections share queues by a hash";
-        Err(NoGuarantee(format!("{why}; `drr` with a queue for each flow guarantees")))
+        Err(NoGuarantee(format!("{why}; `drr` with a queue for each flow gives guarantees")))
     }
 }
 

@@ -278,6 +278,6 @@ impl MediumHooks for FqCodel {
 impl Guarantees for FqCodel {
     fn service(&self, _: FlowId) -> Result<Guarantee, NoGuarantee> {
         let why = "connections share queues by a hash, and packets are dropped to keep the others' delays short";
-        Err(NoGuarantee(format!("{why}; `drr` with a queue for each flow guarantees")))
+        Err(NoGuarantee(format!("{why}; `drr` with a queue for each flow gives guarantees")))
     }
 }

@@ -479,7 +479,7 @@ impl Guarantees for Rcsp {
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         if self.releases {
             let why = "a packet that went before its time makes those behind it wait for longer than their queue says";
-            return Err(NoGuarantee(format!("{why}; `idle = \"hold\"` guarantees")));
+            return Err(NoGuarantee(format!("{why}; `idle = \"hold\"` gives guarantees")));
         }
         let own = self.flows[f.index()];
         let waits = self.waits(own.priority)?;

@@ -191,7 +191,7 @@ impl Wire {
         u64::try_from(left.min(whole)).unwrap_or(u64::MAX)
     }
 
-    /// Continues with `work` from `now` on, without tokens. Returns when it is done.
+    /// Continues with `work` from `now` on, without tokens. Returns the time at which it is done.
     fn transmit(&mut self, work: u64, now: Time) -> Time {
         (self.end, self.rest) = (now, 0);
         match self.shape.as_deref_mut() {

@@ -171,7 +171,8 @@ pub(super) fn of_at_most(from: impl Read, largest: u64) -> Result<Capture, Unrea
 }
 
 /// Reads the packets of a capture of falaj or another program, in the order of the file. It keeps
-/// one block of the file in memory at a time. Returns where the file breaks off, if it does.
+/// one block of the file in memory at a time. Returns the place where the file breaks off, if it
+/// does.
 ///
 /// # Errors
 /// It is not a capture, or its packets are of a link that is not known here.

@@ -332,7 +332,7 @@ fn a_policy_keeps_a_queue_short_and_is_told_of() {
         let path = file(&name, &own);
         let ran = falaj(&["sim", path, "--replications", "1", "--json"]);
         assert!(number(&flow(&ran.json()["flows"], "x")["delivered"]) > 10_000.0, "{}", ran.out);
-        assert!(falaj(&["plan", path]).out.contains("a queue for each flow guarantees"));
+        assert!(falaj(&["plan", path]).out.contains("a queue for each flow gives guarantees"));
     }
 }
 

@@ -201,11 +201,11 @@ pub(super) fn reordering() -> Result<PaperFigure> {
         ("packets that took the longer pipe", 100.0 * taken),
         ("overtaken, with a packet each 45 ms", at(&ours, 45.0)),
         ("overtaken, with gaps above the pipes' difference in delay", at(&ours, 91.0)),
-        ("farthest from what is worked out by hand", off),
+        ("largest difference from the value by hand", off),
     ];
     Ok(PaperFigure {
         label: String::new(),
-        title: "packets that take a pipe of 100 ms by a chance of 0.3, else one of 10 ms".into(),
+        title: "packets that take a pipe of 100 ms with probability 0.3, else one of 10 ms".into(),
         x: "ms between packets",
         y: "overtaken (%)",
         axes: Axes::Plain,

@@ -88,7 +88,7 @@ const WORK: Work = Work {
         ),
         (
             "Figure 3",
-            "farthest from what is worked out by hand",
+            "largest difference from the value by hand",
             Allowed::near(0.0, 1.0),
             "%",
             SAMPLES,

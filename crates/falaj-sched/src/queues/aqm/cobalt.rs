@@ -1,7 +1,7 @@
 //! COBALT: CoDel, and BLUE for connections that do not slow down. Høiland-Jørgensen, Täht and
 //! Morton, "Piece of CAKE" (2018).
 //!
-//! CoDel's count of drops falls step by step while the delay is good, as it rises, instead of
+//! While the delay is good, CoDel's count of drops falls in the steps in which it rises, instead of
 //! starting again. BLUE drops packets at random; its probability rises each time that the queue
 //! overflows, and falls while the queue is empty. CoDel marks packets of connections that support
 //! ECN; BLUE drops them too.
@@ -40,7 +40,8 @@ impl CobaltParameters {
 /// The state of one queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cobalt {
-    /// CoDel's next drop; while its count is zero, the time at which it has forgotten all.
+    /// CoDel's next drop; while its count is zero, an interval after the last head, or after the
+    /// count fell to zero.
     drop_next: Time,
     /// Time of the last change of BLUE's probability.
     blue_changed: Time,
