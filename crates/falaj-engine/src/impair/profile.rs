@@ -71,7 +71,7 @@ impl Impairment for Profile {
     }
 
     fn no_guarantee(&self) -> Option<NoGuarantee> {
-        let why = "packets occupy the link for as long as the profile says, beyond all bounds";
+        let why = "packets occupy the link for as long as the profile says, so that no bound holds";
         self.occupies.then(|| NoGuarantee(why.into()))
     }
 

@@ -40,7 +40,7 @@ impl Impairment for Slots {
     }
 
     fn no_guarantee(&self) -> Option<NoGuarantee> {
-        let why = "packets wait in the queue where a slot is full, beyond all bounds";
+        let why = "while slots are full, packets wait in the queue, so that no bound holds";
         self.can_be_full().then(|| NoGuarantee(why.into()))
     }
 

@@ -180,7 +180,7 @@ impl Masks {
             return refused("all flows share one queue here, so none can have many", help);
         }
         if setup.flows.iter().any(|flow| flow.inner.is_some()) {
-            let help = "put `mask` on the link, which makes a scheduler for each, or leave the flows undivided";
+            let help = "put `mask` on the link, so that each value has a link of its own, or leave the flows undivided";
             return refused("it stands beside a flow that is divided", help);
         }
         let links = self.link.as_ref().map_or(1, |each| u64::from(each.places()));

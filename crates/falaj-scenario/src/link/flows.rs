@@ -249,7 +249,7 @@ fn parts<'a>(
                 format!("{} is divided, so it has {what}", fields.what),
             )
             .help(if key == "mask" {
-                "put `mask` on the link, which makes a scheduler for each".to_owned()
+                "put `mask` on the link, so that each value has a link of its own".to_owned()
             } else {
                 format!("its parts have: write `{key}` there")
             }),
