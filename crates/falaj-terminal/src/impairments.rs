@@ -41,7 +41,7 @@ pub fn guarantees(direction: &Direction) -> Vec<String> {
     if held > Span::ZERO {
         let held = text::nanos(held.0 as f64);
         out.push(format!(
-            "the device is handed packets ahead of time: {held} of delay <= is the wait behind packets that it holds"
+            "the device is handed packets ahead of time: `delay <=` includes {held} for the wait behind packets that it holds"
         ));
     }
     if what.all().any(Impairment::loses) {
@@ -53,7 +53,7 @@ pub fn guarantees(direction: &Direction) -> Vec<String> {
     if what.delays(direction.pipe.delay) != (direction.pipe.delay, direction.pipe.delay) {
         let (least, most) = what.delays(direction.pipe.delay);
         let [least, most] = [least, most].map(|d| text::nanos(d.0 as f64));
-        out.push(format!("on the link a packet is {least} to {most} on its way, beyond delay <="));
+        out.push(format!("in addition to `delay <=`, a packet is {least} to {most} on its way"));
     }
     if let Some(slots) = what.slots {
         let wait = text::nanos(slots.most.0 as f64);

@@ -67,7 +67,7 @@ pub(super) enum Class {
     Hfsc(Hfsc),
 }
 
-/// All kinds that can be imported, for messages.
+/// Kinds that can be imported, for messages.
 const KINDS: &[&str] = &[
     "netem",
     "tbf",

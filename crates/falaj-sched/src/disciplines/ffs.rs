@@ -351,8 +351,8 @@ impl Guarantees for Ffs {
         Settling::OwnPackets(1)
     }
 
-    /// A shorter head that replaces a longer one stays in its bucket, and the excess wait there is
-    /// lost.
+    /// A shorter head that replaces a longer one stays in its bucket. So it may wait longer than
+    /// its own finish requires, which is not made up for.
     fn harm_of_drops(&self) -> DropImpact {
         DropImpact::Own
     }

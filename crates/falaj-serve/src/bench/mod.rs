@@ -213,7 +213,7 @@ fn tell_effect(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     say!(
-        "{CHANGES} changes of a weight over HTTP, at a full link of 100 Mbit/s; from before the request"
+        "{CHANGES} changes of a weight over HTTP, at a full link of 100 Mbit/s; times count from just before the request"
     );
     let row = |what: &str, meter: &Meter| {
         let of = |q| text::span(meter.quantile(q));

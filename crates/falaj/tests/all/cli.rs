@@ -1807,7 +1807,7 @@ fn what_a_link_does_to_packets_is_said() {
     let plan = falaj(&["plan", name]);
     for line in [
         "  the link loses packets: bounds hold for those that arrive; lost ones use the link's time too\n",
-        "  on the link a packet is 16.0 ms to 24.0 ms on its way, beyond delay <=\n",
+        "  in addition to `delay <=`, a packet is 16.0 ms to 24.0 ms on its way\n",
     ] {
         assert!(plan.out.contains(line), "{}", plan.out);
     }

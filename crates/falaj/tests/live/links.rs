@@ -823,7 +823,7 @@ fn host_ports(users: &Users) {
     assert!(!ran.err.contains("--host-port"), "not served: {ran:?}");
     for (flags, words) in [
         (&["--host-port", "web"][..], "write a port of the host, 8000"),
-        (&["--host-port", "8000:80", "--host-port", "80"], "two lead from the command's port 80"),
+        (&["--host-port", "8000:80", "--host-port", "80"], "given twice for the command's port 80"),
     ] {
         let ran = users.run(&[flags, &["--", "true"]].concat());
         assert_eq!(ran.status, Some(2), "{flags:?}: {ran:?}");

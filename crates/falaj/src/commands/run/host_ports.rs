@@ -12,7 +12,7 @@ pub(super) fn check(ports: &[HostPort]) -> Result<()> {
         let at = port.command;
         if ports[..n].iter().any(|other| other.command == at) {
             bail!(
-                "--host-port: two lead from the command's port {at}; give one of them another, as in {}:{}",
+                "--host-port is given twice for the command's port {at}; give one of them another port, as in {}:{}",
                 port.host,
                 at.saturating_add(1)
             );
