@@ -31,7 +31,7 @@ impl Policer {
 
 /// The bucket of a policer; full until it is first used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct TokenBucket {
+pub struct TokenBucket {
     /// The units that a full bucket has beyond this one, at `at`.
     missing: u128,
     at: Time,
@@ -40,7 +40,7 @@ pub(crate) struct TokenBucket {
 impl TokenBucket {
     /// Takes the tokens of an IP packet of `length` bytes, if it conforms; returns true then. A
     /// packet that exceeds takes none.
-    pub(crate) fn conforms(&mut self, policer: &Policer, length: u32, now: Time) -> bool {
+    pub fn conforms(&mut self, policer: &Policer, length: u32, now: Time) -> bool {
         let gained = u128::from(policer.rate.0) * u128::from(now.since(self.at).0);
         self.missing = self.missing.min(policer.size()).saturating_sub(gained);
         self.at = now;

@@ -16,6 +16,12 @@ pub(crate) fn main(words: &[&str]) {
             Duration::from_millis(gap.parse().expect("milliseconds")),
             length.parse().expect("bytes"),
         ),
+        ["numbers", "send", count, gap, length] => send_numbers(
+            count.parse().expect("a number"),
+            Duration::from_micros(gap.parse().expect("microseconds")),
+            length.parse().expect("bytes"),
+        ),
+        ["numbers", "receive"] => receive_numbers(),
         ["sink", ports] => sink(ports.parse().expect("a number")),
         ["flood", ports, millis, gap] => flood(
             ports.parse().expect("a number"),
@@ -35,6 +41,29 @@ fn echo() {
     loop {
         let (length, from) = socket.recv_from(&mut bytes).expect("datagrams come");
         socket.send_to(&bytes[..length], from).expect("and go");
+    }
+}
+
+/// Sends `count` numbered datagrams, one every `gap`.
+fn send_numbers(count: u32, gap: Duration, length: usize) {
+    let socket = UdpSocket::bind(("0.0.0.0", 0)).expect("an address");
+    socket.connect(("10.0.0.2", PORT)).expect("an address");
+    let began = Instant::now();
+    let mut bytes = vec![0; length];
+    for number in 0..count {
+        std::thread::sleep((gap * number).saturating_sub(began.elapsed()));
+        bytes[..4].copy_from_slice(&number.to_le_bytes());
+        socket.send(&bytes).expect("it is sent");
+    }
+}
+
+/// Prints the numbers of the datagrams that arrive, until none has come for two seconds.
+fn receive_numbers() {
+    let socket = UdpSocket::bind(("0.0.0.0", PORT)).expect("the port is free");
+    socket.set_read_timeout(Some(Duration::from_secs(2))).expect("it can time out");
+    let mut bytes = [0; 2048];
+    while socket.recv(&mut bytes).is_ok() {
+        println!("{}", u32::from_le_bytes(bytes[..4].try_into().expect("four bytes")));
     }
 }
 

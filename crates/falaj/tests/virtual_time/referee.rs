@@ -1,7 +1,11 @@
 //! The kernel as referee: its queueing disciplines and ours over the same datagrams, in one guest.
 
-use crate::{directory, falaj, trial};
+use crate::{directory, falaj, script, this, trial};
+use falaj_engine::counted_layer::CountedLayer;
+use falaj_engine::policer::{Policer, TokenBucket};
 use falaj_sched::units::draws::Draws;
+use falaj_sched::units::rate::Rate;
+use falaj_sched::units::time::Time;
 use libtest_mimic::Trial;
 use serde_json::Value;
 use std::fs;
@@ -9,6 +13,7 @@ use std::fs;
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("referee::each_packet_takes_as_long_as_through_the_kernel", same_packets),
+        trial("referee::a_policer_takes_the_packets_that_the_kernels_takes", policers),
         trial("referee::what_the_kernel_lacks_ends_no_other_case", refused),
     ]
 }
@@ -114,4 +119,58 @@ fn refused() {
     let error = told[0]["error"].as_str().unwrap_or_else(|| panic!("{told:#?}"));
     assert!(error.starts_with("the kernel refuses it: "), "{error}");
     assert!(told[1]["flows"][0]["same_packets"]["both"].as_u64() > Some(70), "{told:#?}");
+}
+
+/// The kernel's `police` and a policer take the same of 500 datagrams, one by one: incoming packets
+/// count as IP packets, and outgoing ones as frames.
+fn policers() {
+    const COUNT: u32 = 500;
+    const HEADERS: u32 = 28;
+    let this = this();
+    // The tokens never come within 6 bytes of the length of a packet: the instants at which the
+    // guest sends are not exact.
+    for (mbit, burst, gap, counted) in [(5, 10_240, 900, 1000), (2, 4_006, 1_700, 700)] {
+        for (layer, tc) in [
+            (
+                CountedLayer::Ip,
+                "ip netns exec b tc qdisc add dev vb ingress
+                 ip netns exec b tc filter add dev vb parent ffff: protocol ip",
+            ),
+            (
+                CountedLayer::L2,
+                "tc qdisc add dev va root handle 1: prio
+                 tc filter add dev va parent 1: protocol ip",
+            ),
+        ] {
+            let length = layer.to_ip(counted);
+            let ran = script(
+                &[],
+                &format!(
+                    "set -e
+                     ip netns add b
+                     ip link add va type veth peer name vb netns b
+                     ip addr add 10.0.0.1/24 dev va
+                     ip link set va up
+                     ip netns exec b ip addr add 10.0.0.2/24 dev vb
+                     ip netns exec b ip link set vb up
+                     {tc} u32 match ip protocol 17 0xff police rate {mbit}mbit burst {burst} drop \
+                         flowid 1:1
+                     ip netns exec b {this} --probe numbers receive &
+                     sleep 1
+                     {this} --probe numbers send {COUNT} {gap} {}
+                     wait",
+                    length - HEADERS,
+                ),
+            );
+            assert_eq!(ran.status, Some(0), "{ran:#?}");
+            let taken: Vec<u32> = ran.out.lines().map(|n| n.parse().expect("a number")).collect();
+            let policer = Policer { rate: Rate::from_mbit(mbit), burst, layer };
+            let mut bucket = TokenBucket::default();
+            let at = |n: u32| Time(u64::from(n) * gap * 1_000);
+            let ours: Vec<u32> =
+                (0..COUNT).filter(|n| bucket.conforms(&policer, length, at(*n))).collect();
+            assert_eq!(taken, ours, "{policer:?}");
+            assert!((100..400).contains(&ours.len()), "{}", ours.len());
+        }
+    }
 }
