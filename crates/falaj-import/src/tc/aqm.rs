@@ -328,7 +328,7 @@ pub(super) fn sfq(args: &mut Args<'_>, kind: &Word) -> Result<Fair, Problem> {
                 args.left_out(word, "all queues of `divisor` may be in use");
             }
             "headdrop" => {
-                args.left_out(word, "the packet that waits longest is dropped in any case")
+                args.left_out(word, "the packet that waits longest is dropped in any case");
             }
             "depth" => {
                 let why = "the fattest queue makes room, and none has a limit of its own";
