@@ -154,7 +154,10 @@ pub(super) fn read(args: &mut Args<'_>, kind: &Word) -> Result<Cake, Problem> {
                 args.value("a mask")?;
                 args.left_out(word, "there is one tin here");
             }
-            "nat" => args.left_out(word, "connections have the addresses that pass the link"),
+            "nat" => args.left_out(
+                word,
+                "connections are told apart by addresses as packets on the link have them",
+            ),
             "wash" => args.left_out(word, "packets keep their DSCP"),
             "ack-filter" | "ack-filter-aggressive" => {
                 args.left_out(word, "no acknowledgement is dropped for a later one");

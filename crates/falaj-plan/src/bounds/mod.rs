@@ -101,7 +101,7 @@ pub fn outlooks(
     let flows = 0..direction.flows.len();
     let envelope = |f: usize| {
         if direction.flows[f].envelope.is_empty() && is_many(direction, f) {
-            return Err("none: the traffic of one of them is unknown".to_owned());
+            return Err("none: the traffic of a single queue or link is unknown".to_owned());
         }
         let derive =
             || Envelope::derived(&sources.iter().filter(|s| s.flow == f).collect::<Vec<_>>());
