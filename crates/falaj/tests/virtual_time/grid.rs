@@ -371,7 +371,7 @@ fn arrivals(name: &str, taken: &[Taken]) -> Option<String> {
 /// Replays this capture; returns the output if any packet is decided differently than before.
 fn replayed(name: &str) -> Option<String> {
     let ran = falaj(&["sim", "--replay", &format!("{name}.pcapng")]);
-    let alike = ran.status == Some(0) && ran.out.contains("every packet decided as live");
+    let alike = ran.status == Some(0) && ran.out.contains("every decision is as in the live link");
     (!alike).then(|| format!("{ran:#?}"))
 }
 

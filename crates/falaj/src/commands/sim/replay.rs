@@ -145,7 +145,7 @@ pub(crate) fn main(
     } else {
         tell(&scenario, &replayed, number);
         match difference {
-            Some(None) => say!("every packet decided as live, to the nanosecond"),
+            Some(None) => say!("every decision is as in the live link, to the nanosecond"),
             Some(Some(i)) => {
                 say!("first difference: {}\n         replayed: {}", taken[i], replayed.verdicts[i]);
             }
