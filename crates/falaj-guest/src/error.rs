@@ -79,7 +79,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Machine => f.write_str(
-                "virtual time takes Linux on x86-64; without --virtual-time the command runs in \
+                "virtual time needs Linux on x86-64; without --virtual-time the command runs in \
                  real time",
             ),
             Error::NoKernel(places) => {
@@ -96,8 +96,8 @@ impl fmt::Display for Error {
             }
             Error::Ptrace(seen) => write!(
                 f,
-                "ptrace is forbidden here, which the guest's processes are run by ({seen}): set \
-                 kernel.yama.ptrace_scope to 2 or less; in a container, use its default seccomp \
+                "ptrace is forbidden here, and the guest's kernel runs its processes by it ({seen}): \
+                 set kernel.yama.ptrace_scope to 2 or less; in a container, use its default seccomp \
                  profile on Linux 4.8 or newer, or add the capability SYS_PTRACE"
             ),
             Error::Memory { needed, free, place } => write!(

@@ -41,7 +41,7 @@ impl PartialEq for DelayTable {
 /// Steps of probability in built-in tables.
 const STEPS: usize = 4096;
 /// Range of the normal distribution in deviations. It is a little less than 4, as scaling widens
-/// it, so that a delay of four times the deviation is enough.
+/// it: no delay is negative if the mean is four times the deviation.
 const FAR: f64 = 3.998;
 /// Exponent of the Pareto distribution.
 const EXPONENT: f64 = 3.0;

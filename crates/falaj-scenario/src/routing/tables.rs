@@ -181,11 +181,12 @@ fn entries<'a>(
         match value.get_ref() {
             DeValue::String(text) => texts.push((&**text, value.span())),
             _ => {
-                problems
-                    .push(Problem::error(value.span(), "the value of an entry must be a text").help(
-                    "write the name of a link, `\"drop\"` or `\"pass\"`; or `\"\"`, where it only \
-                     is in the table",
-                ));
+                problems.push(
+                    Problem::error(value.span(), "the value of an entry must be a text").help(
+                        "write the name of a link, `\"drop\"` or `\"pass\"`; or `\"\"` if only \
+                     `match` uses the entry",
+                    ),
+                );
                 whole = false;
             }
         }
@@ -198,8 +199,8 @@ fn entries<'a>(
         Err((first, second)) => {
             let before = format!("{:?}", table.keys().nth(first).map_or("", |key| key.get_ref()));
             problems.push(
-                Problem::error(places[second].clone(), "another entry of this table is for it too")
-                    .help(format!("{before} holds all or a part of it; keep one of the two")),
+                Problem::error(places[second].clone(), "another entry of this table covers it too")
+                    .help(format!("{before} covers it, or a part of it; keep one of the two")),
             );
             None
         }

@@ -3250,13 +3250,13 @@ too = "slow"
               |
               = help: write `10.2.0.0/16` for the network, or `10.2.0.1` for the one address
 
-            error: another entry of this table is for it too
+            error: another entry of this table covers it too
               --> a.toml:10:1
                |
             10 | "5" = ""
                | ^^^
                |
-               = help: "1-5" holds all or a part of it; keep one of the two
+               = help: "1-5" covers it, or a part of it; keep one of the two
 
             error: `match`: `sny` is not a flag of TCP
               --> a.toml:13:57
@@ -3365,7 +3365,7 @@ to = { table = "customrs" }
             7 | "10.2.0.0/16" = 5
               |                 ^
               |
-              = help: write the name of a link, `"drop"` or `"pass"`; or `""`, where it only is in the table
+              = help: write the name of a link, `"drop"` or `"pass"`; or `""` if only `match` uses the entry
 
             error: `10.0.0.0/8 ` has no prefix length that IP knows
               --> a.toml:10:1
