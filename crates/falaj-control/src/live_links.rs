@@ -16,7 +16,7 @@ pub fn only_link(scenario: &Scenario) -> Result<usize> {
             bail!("this scenario has rules, and here all packets pass one link: leave [[rule]] out")
         }
         n => bail!(
-            "this scenario has {n} links, and here all packets pass one: leave one [link.NAME]"
+            "this scenario has {n} links, and here all packets pass one: keep only one [link.NAME]"
         ),
     }
 }
@@ -54,7 +54,7 @@ pub fn led_to(scenario: &Scenario) -> Result<&[Link]> {
     match scenario.links.len() {
         n if n > 1 && scenario.rules.is_empty() => {
             bail!(
-                "this scenario has {n} links, and nothing says which packets pass which: add [[rule]], or leave one [link.NAME]"
+                "this scenario has {n} links, and no rule says which packets pass which: add [[rule]], or keep only one [link.NAME]"
             )
         }
         _ => Ok(&scenario.links),

@@ -96,9 +96,9 @@ impl fmt::Display for Error {
             }
             Error::Ptrace(seen) => write!(
                 f,
-                "ptrace is forbidden here, and the guest's kernel runs its processes by it ({seen}): \
-                 set kernel.yama.ptrace_scope to 2 or less; in a container, use its default seccomp \
-                 profile on Linux 4.8 or newer, or add the capability SYS_PTRACE"
+                "ptrace is forbidden here, and the guest's kernel runs its processes by it \
+                 ({seen}): set kernel.yama.ptrace_scope to 2 or less; in a container, use its \
+                 default seccomp profile on Linux 4.8 or newer, or add the capability SYS_PTRACE"
             ),
             Error::Memory { needed, free, place } => write!(
                 f,

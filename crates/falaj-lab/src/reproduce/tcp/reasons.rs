@@ -1,5 +1,5 @@
-//! Reasons for differences of a cell: a closed list. A cell that differs and matches no entry is
-//! missed. The page prints the reason, which also states if the cause was not found.
+//! Reasons for differences of a cell: a closed list. A cell that differs and matches no entry has
+//! no known reason. The page prints the reason, which also states if the cause was not found.
 
 use super::grid::{Cell, Congestion};
 use super::measured::Measured;

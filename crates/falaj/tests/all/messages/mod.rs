@@ -127,7 +127,7 @@ fn a_scenario_for_another_command() {
     let torn = file("torn.toml", "[link.a]\nrate = \"1mbit\"\n[link.b]\nrate = \"1mbit\"\n");
     refused(
         &["run", torn, "--", "true"],
-        "nothing says which packets pass which: add [[rule]], or leave one [link.NAME]",
+        "no rule says which packets pass which: add [[rule]], or keep only one [link.NAME]",
     );
     refused(
         &["serve", file("bare.toml", "[link.a]\nrate = \"1mbit\"\n")],

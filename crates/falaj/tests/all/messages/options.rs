@@ -159,7 +159,7 @@ fn benches_of_nothing() {
     case("kernel-two", two, Some(""));
     kernel(
         "kernel-two",
-        "this scenario has 2 links, and here all packets pass one: leave one [link.NAME]",
+        "this scenario has 2 links, and here all packets pass one: keep only one [link.NAME]",
     );
 }
 

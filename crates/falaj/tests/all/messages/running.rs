@@ -145,7 +145,7 @@ fn changes_of_a_link_with_two_ends() {
         "this link has two ends, and a flow with an `adapter` is for `falaj serve`",
     );
     let two = file("set-two.toml", &format!("{a}{b}"));
-    set(&["--file", &two], "this scenario has 2 links, and nothing says which packets pass which");
+    set(&["--file", &two], "this scenario has 2 links, and no rule says which packets pass which");
     let paced =
         "[link.link]\nrate = \"1mbit\"\npaced-by = \"device\"\n[[rule]]\nto = [\"link\", \"b\"]\n";
     let paced = file("set-paced.toml", &format!("{b}{paced}"));
