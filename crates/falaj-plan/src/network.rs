@@ -127,7 +127,7 @@ impl Routes {
             }
             if hop > 0 && outlook.jitter.is_some() {
                 says(format!(
-                    "link {} holds packets for as long as they were early before",
+                    "link {} holds packets for the time by which they were early on the link before",
                     way.link
                 ));
             }
@@ -227,11 +227,11 @@ impl Routes {
         let (mut all, flows) = (self.network.flows.iter().filter(unknown), &self.network.flows);
         Some(match (flows.iter().filter(unknown).find(here), all.next()) {
             (Some(other), _) => {
-                format!("it shares a queue with {}, of which nothing is known", other.name)
+                format!("it shares a queue with {}, whose traffic has no known bound", other.name)
             }
             (None, Some(other)) => {
                 format!(
-                    "it meets what may have shared a queue with {}, of which nothing is known",
+                    "it meets flows that may have shared a queue with {}, whose traffic has no known bound",
                     other.name
                 )
             }
@@ -441,11 +441,11 @@ mod tests {
         );
         // On the first link it shares the queue of the others.
         let (other, _) = why("model = \"cbr\"", "model = \"poisson\"", 2);
-        assert_eq!(other, "it shares a queue with calls, of which nothing is known");
+        assert_eq!(other, "it shares a queue with calls, whose traffic has no known bound");
         let (files, _) = why("model = \"cbr\"", "model = \"poisson\"", 1);
         assert_eq!(
             files,
-            "it meets what may have shared a queue with calls, of which nothing is known"
+            "it meets flows that may have shared a queue with calls, whose traffic has no known bound"
         );
         let (late, _) = why("delay = \"5ms\"", "delay = \"5ms\"\njitter = \"1ms\"", 0);
         assert_eq!(late, "link a lets some packets be longer on their way than others");

@@ -134,7 +134,7 @@ struct falaj_discipline {
 
     /* All that follow may be NULL. */
 
-    /* A packet of `bytes` joins the queue of `flow`: the tag that it carries. `ready` follows if it is the head. */
+    /* A packet of `bytes` joins the queue of `flow`: returns the tag that it carries. `ready` follows if it is the head. */
     uint64_t (*arrived)(void *self, const struct falaj_queue *queues, uint32_t flow, uint32_t bytes, uint64_t now);
     /* The head of `flow` is another one, or there is none, and not because of `take`. */
     void (*changed)(void *self, const struct falaj_queue *queues, uint32_t flow, uint64_t now);
