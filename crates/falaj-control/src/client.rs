@@ -67,7 +67,7 @@ impl Which {
                         c.path.display()
                     )
                 });
-                bail!("{n} links are running: say which one{}", lines.collect::<String>())
+                bail!("{n} links are running: select one{}", lines.collect::<String>())
             }
         }
     }

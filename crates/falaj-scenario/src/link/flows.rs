@@ -251,7 +251,7 @@ fn parts<'a>(
             .help(if key == "mask" {
                 "put `mask` on the link, so that each value has a link of its own".to_owned()
             } else {
-                format!("its parts have: write `{key}` there")
+                format!("write `{key}` in its parts")
             }),
         );
         undivided = false;

@@ -2544,7 +2544,7 @@ match = "any"
             8 | queue = "9p"
               | ^^^^^
               |
-              = help: its parts have: write `queue` there
+              = help: write `queue` in its parts
         "#]],
     );
 }
@@ -2570,7 +2570,7 @@ match = "any"
             6 | requires = { delay = "1us" }
               | ^^^^^^^^
               |
-              = help: its parts have: write `requires` there
+              = help: write `requires` in its parts
 
             error: flow `a` is divided, so it has no envelope of its own
              --> a.toml:7:1
@@ -2578,7 +2578,7 @@ match = "any"
             7 | envelope = { rate = "1mbit", burst = "10kB" }
               | ^^^^^^^^
               |
-              = help: its parts have: write `envelope` there
+              = help: write `envelope` in its parts
         "#]],
     );
 }

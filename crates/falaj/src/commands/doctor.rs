@@ -183,7 +183,11 @@ fn asked(namespaces: Result<(), Error>) -> Vec<Finding> {
     };
     vec![
         Finding::new("namespaces", namespaces, "`falaj run`, `traffic`, `compare`"),
-        Finding::new("TAP between namespaces", by_tap, "each packet costs them less"),
+        Finding::new(
+            "TAP between namespaces",
+            by_tap,
+            "a packet costs less than with packet sockets",
+        ),
         Finding::new(
             "user namespaces",
             host::user_namespaces(),
@@ -192,7 +196,7 @@ fn asked(namespaces: Result<(), Error>) -> Vec<Finding> {
         Finding::new(
             "AF_PACKET",
             host::packet_sockets().map_err(|error| format!("{error}: it needs root (CAP_NET_RAW)")),
-            "`falaj bridge`; the others too, where there is no TAP",
+            "`falaj bridge`; without TAP, the other commands too",
         ),
         Finding::new(
             "AF_XDP",
@@ -211,12 +215,12 @@ fn asked(namespaces: Result<(), Error>) -> Vec<Finding> {
         Finding::new(
             "NFQUEUE",
             host::queues().map_err(|error| format!("{error}: it needs root (CAP_NET_ADMIN)")),
-            "`falaj bridge nfqueue:N nfqueue:N`: packets whose way cannot be moved",
+            "`falaj bridge nfqueue:N nfqueue:N`: packets whose route cannot be changed",
         ),
         Finding::new(
             "kernel bridge",
             tcp::kernel_bridge(),
-            "what `falaj bench tcp` compares a link with",
+            "`falaj bench tcp` compares a link with it",
         ),
         Finding::new(
             "relay",
@@ -233,31 +237,32 @@ fn asked(namespaces: Result<(), Error>) -> Vec<Finding> {
             confinement::available(),
             "`falaj serve` keeps no more of the host's files than it needs",
         ),
-        way_out("pasta", "passt", "a way out without root (`run --internet pasta`)"),
+        way_out("pasta", "passt", "internet access without root (`run --internet pasta`)"),
         way_out(
             "slirp4netns",
             "slirp4netns",
-            "a way out without root (`run --internet slirp4netns`)",
+            "internet access without root (`run --internet slirp4netns`)",
         ),
         Finding::program(
             "nft",
             "nftables",
-            "root's way out through the host (`run --internet host`)",
+            "internet access through the host, for root (`run --internet host`)",
         ),
         Finding::program("iptables", "iptables", "the same where there is no nft"),
-        Finding::new("locked memory", memory, "as much as is wanted"),
+        Finding::new("locked memory", memory, "as much as falaj needs"),
     ]
 }
 
 fn fifo() -> Finding {
     let allowed = be_punctual(Rank::Link).then_some(());
-    let allowed = allowed
-        .ok_or("not allowed: run as root, or ulimit -r 10; packets are late while others compute");
-    let good_for = "packets are handed over before others compute";
+    let allowed = allowed.ok_or(
+        "not allowed: run as root, or ulimit -r 10; packets are late while other programs compute",
+    );
+    let good_for = "packets are handed over before other programs compute";
     let good_for = match kept_for_others() {
         Some(RtReserve { part, of }) => format!(
-            "{good_for}; for those the kernel keeps {part} of each {of} \
-             (kernel.sched_rt_runtime_us), which a link that spins leaves them in pieces"
+            "{good_for}; the kernel keeps {part} of each {of} for those programs \
+             (kernel.sched_rt_runtime_us), and a link that spins leaves it to them in pieces"
         ),
         None => format!(
             "{good_for}, and a link that spins leaves them nothing (kernel.sched_rt_runtime_us)"
@@ -331,12 +336,12 @@ fn print(findings: &[Finding], floor: Option<&Floor>, limits: Option<&HostLimits
     let (p50, p99) = (nanos(floor.release_error_p50_ns), nanos(floor.release_error_p99_ns));
     say!("  release error, at 1000 packets a second: {p50} (p50), {p99} (p99)");
     say!(
-        "  packets of 74 B, one by one: {:.0} a second, sent and received here too",
+        "  packets of 74 B, one by one: {:.0} a second, with sender and receiver on this host",
         floor.delivered_per_s
     );
     let cost = text::nanos(floor.packet_cost_ns);
     say!(
-        "  one of them takes the link {cost} of a processor, which is {:.0} a second",
+        "  one of them costs the link {cost} of processor time, so a processor carries {:.0} a second",
         floor.packets_per_s
     );
     if let Some(tcp) = floor.tcp_bits_per_s {

@@ -314,7 +314,7 @@ fn links_that_are_not_found() {
     let running = ["a.sock", "b.sock"].map(|name| listens(&two, name, hello, 1));
     let ran = ran_at(&two, &["show"]);
     assert!(
-        ran.status == Some(2) && ran.err.contains("2 links are running: say which one"),
+        ran.status == Some(2) && ran.err.contains("2 links are running: select one"),
         "{ran:?}"
     );
     assert!(ran.err.contains("b.sock  falaj run a.toml (pid 1)"), "{ran:?}");
