@@ -1,6 +1,6 @@
 //! Experiments that measure falaj: reproductions of papers, and benchmarks.
 //!
-//! **Papers.** [`reproduce`] reruns the tables and figures of five papers and prints the published
+//! **Papers.** [`reproduce`] reruns the tables and figures of eight papers and prints the published
 //! values beside ours, with a tolerance and a verdict; a claim that is not reproduced is on a
 //! closed list, with the reason.
 //!

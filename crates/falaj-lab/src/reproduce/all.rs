@@ -34,6 +34,9 @@ const PAPERS: &[PaperRun] = &[
     #[cfg(feature = "queueing")]
     paper("aggregation", &[], false),
     paper("tcp", &[], true),
+    paper("l4s", &[], true),
+    paper("dualq", &[], true),
+    paper("cebinae", &[], true),
 ];
 
 /// The fields of a paper's JSON that the index reads.

@@ -3,12 +3,14 @@
 #[cfg(feature = "queueing")]
 mod aggregation;
 mod all;
+mod cell_progress;
 mod curves;
 mod disk;
 mod fortuna;
 mod group;
 mod page;
 mod rizzo;
+mod sharing;
 mod tcp;
 mod verdict;
 mod xen;
@@ -42,6 +44,9 @@ Examples:
   falaj reproduce tcp --quick
   falaj reproduce tcp --out report
   falaj reproduce tcp --only cubic-10mbit,cubic-100mbit
+  falaj reproduce l4s --quick
+  falaj reproduce l4s --only 10mbit-fq_codel-cubic80
+  falaj reproduce l4s --scenario 3
   falaj reproduce all --quick --html site
   falaj reproduce fortuna --live --load light,row4 --phase 300us --duration 5s")]
 pub struct Args {
@@ -89,18 +94,20 @@ pub struct Args {
     /// nine times 600 ms for `aggregation`].
     #[arg(long, requires = "live", value_parser = arguments::parse_duration)]
     duration: Option<Span>,
-    /// Run a shorter version: for `xen`, `rizzo`, `tcp`, and for `aggregation` with --live
+    /// Run a shorter version: for `xen`, `rizzo`, `tcp`, `l4s`, `dualq`, `cebinae`, and for
+    /// `aggregation` with --live
     ///
     /// `xen`: the main figures, once each, with seconds a tenth as long, as in the tests. `rizzo`
     /// with --live: the same figures, measured for a shorter time. `aggregation`: a third of the
     /// measured points, once each, and simulations a tenth as long. `tcp`: eight cells, which take
-    /// a minute. `all`: shorter versions of `xen`, `rizzo` and `tcp`.
+    /// a minute. `l4s`, `dualq` and `cebinae`: some cells, four runs each. `all`: shorter versions
+    /// of these papers but `aggregation`.
     #[arg(long, conflicts_with_all = ["tables", "beyond"])]
     quick: bool,
     /// For `tcp`: all rates, round-trip times and queues, each cell for longer; takes hours.
     #[arg(long, conflicts_with = "quick")]
     full: bool,
-    /// For `tcp`: only the cells whose names begin with this, such as
+    /// For `tcp`, `l4s`, `dualq` and `cebinae`: only the cells whose names begin so, such as
     /// `reno-10mbit-40ms-1bdp-0%-tail`; several are separated by commas.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
@@ -147,6 +154,12 @@ enum Paper {
     Aggregation,
     /// The kernel's TCP in virtual time beside `model = "tcp"`, over a grid of links and queues.
     Tcp,
+    /// Heist and Morton's tests of L4S: CUBIC through dualpi2, fq_codel and a FIFO, by round trip.
+    L4s,
+    /// Albisser's evaluation of DualPI2: PIE and FQ-CoDel, with and without ECN, by round trip.
+    Dualq,
+    /// Cebinae's Table 2: fairness of up to 65 connections through a FIFO and FQ-CoDel.
+    Cebinae,
     /// Every paper, one after the other, and one page with the count of each (--html DIR).
     All,
 }
@@ -161,17 +174,25 @@ pub use tcp::{TcpCellArgs, cell as tcp_cell};
 pub fn main(args: &Args) -> Result<ExitCode> {
     let quick = match args.paper {
         Paper::Xen | Paper::Rizzo | Paper::Tcp | Paper::All => true,
+        Paper::L4s | Paper::Dualq | Paper::Cebinae => true,
         #[cfg(feature = "queueing")]
         Paper::Aggregation => args.live,
         _ => false,
     };
     if args.quick && !quick {
-        bail!("--quick is for xen, rizzo and tcp, and for aggregation with --live: take it away");
+        bail!(
+            "--quick is for xen, rizzo, tcp, l4s, dualq and cebinae, and for aggregation with \
+             --live: take it away"
+        );
     }
-    let for_tcp = args.full || !args.only.is_empty();
     let has_kernel = matches!(args.paper, Paper::Tcp | Paper::All);
-    if for_tcp && !matches!(args.paper, Paper::Tcp) || args.kernel.is_some() && !has_kernel {
-        bail!("--full, --only and --kernel are for tcp: take them away");
+    let is_tcp = matches!(args.paper, Paper::Tcp);
+    let is_sharing = matches!(args.paper, Paper::L4s | Paper::Dualq | Paper::Cebinae);
+    if args.full && !is_tcp || args.kernel.is_some() && !has_kernel {
+        bail!("--full and --kernel are for tcp: take them away");
+    }
+    if !args.only.is_empty() && !is_tcp && !is_sharing {
+        bail!("--only is for tcp, l4s, dualq and cebinae: take it away");
     }
     if args.guests.is_some() && !matches!(args.paper, Paper::Xen) {
         bail!("--guests is for xen: take it away");
@@ -187,6 +208,9 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         #[cfg(feature = "queueing")]
         Paper::Aggregation => aggregation::main(args),
         Paper::Tcp => tcp::main(args),
+        Paper::L4s => sharing::main(&sharing::L4S, args),
+        Paper::Dualq => sharing::main(&sharing::DUALQ, args),
+        Paper::Cebinae => sharing::main(&sharing::CEBINAE, args),
         Paper::All => all::main(args),
     }
 }

@@ -352,6 +352,12 @@ pub(super) const WIDTH: u16 = 100;
 /// Prints those rows that are to be listed, then the reasons of all that are not reproduced, then
 /// the count.
 pub(super) fn print(rows: &[JudgedRow], is_listed: impl Fn(&JudgedRow) -> bool) {
+    print_rows(rows, is_listed);
+    say!("{}", VerdictCounts::of(rows));
+}
+
+/// Prints the same without the count.
+pub(super) fn print_rows(rows: &[JudgedRow], is_listed: impl Fn(&JudgedRow) -> bool) {
     let listed = rows.iter().filter(|row| is_listed(row));
     let cells: Vec<Vec<String>> = listed.map(|row| row.cells().into()).collect();
     if !cells.is_empty() {
@@ -363,7 +369,6 @@ pub(super) fn print(rows: &[JudgedRow], is_listed: impl Fn(&JudgedRow) -> bool) 
             say!("    {why}\n    {}", row.experiment);
         }
     }
-    say!("{}", VerdictCounts::of(rows));
 }
 
 /// The rows as a table of a page. `page` is the page that has the places: empty for this one.

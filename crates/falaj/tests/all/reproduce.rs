@@ -32,6 +32,11 @@ fn what_there_is_not_is_said() {
         (["rizzo", "--figure", "13"], "there is no figure 13: 1 to 12"),
         (["rizzo", "--figure", "11"], "figure 11 is measured on this machine: add --live"),
         (["xen", "--scenario", "1"], "take --beyond, --live, --tables and --scenario away"),
+        (["l4s", "--scenario", "193"], "there is no row 193: 1 to 192"),
+        (["l4s", "--scenario", "1"], "is not judged: falaj has no TCP Prague"),
+        (["dualq", "--figure", "2"], "dualq is one table, simulated"),
+        (["dualq", "--only", "red"], "no cell has a name that begins with red"),
+        (["rizzo", "--only", "red"], "--only is for tcp, l4s, dualq and cebinae: take it away"),
     ] {
         let ran = falaj(&[&["reproduce"][..], &args[..]].concat());
         assert_eq!(ran.status, Some(2), "{ran:?}");
@@ -45,7 +50,8 @@ fn quick_is_for_some() {
     assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""));
     assert!(
         ran.err.contains(
-            "--quick is for xen, rizzo and tcp, and for aggregation with --live: take it away"
+            "--quick is for xen, rizzo, tcp, l4s, dualq and cebinae, and for aggregation with \
+             --live: take it away"
         ),
         "{ran:?}"
     );
@@ -68,4 +74,24 @@ fn commands_of_dummynet_do_what_the_talk_says() {
     // it.
     assert!((number(&at(30.0)) - 30.0 * (1.0 - 0.3 * 0.3)).abs() < 1.0, "{json}");
     assert_eq!(at(120.0), 0.0);
+}
+
+/// A row of the table is a scenario that `sim` takes; its connections have the published rates.
+#[test]
+fn a_shared_link_is_reproduced_and_can_be_simulated() {
+    let name = "10mbit-dualpi2-cubic20-cubic20";
+    let ran = falaj(&["reproduce", "l4s", "--quick", "--only", name, "--json"]);
+    let json = ran.json();
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert_eq!(json["summary"]["reproduced"], 3, "{json}");
+    assert_eq!(json["cells"][0]["runs"].as_array().map(Vec::len), Some(4), "{json}");
+    let first = number(&json["cells"][0]["runs"][0][0]);
+    let row = falaj(&["reproduce", "l4s", "--scenario", "106"]);
+    assert!(row.out.contains(name), "{}", row.out);
+    let path = file("row106.toml", &row.out);
+    let ran = falaj(&["sim", path, "--warm-up", "118s", "--json"]);
+    let json = ran.json();
+    // The paper's segments have a timestamp of 12 bytes.
+    let goodput = number(&json["connections"][0]["goodput"]) / 1e6 * 1448.0 / 1460.0;
+    assert!((goodput / first - 1.0).abs() < 1e-6, "{goodput} {first}");
 }

@@ -19,20 +19,19 @@ mod report;
 mod simulated;
 
 use super::Args;
+use super::cell_progress::CellProgress;
 use super::verdict::VerdictCounts;
 use anyhow::{Context, Result, bail};
 use falaj_guest::kernel::Kernel;
 use falaj_sim::cores;
 use falaj_terminal::interrupt::{INTERRUPTED, Interrupted, interruptible};
-use falaj_terminal::progress;
 use grid::{Cell, Size};
 use judged::Row;
 use measured::Measured;
 use simulated::simulate_cell;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 pub use kernel::{TcpCellArgs, main as cell};
 
@@ -42,8 +41,6 @@ const SEED: u64 = 1;
 const RUNS: u64 = 8;
 /// Number of runs of the kernel with random losses; without loss its runs are identical.
 const KERNEL_RUNS: u64 = 3;
-/// Interval of the lines that report progress where no bar is shown.
-const LINE: Duration = Duration::from_secs(10);
 
 /// Runs `falaj reproduce tcp`.
 pub(super) fn main(args: &Args) -> Result<ExitCode> {
@@ -91,25 +88,19 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
 
 /// Runs all cells on all processors; returns those that are done if it is stopped.
 fn rows(cells: &[Cell], size: Size, kernel: &Kernel, stop: &AtomicBool) -> Result<Vec<Row>> {
-    let progress = CellProgress::new(cells.len());
+    let progress = CellProgress::new(cells.len(), "cells");
     let mut done = Vec::new();
     let task = |number: usize| match row(&cells[number], size, kernel, stop) {
         // A cell ended by Ctrl-C is neither a row nor a failure.
         _ if stop.load(Ordering::Relaxed) => Ok(None),
         row => row.map(Some),
     };
-    let (over, ends) = mpsc::channel();
-    std::thread::scope(|scope| {
-        let told = &progress;
-        scope.spawn(move || told.tell_until(&ends));
-        let worked = cores::on_all(0..cells.len(), stop, task, |number, row: Option<Row>| {
+    progress.while_told(|progress| {
+        cores::on_all(0..cells.len(), stop, task, |number, row: Option<Row>| {
             progress.one_more();
             done.extend(row.map(|row| (number, row)));
-        });
-        drop(over);
-        worked
+        })
     })?;
-    progress.bar.finish_and_clear();
     done.sort_by_key(|(number, _)| *number);
     Ok(done.into_iter().map(|(_, row)| row).collect())
 }
@@ -134,38 +125,4 @@ fn row(cell: &Cell, size: Size, kernel: &Kernel, stop: &AtomicBool) -> Result<Ro
         .map(|seed| simulate_cell(cell, times, seed, stop))
         .collect::<Result<_>>()?;
     Ok(Row::judged(*cell, times, &measured, &simulated))
-}
-
-/// The number of cells done: a bar on a terminal, otherwise an occasional line.
-struct CellProgress {
-    bar: indicatif::ProgressBar,
-    all: usize,
-    done: AtomicUsize,
-    began: Instant,
-}
-
-impl CellProgress {
-    fn new(all: usize) -> CellProgress {
-        CellProgress {
-            bar: progress::bar(all as u64, "cells"),
-            all,
-            done: AtomicUsize::new(0),
-            began: Instant::now(),
-        }
-    }
-
-    fn one_more(&self) {
-        self.bar.inc(1);
-        self.done.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Reports the number of cells done until the other end of this channel is closed.
-    fn tell_until(&self, ends: &Receiver<()>) {
-        while ends.recv_timeout(LINE) == Err(RecvTimeoutError::Timeout) {
-            if !progress::wanted() {
-                let done = self.done.load(Ordering::Relaxed);
-                note!("{done} of {} cells, {} s", self.all, self.began.elapsed().as_secs());
-            }
-        }
-    }
 }

@@ -67,7 +67,7 @@ fn papers_have_their_figures() {
     refused(&["reproduce", "zhang", "--guests"], "--guests is for xen: take it away");
     refused(
         &["reproduce", "fortuna", "--quick"],
-        "--quick is for xen, rizzo and tcp, and for aggregation with --live",
+        "--quick is for xen, rizzo, tcp, l4s, dualq and cebinae, and for aggregation with --live",
     );
     refused(&["reproduce", "zhang", "--figure", "15"], "there is no Figure 5.15: 1 to 14");
     refused(
