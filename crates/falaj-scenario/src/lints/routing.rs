@@ -22,7 +22,7 @@ fn unset(matches: &[Match], rules: &[RuleRead]) -> Option<u32> {
 
 fn no_rule_sets(mark: u32, at: Range<usize>, what: &str) -> Problem {
     Problem::warning(at, format!("{what}: no rule sets mark {mark}")).help(format!(
-        "set it in a rule before it that lets its packets go on: `mark = {mark}` and `then = \"on\"`"
+        "set the mark in an earlier rule whose packets go on: `mark = {mark}` and `then = \"on\"`"
     ))
 }
 

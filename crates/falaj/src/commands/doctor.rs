@@ -265,7 +265,8 @@ fn fifo() -> Finding {
              (kernel.sched_rt_runtime_us), and a link that spins leaves it to them in pieces"
         ),
         None => format!(
-            "{good_for}, and a link that spins leaves them nothing (kernel.sched_rt_runtime_us)"
+            "{good_for}, and a link that spins leaves those programs no time \
+             (kernel.sched_rt_runtime_us)"
         ),
     };
     Finding::new("SCHED_FIFO", allowed, &good_for)
