@@ -100,7 +100,7 @@ fn beyond(direction: &Direction, limits: &HostLimits) -> Vec<String> {
     {
         let (delay, late) = (direction.pipe.delay, Span(least / 10));
         all.push(format!(
-            "with a delay of {delay}, 1 of 100 packets is late by {late} or more on this host, which is more than a tenth"
+            "with a delay of {delay}, 1 of 100 packets is late by {late} or more on this host, more than a tenth of the delay"
         ));
     }
     all

@@ -32,7 +32,7 @@ pub(crate) fn branches(words: &[Word]) -> Option<Problem> {
     let first = words.first()?;
     let function = first.text.ends_with("()") || words.get(1).is_some_and(|w| w.text == "()");
     (KEYWORDS.contains(&first.text.as_str()) || function).then(|| {
-        Problem::error(first.at.clone(), "only a shell knows which of the lines behind this run")
+        Problem::error(first.at.clone(), "only a shell knows which of the following lines run")
             .help(
                 "let the shell print the commands as it runs them, as in `bash -x SCRIPT`, and \
                  import those",

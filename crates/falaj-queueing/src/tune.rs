@@ -24,8 +24,8 @@ pub struct Wanted {
 pub struct Load {
     /// Packets per unit of time.
     pub rate: f64,
-    /// Packets that arrive at once: the variance of their number over its mean; 1 if they are
-    /// Poisson or more regular.
+    /// Packets of a burst, estimated as the variance of the number of arrivals in an interval over
+    /// its mean; 1 for Poisson or more regular arrivals.
     pub burst: f64,
     /// Number of batches that are filled in parallel.
     pub streams: f64,

@@ -122,7 +122,8 @@ impl Sums {
     }
 }
 
-/// Packets that arrive at once: the variance of the numbers in slots of an epoch over their mean.
+/// Packets of a burst, estimated as the variance of the arrivals in slots of an epoch over their
+/// mean.
 fn bursts(seen: &EpochStats) -> Option<f64> {
     let slots = seen.slots as f64;
     let mean = seen.packets as f64 / slots;

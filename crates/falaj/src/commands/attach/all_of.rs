@@ -15,7 +15,7 @@ use std::process::{Command, ExitCode, ExitStatus};
 /// project.
 pub(super) fn main(project: &str) -> Result<ExitCode> {
     let containers = containers_of(project)?;
-    let program = std::env::current_exe().context("where this program is")?;
+    let program = std::env::current_exe().context("cannot find this program")?;
     let signals = Signals::take()?;
     let mut attached = Vec::new();
     for container in &containers {
