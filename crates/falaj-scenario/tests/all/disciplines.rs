@@ -53,7 +53,7 @@ fn what_cannot_be_is_refused_with_its_reason_and_a_way_out() {
             r#"kind = "arc""#,
             "rate = \"1mbit\"\nperiod = \"1us\"",
             "a period of 1us is out of range",
-            "what a packet of 1514 B takes at 1mbit",
+            "the time of a packet of 1514 B at 1mbit",
         ),
         (
             r#"kind = "netback""#,

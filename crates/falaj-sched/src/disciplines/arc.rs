@@ -105,8 +105,8 @@ impl Arc {
                     param: "period",
                     what: format!("a period of {period} is out of range"),
                     help: format!(
-                        "at least {shortest}, what a packet of {} B takes at {rate}; at most a \
-                         terabyte long",
+                        "at least {shortest}, the time of a packet of {} B at {rate}; at most a \
+                         terabyte in a slice",
                         setup.largest
                     ),
                 }
@@ -201,7 +201,7 @@ impl Guarantees for Arc {
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         Err(NoGuarantee(format!(
             "adaptive rate control guarantees {} only to a flow that never exceeds it: a flow \
-             that used what others left waits until its expected finish time, however long that \
+             that used others' capacity waits until its expected finish time, however long that \
              takes",
             self.slices[f.index()].rate
         )))

@@ -190,7 +190,7 @@ impl Guarantees for Sced {
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         Err(NoGuarantee(format!(
             "SCED guarantees its curve, {} in the long run, only to a flow that never exceeds it: \
-             a flow that used what others left waits until its curve has caught up, however long \
+             a flow that used others' capacity waits until its curve has caught up, however long \
              that takes",
             self.curves[f.index()].rate()
         )))

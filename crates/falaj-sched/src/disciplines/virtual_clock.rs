@@ -210,7 +210,7 @@ impl Guarantees for VirtualClock {
     fn service(&self, f: FlowId) -> Result<Guarantee, NoGuarantee> {
         Err(NoGuarantee(format!(
             "virtual clock guarantees {} only to a flow that never exceeds it: a flow that used \
-             what others left waits until its clock is back at real time, however long that takes",
+             others' capacity waits until its clock is back at real time, however long that takes",
             self.rates[f.index()]
         )))
     }
