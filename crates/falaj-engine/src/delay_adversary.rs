@@ -2,9 +2,9 @@
 //! a bound on the delay is approached, and if it is kept.
 //!
 //! From some instant on, each flow sends a row of packets of two sizes, as early as its envelope
-//! allows. The search draws such rows and changes a few of their numbers over and over, as long as
-//! the largest ratio of delay to bound does not fall. After a number of changes it starts from
-//! scratch. The result follows from seed and effort alone.
+//! allows. The search draws such rows and changes a few of their numbers over and over; a change is
+//! kept if the largest ratio of delay to bound does not fall. After a number of changes it starts
+//! from scratch. The result follows from seed and effort alone.
 
 use crate::chance::Chance;
 use crate::engine::Engine;

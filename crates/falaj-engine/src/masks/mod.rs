@@ -122,7 +122,7 @@ impl Masks {
                 None => refused.what,
             };
             let help = match each {
-                Some(_) => format!("{}; or fewer by `max-flows`", refused.help),
+                Some(_) => format!("{}; or fewer queues by `max-flows`", refused.help),
                 None => refused.help,
             };
             out.push(ConfigError { flow, what, help, ..refused });
