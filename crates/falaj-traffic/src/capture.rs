@@ -24,7 +24,7 @@
 //! no reports of the ports that pace a link ([`Room`]); `falaj, journal 3` since.
 //!
 //! Packets captured on other links than Ethernet get an Ethernet header when they are read. Files
-//! compressed by gzip are decompressed.
+//! compressed by gzip or zstd are decompressed.
 
 mod change;
 mod link_type;
@@ -32,6 +32,7 @@ mod read;
 mod room;
 mod taken;
 mod write;
+mod zstd;
 
 pub use change::{Change, Wanted};
 pub use read::{Broken, Capture, CapturedPacket, LARGEST, Packet, Unreadable, arrivals, read};
@@ -200,11 +201,23 @@ mod tests {
         assert_eq!(read(&packed[..]).expect("a capture"), read(&good[..]).expect("a capture"));
         let cut = read(&packed[..packed.len() - 9]).expect("its beginning is good");
         assert!(cut.broken.is_some() && cut.packets.len() <= taken().len(), "{:?}", cut.broken);
+        // Two frames of zstd, with one between them that has no contents.
+        let pack = |part| {
+            let level = ruzstd::encoding::CompressionLevel::Fastest;
+            ruzstd::encoding::compress_to_vec(part, level)
+        };
+        let (first, second) = good.split_at(good.len() / 2);
+        let empty = [&[0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0][..], b"abc"].concat();
+        let frames = [pack(first), empty, pack(second)].concat();
+        assert_eq!(read(&frames[..]).expect("a capture"), read(&good[..]).expect("a capture"));
+        for cut in 6..frames.len() {
+            let read = read(&frames[..cut]);
+            assert!(read.is_err() || read.is_ok_and(|capture| capture.broken.is_some()), "{cut}");
+        }
         let mut bad = packed.clone();
         bad[2] = 99;
         assert!(matches!(read(&bad[..]), Err(Unreadable::Malformed(_) | Unreadable::CutOff(_))));
-        for magic in [&[0x28, 0xb5, 0x2f, 0xfd][..], b"BZh91AY", &[0xfd, b'7', b'z', b'X', b'Z', 0]]
-        {
+        for magic in [&b"BZh91AY"[..], &[0xfd, b'7', b'z', b'X', b'Z', 0]] {
             let said = read(magic).expect_err("packed by another").to_string();
             assert!(said.contains("unpack it before"), "{said}");
         }

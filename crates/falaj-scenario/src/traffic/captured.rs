@@ -57,7 +57,7 @@ pub(crate) fn recording(
         Err(error) => {
             return refuse(
                 format!("{} cannot be read: {error}", quoted(name)),
-                "a pcap or pcapng file, packed by gzip or not".into(),
+                "a pcap or pcapng file, packed by gzip, by zstd or not".into(),
             );
         }
     };
@@ -80,7 +80,7 @@ pub(crate) fn recording(
         Err(why) => {
             return refuse(
                 format!("{}: {why}", quoted(name)),
-                "a pcap or pcapng file, packed by gzip or not".into(),
+                "a pcap or pcapng file, packed by gzip, by zstd or not".into(),
             );
         }
     };

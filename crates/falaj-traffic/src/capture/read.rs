@@ -1,6 +1,7 @@
 //! Reads captures of falaj and of other programs.
 
 use super::link_type::LinkType;
+use super::zstd;
 use super::{Change, FIRST, OURS, Room, Taken, VERSION};
 use pcap_file::pcap::PcapParser;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
@@ -84,7 +85,7 @@ pub enum Unreadable {
     Malformed(PcapError),
     /// Its packets are of a link without a reader here.
     UnknownLink(DataLink),
-    /// It is compressed by the program of this name, and not by gzip.
+    /// It is compressed by the program of this name, and not by gzip or zstd.
     Packed(&'static str),
     /// It is cut off before anything can be read of it.
     CutOff(usize),
@@ -108,7 +109,10 @@ impl fmt::Display for Unreadable {
                 )
             }
             Unreadable::Packed(by) => {
-                write!(f, "it is packed: unpack it before, as by `{by} -d FILE`; gzip can be read")
+                write!(
+                    f,
+                    "it is packed: unpack it before, as by `{by} -d FILE`; files packed by gzip and zstd can be read"
+                )
             }
             Unreadable::CutOff(length) => {
                 write!(
@@ -348,22 +352,21 @@ fn scan(
     if let Some(by) = packed_by(&first) {
         return Err(Unreadable::Packed(by));
     }
-    let packed = first.starts_with(&[0x1f, 0x8b]);
+    let (gzip, zstd) = (first.starts_with(&[0x1f, 0x8b]), first.starts_with(zstd::MAGIC));
     let all = Cursor::new(first).chain(from);
-    if packed {
+    if gzip {
         contents(Pieces::new(flate2::read::MultiGzDecoder::new(all), largest, true)?, visit)
+    } else if zstd {
+        contents(Pieces::new(zstd::Frames::new(all), largest, true)?, visit)
     } else {
         contents(Pieces::new(all, largest, false)?, visit)
     }
 }
 
-/// The program that packed a file, other than gzip.
+/// The program that packed a file, other than gzip and zstd.
 fn packed_by(first: &[u8]) -> Option<&'static str> {
-    const MAGIC: [(&[u8], &str); 3] = [
-        (&[0x28, 0xb5, 0x2f, 0xfd], "zstd"),
-        (b"BZh", "bzip2"),
-        (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz"),
-    ];
+    const MAGIC: [(&[u8], &str); 2] =
+        [(b"BZh", "bzip2"), (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz")];
     MAGIC.iter().find(|(magic, _)| first.starts_with(magic)).map(|(_, by)| *by)
 }
 

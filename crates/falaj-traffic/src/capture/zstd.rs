@@ -1,0 +1,64 @@
+//! A file packed by zstd: its frames one after the other.
+
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+use std::io::{self, BufRead, BufReader, Read};
+
+/// The first bytes of a file packed by zstd.
+pub(super) const MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+
+/// The contents of all frames of a file. Frames without contents, as `pzstd` writes them, are
+/// skipped.
+pub(super) struct Frames<R> {
+    from: BufReader<R>,
+    frame: FrameDecoder,
+    /// The decoder is within a frame.
+    begun: bool,
+}
+
+impl<R: Read> Frames<R> {
+    pub(super) fn new(from: R) -> Frames<R> {
+        Frames { from: BufReader::new(from), frame: FrameDecoder::new(), begun: false }
+    }
+
+    /// Begins the next frame with contents; returns false if there is none.
+    fn next_frame(&mut self) -> io::Result<bool> {
+        loop {
+            if self.from.fill_buf()?.is_empty() {
+                return Ok(false);
+            }
+            match self.frame.init(&mut self.from) {
+                Ok(()) => return Ok(true),
+                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
+                    length,
+                    ..
+                })) => {
+                    io::copy(&mut self.from.by_ref().take(length.into()), &mut io::sink())?;
+                }
+                Err(error) => return Err(io::Error::other(error)),
+            }
+        }
+    }
+}
+
+impl<R: Read> Read for Frames<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if !self.begun {
+                self.begun = self.next_frame()?;
+                if !self.begun {
+                    return Ok(0);
+                }
+            }
+            while self.frame.can_collect() == 0 && !self.frame.is_finished() {
+                self.frame
+                    .decode_blocks(&mut self.from, BlockDecodingStrategy::UptoBlocks(1))
+                    .map_err(io::Error::other)?;
+            }
+            if self.frame.can_collect() > 0 {
+                return self.frame.read(buf);
+            }
+            self.begun = false;
+        }
+    }
+}
