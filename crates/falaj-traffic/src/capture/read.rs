@@ -357,7 +357,7 @@ fn scan(
     if gzip {
         contents(Pieces::new(flate2::read::MultiGzDecoder::new(all), largest, true)?, visit)
     } else if zstd {
-        contents(Pieces::new(zstd::Frames::new(all), largest, true)?, visit)
+        contents(Pieces::new(zstd::ZstdFrames::new(all), largest, true)?, visit)
     } else {
         contents(Pieces::new(all, largest, false)?, visit)
     }

@@ -7,18 +7,18 @@ use std::io::{self, BufRead, BufReader, Read};
 /// The first bytes of a file packed by zstd.
 pub(super) const MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
-/// The contents of all frames of a file. Frames without contents, as `pzstd` writes them, are
+/// The contents of all frames of a file. ZstdFrames without contents, as `pzstd` writes them, are
 /// skipped.
-pub(super) struct Frames<R> {
+pub(super) struct ZstdFrames<R> {
     from: BufReader<R>,
     frame: FrameDecoder,
     /// The decoder is within a frame.
     begun: bool,
 }
 
-impl<R: Read> Frames<R> {
-    pub(super) fn new(from: R) -> Frames<R> {
-        Frames { from: BufReader::new(from), frame: FrameDecoder::new(), begun: false }
+impl<R: Read> ZstdFrames<R> {
+    pub(super) fn new(from: R) -> ZstdFrames<R> {
+        ZstdFrames { from: BufReader::new(from), frame: FrameDecoder::new(), begun: false }
     }
 
     /// Begins the next frame with contents; returns false if there is none.
@@ -41,7 +41,7 @@ impl<R: Read> Frames<R> {
     }
 }
 
-impl<R: Read> Read for Frames<R> {
+impl<R: Read> Read for ZstdFrames<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         loop {
             if !self.begun {
