@@ -97,11 +97,11 @@ pub struct Args {
     /// Run a shorter version: for `xen`, `rizzo`, `tcp`, `l4s`, `dualq`, `cebinae`, and for
     /// `aggregation` with --live
     ///
-    /// `xen`: the main figures, once each, with seconds a tenth as long, as in the tests. `rizzo`
-    /// with --live: the same figures, measured for a shorter time. `aggregation`: a third of the
-    /// measured points, once each, and simulations a tenth as long. `tcp`: eight cells, which take
-    /// a minute. `l4s`, `dualq` and `cebinae`: some cells, four runs each. `all`: shorter versions
-    /// of these papers but `aggregation`.
+    /// `xen`: the main figures, once each, with each second shortened to 100 ms, as in the tests.
+    /// `rizzo` with --live: the same figures, measured for a shorter time. `aggregation`: a third
+    /// of the measured points, once each, and simulations a tenth as long. `tcp`: eight cells,
+    /// which take a minute. `l4s`, `dualq` and `cebinae`: some cells, four runs each. `all`:
+    /// shorter versions of these papers but `aggregation`.
     #[arg(long, conflicts_with_all = ["tables", "beyond"])]
     quick: bool,
     /// For `tcp`: all rates, round-trip times and queues, each cell for longer; takes hours.

@@ -15,9 +15,7 @@ const BY_CHANCE: &str = "99 % of single runs of ours are within it, and half a d
 /// x by `(1 - x^2) / (1 + x^2)^2`, so that a tenth of x changes it by 0.025 at most.
 fn chosen(quantity: SharedQuantity, value: f64) -> (f64, &'static str) {
     match quantity {
-        SharedQuantity::Fairness => {
-            (0.025, "what 5 % of both rates change it by, and half a digit")
-        }
+        SharedQuantity::Fairness => (0.025, "its change by 5 % of both rates, and half a digit"),
         SharedQuantity::Wait(_) => {
             (0.10 * value, "10 %, as with the kernel's TCP, and half a digit")
         }

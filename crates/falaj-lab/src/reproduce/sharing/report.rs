@@ -12,9 +12,9 @@ use std::fmt::Write;
 use std::time::Duration;
 
 const SEEDS: &str = "Our values are means of runs with the seeds 1 to 8, or 1 to 4 with --quick. A \
-                     published value is that of one run. Where chance makes more than the \
-                     tolerance, it agrees if it is no farther from our mean than 99 % of single \
-                     runs of ours would be (Student's t).";
+                     published value is that of one run. Where single runs differ by more than the \
+                     tolerance, it agrees if it lies in the interval that contains 99 % of our \
+                     single runs (Student's t).";
 
 /// Prints the rows, or JSON, and writes the page.
 pub(super) fn tell(
