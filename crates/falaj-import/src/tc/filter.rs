@@ -138,7 +138,7 @@ pub(super) fn read(
         return Err(no_equal(
             tagged.at.clone(),
             "a filter of all tags",
-            "`vlan_id N` tells one VLAN",
+            "`vlan_id N` matches one VLAN",
         ));
     }
     for what in rule.notes.drain(..) {
