@@ -526,7 +526,7 @@ impl Places {
                     .and_then(|n| self.free.remove(n));
                 free.with_context(|| {
                     format!(
-                        "the interface that stayed there has {}, which now belongs to another: delete it",
+                        "the interface that stayed there has {}, which now belongs to another: delete that interface",
                         at.address(had)
                     )
                 })?

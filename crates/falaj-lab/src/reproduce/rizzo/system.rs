@@ -121,7 +121,7 @@ pub(super) fn load(effort: MeasuringEffort) -> Result<PaperFigure> {
         published: Published::beside("99 of 100", "on a quiet machine, published", [(0.0, 100.0)]),
         notes: vec![format!(
             "Measured over {over}: 1,000 packets in a second for {} at each load, due after 10 ms. \
-             The talk has a ping of 50 to 70 us that goes up to hundreds of them, and 100 us of \
+             The talk has a ping of 50 to 70 us that rises to hundreds of us, and 100 us of \
              accuracy on a machine that is kept quiet.",
             effort.live
         )],
