@@ -208,8 +208,10 @@ mod tests {
         };
         let (first, second) = good.split_at(good.len() / 2);
         let empty = [&[0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0][..], b"abc"].concat();
-        let frames = [pack(first), empty, pack(second)].concat();
+        let frames = [pack(first), empty.clone(), pack(second)].concat();
         assert_eq!(read(&frames[..]).expect("a capture"), read(&good[..]).expect("a capture"));
+        let other_first = [&empty[..], &pack(&good)].concat();
+        assert_eq!(read(&other_first[..]).expect("a capture"), read(&good[..]).expect("a capture"));
         for cut in 6..frames.len() {
             let read = read(&frames[..cut]);
             assert!(read.is_err() || read.is_ok_and(|capture| capture.broken.is_some()), "{cut}");

@@ -352,7 +352,7 @@ fn scan(
     if let Some(by) = packed_by(&first) {
         return Err(Unreadable::Packed(by));
     }
-    let (gzip, zstd) = (first.starts_with(&[0x1f, 0x8b]), first.starts_with(zstd::MAGIC));
+    let (gzip, zstd) = (first.starts_with(&[0x1f, 0x8b]), zstd::begins(&first));
     let all = Cursor::new(first).chain(from);
     if gzip {
         contents(Pieces::new(flate2::read::MultiGzDecoder::new(all), largest, true)?, visit)

@@ -4,8 +4,12 @@ use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::io::{self, BufRead, BufReader, Read};
 
-/// The first bytes of a file packed by zstd.
-pub(super) const MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+/// Returns true if a file that begins with these bytes is packed by zstd: it has a frame, or one
+/// without contents.
+pub(super) fn begins(first: &[u8]) -> bool {
+    first.starts_with(&[0x28, 0xb5, 0x2f, 0xfd])
+        || matches!(first, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
+}
 
 /// The contents of all frames of a file. ZstdFrames without contents, as `pzstd` writes them, are
 /// skipped.
