@@ -19,11 +19,14 @@ pub enum How {
     Simulated,
 }
 
-/// A system whose batch size is still open. The delay is that of the first stream, one way.
+/// A system whose batch size is still open. Delays are one way.
 #[derive(Clone, Debug, PartialEq)]
 pub struct System {
-    /// The streams.
+    /// The streams. The size of those with their own size is not searched.
     pub streams: Vec<Stream>,
+    /// Number of groups of streams, the first ones, whose delay counts: that of the group with the
+    /// largest delay.
+    pub measured: usize,
     /// Service of batches.
     pub service: Service,
     /// Time from the first packet to the latest departure of the batch; `None`: no timeout.
@@ -115,30 +118,28 @@ impl System {
     pub fn point(&self, size: usize) -> Result<Point, Refused> {
         let policy = Policy::new(size, self.timeout)?;
         let line = Line::new(&self.streams, policy, self.service)?;
-        let (fill, load) = (line.fill()?, line.load()?);
-        let service = self.service.mean(fill.size);
-        let mut batches = 0.0;
-        for stream in self.streams.iter().filter(|s| s.count > 0) {
-            batches += stream.count as f64 * stream.rate / policy.fill(stream.rate)?.size;
-        }
         let mut point = Point {
             size,
-            load,
-            fill: fill.wait,
+            load: line.load()?,
+            fill: 0.0,
             wait: 0.0,
-            service,
-            delay: 0.0,
+            service: 0.0,
+            delay: f64::NEG_INFINITY,
             error: 0.0,
             how: How::Exact,
-            batches,
+            batches: line.batch_rate()?,
         };
-        let exact = self.service.shape == Shape::Exponential && self.timeout.is_none();
-        if exact && self.measure == Measure::Mean {
+        let groups = 0..self.measured.min(self.streams.len());
+        if let (Some((Shape::Exponential, service)), None, Measure::Mean) =
+            (line.common_service()?, self.timeout, self.measure)
+        {
             match Superposed::new(&self.streams, size, service)?.exact(Effort::Quick) {
                 Ok(mean) => {
-                    point.wait = mean.wait;
-                    point.delay = fill.wait + mean.wait + service;
-                    point.error = mean.error;
+                    (point.wait, point.service, point.error) = (mean.wait, service, mean.error);
+                    for group in groups {
+                        point.fill = point.fill.max(line.fill(group)?.wait);
+                    }
+                    point.delay = point.fill + mean.wait + service;
                     return Ok(point);
                 }
                 // The streams need larger matrices than are supported.
@@ -148,12 +149,21 @@ impl System {
         }
         let percentile = if let Measure::Percentile(p) = self.measure { p } else { 0.5 };
         let simulated = line.simulate(Ask { percentile, ..ASK })?;
-        let delay =
-            if self.measure == Measure::Mean { simulated.delay } else { simulated.at_percentile };
         point.how = How::Simulated;
         point.wait = simulated.wait.mean;
-        point.delay = delay.mean;
-        point.error = delay.half_width.unwrap_or(f64::INFINITY);
+        for group in groups {
+            let of = simulated.streams[group].ok_or(Refused::Value {
+                what: "the rate of a stream",
+                value: self.streams[group].rate,
+                allowed: "higher: none of its batches is among those simulated",
+            })?;
+            let delay = if self.measure == Measure::Mean { of.delay } else { of.at_percentile };
+            if delay.mean > point.delay {
+                (point.fill, point.service) = (line.fill(group)?.wait, line.service(group)?);
+                point.delay = delay.mean;
+                point.error = delay.half_width.unwrap_or(f64::INFINITY);
+            }
+        }
         Ok(point)
     }
 
@@ -173,12 +183,8 @@ impl System {
         Ok(high)
     }
 
-    /// Evaluates sizes up to `largest`: the stable sizes, the best one, and those that keep the
-    /// delay `asked`, if it is given.
-    pub fn dimensions(&self, asked: Option<f64>, largest: usize) -> Result<Dimensions, Refused> {
-        if let Some(asked) = asked {
-            not_negative("the required delay", asked)?;
-        }
+    /// The smallest stable size up to `largest`, after the measure and the sizes were checked.
+    fn checked(&self, largest: usize) -> Result<usize, Refused> {
         if let Measure::Percentile(p) = self.measure
             && !(p > 0.0 && p < 1.0)
         {
@@ -190,12 +196,19 @@ impl System {
         }
         // Errors in the streams and costs are reported first.
         Policy::new(largest, self.timeout)?;
-        let smallest = self.smallest(largest)?;
+        self.smallest(largest)
+    }
+
+    /// Evaluates sizes up to `largest`: the stable sizes, the best one, and those that keep the
+    /// delay `asked`, if it is given.
+    pub fn dimensions(&self, asked: Option<f64>, largest: usize) -> Result<Dimensions, Refused> {
+        if let Some(asked) = asked {
+            not_negative("the required delay", asked)?;
+        }
+        let smallest = self.checked(largest)?;
         let mut known = KnownQueue { system: self, points: BTreeMap::new() };
-        let ratio = largest as f64 / smallest as f64;
         for i in 0..=GRID {
-            let size = (smallest as f64 * ratio.powf(i as f64 / GRID as f64)).round() as usize;
-            known.at(size.clamp(smallest, largest))?;
+            known.at(grid(smallest, largest, i))?;
         }
         let least = known.least()?;
         let feasible =
@@ -210,6 +223,32 @@ impl System {
 }
 
 impl System {
+    /// Finds the largest size up to `largest` that keeps the delay `asked`, without the sizes of a
+    /// curve that the answer does not need.
+    fn largest_that_keeps(&self, asked: f64, largest: usize) -> Result<Option<Point>, Refused> {
+        not_negative("the required delay", asked)?;
+        let smallest = self.checked(largest)?;
+        let mut known = KnownQueue { system: self, points: BTreeMap::new() };
+        for i in (0..=GRID).rev() {
+            if known.at(grid(smallest, largest, i))?.delay <= asked {
+                break;
+            }
+        }
+        // The least delay may lie between the sizes evaluated.
+        if known.best()?.delay > asked && known.least()?.delay > asked {
+            return Ok(None);
+        }
+        let keeps = |point: &&Point| point.delay <= asked;
+        let Some(&kept) = known.points.values().rev().find(keeps) else { return Ok(None) };
+        let above = known.points.range(kept.size + 1..).next();
+        let (mut low, mut high) = (kept.size, above.map_or(kept.size + 1, |(&size, _)| size));
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if known.at(middle)?.delay <= asked { low = middle } else { high = middle }
+        }
+        Ok(Some(known.at(low)?))
+    }
+
     /// Finds the size up to `largest` and the timeout that keep the delay `asked` with the fewest
     /// batches. The system's own timeout is ignored.
     pub fn pairs(&self, asked: f64, largest: usize) -> Result<Pairs, Refused> {
@@ -266,6 +305,13 @@ impl System {
         let as_few = kept.into_iter().filter(|pair| pair.point.batches <= few);
         Ok(Pairs { best: as_few.min_by(|a, b| a.timeout.total_cmp(&b.timeout)), least })
     }
+}
+
+/// Size number `i` of those that are evaluated first, 0 to [`GRID`].
+fn grid(smallest: usize, largest: usize, i: usize) -> usize {
+    let ratio = largest as f64 / smallest as f64;
+    let size = (smallest as f64 * ratio.powf(i as f64 / GRID as f64)).round() as usize;
+    size.clamp(smallest, largest)
 }
 
 /// Sizes that were evaluated.
@@ -362,8 +408,8 @@ pub fn most_that_fit(
     largest: usize,
     most: usize,
 ) -> Result<Option<(usize, Point)>, Refused> {
-    let fits = |count: usize| match system(count).dimensions(Some(asked), largest) {
-        Ok(dimensions) => Ok(dimensions.feasible.last().map(|f| f.to)),
+    let fits = |count: usize| match system(count).largest_that_keeps(asked, largest) {
+        Ok(point) => Ok(point),
         Err(Refused::Unstable { .. }) => Ok(None),
         Err(other) => Err(other),
     };

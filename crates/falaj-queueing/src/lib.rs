@@ -64,7 +64,7 @@ pub use batches::{Fill, Filling, Measure, Policy};
 #[cfg(feature = "matrices")]
 pub use dimension::{Dimensions, Feasible, How, Pair, Pairs, Point, System, most_that_fit};
 pub use forward::{Forwarded, Machine, forward};
-pub use line::{Ask, Line, Service, Shape, Simulated, Stream, load};
+pub use line::{Ask, Line, Service, Shape, Simulated, SimulatedStream, Stream, load};
 #[cfg(feature = "matrices")]
 pub use phase::PhaseType;
 #[cfg(feature = "matrices")]

@@ -18,6 +18,27 @@ pub struct Stream {
     pub count: usize,
     /// Packets of each stream per unit of time.
     pub rate: f64,
+    /// Packets in a full batch of these streams; `None`: as all others.
+    pub size: Option<usize>,
+    /// Service of the batches of these streams; `None`: as all others.
+    pub service: Option<Service>,
+}
+
+impl Stream {
+    /// Streams with the batches and services of all others.
+    pub fn new(count: usize, rate: f64) -> Stream {
+        Stream { count, rate, size: None, service: None }
+    }
+
+    /// The rule for filling the batches of these streams, where `policy` is that of all others.
+    fn policy(&self, policy: Policy) -> Policy {
+        Policy { size: self.size.unwrap_or(policy.size), ..policy }
+    }
+
+    /// Service of the batches of these streams, where `service` is that of all others.
+    fn service(&self, service: Service) -> Service {
+        self.service.unwrap_or(service)
+    }
 }
 
 /// Distribution of service times around their mean.
@@ -56,19 +77,27 @@ pub struct Line {
 pub struct Simulated {
     /// Time for which batches wait for their service.
     pub wait: Estimate,
-    /// Delay of packets of the first stream, from their arrival to the end of their batch's
-    /// service.
-    pub delay: Estimate,
-    /// A quantile of the same delay: [`Ask::percentile`].
-    pub at_percentile: Estimate,
-    /// Time until a batch of the first stream departs, over its packets.
-    pub fill: Estimate,
-    /// Mean number of packets in a batch of the first stream.
-    pub size: f64,
+    /// Results of each group of streams; `None` if none of its batches was counted.
+    pub streams: Vec<Option<SimulatedStream>>,
     /// Fraction of the batches that wait longer than [`Ask::longer_than`].
     pub longer: Estimate,
     /// Number of batches counted.
     pub batches: u64,
+}
+
+/// Results of a simulation for a group of streams.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SimulatedStream {
+    /// Delay of packets, from their arrival to the end of their batch's service.
+    pub delay: Estimate,
+    /// A quantile of the same delay: [`Ask::percentile`].
+    pub at_percentile: Estimate,
+    /// Time until a batch departs, over its packets.
+    pub fill: Estimate,
+    /// Time for which batches wait for their service.
+    pub wait: Estimate,
+    /// Mean number of packets in a batch.
+    pub size: f64,
 }
 
 /// Settings of a simulation.
@@ -87,6 +116,17 @@ pub struct Ask {
 const BATCHES: u64 = 40;
 
 impl Service {
+    fn check(&self) -> Result<(), Refused> {
+        not_negative("the cost of a batch", self.per_batch)?;
+        not_negative("the cost of a packet", self.per_packet)?;
+        positive("the cost of a batch with one packet", self.mean(1.0))?;
+        if self.shape == Shape::Erlang(0) {
+            let what = "the number of steps of an Erlang service";
+            return Err(Refused::Value { what, value: 0.0, allowed: "1 or more" });
+        }
+        Ok(())
+    }
+
     /// The mean service time of a batch with this number of packets.
     pub fn mean(&self, packets: f64) -> f64 {
         self.per_batch + self.per_packet * packets
@@ -109,13 +149,10 @@ impl Service {
 impl Line {
     /// Builds a line of streams before one server. Loads of one and more are refused.
     pub fn new(streams: &[Stream], policy: Policy, service: Service) -> Result<Line, Refused> {
-        Policy::new(policy.size, policy.timeout)?;
-        not_negative("the cost of a batch", service.per_batch)?;
-        not_negative("the cost of a packet", service.per_packet)?;
-        positive("the cost of a batch with one packet", service.mean(1.0))?;
-        if service.shape == Shape::Erlang(0) {
-            let what = "the number of steps of an Erlang service";
-            return Err(Refused::Value { what, value: 0.0, allowed: "1 or more" });
+        let own = streams.iter().map(|s| (s.policy(policy), s.service(service)));
+        for (policy, service) in own.chain([(policy, service)]) {
+            Policy::new(policy.size, policy.timeout)?;
+            service.check()?;
         }
         if !streams.iter().any(|s| s.count > 0) {
             return Err(Refused::Value {
@@ -134,26 +171,62 @@ impl Line {
         load(&self.streams, self.policy, self.service)
     }
 
-    /// Sizes and waits of batches of the first stream, in closed form.
-    pub fn fill(&self) -> Result<Fill, Refused> {
-        self.policy.fill(self.streams[0].rate)
+    /// The groups of streams.
+    pub fn streams(&self) -> &[Stream] {
+        &self.streams
+    }
+
+    /// Sizes and waits of batches of the group of streams of this number, in closed form.
+    pub fn fill(&self, group: usize) -> Result<Fill, Refused> {
+        let stream = &self.streams[group];
+        stream.policy(self.policy).fill(stream.rate)
+    }
+
+    /// Mean service of the batches of the group of streams of this number.
+    pub fn service(&self, group: usize) -> Result<f64, Refused> {
+        Ok(self.streams[group].service(self.service).mean(self.fill(group)?.size))
+    }
+
+    /// Distribution and mean of the service of all batches, if they are the same for all streams.
+    pub fn common_service(&self) -> Result<Option<(Shape, f64)>, Refused> {
+        let mut common = None;
+        for (group, stream) in self.streams.iter().enumerate().filter(|(_, s)| s.count > 0) {
+            let own = (stream.service(self.service).shape, self.service(group)?);
+            if common.is_some_and(|common| common != own) {
+                return Ok(None);
+            }
+            common = Some(own);
+        }
+        Ok(common)
+    }
+
+    /// Batches of all streams per unit of time.
+    pub fn batch_rate(&self) -> Result<f64, Refused> {
+        let mut batches = 0.0;
+        for (group, stream) in self.streams.iter().enumerate().filter(|(_, s)| s.count > 0) {
+            batches += stream.count as f64 * stream.rate / self.fill(group)?.size;
+        }
+        Ok(batches)
     }
 
     /// Simulates the line, batch by batch.
     pub fn simulate(&self, ask: Ask) -> Result<Simulated, Refused> {
         let mut aggregators = Vec::new();
-        for (kind, stream) in self.streams.iter().enumerate() {
+        for (group, stream) in self.streams.iter().enumerate() {
             for _ in 0..stream.count {
                 let chance = Chance::new(ask.seed, 1, aggregators.len() as u64);
-                aggregators.push(Aggregator::new(self.policy, stream.rate, kind == 0, chance)?);
+                let policy = stream.policy(self.policy);
+                aggregators.push(Aggregator::new(policy, stream.rate, group, chance)?);
             }
         }
-        let mut services = Chance::new(ask.seed, 2, 0);
+        let services: Vec<Service> =
+            self.streams.iter().map(|stream| stream.service(self.service)).collect();
+        let mut chance = Chance::new(ask.seed, 2, 0);
         let batch = (ask.batches / BATCHES).max(1);
         let (mut free, mut done) = (0.0f64, 0u64);
-        let [mut waits, mut delays, mut high, mut fills, mut longer] = [const { Vec::new() }; 5];
+        let (mut waits, mut longer) = (Vec::new(), Vec::new());
+        let mut groups: Vec<GroupMeans> = services.iter().map(|_| GroupMeans::default()).collect();
         let mut counted = Counted::default();
-        let (mut first_batches, mut first_packets) = (0u64, 0u64);
         let warm_up = ask.batches / 10;
         let departure =
             |(index, of): (usize, &Aggregator)| Reverse(Departure { at: of.leaves, index });
@@ -164,8 +237,9 @@ impl Line {
             let sent = aggregators[next].leave();
             earliest.0.at = aggregators[next].leaves;
             drop(earliest);
+            let group = aggregators[next].group;
             let wait = (free - sent.at).max(0.0);
-            let service = self.service.draw(sent.packets, &mut services);
+            let service = services[group].draw(sent.packets, &mut chance);
             free = sent.at + wait + service;
             done += 1;
             if done <= warm_up {
@@ -174,21 +248,12 @@ impl Line {
             counted.waits += wait;
             counted.longer += u64::from(wait > ask.longer_than);
             counted.batches += 1;
-            if aggregators[next].first {
-                first_batches += 1;
-                first_packets += sent.packets;
-                counted.samples.push((sent.since_packet + wait + service, sent.packets));
-                counted.fills += sent.since_packet * sent.packets as f64;
-            }
+            groups[group].add(&sent, wait, service);
             if counted.batches == batch {
                 let all = counted.batches as f64;
                 waits.push(counted.waits / all);
                 longer.push(counted.longer as f64 / all);
-                if let Some((mean, at, fill)) = counted.packets(ask.percentile) {
-                    delays.push(mean);
-                    high.push(at);
-                    fills.push(fill);
-                }
+                groups.iter_mut().for_each(|group| group.end_batch(ask.percentile));
                 counted = Counted::default();
             }
         }
@@ -198,13 +263,14 @@ impl Line {
             allowed: "more: none was of the first stream",
         };
         let over = |batches: &[f64]| Estimate::of(batches).ok_or_else(few);
+        let streams: Vec<_> = groups.iter().map(GroupMeans::simulated).collect();
+        if streams.first().is_none_or(Option::is_none) {
+            return Err(few());
+        }
         Ok(Simulated {
             wait: over(&waits)?,
-            delay: over(&delays)?,
-            at_percentile: over(&high)?,
-            fill: over(&fills)?,
             longer: over(&longer)?,
-            size: first_packets as f64 / first_batches.max(1) as f64,
+            streams,
             batches: batch * BATCHES,
         })
     }
@@ -214,37 +280,70 @@ impl Line {
 pub fn load(streams: &[Stream], policy: Policy, service: Service) -> Result<f64, Refused> {
     let mut load = 0.0;
     for stream in streams.iter().filter(|s| s.count > 0) {
-        let size = policy.fill(stream.rate)?.size;
-        load += stream.count as f64 * stream.rate / size * service.mean(size);
+        let size = stream.policy(policy).fill(stream.rate)?.size;
+        let service = stream.service(service).mean(size);
+        load += stream.count as f64 * stream.rate / size * service;
     }
     Ok(load)
 }
 
-/// Sums over one of the groups of batches whose means give the confidence intervals.
+/// Sums over one of the parts of the simulation whose means give the confidence intervals.
 #[derive(Default)]
 struct Counted {
     batches: u64,
     waits: f64,
     longer: u64,
-    fills: f64,
-    /// The delay of one packet of each batch, and the number of packets that it represents.
-    samples: Vec<(f64, u64)>,
 }
 
-impl Counted {
-    /// Mean delay, delay at a percentile, and mean time until the batch departs, over packets.
-    fn packets(&mut self, percentile: f64) -> Option<(f64, f64, f64)> {
-        self.samples.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let all: u64 = self.samples.iter().map(|s| s.1).sum();
-        let mean = self.samples.iter().map(|&(delay, packets)| delay * packets as f64).sum::<f64>()
-            / all as f64;
-        let mut left = percentile * all as f64;
-        let at = self.samples.iter().find(|&&(_, packets)| {
+/// Results of a group of streams: sums over the current part, and the means of those before.
+#[derive(Default)]
+struct GroupMeans {
+    /// The delay of one packet of each batch, and the number of packets that it represents.
+    samples: Vec<(f64, u64)>,
+    fills: f64,
+    waits: f64,
+    batches: u64,
+    packets: u64,
+    /// Means of each part: delay, delay at the percentile, fill and wait.
+    means: [Vec<f64>; 4],
+}
+
+impl GroupMeans {
+    fn add(&mut self, sent: &SentBatch, wait: f64, service: f64) {
+        self.batches += 1;
+        self.packets += sent.packets;
+        self.samples.push((sent.since_packet + wait + service, sent.packets));
+        self.fills += sent.since_packet * sent.packets as f64;
+        self.waits += wait;
+    }
+
+    /// Takes the means of a part that is over, and begins the next one.
+    fn end_batch(&mut self, percentile: f64) {
+        let mut samples = std::mem::take(&mut self.samples);
+        let (fills, waits) = (std::mem::take(&mut self.fills), std::mem::take(&mut self.waits));
+        samples.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let packets: u64 = samples.iter().map(|s| s.1).sum();
+        let all = packets as f64;
+        let mut left = percentile * all;
+        let at = samples.iter().find(|&&(_, packets)| {
             left -= packets as f64;
             left <= 0.0
         });
-        let at = at.or(self.samples.last())?.0;
-        Some((mean, at, self.fills / all as f64))
+        let Some(&(at, _)) = at.or(samples.last()) else { return };
+        let delays: f64 = samples.iter().map(|&(delay, packets)| delay * packets as f64).sum();
+        let means = [delays / all, at, fills / all, waits / samples.len() as f64];
+        self.means.iter_mut().zip(means).for_each(|(means, mean)| means.push(mean));
+    }
+
+    fn simulated(&self) -> Option<SimulatedStream> {
+        let [delay, at_percentile, fill, wait] = self.means.each_ref().map(|m| Estimate::of(m));
+        Some(SimulatedStream {
+            delay: delay?,
+            at_percentile: at_percentile?,
+            fill: fill?,
+            wait: wait?,
+            size: self.packets as f64 / self.batches as f64,
+        })
     }
 }
 
@@ -282,8 +381,8 @@ struct SentBatch {
 struct Aggregator {
     policy: Policy,
     rate: f64,
-    /// True for the first group of streams.
-    first: bool,
+    /// Number of its group of streams.
+    group: usize,
     chance: Chance,
     /// Time from the first packet to the last of a full batch, in mean gaps.
     rest: Option<Gamma<f64>>,
@@ -295,7 +394,7 @@ struct Aggregator {
 }
 
 impl Aggregator {
-    fn new(policy: Policy, rate: f64, first: bool, chance: Chance) -> Result<Aggregator, Refused> {
+    fn new(policy: Policy, rate: f64, group: usize, chance: Chance) -> Result<Aggregator, Refused> {
         let rate = positive("the rate of a stream", rate)?;
         let steps = policy.size as f64 - 1.0;
         let rest = Gamma::new(steps, 1.0).ok();
@@ -303,7 +402,7 @@ impl Aggregator {
         let mut aggregator = Aggregator {
             policy,
             rate,
-            first,
+            group,
             chance,
             rest,
             within,

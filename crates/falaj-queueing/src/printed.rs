@@ -6,6 +6,7 @@
 //! exponential with the rate `mu (1 - s)`, with the probability `s`. No matrix is needed, and none
 //! of the `k^(N+1)` states.
 
+use crate::line::Stream;
 use crate::refused::Refused;
 use crate::superposed::Superposed;
 
@@ -40,14 +41,16 @@ pub(crate) fn solve(system: &Superposed) -> Result<Printed, Refused> {
     let (mu, rate) = (1.0 / system.service(), system.rate());
     // H(t): the probability that no stream sends within t of a random moment. The interval A has
     // P[A > t] = -H'(t) / rate, so A*(s) = 1 - s / rate (1 - s int exp(-s t) H(t) dt).
-    let slowest = system.streams().iter().map(|s| s.rate).fold(f64::INFINITY, f64::min);
-    let size = system.size() as f64;
-    let mut end = (size + 12.0 * size.sqrt() + 45.0) / slowest;
+    let longest = |s: &Stream| {
+        let size = system.packets(s) as f64;
+        (size + 12.0 * size.sqrt() + 45.0) / s.rate
+    };
+    let mut end = system.streams().iter().map(longest).fold(0.0, f64::max);
     let silent = |t: f64| -> f64 {
         system
             .streams()
             .iter()
-            .map(|s| residual_tail(system.size(), s.rate * t).powi(s.count as i32))
+            .map(|s| residual_tail(system.packets(s), s.rate * t).powi(s.count as i32))
             .product()
     };
     // The interval may end long before the slowest stream sends.

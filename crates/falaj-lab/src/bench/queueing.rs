@@ -78,10 +78,10 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     }
     let load = 0.8 * SIZE as f64;
     for (name, streams) in [
-        ("160 packets, 5 streams", vec![Stream { count: 5, rate: load / 5.0 }]),
+        ("160 packets, 5 streams", vec![Stream::new(5, load / 5.0)]),
         (
             "160 packets, 800 + 4 x 200",
-            vec![Stream { count: 1, rate: load / 2.0 }, Stream { count: 4, rate: load / 8.0 }],
+            vec![Stream::new(1, load / 2.0), Stream::new(4, load / 8.0)],
         ),
     ] {
         let system = Superposed::new(&streams, SIZE, 1.0)?;

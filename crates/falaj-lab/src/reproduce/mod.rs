@@ -62,7 +62,10 @@ pub struct Args {
     /// Reproduce this figure alone.
     #[arg(long, value_name = "NUMBER")]
     figure: Option<usize>,
-    /// Extend the paper: compute its rows with idle time lent, and with tails carried over.
+    /// Extend the paper
+    ///
+    /// `fortuna`: its rows with idle time lent, and with tails carried over. `zhang`: several links
+    /// in a row and in a tree. `aggregation`: streams of which each is another one.
     #[arg(long)]
     beyond: bool,
     /// Measure on this machine

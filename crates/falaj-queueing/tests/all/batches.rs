@@ -10,7 +10,7 @@ fn close(ours: f64, theirs: f64, relative: f64, what: &str) {
 /// `sources` equal streams at a load, with services of 1 on average.
 fn equal(sources: usize, size: usize, load: f64) -> Superposed {
     let rate = load * size as f64 / sources as f64;
-    Superposed::new(&[Stream { count: sources, rate }], size, 1.0).unwrap()
+    Superposed::new(&[Stream::new(sources, rate)], size, 1.0).unwrap()
 }
 
 #[test]
@@ -88,9 +88,9 @@ const ASK: Ask = Ask { batches: 200_000, seed: 7, percentile: 0.99, longer_than:
 fn simulation_and_matrices_agree() {
     let service = Service { per_batch: 1.0, per_packet: 0.0, shape: Shape::Exponential };
     for (streams, size) in [
-        (vec![Stream { count: 2, rate: 1.6 }], 4),
-        (vec![Stream { count: 5, rate: 0.8 }], 5),
-        (vec![Stream { count: 1, rate: 2.0 }, Stream { count: 4, rate: 0.5 }], 5),
+        (vec![Stream::new(2, 1.6)], 4),
+        (vec![Stream::new(5, 0.8)], 5),
+        (vec![Stream::new(1, 2.0), Stream::new(4, 0.5)], 5),
     ] {
         let policy = Policy::new(size, None).unwrap();
         let simulated = Line::new(&streams, policy, service).unwrap().simulate(ASK).unwrap();
@@ -106,8 +106,9 @@ fn simulation_and_matrices_agree() {
         let tail = queue.waits_longer(&[2.0])[0];
         assert!((tail - simulated.longer.mean).abs() < 2.0 * half, "{simulated:?} {tail}");
         let fill = policy.fill(streams[0].rate).unwrap().wait;
-        let half = simulated.fill.half_width.unwrap();
-        assert!((fill - simulated.fill.mean).abs() < 2.0 * half, "{simulated:?} {fill}");
+        let of_first = simulated.streams[0].unwrap().fill;
+        let half = of_first.half_width.unwrap();
+        assert!((fill - of_first.mean).abs() < 2.0 * half, "{simulated:?} {fill}");
     }
 }
 
@@ -115,7 +116,7 @@ fn simulation_and_matrices_agree() {
 /// for one seed.
 #[test]
 fn intervals_hold_what_they_say() {
-    let streams = [Stream { count: 2, rate: 1.0 }];
+    let streams = [Stream::new(2, 1.0)];
     let policy = Policy::new(4, None).unwrap();
     let service = Service { per_batch: 1.0, per_packet: 0.0, shape: Shape::Exponential };
     let truth = Superposed::new(&streams, 4, 1.0).unwrap().queue(4).unwrap().mean_wait();
@@ -133,8 +134,9 @@ fn fill_is_simulated_as_its_closed_form_says() {
         for rate in [10e3, 100e3, 300e3, 800e3] {
             let policy = Policy::new(size, Some(timeout)).unwrap();
             let service = Service { per_batch: 1e-9, per_packet: 0.0, shape: Shape::Deterministic };
-            let line = Line::new(&[Stream { count: 1, rate }], policy, service).unwrap();
-            let (simulated, closed) = (line.simulate(ASK).unwrap(), line.fill().unwrap());
+            let line = Line::new(&[Stream::new(1, rate)], policy, service).unwrap();
+            let (simulated, closed) =
+                (line.simulate(ASK).unwrap().streams[0].unwrap(), line.fill(0).unwrap());
             let what = format!("{size} packets, {timeout} s, {rate}/s: {simulated:?} {closed:?}");
             close(simulated.fill.mean, closed.wait, 0.01, &what);
             close(simulated.size, closed.size, 0.01, &what);
@@ -146,7 +148,7 @@ fn fill_is_simulated_as_its_closed_form_says() {
 fn nonsense_is_refused_by_its_bound() {
     let service =
         |per_batch, per_packet| Service { per_batch, per_packet, shape: Shape::Exponential };
-    let stream = |rate| [Stream { count: 1, rate }];
+    let stream = |rate| [Stream::new(1, rate)];
     let policy = |size, timeout| Policy { size, timeout };
     for (line, told) in [
         (
@@ -172,4 +174,102 @@ fn nonsense_is_refused_by_its_bound() {
         let why = line.unwrap_err().to_string();
         assert!(why.contains(told), "{why}");
     }
+}
+
+/// Mean delay of each stream's packets, packet by packet and independent of the crate's simulation:
+/// Poisson packets, batches of `sizes`, one server with exponential services of these means.
+fn packet_by_packet(rates: &[f64], sizes: &[usize], services: &[f64], packets: usize) -> Vec<f64> {
+    // A multiplicative generator with 63 bits, and its logarithms.
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut exponential = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        -(((state >> 11) as f64 + 0.5) / (1u64 << 53) as f64).ln()
+    };
+    let all: f64 = rates.iter().sum();
+    let mut open = vec![Vec::new(); rates.len()];
+    let (mut sums, mut counts) = (vec![0.0; rates.len()], vec![0u32; rates.len()]);
+    let (mut now, mut free) = (0.0f64, 0.0f64);
+    for _ in 0..packets {
+        now += exponential() / all;
+        // The first stream whose rate exceeds the rest of a uniform part of all rates.
+        let mut part = all * (-exponential()).exp();
+        let mut stream = 0;
+        while stream + 1 < rates.len() && part >= rates[stream] {
+            part -= rates[stream];
+            stream += 1;
+        }
+        open[stream].push(now);
+        if open[stream].len() == sizes[stream] {
+            free = free.max(now) + services[stream] * exponential();
+            sums[stream] += open[stream].drain(..).map(|at: f64| free - at).sum::<f64>();
+            counts[stream] += sizes[stream] as u32;
+        }
+    }
+    sums.iter().zip(&counts).map(|(sum, &count)| sum / f64::from(count)).collect()
+}
+
+#[test]
+fn five_unequal_streams_have_their_own_delays() {
+    let rates = [2.0, 1.6, 1.2, 0.8, 0.4];
+    let sizes = [6, 3, 8, 4, 2];
+    let services = [0.4, 0.3, 0.5, 0.2, 0.6];
+    let streams: Vec<Stream> = (0..5)
+        .map(|n| Stream {
+            size: Some(sizes[n]),
+            service: Some(Service {
+                per_batch: services[n],
+                per_packet: 0.0,
+                shape: Shape::Exponential,
+            }),
+            ..Stream::new(1, rates[n])
+        })
+        .collect();
+    let other = Service { per_batch: 9.0, per_packet: 9.0, shape: Shape::Exponential };
+    let line = Line::new(&streams, Policy::new(99, None).unwrap(), other).unwrap();
+    let load: f64 = (0..5).map(|n| rates[n] / sizes[n] as f64 * services[n]).sum();
+    close(line.load().unwrap(), load, 1e-12, "load");
+    assert_eq!(line.common_service().unwrap(), None);
+    let simulated = line.simulate(ASK).unwrap();
+    let packets = packet_by_packet(&rates, &sizes, &services, 4_000_000);
+    for (n, of) in simulated.streams.iter().enumerate() {
+        let of = of.unwrap();
+        // Five values of two simulations: twice the 95 % interval of the shorter one.
+        let half = 2.0 * of.delay.half_width.unwrap();
+        assert!((of.delay.mean - packets[n]).abs() < half, "{n}: {of:?} {packets:?}");
+        close(of.fill.mean, line.fill(n).unwrap().wait, 0.02, "fill");
+        assert_eq!(of.size, sizes[n] as f64);
+    }
+    // No pair of streams has the same delay, so a mistaken order would show.
+    let mut sorted = packets;
+    sorted.sort_by(f64::total_cmp);
+    assert!(sorted.windows(2).all(|pair| pair[1] > 1.05 * pair[0]), "{sorted:?}");
+}
+
+#[test]
+fn unequal_streams_with_one_service_are_solved_by_matrices() {
+    let sized = |rate, size| Stream { size: Some(size), ..Stream::new(1, rate) };
+    let streams = [sized(1.0, 2), sized(0.9, 3), sized(0.6, 2), sized(0.8, 4), sized(0.3, 3)];
+    let service = Service { per_batch: 0.5, per_packet: 0.0, shape: Shape::Exponential };
+    let model = Superposed::new(&streams, 1, 0.5).unwrap();
+    let exact = model.exact(Effort::Quick).unwrap();
+    assert_eq!(exact.from.len(), 1, "144 phases are solved directly");
+    let line = Line::new(&streams, Policy::new(1, None).unwrap(), service).unwrap();
+    close(line.load().unwrap(), model.load(), 1e-12, "load");
+    assert_eq!(line.common_service().unwrap(), Some((Shape::Exponential, 0.5)));
+    let wait = line.simulate(ASK).unwrap().wait;
+    assert!((wait.mean - exact.wait).abs() < 2.0 * wait.half_width.unwrap(), "{wait:?} {exact:?}");
+    let queue = model.queue(1).unwrap();
+    close((1.0 - queue.solved.decay()) / 0.5, model.decay(), 1e-9, "decay");
+    // Streams of one size have the same solution, whichever way their size is given.
+    let same = [sized(1.0, 4), Stream::new(2, 0.5)];
+    let plain = [Stream::new(1, 1.0), Stream::new(2, 0.5)];
+    let [same, plain] = [&same, &plain].map(|s| Superposed::new(s, 4, 0.5).unwrap());
+    close(same.decay(), plain.decay(), 1e-12, "decay");
+    close(same.as_printed().unwrap().wait, plain.as_printed().unwrap().wait, 1e-12, "printed");
+    // The matrices of large batches would not fit, and nothing shows how to extrapolate them.
+    let large = [sized(1.0, 62), sized(0.6, 20), sized(0.3, 10)];
+    let why = Superposed::new(&large, 1, 0.5).unwrap().exact(Effort::Full).unwrap_err();
+    assert!(why.to_string().contains("matrices up to 800"), "{why}");
 }

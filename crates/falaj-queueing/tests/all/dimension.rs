@@ -8,7 +8,7 @@ use falaj_queueing::{
 /// One guest, 800 Kp/s both ways, 77.9 us per batch of any size.
 fn paper(measure: Measure) -> System {
     let service = Service { per_batch: 77.9e-6, per_packet: 0.0, shape: Shape::Exponential };
-    System { streams: vec![Stream { count: 2, rate: 800e3 }], service, timeout: None, measure }
+    System { streams: vec![Stream::new(2, 800e3)], measured: 1, service, timeout: None, measure }
 }
 
 #[test]
@@ -40,8 +40,13 @@ fn a_delay_has_two_sizes_and_a_least() {
 fn a_delay_has_a_size_and_a_timeout() {
     let service = Service { per_batch: 5e-6, per_packet: 0.5e-6, shape: Shape::Deterministic };
     for (rate, measure) in [(100e3, Measure::Mean), (400e3, Measure::Percentile(0.99))] {
-        let system =
-            System { streams: vec![Stream { count: 2, rate }], service, timeout: None, measure };
+        let system = System {
+            streams: vec![Stream::new(2, rate)],
+            measured: 1,
+            service,
+            timeout: None,
+            measure,
+        };
         let best = system.pairs(200e-6, 500).unwrap().best.unwrap();
         assert!(best.point.delay <= 200e-6);
         let mut fewest = f64::INFINITY;
@@ -60,13 +65,14 @@ fn a_delay_has_a_size_and_a_timeout() {
     }
     // No size carries this number of streams.
     let system = System {
-        streams: vec![Stream { count: 2, rate: 4e6 }],
+        streams: vec![Stream::new(2, 4e6)],
+        measured: 1,
         service,
         timeout: None,
         measure: Measure::Mean,
     };
     assert!(matches!(system.pairs(200e-6, 500), Err(Refused::Unstable { load }) if load > 1.0));
-    let slow = System { streams: vec![Stream { count: 2, rate: 1e4 }], ..system };
+    let slow = System { streams: vec![Stream::new(2, 1e4)], ..system };
     let none = slow.pairs(5.6e-6, 500).unwrap();
     assert!(none.best.is_none() && none.least.point.delay > 5.6e-6);
 }
@@ -89,8 +95,10 @@ fn a_percentile_is_above_its_mean_and_timeouts_hold_it_down() {
     let slow = |timeout| {
         let service =
             Service { per_batch: 5.72e-6, per_packet: 0.533e-6, shape: Shape::Deterministic };
-        let streams = vec![Stream { count: 2, rate: 50e3 }];
-        System { streams, service, timeout, measure: Measure::Mean }.point(160).unwrap()
+        let streams = vec![Stream::new(2, 50e3)];
+        System { streams, measured: 1, service, timeout, measure: Measure::Mean }
+            .point(160)
+            .unwrap()
     };
     let (with, without) = (slow(Some(200e-6)), slow(None));
     // (T (1 + rate T / 2)) / (1 + rate T): 109 us.
@@ -103,11 +111,13 @@ fn guests_fit_until_they_do_not() {
     // % of the server.
     let system = |guests: usize| {
         let service = Service { per_batch: 5e-6, per_packet: 0.5e-6, shape: Shape::Exponential };
-        let streams = vec![Stream { count: 2 * guests, rate: 100e3 }];
-        System { streams, service, timeout: None, measure: Measure::Mean }
+        let streams = vec![Stream::new(2 * guests, 100e3)];
+        System { streams, measured: 1, service, timeout: None, measure: Measure::Mean }
     };
     let (count, point) = most_that_fit(system, 1e-3, 400, 100).unwrap().expect("one fits");
     assert!((4..10).contains(&count) && point.delay <= 1e-3, "{count} {point:?}");
+    let whole = system(count).dimensions(Some(1e-3), 400).unwrap();
+    assert_eq!(whole.feasible.last().map(|f| f.to), Some(point));
     assert!(system(count + 1).dimensions(Some(1e-3), 400).map_or(true, |d| d.feasible.is_empty()));
     assert!(most_that_fit(system, 1e-6, 400, 100).unwrap().is_none());
 }

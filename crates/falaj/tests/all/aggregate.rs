@@ -76,6 +76,62 @@ fn a_size_has_three_answers() {
 }
 
 #[test]
+fn unequal_guests_have_answers_of_their_own() {
+    let cost = "--per-batch 10us --per-packet 500ns";
+    let guests = "--guest 400k,size=62 --guest 100k,back=20k,size=20,per-batch=12us \
+                  --guest 50k,size=10,back=0";
+    let ran = plan(&format!("{cost} {guests} --json"));
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
+    let json = ran.json();
+    let streams = json["streams"].as_array().expect("streams");
+    let names: Vec<_> = streams.iter().map(|s| s["stream"].as_str().expect("a name")).collect();
+    let expected = ["to guest 1", "to guest 2", "to guest 3", "from guest 1", "from guest 2"];
+    assert_eq!(names, expected);
+    // Services: 10 + 62/2 us, 12 + 20/2, 10 + 10/2; fills: 61, 19 and 9 gaps, halved.
+    for (n, (service, fill)) in
+        [(41e3, 76.25e3), (22e3, 95e3), (15e3, 90e3)].into_iter().enumerate()
+    {
+        assert!((number(&streams[n]["service_ns"]) - service).abs() < 1.0, "{json}");
+        assert!((number(&streams[n]["fill_ns"]) - fill).abs() < 1.0, "{json}");
+    }
+    assert!(json["size"].is_null() && json["exact"].is_null() && json["printed"].is_null());
+    let load = (800.0 / 62.0 * 41.0 + 120.0 / 20.0 * 22.0 + 50.0 / 10.0 * 15.0) / 1e3;
+    assert!((number(&json["load"]) - load).abs() < 1e-9, "{json}");
+    let text = plan(&format!("{cost} {guests}"));
+    assert!(text.out.contains("from guest 2") && text.out.contains("no model:"), "{text:?}");
+
+    // The delay is kept for each guest: the slowest one has the largest.
+    let cost = "--per-batch 20us --service deterministic --delay 1ms --max-size 200";
+    let dimension = |guests: &str| plan(&format!("{cost} {guests} --json")).json();
+    let fast = dimension("--guest 200k --guest 200k");
+    let mixed = dimension("--guest 200k --guest 40k,back=0");
+    let largest = |json: &serde_json::Value| number(&json["sizes"][0]["to"]["size"]);
+    assert!(largest(&fast) >= 200.0 && (50.0..90.0).contains(&largest(&mixed)), "{mixed}");
+    // The paper's single batch to all machines.
+    let shared = plan(&format!("{cost} --shared --guest 200k --guest 40k,size=20 --json")).json();
+    assert!(largest(&shared) >= 200.0, "{shared}");
+}
+
+#[test]
+fn huge_numbers_are_answered_or_refused_soon() {
+    let good = "--rate 800k --per-batch 77.9us";
+    for (args, told) in [
+        ("--size 1e9", "--size is 1000000000; a batch holds at most 100000 packets"),
+        ("--vms 1e6", "--vms is 1000000; at most 10000 machines are simulated"),
+        ("--max-size 1e30", "not a whole number"),
+        ("--size 1.5", "not a whole number"),
+        ("--size 1e5 --vms 1e4", "batches of 100000: load"),
+        ("--delay 2s --max-size 1e5 --vms 1e4", "stable from 125 packets on"),
+    ] {
+        let began = std::time::Instant::now();
+        let ran = plan(&format!("{good} {args}"));
+        assert!(ran.err.contains(told) || ran.out.contains(told), "{args}: {ran:?}");
+        // Seconds on an idle machine; the limit is for a busy one.
+        assert!(began.elapsed().as_secs() < 60, "{args}: {:?}", began.elapsed());
+    }
+}
+
+#[test]
 fn nonsense_says_which_bound_it_breaks() {
     let good = "--rate 800k --per-batch 77.9us";
     for (args, status, told) in [
@@ -92,6 +148,11 @@ fn nonsense_says_which_bound_it_breaks() {
             "unknown distribution: exponential, deterministic, or erlang:N",
         ),
         (format!("{good} --service erlang:0"), 2, "1 to 1000 steps"),
+        ("--per-batch 1us --guest 1k,size=0".into(), 2, "the size of a --guest is 0"),
+        ("--per-batch 1us --guest 1k,size".into(), 2, "`size` has no value"),
+        ("--per-batch 1us --guest 1k,mtu=3".into(), 2, "there is no `mtu`: the keys are back"),
+        ("--per-batch 1us --guest 1k,size=2 --delay 1ms".into(), 2, "each --guest has its size"),
+        (format!("{good} --guest 1k"), 2, "--guest"),
         (format!("{good} --delay 1ms --percentile 100"), 2, "above 0 and below 100"),
         ("--rate -5 --per-batch 1us".into(), 2, "finite and not negative"),
         ("--rate 5 --per-batch -1us".into(), 2, "`-1us` is negative"),

@@ -3,12 +3,13 @@
 use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure, Published};
 use super::live::Live;
 use crate::aggregate::CrossingCost;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use falaj_queueing::{
     Ask, Effort, Line, Machine, Measure, Policy, Service, Shape, Stream, Superposed, System,
     forward,
 };
 use falaj_sched::units::time::Span;
+use falaj_traffic::interval::Estimate;
 
 /// The cost of a transfer. A packet takes two: so a machine forwards 80 Kp/s one by one, and 800
 /// Kp/s in batches of 62.
@@ -105,8 +106,8 @@ fn forwarded(no: usize, title: &str, rates: &[u32]) -> Result<PaperFigure> {
         // crossings has two equal streams, so the delay is twice that of one crossing.
         let mut random = Vec::new();
         for &rate in rates.iter().filter(|&&r| r < 800) {
-            let streams = [Stream { count: 2, rate: f64::from(rate) * 1e3 }];
-            let delay = Line::new(&streams, policy, COST)?.simulate(ask(None))?.delay;
+            let streams = [Stream::new(2, f64::from(rate) * 1e3)];
+            let delay = delay(&Line::new(&streams, policy, COST)?, ask(None))?;
             random.push(point(
                 f64::from(rate),
                 2.0 * delay.mean,
@@ -162,6 +163,12 @@ fn ask(live: Option<Live>) -> Ask {
     Ask { batches, seed: SEED, percentile: 0.99, longer_than: 0.0 }
 }
 
+/// The simulated delay of the first stream's packets.
+fn delay(line: &Line, ask: Ask) -> Result<Estimate> {
+    let of_first = line.simulate(ask)?.streams.first().copied().flatten();
+    Ok(of_first.context("the first stream sent no batch")?.delay)
+}
+
 fn quick(live: Option<Live>) -> bool {
     live.is_some_and(Live::is_quick)
 }
@@ -176,8 +183,7 @@ fn sojourn(live: Option<Live>) -> Result<PaperFigure> {
     let rates = [100e3, 200e3, 300e3, 400e3, 500e3, 600e3, 700e3, 800e3, 850e3];
     for rate in rates {
         let x = rate / 1e3;
-        let streams =
-            [Stream { count: 1, rate }, Stream { count: GUESTS, rate: rate / GUESTS as f64 }];
+        let streams = [Stream::new(1, rate), Stream::new(GUESTS, rate / GUESTS as f64)];
         let model = Superposed::new(&streams, SIZE, service)?;
         let filled = |rate: f64| (SIZE as f64 - 1.0) / (2.0 * rate);
         let rest = filled(rate) + filled(rate / GUESTS as f64) + 2.0 * service;
@@ -248,7 +254,8 @@ const ASKED_SIZE: usize = 160;
 
 fn both_ways(service: f64) -> System {
     System {
-        streams: vec![Stream { count: 2, rate: RATE }],
+        streams: vec![Stream::new(2, RATE)],
+        measured: 1,
         service: Service { per_batch: service, per_packet: 0.0, shape: Shape::Exponential },
         timeout: None,
         measure: Measure::Mean,
@@ -275,8 +282,8 @@ fn implied(streams: &[Stream], fill: f64, printed: bool) -> Result<f64> {
 fn size_for_a_delay(live: Option<Live>) -> Result<PaperFigure> {
     const PRINTED: &str = "as printed (us)";
     let fill = (ASKED_SIZE as f64 - 1.0) / (2.0 * RATE);
-    let one = [Stream { count: 2, rate: RATE }];
-    let four = [Stream { count: 1, rate: RATE }, Stream { count: 4, rate: RATE / 4.0 }];
+    let one = [Stream::new(2, RATE)];
+    let four = [Stream::new(1, RATE), Stream::new(4, RATE / 4.0)];
     let service = implied(&one, fill, false)?;
     let mut notes = vec![format!(
         "160 packets for 300 us one way, one machine: a service of {:.1} us exactly, {:.1} us as printed.",
@@ -303,9 +310,8 @@ fn size_for_a_delay(live: Option<Live>) -> Result<PaperFigure> {
         exact.push(point(x, p.delay, Some(p.error)));
         let wait = Superposed::new(&one, p.size, service)?.as_printed()?.wait;
         printed.push(point(x, p.fill + wait + p.service, None));
-        let delay = Line::new(&one, Policy { size: p.size, timeout: None }, system.service)?
-            .simulate(ask(live))?
-            .delay;
+        let line = Line::new(&one, Policy { size: p.size, timeout: None }, system.service)?;
+        let delay = delay(&line, ask(live))?;
         simulated.push(point(x, delay.mean, delay.half_width));
     }
     // Near instability the curves leave the picture.

@@ -3,13 +3,14 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use falaj_queueing::{
-    Ask, Dimensions, Effort, Feasible, How, Line, Measure, Pair, Pairs, Point, Policy, Refused,
-    Service, Shape, Stream, Superposed, System, most_that_fit,
+    Ask, Dimensions, Effort, Feasible, Fill, How, Line, Measure, Pair, Pairs, Point, Policy,
+    Refused, Service, Shape, Simulated, SimulatedStream, Stream, Superposed, System, most_that_fit,
 };
 use falaj_sched::units::time::Span;
 use falaj_terminal::arguments::parse_duration;
 use falaj_terminal::text;
 use falaj_terminal::text::{DASH, nanos};
+use falaj_traffic::interval::Estimate;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
@@ -34,17 +35,28 @@ Examples:
   falaj plan aggregate --rate 800k --per-batch 77.9us --size 160
   falaj plan aggregate --rate 800k --vms 4 --per-batch 5.72us --per-packet 533ns --service deterministic \\
     --timeout 200us --percentile 99 --delay 400us
-  falaj plan aggregate --rate 50k --per-batch 5us --per-packet 500ns --delay 2ms --fit-vms")]
+  falaj plan aggregate --rate 50k --per-batch 5us --per-packet 500ns --delay 2ms --fit-vms
+  falaj plan aggregate --per-batch 5us --per-packet 500ns --guest 400k,size=62 \\
+    --guest 100k,back=20k,size=20,per-batch=9us --guest 50k,size=10")]
 pub(crate) struct Args {
     /// Packets per second into the driver domain, for all virtual machines together: 800k, 1.5M.
-    #[arg(long, value_name = "PACKETS", value_parser = packets, allow_hyphen_values = true)]
-    rate: f64,
+    #[arg(long, value_name = "PACKETS", value_parser = packets, allow_hyphen_values = true,
+        required_unless_present = "guest")]
+    rate: Option<f64>,
     /// Packets per second back from all virtual machines together [default: as --rate]; 0 for none.
     #[arg(long, value_name = "PACKETS", value_parser = packets_or_none, allow_hyphen_values = true)]
     back: Option<f64>,
     /// Number of virtual machines; they share the rates evenly.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count)]
     vms: usize,
+    /// A virtual machine with its own rate, batches and costs; repeat it for each.
+    ///
+    /// It is in place of --rate. RATE are the packets per second towards it. After it, separated by commas: `back=RATE`
+    /// [default: as towards it], `size=PACKETS` of a full batch [default: --size, or the size that
+    /// is searched], `per-batch=TIME` and `per-packet=TIME` [default: as the options].
+    #[arg(long, value_name = "RATE,KEY=VALUE,…", value_parser = parse_guest,
+        conflicts_with_all = ["rate", "back", "vms", "fit_vms", "any_timeout"])]
+    guest: Vec<UnequalGuest>,
     /// One batch for packets to all virtual machines, as in the paper, instead of one for each.
     #[arg(long)]
     shared: bool,
@@ -73,10 +85,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     percentile: Option<f64>,
     /// Evaluate this size alone: model as printed, exact and simulated.
-    #[arg(long, value_name = "PACKETS", conflicts_with_all = ["fit_vms", "delay", "percentile"])]
+    #[arg(long, value_name = "PACKETS", value_parser = count,
+        conflicts_with_all = ["fit_vms", "delay", "percentile"])]
     size: Option<usize>,
     /// The largest batch size to try.
-    #[arg(long, value_name = "PACKETS", default_value_t = 1000)]
+    #[arg(long, value_name = "PACKETS", default_value_t = 1000, value_parser = count)]
     max_size: usize,
     /// Find how many virtual machines fit, up to 64, each with its own --rate and --back.
     #[arg(long, requires = "delay", conflicts_with = "vms")]
@@ -84,6 +97,53 @@ pub(crate) struct Args {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// A virtual machine with its own traffic and batches.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct UnequalGuest {
+    rate: f64,
+    back: Option<f64>,
+    size: Option<usize>,
+    per_batch: Option<Span>,
+    per_packet: Option<Span>,
+}
+
+fn parse_guest(text: &str) -> Result<UnequalGuest, String> {
+    let mut parts = text.split(',');
+    let rate = packets(parts.next().unwrap_or_default())?;
+    let mut guest =
+        UnequalGuest { rate, back: None, size: None, per_batch: None, per_packet: None };
+    for part in parts {
+        let (key, value) = part
+            .split_once('=')
+            .ok_or_else(|| format!("`{part}` has no value; write KEY=VALUE, as in size=62"))?;
+        let of_key = |why: String| format!("`{key}`: {why}");
+        match key {
+            "back" => guest.back = Some(packets_or_none(value).map_err(of_key)?),
+            "size" => guest.size = Some(count(value).map_err(of_key)?),
+            "per-batch" => guest.per_batch = Some(parse_duration(value).map_err(of_key)?),
+            "per-packet" => guest.per_packet = Some(parse_duration(value).map_err(of_key)?),
+            _ => {
+                let keys = "back, size, per-batch and per-packet";
+                return Err(format!("there is no `{key}`: the keys are {keys}"));
+            }
+        }
+    }
+    Ok(guest)
+}
+
+/// Parses a whole number, in digits or as `1e6`.
+fn count(text: &str) -> Result<usize, String> {
+    let no = "not a whole number; write one, as in `160`";
+    match text.parse() {
+        Ok(number) => Ok(number),
+        // Beyond 2^53 not every whole number has an f64.
+        Err(_) => match text.parse::<f64>() {
+            Ok(value) if value.fract() == 0.0 && (0.0..9e15).contains(&value) => Ok(value as usize),
+            _ => Err(no.into()),
+        },
+    }
 }
 
 /// Maximum number of virtual machines tried.
@@ -132,9 +192,11 @@ fn shape(text: &str) -> Result<Shape, String> {
 }
 
 /// Maximum number of packets of a batch: larger ones would take minutes to evaluate.
-const SIZE_MAX: usize = 1_000_000;
+const SIZE_MAX: usize = 100_000;
+/// Maximum number of unequal virtual machines.
+const GUESTS_MAX: usize = 1_000;
 /// Maximum number of virtual machines: each has a batch of its own in the simulation.
-const VMS_MAX: usize = 100_000;
+const VMS_MAX: usize = 10_000;
 
 fn seconds(span: Span) -> f64 {
     span.0 as f64 / 1e9
@@ -145,19 +207,69 @@ fn time(seconds: f64) -> String {
 }
 
 impl Args {
-    /// Returns the streams of batches, those towards the machines first.
-    fn streams(&self, vms: usize, rate: f64, back: f64) -> Vec<Stream> {
-        let each = |rate: f64| Stream { count: vms, rate: rate / vms as f64 };
-        let there = if self.shared { Stream { count: 1, rate } } else { each(rate) };
+    /// The streams of batches, those towards the machines first, and the number of groups of them.
+    /// With --guest the arguments are not used.
+    fn streams(&self, vms: usize, rate: f64, back: f64) -> (Vec<Stream>, usize) {
+        if !self.guest.is_empty() {
+            return self.streams_of_guests();
+        }
+        let each = |rate: f64| Stream::new(vms, rate / vms as f64);
+        let there = if self.shared { Stream::new(1, rate) } else { each(rate) };
         let here = each(back);
-        if back == 0.0 {
+        let streams = if back == 0.0 {
             vec![there]
         } else if there.rate == here.rate {
             // Both directions have equal rates, so one stream type suffices.
-            vec![Stream { count: there.count + here.count, rate: there.rate }]
+            vec![Stream::new(there.count + here.count, there.rate)]
         } else {
             vec![there, here]
+        };
+        (streams, 1)
+    }
+
+    fn streams_of_guests(&self) -> (Vec<Stream>, usize) {
+        let stream = |guest: &UnequalGuest, rate: f64| {
+            let (batch, packet) = (guest.per_batch, guest.per_packet);
+            let service = (batch.is_some() || packet.is_some()).then(|| {
+                let cost = self.cost();
+                Service {
+                    per_batch: batch.map_or(cost.per_batch, seconds),
+                    per_packet: packet.map_or(cost.per_packet, seconds),
+                    shape: cost.shape,
+                }
+            });
+            Stream { size: guest.size, service, ..Stream::new(1, rate) }
+        };
+        let mut streams: Vec<Stream> = if self.shared {
+            vec![Stream::new(1, self.guest.iter().map(|guest| guest.rate).sum())]
+        } else {
+            self.guest.iter().map(|guest| stream(guest, guest.rate)).collect()
+        };
+        let measured = streams.len();
+        let back = self.guest.iter().map(|guest| stream(guest, guest.back.unwrap_or(guest.rate)));
+        streams.extend(back.filter(|stream| stream.rate > 0.0));
+        (streams, measured)
+    }
+
+    /// The name of each group of streams.
+    fn names(&self, streams: usize) -> Vec<String> {
+        let numbered = |guests: &[UnequalGuest], way: &str| {
+            let of = |n: usize| format!("{way} guest {}", n + 1);
+            let sends = |guest: &UnequalGuest| way == "to" || guest.back != Some(0.0);
+            let numbers = (0..guests.len()).filter(|&n| sends(&guests[n]));
+            numbers.map(of).collect::<Vec<_>>()
+        };
+        if self.guest.is_empty() {
+            let names: &[&str] = match (streams, self.back) {
+                (2.., _) => &["to the guests", "from the guests"],
+                (_, Some(0.0)) => &["to the guests"],
+                _ => &["each way"],
+            };
+            return names.iter().map(|&name| name.to_owned()).collect();
         }
+        let there =
+            if self.shared { vec!["to all guests".into()] } else { numbered(&self.guest, "to") };
+        there.into_iter().chain(numbered(&self.guest, "from")).collect()
     }
 
     fn cost(&self) -> Service {
@@ -169,8 +281,10 @@ impl Args {
     }
 
     fn system(&self, vms: usize, rate: f64, back: f64) -> System {
+        let (streams, measured) = self.streams(vms, rate, back);
         System {
-            streams: self.streams(vms, rate, back),
+            streams,
+            measured,
             service: self.cost(),
             timeout: self.timeout.map(seconds),
             measure: self.percentile.map_or(Measure::Mean, Measure::Percentile),
@@ -180,9 +294,11 @@ impl Args {
     /// Refuses values from which no queue can be built.
     fn check(&self) -> Result<()> {
         ensure!(self.vms > 0, "--vms is 0; it must be 1 or more");
-        ensure!(self.size != Some(0), "--size is 0; a batch holds 1 packet or more");
-        ensure!(self.max_size > 0, "--max-size is 0; a batch holds 1 packet or more");
-        for (option, size) in [("--size", self.size.unwrap_or(1)), ("--max-size", self.max_size)] {
+        let own = self.guest.iter().filter_map(|guest| guest.size);
+        let own = own.map(|size| ("the size of a --guest", size));
+        let sizes = [("--size", self.size.unwrap_or(1)), ("--max-size", self.max_size)];
+        for (option, size) in sizes.into_iter().chain(own) {
+            ensure!(size > 0, "{option} is 0; a batch holds 1 packet or more");
             ensure!(
                 size <= SIZE_MAX,
                 "{option} is {size}; a batch holds at most {SIZE_MAX} packets"
@@ -192,6 +308,16 @@ impl Args {
             self.vms <= VMS_MAX,
             "--vms is {}; at most {VMS_MAX} machines are simulated",
             self.vms
+        );
+        ensure!(
+            self.guest.len() <= GUESTS_MAX,
+            "--guest is given {} times; at most {GUESTS_MAX} unequal machines are simulated",
+            self.guest.len()
+        );
+        let all_sized = self.all_sized();
+        ensure!(
+            !(all_sized && self.delay.is_some()),
+            "each --guest has its size, so that none is left to find: take --delay, or a size, away"
         );
         let least = self.cost().mean(1.0);
         if let Some(timeout) = self.timeout.map(seconds)
@@ -206,6 +332,12 @@ impl Args {
         Ok(())
     }
 
+    /// Returns true if no batch has a size that is still to be found or given.
+    fn all_sized(&self) -> bool {
+        let of_guests = !self.guest.is_empty() && self.guest.iter().all(|g| g.size.is_some());
+        of_guests && !self.shared
+    }
+
     fn measured(&self) -> String {
         self.percentile.map_or("mean".into(), |p| format!("p{}", 100.0 * p))
     }
@@ -213,15 +345,16 @@ impl Args {
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     args.check()?;
-    let back = args.back.unwrap_or(args.rate);
+    let rate = args.rate.unwrap_or(0.0);
+    let back = args.back.unwrap_or(rate);
     let told = if args.fit_vms {
-        fit(args, back)
+        fit(args, rate, back)
     } else if args.any_timeout {
-        pairs(args, &args.system(args.vms, args.rate, back))
-    } else if let Some(size) = args.size {
-        one(args, &args.system(args.vms, args.rate, back), size)
+        pairs(args, &args.system(args.vms, rate, back))
+    } else if let Some(size) = args.size.or(args.all_sized().then_some(1)) {
+        one(args, &args.system(args.vms, rate, back), size)
     } else {
-        dimension(args, &args.system(args.vms, args.rate, back))
+        dimension(args, &args.system(args.vms, rate, back))
     };
     match told {
         // "No stable size" is a result, not an error.
@@ -246,13 +379,15 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
 fn one(args: &Args, system: &System, size: usize) -> Result<ExitCode> {
     let policy = Policy::new(size, system.timeout)?;
     let line = Line::new(&system.streams, policy, system.service)?;
-    let (fill, load) = (line.fill()?, line.load()?);
-    let service = system.service.mean(fill.size);
+    let (fill, load) = (line.fill(0)?, line.load()?);
     let simulated =
         line.simulate(Ask { batches: 400_000, seed: 1, percentile: 0.99, longer_than: 0.0 })?;
     // The model has neither timeouts nor service distributions other than the exponential.
-    let modelled = system.timeout.is_none() && system.service.shape == Shape::Exponential;
-    let model = modelled.then(|| Superposed::new(&system.streams, size, service)).transpose()?;
+    let modelled = match line.common_service()? {
+        Some((Shape::Exponential, mean)) if system.timeout.is_none() => Some(mean),
+        _ => None,
+    };
+    let model = modelled.map(|mean| Superposed::new(&system.streams, size, mean)).transpose()?;
     let printed = model.as_ref().map(Superposed::as_printed).transpose()?;
     let exact = model.as_ref().map(|model| model.exact(Effort::Full)).transpose();
     let (exact, why) = match exact {
@@ -260,11 +395,13 @@ fn one(args: &Args, system: &System, size: usize) -> Result<ExitCode> {
         Err(refused @ Refused::Shape { .. }) => (None, Some(refused.to_string())),
         Err(other) => return Err(other.into()),
     };
+    let streams = evaluated(args, &line, &simulated)?;
+    let half = |e: Estimate| e.half_width.map(|h| h * 1e9);
     if args.json {
-        let half = |e: falaj_traffic::interval::Estimate| e.half_width.map(|h| h * 1e9);
+        let first = simulated.streams[0].context("the first stream sent no batch")?;
         let value = json!({
-            "size": size, "load": load, "mean_size": fill.size, "full": fill.full,
-            "fill_ns": fill.wait * 1e9, "service_ns": service * 1e9,
+            "size": args.size, "load": load, "mean_size": fill.size, "full": fill.full,
+            "fill_ns": fill.wait * 1e9, "service_ns": line.service(0)? * 1e9,
             "printed": printed.map(|p| json!({ "wait_ns": p.wait * 1e9, "decay_per_s": p.decay })),
             "exact": exact.as_ref().map(|e| json!({
                 "wait_ns": e.wait * 1e9, "error_ns": e.error * 1e9,
@@ -275,41 +412,106 @@ fn one(args: &Args, system: &System, size: usize) -> Result<ExitCode> {
             "decay_per_s": model.as_ref().map(Superposed::decay),
             "simulated": {
                 "wait_ns": simulated.wait.mean * 1e9, "wait_half_width_ns": half(simulated.wait),
-                "delay_ns": simulated.delay.mean * 1e9,
-                "delay_half_width_ns": half(simulated.delay),
-                "delay_p99_ns": simulated.at_percentile.mean * 1e9,
+                "delay_ns": first.delay.mean * 1e9,
+                "delay_half_width_ns": half(first.delay),
+                "delay_p99_ns": first.at_percentile.mean * 1e9,
                 "batches": simulated.batches,
             },
+            "streams": streams.iter().map(|stream| json!({
+                "stream": stream.name, "rate_per_s": stream.rate, "mean_size": stream.fill.size,
+                "fill_ns": stream.fill.wait * 1e9, "service_ns": stream.service * 1e9,
+                "wait_ns": stream.simulated.map(|s| s.wait.mean * 1e9),
+                "delay_ns": stream.simulated.map(|s| s.delay.mean * 1e9),
+                "delay_half_width_ns": stream.simulated.and_then(|s| half(s.delay)),
+                "delay_p99_ns": stream.simulated.map(|s| s.at_percentile.mean * 1e9),
+            })).collect::<Vec<_>>(),
         });
         say!("{}", serde_json::to_string_pretty(&value)?);
         return Ok(ExitCode::SUCCESS);
     }
-    say!(
-        "batches of {size}: load {load:.3}, {:.1} packets each, {:.0} % leave full",
-        fill.size,
-        100.0 * fill.full
-    );
-    let row = |name: &str, wait: f64, off: String, total: String| {
-        vec![name.to_owned(), time(fill.wait), time(wait), off, time(service), total]
-    };
-    let total = |wait: f64| time(fill.wait + wait + service);
-    let mut rows = Vec::new();
+    let off = |e: Estimate| e.half_width.map_or(DASH.into(), |h| format!("± {}", time(h)));
+    let mut waits = Vec::new();
     if let Some(p) = printed {
-        rows.push(row("as printed", p.wait, DASH.into(), total(p.wait)));
+        waits.push(("as printed", p.wait, DASH.into()));
     }
     if let Some(e) = &exact {
-        rows.push(row("exact", e.wait, format!("± {}", time(e.error)), total(e.wait)));
+        waits.push(("exact", e.wait, format!("± {}", time(e.error))));
     }
-    let half = simulated.wait.half_width.map_or(DASH.into(), |h| format!("± {}", time(h)));
-    rows.push(row("simulated", simulated.wait.mean, half, time(simulated.delay.mean)));
-    say!("{}", text::table(&["", "fill", "wait", "", "service", "delay"], rows));
-    say!("simulated: 99 % of the packets within {}", time(simulated.at_percentile.mean));
+    waits.push(("simulated", simulated.wait.mean, off(simulated.wait)));
+    if args.guest.is_empty() {
+        say!(
+            "batches of {size}: load {load:.3}, {:.1} packets each, {:.0} % leave full",
+            fill.size,
+            100.0 * fill.full
+        );
+        let first = simulated.streams[0].context("the first stream sent no batch")?;
+        let service = line.service(0)?;
+        let rows = waits.into_iter().map(|(name, wait, off)| {
+            let computed = fill.wait + wait + service;
+            let total = if name == "simulated" { first.delay.mean } else { computed };
+            vec![name.into(), time(fill.wait), time(wait), off, time(service), time(total)]
+        });
+        say!("{}", text::table(&["", "fill", "wait", "", "service", "delay"], rows));
+        say!("simulated: 99 % of the packets within {}", time(first.at_percentile.mean));
+    } else {
+        say!("load {load:.3}, {:.1} k batches/s", line.batch_rate()? / 1e3);
+        let rows = waits.into_iter().map(|(name, wait, off)| vec![name.into(), time(wait), off]);
+        say!("{}", text::table(&["", "mean wait", ""], rows));
+        let header =
+            ["simulated", "rate", "packets", "fill", "wait", "service", "delay", "", "99 %"];
+        say!("{}", text::table(&header, streams.iter().map(|stream| stream.row(off))));
+    }
     if let Some(why) = why {
         say!("no exact answer: {why}");
-    } else if !modelled {
-        say!("no model: the paper's model has exponential services and full batches only");
+    } else if modelled.is_none() {
+        say!("no model: the paper's has full batches only, and one exponential service for all");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Results of a group of streams.
+struct EvaluatedStream {
+    name: String,
+    /// Packets per second of each stream.
+    rate: f64,
+    fill: Fill,
+    /// Mean service of its batches, in seconds.
+    service: f64,
+    simulated: Option<SimulatedStream>,
+}
+
+impl EvaluatedStream {
+    fn row(&self, off: impl Fn(Estimate) -> String) -> Vec<String> {
+        let of = |of: fn(&SimulatedStream) -> Estimate| self.simulated.as_ref().map(of);
+        let mean = |e: Option<Estimate>| e.map_or(DASH.into(), |e| time(e.mean));
+        let delay = of(|s| s.delay);
+        vec![
+            self.name.clone(),
+            format!("{:.1} k/s", self.rate / 1e3),
+            format!("{:.1}", self.fill.size),
+            time(self.fill.wait),
+            mean(of(|s| s.wait)),
+            time(self.service),
+            mean(delay),
+            delay.map_or(DASH.into(), off),
+            mean(of(|s| s.at_percentile)),
+        ]
+    }
+}
+
+fn evaluated(args: &Args, line: &Line, simulated: &Simulated) -> Result<Vec<EvaluatedStream>> {
+    let names = args.names(line.streams().len());
+    let each = names.into_iter().zip(line.streams()).enumerate();
+    let stream = |(group, (name, stream)): (usize, (String, &Stream))| {
+        Ok(EvaluatedStream {
+            name,
+            rate: stream.rate,
+            fill: line.fill(group)?,
+            service: line.service(group)?,
+            simulated: simulated.streams[group],
+        })
+    };
+    each.map(stream).collect()
 }
 
 fn point_json(p: Point) -> Value {
@@ -446,9 +648,9 @@ fn told(measured: &str, asked: f64, feasible: &[Feasible], best: &Feasible) {
     }
 }
 
-fn fit(args: &Args, back: f64) -> Result<ExitCode> {
+fn fit(args: &Args, rate: f64, back: f64) -> Result<ExitCode> {
     let asked = seconds(args.delay.context("--fit-vms needs --delay")?);
-    let system = |vms: usize| args.system(vms, args.rate * vms as f64, back * vms as f64);
+    let system = |vms: usize| args.system(vms, rate * vms as f64, back * vms as f64);
     let most = most_that_fit(system, asked, args.max_size, MOST_VMS)?;
     if args.json {
         let value = json!({

@@ -81,8 +81,8 @@ fn plans_of_batches_that_cannot_be() {
     plan("1k --vms 0", "--vms is 0; it must be 1 or more");
     plan("1k --size 0", "--size is 0; a batch holds 1 packet or more");
     plan("1k --max-size 0", "--max-size is 0; a batch holds 1 packet or more");
-    plan("1k --size 1000000000", "--size is 1000000000; a batch holds at most 1000000 packets");
-    plan("1k --vms 1000000", "--vms is 1000000; at most 100000 machines are simulated");
+    plan("1k --size 1000000000", "--size is 1000000000; a batch holds at most 100000 packets");
+    plan("1k --vms 1000000", "--vms is 1000000; at most 10000 machines are simulated");
     plan(
         "1k --timeout 9us",
         "--timeout is 9.00 us, shorter than a batch of one packet takes to cross (10.0 us)",
