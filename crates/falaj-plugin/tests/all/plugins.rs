@@ -163,6 +163,92 @@ fn both_examples_are_as_the_built_in_discipline_with_changes_and_polls() {
     }
 }
 
+/// The settings of a flow under DRR++: quantum in bytes, and latency.
+type FlowOfDrrpp = (u64, &'static str);
+
+/// DRR++ as built in, or as the example in C.
+fn drrpp(library: Option<&Loaded>, form: &'static str, flows: &[FlowOfDrrpp]) -> PipeSpec {
+    let mut spec = match library {
+        Some(library) => plugin(library, flows.len()),
+        None => PipeSpec::new("drr++", setup(Values::default(), flows.len()), Span::ZERO),
+    };
+    let text = |name: &str, text: &str| Given {
+        name: name.into(),
+        text: text.into(),
+        unit: params::Unit::Text,
+        number: 0,
+    };
+    match library {
+        Some(_) => spec.setup.scheduler.give(vec![text("form", form)]),
+        None => spec.setup.scheduler.set("form", Value::Choice(form)),
+    }
+    for (flow, &(bytes, latency)) in spec.setup.flows.iter_mut().zip(flows) {
+        match library {
+            Some(_) => flow.values.give(vec![quantum(bytes), text("latency", latency)]),
+            None => {
+                flow.values.set("quantum", Value::Bytes(bytes));
+                flow.values.set("latency", Value::Choice(latency));
+            }
+        }
+    }
+    spec
+}
+
+#[test]
+fn drr_plus_plus_in_c_is_as_the_built_in_discipline_with_changes_and_polls() {
+    let mine = loaded(&c_example("drr_plus_plus.c"));
+    let mut unlike = 0;
+    for seed in 0..200 {
+        let mut dice = Dice(seed + 7);
+        // Any number of flows is of low latency, and a change makes others so.
+        let mut draw = || {
+            [0; 5].map(|_| {
+                let latency = if dice.below(2) == 0 { "low" } else { "normal" };
+                (u64::from(LARGEST) + dice.below(150), latency)
+            })
+        };
+        let (before, after) = (draw(), draw());
+        let run_of = |library: Option<&Loaded>, form: &'static str| {
+            let mut events = packets(seed, 4, 60);
+            let middle = events[30].0;
+            let change = Event::Change(Box::new(drrpp(library, form, &after)));
+            events.insert(30, (middle, change));
+            let polls: Vec<u64> = (0..200).map(|n| n * 97).collect();
+            let polls = if seed % 2 == 0 { &polls[..] } else { &[] };
+            run(&drrpp(library, form, &before[..4]), events, polls)
+        };
+        let runs = ["modified", "gated"].map(|form| {
+            let (theirs, broken) = run_of(Some(&mine), form);
+            assert_eq!((&theirs, broken), (&run_of(None, form).0, Vec::new()), "{form}, {seed}");
+            theirs
+        });
+        unlike += u32::from(runs[0] != runs[1]);
+    }
+    assert!(unlike > 50, "the gate matters in {unlike} cases");
+}
+
+#[test]
+fn drr_plus_plus_in_c_refuses_what_it_does_not_know() {
+    let mine = loaded(&c_example("drr_plus_plus.c"));
+    let refused = |form, flows: &[FlowOfDrrpp]| {
+        let (_, refused) =
+            Engine::new(&[drrpp(Some(&mine), form, flows)]).map(drop).expect_err("a wrong value");
+        let refused = refused.into_iter().next().unwrap();
+        (refused.flow, refused.what)
+    };
+    let what = |what: &str| format!("`./libmine.so`: {what}");
+    let good = (100, "normal");
+    assert_eq!(
+        refused("gated", &[good, (99, "low")]),
+        (Some(1), what("the `quantum` is out of range"))
+    );
+    assert_eq!(
+        refused("gated", &[good, (100, "no")]),
+        (Some(1), what("a flow has `quantum` and `latency` alone"))
+    );
+    assert_eq!(refused("mw00", &[good]), (None, what("the scheduler has `form` alone")));
+}
+
 #[test]
 fn a_parameter_that_is_refused_is_told_with_the_library() {
     for path in drrs() {
