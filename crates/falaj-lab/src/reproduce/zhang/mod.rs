@@ -1,5 +1,5 @@
 //! Zhang's thesis on DRR+ and DRR++: Tables 5.1 and 5.2, Figures 2.1, 4.4, 4.5 and 5.1-5.14, and
-//! Theorem 2.
+//! Theorem 2, and the thesis' future work.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -7,6 +7,7 @@
 //! | [`figures`] | the curves |
 //! | [`clocks`] | delays by two clocks: Figures 4.4 and 4.5 |
 //! | [`live`] | the same flows as real datagrams |
+//! | [`topologies`] | several links: the parking lot, and a sink tree |
 //! | [`order`] | single packets: Figure 2.1's order, and a counter-example to Theorem 2 |
 
 mod clocks;
@@ -14,6 +15,7 @@ mod figures;
 mod live;
 mod order;
 mod testbed;
+mod topologies;
 
 use super::Args;
 use super::curves::{PaperFigure, Work};
@@ -39,6 +41,9 @@ const GRID: &str = "half of the smallest distance between the quanta, 200 B";
 const OURS: &str = "ours, not the thesis': a bound, or the measured beside the simulated";
 const CLOCKS: &str = "the rates of the clocks are taken from it";
 const ARITHMETIC: &str = "follows from rates, sizes and capacity, whatever the scheduler does";
+
+/// The statement on an implementation in the kernel.
+const AS_A_QDISC: &str = "DRR++ as a BPF qdisc orders packets as here";
 
 const WORK: Work = Work {
     name: "zhang",
@@ -452,6 +457,7 @@ const WORK: Work = Work {
             "",
             OURS,
         ),
+        ("In the kernel", AS_A_QDISC, Allowed::words(), HOLDS, WORDS),
     ],
     seeds: "Each run is determined by its seed, 1 to 5: the same command gives the same numbers, \
             bit for bit. Measurements, with --live, are of the packets of seed 1, on one machine \
@@ -462,6 +468,7 @@ const WORK: Work = Work {
             None => format!("--figure {rest}"),
         },
         None if label.starts_with("Figure") => "--figures".into(),
+        None if BEYOND.contains(&label) => "--beyond".into(),
         None => "--tables".into(),
     },
     known: include_str!("../../../data/zhang-known.json"),
@@ -488,13 +495,19 @@ const FIGURES: [&str; 17] = [
     "Figure 4.5",
 ];
 
+/// The thesis' future work.
+const BEYOND: [&str; 3] = ["Parking lot", "Sink tree", "In the kernel"];
+
 pub(super) fn main(args: &Args) -> Result<ExitCode> {
-    if args.beyond || args.scenario.is_some() {
-        bail!("this thesis has tables and figures only: take --beyond and --scenario away");
+    if args.scenario.is_some() {
+        bail!("this thesis has tables and figures only: take --scenario away");
     }
     if args.live {
-        if args.tables || args.figures {
-            bail!("--live has Figures 5.1, 5.2 and 5.10 only: take --tables and --figures away");
+        if args.tables || args.figures || args.beyond {
+            bail!(
+                "--live has Figures 5.1, 5.2 and 5.10 only: take --tables, --figures and --beyond \
+                 away"
+            );
         }
         let number = |label: &str| label.split([' ', '.']).nth(2).and_then(|no| no.parse().ok());
         let asked = |label: &&str| args.figure.is_none_or(|no| number(label) == Some(no));
@@ -508,13 +521,23 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
             Ok(PaperFigure { label: label.to_owned(), ..figure })
         });
     }
-    let wanted: Vec<&str> = match (args.figure, args.tables, args.figures) {
-        (Some(no @ 1..=14), ..) => vec![FIGURES[no - 1]],
-        (Some(no), ..) => bail!("there is no Figure 5.{no}: 1 to 14"),
-        (None, true, false) => TABLES.to_vec(),
-        (None, false, true) => FIGURES.to_vec(),
-        _ => TABLES.into_iter().chain(FIGURES).collect(),
+    let all = !(args.tables || args.figures || args.beyond);
+    let wanted: Vec<&str> = match args.figure {
+        Some(no @ 1..=14) => vec![FIGURES[no - 1]],
+        Some(no) => bail!("there is no Figure 5.{no}: 1 to 14"),
+        None => {
+            [(args.tables, &TABLES[..]), (args.figures, &FIGURES[..]), (args.beyond, &BEYOND[..])]
+                .into_iter()
+                .filter(|(asked, _)| *asked || all)
+                .flat_map(|(_, labels)| labels.iter().copied())
+                .collect()
+        }
     };
     let lab = Lab::default();
-    WORK.reproduce(args, &wanted, |label| figures::of(&lab, label))
+    WORK.reproduce(args, &wanted, |label| match label {
+        "Parking lot" => topologies::parking_lot(),
+        "Sink tree" => topologies::sink_tree(),
+        "In the kernel" => Ok(topologies::in_the_kernel()),
+        _ => figures::of(&lab, label),
+    })
 }

@@ -51,9 +51,10 @@ pub(crate) struct Args {
     vms: usize,
     /// A virtual machine with its own rate, batches and costs; repeat it for each.
     ///
-    /// It is in place of --rate. RATE are the packets per second towards it. After it, separated by commas: `back=RATE`
-    /// [default: as towards it], `size=PACKETS` of a full batch [default: --size, or the size that
-    /// is searched], `per-batch=TIME` and `per-packet=TIME` [default: as the options].
+    /// It is in place of --rate. RATE are the packets per second towards it. After it, separated
+    /// by commas: `back=RATE` [default: as towards it], `size=PACKETS` of a full batch [default:
+    /// --size, or the size that is searched], `per-batch=TIME` and `per-packet=TIME` [default: as
+    /// the options].
     #[arg(long, value_name = "RATE,KEY=VALUE,…", value_parser = parse_guest,
         conflicts_with_all = ["rate", "back", "vms", "fit_vms", "any_timeout"])]
     guest: Vec<UnequalGuest>,
