@@ -208,6 +208,6 @@ mod tests {
         assert!(why(SharedMemory::open(&plain)).contains("not sealed"), "it could become longer");
         assert!(SharedMemory::open_first(&plain, 4096).is_ok());
         let null = std::fs::File::open("/dev/null").expect("there is one");
-        assert!(why(SharedMemory::open_first(&null, 4096)).contains("no shared memory"));
+        assert!(why(SharedMemory::open_first(&null, 4096)).contains("not shared memory"));
     }
 }

@@ -401,7 +401,7 @@ fn what_a_slave_must_not_say() {
         (AddRing { index: 1, ..right[0] }, "one each way"),
         (right[1], "one each way"),
         (AddRing { private_header: 8, ..right[0] }, "private"),
-        (AddRing { region: 1, ..right[0] }, "a region that there is not"),
+        (AddRing { region: 1, ..right[0] }, "a region that does not exist"),
         (AddRing { log2_ring_size: 15, ..right[0] }, "larger"),
         (AddRing { log2_ring_size: 255, ..right[0] }, "larger"),
         (AddRing { log2_ring_size: 14, ..right[0] }, "not within its region"),
