@@ -1,8 +1,8 @@
 //! A policer: a token bucket that decides, without a queue, if a packet conforms. It is the
 //! single-rate case of RFC 2697, as `police` of tc and `limit` of nftables have it.
 //!
-//! Tokens are counted exactly: one byte is [`TOKEN`] units, and the bucket gains `rate` units in
-//! each nanosecond.
+//! Tokens are counted exactly: one byte is 8,000,000,000 units, and the bucket gains `rate` units
+//! in each nanosecond.
 
 use crate::counted_layer::CountedLayer;
 use falaj_sched::units::rate::Rate;
