@@ -368,11 +368,20 @@ impl IdTable {
         for place in from..to {
             let Owner { id, last } = &self.owners[place as usize];
             let stats = &self.stats[self.each.slot(place)];
-            let is_behind = |(_, other): &(String, SojournStats)| other.bytes >= stats.bytes;
-            let rank = all.busiest.partition_point(is_behind);
-            if *last != Time::NEVER && rank < busiest {
+            let last_kept = busiest.checked_sub(1).and_then(|n| all.busiest.get(n));
+            let least = last_kept.map_or(0, |(_, one)| one.bytes);
+            if *last == Time::NEVER || stats.bytes < least {
+                continue;
+            }
+            // Ids with equally many bytes are in the order of their names, as in `MaskStats::add`.
+            let name = self.each.mask.words(id);
+            let is_before = |(other, of): &(String, SojournStats)| {
+                (Reverse(of.bytes), other) <= (Reverse(stats.bytes), &name)
+            };
+            let rank = all.busiest.partition_point(is_before);
+            if rank < busiest {
                 all.busiest.truncate(busiest - 1);
-                all.busiest.insert(rank, (self.each.mask.words(id), *stats));
+                all.busiest.insert(rank, (name, *stats));
             }
         }
         (to < self.used).then_some(to)
