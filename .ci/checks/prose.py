@@ -10,6 +10,13 @@ MADE = ("docs/reference/cli.md", "docs/reference/scenario.md", "docs/reference/d
 WORDS = 40
 SENTENCE_END = re.compile(r"(?<=[.!?;])\s+(?=[A-Z`*\[])|(?<=[.!?])\s+")
 COMMENT = re.compile(r"^\s*//[/!]?\s?(.*)$")
+# Strings are matched beside comments, because a comment's mark may stand in one.
+SCRIPT_COMMENT = re.compile(
+    r"""["](?:\\.|[^"\\\n])*["]|'(?:\\.|[^'\\\n])*'|`(?:\\.|[^`\\])*`|(/\*.*?\*/|//[^\n]*(?:\n[ \t]*//[^\n]*)*)""", re.S
+)
+CELL_END = re.compile(r"(?<!\\)\|")
+# The line below the head of a table.
+RULER = re.compile(r"\|[\s:|-]+\|$")
 RULES = [
     ("headless", re.compile(r"^(?:What|Who|Whoever|Whose)\b(?!.*\?$)"), "begin with the thing itself as the subject"),
     ("who", re.compile(r"\b(?:whoever|nobody|somebody|whom)\b", re.I), "a thing is `it`; name it"),
@@ -17,39 +24,51 @@ RULES = [
 ]
 
 
-def paragraphs(file, text):
-    """The paragraphs of a file's prose, each with the number of its first line."""
+def paragraphs(text, markdown):
+    """The paragraphs of a file's prose, each with the number of its first line; a cell of a table is one."""
     fenced, current, first = False, [], 0
-    markdown = file.endswith(".md")
-    for number, line in enumerate([*text.split("\n"), ""], 1):
-        if markdown:
-            prose = line
-        else:
-            comment = COMMENT.match(line)
-            prose = comment.group(1) if comment else ""
+    lines = [line if markdown else prose_of(line) for line in [*text.split("\n"), ""]]
+    for number, prose in enumerate(lines, 1):
         if markdown and prose.startswith("    ") and not current:
             continue
+        if prose is None:
+            fenced, prose = False, ""
         if prose.lstrip().startswith("```"):
             fenced = not fenced
             prose = ""
-        elif not markdown and not prose and not COMMENT.match(line):
-            fenced = False
         body = prose.strip()
         # Headings, tables and list items end a paragraph; code is none.
         alone = body.startswith(("#", "|", "- ", "* ", "<!--", "$ ")) or re.match(r"\d+\. ", body)
         if current and (not body or alone or fenced):
             yield first, " ".join(current)
             current = []
+        if body.startswith("|") and not fenced and not RULER.match((lines[number] or "").strip()):
+            yield from ((number, cell.strip()) for cell in CELL_END.split(body))
         if body and not fenced and not body.startswith(("#", "|", "<!--", "$ ")):
             if not current:
                 first = number
             current.append(re.sub(r"^(?:[-*]|\d+\.) ", "", body))
 
 
+def prose_of(line):
+    """The comment on a line of Rust that has nothing else."""
+    comment = COMMENT.match(line)
+    return comment and comment.group(1)
+
+
+def comments(text):
+    """The comments of a file in TypeScript or C without their marks, each with the number of its first line."""
+    for found in SCRIPT_COMMENT.finditer(text):
+        if found.group(1):
+            body = found.group(1).removesuffix("*/")
+            yield text.count("\n", 0, found.start(1)) + 1, re.sub(r"^[ \t]*(?:/\*+|//|\*)[ \t]?", "", body, flags=re.M)
+
+
 def sentences(paragraph):
     """The sentences of a paragraph, code spans as one word."""
     plain = re.sub(r"`[^`]*`", "CODE", paragraph)
     plain = re.sub(r"\]\([^)]*\)", "]", plain)
+    plain = plain[:1].upper() + plain[1:]
     return [s for s in SENTENCE_END.split(plain) if s]
 
 
@@ -86,7 +105,12 @@ def check(tree, data):
     for file in tree.files:
         rust = file.endswith(".rs")
         page = file.endswith(".md") and not file.startswith("docs/decisions/") and file not in MADE
+        parts = []
         if rust or page:
-            for line, text in paragraphs(file, tree.text(file)):
-                findings += [Finding(file, line, wrong, cure) for _, wrong, cure in faults(text)]
+            parts = [(1, tree.text(file))]
+        elif file.endswith((".ts", ".c", ".h")):
+            parts = comments(tree.text(file))
+        for start, part in parts:
+            for line, text in paragraphs(part, not rust):
+                findings += [Finding(file, start + line - 1, wrong, cure) for _, wrong, cure in faults(text)]
     return findings, len(findings)

@@ -142,6 +142,7 @@ CASES = [
     ("prose", "words in code", crate(a='const S: &str = "nobody";\nfn nobody() {}'), 0),
     ("prose", "a text for users", crate(a='const S: &str = "so \\\n  many packets";'), 1),
     ("prose", "a text that begins headless", crate(a='const S: &str = "What it holds";'), 1),
+    ("prose", "one in lower case", crate(a='const S: &str = "what it holds";'), 1),
     ("prose", "a text that is a question", crate(a='const S: &str = "What is it?";'), 0),
     ("prose", "a text for tests", crate(a='#[cfg(test)]\nmod tests { const S: &str = "nobody is there"; }'), 0),
     ("prose", "texts of the dashboard and of Python",
@@ -150,8 +151,11 @@ CASES = [
     ("prose", "a quantity without a name", crate(a="// It holds so many packets."), 1),
     ("prose", "forty words and one more",
      crate(a=f"// {'word ' * 39}word.\n", b=f"// {'word ' * 40}word.\n"), 1),
-    ("prose", "a page, without its code, tables and headings",
-     LOW | {"docs/a.md": "# What it is\n\n| What |\n\n    What runs\n\n```\nWhat runs\n```\n\nWhat is read.\n"}, 1),
+    ("prose", "a page, without its code and headings",
+     LOW | {"docs/a.md": "# What it is\n\n| What |\n|---|\n\n    What runs\n\n```\nWhat runs\n```\n\nWhat is read.\n"}, 1),
+    ("prose", "cells of a table", LOW | {"docs/a.md": "| a | what b |\n|---|---|\n| `x` | what it is |\n| nobody | `\\|` |\n"}, 2),
+    ("prose", "comments of TypeScript", LOW | {"page/src/x.ts": "/** What it is. */\nx(); // so\n// many\ny('// What');\n"}, 2),
+    ("prose", "comments of C", LOW | {"a.h": "/* A flow.\n *\n * What it has. */\nint a; /* who is next */\n"}, 2),
     ("prose", "a decision record", LOW | {"docs/decisions/0001-a.md": "What it was.\n"}, 0),
 ]
 

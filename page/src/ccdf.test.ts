@@ -4,7 +4,7 @@ import { ccdf } from "./ccdf";
 test("the share that stayed longer than each delay", () => {
   expect(ccdf([[30, 1], [10, 6], [20, 3]])).toEqual([[10, 20, 30], [0.4, 0.1, 0.1]]);
   expect(ccdf([])).toEqual([[], []]);
-  // All stayed equally long: nobody longer.
+  // All stayed equally long, so none stayed longer.
   expect(ccdf([[10, 5]])).toEqual([[], []]);
 });
 

@@ -138,6 +138,6 @@ export class Details {
       return [clock(breach.arrival_ns), stayed, time(breach.bound_ns), ...because];
     });
     if (own.length === 0) this.breaches.replaceChildren();
-    else fill(this.breaches, ["At", "measured", "guaranteed", "because", "what to do"], rows);
+    else fill(this.breaches, ["At", "measured", "guaranteed", "because", "remedy"], rows);
   }
 }

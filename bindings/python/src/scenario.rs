@@ -271,7 +271,7 @@ impl Scenario {
         };
         let reached = asked.iter().map(reached).collect();
         ran.sort_by_key(|(n, _)| *n);
-        debug_assert!(!stop.load(Ordering::Relaxed), "who stops it is an error");
+        debug_assert!(!stop.load(Ordering::Relaxed), "an interrupted run returns an error");
         let (runs, packet_columns): (Vec<_>, Vec<_>) =
             ran.into_iter().map(|(_, pair)| pair).unzip();
         scheduler::judge(py, &runs)?;

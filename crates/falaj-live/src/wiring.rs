@@ -206,7 +206,7 @@ pub fn to_loopback(
                 FlowLookup::Key(key_of(source, direction, sending.from, sending.to))
             };
             let receiving = receiver.receives.iter_mut().find(|r| r.source == sending.source);
-            let receiving = receiving.expect("what one end sends the other receives");
+            let receiving = receiving.expect("both ends have each source");
             // A free port, found by binding it for a moment.
             receiving.at = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
             let port = LoopbackPort::new(receiving.at, sorted)?;

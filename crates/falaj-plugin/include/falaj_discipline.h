@@ -1,7 +1,7 @@
 /* A discipline for falaj, in a shared library. Version 1.
  *
- * The library exports one constant, `falaj_discipline`. It decides which head goes on a link next; packets, queues, limits, time and the
- * link are falaj's. docs/how-to/plugin.md shows how one is written, built and tried.
+ * The library exports one constant, `falaj_discipline`. It decides which head-of-line packet goes on a link
+ * next; falaj keeps the packets, queues, limits, time and the link. docs/how-to/plugin.md shows how to write, build and try one.
  *
  * An instance serves one direction of one link. It is called by one thread at a time, though not always the same one, and other instances
  * may be called by other threads meanwhile: it must not write to static variables. It may allocate in `create`; elsewhere
@@ -21,7 +21,7 @@ extern "C" {
 /* The value of `abi`: a mark, and the version in the last two bytes. */
 #define FALAJ_ABI UINT32_C(0xfa1a0001)
 
-/* `flags`: there is no waiting while any flow has a packet. */
+/* `flags`: the link is never idle while any flow has a packet. */
 #define FALAJ_WORK_CONSERVING UINT32_C(1)
 
 /* The decisions that `next` returns. */
@@ -43,11 +43,11 @@ enum falaj_unit {
     FALAJ_PACKETS = 5 /* packets: "20p" */
 };
 
-/* The rate of a link that takes no time. */
+/* The rate of a link on which a packet takes no time. */
 #define FALAJ_UNLIMITED UINT64_MAX
-/* A queue that is not bounded in this way. */
+/* The limit in packets of a queue that is bounded in bytes. */
 #define FALAJ_UNBOUNDED UINT32_MAX
-/* A refusal that is not of a flow. */
+/* `flow` of a refusal that concerns no flow. */
 #define FALAJ_NO_FLOW UINT32_MAX
 
 /* A parameter, from `with = { … }` of the scheduler or of a flow. */
@@ -61,8 +61,8 @@ struct falaj_param {
 
 struct falaj_flow {
     const struct falaj_param *params;
-    uint64_t max_bytes;   /* of its queue; UINT64_MAX where packets are bounded */
-    uint32_t max_packets; /* of its queue; FALAJ_UNBOUNDED where bytes are bounded */
+    uint64_t max_bytes;   /* limit of its queue; UINT64_MAX if the limit is in packets */
+    uint32_t max_packets; /* limit of its queue; FALAJ_UNBOUNDED if the limit is in bytes */
     uint32_t param_count;
 };
 
@@ -77,7 +77,7 @@ struct falaj_setup {
     uint32_t reserved;
 };
 
-/* Why `create` returns NULL. Texts end with a zero. */
+/* The reason for which `create` returns NULL. Texts end with a zero. */
 struct falaj_refusal {
     uint32_t flow;    /* FALAJ_NO_FLOW unless a flow's parameter is wrong */
     char what[256];   /* the error: "a quantum of 10 B is too small" */
@@ -86,7 +86,7 @@ struct falaj_refusal {
 
 /* A queue as it is at the moment of a call. */
 struct falaj_queue {
-    uint64_t tag;     /* what `arrived` returned for the head */
+    uint64_t tag;     /* the value that `arrived` returned for the head */
     uint64_t bytes;   /* bytes queued, a packet on the wire included */
     uint32_t head;    /* length of the head; 0 where the queue is empty */
     uint32_t packets; /* packets queued, a packet on the wire included */
@@ -111,7 +111,7 @@ struct falaj_sent {
 struct falaj_guarantee {
     uint64_t rate;    /* bits a second, while the flow has packets */
     uint64_t latency; /* nanoseconds until that rate holds */
-    uint64_t delay;   /* no packet that found room stays longer, last bit in to last bit out */
+    uint64_t delay;   /* the most for a packet that is not dropped, from last bit in to last bit out */
 };
 
 /* The discipline. `self` is what `create` returned; `queues` has one entry for each flow, and is only to be read. */
@@ -120,32 +120,32 @@ struct falaj_discipline {
     uint32_t flags; /* FALAJ_WORK_CONSERVING, or 0 */
     const char *name;
 
-    /* A new instance, or NULL and why not. The queues are empty. */
+    /* Returns a new instance; or NULL, with the reason in `refusal`. The queues are empty. */
     void *(*create)(const struct falaj_setup *setup, struct falaj_refusal *refusal);
-    /* The end of an instance. */
+    /* Frees an instance. */
     void (*destroy)(void *self);
     /* Flow `flow` had nothing to send and now has a head. */
     void (*ready)(void *self, const struct falaj_queue *queues, uint32_t flow, uint64_t now);
-    /* The link is free: returns what may happen now. This charges nothing. The packet that was taken before this has left its
-     * queue: here, and not in `take`, `queues` shows whether its flow has run empty. */
+    /* The link is free: returns a falaj_decision. This charges nothing. The packet of the last `take` has left its queue: here,
+     * and not in `take`, `queues` shows whether its flow has run empty. */
     uint32_t (*next)(void *self, const struct falaj_queue *queues, uint64_t now, struct falaj_answer *answer);
     /* The head of `flow` goes on the wire: the moment to charge for it. It stays in its queue until its end. */
     void (*take)(void *self, const struct falaj_queue *queues, uint32_t flow, const struct falaj_sent *sent);
 
-    /* All that follow may be NULL. */
+    /* All functions below may be NULL. */
 
     /* A packet of `bytes` joins the queue of `flow`: returns the tag that it carries. `ready` follows if it is the head. */
     uint64_t (*arrived)(void *self, const struct falaj_queue *queues, uint32_t flow, uint32_t bytes, uint64_t now);
-    /* The head of `flow` is another one, or there is none, and not because of `take`. */
+    /* `flow` has another head, or none, for a reason other than `take`. */
     void (*changed)(void *self, const struct falaj_queue *queues, uint32_t flow, uint64_t now);
     /* Takes over from an instance of this library that was made from another setup: queues, tags and a packet on the wire
-     * are as `old` left them, and flows beyond those that it knew are new and empty. `old` is destroyed afterwards.
-     * Where this is NULL, the packets that wait arrive anew. */
+     * are as `old` left them; flows that `old` did not have are new and empty. `old` is destroyed afterwards.
+     * If this is NULL, the queued packets arrive anew. */
     void (*migrate_from)(void *self, void *old, const struct falaj_queue *queues, uint64_t now);
-    /* Not 0: this flow, which is empty, owes nothing and is owed nothing, so that another may start in its place.
-     * Where this is NULL, it is always so. */
+    /* Returns nonzero if this empty flow owes no service and is owed none, so that another flow may get its number.
+     * If this is NULL, every empty flow is reusable. */
     int (*is_reusable)(const void *self, uint32_t flow, uint64_t now);
-    /* Not 0: the flow has this guarantee. Where this is NULL, none has one. */
+    /* Writes the guarantee of `flow` and returns nonzero; returns 0 if it has none. If this is NULL, no flow has one. */
     int (*guarantee)(const void *self, uint32_t flow, struct falaj_guarantee *guarantee);
 };
 

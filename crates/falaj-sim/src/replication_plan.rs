@@ -132,7 +132,7 @@ impl ReplicationPlan {
     }
 
     /// The warm-up, and for each experiment the pilot replications from which it was found.
-    #[allow(clippy::type_complexity, reason = "what the engine refuses, as everywhere")]
+    #[allow(clippy::type_complexity, reason = "the engine's errors, as everywhere")]
     fn warmed(
         &self,
         experiments: &[Experiment],

@@ -1,5 +1,5 @@
-/* Deficit round robin, as falaj's own `drr`: each visit gives a flow its quantum, it sends while its deficit covers the
- * head, keeps the rest for the next visit, and loses it when it runs empty.
+/* Deficit round robin, as falaj's own `drr`: each visit adds the flow's quantum to its deficit. The flow sends while the deficit
+ * covers its head-of-line packet, keeps the rest for the next visit, and loses it when it runs empty.
  *
  *   cc -O2 -shared -fPIC -I ../../../crates/falaj-plugin/include -o libdrr.so drr.c
  */
@@ -15,13 +15,13 @@
 struct flow {
     uint32_t quantum;
     uint32_t deficit;
-    uint32_t next; /* who comes after it; OUT: it is not in the round */
+    uint32_t next; /* the flow after it; OUT: it is not in the active list */
 };
 
 struct drr {
-    uint32_t first, last; /* of the round */
+    uint32_t first, last; /* of the active list */
     uint32_t flow_count;
-    int visiting; /* the first has got its quantum */
+    int visiting; /* the first flow has got its quantum for this visit */
     struct flow flows[];
 };
 
@@ -73,7 +73,7 @@ static void ready(void *self, const struct falaj_queue *queues, uint32_t f, uint
     drr->last = f;
 }
 
-/* The first goes out of the round, and its visit is over. */
+/* The first flow leaves the active list, and its visit is over. */
 static uint32_t leave(struct drr *drr)
 {
     uint32_t f = drr->first;
@@ -116,7 +116,7 @@ static void take(void *self, const struct falaj_queue *queues, uint32_t f, const
     drr->flows[f].deficit -= sent->bytes;
 }
 
-/* The round stays; a deficit is reduced to the new quantum if it is larger. */
+/* The active list stays; a deficit is reduced to the new quantum if it is larger. */
 static void migrate_from(void *self, void *old_self, const struct falaj_queue *queues, uint64_t now)
 {
     struct drr *drr = self;

@@ -33,7 +33,7 @@ struct round {
 
 struct drrpp {
     struct round rounds[2]; /* by sort */
-    enum sort turn;         /* of the current visit, or of the last one */
+    enum sort turn;         /* the sort of the current visit, or of the last one */
     int gated;
     uint32_t inside;        /* gated: packets that were queued when the visit began and are not sent yet */
     uint32_t flow_count;
@@ -132,7 +132,7 @@ static uint32_t next(void *self, const struct falaj_queue *queues, uint64_t now,
         struct flow *flow = &drrpp->flows[f];
         int closed = drrpp->gated && round->visiting && drrpp->inside == 0;
         if (queues[f].head == 0 || closed) {
-            flow->deficit = 0; /* it has sent all that it might */
+            flow->deficit = 0; /* empty, or closed: the rest is lost */
         } else {
             if (!round->visiting) {
                 round->visiting = 1;
@@ -161,8 +161,8 @@ static void take(void *self, const struct falaj_queue *queues, uint32_t f, const
         drrpp->inside--;
 }
 
-/* The order of both rounds, the deficits and the current visit stay, as far as the new setup allows: a flow may have another
- * quantum, and another sort. */
+/* The order of both rounds, the deficits and the current visit stay. A flow may have another quantum in the new setup, which
+ * limits its deficit, and another sort. */
 static void migrate_from(void *self, void *old_self, const struct falaj_queue *queues, uint64_t now)
 {
     struct drrpp *drrpp = self;

@@ -1,4 +1,4 @@
-/* Always the longest queue. */
+/* Always serves the longest queue, in bytes. */
 #include "falaj_discipline.h"
 #include <stdlib.h>
 

@@ -38,7 +38,7 @@ pub(super) fn links(
         devices.all.iter().filter(|d| !comes_down(&d.name)).filter(has_any).collect();
     for device in &all {
         let mut link = Table::new(format!("[link.{}]", key(&device.name)), at(device));
-        link.comments.push(format!("what {} sends goes up", device.name));
+        link.comments.push(format!("packets that {} sends go up", device.name));
         link.text("rate", host.rate.map_or_else(|| "unlimited".to_owned(), |r| rate(r.0)));
         draft.tables.push(link);
         let mut ways = [Ways::of_all(), Ways::incoming(device)];

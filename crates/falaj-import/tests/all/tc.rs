@@ -35,7 +35,7 @@ fn netem() {
         expect![[r##"
             # note: 1: correlated loss keeps its mean here; netem's loses far less than asked, often nothing
             # note: 1: one packet of 5 may overtake here, with 25%; in netem each packet after 4 delayed ones may, until one does: more packets overtake
-            # what eth0 sends goes up
+            # packets that eth0 sends go up
             [link.eth0]
             rate = "unlimited"
 
@@ -53,7 +53,7 @@ fn netem() {
         "tc qdisc add dev eth0 root netem rate 1mbit 20 48 5 limit 50 delay 10ms 1ms loss gemodel 1% 10% 70% 0.1%",
         expect![[r##"
             # note: 1: netem loses and doubles packets before the rate, falaj after it: a lost packet took its time
-            # what eth0 sends goes up
+            # packets that eth0 sends go up
             [link.eth0]
             rate = "unlimited"
 
@@ -71,7 +71,7 @@ fn netem() {
     becomes(
         "tc qdisc add dev eth0 root netem loss state 1% 10% 5% 50% 0.5% slot 20ms 30ms packets 5 bytes 6000",
         expect![[r##"
-        # what eth0 sends goes up
+        # packets that eth0 sends go up
         [link.eth0]
         rate = "unlimited"
 
@@ -88,7 +88,7 @@ fn a_bucket_with_a_delay_below() {
     becomes(
         "sudo tc qdisc add dev eth0 root handle 1: tbf rate 10mbit burst 32kbit latency 400ms\ntc qdisc add dev eth0 parent 1:1 handle 10: netem delay 20ms",
         expect![[r##"
-            # what eth0 sends goes up
+            # packets that eth0 sends go up
             [link.eth0]
             rate = "unlimited"
 
@@ -114,7 +114,7 @@ fn what_comes_in_is_sent_by_another_device() {
         expect![[r##"
             # note: 1: `modprobe` is not a command of tc, and was left out
             # note: 2: `ip` is not a command of tc, and was left out
-            # what eth0 sends goes up
+            # packets that eth0 sends go up
             [link.eth0]
             rate = "unlimited"
 
@@ -172,7 +172,7 @@ fn classes_and_their_filters() {
          tc filter add dev eth0 parent 1: protocol all prio 9 matchall flowid 1:b",
         &host,
         expect![[r##"
-            # what eth0 sends goes up
+            # packets that eth0 sends go up
             [link.eth0]
             rate = "1gbit"
 
@@ -197,7 +197,7 @@ fn classes_and_their_filters() {
         expect![[r##"
             # note: 1: only filters choose bands here: for bands by type of service, as `priomap` has them, write a `match`
             # note: 1: no filter sends to 1:3: it is left out
-            # what eth0 sends goes up
+            # packets that eth0 sends go up
             [link.eth0]
             rate = "1gbit"
 
@@ -223,7 +223,7 @@ fn classes_and_their_filters() {
          tc filter add dev eth0 parent 2: prio 2 u32 match ip dport 80 0xffff flowid 2:2\n\
          tc filter add dev eth0 parent 2: prio 3 u32 match ip dport 23 0xffff flowid 2:1",
         expect![[r##"
-            # what eth0 sends goes up
+            # packets that eth0 sends go up
             [link.eth0]
             rate = "unlimited"
 
@@ -268,7 +268,7 @@ fn token_buckets_and_their_classes() {
         expect![[r##"
             # note: 7: as `fq_codel` whose CoDel waits for seconds: if there is no room, the packet that waits longest is dropped
             # note: 7: `perturb` was left out: the hash has a secret key, and connections keep their queues
-            # what eth0 sends goes up
+            # packets that eth0 sends go up
             [link.eth0]
             rate = "unlimited"
 
@@ -323,7 +323,7 @@ fn fair_service_curves() {
          tc filter add dev eth0 parent 1: prio 2 u32 match ip dport 22 0xffff flowid 1:13",
         expect![[r##"
             # note: 5: a class with `rt` alone also shares the rest of the link here, by its rate
-            # what eth0 sends goes up
+            # packets that eth0 sends go up
             [link.eth0]
             rate = "unlimited"
 
@@ -403,7 +403,7 @@ fn queues_that_are_kept_short() {
         expect![[r##"
             # note: 2: `bandwidth` was left out: the average of an idle queue sinks by the link's own rate
             # note: 7: the memory of the kernel does not count here, only `limit` does
-            # what a sends goes up
+            # packets that a sends go up
             [link.a]
             rate = "unlimited"
 
@@ -417,7 +417,7 @@ fn queues_that_are_kept_short() {
             match = "any"
             queue = { limit = "400kB", policy = "red", min = "30kB", max = "90kB", probability = "2%", weight = "3.125%", ecn = "yes" }
 
-            # what b sends goes up
+            # packets that b sends go up
             [link.b]
             rate = "unlimited"
 
@@ -428,7 +428,7 @@ fn queues_that_are_kept_short() {
             match = "any"
             queue = { limit = "500p", policy = "codel", target = "4ms", interval = "30ms", ecn = "yes" }
 
-            # what c sends goes up
+            # packets that c sends go up
             [link.c]
             rate = "unlimited"
 
@@ -442,7 +442,7 @@ fn queues_that_are_kept_short() {
             match = "any"
             queue = { limit = "200p", policy = "pie", target = "20ms", update = "30ms", ecn = "yes" }
 
-            # what d sends goes up
+            # packets that d sends go up
             [link.d]
             rate = "unlimited"
 
@@ -533,7 +533,7 @@ fn classes_within_classes() {
         &host,
         expect![[r##"
             # note: 4: only filters choose bands here: for bands by type of service, as `priomap` has them, write a `match`
-            # what eth0 sends goes up
+            # packets that eth0 sends go up
             [link.eth0]
             rate = "100mbit"
 
@@ -570,7 +570,7 @@ fn classes_within_classes() {
             # note: 1: no filter sends to 1:3: it is left out
             # note: 2: `hicredit` was left out: it follows from the packets of others meanwhile
             # note: 2: `locredit` was left out: it follows from the packets of others meanwhile
-            # what eth0 sends goes up
+            # packets that eth0 sends go up
             [link.eth0]
             rate = "unlimited"
 
@@ -636,7 +636,7 @@ fn trees_of_classes() {
         COMPANIES,
         expect![[r##"
             # note: 5: in tc a class at its `ceil` leaves the round at each packet and comes back last: the classes beside it do not share the rest by their rates or quanta there
-            # what eth0 sends goes up
+            # packets that eth0 sends go up
             [link.eth0]
             rate = "unlimited"
 
@@ -728,7 +728,7 @@ fn trees_of_classes() {
          tc filter add dev eth0 parent 1: prio 2 u32 match ip dport 5061 0xffff flowid 1:112\n\
          tc filter add dev eth0 parent 1: prio 3 u32 match ip src 10.1.0.0/16 flowid 1:12",
         expect![[r##"
-            # what eth0 sends goes up
+            # packets that eth0 sends go up
             [link.eth0]
             rate = "unlimited"
 
@@ -819,7 +819,7 @@ fn trees_of_classes() {
             # note: 12: no packet reaches the class above this: it is left out
             # note: 13: packets that no filter below this one takes continue with the next filter here, instead of going to the default class
             # note: 14: no packet that the filters above it take matches it: it is left out
-            # what eth0 sends goes up
+            # packets that eth0 sends go up
             [link.eth0]
             rate = "unlimited"
 
@@ -865,7 +865,7 @@ fn trees_of_classes() {
             # note: 10: no filter sends to 1:a112: it is left out
             # note: 12: no packet reaches the class above this: it is left out
             # note: 14: no filter sends packets to the class of this filter: it is not tried
-            # what eth0 sends goes up
+            # packets that eth0 sends go up
             [link.eth0]
             rate = "unlimited"
 
@@ -919,7 +919,7 @@ fn packets_that_tc_does_not_shape_pass() {
         expect![[r##"
             # note: 1: `modprobe` is not a command of tc, and was left out
             # note: 2: packets that no filter takes pass beside all classes, unshaped, as in tc
-            # what wan sends goes up
+            # packets that wan sends go up
             [link.wan]
             rate = "unlimited"
 
@@ -977,7 +977,7 @@ fn packets_that_tc_does_not_shape_pass() {
             # note: 1: there is no class 1:40 that packets could wait in
             # note: 1: packets that no filter takes pass beside all classes, unshaped, as in tc
             # note: 2: there is no class 1:9: this one is above all others, as in tc
-            # what e sends goes up
+            # packets that e sends go up
             [link.e]
             rate = "unlimited"
 
@@ -1016,7 +1016,7 @@ fn packets_that_tc_does_not_shape_pass() {
          tc qdisc add dev e parent 2:1 netem loss 3%",
         expect![[r##"
             # note: 3: packets that no filter takes pass beside all classes, unshaped, as in tc
-            # what e sends goes up
+            # packets that e sends go up
             [link.e]
             rate = "unlimited"
 
@@ -1070,7 +1070,7 @@ fn no_discipline_vanishes() {
          tc qdisc add dev h1-eth0 parent 6: handle 7: netem delay 3ms",
         expect![[r##"
             # note: 4: `red` looks at the packets that wait for the class; in tc also at those that the discipline below it holds
-            # what h1-eth0 sends goes up
+            # packets that h1-eth0 sends go up
             [link.h1-eth0]
             rate = "unlimited"
 
@@ -1170,7 +1170,7 @@ fn no_discipline_vanishes() {
          tc qdisc add dev e parent 2:1 netem delay 4ms\n\
          tc qdisc replace dev e root netem delay 5ms",
         expect![[r##"
-            # what e sends goes up
+            # packets that e sends go up
             [link.e]
             rate = "unlimited"
 
@@ -1197,7 +1197,7 @@ fn commands_are_read_in_the_forms_that_scripts_have() {
             # note: 3: `echo` is not a command of tc, and was left out
             # note: 6: netem loses and doubles packets before the rate, falaj after it: a lost packet took its time
             # note: 6: netem counts packets on their way; here no packet waits without a rate: `limit` is left out
-            # what veth1 sends goes up
+            # packets that veth1 sends go up
             [link.veth1]
             rate = "unlimited"
 
@@ -1205,7 +1205,7 @@ fn commands_are_read_in_the_forms_that_scripts_have() {
             [link.veth1.up]
             delay = "5ms"
 
-            # what blue-veth1 sends goes up
+            # packets that blue-veth1 sends go up
             [link.blue-veth1]
             rate = "unlimited"
 
@@ -1213,7 +1213,7 @@ fn commands_are_read_in_the_forms_that_scripts_have() {
             [link.blue-veth1.up]
             delay = "6ms"
 
-            # what eth0 sends goes up
+            # packets that eth0 sends go up
             [link.eth0]
             rate = "unlimited"
 
@@ -1221,7 +1221,7 @@ fn commands_are_read_in_the_forms_that_scripts_have() {
             [link.eth0.up]
             delay = "7ms"
 
-            # what batch0 sends goes up
+            # packets that batch0 sends go up
             [link.batch0]
             rate = "unlimited"
 
@@ -1229,7 +1229,7 @@ fn commands_are_read_in_the_forms_that_scripts_have() {
             [link.batch0.up]
             delay = "8ms"
 
-            # what shown0 sends goes up
+            # packets that shown0 sends go up
             [link.shown0]
             rate = "unlimited"
 
@@ -1296,7 +1296,7 @@ fn filters_of_bytes_are_fields() {
             # note: 4: ICMP of IPv6 is protocol 58: this takes no packet, and is left out
             # note: 9: marks are compared as whole numbers: `0x20/0xf0` is 32 alone here, and in tc each mark that has these bits
             # note: 9: no rule marks packets with 32 yet: for tc the firewall does, here a rule
-            # what e sends goes up
+            # packets that e sends go up
             [link.e]
             rate = "8mbit"
 
@@ -1344,7 +1344,7 @@ fn fq_and_cake_become_disciplines() {
         expect![[r##"
             # note: 1: `docsis` was left out: packets that cost less than 64 B with their overhead stay cheaper here
             # note: 3: `maxrate` alone paces connections here: rates that sockets ask for, as those of TCP, are not known behind the sockets
-            # what eth0 sends goes up
+            # packets that eth0 sends go up
             [link.eth0]
             rate = "unlimited"
 
@@ -1355,7 +1355,7 @@ fn fq_and_cake_become_disciplines() {
             layer = "ip"
             scheduler = { kind = "cake" }
 
-            # what eth1 sends goes up
+            # packets that eth1 sends go up
             [link.eth1]
             rate = "unlimited"
 
@@ -1382,7 +1382,7 @@ fn fq_and_cake_become_disciplines() {
             # note: 2: `timer_slack` was left out: pauses end to the nanosecond
             # note: 2: `horizon` was left out: packets carry no departure times here
             # note: 2: `horizon_drop` was left out: packets carry no departure times here
-            # what a sends goes up
+            # packets that a sends go up
             [link.a]
             rate = "unlimited"
 
@@ -1391,7 +1391,7 @@ fn fq_and_cake_become_disciplines() {
             rate = "10mbit"
             scheduler = { kind = "cake", interval = "100ms", target = "5ms" }
 
-            # what b sends goes up
+            # packets that b sends go up
             [link.b]
             rate = "unlimited"
 
@@ -1410,7 +1410,7 @@ fn fq_and_cake_become_disciplines() {
          tc qdisc add dev eth0 parent 1:20 fq maxrate 5mbit\n",
         expect![[r##"
             # note: 7: `maxrate` alone paces connections here: rates that sockets ask for, as those of TCP, are not known behind the sockets
-            # what eth0 sends goes up
+            # packets that eth0 sends go up
             [link.eth0]
             rate = "unlimited"
 
@@ -1586,7 +1586,7 @@ fn the_filter_that_takes_a_packet_says_its_class() {
                tc filter add dev e parent 1: prio 5 u32 match ip dst 10.0.0.9/32 flowid 1:30"),
         expect![[r##"
             # note: 12: filters before take all that 1:30 would get: it is left out
-            # what e sends goes up
+            # packets that e sends go up
             [link.e]
             rate = "unlimited"
 
@@ -1631,7 +1631,7 @@ fn of_filters_without_a_preference_the_newest_is_tried_first() {
                tc filter add dev e parent 1: prio 9 u32 match ip dport 53 0xffff flowid 1:30"),
         expect![[r##"
             # note: 5: no filter sends to 1:12: it is left out
-            # what e sends goes up
+            # packets that e sends go up
             [link.e]
             rate = "unlimited"
 
@@ -1679,7 +1679,7 @@ fn what_differs_is_said() {
             # note: 2: tbf drops every packet larger than its burst of 1kB; here they pass
             # note: 3: netem loses and doubles packets before the rate, falaj after it: a lost packet took its time
             # note: 4: netem counts packets on their way; here no packet waits without a rate: `limit` is left out
-            # what a sends goes up
+            # packets that a sends go up
             [link.a]
             rate = "unlimited"
 
@@ -1690,7 +1690,7 @@ fn what_differs_is_said() {
             loss = { probability = "1%" }
             duplicate = { probability = "2%" }
 
-            # what b sends goes up
+            # packets that b sends go up
             [link.b]
             rate = "unlimited"
 
@@ -1702,7 +1702,7 @@ fn what_differs_is_said() {
             scheduler = { kind = "fifo", queue = "9kB" }
             loss = { probability = "1%" }
 
-            # what c sends goes up
+            # packets that c sends go up
             [link.c]
             rate = "unlimited"
 
@@ -1726,7 +1726,7 @@ fn what_packets_cost() {
             # note: 1: `mtu` was left out: each packet is reckoned by itself, and not by a table
             # note: 1: `tsize` was left out: each packet is reckoned by itself, and not by a table
             # note: 1: `mpu` was left out: it is zero
-            # what a sends goes up
+            # packets that a sends go up
             [link.a]
             rate = "unlimited"
 
@@ -1738,7 +1738,7 @@ fn what_packets_cost() {
             burst = "2KiB"
             scheduler = { kind = "fifo", queue = "9KiB" }
 
-            # what b sends goes up
+            # packets that b sends go up
             [link.b]
             rate = "unlimited"
 
@@ -1754,7 +1754,7 @@ fn what_packets_cost() {
             ceil = "1mbit"
             queue = "1000p"
 
-            # what c sends goes up
+            # packets that c sends go up
             [link.c]
             rate = "unlimited"
 
@@ -1812,7 +1812,7 @@ fn words_may_be_cut_short() {
          q a dev c root netem delay 1ms",
         expect![[r##"
             # note: 5: `q` is not a command of tc, and was left out
-            # what a sends goes up
+            # packets that a sends go up
             [link.a]
             rate = "unlimited"
 
@@ -1857,7 +1857,7 @@ fn what_is_below_a_class_is_a_link_before_it() {
             # note: 1: only filters choose bands here: for bands by type of service, as `priomap` has them, write a `match`
             # note: 1: no filter sends to 1:1: it is left out
             # note: 1: the rate of eth0 is unknown, so no class waits for another: `--rate` sets it
-            # what eth0 sends goes up
+            # packets that eth0 sends go up
             [link.eth0]
             rate = "unlimited"
 
@@ -1893,7 +1893,7 @@ fn what_is_below_a_class_is_a_link_before_it() {
                tc filter add dev e parent 1: protocol ip prio 3 flower dst_ip 10.0.0.0/8 flowid 1:20\n\
                tc qdisc add dev e parent 1:20 tbf rate 1mbit burst 2kb latency 50ms"),
         expect![[r##"
-            # what e sends goes up
+            # packets that e sends go up
             [link.e]
             rate = "unlimited"
 
@@ -1987,7 +1987,7 @@ fn what_is_below_a_class_is_a_link_before_it() {
          tc qdisc add dev ifb0 parent 1:10 netem delay 30ms rate 5mbit",
         expect![[r##"
             # note: 7: only filters choose bands here: for bands by type of service, as `priomap` has them, write a `match`
-            # what eth0 sends goes up
+            # packets that eth0 sends go up
             [link.eth0]
             rate = "unlimited"
 

@@ -77,7 +77,7 @@ fn example(key: &str) -> &'static str {
             "`states = [{ rate = \"50mbit\", stay = \"10ms\" }, { rate = \"5mbit\", stay = \"90ms\" }]`"
         }
         "d0" => "transitions per second, as in `d0 = [[-300, 100], [50, -60]]`",
-        "allowed" => "what it may send, as in `allowed = { rate = \"2mbit\", burst = \"15kB\" }`",
+        "allowed" => "the envelope, as in `allowed = { rate = \"2mbit\", burst = \"15kB\" }`",
         "capture" => "the file that has its packets, as in `capture = \"calls.pcapng\"`",
         "d1" => "transitions per second with a packet, as in `d1 = [[200, 0], [0, 10]]`",
         _ => "another one",

@@ -163,7 +163,7 @@ fn one<'a>(
             Some(Envelope::Spaced { least, mean, over })
         }
         _ => {
-            let why = format!("what {} is allowed is not clear", source.what);
+            let why = format!("the envelope of {} mixes or lacks keys", source.what);
             problems.push(Problem::error(fields.at.clone(), why).help(WAYS));
             None
         }

@@ -3623,7 +3623,7 @@ offset = "1ms"
                |
                = help: `x-min` is the least, and `over` the greatest
 
-            error: what traffic `d` is allowed is not clear
+            error: the envelope of traffic `d` mixes or lacks keys
               --> a.toml:18:11
                |
             18 | allowed = { rate = "2mbit", burst = "15kB", frame = "10ms" }
@@ -3645,7 +3645,7 @@ offset = "1ms"
             23 | [traffic.f]
                | ^^^^^^^^^^^
                |
-               = help: write what it may send, as in `allowed = { rate = "2mbit", burst = "15kB" }`
+               = help: write the envelope, as in `allowed = { rate = "2mbit", burst = "15kB" }`
 
             error: `rate` is for `model = "poisson"`, `model = "cbr"`, `model = "on-off"`, `model = "pareto-on-off"`, `model = "mpeg"`, and this is `greedy`
               --> a.toml:25:1

@@ -224,7 +224,7 @@ impl<D: CompleteDiscipline> Scheduler for SchedulerInstance<D> {
 
     #[inline(always)]
     fn take(&mut self, queue: FlowId, start: Time, wire: &mut Wire) -> (Packet, Sent) {
-        let packet = self.queues.first(queue).expect("who is served has a packet");
+        let packet = self.queues.first(queue).expect("a served queue has a packet");
         let end = match self.discipline.airtime(queue, packet.bytes) {
             None => wire.send(packet.bytes, start),
             Some(span) => wire.occupy(span, start),
@@ -236,7 +236,7 @@ impl<D: CompleteDiscipline> Scheduler for SchedulerInstance<D> {
 
     #[inline(always)]
     fn finish(&mut self, queue: FlowId, now: Time) -> Packet {
-        let packet = self.queues.pop(queue).expect("what was sent was queued");
+        let packet = self.queues.pop(queue).expect("a sent packet was queued");
         if self.inherited.is_some() {
             self.inherited = None;
             self.discipline.head_changed(self.queues.flows(), queue, now);
@@ -245,7 +245,7 @@ impl<D: CompleteDiscipline> Scheduler for SchedulerInstance<D> {
     }
 
     fn drop_head(&mut self, queue: FlowId, now: Time) -> Packet {
-        let packet = self.queues.pop(queue).expect("what is dropped was queued");
+        let packet = self.queues.pop(queue).expect("a dropped packet was queued");
         self.full = false;
         self.discipline.head_dropped(
             self.queues.flows(),

@@ -55,8 +55,8 @@ pub(super) fn text(state: &mut ScreenState, width: u16) -> String {
 
 fn title(state: &ScreenState) -> Line<'static> {
     let way = match (state.way, state.seen.recent) {
-        (ScreenDirection::Up, true) => "what adapters send",
-        (ScreenDirection::Down, true) => "what adapters receive",
+        (ScreenDirection::Up, true) => "sent by adapters",
+        (ScreenDirection::Down, true) => "received by adapters",
         (ScreenDirection::Up, false) => "up",
         (ScreenDirection::Down, false) => "down",
     };
@@ -323,7 +323,7 @@ mod tests {
             state.take(seen(second, second as f64 * 250_000.0, 0));
         }
         expect![[r#"
-            falaj serve service.toml (pid 4711): what adapters send, 8.00 s after the start
+            falaj serve service.toml (pid 4711): sent by adapters, 8.00 s after the start
               Flow                 Rate    at least                            p99    largest   at most  waits  drops weight guarantee
             > calm          2.00 Mbit/s 10.0 Mbit/s             ▁▂▃▄▅▆▇█   1.25 ms    2.50 ms   4.22 ms     12      0      2 ✓ kept
               wild          12.3 Mbit/s           —             ████████   33.0 ms    66.0 ms         —     12      0      1 no guarantee
@@ -339,7 +339,7 @@ mod tests {
         ));
         assert!(!text(&mut state, 130).contains("no memory"), "nothing that it sent");
         state.turn();
-        assert!(text(&mut state, 130).contains("what adapters receive"));
+        assert!(text(&mut state, 130).contains("received by adapters"));
         assert!(
             text(&mut state, 130)
                 .contains("For 5 packets that wild was to get there was no memory since")

@@ -567,7 +567,7 @@ fn top() {
     let control = service.api.with_extension("sock");
     let screen = once(&["--control", control.to_str().unwrap(), "--way", "down"]);
     assert!(
-        screen.contains("what adapters receive") && row(&screen, "greedy").contains("5.00 Mbit/s"),
+        screen.contains("received by adapters") && row(&screen, "greedy").contains("5.00 Mbit/s"),
         "{screen}"
     );
 
