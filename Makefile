@@ -1,9 +1,9 @@
-# `make` alone says what there is. Only the Rust toolchain is needed; for `docs`, Python 3.11 or newer instead; for `python` and `sbom`, both;
-# for `page`, Node.js beside it.
+# `make` alone lists the targets. Most need only the Rust toolchain; `docs` needs Python 3.11 or newer instead; `python` and `sbom` need
+# both; `page` needs Node.js too.
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test soak day dist storm grid sbom advisories miri tsan python api page bench kernel kernel-oracle guests fuzz lint docs program firewall cargo
-# Where rustup puts it, should the shell not know yet.
+# The directory in which rustup installs, in case the shell does not have it yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 target := $(or $(CARGO_TARGET_DIR),target)
 falaj := $(target)/release/falaj
@@ -11,24 +11,24 @@ falaj := $(target)/release/falaj
 disciplines := $(wildcard crates/falaj-sched/src/disciplines/*.rs crates/falaj-sched/src/disciplines/*/mod.rs)
 node_is_new := const [major, minor] = process.versions.node.split(".").map(Number); process.exit(major * 100 + minor < 2019 ? 1 : 0)
 
-help: ## say what there is
+help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /make \1: /p' Makefile
 
-demo: cargo ## see what isolation is worth, on real packets, in a minute
+demo: cargo ## show the effect of isolation on real packets, in a minute
 	cargo build --release -p falaj --no-default-features --features plots
 	$(falaj) demo
 
 # One selection for every command that builds tests, so that nothing is built twice.
 tests := --workspace --features falaj/png
 # The test program `live` sends packets through kernel interfaces and mostly waits: it has `test = false` in its Cargo.toml, so that
-# `cargo test` alone leaves it out, and the others compute beside it, at a lower priority. What it tests in virtual time computes too.
+# `cargo test` alone leaves it out, and the others compute beside it, at a lower priority. So do its tests in virtual time.
 
-# Where `falaj kernel` looks first, and where a kernel that was built elsewhere may lie beside the checkout.
+# The first place in which `falaj kernel` looks, and the place beside the checkout for a kernel that was built elsewhere.
 kernel_at := $(or $(FALAJ_KERNEL),$(or $(XDG_DATA_HOME),$(HOME)/.local/share)/falaj/linux)
 kernel_beside := ../shared/virtual-time/linux.xz
 
-# The kernel of the tests in virtual time: one that is installed, else one beside the checkout, else one that is built here once. Where
-# none can be built those tests are left out.
+# The kernel of the tests in virtual time: one that is installed, else one beside the checkout, else one that is built here once. If
+# none can be built, those tests are skipped.
 built_kernel := $(abspath $(target))/kernel/linux
 guest_kernel := $(or $(wildcard $(kernel_at)),$(wildcard /usr/lib/falaj/linux),$(built_kernel))
 has_kernel = export FALAJ_KERNEL=$$(test ! -x $(guest_kernel) || echo $(guest_kernel))
@@ -52,8 +52,8 @@ test: cargo firewall $(guest_kernel) ## run all tests
 	then $(MAKE) --no-print-directory page; \
 	else echo "left out: the dashboard, whose tests take Node.js (20.19 or newer) with npm, and Chromium, which root would install"; fi
 
-# The command that gives packets to a queue of the firewall, for tests in namespaces, and the ways out without root: what is missing is
-# left out.
+# Programs for tests: iptables gives packets to a queue of the firewall, the others give access to the internet without root. Tests of a
+# missing one are skipped.
 helpers := iptables passt slirp4netns
 firewall:
 	@mkdir -p $(target); { command -v iptables && command -v pasta && command -v slirp4netns; } >/dev/null || \
@@ -61,7 +61,7 @@ firewall:
 	{ apt-get update -q && apt-get install -qy --no-install-recommends $(helpers); }; } >$(target)/helpers.log 2>&1; } || true
 
 # The same tests as of `make test`, where they take seconds.
-soak: cargo ## run an hour of mixed traffic with changes at random, and a minute of ten times the rate; memory, rates and clocks must stay what they are
+soak: cargo ## run an hour of mixed traffic with changes at random, and a minute of ten times the rate; memory, rates and clocks must not drift
 	for case in ten_times_the_links_rate everything_at_random; do \
 	FALAJ_SOAK=$(or $(FALAJ_SOAK),3600) cargo test --release -p falaj --test live -- $$case || exit 1; done
 
@@ -82,14 +82,14 @@ python: cargo $(target)/python/tools ## build the package for Python, in an envi
 	--force-reinstall --no-deps --no-build-isolation ./bindings/python
 	cd bindings/python && $(abspath $(target))/python/bin/python -m pytest -q --color=no -p no:cacheprovider
 
-# What the tests need, from scratch whenever that changes.
+# The tools of the tests, installed anew when their list changes.
 $(target)/python/tools: bindings/python/requirements.txt
 	python3 -m venv --clear $(@D)
 	$(@D)/bin/pip install --quiet --disable-pip-version-check -r $<
 	touch $@
 
 # The program is that of the other tests, so that it is not built twice.
-api: cargo $(target)/api/tools ## call the API of a service 10,000 times as its description says and otherwise, while packets pass (CALLS=N)
+api: cargo $(target)/api/tools ## call the API of a service 10,000 times, by its description and against it, while packets pass (CALLS=N)
 	cargo test $(tests) --test live --no-run
 	tests/api/run $(target)/debug/falaj $(abspath $(target))/api/bin/schemathesis $(or $(CALLS),10000)
 
@@ -98,8 +98,8 @@ $(target)/api/tools: tests/api/requirements.txt
 	$(@D)/bin/pip install --quiet --disable-pip-version-check -r $<
 	touch $@
 
-# The program carries the page as it was built, so that nobody needs Node.js to build the program. With CI set another one is an
-# error; else it is taken over. The program is that of the other tests, so that it is not built twice.
+# The repository has the built dashboard, so that the program is built without Node.js. If the dashboard differs from it, that is an error
+# with CI set; else it replaces the old one. The program is that of the other tests, so that it is not built twice.
 carried := crates/falaj-serve/src/page
 page: cargo page/node_modules/.package-lock.json ## build the dashboard; test it in Chromium, against a service with real packets
 	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && { apt-get install -qy --no-install-recommends chromium || \
@@ -118,7 +118,7 @@ page/node_modules/.package-lock.json: page/package-lock.json
 dist: program ## make a Debian package, a tarball, a wheel and a container's file tree, and install each to see that it works (takes python3 with venv; mmdebstrap and root for the tree)
 	packaging/dist && packaging/check
 
-bench: program ## measure what falaj costs, beside what it is compared with
+bench: program ## measure the processor cost of falaj and of the programs it is compared with
 	$(falaj) bench sim
 	$(falaj) bench sched
 	$(falaj) bench tcp
@@ -135,18 +135,18 @@ guests: program ## join two virtual machines by a link, and Xen's experiments in
 fuzz: cargo ## run the fuzz targets guided by coverage, ten minutes each (takes g++)
 	fuzz/run
 
-miri: cargo ## run unsafe code that asks no kernel under Miri (takes the nightly toolchain with miri and rust-src)
+miri: cargo ## run unsafe code without system calls under Miri (takes the nightly toolchain with miri and rust-src)
 	cargo +nightly miri test -p falaj-plugin-api
 
-# A stable toolchain is enough, if it is told to. What loom goes through is left out: it has one thread.
+# A stable toolchain is enough, with RUSTC_BOOTSTRAP. The tests under loom are left out: they have one thread.
 tsan: cargo ## run the rings that processes share under ThreadSanitizer
 	export RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" TSAN_OPTIONS=suppressions=$(abspath .ci/tsan) \
 	RUST_TEST_THREADS=1 CARGO_TARGET_DIR=$(target)/tsan host=$$(rustc -vV | sed -n 's/^host: //p') && \
 	cargo test --target $$host -p falaj-batch --lib --test hangup && cargo test --target $$host -p falaj-batch --test all -- ring::
 
-lint: cargo ## check format, lints, documentation, and how the code is laid out (.ci/house --help)
+lint: cargo ## check format, lints, documentation, and the layout of the code (.ci/house --help)
 	@if python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then .ci/house --self-test && .ci/house; \
-	else echo "left out: how the code is laid out (.ci/house), which takes python3 (3.11 or newer)"; fi
+	else echo "left out: the layout of the code (.ci/house), which takes python3 (3.11 or newer)"; fi
 	cargo fmt --all --check
 	rustfmt --check $(disciplines)
 	cargo clippy --workspace --all-targets -- -D warnings
@@ -162,12 +162,12 @@ $(target)/book-tools/installed: docs/requirements.txt
 	$(@D)/bin/pip install --quiet --disable-pip-version-check -r $<
 	touch $@
 
-sbom: cargo ## write down what the program is made of (CycloneDX)
+sbom: cargo ## write a bill of materials of the program (CycloneDX)
 	cargo metadata --locked --format-version 1 | python3 .ci/sbom Cargo.lock >$(target)/falaj.cdx.json
 	@echo "$(target)/falaj.cdx.json"
 
-# The database is fetched from where RustSec keeps it, or from ADVISORIES, a clone of it. What the fuzz targets are built with is in no program.
-advisories: cargo ## ask what is known of the libraries that are locked: advisories, licences, sources (takes cargo-deny; ADVISORIES=CLONE of the database)
+# The database is fetched from RustSec, or from ADVISORIES, a clone of it. The libraries of the fuzz targets are in no program.
+advisories: cargo ## check the locked libraries: advisories, licences, sources (takes cargo-deny; ADVISORIES=CLONE of the database)
 	@cargo deny --version || { echo "cargo-deny is missing: cargo install --locked cargo-deny" >&2; exit 1; }
 	@export $(if $(ADVISORIES),GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=url.$(abspath $(ADVISORIES)).insteadOf \
 	GIT_CONFIG_VALUE_0=https://github.com/RustSec/advisory-db) CARGO_TERM_COLOR=never && \
@@ -175,7 +175,7 @@ advisories: cargo ## ask what is known of the libraries that are locked: advisor
 	cargo deny --locked --config deny.toml --manifest-path fuzz/Cargo.toml check -A advisory-not-detected advisories sources
 	@mkdir -p $(target); npm audit --prefix page >$(target)/npm-audit.log 2>&1 && tail -1 $(target)/npm-audit.log || { \
 	! grep -q "severity" $(target)/npm-audit.log || { cat $(target)/npm-audit.log >&2; exit 1; }; \
-	echo "left out, as no registry of npm answers that: what is known of the libraries that build and test the dashboard"; }
+	echo "left out, as no npm registry answers: advisories for the libraries that build and test the dashboard"; }
 
 program: cargo
 	cargo build --release -p falaj

@@ -10,10 +10,10 @@ html_title = "falaj"
 extensions = ["myst_parser"]
 exclude_patterns = ["requirements.txt"]
 
-# Headings have the anchors that a repository's page gives them; a link to one that is not there is an error.
+# Headings have the anchors that a repository's page gives them; a link to a missing one is an error.
 myst_heading_anchors = 4
 
-# What is shown is what the program prints, unless it says otherwise; formulas keep their plain quotes.
+# A code block without a language shows output of the program; formulas keep their plain quotes.
 highlight_language = "text"
 smartquotes = False
 
@@ -25,7 +25,7 @@ html_show_copyright = False
 
 
 def well_formed(app, doctree, page):
-    """An address outside of the book is not fetched, but it must be one."""
+    """An external address is not fetched, but must be well formed."""
     for link in doctree.findall(nodes.reference):
         address = link.get("refuri", "")
         if link.get("internal") or not address or address.startswith("#"):
@@ -33,7 +33,7 @@ def well_formed(app, doctree, page):
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or "." not in parts.netloc or set(address) & set(" <>\"'`"):
             logging.getLogger(__name__).warning("no address: %s", address, location=link)
-    # What is no link at all is shown as it stands, brackets and all.
+    # A malformed link is shown as plain text, with its brackets.
     for text in doctree.findall(nodes.Text):
         if "](" in text and not isinstance(text.parent, (nodes.literal, nodes.literal_block, nodes.raw)):
             logging.getLogger(__name__).warning("no link: %s", text, location=text.parent)

@@ -238,13 +238,13 @@ def crate_graph(crate, files):
                 continue
             found = modules.find(absolute)
             if use.name is None and found is not None and found[1] is None:
-                # Of a glob, each name that this file says.
+                # From a glob, each name that this file uses.
                 for word, line in source.words.items():
                     by_glob = modules.find(found[0] + (word,), frozenset([None]))
                     if by_glob is not None:
                         add(file, by_glob, word, line)
             elif found is not None and found[1] is None and (module, use.name) in through:
-                # A module that paths in the code begin with: they say what is needed of it.
+                # A module with which paths in the code begin: they name the needed items.
                 continue
             else:
                 add(file, found, found and found[1] or use.path[-1], use.line)

@@ -6,7 +6,7 @@ from fnmatch import fnmatch
 
 from .tree import Finding
 
-# Where a discipline says how it is called.
+# The definition of a discipline, with its name.
 DEFINED = re.compile(r'\b(?:Entry|Manifest)\s*\{[^{}]*?\bkind:\s*"([^"]+)"')
 SCRIPT_STRING = re.compile(r"""//[^\n]*|/\*.*?\*/|"((?:[^"\\\n]|\\.)*)"|'((?:[^'\\\n]|\\.)*)'|`((?:[^`\\]|\\.)*)`""", re.S)
 

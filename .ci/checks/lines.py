@@ -8,9 +8,9 @@ from .tree import Finding
 COLUMNS = 100
 TABLE = re.compile(r"\s*//[/!]\s*\|")
 URL = re.compile(r"\s*//[/!]?\s*(?:\[[^]]*\]:\s*)?<?https?://\S+$")
-# What may stand before the string that makes a line long: a name, as of a field or a variable, an opening bracket.
+# Code allowed before the string that makes a line long: a name, as of a field or a variable, an opening bracket.
 LEAD = re.compile(r"""[^",]*""")
-# What may stand behind it: nothing that could stand on a line of its own.
+# Code allowed behind it: nothing that could stand on a line of its own.
 CLOSING = re.compile(r"[\])},;?]*(?:\.(?:into|to_owned|to_string|as_str)\(\)[\])},;?]*)?\s*(?:\{|=>\s*\{?)?")
 
 

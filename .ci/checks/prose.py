@@ -5,11 +5,14 @@ import re
 from .disciplines import strings
 from .tree import Finding
 
-# Files that are made from others, and records that stay as they were written.
+# Files that are generated, and records that stay as they were written.
 MADE = ("docs/reference/cli.md", "docs/reference/scenario.md", "docs/reference/disciplines.md", "CHANGELOG.md")
 WORDS = 40
 SENTENCE_END = re.compile(r"(?<=[.!?;])\s+(?=[A-Z`*\[])|(?<=[.!?])\s+")
+# A comment alone on a line: in Rust, and in scripts and settings.
 COMMENT = re.compile(r"^\s*//[/!]?\s?(.*)$")
+HASH_COMMENT = re.compile(r"^\s*#(?!!)\s?(.*)$")
+HASH_FILES = (".toml", ".yml", ".sh", ".service", ".py", "Makefile", "Dockerfile", "/run", "/build", "/dist", "/house", "/sbom")
 # Strings are matched beside comments, because a comment's mark may stand in one.
 SCRIPT_COMMENT = re.compile(
     r"""["](?:\\.|[^"\\\n])*["]|'(?:\\.|[^'\\\n])*'|`(?:\\.|[^`\\])*`|(/\*.*?\*/|//[^\n]*(?:\n[ \t]*//[^\n]*)*)""", re.S
@@ -19,15 +22,19 @@ CELL_END = re.compile(r"(?<!\\)\|")
 RULER = re.compile(r"\|[\s:|-]+\|$")
 RULES = [
     ("headless", re.compile(r"^(?:What|Who|Whoever|Whose)\b(?!.*\?$)"), "begin with the thing itself as the subject"),
-    ("who", re.compile(r"\b(?:whoever|nobody|somebody|whom)\b", re.I), "a thing is `it`; name it"),
+    ("who", re.compile(r"(?<!-)\b(?:whoever|nobody|somebody|whom)\b", re.I), "a thing is `it`; name it"),
     ("quantity", re.compile(r"\bso (?:many|much)\b", re.I), "name the quantity"),
 ]
 
 
-def paragraphs(text, markdown):
-    """The paragraphs of a file's prose, each with the number of its first line; a cell of a table is one."""
+def paragraphs(text, comment=None):
+    """The paragraphs of a page, or of the comments that `comment` matches, each with the number of its first line; a cell
+    of a table is one."""
     fenced, current, first = False, [], 0
-    lines = [line if markdown else prose_of(line) for line in [*text.split("\n"), ""]]
+    markdown = comment is None
+    lines = [*text.split("\n"), ""]
+    if comment:
+        lines = [found and found.group(1) for found in map(comment.match, lines)]
     for number, prose in enumerate(lines, 1):
         if markdown and prose.startswith("    ") and not current:
             continue
@@ -50,18 +57,26 @@ def paragraphs(text, markdown):
             current.append(re.sub(r"^(?:[-*]|\d+\.) ", "", body))
 
 
-def prose_of(line):
-    """The comment on a line of Rust that has nothing else."""
-    comment = COMMENT.match(line)
-    return comment and comment.group(1)
-
-
 def comments(text):
     """The comments of a file in TypeScript or C without their marks, each with the number of its first line."""
     for found in SCRIPT_COMMENT.finditer(text):
         if found.group(1):
             body = found.group(1).removesuffix("*/")
             yield text.count("\n", 0, found.start(1)) + 1, re.sub(r"^[ \t]*(?:/\*+|//|\*)[ \t]?", "", body, flags=re.M)
+
+
+def prose(tree, file):
+    """All paragraphs of `file`, each with its line."""
+    if file.endswith(".md"):
+        if not file.startswith("docs/decisions/") and file not in MADE:
+            yield from paragraphs(tree.text(file))
+    elif file.endswith(".rs"):
+        yield from paragraphs(tree.text(file), COMMENT)
+    elif file.endswith(HASH_FILES):
+        yield from paragraphs(tree.text(file), HASH_COMMENT)
+    elif file.endswith((".ts", ".c", ".h")):
+        for start, comment in comments(tree.text(file)):
+            yield from ((start + line - 1, paragraph) for line, paragraph in paragraphs(comment))
 
 
 def sentences(paragraph):
@@ -103,14 +118,6 @@ def check(tree, data):
     for file, line, literal in strings(tree, data):
         findings += [Finding(file, line, wrong, cure) for _, wrong, cure in faults_of_literal(text_of(literal))]
     for file in tree.files:
-        rust = file.endswith(".rs")
-        page = file.endswith(".md") and not file.startswith("docs/decisions/") and file not in MADE
-        parts = []
-        if rust or page:
-            parts = [(1, tree.text(file))]
-        elif file.endswith((".ts", ".c", ".h")):
-            parts = comments(tree.text(file))
-        for start, part in parts:
-            for line, text in paragraphs(part, not rust):
-                findings += [Finding(file, start + line - 1, wrong, cure) for _, wrong, cure in faults(text)]
+        for line, paragraph in prose(tree, file):
+            findings += [Finding(file, line, wrong, cure) for _, wrong, cure in faults(paragraph)]
     return findings, len(findings)

@@ -17,7 +17,7 @@ TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 COMMENT_EDGE = re.compile(r"/\*|\*/")
-# All but line ends: what is blanked keeps its lines and columns.
+# All but line ends: blanked text keeps its lines and columns.
 VISIBLE = re.compile(r"[^\n]")
 BRACKET = re.compile(r"[][(){}]")
 CFG = re.compile(r"#\s*(!?)\s*\[\s*(?:cfg\s*\(|test\s*\]|bench\s*\])")
@@ -73,7 +73,7 @@ class Source:
     items: list = field(default_factory=list)
     uses: list = field(default_factory=list)
     paths: list = field(default_factory=list)
-    # Each word with its first line, where a glob import may have brought it here.
+    # Each word that a glob import may define, with its first line.
     words: dict = field(default_factory=dict)
     strings: list = field(default_factory=list)
     # Names of modules in files of their own that exist for tests alone, with the module that declares them.

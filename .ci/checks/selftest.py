@@ -155,6 +155,8 @@ CASES = [
      LOW | {"docs/a.md": "# What it is\n\n| What |\n|---|\n\n    What runs\n\n```\nWhat runs\n```\n\nWhat is read.\n"}, 1),
     ("prose", "cells of a table", LOW | {"docs/a.md": "| a | what b |\n|---|---|\n| `x` | what it is |\n| nobody | `\\|` |\n"}, 2),
     ("prose", "comments of TypeScript", LOW | {"page/src/x.ts": "/** What it is. */\nx(); // so\n// many\ny('// What');\n"}, 2),
+    ("prose", "comments of settings and scripts",
+     LOW | {"a.toml": "# What it is\n# or was.\na = 1  # nobody\n", "a/run": "#!/bin/who\n# Nobody.\n"}, 2),
     ("prose", "comments of C", LOW | {"a.h": "/* A flow.\n *\n * What it has. */\nint a; /* who is next */\n"}, 2),
     ("prose", "a decision record", LOW | {"docs/decisions/0001-a.md": "What it was.\n"}, 0),
 ]

@@ -33,8 +33,8 @@ table = falaj.sweep(scenario, {"scheduler": kinds}).to_pandas()
 table.pivot(index="link.uplink.scheduler.kind", columns="flow", values="delay_mean_ns").loc[kinds] / 1e6
 
 # %% [markdown]
-# A scheduler is a class with `next`, and `arrive` and `served` if it wants to know. This one always serves the shortest queue:
-# a flow that sends little is served at once, and no flow has a guarantee.
+# A scheduler is a class with `next`, and optionally `arrive` and `served`, which report arrivals and transmissions. This one always
+# serves the shortest queue: a flow that sends little is served at once, and no flow has a guarantee.
 
 # %%
 class ShortestQueue:

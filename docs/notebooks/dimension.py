@@ -6,8 +6,8 @@
 # %% [markdown]
 # # Dimension a link
 #
-# Calls of 2 Mbit/s at most shall wait at most 3 ms beside anything that others send. How fast has the link to be? A plan answers
-# before anything runs: its bounds hold for all that keeps to the envelope, not for what happened to be simulated.
+# Calls of at most 2 Mbit/s are to wait at most 3 ms, whatever others send. How fast must the link be? A plan answers
+# before anything runs: its bounds hold for all traffic within the envelope, not only for the simulated traffic.
 
 # %%
 import falaj
@@ -43,7 +43,7 @@ print("too slow:", plans[0].refusals[0])
 print(f"at least {fits[0]} Mbit/s")
 
 # %% [markdown]
-# The simulation lies below the bound, by as much as the worst case is rarer than what happens.
+# The simulated delay lies below the bound, because the worst case is rare.
 
 # %%
 table = falaj.sweep(scenario, {"uplink.rate": [f"{rate}mbit" for rate in rates]})

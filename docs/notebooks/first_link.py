@@ -6,8 +6,8 @@
 # %% [markdown]
 # # A first link
 #
-# Two kinds of traffic share 10 Mbit/s: calls, which want to be on time, and downloads, which take what they get. What does each
-# of them see?
+# Two kinds of traffic share 10 Mbit/s: calls, which need a short delay, and downloads, which take any rate. What delay does
+# each of them get?
 
 # %%
 import falaj
@@ -26,7 +26,7 @@ scenario = falaj.Scenario.build({
 print(scenario.text)
 
 # %% [markdown]
-# That is the scenario as a file; `falaj sim`, `falaj plan` and `falaj run` take the same. Eight replications give an interval
+# This is the scenario as a file; `falaj sim`, `falaj plan` and `falaj run` take the same file. Eight replications give an interval
 # beside each mean.
 
 # %%

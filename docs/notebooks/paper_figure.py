@@ -50,8 +50,8 @@ ax.set_ylim(0, 8)
 ax.legend();
 
 # %% [markdown]
-# What must hold: matrices lie above M/D/1 by the variation that 64 steps leave, a 64th; the simulation agrees with the formula
-# within its own intervals and 2 %, because each run starts with an empty queue.
+# The next cell checks both. The matrices lie above M/D/1 by the variation that 64 steps leave, a 64th. The simulation agrees with the
+# formula within its own intervals and 2 %, because each run starts with an empty queue.
 
 # %%
 assert np.allclose(by_matrices, [formula(rho, 1 / 64) for rho in loads])

@@ -1,5 +1,5 @@
 # One line makes a scheduler and a link of 5 Mbit/s for each customer, where calls have ten times the weight
-# of all else that he does. As in Rizzo's talk; try
+# of the customer's other traffic. As in Rizzo's talk; try
 # `falaj import ipfw examples/dummynet/customers.sh`.
 ipfw pipe 5 config bw 5Mbit/s
 ipfw sched 5 config type qfq mask src-ip 0xffffffff

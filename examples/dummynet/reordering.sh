@@ -1,4 +1,4 @@
-# Chance leads packets into one of two pipes, of which one is longer: some are overtaken. As in Rizzo's talk; try
+# Each packet takes one of two pipes at random. One pipe has more delay, so packets are reordered. As in Rizzo's talk; try
 # `falaj import ipfw examples/dummynet/reordering.sh`.
 ipfw pipe 1 config delay 100ms
 ipfw pipe 2 config delay 10ms

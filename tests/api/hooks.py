@@ -6,7 +6,7 @@ import os
 import schemathesis
 from hypothesis import strategies as st
 
-# `calm` is let alone: its guarantee is what has to be kept meanwhile.
+# No call concerns `calm`: its guarantee must hold meanwhile.
 NAMES = st.sampled_from(["greedy", "wild", "greedy/part", "GREEDY", "calm2", ".", "..", "a b", "%2F", "\x00", "é" * 70])
 WORDS = st.sampled_from(["1", "-1", "0", "20p", "9kB", "1mbit", "1e400", "unlimited", "5ms", "namespace", "tap:none",
                          "any", "src", "codel", "", " ", "\n", "\"", "{", "drr", "🦀"])
@@ -40,7 +40,7 @@ def before_generate_body(context, strategy):
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
-    # Names are learnt from answers too. The adapter whose guarantee is watched is never changed, and the others stay.
+    # Names come from answers too. The adapter whose guarantee is monitored is never changed, and the others stay.
     name = (case.path_parameters or {}).get("name")
     if case.method != "GET" and name == "calm":
         case.path_parameters["name"] = "wild"

@@ -1,9 +1,9 @@
-//! Searches for arrivals that make a flow lag as much as possible: it shows how closely a bound on
-//! the worst-case fair index is approached, and if it is kept.
+//! Searches for arrivals that make a flow lag as much as possible. The result shows how close the
+//! lag can come to a bound on the worst-case fair index, and whether it exceeds the bound.
 //!
-//! The search draws random sequences and changes each a little, over and over, as long as the
-//! largest ratio of lag to bound does not fall. After a number of changes it starts from scratch.
-//! The result follows from seed and effort alone.
+//! The search draws a random sequence and changes it a little, over and over. It keeps a change
+//! unless the largest ratio of lag to bound falls. After a number of changes it draws a new
+//! sequence. The result depends on seed and effort only.
 
 use crate::chance::Chance;
 use crate::engine::Engine;
@@ -42,7 +42,7 @@ pub struct Subject<'a> {
 /// The lag of a flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lag {
-    /// The flow whose index is the largest part of its bound.
+    /// The flow whose ratio of index to bound is the largest.
     pub flow: usize,
     /// Its indices.
     pub fairness: Fairness,
@@ -92,9 +92,9 @@ impl Subject<'_> {
         Ok(self.lag_of(&self.run(steps)?))
     }
 
-    /// The lag that is the largest part of its bound. The bound is the discipline's own
-    /// ([`known`](fairness::known)), or that of WF2Q+ for a discipline without one. `None` if
-    /// nothing was sent.
+    /// The lag of the flow whose ratio of lag to bound is the largest. The bound is the
+    /// discipline's own ([`known`](fairness::known)), or that of WF2Q+ for a discipline without
+    /// one. `None` if nothing was sent.
     pub fn lag_of(&self, sent: &[Emit]) -> Option<Lag> {
         let mut sizes = vec![Sizes::default(); self.weights.len()];
         sent.iter().for_each(|e| sizes[e.flow.index()].add(e.bytes));
@@ -108,7 +108,7 @@ impl Subject<'_> {
         indices.into_iter().enumerate().filter_map(lag).max_by(|a, b| a.ratio.total_cmp(&b.ratio))
     }
 
-    /// Tries `effort` sequences, unless `stop` is set before; `tried` is called after each.
+    /// Tries `effort` sequences, unless `stop` is set before; `tried` is called for each.
     pub fn search(
         &self,
         seed: u64,

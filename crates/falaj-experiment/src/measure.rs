@@ -154,7 +154,7 @@ impl How<'_> {
         self.recording.map_or(Ok(()), |(recording, text, _)| recording.begin(forwarder, text))
     }
 
-    /// Begins to make the scheduled changes: the run starts with the sources.
+    /// Starts the scheduled changes, whose times count from the start of the sources.
     fn control(&self, scenario: &Scenario, clock: Clock) -> Result<Control> {
         if self.recording.is_none() {
             no_changes(scenario)?;
@@ -304,8 +304,9 @@ fn measure_joined(
             });
             over_loopback(scenario, plans, how, what)
         }
-        Err(error) => Err(error)
-            .context("a link that its device paces is measured between network namespaces alone"),
+        Err(error) => {
+            Err(error).context("only network namespaces can measure a link that its device paces")
+        }
     }
 }
 
@@ -367,11 +368,11 @@ pub fn traffic_side(script: Option<&str>) -> Result<Piped> {
 /// The file that an end writes its report to. A pipe would deadlock: the end would wait for space
 /// in the full pipe, and its reader for the end. A report of ten minutes is longer than a pipe.
 fn report_file() -> Result<File> {
-    tempfile::tempfile().context("no file for what the traffic reports")
+    tempfile::tempfile().context("no temporary file for the traffic's report")
 }
 
-/// Both ends of the traffic. The script runs at the near end before that begins, and its standard
-/// error goes to the file.
+/// Both ends of the traffic. The script runs at the near end before the traffic begins, and its
+/// standard error goes to the file.
 fn sandbox_of(
     links: &[Link],
     join: Join,
@@ -474,7 +475,7 @@ fn in_namespaces(
 pub fn measure_kernel(scenario: &Scenario, script: &str) -> Result<Vec<EndReport>> {
     let mut plans = addressing::plan(scenario)?;
     plans.iter_mut().for_each(|plan| (plan.each, plan.floods) = (true, true));
-    let complaints = tempfile::tempfile().context("no file for what the script complains of")?;
+    let complaints = tempfile::tempfile().context("no temporary file for the script's errors")?;
     let (mut sandbox, mut pipes) =
         sandbox_of(&scenario.links, Join::Veth, Some((script, &complaints)))?;
     set_times(scenario, &mut plans);

@@ -196,10 +196,7 @@ pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Confi
         made.policy.extend(ecn.then(|| ("ecn", quote("yes"))));
     }
     if kind == Kind::Queue && made.of.is_none() {
-        return Err(Problem::error(
-            args.all(),
-            "which pipe is this queue of? `pipe NUMBER` is missing",
-        ));
+        return Err(Problem::error(args.all(), "the queue has no pipe: `pipe NUMBER` is missing"));
     }
     Ok(made)
 }
@@ -305,8 +302,8 @@ fn scheduler(word: &Word) -> Result<&'static str, Problem> {
         "prio" => "priority",
         "fq_codel" => "fq_codel",
         "fq_pie" => {
-            let why = "queues by a hash have CoDel here, `type fq_codel`; PIE is for the queue of \
-                       a flow, also one for each: `mask all … pie`";
+            let why = "hashed queues have CoDel here, `type fq_codel`; PIE is for the queue of a \
+                       flow, also one queue for each flow: `mask all … pie`";
             return Err(no_equal(word.at.clone(), &word.text, why));
         }
         _ => {
@@ -341,7 +338,7 @@ fn mask(args: &mut Args<'_>) -> Result<Vec<String>, Problem> {
                 return Err(no_equal(
                     word.at.clone(),
                     "mask queue",
-                    "the queues of a pipe are its flows, each apart",
+                    "each queue of a pipe is a flow of its own already",
                 ));
             }
             _ => break,
@@ -360,8 +357,7 @@ fn mask(args: &mut Args<'_>) -> Result<Vec<String>, Problem> {
                 return Err(no_equal(
                     word.at.clone(),
                     "a part of this field",
-                    "whole protocols and labels tell flows apart, and any bits of addresses and \
-                     ports",
+                    "a mask keeps whole protocols and labels, or any bits of addresses and ports",
                 ));
             }
         }
@@ -375,7 +371,7 @@ fn mask(args: &mut Args<'_>) -> Result<Vec<String>, Problem> {
     if fields.is_empty() {
         return Err(Problem::error(
             args.before().map_or(0..0, |w| w.at.clone()),
-            "a mask of which fields?",
+            "the mask names no field",
         )
         .help(
             "`all`, or dst-ip, src-ip, dst-port, src-port, proto with the bits that count, as in \

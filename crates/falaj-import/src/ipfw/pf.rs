@@ -136,7 +136,7 @@ pub(super) fn read(words: &[Word], notes: &mut Vec<Problem>) -> Result<Vec<PfRul
     }
     notes.append(&mut args.notes);
     if sends.is_empty() || sends.len() > 2 {
-        return Err(Problem::error(args.all(), "which pipe? its number is missing")
+        return Err(Problem::error(args.all(), "the rule has no pipe: its number is missing")
             .help("as in `dummynet out proto tcp from any to any port 80 pipe 1`"));
     }
     let matches = |src: &Side, dst: &Side, [from, to]: [&str; 2]| -> Result<String, Problem> {

@@ -134,7 +134,7 @@ pub(super) struct Devices {
 impl Devices {
     fn of(&mut self, place: &Attachment<'_>, args: &Args<'_>) -> Result<&mut Device, Problem> {
         let Some(dev) = place.dev else {
-            return Err(Problem::error(args.all(), "which device? `dev NAME` is missing"));
+            return Err(Problem::error(args.all(), "the device is missing: write `dev NAME`"));
         };
         let is = |d: &Device| d.called == dev.text && d.netns == self.netns;
         let at = self.all.iter().position(is).unwrap_or_else(|| {
@@ -191,7 +191,7 @@ impl Devices {
         }
         device.has_parent(&place, &all)?;
         let Some(kind) = kind else {
-            return Err(Problem::error(all, "which discipline? its kind is missing")
+            return Err(Problem::error(all, "the kind of the discipline is missing")
                 .help(format!("as in `tc qdisc add dev {} root netem delay 10ms`", device.name)));
         };
         let what = qdisc::read(kind, args)?;
@@ -228,7 +228,7 @@ impl Devices {
         let all = args.all();
         let device = self.of(&place, args)?;
         let Some(id) = place.handle else {
-            return Err(Problem::error(all, "which class? `classid` is missing")
+            return Err(Problem::error(all, "the class has no number: `classid` is missing")
                 .help("as in `classid 1:10`"));
         };
         if let Some(stab) = place.stab {
@@ -248,7 +248,7 @@ impl Devices {
             return Ok(());
         }
         let Some(kind) = kind else {
-            return Err(Problem::error(all, "which discipline? its kind is missing"));
+            return Err(Problem::error(all, "the kind of the discipline is missing"));
         };
         let what = qdisc::class(kind, args)?;
         let is_of = |q: &Node<Qdisc>| q.handle.is_some_and(|h| h.major == id.major);
@@ -294,7 +294,7 @@ impl Devices {
             return Ok(());
         }
         let Some(kind) = kind else {
-            return Err(Problem::error(all, "which filter? its kind is missing"));
+            return Err(Problem::error(all, "the kind of the filter is missing"));
         };
         let mut made = filter::read(kind, &place, args, notes)?;
         if made.to == Target::Nothing {
@@ -323,7 +323,7 @@ impl Devices {
         }
         if device.root().is_none() {
             let what = format!("{} has no discipline for this filter", device.name);
-            return Err(Problem::error(all, what).help("is it another device's?"));
+            return Err(Problem::error(all, what).help("it may belong to another device"));
         }
         if let Some(parent) = made.parent
             && !device.qdiscs.iter().any(|q| q.handle.is_some_and(|h| h.major == parent.major))

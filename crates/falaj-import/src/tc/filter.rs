@@ -129,7 +129,7 @@ pub(super) fn read(
         (None, Some(_)) => Target::Pass,
         (None, None) if police.is_some() && place.ingress() => Target::Pass,
         (None, None) => {
-            return Err(Problem::error(at, "where to? `flowid CLASS` is missing"));
+            return Err(Problem::error(at, "the filter names no class: `flowid CLASS` is missing"));
         }
     };
     if let Some(tagged) = place.protocol.filter(|word| word.text.starts_with("802."))
@@ -183,7 +183,7 @@ fn marked(
     let Some(word) = place.number else {
         return Err(Problem::error(
             kind.at.clone(),
-            "which mark? `handle MARK` before `fw` is missing",
+            "the mark is missing: write `handle MARK` before `fw`",
         ));
     };
     // All bits count if there is no mask.

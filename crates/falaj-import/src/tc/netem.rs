@@ -109,8 +109,11 @@ pub(super) fn read(args: &mut Args<'_>) -> Result<Netem, Problem> {
         }
         netem.keys.push(("jitter", inline(&keys)));
     } else if let Some(word) = distribution {
-        return Err(Problem::error(word.at.clone(), "a distribution of what? there is no jitter")
-            .help("as in `delay 20ms 5ms distribution normal`"));
+        return Err(Problem::error(
+            word.at.clone(),
+            "there is no jitter to which this distribution applies",
+        )
+        .help("as in `delay 20ms 5ms distribution normal`"));
     }
     if let Some((probability, correlation)) = reorder {
         if !delayed {

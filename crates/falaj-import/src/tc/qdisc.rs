@@ -130,7 +130,7 @@ pub(super) fn read(kind: &Word, args: &mut Args<'_>) -> Result<Qdisc, Problem> {
 /// The reason why a discipline of tc has no equivalent here.
 fn without_equal(kind: &str) -> Option<&'static str> {
     Some(match kind {
-        "fq_pie" => "queues by a hash have CoDel here: `fq_codel`",
+        "fq_pie" => "hashed queues have CoDel here: `fq_codel`",
         "sfb" | "choke" | "gred" => "a queue is kept short by `red`, `codel` or `pie`",
         "hhf" => "it tells heavy connections apart: `fq_codel` gives each its turn",
         "cbq" => "kernels have it no more: `htb` and `hfsc` do what it did",

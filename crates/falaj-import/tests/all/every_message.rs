@@ -19,7 +19,7 @@ fn scripts_of_tc() {
     };
     let prio = "tc qdisc add dev eth0 root handle 1: prio bands 2\n";
     for (text, title) in [
-        ("tc qdisc add dev eth0 root", "which discipline? its kind is missing"),
+        ("tc qdisc add dev eth0 root", "the kind of the discipline is missing"),
         (
             "if true; then tc qdisc add dev eth0 root netem delay 1ms; fi",
             "only a shell knows which of the following lines run",
@@ -54,12 +54,15 @@ fn scripts_of_tc() {
             &format!("{htb}tc class add dev eth0 parent 1: classid 1:10 htb rate 2mbit"),
             "there is such a class already: tc refuses this line",
         ),
-        ("tc class add dev eth0 parent 1: htb rate 1mbit", "which class? `classid` is missing"),
-        ("tc class add dev eth0 parent 1: classid 1:10", "which discipline? its kind is missing"),
-        ("tc filter add dev eth0 parent 1: protocol ip", "which filter? its kind is missing"),
+        (
+            "tc class add dev eth0 parent 1: htb rate 1mbit",
+            "the class has no number: `classid` is missing",
+        ),
+        ("tc class add dev eth0 parent 1: classid 1:10", "the kind of the discipline is missing"),
+        ("tc filter add dev eth0 parent 1: protocol ip", "the kind of the filter is missing"),
         (
             &format!("{prio}tc filter add dev eth0 parent 1: fw flowid 1:1"),
-            "which mark? `handle MARK` before `fw` is missing",
+            "the mark is missing: write `handle MARK` before `fw`",
         ),
         (
             &format!("{prio}tc filter add dev eth0 parent 1: handle 0x100000000 fw flowid 1:1"),
@@ -68,11 +71,11 @@ fn scripts_of_tc() {
         ("tc qdisc add dev eth0 root netem parent 1:", "`parent` belongs before the kind"),
         (
             "tc filter add dev eth0 parent 1: protocol ip u32 match ip dport 80 0xffff",
-            "where to? `flowid CLASS` is missing",
+            "the filter names no class: `flowid CLASS` is missing",
         ),
         (
             "tc qdisc add dev eth0 root netem delay 10ms distribution normal",
-            "a distribution of what? there is no jitter",
+            "there is no jitter to which this distribution applies",
         ),
         (
             "tc filter add dev eth0 parent 1: protocol ip flower ip_proto icmp dst_port 80 flowid 1:1",
@@ -151,13 +154,13 @@ fn scripts_of_tc() {
 fn scripts_of_ipfw() {
     let pipe = "ipfw add 100 pipe 1 ip from any to any out\nipfw pipe 1 config bw 1Mbit/s\n";
     for (text, title) in [
-        ("ipfw queue 1 config weight 5", "which pipe is this queue of? `pipe NUMBER` is missing"),
-        ("ipfw pipe 1 config mask", "a mask of which fields?"),
+        ("ipfw queue 1 config weight 5", "the queue has no pipe: `pipe NUMBER` is missing"),
+        ("ipfw pipe 1 config mask", "the mask names no field"),
         ("ipfw pipe 1 config bw 1Mbit/s red 0.002/5/15/0", "with zero it never does anything"),
         (&format!("{pipe}ipfw add 50 queue 3 ip from any to any out"), "there is no queue 3"),
         (
             "dnctl pipe 1 config bw 1Mbit/s\ndummynet out proto tcp from any to any port 80",
-            "which pipe? its number is missing",
+            "the rule has no pipe: its number is missing",
         ),
         (
             "dnctl pipe 1 config bw 1Mbit/s\ndummynet out proto tcp from any to any port wwww pipe 1",

@@ -637,7 +637,7 @@ fn policies_and_fair_queues() {
             5 | ipfw sched 1 config type fq_pie
               |                          ^^^^^^
               |
-              = help: queues by a hash have CoDel here, `type fq_codel`; PIE is for the queue of a flow, also one for each: `mask all … pie`
+              = help: hashed queues have CoDel here, `type fq_codel`; PIE is for the queue of a flow, also one queue for each flow: `mask all … pie`
 
             error: `0.1,0.2` is not a loss
              --> ipfw.sh:6:24
@@ -653,7 +653,7 @@ fn policies_and_fair_queues() {
             7 | ipfw pipe 1 config mask queue 1
               |                         ^^^^^
               |
-              = help: the queues of a pipe are its flows, each apart
+              = help: each queue of a pipe is a flow of its own already
 
             error: ecn goes with a policy
              --> ipfw.sh:8:20

@@ -1133,7 +1133,7 @@ fn no_discipline_vanishes() {
             5 | tc filter add dev g parent 1: matchall flowid 1:1
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: is it another device's?
+              = help: it may belong to another device
 
             error: e has no discipline `4:` yet
              --> tc.sh:6:1
@@ -1492,7 +1492,7 @@ fn what_has_no_equal_is_refused_line_by_line() {
               |
               = help: the rate is the configured one: `bandwidth`
 
-            error: which device? `dev NAME` is missing
+            error: the device is missing: write `dev NAME`
              --> tc.sh:4:1
               |
             4 | tc qdisc add root netem delay 1ms

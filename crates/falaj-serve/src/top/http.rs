@@ -39,7 +39,7 @@ impl HttpClient {
             bail!("the service answers {status} to {path}");
         }
         serde_json::from_slice(&body)
-            .context("the service's answer cannot be read: is it of another release?")
+            .context("the service's answer cannot be read; the service may be of another release")
     }
 
     /// Sends a request; returns status and body.

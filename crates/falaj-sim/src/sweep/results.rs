@@ -80,7 +80,7 @@ impl Results {
     fn add(&mut self, task: u64, line: String) -> Result<(), String> {
         match self.lines.get(&task) {
             Some(there) if *there != line => Err(format!(
-                "task {task} has two different results: were all shards run by the same version of falaj?"
+                "task {task} has two different results; run all shards with the same version of falaj"
             )),
             _ => {
                 self.lines.insert(task, line);

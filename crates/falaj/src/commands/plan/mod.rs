@@ -112,7 +112,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         Some(PlanCommand::Aggregate(args)) => return aggregate::main(args),
         None => {}
     }
-    let file = args.file.as_ref().context("which scenario? `falaj plan FILE`")?;
+    let file = args.file.as_ref().context("the scenario is missing: `falaj plan FILE`")?;
     let (name, text) = falaj_terminal::file::text(file)?;
     let (mut changed, mut scenario) = WhatIf::new(text, &name)?;
     if !args.requires.is_empty() {

@@ -308,7 +308,7 @@ fn services_that_are_none() {
         (
             "words",
             "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwhat?",
-            "the service's answer cannot be read: is it of another release?",
+            "the service's answer cannot be read; the service may be of another release",
         ),
     ] {
         let path = at.path().join(name);
