@@ -3,12 +3,12 @@
 use crate::beat::Beat;
 use std::time::{Duration, Instant};
 
-/// Asking takes up to this much virtual time, which does not count as progress.
+/// The most virtual time that a question to the guest takes; it does not count as progress.
 const LEAST: Duration = Duration::from_millis(1);
-/// A message that was not answered for this real time is followed by a question: a kernel that
-/// sleeps may miss the signal that its line has data, and the next data wake it.
+/// If a message has no answer for this real time, a question follows: a sleeping kernel may miss
+/// the signal that its line has data, and the next data wake it.
 const REPEAT: Duration = Duration::from_secs(1);
-/// A live guest answers a signal within this real time.
+/// The real time within which a live guest answers a signal.
 const ANSWER: Duration = Duration::from_secs(5);
 /// More virtual time than this means that the command waits for ever.
 const MOST: Duration = Duration::from_secs(3 * 366 * 86_400);
@@ -53,7 +53,8 @@ impl Watchdog {
         self.awaited.get_or_insert((signal, number, None));
     }
 
-    /// The guest does not run now.
+    /// Notes that the guest is paused at `now`: the pause counts neither as a standstill nor as a
+    /// missing answer.
     pub(crate) fn pause(&mut self, now: Instant) {
         if let Some((_, seen)) = &mut self.passed {
             *seen = now;

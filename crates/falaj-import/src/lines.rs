@@ -21,7 +21,7 @@ impl Word {
 /// The error at the first word of a command that only a shell can expand.
 pub(crate) fn expanded(words: &[Word]) -> Option<Problem> {
     let word = words.iter().find(|word| word.is_expanded())?;
-    Some(Problem::error(word.at.clone(), "only a shell knows what this is").help(
+    Some(Problem::error(word.at.clone(), "only a shell can expand this").help(
         "let the shell print the commands as it runs them, as in `bash -x SCRIPT`, and import those",
     ))
 }
@@ -32,7 +32,7 @@ pub(crate) fn branches(words: &[Word]) -> Option<Problem> {
     let first = words.first()?;
     let function = first.text.ends_with("()") || words.get(1).is_some_and(|w| w.text == "()");
     (KEYWORDS.contains(&first.text.as_str()) || function).then(|| {
-        Problem::error(first.at.clone(), "only a shell knows which of the following lines run")
+        Problem::error(first.at.clone(), "only a shell can decide which of the following lines run")
             .help(
                 "let the shell print the commands as it runs them, as in `bash -x SCRIPT`, and \
                  import those",

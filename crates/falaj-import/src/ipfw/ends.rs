@@ -38,7 +38,7 @@ pub(super) fn ends(rules: &mut [Rule], problems: &mut Vec<Problem>) {
     let passes = rules.iter().find_map(|rule| rule.pass);
     for rule in rules {
         if rule.pass.is_some_and(|pass| passes != Some(pass)) {
-            let why = "in ipfw a packet is looked at twice between two interfaces, here once: write all rules for packets that go `out`";
+            let why = "ipfw checks a packet twice between two interfaces, falaj once: write all rules for packets that go `out`";
             problems.push(no_equal(rule.at.clone(), "in beside out", why));
         }
         let said = rule.direction;

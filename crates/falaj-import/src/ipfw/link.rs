@@ -46,7 +46,7 @@ pub(super) fn links(all: &Firewall, draft: &mut Draft, problems: &mut Vec<Proble
 
 /// The error for a script without a pipe: there is no link that packets could pass.
 fn no_pipe(all: &Firewall) -> Problem {
-    let what = "there is no `pipe N config` in it, and so no link";
+    let what = "there is no `pipe N config`, and so no link";
     let loses = all.rules.iter().find(|r| r.action == Action::Deny && r.probability.is_some());
     match loses.and_then(|rule| Some((rule, rule.probability.as_ref()?))) {
         Some((rule, percent)) => Problem::error(rule.at.clone(), what).help(format!(
@@ -118,14 +118,14 @@ fn last_rule(all: &Firewall, problems: &mut Vec<Problem>) -> Option<Table> {
         LastRule::Deny => ("drop", "are dropped, as by FreeBSD's kernel"),
     };
     if !all.last_is_said {
-        let what = format!("packets that no rule takes {words}");
+        let what = format!("packets that match no rule {words}");
         problems.push(
             Problem::warning(all.rules[all.rules.len() - 1].at.clone(), what)
                 .help("`--default deny` drops them, as FreeBSD's kernel does by default"),
         );
     }
     let mut rule = Table::new("[[rule]]", 0..0);
-    rule.comments.push("the last rule, which the platform has of its own".to_owned());
+    rule.comments.push("the last rule, built into the platform".to_owned());
     rule.text("name", LAST);
     rule.text("match", "any");
     rule.text("to", to);
@@ -158,8 +158,7 @@ fn link(all: &Firewall, number: u64, draft: &mut Draft, problems: &mut Vec<Probl
     }
     let lossy = table.get("loss").is_some() && table.get("rate") != Some("\"unlimited\"");
     if let Some(pipe) = pipe.as_ref().filter(|_| lossy) {
-        let what = "dummynet loses packets before they wait; here the link loses them after the \
-                    rate: a lost packet took its time";
+        let what = "dummynet loses packets before the queue, falaj after the rate: a lost packet has used the link";
         problems.push(Problem::warning(pipe.at.clone(), what));
     }
     let sorted = match queues::sorted(all, number) {

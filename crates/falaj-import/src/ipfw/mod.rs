@@ -104,7 +104,7 @@ pub fn ipfw(text: &str, file: &str, last: Option<LastRule>) -> Result<Imported, 
         ends::ends(&mut all.rules, &mut problems);
         // Rules that only count, behind all others, decide nothing.
         while let Some(rule) = all.rules.pop_if(|rule| rule.action == Action::Count) {
-            let what = "it counts packets behind all other rules, and is left out";
+            let what = "this rule counts packets after all other rules; it was left out";
             problems.push(Problem::warning(rule.at, what));
         }
         link::links(&all, &mut draft, &mut problems);
@@ -198,7 +198,7 @@ fn one(
             _ => Err(no_equal(
                 object.at.clone(),
                 "set",
-                "rules are in no sets here: leave out those that are disabled; `falaj set` changes a running link",
+                "falaj has no sets of rules: leave out those that are disabled; `falaj set` changes a running link",
             )),
         },
         "show" | "list" | "zero" | "resetlog" => Ok(()),
@@ -216,7 +216,7 @@ fn left_out(args: &Args<'_>) -> Problem {
 
 /// The warning about `pri`: dummynet parses this option and never uses it.
 fn pri(at: Range<usize>) -> Problem {
-    let what = "dummynet reads `pri` and does nothing with it, and it was left out: under `type prio` the `weight` is the priority";
+    let what = "`pri` was left out, because dummynet ignores it: under `type prio` the `weight` is the priority";
     Problem::warning(at, what)
 }
 

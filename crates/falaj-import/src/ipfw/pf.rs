@@ -218,8 +218,7 @@ fn side(args: &mut Args<'_>, side: &mut Side) -> Result<(), Problem> {
             }
             let is_number = |c: char| c.is_ascii_hexdigit() || ".:/".contains(c);
             if word.text.starts_with('<') || !word.text.chars().all(is_number) {
-                let why = "write the addresses, or `any`: a scenario knows no tables of pf and no \
-                           host's interfaces";
+                let why = "write the addresses, or `any`: a scenario has no tables of pf and no host's interfaces";
                 return Err(no_equal(word.at.clone(), &word.text, why));
             }
             side.addresses.push(word.text.clone());

@@ -125,7 +125,7 @@ pub(super) fn pie(args: &mut Args<'_>) -> Result<Keys, Problem> {
             "ecn" => set(&mut keys, "ecn", quote("yes")),
             "noecn" => keys.retain(|(key, _)| *key != "ecn"),
             "capdrop" | "drand" => args.left_out(word, "it is always on here, as in RFC 8033"),
-            "dre" | "ts" => args.left_out(word, "the time that packets wait is known here"),
+            "dre" | "ts" => args.left_out(word, "falaj measures the waiting time of each packet"),
             _ => {
                 let why = "PIE is as RFC 8033 has it: its probability is capped and spread, and it is always on";
                 return Err(no_equal(word.at.clone(), &word.text, why));

@@ -48,10 +48,10 @@ fn one_way(all: &Firewall, pipe: u64, way: &str) -> Result<Sorted, Problem> {
         let Some((of, other)) = other else { continue };
         if one.chance {
             let what = format!(
-                "chance sends the same packets to queue {queue} and to queue {of} of one pipe"
+                "a random choice sends the same packets to queue {queue} and to queue {of} of one pipe"
             );
             return Err(Problem::error(one.rule.at.clone(), what).help(format!(
-                "flows of a link are told apart by fields of their packets: give queue {queue} a \
+                "fields of the packets distinguish the flows of a link: give queue {queue} a \
                  pipe of its own, and send to that, `prob P pipe N …`"
             )));
         }
@@ -60,7 +60,7 @@ fn one_way(all: &Firewall, pipe: u64, way: &str) -> Result<Sorted, Problem> {
                 "these packets were in queue {queue} of the same pipe before, and one_pass is 0"
             );
             return Err(Problem::error(other.rule.at.clone(), what).help(format!(
-                "flows of a link are told apart by fields of their packets: give queue {of} a pipe of its own"
+                "fields of the packets distinguish the flows of a link: give queue {of} a pipe of its own"
             )));
         }
     }
@@ -176,7 +176,6 @@ fn too_many(rule: &Rule, why: &Unreadable) -> Problem {
 /// The error for a rule that sends to a pipe directly, although the pipe has queues.
 pub(super) fn beside(rule: &Rule, pipe: u64) -> Problem {
     let what = format!("pipe {pipe} has queues, and this rule sends to none of them");
-    Problem::error(rule.at.clone(), what).help(
-        "in ipfw the rule has a link of its own: configure another such pipe for what it takes",
-    )
+    Problem::error(rule.at.clone(), what)
+        .help("in ipfw the rule has a link of its own: configure another such pipe for its packets")
 }

@@ -87,7 +87,7 @@ pub(super) fn read(
             }
             "pipe" if args.take("tablearg").is_some() => break Action::PipeOfTable,
             "queue" if args.peek().is_some_and(|w| w.text == "tablearg") => {
-                let why = "tables lead to links here: write a rule for each queue, `queue 1 ip from 10.1.0.0/16 to any`";
+                let why = "in falaj, tables select links: write a rule for each queue, `queue 1 ip from 10.1.0.0/16 to any`";
                 return Err(no_equal(word.at.clone(), "queue tablearg", why));
             }
             // `call` is an error, so `return` only continues with the next rule.
@@ -114,7 +114,7 @@ pub(super) fn read(
                 break Action::Count;
             }
             "skipto" if args.peek().is_some_and(|w| w.text == "tablearg") => {
-                let why = "tables lead to links here: write a rule for each number to skip to";
+                let why = "in falaj, tables select links: write a rule for each number to skip to";
                 return Err(no_equal(word.at.clone(), "skipto tablearg", why));
             }
             "skipto" => break Action::SkipTo(whole(args.value("a number")?)?),
@@ -129,7 +129,7 @@ pub(super) fn read(
         return Err(no_equal(
             word.at.clone(),
             "untag",
-            "a packet has one mark here, and another `tag` takes its place",
+            "a packet has only one mark, and another `tag` replaces it",
         ));
     }
     if args.take("tag").is_some() {
@@ -659,7 +659,7 @@ fn no_option(word: &Word) -> Problem {
         "icmptypes" | "icmp6types" | "ipoptions" | "ipid" | "ipprecedence" | "iptos" | "tcpack"
         | "tcpdatalen" | "tcpseq" | "tcpwin" | "tcpmss" | "tcpoptions" | "ext6hdr" | "flow-id"
         | "flow" => {
-            "rules cannot match this field: `falaj explain match` lists those that they can"
+            "rules cannot match this field: `falaj explain match` lists the fields that they can match"
         }
         _ => {
             return no_equal(

@@ -229,10 +229,10 @@ pub(super) fn pie(args: &mut Args<'_>) -> Result<Managed, Problem> {
             "ecn" => set(&mut made.policy, "ecn", quote("yes")),
             "noecn" => made.policy.retain(|(key, _)| *key != "ecn"),
             "nobytemode" => {
-                args.left_out(word, "packets of all sizes are alike to PIE in any case");
+                args.left_out(word, "PIE treats packets of all sizes alike in any case");
             }
             "no_dq_rate_estimator" | "dq_rate_estimator" => {
-                args.left_out(word, "the time that packets wait is known here");
+                args.left_out(word, "falaj measures the waiting time of each packet");
             }
             "alpha" | "beta" => {
                 let value = args.value("a number")?;
@@ -250,7 +250,7 @@ pub(super) fn pie(args: &mut Args<'_>) -> Result<Managed, Problem> {
                 return Err(no_equal(
                     word.at.clone(),
                     "bytemode",
-                    "packets of all sizes are alike to PIE here",
+                    "PIE treats packets of all sizes alike here",
                 ));
             }
             _ => return Err(stray(word, "pie", WORDS)),
@@ -291,7 +291,7 @@ pub(super) fn fq_codel(args: &mut Args<'_>) -> Result<Fair, Problem> {
             }
             "memory_limit" => {
                 tc_size(args.value("a size")?)?;
-                let what = "the memory of the kernel does not count here, only `limit` does";
+                let what = "falaj does not count the memory of the kernel, only `limit`";
                 made.notes.push(Problem::warning(word.at.clone(), what));
             }
             "drop_batch" => {

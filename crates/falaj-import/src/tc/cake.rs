@@ -154,10 +154,9 @@ pub(super) fn read(args: &mut Args<'_>, kind: &Word) -> Result<Cake, Problem> {
                 args.value("a mask")?;
                 args.left_out(word, "there is one tin here");
             }
-            "nat" => args.left_out(
-                word,
-                "connections are told apart by addresses as packets on the link have them",
-            ),
+            "nat" => {
+                args.left_out(word, "the addresses of packets on the link distinguish connections")
+            }
             "wash" => args.left_out(word, "packets keep their DSCP"),
             "ack-filter" | "ack-filter-aggressive" => {
                 args.left_out(word, "no acknowledgement is dropped for a later one");
@@ -183,7 +182,7 @@ pub(super) fn read(args: &mut Args<'_>, kind: &Word) -> Result<Cake, Problem> {
 }
 
 const BY_CONNECTION: &str =
-    "connections alone are isolated here: a host with more of them gets more of the link";
+    "falaj isolates connections, not hosts: a host with more connections gets more of the link";
 
 /// CoDel's interval is the round-trip time, and its target a twentieth of it.
 fn round_trip(cake: &mut Cake, rtt: u64, at: &Word) -> Result<(), Problem> {

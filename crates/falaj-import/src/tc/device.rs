@@ -336,7 +336,7 @@ impl Devices {
             return Err(no_equal(
                 all,
                 "redirect",
-                "packets that a device sends pass its own link here",
+                "in falaj, packets that a device sends pass its own link",
             ));
         }
         if let Some(police) = &made.police

@@ -232,7 +232,7 @@ impl<'a> Direction<'a> {
             *limit = netem.limit;
             self.limit_at.clone_from(&netem.limit_at);
         } else if let Some(at) = &netem.limit_at {
-            let what = "netem counts packets on their way; here no packet waits without a rate: `limit` is left out";
+            let what = "netem counts packets in transit; falaj queues no packet without a rate: `limit` was left out";
             self.notes.push(Problem::warning(at.clone(), what));
         }
         Ok(())
@@ -359,13 +359,13 @@ fn before_its_rate(node: &Node<Qdisc>) -> Problem {
     };
     let mut parts = Vec::new();
     if has("loss") {
-        parts.push("a lost packet took its time");
+        parts.push("a lost packet has used the link");
     }
     if has("duplicate") {
-        parts.push("copies take none");
+        parts.push("copies do not use it");
     }
     let what = format!(
-        "netem loses and doubles packets before the rate, falaj after it: {}",
+        "netem loses and duplicates packets before the rate, falaj after it: {}",
         parts.join(", and ")
     );
     Problem::warning(node.at.clone(), what)

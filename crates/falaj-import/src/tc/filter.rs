@@ -206,8 +206,9 @@ fn marked(
         );
         notes.push(Problem::warning(word.at.clone(), what));
     }
-    let what =
-        format!("no rule marks packets with {mark} yet: for tc the firewall does, here a rule");
+    let what = format!(
+        "no rule marks packets with {mark} yet: for tc the firewall marks, in falaj a rule"
+    );
     notes.push(Problem::warning(word.at.clone(), what).help(format!(
         "for instance `[[rule]]`, `match = \"tcp dport 443\"`, `mark = {mark}`, `to = \"pass\"`, \
          `then = \"on\"`, and behind it one that leads to the link"

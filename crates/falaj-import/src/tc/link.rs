@@ -75,7 +75,7 @@ pub(super) fn links(
         problems.push(match devices.all.iter().find_map(|d| d.removed.clone()) {
             Some(at) => Problem::error(at, "this takes away again what was added before")
                 .help("import the lines before it alone"),
-            None => Problem::error(0..0, "there is no `tc qdisc add` in it, and so no link"),
+            None => Problem::error(0..0, "there is no `tc qdisc add`, and so no link"),
         });
     }
 }

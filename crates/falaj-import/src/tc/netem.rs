@@ -204,8 +204,7 @@ fn loss(word: &Word, args: &mut Args<'_>, netem: &mut Netem) -> Result<(), Probl
     let before = netem.keys.len();
     event("loss", args, netem)?;
     if netem.keys[before..].iter().any(|(_, v)| v.contains("correlation")) {
-        let what =
-            "correlated loss keeps its mean here; netem's loses far less than asked, often nothing";
+        let what = "falaj keeps the mean of correlated loss; netem loses far less than configured, often nothing";
         netem.notes.push(Problem::warning(word.at.clone(), what));
     }
     Ok(())

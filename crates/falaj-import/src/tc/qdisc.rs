@@ -99,7 +99,7 @@ pub(super) fn read(kind: &Word, args: &mut Args<'_>) -> Result<Qdisc, Problem> {
         "pfifo" | "bfifo" | "pfifo_head_drop" => fifo(kind, args),
         // This is a device's default: here it is a queue of 1000 packets.
         "pfifo_fast" => {
-            args.left_out(kind, "it is one queue here, and three in Linux, by the type of service");
+            args.left_out(kind, "falaj has one queue, Linux three, by the type of service");
             nothing_more(args, "pfifo_fast")?;
             Ok(Qdisc::Fifo { packets: None, bytes: None })
         }

@@ -64,6 +64,6 @@ pub(super) fn mpu(word: &Word, args: &mut Args<'_>) -> Result<(), Problem> {
 
 /// The effect of leaving out that packets count as this number of bytes or more.
 pub(super) fn smaller(least: u64) -> Option<String> {
-    let why = "B with their overhead stay cheaper here";
+    let why = "B with their overhead cost less here";
     (least > 0).then(|| format!("packets that cost less than {least} {why}"))
 }

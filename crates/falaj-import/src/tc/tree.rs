@@ -116,7 +116,7 @@ impl Tree {
                 self.kind = "priority";
                 self.notes.push(Problem::warning(
                     node.at.clone(),
-                    "only filters choose bands here: for bands by type of service, as `priomap` has them, write a `match`",
+                    "only filters choose bands: for bands by type of service, as in `priomap`, write a `match`",
                 ));
                 self.shaped(device)?;
             }
@@ -499,7 +499,7 @@ impl Tree {
                 takes_all = into[before..].last().is_some_and(|(.., last)| *last == rule);
             }
             if !takes_all && n + 1 < own.len() {
-                let what = "packets that no filter below this one takes continue with the next filter here, instead of going to the default class";
+                let what = "packets that match no filter below this one continue with the next filter, instead of going to the default class";
                 self.notes.push(Problem::warning(filter.at.clone(), what));
             }
         }

@@ -22,7 +22,7 @@ fn scripts_of_tc() {
         ("tc qdisc add dev eth0 root", "the kind of the discipline is missing"),
         (
             "if true; then tc qdisc add dev eth0 root netem delay 1ms; fi",
-            "only a shell knows which of the following lines run",
+            "only a shell can decide which of the following lines run",
         ),
         (
             &format!("{prio}tc filter add dev eth0 parent 1: handle 0x3/0x1 fw flowid 1:1"),

@@ -39,7 +39,7 @@ fn rules_of_pf() {
             # note: 3: this is not a command of dummynet or its rules, and was left out
             # note: 4: `en0` is the end of these links: rules need not name it
             # note: 4: this is not a command of dummynet or its rules, and was left out
-            # note: 5: packets that no rule takes pass, as on macOS, OPNsense and pfSense
+            # note: 5: packets that match no rule pass, as on macOS, OPNsense and pfSense
             # sudo dnctl pipe 1 config bw 300Kbit/s delay 150
             [link.pipe1]
             rate = "300kbit"
@@ -81,7 +81,7 @@ fn rules_of_pf() {
             direction = "up"
             to = "pipe2"
 
-            # the last rule, which the platform has of its own
+            # the last rule, built into the platform
             [[rule]]
             name = "last"
             match = "any"
@@ -100,7 +100,7 @@ fn rules_of_pf() {
             4 | match in proto udp to <dns> dnpipe 1
               |                       ^^^^^
               |
-              = help: write the addresses, or `any`: a scenario knows no tables of pf and no host's interfaces"#]],
+              = help: write the addresses, or `any`: a scenario has no tables of pf and no host's interfaces"#]],
     );
 }
 
@@ -131,7 +131,7 @@ fn rules_as_firewalls_have_them() {
             # note: 9: `return` was left out: no rule calls another, so packets continue with the next rule
             # note: 10: `me` is the near end of the link: packets to it come down
             # note: 10: `igc0` is the end of these links: rules need not name it
-            # note: 11: packets that no rule takes pass, as on macOS, OPNsense and pfSense
+            # note: 11: packets that match no rule pass, as on macOS, OPNsense and pfSense
             # note: 11: `me` is the near end of the link: packets from it go up
             # ipfw pipe 7 config bw 20Mb delay 50 noerror buckets 64
             # ipfw sched 7 config pipe 7 type fq_codel target 6ms quantum 1500 codel ecn
@@ -178,7 +178,7 @@ fn rules_as_firewalls_have_them() {
             direction = "up"
             to = "pipe8"
 
-            # the last rule, which the platform has of its own
+            # the last rule, built into the platform
             [[rule]]
             name = "last"
             match = "any"
@@ -192,7 +192,7 @@ fn rules_as_firewalls_have_them() {
          ipfw pipe 1 config bw $RATE\n\
          $other pipe 2 config delay 5",
         expect![[r#"
-            error: only a shell knows what this is
+            error: only a shell can expand this
              --> ipfw.sh:4:23
               |
             4 | ipfw pipe 1 config bw $RATE
@@ -200,7 +200,7 @@ fn rules_as_firewalls_have_them() {
               |
               = help: let the shell print the commands as it runs them, as in `bash -x SCRIPT`, and import those
 
-            error: only a shell knows what this is
+            error: only a shell can expand this
              --> ipfw.sh:5:1
               |
             5 | $other pipe 2 config delay 5
@@ -218,7 +218,7 @@ fn a_pipe_in_each_direction() {
          ipfw pipe 1 config bw 1.5Mbit/s delay 50 queue 30KBytes plr 0.01\n\
          ipfw pipe 2 config bw 10Mbit/s delay 50",
         expect![[r##"
-            # note: 3: dummynet loses packets before they wait; here the link loses them after the rate: a lost packet took its time
+            # note: 3: dummynet loses packets before the queue, falaj after the rate: a lost packet has used the link
             # ipfw pipe 1 config bw 1.5Mbit/s delay 50 queue 30KBytes plr 0.01
             [link.pipe1]
             rate = "1500kbit"
@@ -319,7 +319,7 @@ fn a_pipe_for_each_customer() {
          ipfw queue 1 config pipe 2 weight 10 mask src-ip 0xffffff00\nipfw queue 2 config pipe 2 weight 1 queue 20\n\
          ipfw add queue 1 tcp from any to any 22 out\nipfw add queue 2 ip from any to any out",
         expect![[r##"
-            # note: 8: packets that no rule takes pass, as on macOS, OPNsense and pfSense
+            # note: 8: packets that match no rule pass, as on macOS, OPNsense and pfSense
             # ipfw pipe 1 config bw 5Mbit/s mask dst-ip 0xffffffff
             [link.pipe1]
             rate = "5mbit"
@@ -374,7 +374,7 @@ fn a_pipe_for_each_customer() {
             direction = "up"
             to = "pipe2"
 
-            # the last rule, which the platform has of its own
+            # the last rule, built into the platform
             [[rule]]
             name = "last"
             match = "any"
@@ -395,7 +395,7 @@ fn chains_and_tables() {
          ipfw add 40 deny icmp from any to any\n\
          ipfw add 50 allow ip from any to not 10.9.0.0/16",
         expect![[r##"
-            # note: 11: packets that no rule takes pass, as on macOS, OPNsense and pfSense
+            # note: 11: packets that match no rule pass, as on macOS, OPNsense and pfSense
             # ipfw pipe 1 config bw 1Mbit/s
             [link.pipe1]
             rate = "1mbit"
@@ -459,7 +459,7 @@ fn chains_and_tables() {
             match = "not dst 10.9.0.0/16"
             to = "pass"
 
-            # the last rule, which the platform has of its own
+            # the last rule, built into the platform
             [[rule]]
             name = "last"
             match = "any"
@@ -484,10 +484,10 @@ fn policies_and_fair_queues() {
          ipfw add pipe 3 ip from any to any 22 in\nipfw add queue 1 tcp from any to any out\n\
          ipfw add queue 2 tcp from any to any in",
         expect![[r##"
-            # note: 4: dummynet loses packets before they wait; here the link loses them after the rate: a lost packet took its time
+            # note: 4: dummynet loses packets before the queue, falaj after the rate: a lost packet has used the link
             # note: 9: `capdrop` was left out: it is always on here, as in RFC 8033
-            # note: 9: `ts` was left out: the time that packets wait is known here
-            # note: 14: packets that no rule takes pass, as on macOS, OPNsense and pfSense
+            # note: 9: `ts` was left out: falaj measures the waiting time of each packet
+            # note: 14: packets that match no rule pass, as on macOS, OPNsense and pfSense
             # ipfw pipe 1 config bw 1Mbit/s queue 60 red 0.002/5/15/0.1 ecn
             [link.pipe1]
             rate = "1mbit"
@@ -582,7 +582,7 @@ fn policies_and_fair_queues() {
             direction = "down"
             to = "pipe5"
 
-            # the last rule, which the platform has of its own
+            # the last rule, built into the platform
             [[rule]]
             name = "last"
             match = "any"
@@ -676,7 +676,7 @@ fn rules_look_at_what_ipfw_looks_at() {
          ipfw add pipe 1 mac-type 0x0806 MAC any 02:00:00:00:00:01 in",
         expect![[r##"
             # note: 3: `em0` is the end of these links: rules need not name it
-            # note: 7: packets that no rule takes pass, as on macOS, OPNsense and pfSense
+            # note: 7: packets that match no rule pass, as on macOS, OPNsense and pfSense
             # ipfw pipe 1 config bw 1Mbit/s
             [link.pipe1]
             rate = "1mbit"
@@ -721,7 +721,7 @@ fn rules_look_at_what_ipfw_looks_at() {
             direction = "down"
             to = "pipe1"
 
-            # the last rule, which the platform has of its own
+            # the last rule, built into the platform
             [[rule]]
             name = "last"
             match = "any"
@@ -737,9 +737,9 @@ fn rules_look_at_what_ipfw_looks_at() {
             2 | ipfw add pipe 1 ip from any to any in via em1
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: in ipfw a packet is looked at twice between two interfaces, here once: write all rules for packets that go `out`
+              = help: ipfw checks a packet twice between two interfaces, falaj once: write all rules for packets that go `out`
 
-            warning: packets that no rule takes pass, as on macOS, OPNsense and pfSense
+            warning: packets that match no rule pass, as on macOS, OPNsense and pfSense
              --> ipfw.sh:2:1
               |
             2 | ipfw add pipe 1 ip from any to any in via em1
@@ -769,7 +769,7 @@ fn rules_look_at_what_ipfw_looks_at() {
             1 | ipfw add count ip from any to any iptos lowdelay
               |                                   ^^^^^
               |
-              = help: rules cannot match this field: `falaj explain match` lists those that they can
+              = help: rules cannot match this field: `falaj explain match` lists the fields that they can match
 
             error: `uid` has no equivalent here
              --> ipfw.sh:2:35
@@ -910,7 +910,7 @@ fn what_has_no_equal_is_refused_line_by_line() {
             2 | ipfw add pipe 9 ip from any to any out
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 
-            warning: packets that no rule takes pass, as on macOS, OPNsense and pfSense
+            warning: packets that match no rule pass, as on macOS, OPNsense and pfSense
              --> ipfw.sh:2:1
               |
             2 | ipfw add pipe 9 ip from any to any out
@@ -921,7 +921,7 @@ fn what_has_no_equal_is_refused_line_by_line() {
     becomes(
         "",
         expect![[r#"
-        error: there is no `pipe N config` in it, and so no link
+        error: there is no `pipe N config`, and so no link
          --> ipfw.sh:1:1
           |
         1 |
@@ -984,7 +984,7 @@ fn the_rule_that_takes_a_packet_says_its_queue() {
         "ipfw add 10 skipto 30 ip from any to 10.1.0.0/16 out\n\
          ipfw add 20 queue 1 ip from any to any out\nipfw add 30 queue 2 ip from any to any out",
         expect![[r##"
-            # note: 6: packets that no rule takes pass, as on macOS, OPNsense and pfSense
+            # note: 6: packets that match no rule pass, as on macOS, OPNsense and pfSense
             # ipfw pipe 1 config bw 10Mbit/s
             [link.pipe1]
             rate = "10mbit"
@@ -1030,7 +1030,7 @@ fn the_rule_that_takes_a_packet_says_its_queue() {
             direction = "up"
             to = "pipe1"
 
-            # the last rule, which the platform has of its own
+            # the last rule, built into the platform
             [[rule]]
             name = "last"
             match = "any"
@@ -1042,7 +1042,7 @@ fn the_rule_that_takes_a_packet_says_its_queue() {
          ipfw add 20 queue 2 ip from any to 10.0.0.0/24 out\n\
          ipfw add 30 queue 1 ip from any to 10.0.0.0/16 out",
         expect![[r##"
-            # note: 6: packets that no rule takes pass, as on macOS, OPNsense and pfSense
+            # note: 6: packets that match no rule pass, as on macOS, OPNsense and pfSense
             # ipfw pipe 1 config bw 10Mbit/s
             [link.pipe1]
             rate = "10mbit"
@@ -1088,7 +1088,7 @@ fn the_rule_that_takes_a_packet_says_its_queue() {
             direction = "up"
             to = "pipe1"
 
-            # the last rule, which the platform has of its own
+            # the last rule, built into the platform
             [[rule]]
             name = "last"
             match = "any"
@@ -1102,15 +1102,15 @@ fn where_packets_do_not_tell_the_queue_it_is_refused() {
     queues_become(
         "ipfw add 20 prob 0.5 queue 2 ip from any to any out\nipfw add 30 queue 1 ip from any to any out",
         expect![[r#"
-            error: chance sends the same packets to queue 2 and to queue 1 of one pipe
+            error: a random choice sends the same packets to queue 2 and to queue 1 of one pipe
              --> ipfw.sh:4:1
               |
             4 | ipfw add 20 prob 0.5 queue 2 ip from any to any out
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: flows of a link are told apart by fields of their packets: give queue 2 a pipe of its own, and send to that, `prob P pipe N …`
+              = help: fields of the packets distinguish the flows of a link: give queue 2 a pipe of its own, and send to that, `prob P pipe N …`
 
-            warning: packets that no rule takes pass, as on macOS, OPNsense and pfSense
+            warning: packets that match no rule pass, as on macOS, OPNsense and pfSense
              --> ipfw.sh:5:1
               |
             5 | ipfw add 30 queue 1 ip from any to any out
@@ -1122,15 +1122,15 @@ fn where_packets_do_not_tell_the_queue_it_is_refused() {
         "ipfw add 10 prob 0.5 skipto 30 ip from any to any out\n\
          ipfw add 20 queue 1 ip from any to any out\nipfw add 30 queue 2 ip from any to any out",
         expect![[r#"
-            error: chance sends the same packets to queue 1 and to queue 2 of one pipe
+            error: a random choice sends the same packets to queue 1 and to queue 2 of one pipe
              --> ipfw.sh:5:1
               |
             5 | ipfw add 20 queue 1 ip from any to any out
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: flows of a link are told apart by fields of their packets: give queue 1 a pipe of its own, and send to that, `prob P pipe N …`
+              = help: fields of the packets distinguish the flows of a link: give queue 1 a pipe of its own, and send to that, `prob P pipe N …`
 
-            warning: packets that no rule takes pass, as on macOS, OPNsense and pfSense
+            warning: packets that match no rule pass, as on macOS, OPNsense and pfSense
              --> ipfw.sh:6:1
               |
             6 | ipfw add 30 queue 2 ip from any to any out
@@ -1148,7 +1148,7 @@ fn where_packets_do_not_tell_the_queue_it_is_refused() {
             6 | ipfw add queue 1 ip from any to any out
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: flows of a link are told apart by fields of their packets: give queue 1 a pipe of its own"#]],
+              = help: fields of the packets distinguish the flows of a link: give queue 1 a pipe of its own"#]],
     );
     queues_become(
         "ipfw add queue 2 udp from any to any out\nipfw add pipe 1 ip from any to any out",
@@ -1165,9 +1165,9 @@ fn where_packets_do_not_tell_the_queue_it_is_refused() {
             5 | ipfw add pipe 1 ip from any to any out
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: in ipfw the rule has a link of its own: configure another such pipe for what it takes
+              = help: in ipfw the rule has a link of its own: configure another such pipe for its packets
 
-            warning: packets that no rule takes pass, as on macOS, OPNsense and pfSense
+            warning: packets that match no rule pass, as on macOS, OPNsense and pfSense
              --> ipfw.sh:5:1
               |
             5 | ipfw add pipe 1 ip from any to any out
@@ -1184,7 +1184,7 @@ fn where_packets_do_not_tell_the_queue_it_is_refused() {
         5 | ipfw add queue tablearg ip from table(1) to any out
           |          ^^^^^
           |
-          = help: tables lead to links here: write a rule for each queue, `queue 1 ip from 10.1.0.0/16 to any`"#]],
+          = help: in falaj, tables select links: write a rule for each queue, `queue 1 ip from 10.1.0.0/16 to any`"#]],
     );
 }
 
@@ -1195,7 +1195,7 @@ fn a_queue_that_gets_nothing_is_left_out() {
          ipfw add 40 queue 1 tcp from any to any out\nipfw queue 3 config pipe 1\n\
          ipfw add 50 queue 3 tcp from any to any 53 out",
         expect![[r##"
-            # note: 8: packets that no rule takes pass, as on macOS, OPNsense and pfSense
+            # note: 8: packets that match no rule pass, as on macOS, OPNsense and pfSense
             # ipfw pipe 1 config bw 10Mbit/s
             [link.pipe1]
             rate = "10mbit"
@@ -1255,7 +1255,7 @@ fn a_queue_that_gets_nothing_is_left_out() {
             direction = "up"
             to = "pipe1"
 
-            # the last rule, which the platform has of its own
+            # the last rule, built into the platform
             [[rule]]
             name = "last"
             match = "any"
@@ -1334,8 +1334,8 @@ fn rules_behind_all_others_that_only_count_are_left_out() {
          ipfw add 100 pipe 1 ip from any to any\nipfw add 200 count ip from any to any",
         expect![[r##"
             # note: 3: without `in` or `out` both directions share the pipe in ipfw; here each has its own
-            # note: 3: packets that no rule takes pass, as on macOS, OPNsense and pfSense
-            # note: 4: it counts packets behind all other rules, and is left out
+            # note: 3: packets that match no rule pass, as on macOS, OPNsense and pfSense
+            # note: 4: this rule counts packets after all other rules; it was left out
             # ipfw pipe 1 config bw 1Mbit/s
             [link.pipe1]
             rate = "1mbit"
@@ -1360,7 +1360,7 @@ fn rules_behind_all_others_that_only_count_are_left_out() {
             match = "any"
             to = "pipe1"
 
-            # the last rule, which the platform has of its own
+            # the last rule, built into the platform
             [[rule]]
             name = "last"
             match = "any"
@@ -1376,7 +1376,7 @@ fn masks_keep_the_last_bits_of_addresses() {
          ipfw pipe 1 config mask src-ip 0x000000ff bw 200Kbit/s queue 20Kbytes\n\
          ipfw pipe 2 config mask dst-ip 0x000000ff bw 200Kbit/s queue 20Kbytes",
         expect![[r##"
-            # note: 2: packets that no rule takes pass, as on macOS, OPNsense and pfSense
+            # note: 2: packets that match no rule pass, as on macOS, OPNsense and pfSense
             # ipfw pipe 1 config mask src-ip 0x000000ff bw 200Kbit/s queue 20Kbytes
             [link.pipe1]
             rate = "200kbit"
@@ -1411,7 +1411,7 @@ fn masks_keep_the_last_bits_of_addresses() {
             direction = "down"
             to = "pipe2"
 
-            # the last rule, which the platform has of its own
+            # the last rule, built into the platform
             [[rule]]
             name = "last"
             match = "any"
@@ -1426,7 +1426,7 @@ fn what_stands_where_it_cannot_says_so() {
         "ipfw pipe 1 config bw 1Mbit/s type rr\nipfw queue 1 config pipe 1 weight 2\nipfw queue 2 config pipe 1\n\
          ipfw add queue 1 udp from any to any out\nipfw add queue 2 ip from any to any out",
         expect![[r##"
-            # note: 5: packets that no rule takes pass, as on macOS, OPNsense and pfSense
+            # note: 5: packets that match no rule pass, as on macOS, OPNsense and pfSense
             # ipfw pipe 1 config bw 1Mbit/s type rr
             [link.pipe1]
             rate = "1mbit"
@@ -1465,7 +1465,7 @@ fn what_stands_where_it_cannot_says_so() {
             direction = "up"
             to = "pipe1"
 
-            # the last rule, which the platform has of its own
+            # the last rule, built into the platform
             [[rule]]
             name = "last"
             match = "any"
@@ -1529,12 +1529,12 @@ fn what_stands_where_it_cannot_says_so() {
             7 | ipfw set disable 3
               |      ^^^
               |
-              = help: rules are in no sets here: leave out those that are disabled; `falaj set` changes a running link"#]],
+              = help: falaj has no sets of rules: leave out those that are disabled; `falaj set` changes a running link"#]],
     );
     becomes(
         "ipfw add prob 0.05 deny ip from any to any in",
         expect![[r#"
-        error: there is no `pipe N config` in it, and so no link
+        error: there is no `pipe N config`, and so no link
          --> ipfw.sh:1:1
           |
         1 | ipfw add prob 0.05 deny ip from any to any in
@@ -1549,8 +1549,8 @@ fn what_differs_is_said() {
     becomes(
         "ipfw pipe 1 config bw 1Mbit/s plr 0.01\nsysctl net.inet.ip.fw.one_pass=0\nipfw add pipe 1 ip from any to any out",
         expect![[r##"
-            # note: 1: dummynet loses packets before they wait; here the link loses them after the rate: a lost packet took its time
-            # note: 3: packets that no rule takes pass, as on macOS, OPNsense and pfSense
+            # note: 1: dummynet loses packets before the queue, falaj after the rate: a lost packet has used the link
+            # note: 3: packets that match no rule pass, as on macOS, OPNsense and pfSense
             # ipfw pipe 1 config bw 1Mbit/s plr 0.01
             [link.pipe1]
             rate = "1mbit"
@@ -1572,7 +1572,7 @@ fn what_differs_is_said() {
             to = "pipe1"
             then = "on"
 
-            # the last rule, which the platform has of its own
+            # the last rule, built into the platform
             [[rule]]
             name = "last"
             match = "any"
@@ -1588,8 +1588,8 @@ fn pri_means_nothing_and_that_is_said() {
         "ipfw pipe 1 config bw 1Mbit/s\nipfw sched 1 config type prio\nipfw queue 1 config sched 1 pri 5 weight 3\n\
          ipfw add queue 1 ip from any to any out",
         expect![[r##"
-            # note: 3: dummynet reads `pri` and does nothing with it, and it was left out: under `type prio` the `weight` is the priority
-            # note: 4: packets that no rule takes pass, as on macOS, OPNsense and pfSense
+            # note: 3: `pri` was left out, because dummynet ignores it: under `type prio` the `weight` is the priority
+            # note: 4: packets that match no rule pass, as on macOS, OPNsense and pfSense
             # ipfw pipe 1 config bw 1Mbit/s
             # ipfw sched 1 config type prio
             [link.pipe1]
@@ -1616,7 +1616,7 @@ fn pri_means_nothing_and_that_is_said() {
             direction = "up"
             to = "pipe1"
 
-            # the last rule, which the platform has of its own
+            # the last rule, built into the platform
             [[rule]]
             name = "last"
             match = "any"

@@ -33,7 +33,7 @@ fn netem() {
     becomes(
         "tc qdisc add dev eth0 root netem delay 100ms 10ms 25% distribution normal loss 0.3% 25% duplicate 1% corrupt 0.1% reorder 25% 50% gap 5",
         expect![[r##"
-            # note: 1: correlated loss keeps its mean here; netem's loses far less than asked, often nothing
+            # note: 1: falaj keeps the mean of correlated loss; netem loses far less than configured, often nothing
             # note: 1: one packet of 5 may overtake here, with 25%; in netem each packet after 4 delayed ones may, until one does: more packets overtake
             # packets that eth0 sends go up
             [link.eth0]
@@ -52,7 +52,7 @@ fn netem() {
     becomes(
         "tc qdisc add dev eth0 root netem rate 1mbit 20 48 5 limit 50 delay 10ms 1ms loss gemodel 1% 10% 70% 0.1%",
         expect![[r##"
-            # note: 1: netem loses and doubles packets before the rate, falaj after it: a lost packet took its time
+            # note: 1: netem loses and duplicates packets before the rate, falaj after it: a lost packet has used the link
             # packets that eth0 sends go up
             [link.eth0]
             rate = "unlimited"
@@ -195,7 +195,7 @@ fn classes_and_their_filters() {
          tc filter add dev eth0 parent 1: prio 1 flower ip_proto tcp dst_port 22 classid 1:1",
         &host,
         expect![[r##"
-            # note: 1: only filters choose bands here: for bands by type of service, as `priomap` has them, write a `match`
+            # note: 1: only filters choose bands: for bands by type of service, as in `priomap`, write a `match`
             # note: 1: no filter sends to 1:3: it is left out
             # packets that eth0 sends go up
             [link.eth0]
@@ -402,7 +402,7 @@ fn queues_that_are_kept_short() {
          tc qdisc add dev d parent 1: fq_codel target 3ms quantum 300 memory_limit 32mb",
         expect![[r##"
             # note: 2: `bandwidth` was left out: the average of an idle queue sinks by the link's own rate
-            # note: 7: the memory of the kernel does not count here, only `limit` does
+            # note: 7: falaj does not count the memory of the kernel, only `limit`
             # packets that a sends go up
             [link.a]
             rate = "unlimited"
@@ -532,7 +532,7 @@ fn classes_within_classes() {
          tc filter add dev eth0 parent 10: prio 3 u32 match ip dport 22 0xffff flowid 10:1",
         &host,
         expect![[r##"
-            # note: 4: only filters choose bands here: for bands by type of service, as `priomap` has them, write a `match`
+            # note: 4: only filters choose bands: for bands by type of service, as in `priomap`, write a `match`
             # packets that eth0 sends go up
             [link.eth0]
             rate = "100mbit"
@@ -566,7 +566,7 @@ fn classes_within_classes() {
          tc filter add dev eth0 parent 1: prio 1 u32 match ip dport 5004 0xffff flowid 1:1",
         &Host::default(),
         expect![[r##"
-            # note: 1: only filters choose bands here: for bands by type of service, as `priomap` has them, write a `match`
+            # note: 1: only filters choose bands: for bands by type of service, as in `priomap`, write a `match`
             # note: 1: no filter sends to 1:3: it is left out
             # note: 2: `hicredit` was left out: it follows from the packets of others meanwhile
             # note: 2: `locredit` was left out: it follows from the packets of others meanwhile
@@ -817,7 +817,7 @@ fn trees_of_classes() {
             # note: 9: no filter sends to 1:a111: it is left out
             # note: 10: no filter sends to 1:a112: it is left out
             # note: 12: no packet reaches the class above this: it is left out
-            # note: 13: packets that no filter below this one takes continue with the next filter here, instead of going to the default class
+            # note: 13: packets that match no filter below this one continue with the next filter, instead of going to the default class
             # note: 14: no packet that the filters above it take matches it: it is left out
             # packets that eth0 sends go up
             [link.eth0]
@@ -1195,8 +1195,8 @@ fn commands_are_read_in_the_forms_that_scripts_have() {
          qdisc noqueue 0: dev lo root refcnt 2",
         expect![[r##"
             # note: 3: `echo` is not a command of tc, and was left out
-            # note: 6: netem loses and doubles packets before the rate, falaj after it: a lost packet took its time
-            # note: 6: netem counts packets on their way; here no packet waits without a rate: `limit` is left out
+            # note: 6: netem loses and duplicates packets before the rate, falaj after it: a lost packet has used the link
+            # note: 6: netem counts packets in transit; falaj queues no packet without a rate: `limit` was left out
             # packets that veth1 sends go up
             [link.veth1]
             rate = "unlimited"
@@ -1257,7 +1257,7 @@ fn commands_are_read_in_the_forms_that_scripts_have() {
               |
               = help: write the commands that made them, `tc filter add …`
 
-            error: only a shell knows what this is
+            error: only a shell can expand this
              --> tc.sh:2:1
               |
             2 | $TC qdisc add dev e root netem delay 1ms
@@ -1290,12 +1290,12 @@ fn filters_of_bytes_are_fields() {
          tc filter add dev e parent 1: prio 8 handle 0x20/0xf0 fw classid 1:2",
         &Host { rate: Some(falaj_scenario::parse_rate("8mbit").unwrap()), down: None },
         expect![[r##"
-            # note: 1: only filters choose bands here: for bands by type of service, as `priomap` has them, write a `match`
+            # note: 1: only filters choose bands: for bands by type of service, as in `priomap`, write a `match`
             # note: 2: packets with options of IP are taken too
             # note: 3: of IPv6 these bytes are the traffic class and the flow label, which is random: this takes hardly any packet, and is left out
             # note: 4: ICMP of IPv6 is protocol 58: this takes no packet, and is left out
             # note: 9: marks are compared as whole numbers: `0x20/0xf0` is 32 alone here, and in tc each mark that has these bits
-            # note: 9: no rule marks packets with 32 yet: for tc the firewall does, here a rule
+            # note: 9: no rule marks packets with 32 yet: for tc the firewall marks, in falaj a rule
             # packets that e sends go up
             [link.e]
             rate = "8mbit"
@@ -1342,7 +1342,7 @@ fn fq_and_cake_become_disciplines() {
          tc qdisc add dev eth1 root handle 1: tbf rate 10mbit burst 2000b limit 30kb\n\
          tc qdisc add dev eth1 parent 1: fq maxrate 2mbit quantum 3028\n",
         expect![[r##"
-            # note: 1: `docsis` was left out: packets that cost less than 64 B with their overhead stay cheaper here
+            # note: 1: `docsis` was left out: packets that cost less than 64 B with their overhead cost less here
             # note: 3: `maxrate` alone paces connections here: rates that sockets ask for, as those of TCP, are not known behind the sockets
             # packets that eth0 sends go up
             [link.eth0]
@@ -1376,7 +1376,7 @@ fn fq_and_cake_become_disciplines() {
          refill_delay 40ms timer_slack 10us horizon 10s horizon_drop\n",
         expect![[r##"
             # note: 1: `diffserv3` was left out: DSCP gives no precedence here, as with `besteffort`
-            # note: 1: `triple-isolate` was left out: connections alone are isolated here: a host with more of them gets more of the link
+            # note: 1: `triple-isolate` was left out: falaj isolates connections, not hosts: a host with more connections gets more of the link
             # note: 2: `maxrate` alone paces connections here: rates that sockets ask for, as those of TCP, are not known behind the sockets
             # note: 2: `buckets` was left out: it is for the search of queues, and changes no packet
             # note: 2: `timer_slack` was left out: pauses end to the nanosecond
@@ -1498,7 +1498,7 @@ fn what_has_no_equal_is_refused_line_by_line() {
             4 | tc qdisc add root netem delay 1ms
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 
-            error: only a shell knows what this is
+            error: only a shell can expand this
              --> tc.sh:5:18
               |
             5 | tc qdisc add dev $DEV root netem loss 10%
@@ -1551,7 +1551,7 @@ fn what_has_no_equal_is_refused_line_by_line() {
     becomes(
         "",
         expect![[r#"
-        error: there is no `tc qdisc add` in it, and so no link
+        error: there is no `tc qdisc add`, and so no link
          --> tc.sh:1:1
           |
         1 |
@@ -1675,10 +1675,10 @@ fn what_differs_is_said() {
          tc qdisc add dev b parent 1: netem loss 1%\n\
          tc qdisc add dev c root netem limit 5000 delay 10ms loss 1%",
         expect![[r##"
-            # note: 1: netem loses and doubles packets before the rate, falaj after it: a lost packet took its time, and copies take none
+            # note: 1: netem loses and duplicates packets before the rate, falaj after it: a lost packet has used the link, and copies do not use it
             # note: 2: tbf drops every packet larger than its burst of 1kB; here they pass
-            # note: 3: netem loses and doubles packets before the rate, falaj after it: a lost packet took its time
-            # note: 4: netem counts packets on their way; here no packet waits without a rate: `limit` is left out
+            # note: 3: netem loses and duplicates packets before the rate, falaj after it: a lost packet has used the link
+            # note: 4: netem counts packets in transit; falaj queues no packet without a rate: `limit` was left out
             # packets that a sends go up
             [link.a]
             rate = "unlimited"
@@ -1770,7 +1770,7 @@ fn what_packets_cost() {
          tc qdisc add dev a root stab linklayer ppp netem rate 1mbit\n\
          tc class add dev a parent 1: classid 1:1 stab overhead 4 htb rate 1mbit",
         expect![[r#"
-            warning: `mpu` was left out: packets that cost less than 64 B with their overhead stay cheaper here
+            warning: `mpu` was left out: packets that cost less than 64 B with their overhead cost less here
              --> tc.sh:1:30
               |
             1 | tc qdisc add dev a root stab mpu 64 netem rate 1mbit
@@ -1854,7 +1854,7 @@ fn what_is_below_a_class_is_a_link_before_it() {
          tc filter add dev eth0 protocol ip parent 1:0 prio 3 u32 match ip dst 65.172.181.4/32 \
          flowid 1:3",
         expect![[r##"
-            # note: 1: only filters choose bands here: for bands by type of service, as `priomap` has them, write a `match`
+            # note: 1: only filters choose bands: for bands by type of service, as in `priomap`, write a `match`
             # note: 1: no filter sends to 1:1: it is left out
             # note: 1: the rate of eth0 is unknown, so no class waits for another: `--rate` sets it
             # packets that eth0 sends go up
@@ -1986,7 +1986,7 @@ fn what_is_below_a_class_is_a_link_before_it() {
          tc class add dev ifb0 parent 1:1 classid 1:10 htb rate 10mbit\n\
          tc qdisc add dev ifb0 parent 1:10 netem delay 30ms rate 5mbit",
         expect![[r##"
-            # note: 7: only filters choose bands here: for bands by type of service, as `priomap` has them, write a `match`
+            # note: 7: only filters choose bands: for bands by type of service, as in `priomap`, write a `match`
             # packets that eth0 sends go up
             [link.eth0]
             rate = "unlimited"
@@ -2064,7 +2064,7 @@ fn links_below_classes_that_rules_cannot_lead_through_are_refused() {
         "tc qdisc add dev a root handle 1: prio\ntc qdisc add dev a parent 1:2 netem delay 5ms\n\
          tc filter add dev a parent 1: matchall flowid 1:2\ntc qdisc add dev b root netem delay 5ms",
         expect![[r#"
-            warning: only filters choose bands here: for bands by type of service, as `priomap` has them, write a `match`
+            warning: only filters choose bands: for bands by type of service, as in `priomap`, write a `match`
              --> tc.sh:1:1
               |
             1 | tc qdisc add dev a root handle 1: prio

@@ -185,7 +185,7 @@ impl Sandbox {
         }
     }
 
-    /// The reason for packet sockets where [`Join::Auto`] prefers TAPs.
+    /// The reason why [`Join::Auto`] used packet sockets instead of TAPs, if it did.
     pub fn no_tap(&self) -> Option<&Error> {
         self.sides.no_tap()
     }

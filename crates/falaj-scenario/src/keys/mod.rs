@@ -189,8 +189,7 @@ pub const FILE: &[Key] = &[
         "rule",
         Holds::Tables(RULE),
         Otherwise("all packets pass the only link"),
-        "the rules that route packets through links, each a table `[[rule]]`; a packet that no \
-         rule takes is dropped",
+        "the rules that route packets through links, each a table `[[rule]]`; a packet that matches no rule is dropped",
     ),
     key(
         "table",

@@ -53,7 +53,7 @@ pub(crate) fn marks(table: &DeTable<'_>, rules: &[RuleRead], problems: &mut Vec<
 /// With more rules than this, rules are not compared with each other.
 const COMPARED: usize = 1000;
 
-/// Rules that no packet reaches, packets that no rule takes, and links that no rule leads to.
+/// Rules that no packet reaches, packets that match no rule, and links that no rule leads to.
 pub(crate) fn rules(all: &[RuleRead], links: &[Known], problems: &mut Vec<Problem>) {
     if all.is_empty() {
         return;
@@ -118,7 +118,7 @@ pub(crate) fn rules(all: &[RuleRead], links: &[Known], problems: &mut Vec<Proble
         });
         if !counts {
             problems.push(
-                Problem::warning(last.at.clone(), "packets that no rule takes are dropped")
+                Problem::warning(last.at.clone(), "packets that match no rule are dropped")
                     .label("behind the last rule")
                     .help("a last rule without `match` takes them: `to = \"pass\"`, to a link, or `to = \"drop\"`"),
             );

@@ -3445,7 +3445,7 @@ to = "drop"
                |
                = help: rule `2` before it takes them all; put that one behind
 
-            warning: packets that no rule takes are dropped
+            warning: packets that match no rule are dropped
               --> a.toml:15:1
                |
             15 | [[rule]]

@@ -4,7 +4,7 @@
 //! flow's `deadline`. All gates open once in a `period`: the group behind the first gate joins the
 //! end of the queue that is sent, and each other group moves up by one gate. A packet joins the
 //! group that passes its last gate at the last opening before the packet is due, so at most a
-//! period before. So a flow's packets become eligible within a period of each other's due dates,
+//! period before. So each packet becomes eligible within the period before its due date,
 //! which bounds the remaining jitter. Within a group nothing is sorted by due dates: that is the
 //! price of few queues.
 //!
@@ -103,7 +103,7 @@ impl Mgfq {
         let period = period.ok_or_else(|| ConfigError {
             flow: None,
             param: "period",
-            what: "gates open once a period, and there is none".into(),
+            what: "the gates open once a period, and `period` is missing".into(),
             help: "give it the jitter that flows may have, such as `5ms`".into(),
         })?;
         let deadline = |(flow, f): (usize, &FlowSetup)| {
@@ -144,8 +144,8 @@ impl Discipline for Mgfq {
 
     fn start(&mut self, _: &mut Flows<(), Place>) {}
 
-    /// A packet behind a gate stays there until the first opening of the new gates that is no
-    /// earlier.
+    /// A packet behind a gate stays there until the first opening of the new gates that is not
+    /// earlier than its old one.
     fn retag(&self, old: &mut Mgfq, _: FlowId, (gate, number): Place, _: Time) -> Place {
         let opens = u128::from(gate) * u128::from(old.period.0);
         (u64::try_from(opens.div_ceil(self.period.0.into())).unwrap_or(u64::MAX), number)

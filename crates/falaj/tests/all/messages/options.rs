@@ -175,7 +175,7 @@ fn texts_that_are_none() {
     }
     refused(
         &["import", "tc", "-"],
-        "there is no `tc qdisc add` in it, and so no link\n --> standard input:1:1",
+        "there is no `tc qdisc add`, and so no link\n --> standard input:1:1",
     );
     for args in [&["import", "tc", "-"][..], &["import", "ipfw", "-"], &["fmt", "-"]] {
         let stdin = File::open(directory()).expect("it is there");
