@@ -13,10 +13,12 @@ pub fn only_link(scenario: &Scenario) -> Result<usize> {
     match scenario.links.len() {
         1 if scenario.rules.is_empty() => Ok(0),
         1 => {
-            bail!("this scenario has rules, and here all packets pass one link: leave [[rule]] out")
+            bail!(
+                "this scenario has rules, and with this command all packets pass one link: leave [[rule]] out"
+            )
         }
         n => bail!(
-            "this scenario has {n} links, and here all packets pass one: keep only one [link.NAME]"
+            "this scenario has {n} links, and with this command all packets pass one: keep only one [link.NAME]"
         ),
     }
 }
@@ -25,7 +27,7 @@ pub fn only_link(scenario: &Scenario) -> Result<usize> {
 pub fn between_two_ends(scenario: &Scenario) -> Result<&[Link]> {
     if !scenario.hosts.is_empty() {
         bail!(
-            "this scenario has hosts, and here links stand between two ends: leave [host.NAME] out, or use `run`"
+            "this scenario has hosts, and this command has links between two ends: leave [host.NAME] out, or use `run`"
         );
     }
     live_links(scenario)
@@ -66,7 +68,7 @@ pub fn no_adapters(scenario: &Scenario) -> Result<()> {
     match scenario.adapters().first() {
         None => Ok(()),
         Some(adapter) => bail!(
-            "flow {} has an adapter, and here a link has two ends: `falaj serve` gives each adapter its own; `plan` and `sim` know it too",
+            "flow {} has an adapter, and with this command a link has two ends: `falaj serve` gives each adapter its own end; `plan` and `sim` support it too",
             adapter.name
         ),
     }
@@ -78,7 +80,10 @@ pub fn no_masks(link: &Link, why: &str) -> Result<()> {
     if [&link.up, &link.down].iter().all(|direction| direction.pipe.masks.is_none()) {
         return Ok(());
     }
-    bail!("link {} has `mask`, and here {why}: `falaj sim`, `run` and `bridge` know it", link.name)
+    bail!(
+        "link {} has `mask`, and here {why}: `falaj sim`, `run` and `bridge` support it",
+        link.name
+    )
 }
 
 /// Warns that a queue was full for the first time: packets are lost, and the warning names the key
@@ -123,13 +128,15 @@ pub fn warn_of_sharing(links: &[Link], pipe: PipeId, flow: Option<FlowId>, short
     if short {
         note!(
             "warning: the mask {mask} of `{whose}` makes no more {made}: the process uses half of \
-             the memory that it may use. Further ids share {shared} more. A mask of fewer bits, \
+             its available memory. Further ids share additional {made} ({shared}). A mask of \
+             fewer bits, \
              such as `src/24`, makes fewer {made}. Their packets are counted without a warning"
         );
     } else {
         note!(
             "warning: the mask {mask} of `{whose}` makes at most {} {made}. Further ids share \
-             {shared} more; `max-flows` sets another number. Their packets are counted without a \
+             additional {made} ({shared}); `max-flows` sets another number. Their packets are \
+             counted without a \
              warning",
             each.most
         );

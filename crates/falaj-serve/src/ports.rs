@@ -136,7 +136,7 @@ impl Interfaces {
                     let whose = called(&watched.name);
                     info!(
                         adapter = watched.name.as_str(),
-                        "{whose}: its interface is called {name} now, and stays {whose}'s"
+                        "{whose}: its interface was renamed to {name}, and still belongs to {whose}"
                     );
                 }
                 adapters.interface_is_called(&watched.name, renamed.clone());

@@ -6,24 +6,24 @@
 //! decides for an earlier time. Packets that arrive meanwhile reach the discipline at that instant.
 //! That is sooner than they could be sent, and it is the only difference from a link that falaj
 //! paces. The difference is at most the time that the device takes for its `backlog`, and the
-//! guarantee is that much later.
+//! guaranteed delay is longer by that time.
 //!
 //! If the discipline lets no packet go before a later instant, none is handed over before that
-//! instant, as the device would send it at once. So phases that pass unused stay unused.
+//! instant, because the device would send it at once. So phases that pass unused stay unused.
 //!
 //! The pipe does not conclude ahead of time that a flow has run empty. The last packet of a flow is
 //! in its queue until the device has sent it, and the next decision is made then, or when the flow
 //! gets another packet. Otherwise a flow whose packets keep coming would seem to run empty whenever
 //! the device takes all its queued packets. It would lose its turn, and a part of its guaranteed
-//! rate, as its queue is shorter than the device's.
+//! rate, because its queue is shorter than the device's.
 //!
 //! Packets that the device has been handed keep their end, even if the rate changes. If that end is
 //! more than 100 ms away and the new rate is higher, they end by the new rate, and the discipline
 //! begins afresh: it has decided for times that have not come yet.
 //!
-//! A device without room for a largest packet is not offered any until half of its room is free, so
-//! that the driver wakes up once for many packets. A port that refuses a packet is offered none
-//! until it has room: no packet is chosen before it can be sent.
+//! A device without room for a largest packet is offered no packet until half of its room is free,
+//! so that the driver wakes up once for many packets. A port that refuses a packet is offered no
+//! other until it has room, so no packet is chosen before it can be sent.
 
 use super::spec::PipeSpec;
 use falaj_sched::disciplines::fifo;
@@ -50,16 +50,16 @@ pub enum Pace {
 pub(super) struct DeviceState {
     /// The end of the packets that it was handed, at the link's rate.
     until: Time,
-    /// It has room for a largest packet as long as its backlog takes no longer than this.
+    /// Longest backlog, as a time at the link's rate, with which a largest packet still fits.
     full: Span,
-    /// Once it was full, it is offered packets again when its backlog takes no longer than this.
+    /// Longest backlog with which a device that was full is offered packets again.
     low: Span,
     backlog: u32,
-    /// Decisions of the discipline depend on which flows have run empty.
+    /// True if decisions of the discipline depend on which flows have run empty.
     concludes: bool,
-    /// The port refuses packets for now.
+    /// True while the port refuses packets.
     refuses: bool,
-    /// falaj paces the link again, and begins when the device has sent its packets.
+    /// True if falaj paces the link again, from the time at which the device has sent its packets.
     yields: bool,
 }
 

@@ -269,7 +269,7 @@ impl Parser<'_> {
             "any" => return Ok((Node::Any, end)),
             "in" | "out" | "recv" | "xmit" | "via" => {
                 let what =
-                    format!("`{word}`: a rule knows a packet's direction, not its interface");
+                    format!("`{word}`: a rule matches a packet's direction, not its interface");
                 let help = "write `direction = \"up\"` in the rule for packets that come in at the \
                             near end, the first interface of `falaj bridge`, and `direction = \
                             \"down\"` for packets that come in at the other";

@@ -145,7 +145,7 @@ impl<'a> End<'a> {
         if self.renamed.replace(renamed.clone()) != renamed
             && let Some(name) = renamed
         {
-            note!("the interface {} is called {name} now, and stays an end", self.name);
+            note!("the interface {} was renamed to {name}, and is still an end", self.name);
         }
     }
 }

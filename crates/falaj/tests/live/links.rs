@@ -1840,7 +1840,7 @@ fn masks_shown(users: &Users) {
     assert!(table.contains("5 packets had no queue or link of their own"), "{table}");
     assert!(table.contains("dport 2"), "{table}");
     assert_eq!(
-        ran.err.matches("makes at most 3 queues. Further ids share 1 more").count(),
+        ran.err.matches("makes at most 3 queues. Further ids share additional queues (1)").count(),
         1,
         "{}",
         ran.err

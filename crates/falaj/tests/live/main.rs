@@ -25,7 +25,7 @@ mod bridge;
 mod common;
 #[cfg(feature = "serve")]
 mod faults;
-#[expect(dead_code, reason = "others use the rest")]
+#[expect(dead_code, reason = "other test programs use the rest")]
 #[path = "../../../falaj-live/tests/all/guest.rs"]
 mod guest;
 mod host;
@@ -33,7 +33,7 @@ mod in_guest;
 #[path = "../common/libraries.rs"]
 mod libraries;
 mod links;
-#[cfg_attr(not(feature = "serve"), expect(dead_code, reason = "others use the rest"))]
+#[cfg_attr(not(feature = "serve"), expect(dead_code, reason = "other test programs use the rest"))]
 mod netlink;
 #[cfg(feature = "serve")]
 mod pages;

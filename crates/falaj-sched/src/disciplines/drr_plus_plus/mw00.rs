@@ -2,10 +2,10 @@
 //!
 //! One low-latency flow goes before every packet of the `n` normal ones while it has credit for its
 //! head. The normal flows are served by deficit round robin. At the end of each of their cycles the
-//! credit grows by `n Q`, or is set to that if the low-latency flow is empty; a system that was
-//! idle starts with that. Without credit the flow waits for the end of the cycle. Compared with
-//! [`crate::disciplines::drr_plus_plus`] its mean delay is better, and its worst delay grows with
-//! `n` from the first packet on.
+//! credit grows by `n Q`, or is set to `n Q` if the low-latency flow is empty; after an idle period
+//! it is `n Q` too. Without credit the flow waits for the end of the cycle. Compared with
+//! [`crate::disciplines::drr_plus_plus`] its mean delay is better, but its worst delay grows with
+//! `n` even for a single packet.
 //!
 //! # Bounds
 //!

@@ -105,7 +105,7 @@ fn a_scenario_for_another_command() {
     {
         refused(
             args,
-            "flow calm has an adapter, and here a link has two ends: `falaj serve` gives each adapter its own",
+            "flow calm has an adapter, and with this command a link has two ends: `falaj serve` gives each adapter its own",
         );
     }
     let each = text("[link.up]\nrate = \"20mbit\"\nmask = \"src\"\n");
@@ -137,7 +137,7 @@ fn a_scenario_for_another_command() {
     let hosts = file("hosts.toml", &hosts);
     refused(
         &["traffic", hosts],
-        "this scenario has hosts, and here links stand between two ends: leave [host.NAME] out, or use `run`",
+        "this scenario has hosts, and this command has links between two ends: leave [host.NAME] out, or use `run`",
     );
     let silent = file("silent.toml", "[link.a]\nrate = \"1mbit\"\n");
     refused(&["traffic", silent], "link a has no [traffic.NAME]: there is nothing to send");

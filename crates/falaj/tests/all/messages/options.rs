@@ -152,14 +152,14 @@ fn benches_of_nothing() {
     );
     kernel(
         "kernel-rules",
-        "this scenario has rules, and here all packets pass one link: leave [[rule]] out",
+        "this scenario has rules, and with this command all packets pass one link: leave [[rule]] out",
     );
     let two = "tc qdisc add dev falaj0 root netem delay 40ms\n\
                tc qdisc add dev eth7 root netem delay 40ms\n";
     case("kernel-two", two, Some(""));
     kernel(
         "kernel-two",
-        "this scenario has 2 links, and here all packets pass one: keep only one [link.NAME]",
+        "this scenario has 2 links, and with this command all packets pass one: keep only one [link.NAME]",
     );
 }
 
@@ -410,7 +410,7 @@ fn live_links_that_cannot_be() {
         format!("{LINK}[link.a.flow.x]\nmatch = \"vlan 5\"\n[link.a.flow.y]\nmatch = \"any\"\n");
     relay(
         &[file("live-vlan.toml", &vlan), "--fail-if", "loss of nobody > 1%"],
-        "warning: flow `x` asks for `vlan 5`, and a relay knows addresses, protocol, ports and length alone\nfalaj: `loss",
+        "warning: flow `x` asks for `vlan 5`, and a relay has only addresses, protocol, ports and length\nfalaj: `loss",
     );
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn comes_back() {
     told.passes("a");
 
     netlink::rename("a1", "other");
-    told.says("adapter a: its interface is called other now, and stays adapter a's");
+    told.says("adapter a: its interface was renamed to other, and still belongs to adapter a");
     until("its name is known", || told.service.adapter("a")["interface"] == "other");
     told.passes("a");
     netlink::rename("other", "a1");
