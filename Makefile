@@ -156,7 +156,7 @@ docs: $(target)/book-tools/installed ## build the book, every link in it checked
 	$(target)/book-tools/bin/sphinx-build -W -n --keep-going -E -q -d $(target)/book-tools/cache docs $(target)/book
 	@echo "$(target)/book/index.html"
 
-# Into a place of its own, from scratch whenever a version changes.
+# In a directory of its own, made anew when a version changes.
 $(target)/book-tools/installed: docs/requirements.txt
 	python3 -m venv --clear $(@D)
 	$(@D)/bin/pip install --quiet --disable-pip-version-check -r $<

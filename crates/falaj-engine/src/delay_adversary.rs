@@ -1,10 +1,10 @@
-//! Searches for arrivals that delay the packets of a flow as long as possible: it shows how closely
-//! a bound on the delay is approached, and if it is kept.
+//! Searches for arrivals that delay the packets of a flow as long as possible. The result shows how
+//! close the delay can come to its bound, and whether it exceeds the bound.
 //!
 //! From some instant on, each flow sends a row of packets of two sizes, as early as its envelope
-//! allows. The search draws such rows and changes a few of their numbers over and over; a change is
-//! kept if the largest ratio of delay to bound does not fall. After a number of changes it starts
-//! from scratch. The result follows from seed and effort alone.
+//! allows. The search draws such rows and changes a few of their numbers over and over. It keeps a
+//! change unless the largest ratio of delay to bound falls. After a number of changes it draws new
+//! rows. The result depends on seed and effort only.
 
 use crate::chance::Chance;
 use crate::engine::Engine;
@@ -45,11 +45,11 @@ pub struct Attack<'a> {
 pub struct Witness {
     /// The arrivals, in the order of their instants.
     pub arrivals: Vec<Arrival>,
-    /// The flow whose delay is the largest part of its bound.
+    /// The flow whose ratio of delay to bound is the largest.
     pub flow: usize,
     /// That delay.
     pub delay: Span,
-    /// Delay by bound; above 1 the bound is broken.
+    /// Delay divided by bound; above 1 the bound is violated.
     pub ratio: f64,
 }
 
@@ -102,7 +102,7 @@ impl Bucket {
     }
 }
 
-/// Changes between two starts from scratch.
+/// Number of changes before new rows are drawn.
 const CLIMB: u64 = 60;
 /// The largest number of packets of a flow.
 const PACKETS: u64 = 40;

@@ -176,7 +176,7 @@ impl SetupStep {
                 "the interface's mtu is larger than the frames of an AF_XDP socket"
             }
             SetupStep::CreateBridge => "cannot make a kernel bridge",
-            SetupStep::Claim => "cannot have the interface for this link alone",
+            SetupStep::Claim => "cannot reserve the interface for this link",
             SetupStep::Program => "cannot start the program again",
             SetupStep::HostPort => "cannot listen for a port of the host",
             SetupStep::FirewallQueue => "cannot take a queue of the firewall",
@@ -286,7 +286,7 @@ impl Error {
                 Some("18 MiB must be locked: ulimit -l unlimited".into())
             }
             SetupStep::HandOver if errno == Errno::EPIPE => {
-                Some("the process that does it has ended: restart falaj".into())
+                Some("the helper process that opens ports has ended: restart falaj".into())
             }
             SetupStep::Claim if errno == Errno::EBUSY => Some(
                 "another falaj forwards there: `falaj show` finds it; end that one first".into(),

@@ -74,8 +74,8 @@ impl Subnet {
     /// The length of its IPv6 prefix.
     pub(crate) const PREFIX6: u8 = 64;
 
-    /// A subnet that no interface of this network namespace is in, numbered after those in use, as
-    /// links nest in order.
+    /// Returns a subnet that no interface of this network namespace is in. If possible, its number
+    /// is above those in use, so that nested links are numbered from the outermost on.
     pub fn free() -> Subnet {
         Subnet::free_ones().next().unwrap_or_default()
     }

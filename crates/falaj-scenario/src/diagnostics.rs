@@ -139,9 +139,9 @@ impl Diagnostics {
         self.problems.iter().any(|p| p.severity == Severity::Error)
     }
 
-    /// For a terminal: each problem with its line of the file. Of several similar warnings it has
-    /// the first, and the lines of the others. Colours are ANSI escapes. Ends without a newline;
-    /// empty if there are no problems.
+    /// Renders all problems for a terminal, each with its line of the file. Several similar
+    /// warnings are the first one and the line numbers of the others. Colours are ANSI escapes.
+    /// Ends without a newline; empty if there are no problems.
     pub fn render(&self, colour: bool) -> String {
         let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
         let told = |(problem, alike): &(&Problem, Vec<usize>)| {
@@ -161,7 +161,7 @@ impl Diagnostics {
 
     /// The problems to show, each with the lines of similar warnings.
     fn folded(&self) -> Vec<(&Problem, Vec<usize>)> {
-        /// Fewer similar warnings are all shown.
+        /// The smallest number of similar warnings that are folded into one.
         const MANY: usize = 3;
         let is_alike = |a: &Problem, b: &Problem| {
             let warn = [a, b].map(|problem| problem.severity == Severity::Warning);

@@ -114,7 +114,7 @@ fn read(file: &Path) -> Result<AddressBook> {
     };
     parse(&text).with_context(|| {
         format!(
-            "{}: not the addresses that adapters had; delete it to have them learned anew",
+            "{}: the addresses of adapters cannot be read; delete the file, and they are learned again",
             file.display()
         )
     })

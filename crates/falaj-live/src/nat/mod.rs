@@ -10,9 +10,9 @@
 //! | `slirp4netns` | the program, no privilege | nothing |
 //! | the host | `CAP_NET_ADMIN`; `nft` or `iptables` | an interface, a table or rule named like it, and forwarding |
 //!
-//! A process of its own, the caretaker, is responsible for all that is started or changed: when the
-//! caller lets go, or has ended in whatever way, it ends the program or restores the host, and
-//! ends.
+//! A separate process, the caretaker, is responsible for the started program or the changes of the
+//! host. When the caller closes the way out or ends, even by SIGKILL, the caretaker ends the
+//! program or restores the host, and ends.
 
 mod host;
 mod owners;
@@ -33,11 +33,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{env, fmt};
 
-/// The address of the DNS server if the caller's own resolver is on its loopback interface; a
-/// user-mode stack passes queries on to that resolver. No link uses these addresses.
+/// The address of the DNS server behind a user-mode stack, if the caller's own resolver is on its
+/// loopback interface; the stack passes queries on to that resolver. No link uses these addresses.
 const NAMES: Ipv4Addr = Ipv4Addr::new(10, 77, 254, 3);
-/// The network that a user-mode stack uses: with the host's own address it would keep packets for
-/// the host to itself.
+/// The network of a user-mode stack. With the host's own address it would not pass packets for the
+/// host on.
 const OWN_NET: &str = "10.77.254.0/24";
 /// Its own address in that network, and that of its next router.
 const OWN: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 254, 100), Ipv4Addr::new(10, 77, 254, 2)];
@@ -270,7 +270,7 @@ impl Nat {
                 let _ = news.read_to_string(&mut why);
                 return Err(why);
             }
-            _ => return Err("its caretaker is gone".into()),
+            _ => return Err("its helper process has ended".into()),
         }
         if let NatMethod::Host(_) = way {
             sandbox.configure_way_out().map_err(|error| error.to_string())?;
@@ -352,7 +352,7 @@ fn watch(care: &mut dyn Caretaker, held: &OwnedFd, mut say: &File) {
         let _ = write!(say, "-{why}");
         return;
     }
-    // A reader that is gone shows in the end of the pipe.
+    // If the reader is gone, the loop below sees the end of the other pipe.
     let _ = say.write_all(b"+");
     let began = Instant::now();
     loop {

@@ -69,7 +69,7 @@ const STARVES: &str = "1 % of the link, chosen: words of the paper, \"the total 
 const TIMES: &str = "5 %, chosen: the paper prints curves and no values";
 const FALLS: &str = "words of the paper, \"a strong impact\"; the limit is ours";
 const WEIGHT: &str = "half of a turn: 31 packets take 3.8 ms, and 100 ms are looked at";
-const OURS: &str = "ours, not the paper's: a guarantee, or the measured beside the simulated";
+const OURS: &str = "ours, not the paper's: a guarantee, or measured and simulated values compared";
 
 const WORK: Work = Work {
     name: "xen",

@@ -38,7 +38,7 @@ const ORDERS: &str = "words of the thesis, \"more than one hundred times\"";
 const FALLS: &str = "words of the thesis, \"dramatically\" or \"very low\"; the limit is ours";
 const DIGIT: &str = "half of the unit of the last printed digit";
 const GRID: &str = "half of the smallest distance between the quanta, 200 B";
-const OURS: &str = "ours, not the thesis': a bound, or the measured beside the simulated";
+const OURS: &str = "ours, not the thesis': a bound, or measured and simulated values compared";
 const CLOCKS: &str = "the rates of the clocks are taken from it";
 const ARITHMETIC: &str = "follows from rates, sizes and capacity, whatever the scheduler does";
 

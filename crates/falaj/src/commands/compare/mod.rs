@@ -154,7 +154,7 @@ impl fmt::Display for Doubt {
             }
             Doubt::ReleasedLate(late) => write!(
                 f,
-                "this host handed 1 packet in 100 over more than {} late, {tenth}",
+                "this host delivered 1 packet in 100 more than {} late, {tenth}",
                 text::span(Some(*late))
             ),
             Doubt::SentLate(flow, late) => write!(

@@ -178,7 +178,8 @@ pub(crate) fn behind_an_adapter() {
         "{\"adapter\": \"tap:1\"}",
     );
     assert!(
-        put.status == 409 && put.body.contains("the process that does it has ended: restart falaj"),
+        put.status == 409
+            && put.body.contains("the helper process that opens ports has ended: restart falaj"),
         "{}",
         put.body
     );
