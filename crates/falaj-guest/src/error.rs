@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// How to get a kernel, as in several messages.
+/// The advice to get a kernel, as in several messages.
 const CURE: &str =
     "build one with `make kernel`, or name one with --kernel; docs/how-to/virtual-time.md";
 

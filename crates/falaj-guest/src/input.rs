@@ -10,7 +10,7 @@ use std::io::{self, IsTerminal, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// How long to wait for the end of a pipe, so that all input is there before the command.
+/// Longest wait for the end of a pipe, so that all input is there before the command.
 const WAIT: Duration = Duration::from_millis(200);
 
 /// Standard input.

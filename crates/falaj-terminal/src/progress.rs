@@ -1,4 +1,4 @@
-//! Progress of work: bars on a terminal; for long work elsewhere an occasional line.
+//! Progress of work: bars on a terminal; without a terminal, lines at intervals for long work.
 
 use crate::output::quiet;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
@@ -24,8 +24,8 @@ pub fn bar(steps: u64, what: &'static str) -> ProgressBar {
     ProgressBar::new(steps).with_style(style).with_message(what)
 }
 
-/// A bar for work of minutes: without a terminal, remarks report the progress. A remark is printed
-/// only when a step ends: a thread that prints between steps is ruled out, because a sandbox starts
+/// A bar for work of minutes: without a terminal, lines report the progress. A line is printed only
+/// when a step ends: a thread that prints between steps is ruled out, because a sandbox starts
 /// in a single-threaded process.
 pub fn long_bar(steps: u64, what: &'static str) -> ProgressBar {
     if wanted() || quiet() {

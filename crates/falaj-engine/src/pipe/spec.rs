@@ -17,7 +17,7 @@ pub struct PipeSpec {
     pub kind: &'static str,
     /// The discipline's configuration; its rate is the link's.
     pub setup: Setup,
-    /// How the link turns bytes into time; if its rate varies, the setup has the mean rate.
+    /// The conversion of bytes into time; if the link's rate varies, the setup has the mean rate.
     pub capacity: Capacity,
     /// The cost of a packet beyond its accounted bytes; lengths in `setup` include it.
     pub framing: Option<Framing>,

@@ -1,4 +1,4 @@
-//! Backends: where units enter and leave, one file or folder each.
+//! Backends: the ends at which units enter and leave a link, one file or folder each.
 //!
 //! The kinds of ends of a bridge are in one table, [`BACKENDS`]: the form of their names, the
 //! parsed name ([`Address`]), and the open end ([`Backend`], whose [`Port`] the event loop reads
@@ -50,18 +50,18 @@ pub struct BackendEntry {
     /// # Errors
     /// The expected form.
     pub parse: fn(&str) -> Result<Arc<dyn Address>, String>,
-    /// Opening an end starts threads. Other network namespaces can be entered by a single-threaded
-    /// process only, so these ends are opened last.
+    /// True if opening an end starts threads. Other network namespaces can be entered by a
+    /// single-threaded process only, so these ends are opened last.
     pub starts_threads: bool,
-    /// Packets return to their own path: they leave at the end where they came in. Such an end may
-    /// fail open.
+    /// True if packets return to their own path: they leave at the end where they came in. Such an
+    /// end may fail open.
     pub returns_packets: bool,
-    /// Packets may cross in batches.
+    /// True if packets may cross in batches.
     pub takes_batches: bool,
 }
 
 impl BackendEntry {
-    /// A backend without peculiarities, to be completed.
+    /// An entry with empty texts and no special properties, to be completed.
     pub(crate) const fn new(
         scheme: &'static str,
         form: &'static str,

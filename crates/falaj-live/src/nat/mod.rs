@@ -160,7 +160,7 @@ pub fn ways(wish: NatChoice, own_users: bool) -> Result<Vec<NatMethod>, String> 
     }
 }
 
-/// How to enable a way out, if none is available.
+/// The advice to enable a way out, if none is available.
 pub const HOW_TO: &str = "install pasta (apt install passt) or slirp4netns (apt install slirp4netns); root may also use --internet host";
 
 /// The contents of `/etc/resolv.conf` behind a link with this way out; `None`: the caller's own is

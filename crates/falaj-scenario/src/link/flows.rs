@@ -202,7 +202,8 @@ fn read_envelope<'a>(
     read.collect::<Vec<_>>().into_iter().collect()
 }
 
-/// The parts of a flow and the discipline that divides it. Errors were reported.
+/// Reads the parts of a flow and the discipline that divides it; `Err` if errors were added to
+/// `problems`.
 fn parts<'a>(
     fields: &Fields<'a>,
     place: Place,

@@ -7,7 +7,7 @@ use crate::read::{Datum, Fields, Got, get};
 use falaj_engine::masks::MaskConfig;
 use falaj_sched::contract::params::Value;
 
-/// The mask of a table, if it has one. Errors were reported.
+/// Reads the mask of a table, if it has one; `Err` if errors were added to `problems`.
 pub(crate) fn each(
     tables: &[&Fields<'_>],
     keys: &[Key],

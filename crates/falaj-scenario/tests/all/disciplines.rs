@@ -46,7 +46,7 @@ fn what_cannot_be_is_refused_with_its_reason_and_a_way_out() {
         (
             r#"kind = "tas", cycle = "10ms""#,
             "open = \"100us\"",
-            "in 100us a packet of 1514 B has no time",
+            "a packet of 1514 B does not fit into 100us",
             "at least ",
         ),
         (

@@ -156,7 +156,8 @@ impl Tas {
             |flow, param, what: String, help: String| ConfigError { flow, param, what, help };
         let cycle = setup.scheduler.span("cycle").unwrap_or(Span::ZERO);
         if cycle < packet || cycle == Span::ZERO {
-            let what = format!("in a cycle of {cycle} a packet of {} B has no time", setup.largest);
+            let what = format!("a packet of {} B does not fit into a cycle of {cycle}", \
+                                setup.largest);
             return Err(
                 refused(None, "cycle", what, format!("at least {}", packet.max(Span(1)))).into()
             );
@@ -165,7 +166,7 @@ impl Tas {
             let every = f.values.span("every").unwrap_or(cycle);
             if every == Span::ZERO || cycle % every != Span::ZERO {
                 let what = format!(
-                    "the gate begins anew after {every}, which is no part of the cycle of {cycle}"
+                    "`every` of {every} does not divide the cycle of {cycle}"
                 );
                 let help = format!("the cycle, or a half, a third … of it: {}", Span(cycle.0 / 2));
                 return Err(refused(Some(flow), "every", what, help));
@@ -174,7 +175,7 @@ impl Tas {
             let open = f.values.span("open").unwrap_or(every.saturating_sub(opens));
             let closes = opens + open;
             if closes > every {
-                let of = if every == cycle { "the cycle of" } else { "it begins anew after" };
+                let of = if every == cycle { "the cycle of" } else { "its `every` of" };
                 let what = format!("the gate closes at {closes}, after {of} {every}");
                 return Err(refused(
                     Some(flow),
@@ -184,7 +185,7 @@ impl Tas {
                 ));
             }
             if open < packet || open == Span::ZERO {
-                let what = format!("in {open} a packet of {} B has no time", setup.largest);
+                let what = format!("a packet of {} B does not fit into {open}", setup.largest);
                 return Err(refused(
                     Some(flow),
                     "open",

@@ -180,7 +180,7 @@ impl Ran {
         own.map(|(due, h)| (*due - self.sent[*h as usize].1).0 as f64).collect()
     }
 
-    /// How the results differ from an expectation; `None` if they do not.
+    /// The difference of the results from an expectation; `None` if there is none.
     pub(crate) fn differs(&self, then: &str) -> Option<String> {
         let words: Vec<&str> = then.split_whitespace().collect();
         let letter = |text: &str| text.bytes().next().map_or(0, |b| usize::from(b - b'a'));

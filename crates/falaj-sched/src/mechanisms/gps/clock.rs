@@ -6,15 +6,15 @@ use crate::mechanisms::weights::{ORIGIN, Shares, Virtual, retagged};
 use crate::queues::queue::FlowId;
 use alloc::vec::Vec;
 
-/// Bytes, in units of which [`Shares::byte`] are one.
+/// Bytes, in units of which [`Shares::byte`] make one byte.
 pub(super) type Work = u128;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Share {
     /// Finish of the flow's last packet.
     pub(super) finish: Virtual,
-    /// Virtual time already served of dropped packets: packets that replace them need that much
-    /// less.
+    /// Virtual time that dropped packets had already been served: the packets that replace them
+    /// need less by this amount.
     owed: Virtual,
     slope: u64,
     pub(super) weight: u32,
@@ -29,7 +29,7 @@ pub(crate) struct Gps {
     /// The sum of their weights.
     pub(super) weight: u64,
     pub(super) now: Virtual,
-    /// Work that is done, and too small to move `now`.
+    /// Work done that is too small to move `now`.
     pub(super) rest: Work,
 }
 

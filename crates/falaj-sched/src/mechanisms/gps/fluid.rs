@@ -1,4 +1,4 @@
-//! A fluid server of its own.
+//! A fluid server that runs by itself, beside a discipline.
 
 use crate::contract::params::{ConfigErrors, Setup};
 use crate::mechanisms::gps::clock::{Gps, Work};
@@ -11,11 +11,11 @@ use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// A fluid server of its own. Given a discipline's arrivals, in order of time, it returns the start
-/// and finish of each packet in the fluid system, and the service of each flow.
+/// A fluid server, beside a discipline. Given the discipline's arrivals, in order of time, it
+/// returns the start and finish of each packet in the fluid system, and the service of each flow.
 ///
-/// Its instants are the exact ones rounded up to a nanosecond, or one more: each arrival may cost
-/// it a part of `2^-62` of a byte.
+/// Its instants are the exact ones rounded up to a nanosecond, or one more: each arrival may add a
+/// rounding error of less than `2^-62` of a byte.
 #[derive(Debug, Clone)]
 pub struct Fluid {
     gps: Gps,
