@@ -526,7 +526,7 @@ impl Places {
                     .and_then(|n| self.free.remove(n));
                 free.with_context(|| {
                     format!(
-                        "the interface that stayed there has {}, which now belongs to another: delete that interface",
+                        "the interface that an earlier service left there has {}, which now belongs to another adapter: delete that interface",
                         at.address(had)
                     )
                 })?
@@ -534,7 +534,7 @@ impl Places {
             None => self.free.pop_front().with_context(|| {
                 format!(
                     "at most {most} adapters have addresses behind an uplink that is a namespace: \
-                     take an interface for it"
+                     use an interface as the uplink"
                 )
             })?,
         };
@@ -727,11 +727,11 @@ impl Beside for Fleet {
         for gone in &leaving {
             interfaces.remove(gone);
             left.extend(self.adapters.remove(gone));
-            info!(adapter = gone.as_str(), "{} is gone", called(gone));
+            info!(adapter = gone.as_str(), "{} was removed", called(gone));
         }
         for (name, coming) in coming {
             match self.add(&name, coming, &mut interfaces) {
-                Ok(()) => info!(adapter = name.as_str(), "{} is here", called(&name)),
+                Ok(()) => info!(adapter = name.as_str(), "{} was added", called(&name)),
                 Err(error) => {
                     error!(adapter = name.as_str(), "{} cannot be read: {error:#}", called(&name));
                 }
@@ -748,7 +748,7 @@ impl Beside for Fleet {
     fn pause(&self, name: &str, paused: bool) -> Result<(), String> {
         match self.adapters.pause(name, paused) {
             Ok(true) => Ok(()),
-            Ok(false) => Err(format!("{} is not there now", called(name))),
+            Ok(false) => Err(format!("{} does not exist", called(name))),
             Err(error) => Err(format!("{}: {error}", called(name))),
         }
     }

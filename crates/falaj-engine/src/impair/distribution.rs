@@ -2,9 +2,9 @@
 //! distribution function at equal steps of probability and interpolated linearly. They are computed
 //! at set-up in floating point; the path of packets uses integers.
 //!
-//! A table of finite range has less deviation than the distribution that it approximates: netem's
-//! tables have too little. Here every table is scaled until the interpolated distribution has mean
-//! 0 and deviation 1.
+//! A table of finite range has a smaller deviation than the distribution that it approximates;
+//! netem's tables have this fault. Here every table is scaled until the interpolated distribution
+//! has mean 0 and deviation 1.
 
 use super::jitter_process::JitterProcess;
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -126,8 +126,8 @@ fn standardised(mut points: Vec<f64>) -> Vec<f64> {
     points
 }
 
-/// The last step stands for the infinite tail: a line as long as it takes for the tail's part of
-/// the variance, which is a quarter of the whole.
+/// The last step stands for the infinite tail. Its height gives it the tail's part of the variance,
+/// which is a quarter of the whole.
 fn pareto() -> Vec<f64> {
     let quantile = |p: f64| (1.0 - p).powf(-1.0 / EXPONENT);
     let mut points: Vec<f64> = (0..STEPS).map(|i| quantile(i as f64 / STEPS as f64)).collect();

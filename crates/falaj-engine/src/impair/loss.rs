@@ -64,7 +64,7 @@ impl Impairment for Loss {
     }
 }
 
-/// A good and a bad state, each with its own loss. The state changes behind each packet, and has
+/// A good and a bad state, each with its own loss. The state may change after each packet, and has
 /// its stationary distribution from the first packet on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GilbertElliott {

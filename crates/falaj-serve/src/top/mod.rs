@@ -191,7 +191,7 @@ fn change(source: &mut RunningLink, state: &mut ScreenState, wanted: Option<stat
             "{}: {} {}",
             wanted.flow,
             wanted.key,
-            wanted.value.as_deref().unwrap_or("is gone")
+            wanted.value.as_deref().unwrap_or("was removed")
         ),
         Err(why) => why,
     };

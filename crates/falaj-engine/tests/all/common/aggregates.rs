@@ -28,7 +28,7 @@ struct Aggregate {
     turns: VecDeque<usize>,
     visited: bool,
     present: bool,
-    /// It is empty, but the fluid system still serves it.
+    /// True if it is empty, but the fluid system still serves it.
     silent: bool,
 }
 
@@ -43,7 +43,7 @@ impl Naive {
         }
     }
 
-    /// Up to eight flows of a weight, in order.
+    /// Divides the flows into aggregates of up to eight flows of one weight, in order.
     fn divide(weights: &[u64]) -> Vec<Aggregate> {
         let mut aggregates: Vec<(u64, Vec<usize>)> = Vec::new();
         for (f, &w) in weights.iter().enumerate() {
