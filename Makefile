@@ -47,10 +47,10 @@ test: cargo firewall $(guest_kernel) ## run all tests
 	@if python3 -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
 	$(MAKE) --no-print-directory python && \
 	$(MAKE) --no-print-directory api CALLS=200; \
-	else echo "left out: the package for Python, and malformed calls of the API, which take python3 (3.11 or newer) with venv"; fi
+	else echo "left out: the package for Python, and malformed calls of the API, which need python3 (3.11 or newer) with venv"; fi
 	@if node -e '$(node_is_new)' 2>/dev/null && command -v npm >/dev/null && { command -v chromium >/dev/null || test "$$(id -u)" = 0; }; \
 	then $(MAKE) --no-print-directory page; \
-	else echo "left out: the dashboard, whose tests take Node.js (20.19 or newer) with npm, and Chromium, which root would install"; fi
+	else echo "left out: the dashboard, whose tests need Node.js (20.19 or newer) with npm, and Chromium, which root would install"; fi
 
 # Programs for tests: iptables gives packets to a queue of the firewall, the others give access to the internet without root. Tests of a
 # missing one are skipped.
@@ -115,7 +115,7 @@ page/node_modules/.package-lock.json: page/package-lock.json
 	npm ci --prefix page --silent --no-audit --no-fund
 	touch $@
 
-dist: program ## make a Debian package, a tarball, a wheel and a container's file tree, and install each to see that it works (takes python3 with venv; mmdebstrap and root for the tree)
+dist: program ## make a Debian package, a tarball, a wheel and a container's file tree, and install each to see that it works (needs python3 with venv; mmdebstrap and root for the tree)
 	packaging/dist && packaging/check
 
 bench: program ## measure the processor cost of falaj and of the programs it is compared with
@@ -126,16 +126,16 @@ bench: program ## measure the processor cost of falaj and of the programs it is 
 kernel: ## build the kernel of virtual time from the distribution's source package, and install it for this user
 	crates/falaj-guest/kernel/build $(abspath $(target))/kernel $(kernel_at)
 
-kernel-oracle: program $(guest_kernel) ## compare the kernel's disciplines with ours in virtual time (takes the kernel of `make kernel`)
+kernel-oracle: program $(guest_kernel) ## compare the kernel's disciplines with ours in virtual time (needs the kernel of `make kernel`)
 	FALAJ_KERNEL=$(guest_kernel) $(falaj) bench kernel --virtual-time tests/kernel-oracle/cases/*
 
-guests: program ## join two virtual machines by a link, and Xen's experiments in such machines (takes qemu-system-x86, iperf3)
+guests: program ## join two virtual machines by a link, and Xen's experiments in such machines (needs qemu-system-x86, iperf3)
 	tests/guests/run $(falaj)
 
-fuzz: cargo ## run the fuzz targets guided by coverage, ten minutes each (takes g++)
+fuzz: cargo ## run the fuzz targets guided by coverage, ten minutes each (needs g++)
 	fuzz/run
 
-miri: cargo ## run unsafe code without system calls under Miri (takes the nightly toolchain with miri and rust-src)
+miri: cargo ## run unsafe code without system calls under Miri (needs the nightly toolchain with miri and rust-src)
 	cargo +nightly miri test -p falaj-plugin-api
 
 # A stable toolchain is enough, with RUSTC_BOOTSTRAP. The tests under loom are left out: they have one thread.
@@ -146,7 +146,7 @@ tsan: cargo ## run the rings that processes share under ThreadSanitizer
 
 lint: cargo ## check format, lints, documentation, and the layout of the code (.ci/house --help)
 	@if python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then .ci/house --self-test && .ci/house; \
-	else echo "left out: the layout of the code (.ci/house), which takes python3 (3.11 or newer)"; fi
+	else echo "left out: the layout of the code (.ci/house), which needs python3 (3.11 or newer)"; fi
 	cargo fmt --all --check
 	rustfmt --check $(disciplines)
 	cargo clippy --workspace --all-targets -- -D warnings
@@ -167,7 +167,7 @@ sbom: cargo ## write a bill of materials of the program (CycloneDX)
 	@echo "$(target)/falaj.cdx.json"
 
 # The database is fetched from RustSec, or from ADVISORIES, a clone of it. The libraries of the fuzz targets are in no program.
-advisories: cargo ## check the locked libraries: advisories, licences, sources (takes cargo-deny; ADVISORIES=CLONE of the database)
+advisories: cargo ## check the locked libraries: advisories, licences, sources (needs cargo-deny; ADVISORIES=CLONE of the database)
 	@cargo deny --version || { echo "cargo-deny is missing: cargo install --locked cargo-deny" >&2; exit 1; }
 	@export $(if $(ADVISORIES),GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=url.$(abspath $(ADVISORIES)).insteadOf \
 	GIT_CONFIG_VALUE_0=https://github.com/RustSec/advisory-db) CARGO_TERM_COLOR=never && \

@@ -159,7 +159,7 @@ pub fn kernel_bridge() -> Result<(), falaj_live::error::Error> {
     Sandbox::start(SandboxSpec { join: Join::Bridge, ..SandboxSpec::default() }).map(drop)
 }
 
-/// Returns true if the kernel's rate limit can be used here, which takes `tc`.
+/// Returns true if the kernel's rate limit can be used here, which needs `tc`.
 pub fn has_filter() -> bool {
     Command::new("tc")
         .arg("-V")
@@ -331,7 +331,8 @@ fn send(to: SocketAddr, long: Duration, congestion: Option<&str>) -> Result<Stre
             let known =
                 std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
                     .unwrap_or_default();
-            format!("the kernel has no congestion control `{name}` for us; it has {}", known.trim())
+            format!("the kernel does not offer congestion control `{name}` to this user; it \
+                     offers {}", known.trim())
         })?;
     }
     let congestion = getsockopt(&stream, TcpCongestion)

@@ -72,7 +72,7 @@ enum WriterCommand {
 /// One socket of a stream.
 struct StreamSide {
     socket: Arc<TcpStream>,
-    /// It has been reset.
+    /// True if it has been reset.
     broken: Arc<AtomicBool>,
     /// The channel to its writer.
     writer: Option<Sender<WriterCommand>>,
@@ -426,7 +426,7 @@ impl StreamSide {
     }
 }
 
-/// Writes by commands. An error means that the socket is broken.
+/// Executes the commands for a writer. An error means that the socket is broken.
 fn write(
     socket: &TcpStream,
     orders: &Receiver<WriterCommand>,

@@ -11,10 +11,10 @@ use std::sync::atomic::AtomicBool;
 
 /// Progress and cancellation of running replications.
 pub struct Progress<'a> {
-    /// Called now and then, from any thread, with the simulated time that has gone by in any
+    /// Called at intervals, from any thread, with the simulated time that has gone by in any
     /// replication since the last call.
     pub gone: &'a (dyn Fn(Span) + Sync),
-    /// If set, running replications end where they are.
+    /// If set, running replications end at once, with their results so far.
     pub stop: &'a AtomicBool,
 }
 

@@ -1,8 +1,8 @@
 //! Deficits: the bytes that flows of a round may send at each visit.
 //!
-//! Two rules. In a `DeficitRound` a flow sends while its deficit covers the head, as in DRR. With a
-//! [`Surplus`] a flow sends while it is positive, and the excess is a debt, as in fq_codel: the
-//! length of a head need not be known.
+//! There are two rules. In a `DeficitRound` a flow sends while its deficit covers the head, as in
+//! DRR. With a [`Surplus`] a flow sends while it is positive, and the excess is a debt, as in
+//! fq_codel: the length of a head need not be known.
 
 use crate::contract::guarantee::{
     Bound, Guarantee, StairTurn, StaircaseCurve, full_queue, without_room,
@@ -160,10 +160,10 @@ impl Quanta {
     /// The guarantee of `f` in a round of all flows.
     ///
     /// A packet that fills its queue to `B` bytes needs at most `m = ceil(B/Q_i)` visits of its
-    /// flow, and in any `m` consecutive visits another flow sends less than `m Q_j` and a packet.
-    /// The latency of the service curve is `[(F - Q)(1 + L/Q) + sum L]/C`, with `F` the sum of the
-    /// quanta (Boyer, Stea and Sofack 2012, with completed packets only: a last `L` of the flow
-    /// itself).
+    /// flow, and in any `m` consecutive visits another flow sends less than `m Q_j` plus one
+    /// packet. The latency of the service curve is `[(F - Q)(1 + L/Q) + sum L]/C`, with `F` the sum
+    /// of the quanta (Boyer, Stea and Sofack 2012, with completed packets only: a last `L` of the
+    /// flow itself).
     pub(crate) fn guarantee(&self, f: FlowId) -> Guarantee {
         let visits = self.visits_among_all(f);
         Guarantee {
@@ -228,8 +228,8 @@ impl Visits {
     /// The service curve as a staircase, instead of a line below it: the last of `S` bytes has left
     /// when the link has sent `S + ceil(S/Q) X + K` bytes in all, `X` and `K` as above. This is the
     /// curve of Tabatabaee and Le Boudec that is not convex ("Deficit round-robin: a second network
-    /// calculus analysis", 2021). They count bits, and so any deficit that the flow may have; here
-    /// packets have left whole.
+    /// calculus analysis", 2021). They count bits as they leave, so
+    /// the flow may have any deficit; here only packets that have left whole count.
     pub(crate) fn turns(&self) -> StaircaseCurve {
         StaircaseCurve {
             rate: self.rate,

@@ -48,7 +48,7 @@ const LONG: &str = "it takes minutes";
 const INSTALLED: &str = "it is tested where it is installed, by `make dist`";
 const IN_USE: &str = "it takes an interface, a container or a socket of the host";
 const INSIDE: &str = "it is typed inside of a link that runs";
-const ELSEWHERE: &str = "it takes a second terminal or another host";
+const ELSEWHERE: &str = "it needs a second terminal or another host";
 
 const fn page(name: &'static str) -> Page {
     Page { name, files: &[], left_out: &[], ends: &[] }
@@ -84,7 +84,7 @@ const PAGES: &[Page] = &[
             ("changes.sh", Text("falaj set link rate=2mbit\n")),
             ("other.toml", File("examples/tenants.toml")),
         ],
-        left_out: &[("falaj sim uplink.toml --replay trace.pcap", "it takes a capture of yours")],
+        left_out: &[("falaj sim uplink.toml --replay trace.pcap", "it needs a capture of yours")],
         ..page("docs/how-to/capture.md")
     },
     Page {
@@ -132,8 +132,8 @@ const PAGES: &[Page] = &[
     Page {
         files: &[("longest.toml", Block(0))],
         left_out: &[
-            ("falaj sim longest.toml", "it takes a C compiler; the plug-ins are tested with one"),
-            ("falaj bench sched ", "it takes a C compiler; the plug-ins are tested with one"),
+            ("falaj sim longest.toml", "it needs a C compiler; the plug-ins are tested with one"),
+            ("falaj bench sched ", "it needs a C compiler; the plug-ins are tested with one"),
         ],
         ..page("docs/how-to/plugin.md")
     },
@@ -169,7 +169,7 @@ const PAGES: &[Page] = &[
     Page {
         files: &[SERVICE, ("token", Text("a-token-of-forty-characters-for-this-test"))],
         left_out: &[
-            ("falaj serve service.toml --tcp 0.0.0.0:7700", "it takes a certificate"),
+            ("falaj serve service.toml --tcp 0.0.0.0:7700", "it needs a certificate"),
             ("falaj plan fits /etc/falaj", IN_USE),
             ("falaj top ", ELSEWHERE),
         ],
