@@ -331,8 +331,11 @@ fn send(to: SocketAddr, long: Duration, congestion: Option<&str>) -> Result<Stre
             let known =
                 std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
                     .unwrap_or_default();
-            format!("the kernel does not offer congestion control `{name}` to this user; it \
-                     offers {}", known.trim())
+            format!(
+                "the kernel does not offer congestion control `{name}` to this user; it \
+                     offers {}",
+                known.trim()
+            )
         })?;
     }
     let congestion = getsockopt(&stream, TcpCongestion)

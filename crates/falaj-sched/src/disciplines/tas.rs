@@ -156,8 +156,8 @@ impl Tas {
             |flow, param, what: String, help: String| ConfigError { flow, param, what, help };
         let cycle = setup.scheduler.span("cycle").unwrap_or(Span::ZERO);
         if cycle < packet || cycle == Span::ZERO {
-            let what = format!("a packet of {} B does not fit into a cycle of {cycle}", \
-                                setup.largest);
+            let what =
+                format!("a packet of {} B does not fit into a cycle of {cycle}", setup.largest);
             return Err(
                 refused(None, "cycle", what, format!("at least {}", packet.max(Span(1)))).into()
             );
@@ -165,9 +165,7 @@ impl Tas {
         let gate = |(flow, f): (usize, &FlowSetup)| {
             let every = f.values.span("every").unwrap_or(cycle);
             if every == Span::ZERO || cycle % every != Span::ZERO {
-                let what = format!(
-                    "`every` of {every} does not divide the cycle of {cycle}"
-                );
+                let what = format!("`every` of {every} does not divide the cycle of {cycle}");
                 let help = format!("the cycle, or a half, a third … of it: {}", Span(cycle.0 / 2));
                 return Err(refused(Some(flow), "every", what, help));
             }
