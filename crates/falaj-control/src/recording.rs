@@ -41,7 +41,8 @@ impl Recording {
         }
         if stdout().is_terminal() {
             bail!(
-                "--capture -: standard output is a terminal, and a capture is no text: lead it \
+                "--capture -: standard output is a terminal, and a capture is not text: redirect \
+                 it \
                  into a program or a file, as in `| wireshark -k -i -`"
             );
         }

@@ -47,7 +47,7 @@ struct UdpClient {
     /// The address that it sends to, if there are several; its answers come from there.
     asked: Option<IpAddr>,
     active: Instant,
-    /// It has sent again after an answer, so it is not a forged or one-time sender.
+    /// True if it has sent again after an answer, so it is not a forged or one-time sender.
     is_known: bool,
     answered: bool,
     gone: Arc<AtomicBool>,
@@ -70,7 +70,7 @@ pub(crate) struct Udp {
     seen: u64,
 }
 
-/// Reads by `receive` until `gone` is set.
+/// Starts a thread that calls `receive` until `gone` is set.
 fn read(
     gone: Arc<AtomicBool>,
     (sender, memory): (SyncSender<Any>, Arc<RelayMemory>),
@@ -87,7 +87,7 @@ fn read(
                         return;
                     }
                 }
-                // A server that is not there, or no longer, answers with a refusal.
+                // The host of a missing server refuses the datagram.
                 Err(e)
                     if matches!(
                         e.kind(),

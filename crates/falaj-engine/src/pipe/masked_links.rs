@@ -28,7 +28,7 @@ pub(crate) struct MaskedLinks {
     model: SingleLink,
     table: IdTable,
     each: MaskConfig,
-    /// By slot of the place, as is the calendar.
+    /// By slot of a place; the calendar has the same indices.
     links: Vec<Option<MaskedLink>>,
     calendar: Calendar,
     /// Links built so far: each has its own random numbers.

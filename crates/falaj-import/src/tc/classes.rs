@@ -40,7 +40,9 @@ pub(super) fn htb_qdisc(args: &mut Args<'_>) -> Result<(Option<u16>, Option<u64>
                 whole(args.value("a number")?)?;
                 args.left_out(word, "packets without a class do not wait here");
             }
-            "offload" => return Err(no_equal(word.at.clone(), "offload", "a link is no hardware")),
+            "offload" => {
+                return Err(no_equal(word.at.clone(), "offload", "a link is not hardware"));
+            }
             _ => return Err(stray(word, "htb", &["default", "r2q"])),
         }
     }
@@ -304,7 +306,9 @@ pub(super) fn cbs(args: &mut Args<'_>) -> Result<Cbs, Problem> {
                 }
             }
             "offload" if args.value("0 or 1")?.text == "0" => {}
-            "offload" => return Err(no_equal(word.at.clone(), "offload", "a link is no hardware")),
+            "offload" => {
+                return Err(no_equal(word.at.clone(), "offload", "a link is not hardware"));
+            }
             _ => return Err(stray(word, "cbs", WORDS)),
         }
     }

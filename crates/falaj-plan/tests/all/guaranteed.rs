@@ -52,7 +52,7 @@ fn a_rate_on_a_condition_is_told_with_it() {
     for kind in ["wfq", "wf2q", "spfq"] {
         assert!(condition(kind).as_str().is_some_and(|words| words.contains("2 L")), "{kind}");
     }
-    assert_eq!(condition("wf2q+"), "from when it owes nothing");
+    assert_eq!(condition("wf2q+"), "once it owes nothing");
     assert!(condition("scfq").is_null());
 }
 

@@ -3985,7 +3985,7 @@ reservation = "5mbit"
             6 | reservation = "10mbit"
               |               ^^^^^^^^
               |
-              = help: at least 11mbit, or leave it out for that
+              = help: at least 11mbit, or leave it out, which means 11mbit
         "#]],
     );
     errors(

@@ -230,9 +230,9 @@ impl RateCondition {
     /// The condition in words.
     pub fn words(self) -> &'static str {
         match self {
-            RateCondition::OwesNothing => "from when it owes nothing",
+            RateCondition::OwesNothing => "once it owes nothing",
             RateCondition::Queued => {
-                "from when it owes nothing, as long as more than 2 L of it are queued"
+                "once it owes nothing, as long as more than 2 L of it are queued"
             }
         }
     }

@@ -88,7 +88,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if !stdout().is_terminal() {
-        bail!("standard output is no terminal; --once prints one screen as text");
+        bail!("standard output is not a terminal; --once prints one screen as text");
     }
     let ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {

@@ -83,7 +83,7 @@ fn range(text: &str, default: u64, most: u64) -> Result<Vec<u32>> {
     };
     let high = parts.next().map_or(Ok(low), number)?;
     let steps = parts.next().map_or(Ok(if high == low { 1 } else { 2 }), number)?;
-    ensure!(parts.next().is_none(), "`{text}` is no `low-high-steps`");
+    ensure!(parts.next().is_none(), "`{text}` is not `low-high-steps`");
     ensure!(
         low >= 1 && low <= high && high <= most,
         "`{text}`: from 1 to {most}, the lower end first"

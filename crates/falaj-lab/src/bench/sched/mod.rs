@@ -487,7 +487,7 @@ fn print(cases: &[LoadCase], rows: &[DisciplineFigures]) {
     for row in rows {
         for (case, figures) in cases.iter().zip(&row.figures) {
             if let Err(why) = figures {
-                say!("{} takes no {}: {why}", row.name, case.flowsets.text);
+                say!("{} does not accept {}: {why}", row.name, case.flowsets.text);
                 break;
             }
         }

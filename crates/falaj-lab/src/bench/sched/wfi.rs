@@ -92,7 +92,7 @@ pub struct Args {
 /// dummynet's service quality, measured with nine mixes of flows.
 const SERVICE: super::NamedLoad = super::NamedLoad {
     name: "service",
-    doc: "one heavy flow among light ones, and equal ones: where dummynet's QFQ was measured",
+    doc: "one heavy flow among light ones, and equal ones: the mixes with which dummynet's QFQ was measured",
     flowsets: &[
         "1:1500:10",
         "1:1500:64",
@@ -387,7 +387,7 @@ pub(crate) fn service(kind: &str, flowsets: &str, load: ServiceLoad) -> Result<W
     );
     stop.store(true, Ordering::Relaxed);
     match one? {
-        FairnessOutcome::Refused(why) => bail!("{kind} takes no {flowsets}: {why}"),
+        FairnessOutcome::Refused(why) => bail!("{kind} does not accept {flowsets}: {why}"),
         FairnessOutcome::Measured { lag, known, behind, .. } => Ok(WorstService {
             behind,
             b_wfi: lag.fairness.b_wfi.amount,
@@ -445,7 +445,7 @@ fn read(path: &PathBuf) -> Result<Vec<AdversaryStep>> {
             continue;
         }
         let what =
-            || format!("{}:{}: `{line}` is no `microseconds flow bytes`", path.display(), n + 1);
+            || format!("{}:{}: `{line}` is not `microseconds flow bytes`", path.display(), n + 1);
         let [at, flow, bytes] = line.split_whitespace().collect::<Vec<_>>()[..] else {
             bail!(what())
         };
@@ -511,7 +511,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
             let mut case = FairnessCase { steps: steps.as_deref(), stop: &stop, tried: &mut tried };
             if stop.load(Ordering::Relaxed) {
                 note!(
-                    "interrupted: {} of {} are known",
+                    "interrupted: {} of {} results are complete",
                     rows.len(),
                     entries.len() * flowsets.len()
                 );
@@ -617,7 +617,7 @@ fn print(args: &Args, rows: &[FairnessFigures]) {
         for row in rows {
             match &row.outcome {
                 FairnessOutcome::Refused(why) => {
-                    say!("{mark}{} takes no such flows: {why}", row.kind);
+                    say!("{mark}{} does not accept these flows: {why}", row.kind);
                 }
                 FairnessOutcome::Measured { steps: Some((steps, tried)), .. } => {
                     say!(

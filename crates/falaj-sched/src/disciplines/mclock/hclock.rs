@@ -129,7 +129,7 @@ impl HClock {
                         return Err(refused(
                             "reservation",
                             what,
-                            format!("at least {sum}, or leave it out for that"),
+                            format!("at least {sum}, or leave it out, which means {sum}"),
                         )
                         .into());
                     }

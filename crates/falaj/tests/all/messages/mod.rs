@@ -29,7 +29,7 @@ fn loads_that_cannot_be() {
         ("1:2:3:4", "`1:2:3:4` has more than `weight:length:flows`"),
         ("1:100:0", "`1:100:0` has 0 flows; 1 to 4194304 will do"),
         ("1::3m,1::3m", "`1::3m,1::3m` has 6291456 flows; up to 4194304 will do"),
-        ("1-2-3-4", "`1-2-3-4` is no `low-high-steps`"),
+        ("1-2-3-4", "`1-2-3-4` is not `low-high-steps`"),
         ("9-1", "`9-1`: from 1 to 65536, the lower end first"),
         ("1-9-0", "`1-9-0` has 0 steps; 1 to 1024 will do"),
         ("x", "`x` is not a number; write `512`, `8k` (1024) or `8K` (1000)"),
@@ -58,7 +58,7 @@ fn loads_that_cannot_be() {
     let replay =
         |text, said| wfi(&["--flowsets", "1::2", "--replay", file("replay.txt", text)], said);
     replay("5 0 100\n1 0 100\n", "replay.txt:2: earlier than the packet before it");
-    replay("5 x 100\n", "replay.txt:1: `5 x 100` is no `microseconds flow bytes`");
+    replay("5 x 100\n", "replay.txt:1: `5 x 100` is not `microseconds flow bytes`");
     replay("5 9 100\n", "packet 1: flow 9 of 2");
 }
 

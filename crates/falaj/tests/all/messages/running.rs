@@ -160,7 +160,7 @@ fn changes_of_a_link_with_two_ends() {
         &["nobody"],
         "there is no `nobody`; there are `link`, `link.up`, `up.all`, `link.down`, `down.all`",
     );
-    asked("top", &[], "standard output is no terminal; --once prints one screen as text");
+    asked("top", &[], "standard output is not a terminal; --once prints one screen as text");
 
     let netconfig = |words: &[&str], said| asked("netconfig", words, said);
     netconfig(&["delete", "client", "80"], "there is no link `client-80`");
@@ -404,7 +404,7 @@ fn what_a_service_refuses() {
     let api = service.at("api");
     super::refused(
         &["top", "--api", &api],
-        "standard output is no terminal; --once prints one screen as text",
+        "standard output is not a terminal; --once prints one screen as text",
     );
 }
 
