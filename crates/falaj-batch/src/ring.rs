@@ -125,9 +125,9 @@ pub struct Took {
 /// The result of a request to sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rest {
-    /// There is still no string: sleep.
+    /// True if there is still no string: sleep.
     pub empty: bool,
-    /// The writer waits for that and has to be woken.
+    /// True if the writer waits for that and has to be woken.
     pub wake: bool,
 }
 

@@ -62,7 +62,7 @@ pub struct SetRequest {
     /// `KEY=VALUE`, keys as in the scenario.
     #[serde(default)]
     pub set: Vec<String>,
-    /// Queued packets that no longer fit may be dropped.
+    /// True if queued packets that no longer fit may be dropped.
     #[serde(default)]
     pub drop: bool,
     /// Only check whether the change would be admitted.

@@ -79,7 +79,7 @@ fn make(directory: &Path) -> Result<()> {
         }
         _ => {}
     }
-    ensure!(is_own(directory), "{shown} is not a directory that is its user's alone");
+    ensure!(is_own(directory), "{shown} is not a directory that only its user can open");
     Ok(())
 }
 

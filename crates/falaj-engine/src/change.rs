@@ -33,9 +33,9 @@ pub struct PipeChange {
     /// The mapping of each existing flow. Empty: each flow keeps its index, and flows beyond those
     /// are new.
     pub flows: Vec<FlowMapping>,
-    /// Queued packets that no longer fit may be dropped: those larger than the largest packet, and
-    /// those beyond the new limit of their queue. If false, the former make the change fail, and
-    /// the latter stay queued.
+    /// True if queued packets that no longer fit may be dropped: those larger than the largest
+    /// packet, and those beyond the new limit of their queue. If false, the former make the change
+    /// fail, and the latter stay queued.
     pub drop: bool,
 }
 

@@ -125,7 +125,7 @@ struct Clause {
     /// Conditions that the pattern does not express.
     rest: Vec<Literal>,
     nets: [Option<Net>; 2],
-    /// The conditions exclude each other.
+    /// True if the conditions exclude each other.
     never: bool,
 }
 

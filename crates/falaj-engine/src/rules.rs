@@ -30,7 +30,7 @@ pub struct RouteRule {
     pub mark: Option<u32>,
     /// The action for the packets.
     pub to: RuleAction,
-    /// Afterwards packets continue with the next rule, instead of leaving.
+    /// True if packets continue with the next rule, instead of leaving.
     pub on: bool,
 }
 
@@ -130,7 +130,7 @@ pub struct Passage {
     pub steps: Vec<RouteStep>,
     /// The largest share of the packets that a rule may drop.
     pub dropped: f64,
-    /// A policer decides about some packets, by their rate.
+    /// True if a policer decides about some packets, by their rate.
     pub is_policed: bool,
 }
 

@@ -13,6 +13,6 @@ pub(crate) struct Transmission {
     pub(crate) due: Time,
     /// Number of deliveries: zero if it is lost, two if it is duplicated.
     pub(crate) deliveries: u8,
-    /// The packet was handed to the device behind the link, which sends it.
+    /// True if the packet was handed to the device behind the link, which sends it.
     pub(crate) handed: bool,
 }

@@ -21,7 +21,7 @@ pub struct Kernel {
     pub named_by: NamedBy,
     /// Its release, as in `6.12.117`; empty if unknown.
     pub release: String,
-    /// It uses the C library of this machine, so that its randomness can be fixed.
+    /// True if it uses the C library of this machine, so that its randomness can be fixed.
     pub shares_libraries: bool,
 }
 

@@ -197,9 +197,9 @@ pub struct Chart {
     pub lines: Vec<ChartLine>,
     /// Vertical lines with a word beside them that names the place.
     pub places: Vec<(f64, String)>,
-    /// Each point has a mark.
+    /// True if each point has a mark.
     pub marks: bool,
-    /// The names of the lines stand beside the lines, in addition to the legend.
+    /// True if the names of the lines stand beside the lines, in addition to the legend.
     pub direct: bool,
     /// Width of lines; larger if they stand for bars.
     pub stroke: u32,

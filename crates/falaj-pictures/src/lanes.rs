@@ -17,7 +17,7 @@ pub struct LanePacket {
     pub start: f64,
     /// End of its transmission.
     pub end: f64,
-    /// It has the longest delay, which the picture is about.
+    /// True if it has the longest delay, which the picture is about.
     pub longest: bool,
 }
 

@@ -24,8 +24,8 @@ pub enum How {
 pub struct System {
     /// The streams. The size of those with their own size is not searched.
     pub streams: Vec<Stream>,
-    /// Number of groups of streams, the first ones, whose delay counts: that of the group with the
-    /// largest delay.
+    /// Number of groups of streams, from the first one on, whose delays count. The largest of them
+    /// is the delay of the system.
     pub measured: usize,
     /// Service of batches.
     pub service: Service,

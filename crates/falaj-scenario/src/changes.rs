@@ -164,7 +164,7 @@ struct Planner<'a> {
     numbers: BTreeMap<Arc<str>, usize>,
     /// By scenario and entries: the change that they make.
     steps: BTreeMap<(usize, Vec<usize>), ScheduleStep>,
-    /// A change was refused.
+    /// True if a change was refused.
     refused: bool,
 }
 

@@ -33,7 +33,7 @@ struct Lane {
     /// Drops by reason, and violations of guarantees, when the last sample was taken.
     dropped: BTreeMap<String, u64>,
     broken: u64,
-    /// There was a sample before.
+    /// True if there was a sample before.
     began: bool,
 }
 

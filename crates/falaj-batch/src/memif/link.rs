@@ -24,7 +24,7 @@ pub struct MemifLink {
     /// True if the peer executes a memory fence before it checks whether this side sleeps; memif
     /// does not require that.
     fences: bool,
-    /// A packet waits for room.
+    /// True if a packet waits for room.
     waits: bool,
     /// The length of the longest packet that is accepted.
     longest: usize,
@@ -103,7 +103,7 @@ impl MemifLink {
     /// Clears past wake-ups.
     ///
     /// # Errors
-    /// None that are expected.
+    /// None is expected.
     pub fn clear(&mut self) -> io::Result<()> {
         self.waker.wait(Some(Span::ZERO)).map(drop)
     }

@@ -52,7 +52,7 @@ pub struct MemifSocket {
     /// Readable when there is a reason to call [`look`](MemifSocket::look).
     woken: OwnedFd,
     alarm: Alarm,
-    /// The link had a wake-up.
+    /// True if the link had a wake-up.
     rung: bool,
 }
 

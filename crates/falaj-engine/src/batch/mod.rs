@@ -38,7 +38,7 @@ pub struct BatchPolicy {
     pub bytes: u32,
     /// This time after its first packet; `Span::MAX`: no timeout.
     pub timeout: Span,
-    /// The other side is idle.
+    /// True if the other side is idle.
     pub when_idle: bool,
 }
 

@@ -17,8 +17,8 @@ pub struct Jitter {
     /// The probability that a packet's delay is that of the one before it; otherwise it is drawn.
     /// Mean and deviation do not depend on it.
     pub correlation: Probability,
-    /// No packet overtakes another: while packets follow each other closely, the delay evolves from
-    /// one to the next, and each delay still has this distribution.
+    /// True if no packet overtakes another: while packets follow each other closely, the delay
+    /// evolves from one to the next, and each delay still has this distribution.
     pub keeps_order: bool,
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub struct Profile {
     points: Arc<[(Probability, Span)]>,
     loss_level: Probability,
-    /// The link is occupied for that time, and the next packet waits.
+    /// True if the link is occupied for that time, and the next packet waits.
     pub occupies: bool,
 }
 

@@ -54,7 +54,7 @@ pub struct LinkDelays {
     pub least: Span,
     /// The longest time, except for packets that wait for one before them or for a slot.
     pub most: Span,
-    /// Some packets skip the delay.
+    /// True if some packets skip the delay.
     pub may_skip: bool,
     /// An addition to the longest time.
     pub beyond: Span,
@@ -100,15 +100,15 @@ pub struct Transit {
     pub(super) bytes: u32,
     /// End of its occupation of the wire.
     pub(super) end: Time,
-    /// It does not arrive.
+    /// True if it does not arrive.
     pub(super) lost: bool,
     /// The bit to flip: see [`Corrupt::draw`](crate::message::Corrupt::draw).
     pub(super) turned_bit: Option<u64>,
-    /// It arrives twice.
+    /// True if it arrives twice.
     pub(super) twice: bool,
-    /// It skips the delay of the link.
+    /// True if it skips the delay of the link.
     pub(super) overtakes: bool,
-    /// It does not arrive before packets that left before it.
+    /// True if it does not arrive before packets that left before it.
     pub(super) keeps_order: bool,
     /// Its time on the link.
     pub(super) delay: Span,

@@ -42,7 +42,7 @@ pub struct MaskIds {
     pub link: MaskId,
     /// The id under its flow's mask.
     pub flow: MaskId,
-    /// Memory is short: no additional ids may be created.
+    /// True if memory is short: no additional ids may be created.
     pub short: bool,
 }
 

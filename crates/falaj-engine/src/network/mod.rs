@@ -88,7 +88,7 @@ pub struct Network {
     /// By pipe, true if it reads labels.
     heeds: Vec<bool>,
     rules: Option<RuleSet>,
-    /// A packet may pass several pipes.
+    /// True if a packet may pass several pipes.
     chain: bool,
     /// The first of two pipes without limits, for packets that pass no link.
     bypass: Option<u32>,

@@ -203,7 +203,7 @@ pub(crate) struct PipeProperties {
     pub(crate) least_delay: Span,
     /// The largest number of bytes that its device holds; `None` if falaj paces the link.
     pub(crate) device_backlog: Option<u32>,
-    /// It reads the labels of units.
+    /// True if it reads the labels of units.
     pub(crate) wants_labels: bool,
     /// Queue management drops packets that are queued already, or for which there is room.
     pub(crate) drops_early: bool,

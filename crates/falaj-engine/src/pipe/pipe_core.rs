@@ -89,7 +89,7 @@ pub(super) struct PipeCore {
     /// Packets up to this length take the short path into the queue; 0 on a link that has
     /// impairments, counts more bytes than packets have, or is paced by its device.
     pub(super) plain: u32,
-    /// While the link waits for tokens, the discipline chooses anew which packet is next.
+    /// True if the discipline chooses the next packet anew while the link waits for tokens.
     pub(super) peeks: bool,
     /// State of a predecessor that is still to be dropped.
     pub(super) drops: Option<DeferredDrops>,
@@ -103,7 +103,7 @@ pub(super) struct SchedulerProperties {
     pub(super) drops_early: bool,
     /// Its choice may change while the link waits for tokens.
     pub(super) peeks: bool,
-    /// It has its queues already, and does not create any when it takes over.
+    /// True if it has its queues already, and does not create any when it takes over.
     pub(super) has_queues: bool,
 }
 

@@ -37,7 +37,7 @@ struct Firewall {
     scheds: Vec<Configured>,
     rules: Vec<Rule>,
     tables: Vec<Entry>,
-    /// A packet leaves the rules behind its first pipe.
+    /// True if a packet leaves the rules behind its first pipe.
     one_pass: bool,
     pf: Vec<pf::PfRule>,
     /// The last rule, which takes the packets that no other rule takes; and whether the script or

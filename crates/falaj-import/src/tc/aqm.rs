@@ -16,7 +16,7 @@ pub(super) struct Managed {
     /// The limit, in the syntax of a scenario.
     pub(super) limit: String,
     pub(super) policy: Keys,
-    /// Another discipline may stand in the place of its queue.
+    /// True if another discipline may stand in the place of its queue.
     pub(super) below: bool,
     /// Warnings: parts whose meaning differs slightly, and why.
     pub(super) notes: Vec<Problem>,

@@ -23,7 +23,7 @@ pub(super) struct Direction<'a> {
     pub(super) before: Vec<Table>,
     /// Matches of packets that filters drop.
     pub(super) drops: Vec<String>,
-    /// Packets of no class in `ways` bypass the link.
+    /// True if packets of no class in `ways` bypass the link.
     pub(super) direct: bool,
     /// Places of the disciplines that are part of this direction.
     pub(super) visited: Vec<Range<usize>>,
@@ -34,7 +34,7 @@ pub(super) struct Direction<'a> {
     pub(super) before_class: Option<u64>,
     /// Place of that `limit`.
     limit_at: Option<Range<usize>>,
-    /// An overhead is set.
+    /// True if an overhead is set.
     costed: bool,
     /// The discipline that loses or duplicates packets.
     pub(super) lossy: Option<&'a Node<Qdisc>>,

@@ -17,7 +17,7 @@ struct ClassPlace<'p> {
     header: &'p str,
     /// Matches of the flow that contains it.
     above: &'p [String],
-    /// The flow is within another flow.
+    /// True if the flow is within another flow.
     within: bool,
 }
 

@@ -115,7 +115,7 @@ struct Ways<'a> {
     /// Matches of packets that filters of the link's classes drop.
     drops: Vec<String>,
     classes: Vec<Way>,
-    /// Packets of no class bypass the link.
+    /// True if packets of no class bypass the link.
     direct: bool,
 }
 

@@ -11,7 +11,7 @@ use std::ops::Range;
 pub(super) struct Stab {
     /// Bytes added to each packet, in the syntax of a scenario.
     pub(super) overhead: Option<String>,
-    /// Packets take whole cells of ATM.
+    /// True if packets take whole cells of ATM.
     pub(super) atm: bool,
     pub(super) at: Range<usize>,
 }

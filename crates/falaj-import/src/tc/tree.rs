@@ -42,7 +42,7 @@ pub(super) struct Tree {
     rest: Option<u16>,
     /// Matches of packets that filters drop.
     pub(super) drops: Vec<String>,
-    /// Packets that no filter takes bypass all classes.
+    /// True if packets that no filter takes bypass all classes.
     pub(super) direct: bool,
     /// The place where classes set an overhead, the overhead, and whether packets take cells.
     pub(super) costs: Option<(Range<usize>, Option<String>, bool)>,

@@ -92,7 +92,7 @@ pub enum AddressChange {
 /// The adapter that owns a source address.
 struct MacOwner {
     adapter: u16,
-    /// The owner has sent from it since the start.
+    /// True if the owner has sent from it since the start.
     is_heard: bool,
 }
 
@@ -121,7 +121,7 @@ pub struct AdapterCounts {
     /// Time of the link's thread spent on reading from it, on its units until they were queued, and
     /// on writing to it.
     pub spent: Duration,
-    /// It is not read from, and gets no packets.
+    /// True if it is not read from, and gets no packets.
     pub paused: bool,
     /// Number of times that its quantum of that thread's time was used up while it, and another
     /// adapter, had more units.

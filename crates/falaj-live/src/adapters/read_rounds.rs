@@ -19,9 +19,9 @@ struct ReadCredit {
     weight: u32,
     /// Nanoseconds that it may use before the next adapter's turn; time used beyond that is a debt.
     credit: Surplus,
-    /// It was charged since its last quantum.
+    /// True if it was charged since its last quantum.
     served: bool,
-    /// It is in the list of the order.
+    /// True if it is in the list of the order.
     listed: bool,
     /// Number of times that its quantum was used up while it had more units.
     ended: u64,

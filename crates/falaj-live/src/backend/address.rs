@@ -21,7 +21,7 @@ pub struct OpenOptions {
     pub xdp: bool,
     /// Policy for batches of packets to a peer that accepts batches.
     pub batches: Option<BatchPolicy>,
-    /// Packets that find no room, and those held at the end, pass instead of being dropped.
+    /// True if packets that find no room, and those held at the end, pass instead of being dropped.
     pub fail_open: bool,
 }
 

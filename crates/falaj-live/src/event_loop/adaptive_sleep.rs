@@ -32,9 +32,9 @@ const TAKEN: u64 = 2;
 /// Observations of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct WindowLoad {
-    /// Other threads waited for a processor.
+    /// True if other threads waited for a processor.
     waiting: bool,
-    /// The loop was awake for more than half of the window.
+    /// True if the loop was awake for more than half of the window.
     awake: bool,
 }
 

@@ -57,9 +57,9 @@ pub struct GuaranteeTerms {
     pub delay: Option<Span>,
     /// Envelope of the flow, each entry a rate and a burst in bytes. Empty: no envelope.
     pub envelope: Vec<(Rate, u64)>,
-    /// The bound on the delay holds for conforming packets only.
+    /// True if the bound on the delay holds for conforming packets only.
     pub on_condition: bool,
-    /// The flow has a mask, each id with a queue of its own: the whole is not checked.
+    /// True if the flow has a mask, each id with a queue of its own: the whole is not checked.
     pub many: bool,
 }
 

@@ -142,7 +142,7 @@ pub struct Forwarder {
     active: Vec<Vec<Time>>,
     losses: LiveLosses,
     overflow: Overflow,
-    /// The first sharing of ids is to be reported.
+    /// True if the first sharing of ids is to be reported.
     tells_of_sharing: bool,
     awake: LoopActivity,
     /// Largest lateness of a delivery since the last query.

@@ -36,7 +36,7 @@ pub enum Woken {
         pipe: PipeId,
         /// The flow; `None` for the link's mask.
         flow: Option<FlowId>,
-        /// Memory is short.
+        /// True if memory is short.
         short: bool,
     },
 }
@@ -77,13 +77,14 @@ struct LoopRun<'a> {
     deadline: Time,
     /// Number of the other descriptors.
     others: usize,
-    /// The timer never sleeps.
+    /// True if the timer never sleeps.
     spins: bool,
-    /// The clock is that of a guest: waking up takes no time, and no time is owed to other threads.
+    /// True if the clock is that of a guest: waking up takes no time, and no time is owed to other
+    /// threads.
     is_exact: bool,
-    /// The timer may sleep to let other threads run. With a slack of zero it does not.
+    /// True if the timer may sleep to let other threads run. With a slack of zero it does not.
     may_rest: bool,
-    /// This thread has real-time priority, and owes time to other threads.
+    /// True if this thread has real-time priority, and owes time to other threads.
     before_others: bool,
     /// True if masks may run out of queues and the caller wants to be notified. That stays so, as
     /// no change is made while the loop runs.
@@ -91,10 +92,10 @@ struct LoopRun<'a> {
     state: LoopState,
     /// Time at which the kernel was last asked for ready descriptors.
     polled: Time,
-    /// The ports were read since the last hand-over.
+    /// True if the ports were read since the last hand-over.
     read_since_release: bool,
-    /// The ports were read since the processor was last yielded. Only then is it yielded again, so
-    /// that the loop reads after each yield, however late the thread wakes.
+    /// True if the ports were read since the processor was last yielded. Only then is it yielded
+    /// again, so that the loop reads after each yield, however late the thread wakes.
     read_since_yield: bool,
     /// Instant since which there has been nothing to do; `None` if there is something to do.
     idle_since: Option<Time>,

@@ -32,7 +32,7 @@ pub(crate) struct All {
     /// The addresses of the way out.
     pub(crate) subnet: Subnet,
     pub(crate) resolver: Option<String>,
-    /// The sides are the ends of one link, the near one first.
+    /// True if the sides are the ends of one link, the near one first.
     pub(crate) ends: bool,
 }
 
@@ -65,12 +65,12 @@ struct Held {
     control: OwnedFd,
     /// One for each interface; `None` if it was taken, or there is none.
     joints: Vec<Option<Joint>>,
-    /// The side has a command that was not started yet.
+    /// True if the side has a command that was not started yet.
     waiting: bool,
-    /// The command was started and has not been seen to end.
+    /// True if the command was started and has not been seen to end.
     running: bool,
     closed: bool,
-    /// Another process continues with the side.
+    /// True if another process continues with the side.
     left: bool,
 }
 

@@ -46,7 +46,7 @@ pub(super) struct SideInit {
     pub(super) end: End,
     pub(super) tso: bool,
     pub(super) join: Join,
-    /// The side is in a user namespace of its own.
+    /// True if the side is in a user namespace of its own.
     pub(super) own_users: bool,
     pub(super) subnet: Subnet,
     /// The content of `/etc/resolv.conf`; `None`: unchanged.

@@ -78,8 +78,8 @@ impl SandboxSide {
 pub struct SandboxSpec {
     /// The link's largest IP packet in bytes, 68 to 65521. Below 1280 the link carries no IPv6.
     pub mtu: u16,
-    /// A TAP may pass TCP units larger than the MTU, which are forwarded as they are: throughput is
-    /// far higher, but one unit is then many packets.
+    /// True if a TAP may pass TCP units larger than the MTU, which are forwarded as they are:
+    /// throughput is far higher, but one unit is then many packets.
     pub tso: bool,
     /// The kind of connection between the sides.
     pub join: Join,
@@ -87,7 +87,7 @@ pub struct SandboxSpec {
     pub user_namespace: UserNamespace,
     /// The link's addresses.
     pub subnet: Subnet,
-    /// The far side is a router: it forwards packets for other hosts, once there is a [way
+    /// True if the far side is a router: it forwards packets for other hosts, once there is a [way
     /// out](crate::nat).
     pub routes: bool,
     /// The content of `/etc/resolv.conf` on both sides; `None`: the caller's.

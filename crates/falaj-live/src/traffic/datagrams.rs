@@ -50,10 +50,10 @@ pub struct EndPlan {
     /// Length in nanoseconds of the windows in which received bytes are also counted; 0: no
     /// windows.
     pub window: u64,
-    /// The report includes the delay of each datagram.
+    /// True if the report includes the delay of each datagram.
     pub each: bool,
-    /// A sender may have megabytes in the kernel's own queues; otherwise it waits as soon as it has
-    /// some hundred kilobytes there.
+    /// True if a sender may have megabytes in the kernel's own queues; otherwise it waits as soon
+    /// as it has some hundred kilobytes there.
     pub floods: bool,
 }
 

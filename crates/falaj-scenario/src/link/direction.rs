@@ -40,14 +40,14 @@ pub(super) struct Source<'s, 'a> {
     pub(super) chosen: Option<&'s Chosen<'a>>,
     /// Keys of flows that are no error, although this direction's discipline does not use them.
     pub(super) elsewhere: &'s [Key],
-    /// A part of the link has a header with a misspelt name.
+    /// True if a part of the link has a header with a misspelt name.
     pub(super) parted: bool,
     /// The scenario's directory, relative to which its files are named.
     pub(super) beside: &'s Path,
 }
 
-/// The rates that a discipline guarantees its flows, kept because the other direction is mostly
-/// equal: then they need not be computed again.
+/// The rates that a discipline guarantees its flows. They are kept, because the other direction is
+/// usually equal, and then they need not be computed again.
 pub(super) struct GuaranteedBefore {
     kind: &'static str,
     setup: Setup,

@@ -58,7 +58,8 @@ pub(crate) struct FlowRead<'a> {
     pub(crate) setup: FlowSetup,
     pub(crate) each: Option<MaskConfig>,
     pub(crate) parts: Parts<'a>,
-    /// The flow or one of its parts belongs to an adapter: it takes only packets of adapters.
+    /// True if the flow or one of its parts belongs to an adapter: it takes only packets of
+    /// adapters.
     pub(crate) adapters: bool,
 }
 

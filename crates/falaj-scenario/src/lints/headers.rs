@@ -15,7 +15,7 @@ pub(crate) struct Headers {
     /// If `fits`: the rate with headers, if the written rate counts payload. Otherwise the rate of
     /// the payload in the written rate, which then counts headers.
     other: Rate,
-    /// The written rate is within the limit.
+    /// True if the written rate is within the limit.
     fits: bool,
     /// Headers relative to the payload, in percent.
     added: f64,

@@ -10,11 +10,12 @@ use std::fmt::Write;
 pub struct Wish {
     /// The purpose of the discipline.
     pub purpose: Purpose,
-    /// A flow may use the rate that the others leave.
+    /// True if a flow may use the rate that the others leave.
     pub lends: bool,
-    /// Flows are divided into flows of their own, by the discipline itself.
+    /// True if flows are divided into flows of their own, by the discipline itself.
     pub tree: bool,
-    /// Flows are to be served evenly from packet to packet, even if a decision then takes longer.
+    /// True if flows are to be served evenly from packet to packet, even if a decision then takes
+    /// longer.
     pub even: bool,
 }
 

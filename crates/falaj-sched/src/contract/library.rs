@@ -85,11 +85,11 @@ pub trait Instance: Send + Any {
 /// Properties of a library's discipline, available before there is an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traits {
-    /// It declares that it never waits while there is a packet.
+    /// True if it declares that it never waits while there is a packet.
     pub work_conserving: bool,
-    /// It sees packets at their arrival.
+    /// True if it sees packets at their arrival.
     pub sees_arrivals: bool,
-    /// It can take over from another instance of its own library.
+    /// True if it can take over from another instance of its own library.
     pub succeeds: bool,
 }
 

@@ -121,7 +121,7 @@ impl AsMut<Place> for PacedFlow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Pacing {
     rate: Rate,
-    /// A pause follows each packet, not each quantum.
+    /// True if a pause follows each packet, not each quantum.
     each_packet: bool,
 }
 

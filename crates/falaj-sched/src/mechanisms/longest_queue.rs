@@ -14,7 +14,7 @@ pub(crate) struct LongestQueue {
     waiting: u64,
     /// Queues by their bytes, the longest first; empty unless `exceeded`.
     queues: Tournament<Reverse<u64>>,
-    /// The limit was exceeded, and since then at least half of it has been queued.
+    /// True if the limit was exceeded, and since then at least half of it has been queued.
     exceeded: bool,
 }
 

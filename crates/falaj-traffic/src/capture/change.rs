@@ -26,7 +26,7 @@ pub struct Wanted {
     pub what: String,
     /// The new scenario.
     pub scenario: String,
-    /// Queued packets that no longer fit may be dropped.
+    /// True if queued packets that no longer fit may be dropped.
     pub drop: bool,
     /// Vacant places in the engine, at which new links begin.
     pub vacant: Vec<u32>,

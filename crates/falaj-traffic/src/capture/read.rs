@@ -230,7 +230,7 @@ struct Pieces<R> {
     read: u64,
     largest: u64,
     ended: bool,
-    /// It is unpacked, which may fail in the middle.
+    /// True if it is unpacked, which may fail in the middle.
     packed: bool,
     failed: Option<String>,
 }

@@ -16,7 +16,7 @@ pub(super) fn begins(first: &[u8]) -> bool {
 pub(super) struct ZstdFrames<R> {
     from: BufReader<R>,
     frame: FrameDecoder,
-    /// The decoder is within a frame.
+    /// True if the decoder is within a frame.
     begun: bool,
 }
 

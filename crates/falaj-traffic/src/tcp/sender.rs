@@ -127,11 +127,11 @@ pub struct Sender {
     cumulative: u64,
     /// Recovery lasts until the cumulative acknowledgement is here.
     recovery_point: u64,
-    /// Recovery began with a timeout: the window grows during it.
+    /// True if recovery began with a timeout: the window grows during it.
     restarts: bool,
     /// Proportional rate reduction during recovery; BBR has none.
     reduction: RateReduction,
-    /// The fast retransmission is due: it goes whatever the window.
+    /// True if the fast retransmission is due: it goes whatever the window.
     retransmits: bool,
     /// Time after which a transmission that was overtaken by a later one counts as lost.
     patience: Span,
@@ -139,7 +139,7 @@ pub struct Sender {
     reordering: Time,
     /// Time at which a tail loss probe is due.
     probe: Time,
-    /// A probe is due now: it goes whatever the window.
+    /// True if a probe is due now: it goes whatever the window.
     probes: bool,
     /// Retransmission timer: the time at which everything in flight is taken for lost.
     gives_up: Time,

@@ -353,7 +353,7 @@ fn copy(frame: sys::RingFrame<'_>, unit: &mut [u8]) -> Result<usize, Errno> {
 #[derive(Debug)]
 pub struct PacketPort {
     reader: PacketReader,
-    /// The device paces a link.
+    /// True if the device paces a link.
     is_paced: bool,
 }
 

@@ -167,7 +167,7 @@ unsafe impl Send for PacketRing {}
 pub(super) struct RingFrame<'a> {
     /// The vnet header and behind it the frame, up to the part that fits.
     pub(super) bytes: &'a [u8],
-    /// The frame is truncated.
+    /// True if the frame is truncated.
     pub(super) cut: bool,
     /// The whole frame is in the socket's queue.
     pub(super) queued: bool,

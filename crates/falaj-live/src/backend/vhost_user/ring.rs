@@ -44,7 +44,7 @@ pub(super) struct Virtqueue {
     pub(super) kick: Option<File>,
     /// Our notification that buffers were used.
     call: Option<File>,
-    /// The guest has been requested to kick.
+    /// True if the guest has been requested to kick.
     asked: bool,
     /// For the unit that is being passed: heads and lengths of its chains, and the places of its
     /// bytes.

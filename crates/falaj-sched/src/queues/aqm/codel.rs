@@ -66,7 +66,7 @@ pub struct State {
     count: u64,
     lastcount: u64,
     dropping: bool,
-    /// A packet was just dropped; the head behind it determines the next drop.
+    /// True if a packet was just dropped; the head behind it determines the next drop.
     again: bool,
 }
 

@@ -266,7 +266,7 @@ fn listens(
 #[test]
 fn links_that_are_not_found() {
     let nobodys = place("sockets-nobodys", 0o755);
-    let said = "falaj is not a directory that is its user's alone";
+    let said = "falaj is not a directory that only its user can open";
     let ran = ran_at(&nobodys, &["serve", file("nobodys.toml", ADAPTER)]);
     assert!(
         ran.status == Some(2)
