@@ -19,7 +19,7 @@ pub enum Error {
     Kernel(PathBuf, KernelFault),
     /// ptrace(2) is forbidden; with the evidence.
     Ptrace(String),
-    /// No directory has this many free bytes for the guest's memory; with the one that has most,
+    /// No directory has enough free bytes for the guest's memory; with the directory that has most,
     /// and its free bytes.
     Memory {
         /// Bytes that are needed.

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Interval at which a thread polls for more output.
 const STEP: Duration = Duration::from_millis(5);
-/// Output that has been passed on is freed in the file system in pieces of this many bytes.
+/// Length in bytes of the pieces in which the file system frees output that was passed on.
 const PIECE: u64 = 1 << 20;
 
 /// State shared by the monitor and the thread.

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 
 const PIPE: PipeId = PipeId(0);
 
-/// A pipe whose largest packet has this many bytes; one flow for each list of values.
+/// A pipe whose largest packet has `largest` bytes; one flow for each list of values.
 fn pipe(kind: &'static str, largest: u32, scheduler: Values, flows: &[Values]) -> PipeSpec {
     let flow = |values: &Values| FlowSetup::new(values.clone(), Limit::Packets(40));
     let flows = flows.iter().map(flow).collect();

@@ -65,7 +65,7 @@ pub struct Args {
     /// Extend the paper
     ///
     /// `fortuna`: its rows with idle time lent, and with tails carried over. `zhang`: several links
-    /// in a row and in a tree. `aggregation`: streams of which each is another one.
+    /// in a row and in a tree. `aggregation`: streams that all differ.
     #[arg(long)]
     beyond: bool,
     /// Measure on this machine

@@ -57,7 +57,7 @@ pub const MOST_ADDRESSES: u32 = 256;
 const PASSED_OVER: usize = 16;
 /// The largest number of ports that are reported as readable at once.
 const EVENTS: usize = 64;
-/// The number of a removed adapter is reused after this many other removals and this time: its
+/// Number of other removals, and time, after which the number of a removed adapter is reused: its
 /// units may still be in transit.
 const RESTING: usize = 1024;
 const REST: Duration = Duration::from_secs(60);

@@ -20,7 +20,7 @@ use falaj_sched::units::time::{Span, Time};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// While the timer sleeps, packets are delivered at most this much later than due.
+/// Longest lateness of packets while the timer sleeps.
 pub(crate) const SLACK: Span = Span::from_micros(50);
 /// Length of a window, if the loop is awake at its end.
 const WINDOW: Span = Span::from_millis(10);

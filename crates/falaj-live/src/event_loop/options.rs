@@ -16,7 +16,7 @@ pub struct Options {
     pub when_full: WhenFull,
     /// Memory for units in transit, in bytes.
     pub memory: usize,
-    /// Masks create no more queues and links while the process has this much memory, in bytes.
+    /// Memory of the process, in bytes, from which on masks create no more queues and links.
     pub resident: usize,
 }
 

@@ -48,9 +48,9 @@ impl MemoryOwner {
     }
 }
 
-/// An owner may hold this many times the available memory (dynamic thresholds, Choudhury and Hahne
-/// 1998). A single owner has eight ninths at most, and however many there are, some memory is left
-/// for another.
+/// The multiple of the available memory that an owner may hold (dynamic thresholds, Choudhury and
+/// Hahne 1998). A single owner has eight ninths at most, and however many there are, some memory is
+/// left for another.
 const OF_WHAT_IS_LEFT: usize = 8;
 
 /// Shorter units are copied if buffers are longer than this.

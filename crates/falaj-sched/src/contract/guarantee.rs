@@ -279,7 +279,7 @@ pub struct Deadlines {
     pub time: Span,
     /// Slope of the second piece.
     pub rate: Rate,
-    /// A packet leaves at most this much later than its deadline.
+    /// The longest time by which a packet leaves after its deadline.
     pub late: Span,
 }
 

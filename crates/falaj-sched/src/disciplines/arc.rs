@@ -62,7 +62,7 @@ pub struct Arc {
     values: Tournament<Instant>,
     serving: Option<FlowId>,
     largest: u32,
-    /// A packet leaves at most this much later than its expected finish.
+    /// The longest time by which a packet leaves after its expected finish.
     late: Span,
 }
 

@@ -160,7 +160,7 @@ impl Contract {
     }
 }
 
-/// The least rate that sends a packet of this many bytes in each window.
+/// The least rate that sends a packet of `bytes` bytes in each window.
 fn one_packet_in(bytes: u32, window: Span) -> Rate {
     let rate = (u128::from(bytes) * u128::from(BIT_NANOS)).div_ceil(u128::from(window.0.max(1)));
     Rate(u64::try_from(rate).unwrap_or(u64::MAX))

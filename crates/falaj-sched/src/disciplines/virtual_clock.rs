@@ -51,7 +51,7 @@ fn clock(now: Time) -> Instant {
 pub struct VirtualClock {
     rates: Vec<Rate>,
     paces: Vec<Instant>,
-    /// A packet leaves at most this much later than its reading.
+    /// The longest time by which a packet leaves after its reading.
     late: Span,
     /// Readings of the heads.
     heads: Tournament<Instant>,

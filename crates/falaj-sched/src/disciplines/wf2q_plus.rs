@@ -51,9 +51,9 @@ pub const MANIFEST: Manifest = Manifest {
     ..Manifest::PLAIN
 };
 
-/// A head that starts at most this many units after virtual time counts as started. Virtual time is
-/// rounded to one unit. Less than one further unit of error accumulates until 64 MB have been sent
-/// without a pause, if the sum of the flows' weights does not divide a byte.
+/// Number of units after virtual time within which the start of a head counts as reached. Virtual
+/// time is rounded to one unit. Less than one further unit of error accumulates until 64 MB have
+/// been sent without a pause, if the sum of the flows' weights does not divide a byte.
 const NEAR: i64 = 2;
 
 /// Worst-case fair weighted fair queueing, the practical form.

@@ -44,7 +44,7 @@ pub(crate) const PARTS: u32 = 24;
 const FINE: u32 = 64 - FRACTION;
 /// Half a unit: the time is the sum, rounded to the nearest.
 const HALF: u128 = 1 << (FINE - 1);
-/// A flow that starts at most this much later counts as started: the time is rounded.
+/// A flow that starts at most `SOON` later counts as started, because the time is rounded.
 pub(crate) const SOON: i64 = 1 << 8;
 /// No flow.
 pub(crate) const NONE: u32 = u32::MAX;

@@ -355,7 +355,7 @@ impl Wire {
         self.end
     }
 
-    /// The last transmission occupies the wire for this much longer, whatever the rate.
+    /// Extends the last transmission by the time `longer`, whatever the rate.
     pub fn hold(&mut self, longer: Span) {
         let before = self.fixed_part();
         self.end += longer;

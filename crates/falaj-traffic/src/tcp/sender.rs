@@ -18,7 +18,7 @@ use super::{Acked, Control};
 use falaj_sched::units::time::{Span, Time};
 use std::collections::{BTreeSet, VecDeque};
 
-/// A transmission is lost if one with a number this much higher has arrived.
+/// A transmission is lost if one with a number higher by `REORDERED` has arrived.
 const REORDERED: u64 = 3;
 
 /// State of a transmission.

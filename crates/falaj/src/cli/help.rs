@@ -10,17 +10,17 @@ use std::fmt::Write;
 
 /// The first lines of `falaj --help`.
 const COMMON_COMMANDS: &str = "
-  falaj demo                                         what isolation is worth, in a minute
+  falaj demo                                         the effect of isolation, in a minute
   falaj run --rate 10mbit --rtt 80ms -- curl URL     a command behind a slow link
   falaj run --preset lte --loss 1% -- bash           a shell behind a bad radio link
   falaj run --rate 5mbit --peer 'iperf3 -s' -- bash  with a server at the far end
   falaj relay --listen 9000 --to localhost:8000 --delay 40ms
                                                      a port, reached through a link
-  falaj check FILE                                   what is wrong with a scenario file
+  falaj check FILE                                   errors of a scenario file, and their cures
   falaj sim FILE                                     simulate it: delay, loss, backlog
-  falaj plan FILE                                    what it guarantees each flow
+  falaj plan FILE                                    the guarantees of each flow
   falaj explain WORD                                 a key, a discipline, a word of the field
-  falaj doctor                                       what works on this host
+  falaj doctor                                       features that work on this host
 ";
 
 /// The groups of `falaj --help`, with the names of their commands.

@@ -1,5 +1,5 @@
 //! The aggregation paper: packets in batches between a driver domain and its virtual machines,
-//! Figures 1-4, and streams of which each is another one.
+//! Figures 1-4, and streams that all differ.
 
 mod figures;
 mod live;
@@ -23,7 +23,7 @@ const ONE: &str = "1 %, chosen: the paper prints two digits, and nothing is rand
 
 const MANY: &str = "a bound of ours; 1.5 of a 95 % interval, because some are compared at once";
 
-/// The label of the experiment with streams of which each is another one.
+/// The label of the experiment with streams that all differ.
 const UNEQUAL: &str = "Unequal streams";
 
 const WORK: Work = Work {

@@ -1,9 +1,9 @@
-//! Figures 4.4 and 4.5: delays from the clocks of two workstations, before the thesis measured with
-//! one pulse for both.
+//! Figures 4.4 and 4.5: delays by the clocks of two workstations, from before the thesis used one
+//! pulse for both.
 //!
 //! Five runs follow each other, each with a growing rate of the BE flows, 100 s at each rate. The
-//! clock of each sender has a rate of its own, so what is measured is the delay and an offset that
-//! grows or shrinks with time. A shrinking one is zero at the end of the last run.
+//! clock of each sender has a rate of its own, so a measured value is the delay and an offset that
+//! grows or shrinks with time. A shrinking offset is zero at the end of the last run.
 
 use super::super::curves::{Axes, CurvePoint, FigureCurve, PaperFigure, Published};
 use super::figures::{BE_RATE, DELAY, Lab, USED, at_load, be, holds, lc};
@@ -15,8 +15,8 @@ use falaj_traffic::interval::Estimate;
 const LOADS: [u32; 15] = [7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21];
 /// Seconds at each rate.
 const STEP: f64 = 100.0;
-/// Growth of the offset between the first and the last run at the same rate, in milliseconds: of
-/// the sender of LC, and of that of a BE flow.
+/// Growth of the offset between the first and the last run at the same rate, in milliseconds: for
+/// the clock of LC's sender, and for that of a BE flow's sender.
 pub(super) const GROWTH: [f64; 2] = [130.0, -160.0];
 
 /// The mean delay at each rate, and as two clocks measure it in the first and the last run.
