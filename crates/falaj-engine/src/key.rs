@@ -47,7 +47,7 @@ pub struct Key {
     pub flow_label: Option<u32>,
     /// Flags of TCP, the low eight.
     pub tcp: Option<u8>,
-    /// Says if the packet is a fragment.
+    /// The place of the packet in a fragmented one.
     pub fragment: Fragment,
     /// The mark that rules have set, zero if none has. It is in no header: it goes with the packet
     /// from link to link.

@@ -162,7 +162,7 @@ impl<'a> Direction<'a> {
                 }
                 Qdisc::Managed(managed) => {
                     if let Some(below) = self.child(node) {
-                        let why = "it stands in the place of the queue that `red` looks at: put \
+                        let why = "it replaces the queue that `red` measures: put \
                                    `netem` above, and `red` below it";
                         return Err(no_equal(below.at.clone(), "a discipline below `red`", why));
                     }

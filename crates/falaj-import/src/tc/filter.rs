@@ -118,7 +118,7 @@ pub(super) fn read(
                 return Err(no_equal(
                     word.at.clone(),
                     &word.text,
-                    "a filter looks at addresses, protocol, ports and type of service",
+                    "a filter matches addresses, protocol, ports and type of service",
                 ));
             }
         }

@@ -40,7 +40,7 @@ impl Direction<'_> {
         if self.direct
             && (self.lossy.is_some() || self.before_class.is_some() || self.visited.len() > 1)
         {
-            let why = "packets that no filter takes would pass beside the disciplines above too: \
+            let why = "packets that match no filter would bypass the disciplines above too: \
                        give them a class, `default MINOR`";
             return Err(no_equal(node.at.clone(), "`htb` without `default` below another", why));
         }
@@ -158,12 +158,11 @@ impl Direction<'_> {
             && let Some(child) = self.child(node)
         {
             if !is_link(&child.what) {
-                let why = "it stands in the place of the queue that `red` looks at: give `red` \
+                let why = "it replaces the queue that `red` measures: give `red` \
                            alone a `limit`";
                 return Err(no_equal(child.at.clone(), "a queue below `red`", why));
             }
-            let what = "`red` looks at the packets that wait for the class; in tc also at those \
-                        that the discipline below it holds";
+            let what = "`red` measures the packets queued for the class; in tc also those in the discipline below it";
             self.notes.push(Problem::warning(child.at.clone(), what));
             self.visited.push(node.at.clone());
             below = node.handle.map(|h| Below::Discipline(h.major));
@@ -250,7 +249,7 @@ impl Direction<'_> {
                     return Err(no_equal(node.at.clone(), &what, why));
                 }
                 if !tree.takes_all(place.above) && !tree.direct {
-                    let what = "packets of the class above that no filter takes are dropped in tc";
+                    let what = "packets of the class above that match no filter are dropped in tc";
                     return Err(Problem::error(node.at.clone(), what).help(format!(
                         "end with a filter that takes all: `tc filter add … parent {:x}: … \
                          matchall flowid CLASS`",
@@ -265,7 +264,7 @@ impl Direction<'_> {
                 self.level(&tree, 0, place)?;
                 if tree.direct {
                     let Some(ceil) = ceil else {
-                        let why = "packets that no filter takes pass beside its classes, and it \
+                        let why = "packets that match no filter bypass its classes, and it \
                                    has no rate of its own: give them a class, `default MINOR`";
                         return Err(no_equal(node.at.clone(), "`htb` without `default`", why));
                     };

@@ -42,7 +42,7 @@ pub(super) struct Tree {
     rest: Option<u16>,
     /// Matches of packets that filters drop.
     pub(super) drops: Vec<String>,
-    /// True if packets that no filter takes bypass all classes.
+    /// True if packets that match no filter bypass all classes.
     pub(super) direct: bool,
     /// The place where classes set an overhead, the overhead, and whether packets take cells.
     pub(super) costs: Option<(Range<usize>, Option<String>, bool)>,
@@ -410,13 +410,13 @@ impl Tree {
         let takes_all = self.takes_all(&["any".to_owned()]);
         self.direct = self.kind == "htb" && !takes_all;
         if self.direct {
-            let what = "packets that no filter takes pass beside all classes, unshaped, as in tc";
+            let what = "packets that match no filter bypass all classes, unshaped, as in tc";
             self.notes.push(
                 Problem::warning(node.at.clone(), what)
                     .help("`default MINOR` gives them a class, ARP included"),
             );
         } else if !takes_all {
-            let what = "packets that no filter takes are dropped, ARP included, as in tc";
+            let what = "packets that match no filter are dropped, ARP included, as in tc";
             self.notes.push(
                 Problem::warning(node.at.clone(), what)
                     .help("a last filter that takes all, `matchall`, gives them a class"),

@@ -179,7 +179,7 @@ fn every_row_is_true() {
 /// The page of the reference.
 fn reference() -> String {
     let mut out = String::from(
-        "# What tc and ipfw have\n\n\
+        "# Options of tc and ipfw\n\n\
          <!-- Made of crates/falaj-import/tests/conformance/table.toml; a test tries every row. -->\n\n\
          Every option of the manual pages that concern links, and its counterpart in a scenario of [`falaj import`](../how-to/import.md): ✓ the same, except for the remark, ★ better, with the difference, ✗ refused, with the reason.\n\
          A test tries each row. Its lines become a scenario, and packets pass that scenario in simulated time as the row says, to\n\

@@ -918,7 +918,7 @@ fn packets_that_tc_does_not_shape_pass() {
          tc qdisc add dev ifb0 root netem delay 5ms",
         expect![[r##"
             # note: 1: `modprobe` is not a command of tc, and was left out
-            # note: 2: packets that no filter takes pass beside all classes, unshaped, as in tc
+            # note: 2: packets that match no filter bypass all classes, unshaped, as in tc
             # packets that wan sends go up
             [link.wan]
             rate = "unlimited"
@@ -975,7 +975,7 @@ fn packets_that_tc_does_not_shape_pass() {
          tc filter add dev e parent 1: protocol arp prio 1 u32 match u32 0 0 flowid 1:2",
         expect![[r##"
             # note: 1: there is no class 1:40 that packets could wait in
-            # note: 1: packets that no filter takes pass beside all classes, unshaped, as in tc
+            # note: 1: packets that match no filter bypass all classes, unshaped, as in tc
             # note: 2: there is no class 1:9: this one is above all others, as in tc
             # packets that e sends go up
             [link.e]
@@ -1015,7 +1015,7 @@ fn packets_that_tc_does_not_shape_pass() {
          tc filter add dev e parent 2: protocol ip u32 match ip dport 7000 0xffff flowid 2:1\n\
          tc qdisc add dev e parent 2:1 netem loss 3%",
         expect![[r##"
-            # note: 3: packets that no filter takes pass beside all classes, unshaped, as in tc
+            # note: 3: packets that match no filter bypass all classes, unshaped, as in tc
             # packets that e sends go up
             [link.e]
             rate = "unlimited"
@@ -1069,7 +1069,7 @@ fn no_discipline_vanishes() {
          tc qdisc add dev h1-eth0 parent 5:2 handle 6: red limit 600kb min 20kb max 60kb avpkt 1000 burst 40\n\
          tc qdisc add dev h1-eth0 parent 6: handle 7: netem delay 3ms",
         expect![[r##"
-            # note: 4: `red` looks at the packets that wait for the class; in tc also at those that the discipline below it holds
+            # note: 4: `red` measures the packets queued for the class; in tc also those in the discipline below it
             # packets that h1-eth0 sends go up
             [link.h1-eth0]
             rate = "unlimited"
@@ -1161,7 +1161,7 @@ fn no_discipline_vanishes() {
             2 | tc qdisc add dev f parent 1: netem delay 3ms
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: it stands in the place of the queue that `red` looks at: put `netem` above, and `red` below it"#]],
+              = help: it replaces the queue that `red` measures: put `netem` above, and `red` below it"#]],
     );
     // A discipline that replaces another removes everything below that one.
     becomes(

@@ -440,7 +440,7 @@ pub fn disciplines() -> String {
             ("of each flow", keys::of_flow(entry)),
         ] {
             if params.is_empty() {
-                line(&mut out, format_args!("\nIt has no keys {what}."));
+                line(&mut out, format_args!("\nNo keys {what}."));
             } else {
                 line(&mut out, format_args!("\nKeys {what}:\n"));
                 keys_table(&mut out, params.into_iter());
