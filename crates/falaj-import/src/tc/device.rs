@@ -185,9 +185,8 @@ impl Devices {
         }
         if verb == Verb::Add && device.qdiscs.iter().any(|q| q.parent == place.parent) {
             let what = "there is a discipline in this place already: tc refuses this line";
-            return Err(Problem::error(all, what).help(
-                "`replace` puts another one there; or take out the line that does not hold",
-            ));
+            return Err(Problem::error(all, what)
+                .help("`replace` puts another one there; or remove this line"));
         }
         device.has_parent(&place, &all)?;
         let Some(kind) = kind else {
@@ -197,7 +196,7 @@ impl Devices {
         let what = qdisc::read(kind, args)?;
         let taken = |q: &Node<Qdisc>| q.handle == place.handle && q.parent != place.parent;
         if place.handle.is_some() && device.qdiscs.iter().any(taken) {
-            return Err(Problem::error(all, "this handle is another discipline's already")
+            return Err(Problem::error(all, "another discipline has this handle already")
                 .help("give each discipline a handle of its own"));
         }
         let (mut handle, parent, stab) = (place.handle, place.parent, place.stab);
@@ -304,7 +303,7 @@ impl Devices {
         let mut same = others.iter().filter(|f| f.parent == made.parent && f.prio == made.prio);
         if made.prio > 0 && same.any(|f| f.table != made.table) {
             let what = "tc refuses this line, as filters of one `prio` have one protocol and one \
-                        kind; here it holds";
+                        kind; falaj accepts it";
             notes.push(Problem::warning(all.clone(), what).help("give it a `prio` of its own"));
         }
         let unnumbered = place.prio.is_none_or(|prio| prio == 0);

@@ -596,7 +596,7 @@ fn classes_within_classes() {
          tc qdisc add dev eth0 parent 1:1 handle 1: drr",
         &host,
         expect![[r#"
-            error: this handle is another discipline's already
+            error: another discipline has this handle already
              --> tc.sh:4:1
               |
             4 | tc qdisc add dev eth0 parent 1:1 handle 1: drr
@@ -1125,7 +1125,7 @@ fn no_discipline_vanishes() {
             3 | tc qdisc add dev e root netem delay 4ms
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: `replace` puts another one there; or take out the line that does not hold
+              = help: `replace` puts another one there; or remove this line
 
             error: g has no discipline for this filter
              --> tc.sh:5:1

@@ -78,7 +78,7 @@ pub(super) fn datum<'a>(
         }
         (Holds::File(_), DeValue::String(text)) if text.is_empty() => Err(Unreadable::new(
             "a file needs a name",
-            "write its path, from where the scenario lies",
+            "write its path, relative to the scenario's directory",
         )),
         (Holds::File(_), DeValue::String(text)) => Ok(Datum::Name(text)),
         (Holds::Given, DeValue::Table(table)) => {
@@ -174,7 +174,7 @@ fn rows(
     if array.is_empty() {
         problems.push(at_value(
             key,
-            Unreadable::new("an empty list says nothing", "write a row for each state"),
+            Unreadable::new("an empty list has no meaning", "write a row for each state"),
             at,
         ));
         return None;
@@ -214,7 +214,7 @@ fn tables<'a>(
     if array.is_empty() {
         problems.push(at_value(
             key,
-            Unreadable::new("an empty list says nothing", "leave it out, or fill it"),
+            Unreadable::new("an empty list has no meaning", "leave it out, or fill it"),
             at,
         ));
         return None;
@@ -380,5 +380,5 @@ pub(crate) fn mistyped(key: &Key, value: &DeValue<'_>) -> Unreadable {
         DeValue::Array(_) => "a list",
         DeValue::Table(_) => "a table",
     };
-    Unreadable::new(format!("{found} does not go here"), advice(key))
+    Unreadable::new(format!("{found} is not allowed here"), advice(key))
 }

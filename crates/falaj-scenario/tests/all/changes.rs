@@ -164,7 +164,7 @@ fn keys_of_a_change() {
                |
                = help: write a key and its value, as in `set = { "uplink.rate" = "5mbit" }`
 
-            error: `set`: a text does not go here
+            error: `set`: a text is not allowed here
               --> a.toml:14:7
                |
             14 | set = "a.rate=5mbit"

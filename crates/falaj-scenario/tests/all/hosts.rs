@@ -129,7 +129,7 @@ fn what_is_no_name_of_a_link() {
     errors(
         "[host.a]\nlink = 7\n[host.b]\nlink = []\n[host.c]\n[host.d]\nlink = [\"x\", 7]\n",
         expect![[r#"
-        error: `link`: a whole number does not go here
+        error: `link`: a whole number is not allowed here
          --> a.toml:6:8
           |
         6 | link = 7
@@ -153,7 +153,7 @@ fn what_is_no_name_of_a_link() {
           |
           = help: `link`: links with an end at this host; a link that two hosts name connects them, and its `up` leads away from the host that comes first in the file; a link that one host names leads `up` to a router in the middle; write the name of a link in quotes, or a list of them, as in `"uplink"`
 
-        error: `link`: a whole number does not go here
+        error: `link`: a whole number is not allowed here
           --> a.toml:11:14
            |
         11 | link = ["x", 7]

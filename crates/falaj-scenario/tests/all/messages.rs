@@ -572,7 +572,7 @@ match = "any"
 envelope = []
 "#,
         expect![[r#"
-            error: `envelope`: a text does not go here
+            error: `envelope`: a text is not allowed here
              --> a.toml:5:12
               |
             5 | envelope = "10mbit"
@@ -596,7 +596,7 @@ envelope = []
               |
               = help: allowed: `burst`, `rate`
 
-            error: `envelope`: a whole number does not go here
+            error: `envelope`: a whole number is not allowed here
               --> a.toml:11:47
                |
             11 | envelope = [{ rate = "1mbit", burst = "0B" }, 5, { rate = "2mbit" }]
@@ -604,7 +604,7 @@ envelope = []
                |
                = help: write a table of `rate`, `burst`, as in `{ rate = "100mbit", burst = "1500B" }`, or a list of such tables
 
-            error: `envelope`: an empty list says nothing
+            error: `envelope`: an empty list has no meaning
               --> a.toml:14:12
                |
             14 | envelope = []
@@ -633,7 +633,7 @@ seed = "1"
 replications = 1.5
 "#,
         expect![[r#"
-            error: `traffic`: a whole number does not go here
+            error: `traffic`: a whole number is not allowed here
              --> a.toml:1:11
               |
             1 | traffic = 5
@@ -649,7 +649,7 @@ replications = 1.5
               |
               = help: write `{ rate = "100mbit", … }`
 
-            error: `rate`: true or false does not go here
+            error: `rate`: true or false is not allowed here
              --> a.toml:5:8
               |
             5 | rate = true
@@ -657,7 +657,7 @@ replications = 1.5
               |
               = help: write a rate in quotes, as in `"100mbit"`
 
-            error: `kind`: a whole number does not go here
+            error: `kind`: a whole number is not allowed here
              --> a.toml:6:22
               |
             6 | scheduler = { kind = 1 }
@@ -665,7 +665,7 @@ replications = 1.5
               |
               = help: write one of these in quotes: `fifo`, `priority`, `rr`, `wrr`, `hrr`, `corr`, `drr`, `drr+`, `drr++`, `ets`, `virtual-clock`, `scfq`, `sfq`, `wfq`, `wf2q`, `spfq`, `edf`, `sced`, `mtr-ls`, `arc`, `qfq`, `qfq+`, `wf2q+`, `ffs`, `timer-wheels`, `virtual-links`, `shaper`, `cbs`, `tas`, `ats`, `mclock`, `hfsc`, `htb`, `rcsp`, `mgfq`, `netback`, `xen-wrr`, `fq_codel`, `fq`, `cake`, `dualpi2`, `dcf`, `plugin`
 
-            error: `up`: a text does not go here
+            error: `up`: a text is not allowed here
              --> a.toml:7:6
               |
             7 | up = "fast"
@@ -673,7 +673,7 @@ replications = 1.5
               |
               = help: write a table of `rate`, `delay`, `mtu`, `layer`, `scheduler`, `flow`, `overhead`, `cells`, `preset`, `paced-by`, `backlog`, `burst`, `trace`, `loss`, `duplicate`, `corrupt`, `reorder`, `jitter`, `slot`, `profile`, `mask`, `max-flows`, `expire`
 
-            error: `match`: a table does not go here
+            error: `match`: a table is not allowed here
              --> a.toml:9:9
               |
             9 | match = { udp = 5 }
@@ -681,7 +681,7 @@ replications = 1.5
               |
               = help: write a rule in quotes, or a list of them, as in `"udp dport 5004"`
 
-            error: `requires`: a text does not go here
+            error: `requires`: a text is not allowed here
               --> a.toml:10:12
                |
             10 | requires = "1ms"
@@ -689,7 +689,7 @@ replications = 1.5
                |
                = help: write a table of `rate`, `delay`
 
-            error: `seed`: a text does not go here
+            error: `seed`: a text is not allowed here
               --> a.toml:12:8
                |
             12 | seed = "1"
@@ -697,7 +697,7 @@ replications = 1.5
                |
                = help: write a whole number from 0 to 9223372036854775807, without quotes
 
-            error: `replications`: a number with decimals does not go here
+            error: `replications`: a number with decimals is not allowed here
               --> a.toml:13:16
                |
             13 | replications = 1.5
@@ -1899,7 +1899,7 @@ match = "any"
 queue = ["20p"]
 "#,
         expect![[r#"
-            error: `queue`: a list does not go here
+            error: `queue`: a list is not allowed here
              --> a.toml:5:9
               |
             5 | queue = ["20p"]
@@ -2063,7 +2063,7 @@ match = ["udp", 5]
 match = "any"
 "#,
         expect![[r#"
-            error: `match`: a whole number does not go here
+            error: `match`: a whole number is not allowed here
              --> a.toml:4:17
               |
             4 | match = ["udp", 5]
@@ -2157,7 +2157,7 @@ phase = "1ms"
 lend = true
 "#,
         expect![[r#"
-            error: `lend`: true or false does not go here
+            error: `lend`: true or false is not allowed here
              --> a.toml:8:8
               |
             8 | lend = true
@@ -2382,7 +2382,7 @@ seed = 1
 seed = 1.0
 "#,
         expect![[r#"
-            error: `seed`: a number with decimals does not go here
+            error: `seed`: a number with decimals is not allowed here
              --> a.toml:5:8
               |
             5 | seed = 1.0
@@ -3733,7 +3733,7 @@ size = "74B-1514B"
               |
               = help: write a mix as in `74B x 7, 590B x 4, 1514B x 1`; 1 to 1000000
 
-            error: `d1`: a text does not go here
+            error: `d1`: a text is not allowed here
               --> a.toml:11:8
                |
             11 | d1 = [["x"]]

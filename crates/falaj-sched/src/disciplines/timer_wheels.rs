@@ -307,7 +307,7 @@ impl MediumHooks for TimerWheels {}
 impl Guarantees for TimerWheels {
     fn service(&self, _: FlowId) -> Result<Guarantee, NoGuarantee> {
         Err(NoGuarantee(
-            "timer wheels are a rival to measure: no bound was proven for them; `qfq` and `wf2q+` guarantee".into(),
+            "timer wheels are for comparison: no bound is proven for them; `qfq` and `wf2q+` have one".into(),
         ))
     }
 }

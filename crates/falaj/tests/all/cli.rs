@@ -894,7 +894,7 @@ fn what_if_compares_with_the_file_as_it_is() {
             "uplink.dealy=1ms",
             "error: with --what-if uplink.dealy=1ms: link `uplink` has no key `dealy`\n  did you mean `delay`?",
         ),
-        ("run.seed=x", "error: with --what-if run.seed=x: `seed`: a text does not go here\n"),
+        ("run.seed=x", "error: with --what-if run.seed=x: `seed`: a text is not allowed here\n"),
         (
             "a.phaes=1ms",
             "falaj: --what-if a.phaes=1ms: that could be `link.uplink.flow.a.phaes` or `traffic.a.phaes`",

@@ -95,7 +95,7 @@ fn what_is_wrong_with_a_library_is_told_where_it_stands() {
     assert!(small.contains("flow `a`: `./libwrong.so`: the `quantum` is out of range"), "{small}");
     assert!(small.contains("plugin-small.toml:7:"), "{small}");
     let number = check("plugin-number.toml", with, "with = { quantum = 1.5 }");
-    assert!(number.contains("`with`: a number with decimals does not go here"), "{number}");
+    assert!(number.contains("`with`: a number with decimals is not allowed here"), "{number}");
     let outside = check("plugin-outside.toml", with, "quantum = \"4000B\"");
     assert!(outside.contains("flow `a` has no key `quantum`"), "{outside}");
 }

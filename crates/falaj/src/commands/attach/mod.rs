@@ -152,8 +152,12 @@ pub(crate) fn detach(args: &DetachArgs) -> Result<ExitCode> {
     let [client] = &attached[..] else {
         match (&args.target, names.is_empty()) {
             (_, true) => bail!("this user has no `falaj attach` running"),
-            (Some(target), _) => bail!("{target} is not attached to; {} is", names.join(", ")),
-            (None, _) => bail!("say which: {}", names.join(", ")),
+            (Some(target), _) => bail!(
+                "no link is attached to {target}; links are attached to \
+                                        {}",
+                names.join(", ")
+            ),
+            (None, _) => bail!("name one of several targets: {}", names.join(", ")),
         }
     };
     let process = client.hello.pid;
