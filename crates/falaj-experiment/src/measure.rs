@@ -98,6 +98,7 @@ impl Measuring {
         }
         scenario.run.duration = self.duration.unwrap_or(scenario.run.duration);
         between_two_ends(&scenario)?;
+        file::make_room_for_marks(&mut scenario);
         Ok(Measurement { scenario, text })
     }
 

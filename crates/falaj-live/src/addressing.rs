@@ -219,8 +219,8 @@ fn headers(source: &Source, direction: &Direction, v6: bool) -> Result<i32, Unre
         .ok_or_else(|| Unreachable {
             source: source.name.clone(),
             why: format!(
-                "{smallest} B are too few for a datagram with its {HEADER} B of number and time \
-                 stamp"
+                "packets of {smallest} B have no room for the {HEADER} B by which a live sender \
+                 marks its datagrams; `falaj sim` takes them"
             ),
         })
 }

@@ -97,7 +97,7 @@ pub use model::{
 pub use parse::parse;
 pub use presets::{PRESETS, Preset, presets};
 pub use schedule::{Schedule, ScheduledChange};
-pub use traffic::STAMP;
+pub use traffic::RaisedLengths;
 pub use units::{
     RATE_MAX, Unreadable, parse_limit, parse_mtu, parse_numbers, parse_overhead, parse_probability,
     parse_rate, parse_size, parse_sizes, parse_span,

@@ -225,7 +225,7 @@ pub struct Source {
     /// as the link accounts.
     pub rate: Rate,
     /// Sizes of its packets as the link accounts them; UDP datagrams over IPv4 of these sizes
-    /// exist, fit the link, and hold [`crate::STAMP`] bytes. For video only the largest is used.
+    /// exist and fit the link. For video only the largest is used.
     pub sizes: Sizes,
     /// A token bucket that its packets pass, which has room for the longest.
     pub limit: Option<bucket::Limit>,

@@ -65,3 +65,18 @@ pub fn tell(diagnostics: &Diagnostics) {
         eprintln!("{}", diagnostics.render(output::colour_wanted()));
     }
 }
+
+/// Makes room for the marks of live senders in recorded packets, and prints a note about those that
+/// become longer.
+pub fn make_room_for_marks(scenario: &mut Scenario) {
+    for raised in scenario.make_room_for_marks() {
+        note!(
+            "traffic {}: {} packets of the capture are shorter than {} B, and are sent with {} B: \
+             a live sender marks its datagrams",
+            raised.source,
+            raised.packets,
+            raised.to,
+            raised.to
+        );
+    }
+}

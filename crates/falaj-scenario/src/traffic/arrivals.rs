@@ -5,7 +5,6 @@ use crate::keys::STATE;
 use crate::model::Direction;
 use crate::read::{Datum, Fields, Got, fields, get};
 use crate::suggest::quoted;
-use crate::traffic::STAMP;
 use crate::traffic::captured;
 use crate::traffic::envelopes;
 use crate::traffic::tcp;
@@ -309,8 +308,8 @@ fn fields_of<'a>(
     Some((rate, stay.filter(|_| whole)?))
 }
 
-/// Checks that datagrams of the source's sizes hold the stamp, and fit the link. Unreadable sizes
-/// were reported before.
+/// Checks that datagrams of the source's sizes exist, and fit the link. Unreadable sizes were
+/// reported before.
 pub(crate) fn fit(
     direction: &Direction,
     link: &str,
@@ -321,15 +320,13 @@ pub(crate) fn fit(
     let Some(field) = fields.field("size") else { return false };
     let Some(Datum::Sizes(sizes)) = &field.datum else { return false };
     let (layer, mtu) = (direction.layer, direction.mtu);
-    let (least, most) = (layer.from_udp(STAMP), layer.largest(mtu));
+    let (least, most) = (layer.from_udp(0).max(1), layer.largest(mtu));
     let layer = layer.name();
     let largest = sizes.most();
     // A frame is divided into packets of nearly equal size.
     let smallest = if video { largest / 2 } else { sizes.least() };
     let problem = if smallest < least {
-        let why = format!(
-            "`size`: {smallest}B has no room for the {STAMP} bytes by which packets are recognised"
-        );
+        let why = format!("`size`: {smallest}B has no room for the headers of a datagram");
         Problem::error(field.at.clone(), why)
             .help(format!("at least `{least}B`, since link {} accounts `{layer}`", quoted(link)))
     } else if largest > most {

@@ -4,7 +4,6 @@ use crate::diagnostics::Problem;
 use crate::model::Direction;
 use crate::read::{Datum, Fields};
 use crate::suggest::quoted;
-use crate::traffic::STAMP;
 use falaj_engine::classifier::Match;
 use falaj_engine::key::Key;
 use falaj_sched::contract::params::Values;
@@ -113,9 +112,8 @@ pub(crate) fn recording(
     Some(recording)
 }
 
-/// The recording, with lengths as this direction accounts them, at least those of a packet with a
-/// time stamp and at most `largest`. Warns if lengths were changed, with the number
-/// of these packets.
+/// The recording, with lengths as this direction accounts them, and at most `largest`. Warns if
+/// lengths were changed, with the number of these packets.
 pub(crate) fn fit(
     recording: &Recording,
     direction: &Direction,
@@ -123,28 +121,20 @@ pub(crate) fn fit(
     fields: &Fields<'_>,
     problems: &mut Vec<Problem>,
 ) -> Recording {
-    let layer = direction.layer;
-    let smallest = layer.from_udp(STAMP).min(largest);
-    let mut changed = [0u64; 2];
+    let mut longer = 0u64;
     let packets = recording.packets.iter().map(|&(at, length)| {
-        let bytes = layer.from_ip(length);
-        changed[0] += u64::from(bytes < smallest);
-        changed[1] += u64::from(bytes > largest);
-        (at, bytes.clamp(smallest, largest))
+        let bytes = direction.layer.from_ip(length);
+        longer += u64::from(bytes > largest);
+        (at, bytes.clamp(1, largest))
     });
     let packets = packets.collect();
-    for (count, what, to) in [(changed[0], "shorter", smallest), (changed[1], "longer", largest)] {
-        if let (true, Some(field)) = (count > 0, fields.field("capture")) {
-            let why = format!(
-                "{count} packets of the capture are {what} than {to}B, and are sent with {to}B"
-            );
-            let help = if what == "shorter" {
-                "a datagram needs room for its stamp"
-            } else {
-                "the source's `size` is the largest; captures before segmentation have longer ones"
-            };
-            problems.push(Problem::warning(field.at.clone(), why).help(help));
-        }
+    if let (true, Some(field)) = (longer > 0, fields.field("capture")) {
+        let why = format!(
+            "{longer} packets of the capture are longer than {largest}B, and are sent with {largest}B"
+        );
+        let help =
+            "the source's `size` is the largest; captures before segmentation have longer ones";
+        problems.push(Problem::warning(field.at.clone(), why).help(help));
     }
     Recording { packets, ..*recording }
 }

@@ -9,7 +9,7 @@ use crate::diagnostics::Problem;
 use crate::keys;
 use crate::link::Known;
 use crate::lints::{envelope, headers};
-use crate::model::{Direction, Source, Towards};
+use crate::model::{Direction, Scenario, Source, Towards};
 use crate::read::{Datum, Fields, Got, fields, get};
 use crate::routing::rules::{self, RuleRead};
 use crate::suggest::{self, quoted};
@@ -22,14 +22,46 @@ use falaj_sched::contract::params::Values;
 use falaj_sched::queues::queue::FlowId;
 use falaj_sched::units::label::Ecn;
 use falaj_sched::units::time::{Span, Time};
+use falaj_traffic::source::Model;
+use falaj_traffic::source::recorded::Recording;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
 use std::path::Path;
 use toml::de::DeTable;
 
-/// Bytes of payload that the traffic generator writes into each datagram to recognize it: a
-/// source's packets are at least as large as a UDP datagram with these.
-pub const STAMP: u32 = 32;
+/// Bytes of payload by which a live sender marks each datagram, to recognize it.
+const STAMP: u32 = 32;
+
+/// The packets of a source whose lengths were raised for a live sender.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RaisedLengths {
+    /// Name of the source.
+    pub source: String,
+    /// Number of these packets.
+    pub packets: u64,
+    /// Their length now, in bytes as the link accounts them.
+    pub to: u32,
+}
+
+impl Scenario {
+    /// Raises the lengths of recorded packets that are shorter than a datagram with the mark of a
+    /// live sender. Simulations keep the lengths as recorded.
+    pub fn make_room_for_marks(&mut self) -> Vec<RaisedLengths> {
+        let mut raised = Vec::new();
+        for source in &mut self.traffic {
+            let layer = self.links[source.link].direction(source.towards).layer;
+            let to = layer.from_udp(STAMP).min(source.sizes.most());
+            let Model::Recorded(recording) = &mut source.model else { continue };
+            let packets = recording.packets.iter().filter(|packet| packet.1 < to).count() as u64;
+            if packets > 0 {
+                let lengths = recording.packets.iter().map(|&(at, bytes)| (at, bytes.max(to)));
+                *recording = Recording { packets: lengths.collect(), ..**recording }.into();
+                raised.push(RaisedLengths { source: source.name.clone(), packets, to });
+            }
+        }
+        raised
+    }
+}
 
 /// Reads `[traffic.NAME]`, with the place of its rate. `duration` is the run's, if known; `rules`
 /// are given if they have no errors.

@@ -1,6 +1,6 @@
 //! Sources that replay a capture.
 
-use falaj_scenario::Scenario;
+use falaj_scenario::{RaisedLengths, Scenario};
 use falaj_traffic::source::recorded::Recording;
 use falaj_traffic::source::{Model, Source};
 use std::path::PathBuf;
@@ -74,16 +74,20 @@ fn a_capture_is_one_flow_at_any_speed_and_scale() {
     );
     let more =
         "select = \"udp dport 53\"\nspeed = 2\nscale = 0.5\nrepeat = \"yes\"\noffset = \"3us\"";
-    let (scenario, warnings) = parse("half.pcap", &PACKETS, more).unwrap();
-    // 86, 586 and 1500 B of IP are halved; the first would have no room for its stamp.
-    assert_eq!(recording(&scenario).packets, [(0, 74), (1_000_000, 307), (2_500_000, 764)]);
-    assert!(warnings.contains("1 packets of the capture are shorter than 74B"), "{warnings}");
+    let (mut scenario, _) = parse("half.pcap", &PACKETS, more).unwrap();
+    // 86, 586 and 1500 B of IP are halved.
+    assert_eq!(recording(&scenario).packets, [(0, 57), (1_000_000, 307), (2_500_000, 764)]);
     // Two gaps of 1.25 ms, and one more before it repeats.
     let sent: Vec<(u64, u32)> =
         Source::new(scenario.traffic[0].spec(), 1, 0).take(5).map(|p| (p.at.0, p.bytes)).collect();
-    let first = [(3_000, 74), (1_003_000, 307), (2_503_000, 764)];
-    assert_eq!(sent, [&first[..], &[(3_753_000, 74), (4_753_000, 307)]].concat());
-    assert_eq!(scenario.traffic[0].mean_rate().0, 1145 * 8_000_000_000 / 3_750_000);
+    let first = [(3_000, 57), (1_003_000, 307), (2_503_000, 764)];
+    assert_eq!(sent, [&first[..], &[(3_753_000, 57), (4_753_000, 307)]].concat());
+    assert_eq!(scenario.traffic[0].mean_rate().0, 1128 * 8_000_000_000 / 3_750_000);
+    // A live sender's mark has no room in the first one.
+    let raised = scenario.make_room_for_marks();
+    assert_eq!(raised, [RaisedLengths { source: "x".to_owned(), packets: 1, to: 74 }]);
+    assert_eq!(recording(&scenario).packets, [(0, 74), (1_000_000, 307), (2_500_000, 764)]);
+    assert_eq!(scenario.make_room_for_marks(), []);
 }
 
 #[test]

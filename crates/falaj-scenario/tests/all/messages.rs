@@ -811,7 +811,7 @@ on = "1s"
 [traffic.d]
 model = "on-off"
 rate = "1mbit"
-size = "73B"
+size = "41B"
 off = "1s"
 start = "2s"
 stop = "1s"
@@ -889,13 +889,13 @@ stop = "1s"
                |
                = help: flows of link `uplink`: `voice`, `bulk`
 
-            error: `size`: 73B has no room for the 32 bytes by which packets are recognised
+            error: `size`: 41B has no room for the headers of a datagram
               --> a.toml:26:8
                |
-            26 | size = "73B"
+            26 | size = "41B"
                |        ^^^^^
                |
-               = help: at least `74B`, since link `uplink` accounts `l2`
+               = help: at least `42B`, since link `uplink` accounts `l2`
 
             error: traffic `d` stops before it starts
               --> a.toml:29:8

@@ -126,6 +126,7 @@ fn read(directory: &Path, args: &Args) -> Result<KernelCase> {
     if let Some(seed) = args.seed {
         scenario.begin_at(seed);
     }
+    file::make_room_for_marks(&mut scenario);
     ensure!(
         scenario.links[only_link(&scenario)?].name == INTERFACE,
         "{name}: the script is to set the device {INTERFACE}"
