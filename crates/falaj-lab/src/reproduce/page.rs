@@ -66,12 +66,21 @@ pub(super) fn table(
     html_table(header, rows.map(|row| row.into_iter().map(escaped).collect()))
 }
 
-/// A table whose cells are HTML: the cells of its header, and rows of (class, HTML).
+/// A table whose cells are HTML: the cells of its header, and rows of (class, HTML). A title is
+/// aligned like the texts below it.
 pub(super) fn html_table(
     header: &[&str],
     rows: impl Iterator<Item = Vec<(&'static str, String)>>,
 ) -> String {
-    let head: String = header.iter().map(|h| format!("<th>{}</th>", escape(h))).collect();
+    let mut rows = rows.peekable();
+    let class = |column| {
+        let first = rows.peek().and_then(|row| row.get(column)).map_or("", |(class, _)| *class);
+        if ["words", "why"].contains(&first) { first } else { "" }
+    };
+    let classes: Vec<&str> = (0..header.len()).map(class).collect();
+    let title =
+        |(title, class): (&&str, &str)| format!("<th class=\"{class}\">{}</th>", escape(title));
+    let head: String = header.iter().zip(classes).map(title).collect();
     let body: String = rows
         .map(|row| {
             let cell =
