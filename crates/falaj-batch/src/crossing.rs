@@ -58,7 +58,7 @@ pub struct Crossing<C = Endpoint> {
     left: usize,
 }
 
-/// Sends a batch, behind those that wait. If the packer is tuned, asks the other side to report
+/// Sends a batch, after those that wait. If the packer is tuned, asks the other side to report
 /// when it is done with the batch.
 fn send(
     endpoint: &mut impl Carrier,

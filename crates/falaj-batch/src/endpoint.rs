@@ -127,9 +127,7 @@ impl Endpoint {
             .flatten()
             .collect();
         if &hello[..got.bytes] != HELLO || got.flags.contains(ReturnFlags::CTRUNC) {
-            return Err(invalid(
-                "the message over the line is not a ring pair that this program knows",
-            ));
+            return Err(invalid("the message over the line is not a ring pair of a known version"));
         }
         let mut fds = fds.into_iter();
         let (Some(memory), Some(own), Some(peer)) = (fds.next(), fds.next(), fds.next()) else {
@@ -149,7 +147,7 @@ impl Endpoint {
         let invalid = || {
             io::Error::new(
                 io::ErrorKind::InvalidData,
-                "the shared memory has not the length of a ring pair",
+                "the shared memory does not have the length of a ring pair",
             )
         };
         let room = room(shared.words().len()).ok_or_else(invalid)?;

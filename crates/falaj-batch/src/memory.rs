@@ -125,7 +125,7 @@ impl SharedMemory {
         true
     }
 
-    /// Divides a range of bytes into aligned words, and single bytes before and behind.
+    /// Divides a range of bytes into aligned words, and single bytes before and after them.
     fn pieces(&self, at: usize, length: usize) -> Option<Pieces<'_>> {
         self.cells::<AtomicU8>(at, length)?;
         let before = (at.next_multiple_of(size_of::<AtomicU64>()) - at).min(length);

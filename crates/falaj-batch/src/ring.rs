@@ -15,7 +15,7 @@
 //! | `IDLE` | writer | wake me if you sleep at this index: I hold a string back until you do |
 //! | `PROBE` | writer | report when you are done with everything before this index |
 //! | `HEAD` | reader | end of the strings that were taken |
-//! | `ASLEEP` | reader | wake me if there is a string behind this index |
+//! | `ASLEEP` | reader | wake me if there is a string after this index |
 //! | `TOOK`, `TOOK_AT` | reader | the report to `PROBE`, and its time |
 //! | `SPENT` | reader | processor time that I have used until then |
 //!

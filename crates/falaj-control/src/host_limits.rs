@@ -93,7 +93,7 @@ fn beyond(direction: &Direction, limits: &HostLimits) -> Vec<String> {
     let carried = limits.rate_bits_per_s * (f64::from(direction.mtu) + 14.0).min(FULL) / FULL;
     if !rate.is_unlimited() && rate.0 as f64 > carried {
         let (asked, carried) = (text::rate(rate.0 as f64), text::rate(carried));
-        all.push(format!("{asked} is more than the {carried} that this host carries in packets one by one, as measured"));
+        all.push(format!("{asked} is more than {carried}, the measured limit of this host"));
     }
     if let Some(least) =
         limits.delay_ns.filter(|&least| (1..least).contains(&direction.pipe.delay.0))

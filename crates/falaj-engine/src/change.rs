@@ -70,7 +70,7 @@ pub enum ChangeError {
     },
     /// The pipe does not exist, or it has ended.
     NoSuchPipe,
-    /// A pipe would begin in the place of another one, or leave a gap behind the existing ones.
+    /// A pipe would begin in the place of another one, or leave a gap after the existing ones.
     Occupied,
     /// The device would pace the pipe, but the port behind it does not report when it has room.
     Unpaced,
@@ -159,7 +159,7 @@ impl Prepared {
         Ok(self)
     }
 
-    /// Begins another pipe: behind all existing ones, in order, or in the place of one that has
+    /// Begins another pipe: after all existing ones, in order, or in the place of one that has
     /// ended and holds no packets.
     ///
     /// # Errors

@@ -144,7 +144,7 @@ impl Engine {
     }
 
     /// Checks a change of a pipe to this spec, any part of which may differ. Flows keep their
-    /// index, and none may be removed; new ones come behind them. All that can fail or takes long
+    /// index, and none may be removed; new ones come after them. All that can fail or takes long
     /// happens here, and nothing changes yet.
     pub fn prepare(&self, pipe: PipeId, spec: &PipeSpec) -> Result<Prepared, ChangeError> {
         let prepared =

@@ -8,7 +8,7 @@
 //! | shorter than an Ethernet header | nothing |
 //! | cut off in a VLAN tag, or with a fourth one | MACs, the outer tag if it is whole |
 //! | IP whose fixed header is cut off, states an impossible length, or is of another version than its Ethernet type | MACs, tag, Ethernet type |
-//! | cut off, or malformed, behind the fixed header of IP | also addresses, protocol, TOS, TTL, length according to the header |
+//! | cut off, or malformed, after the fixed header of IP | also addresses, protocol, TOS, TTL, length according to the header |
 //! | IPv6 whose further headers are cut off or more than [`MOST_HEADERS`] | the protocol is the first header that was not read |
 //! | a fragment but the first | all but ports and TCP flags |
 //! | TCP or UDP whose first 4 bytes are cut off | all but ports and TCP flags |
@@ -27,13 +27,13 @@ pub struct Key {
     pub src: Option<IpAddr>,
     /// Destination address.
     pub dst: Option<IpAddr>,
-    /// The protocol that IP carries, behind extension headers of IPv6.
+    /// The protocol that IP carries, after extension headers of IPv6.
     pub protocol: Option<Protocol>,
     /// Source and destination port of TCP and UDP.
     pub ports: Option<(u16, u16)>,
     /// The Ethernet addresses.
     pub macs: Option<Macs>,
-    /// The Ethernet type, behind VLAN tags.
+    /// The Ethernet type, after VLAN tags.
     pub ether: Option<u16>,
     /// The VLAN of the outer tag.
     pub vlan: Option<u16>,
@@ -210,7 +210,7 @@ impl Key {
             (0, _) => Fragment::First,
             _ => Fragment::Later,
         };
-        // Bytes behind the packet are padding; a length of zero is left for the device to fill in.
+        // Bytes after the packet are padding; a length of zero is left for the device to fill in.
         let end = usize::from(word(2));
         let end = if end < ihl { packet.len() } else { end.min(packet.len()) };
         self.carried(head[9], packet.get(ihl..end).unwrap_or(&[]), false);
@@ -446,7 +446,7 @@ mod tests {
             if src.is_some() {
                 prop_assert_eq!(key.src, src);
             }
-            // Nor does it read behind these IPv6 headers, or behind one that it takes for
+            // Nor does it read after these IPv6 headers, or after one that it takes for
             // malformed.
             let ends = [header::MOBILITY, header::HIP, header::SHIM6].map(Some);
             if src.is_some() && !ends.contains(&protocol) && other.stop_err.is_none() {

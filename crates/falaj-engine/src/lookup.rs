@@ -42,20 +42,20 @@ mod bit {
     pub(super) const MAC: u64 = 1 << 48;
 }
 
-/// The bits of words 6 and 7 behind the addresses: of a mark, and of an adapter.
+/// The bits of words 6 and 7 after the addresses: of a mark, and of an adapter.
 const BEHIND: u64 = !(bit::MAC | (bit::MAC - 1));
 
 fn of_mac(mac: [u8; 6]) -> u64 {
     mac.iter().fold(0, |all, byte| all << 8 | u64::from(*byte))
 }
 
-/// Bits of an adapter for the room behind an Ethernet address: enough that few other adapters have
+/// Bits of an adapter for the room after an Ethernet address: enough that few other adapters have
 /// the same.
 fn of_adapter(adapter: AdapterId) -> u64 {
     u64::from(adapter.short()) << 49
 }
 
-/// Bits of a mark for the room behind the other Ethernet address: the low ones, in which marks
+/// Bits of a mark for the room after the other Ethernet address: the low ones, in which marks
 /// mostly differ.
 fn of_mark(mark: u32) -> u64 {
     u64::from(mark) << 49
@@ -256,7 +256,7 @@ struct FieldShape {
     mask: Vec<(u8, u64)>,
     /// Hash table: the number of a pattern plus one; zero: none.
     slots: Vec<u32>,
-    /// The words of each pattern, one pattern behind the other.
+    /// The words of each pattern, one pattern after the other.
     patterns: Vec<u64>,
     /// The clauses of each pattern, in the order of rules.
     listed: Vec<Vec<Listed>>,

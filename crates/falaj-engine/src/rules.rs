@@ -399,7 +399,7 @@ impl RuleSet {
     }
 
     /// Translates a position `at` in the old rules. If the packet's rule still exists and leads to
-    /// its link, it continues there; otherwise behind that rule, if it was to continue with the
+    /// its link, it continues there; otherwise after that rule, if it was to continue with the
     /// rules at all.
     pub(crate) fn instead_of(
         &self,

@@ -99,7 +99,7 @@ impl LookupTable {
             let (a, b) = (pair[0].2 as usize, pair[1].2 as usize);
             return Err((a.min(b), a.max(b)));
         }
-        // A step behind 255.255.255.255 fits no IPv4 address and is left out.
+        // A step beyond 255.255.255.255 fits no IPv4 address and is left out.
         let within = |(from, value): (u128, Option<u32>)| Some((u32::try_from(from).ok()?, value));
         let four = innermost(four)?.into_iter().filter_map(within).collect();
         Ok(LookupTable { name: name.to_owned(), four, six: innermost(six)?, numbers })

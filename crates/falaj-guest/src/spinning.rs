@@ -42,7 +42,7 @@ fn processor_times(kernel: u32) -> BTreeMap<u32, u64> {
     let children = fs::read_to_string(children).unwrap_or_default();
     let time = |pid: u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The third field begins behind the name, which may contain any characters, `)` too.
+        // The third field begins after the name, which may contain any characters, `)` too.
         let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
         let ticks = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
         Some(ticks(14)? + ticks(15)?)

@@ -19,7 +19,7 @@ impl Takes {
         Ok(Takes { text: text.to_owned(), matches: parse_match_or_empty(text)? })
     }
 
-    /// Returns true if the match takes no packet. Some matches that take none are not recognized.
+    /// Returns true if the match selects no packet. Some such matches are not recognized.
     pub(crate) fn is_nothing(&self) -> bool {
         self.matches.is_empty()
     }

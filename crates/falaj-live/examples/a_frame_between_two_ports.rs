@@ -14,7 +14,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let text = "[link.slow]\nrate = \"10mbit\"\ndelay = \"20ms\"";
     let (scenario, _) = falaj_scenario::parse(text, "slow.toml").expect("a valid scenario");
     let network = Network::new(&scenario.network()).expect("disciplines that can be made");
-    // Sockets that carry frames behind a header, in the place of interfaces.
+    // Sockets that carry frames after a header, in the place of interfaces.
     let [(near, near_end), (far, far_end)] = [unit_port("near")?, unit_port("far")?];
     let attached = |port, pipe, leaves_at| Attached { port, pipe: PipeId(pipe), leaves_at };
     let ports = vec![attached(near, 0, 1), attached(far, 1, 0)];

@@ -95,7 +95,7 @@ fn traffic(source: &Source) -> Result<Traffic, Unreachable> {
     })
 }
 
-/// The sending plan of each adapter, and behind them the receiving plan of the uplink. Source `n`
+/// The sending plan of each adapter, and after them the receiving plan of the uplink. Source `n`
 /// sends from the address `from[n]`; packets of an adapter are identified by where they enter, so
 /// nothing else distinguishes them. Times are still to be set.
 pub fn plan_of_adapters(

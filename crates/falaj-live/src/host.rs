@@ -107,7 +107,7 @@ fn least_of_the_groups(
     let mounted = |kind: &'static str| {
         let usual = if kind == "cgroup" { "/sys/fs/cgroup/memory" } else { "/sys/fs/cgroup" };
         // Fields of a mount: its number, that of its parent, the device, the root, the mount point,
-        // options; behind a dash the type, the source, and options of the file system.
+        // options; after a dash the type, the source, and options of the file system.
         let elsewhere = mounts.lines().filter_map(move |line| {
             let (place, system) = line.split_once(" - ")?;
             let place: Vec<&str> = place.split(' ').collect();

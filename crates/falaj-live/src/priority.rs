@@ -126,7 +126,7 @@ mod tests {
     /// The policy and the priority of this thread, as the kernel writes them.
     fn class() -> (i32, i32) {
         let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
-        // The third field begins behind the name, which may hold anything; the priority is the
+        // The third field begins after the name, which may hold anything; the priority is the
         // fortieth.
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
         (fields[41 - 3].parse().unwrap(), fields[40 - 3].parse().unwrap())

@@ -6,13 +6,13 @@ use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// A row: its name, its parts by their number, and the text behind the bar.
+/// A row: its name, its parts by their number, and the text after the bar.
 pub struct BarRow {
     /// The name before the bar.
     pub name: String,
     /// The length of each part.
     pub parts: Vec<f64>,
-    /// The text behind the bar.
+    /// The text after the bar.
     pub words: String,
 }
 

@@ -44,7 +44,7 @@ impl Scale {
         }
     }
 
-    /// The label at a place, with this number of digits behind the point.
+    /// The label at a place, with this number of digits after the point.
     fn label(self, place: f64, digits: usize) -> String {
         match self {
             Scale::Linear => format!("{place:.digits$}"),
@@ -122,7 +122,7 @@ impl Axis {
         self.scale.place(self.from)..self.scale.place(self.to)
     }
 
-    /// The largest number of labels, and the number of digits behind their points.
+    /// The largest number of labels, and the number of digits after their points.
     fn labels(&self, usual: usize) -> (usize, usize) {
         let range = self.range();
         let labels = if self.scale == Scale::Linear {

@@ -13,7 +13,7 @@ pub fn unit(most: f64, units: &[(f64, &'static str)]) -> (f64, &'static str) {
     *units.iter().rev().find(|(one, _)| most >= 2.0 * one).unwrap_or(&units[0])
 }
 
-/// Number of digits behind the point on an axis with at most `labels` labels: those of the step
+/// Number of digits after the point on an axis with at most `labels` labels: those of the step
 /// between labels, so that no two labels are the same if the axis begins far from zero.
 pub fn digits(from: f64, to: f64, labels: usize) -> usize {
     let least = (to - from) / (labels + 1) as f64;

@@ -82,7 +82,7 @@ impl Shared {
             ));
         }
         let lacks = |what: &str| {
-            let help = "only those behind `take` may be NULL";
+            let help = "only those after `take` may be NULL";
             unloadable(format!("is no discipline: its `{what}` is NULL"), help)
         };
         let create = table.create.ok_or_else(|| lacks("create"))?;

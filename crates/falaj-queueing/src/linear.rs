@@ -108,7 +108,7 @@ impl Mat {
 /// Subtracts `factor` times row `k` from row `i`, in these columns.
 fn subtract_row(m: &mut Array2<f64>, i: usize, factor: f64, k: usize, columns: Range<usize>) {
     let width = m.ncols();
-    let entries = m.as_slice_mut().expect("rows lie one behind the other");
+    let entries = m.as_slice_mut().expect("rows lie one after the other");
     let (before, after) = entries.split_at_mut(i.max(k) * width);
     let (at_i, at_k) = match k < i {
         true => (&mut after[columns.clone()], &before[k * width..][columns]),

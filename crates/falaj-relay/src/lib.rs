@@ -123,13 +123,14 @@ impl fmt::Display for Error {
             Error::Listen(at, error) => write!(f, "cannot listen at {at}: {error}"),
             Error::Refused(refused) => refused.fmt(f),
             Error::Breaks => f.write_str(
-                "a stream comes whole and in order: a link that loses, doubles, corrupts or \
-                 reorders packets, or whose queues drop any before they are full, takes datagrams \
-                 alone (--udp)",
+                "a stream must arrive whole and in order: a link that loses, duplicates, corrupts \
+                 or reorders packets, or whose queues drop any before they are full, accepts only \
+                 datagrams (--udp)",
             ),
             Error::Chain => f.write_str(
-                "a stream waits at one queue, that of its link: where rules lead through links one \
-                 behind the other, datagrams alone are taken (--udp)",
+                "a stream waits only in the queue of one link: if rules lead through several \
+                 links, \
+                 only datagrams are accepted (--udp)",
             ),
             Error::Itself(to) => write!(
                 f,

@@ -68,7 +68,7 @@ pub(crate) fn check(links: &[Link], file: &Fields<'_>, problems: &mut Vec<Proble
                             quoted(&link.name),
                             quoted(&adapter.name)
                         ),
-                        "an adapter is on one link; call the other one otherwise",
+                        "an adapter is on one link; give the other one another name",
                     ),
                     (true, false, _) => wrong(
                         format!(
@@ -77,7 +77,7 @@ pub(crate) fn check(links: &[Link], file: &Fields<'_>, problems: &mut Vec<Proble
                             quoted(&known.port),
                             quoted(&adapter.port)
                         ),
-                        "both directions name the same port; call the other one otherwise",
+                        "both directions name the same port; give the other adapter another name",
                     ),
                     (false, true, _) if adapter.port != NAMESPACE => wrong(
                         format!(
@@ -94,7 +94,7 @@ pub(crate) fn check(links: &[Link], file: &Fields<'_>, problems: &mut Vec<Proble
                             quoted(&known.name),
                             quoted(&adapter.name)
                         ),
-                        "call one of them otherwise",
+                        "give one of them another name",
                     ),
                     _ => {}
                 }

@@ -190,7 +190,7 @@ pub fn difference(
     for (pipe, spec, limits) in values {
         engine = engine.with_values(pipe, spec, &limits).map_err(unfit)?;
     }
-    // Pipes at places behind all existing ones must begin in order.
+    // Pipes at places after all existing ones must begin in order.
     begin.sort_by_key(|(pipe, _)| *pipe);
     for (pipe, spec) in &begin {
         engine = engine.beginning(*pipe, spec).map_err(unfit)?;

@@ -11,7 +11,7 @@ use toml_parser::Source;
 use toml_parser::decoder::Encoding;
 use toml_parser::parser::{Event, EventKind, parse_document};
 
-/// Maximum width of a line with an array, in columns, without the comment behind it.
+/// Maximum width of a line with an array, in columns, without the comment after it.
 pub const WIDTH: usize = 100;
 
 /// The rules of [`format()`], one a line.
@@ -20,7 +20,7 @@ pub const RULES: &[&str] = &[
     "`key = value` and `{ a = 1, b = 2 }` with single spaces; no indentation outside of arrays",
     "one blank line before a table's header and the comment on it; elsewhere one at most",
     "an array or an inline table with a comment in it, and an array that passes column 100, has a line for each element",
-    "comments behind neighbouring lines begin in one column, two after the longest of these lines",
+    "comments after neighbouring lines begin in one column, two after the longest of these lines",
     "double quotes, unless the text would need escapes; lines end in a newline and in no blanks",
 ];
 
@@ -46,7 +46,7 @@ enum SourceLine {
     Blank,
     /// A line with a comment alone.
     Comment(String),
-    /// A header, or a key and its value, with the comment behind it.
+    /// A header, or a key and its value, with the comment after it.
     Code {
         text: String,
         comment: Option<String>,
@@ -66,7 +66,7 @@ enum Node {
 #[derive(Default)]
 struct Items {
     items: Vec<Item>,
-    /// Comments behind the last item, in lines of their own.
+    /// Comments after the last item, in lines of their own.
     last: Vec<String>,
 }
 
@@ -76,7 +76,7 @@ struct Item {
     before: Vec<String>,
     key: Option<String>,
     value: Node,
-    /// The comment behind it.
+    /// The comment after it.
     behind: Option<String>,
 }
 
@@ -239,7 +239,7 @@ fn flat(node: &Node) -> Option<String> {
     Some([ends[0], &all.join(", "), ends[1]].concat())
 }
 
-/// Writes a value behind the last line of `out`; lines that it adds are indented by `indent` and
+/// Writes a value after the last line of `out`; lines that it adds are indented by `indent` and
 /// more.
 fn write_value(out: &mut String, node: &Node, indent: usize) {
     let column = out.rsplit('\n').next().map_or(0, |line| line.chars().count());
@@ -348,7 +348,7 @@ fn lay_out(lines: &[SourceLine]) -> String {
     out
 }
 
-/// The lines from the first one on that have comments behind them, without a blank line between.
+/// The lines from the first one on that have comments after them, without a blank line between.
 fn commented<'l>(lines: &'l [SourceLine], heads: &[bool]) -> Vec<(&'l str, &'l str)> {
     let line = |(n, line): (usize, &'l SourceLine)| match line {
         SourceLine::Code { text, comment: Some(comment), .. } if n == 0 || !heads[n] => {

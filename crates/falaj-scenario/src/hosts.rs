@@ -127,8 +127,7 @@ fn name_is_fit(name: &str, at: &Range<usize>, problems: &mut Vec<Problem>) -> bo
     if !is_fit {
         let title = format!("{} cannot be the name of a host", quoted(name));
         problems.push(Problem::error(at.clone(), title).help(
-            "a host is found by its name: 1 to 63 lower-case letters, digits and `-`, which \
-             neither begins nor ends it",
+            "a host is found by its name: 1 to 63 lower-case letters, digits and `-`, with no `-` at either end",
         ));
     }
     is_fit

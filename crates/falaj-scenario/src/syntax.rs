@@ -5,7 +5,7 @@ use crate::suggest::quoted;
 use std::ops::Range;
 use toml::de::{DeTable, DeValue, Error};
 
-/// Errors of the syntax, and if the rest of the file can still be read.
+/// Errors of the syntax, and their effect on the rest of the file.
 pub(crate) struct Syntax {
     pub(crate) problems: Vec<Problem>,
     /// Values that could not be read: further errors about them are noise.
@@ -68,7 +68,7 @@ fn in_value(text: &str, error: &Error, span: Range<usize>, value: &Range<usize>)
 fn other(error: &Error, span: Range<usize>) -> Problem {
     let message = error.message().lines().next().unwrap_or("");
     let (what, expected) = message.split_once(", expected ").unwrap_or((message, ""));
-    let problem = Problem::error(span, format!("this is no TOML: {what}"));
+    let problem = Problem::error(span, format!("this is not valid TOML: {what}"));
     match expected {
         "" | "nothing" => problem,
         expected => problem.label(format!("expected {expected}")),

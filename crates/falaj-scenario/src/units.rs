@@ -412,7 +412,7 @@ fn probability(text: &str) -> Result<Probability, Unreadable> {
         (Ok(part), Ok(all)) => Ok(Probability::of(part, all)),
         _ => Err(Unreadable::new(
             format!("{} has too many digits", quoted(text)),
-            "write at most 17 digits behind the point",
+            "write at most 17 digits after the point",
         )),
     }
 }
@@ -592,7 +592,7 @@ pub fn number_and_unit<'a>(
     if number.len() > 60 || whole.len() > 20 || decimals.len() > 18 {
         return Err(Unreadable::new(
             format!("{} has too many digits", quoted(text)),
-            "write at most 20 digits before the point, and 18 behind it",
+            "write at most 20 digits before the point, and 18 after it",
         ));
     }
     let digits = |s: &str| s.bytes().fold(0u128, |n, d| n * 10 + u128::from(d - b'0'));

@@ -103,7 +103,7 @@ const FAMILIES: [(&str, Metric, &str, Of); 20] = [
     (
         "malformed_units",
         Metric::None,
-        "Units that were no frames",
+        "Units that were not frames",
         Of::Adapter(|adapter| adapter.malformed),
     ),
     (

@@ -341,7 +341,7 @@ pub(super) struct Turns {
     pub(super) turns: Vec<Turn>,
 }
 
-/// A turn: packets of one flow, sent one behind the other.
+/// A turn: packets of one flow, sent one after the other.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(super) struct Turn {
     pub(super) flow: String,

@@ -41,7 +41,7 @@ impl PortName {
         Ok(match (text, text.strip_prefix("tap:")) {
             ("namespace", _) => PortName::Own,
             (_, Some("")) => {
-                bail!("write the namespace behind `tap:`: a name under /run/netns, or a process")
+                bail!("write the namespace after `tap:`: a name under /run/netns, or a process")
             }
             (_, Some(namespace)) => PortName::Tap(namespace.to_owned()),
             _ => {

@@ -547,7 +547,7 @@ fn reload(handler: &Mutex<Handler>, file: &Path) {
     let made = falaj_control::handler::set(handler, &wanted);
     let (remarks, line) = match made {
         Ok(made) if made.changed.is_empty() => {
-            (made.remarks, Ok(format!("{name} was read again: nothing is otherwise")))
+            (made.remarks, Ok(format!("{name} was read again: nothing has changed")))
         }
         Ok(made) => {
             (made.remarks, Ok(format!("{name} was read again: {}", made.changed.join(", "))))

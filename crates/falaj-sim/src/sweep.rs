@@ -188,7 +188,7 @@ impl Sweep {
     /// A key does not exist, or the scenario would be invalid or has no traffic.
     pub fn at(&self, point: usize) -> Result<Scenario, SweepError> {
         let unreadable =
-            |what: &dyn fmt::Display| other(format!("the scenario is no TOML: {what}"));
+            |what: &dyn fmt::Display| other(format!("the scenario is not valid TOML: {what}"));
         let mut document: DocumentMut =
             self.scenario.parse().map_err(|error| unreadable(&error))?;
         let mut words = Vec::new();

@@ -102,7 +102,7 @@ pub enum MemifMessage {
     },
 }
 
-/// The error for bytes that are no message.
+/// The error for bytes that are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MalformedMessage {
     /// Their number is wrong.
@@ -239,7 +239,7 @@ impl MemifMessage {
     /// Decodes a message from any bytes.
     ///
     /// # Errors
-    /// The bytes are no message.
+    /// The bytes are not a message.
     pub fn from_bytes(bytes: &[u8]) -> Result<MemifMessage, MalformedMessage> {
         let all: &[u8; LENGTH] =
             bytes.try_into().map_err(|_| MalformedMessage::Length(bytes.len()))?;

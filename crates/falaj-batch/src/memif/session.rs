@@ -203,7 +203,7 @@ impl Session {
                     return Err(refused("more rings than one each way"));
                 }
                 if ring.private_header != 0 {
-                    return Err(refused("private headers are not taken"));
+                    return Err(refused("private headers are not accepted"));
                 }
                 *place = Some((ring, fd));
                 self.channel.send(&MemifMessage::Ack, None)?;

@@ -428,7 +428,7 @@ fn admitted(standings: Vec<Vec<Standing>>) -> Result<Vec<Vec<Standing>>, Refusal
 /// The text with these values set.
 fn edited(text: &str, sets: &[String]) -> Result<String, Refusal> {
     let mut file: DocumentMut =
-        text.parse().map_err(|_| Refusal::new("the scenario is no TOML"))?;
+        text.parse().map_err(|_| Refusal::new("the scenario is not valid TOML"))?;
     let mut edit = Edit::new(&mut file);
     for set in sets {
         let read =

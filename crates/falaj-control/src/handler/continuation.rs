@@ -29,7 +29,7 @@ impl Handler {
         if links.into_iter().any(|direction| !direction.pipe.masks.is_none()) {
             return Err(Refusal::new(
                 "a flow has `mask`, whose queues this version does not hand over: end the service, \
-                 and start it anew",
+                 and start it again",
             ));
         }
         match self.forwarder.ask(Query::Ports(scenario))? {

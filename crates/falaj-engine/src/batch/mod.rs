@@ -165,7 +165,7 @@ pub struct Packer {
 }
 
 impl Packer {
-    /// Packs packets whose destination is behind `before` bytes: 0 in an Ethernet frame.
+    /// Packs packets whose destination is after `before` bytes: 0 in an Ethernet frame.
     pub fn new(policy: BatchPolicy, before: usize) -> Result<Packer, PolicyError> {
         Ok(Packer {
             policy: policy.check()?,
@@ -445,7 +445,7 @@ impl fmt::Display for MalformedBatch {
                 "a batch says that a packet is longer than what is left of it"
             }
             MalformedBatch::TooShort => {
-                "a packet in a batch has not the bytes before its destination"
+                "a packet in a batch lacks the bytes before its destination"
             }
         })
     }
@@ -515,7 +515,7 @@ pub struct BatchedPacket<'a> {
 }
 
 impl BatchedPacket<'_> {
-    /// Writes the packet in its original form, with the destination behind `before` bytes; returns
+    /// Writes the packet in its original form, with the destination after `before` bytes; returns
     /// its length.
     pub fn write(&self, before: usize, buffer: &mut [u8]) -> Result<usize, MalformedBatch> {
         let (head, tail) = self.rest.split_at_checked(before).ok_or(MalformedBatch::TooShort)?;

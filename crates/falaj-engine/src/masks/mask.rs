@@ -27,7 +27,7 @@ pub const fn first_bits(count: u32, of: u32) -> u128 {
     if count == 0 { 0 } else { u128::MAX >> (128 - count) << (of - count) }
 }
 
-/// The bits that count of a field of `of` bits, as a scenario writes them behind the field:
+/// The bits that count of a field of `of` bits, as a scenario writes them after the field:
 /// nothing for all, `/24` for the first 24, `/0x000000ff` for others.
 fn suffix(bits: u128, of: u32) -> String {
     let count = bits.count_ones();
@@ -232,7 +232,7 @@ impl Mask {
     }
 
     /// An id of this mask in words, in the syntax of a `match`. If the bits that count are not the
-    /// first of a field, they are written behind its value, as in `src 0.0.0.7/0x000000ff`, which a
+    /// first of a field, they are written after its value, as in `src 0.0.0.7/0x000000ff`, which a
     /// `match` does not accept.
     pub fn words(&self, id: &MaskId) -> String {
         let [first, second, rest @ ..] = id.bytes() else { return "any".to_owned() };

@@ -1,6 +1,6 @@
 //! A link that its device paces: packets are handed to the device ahead of time, a few at once.
 //!
-//! The device sends its packets at the link's rate, one behind the other, so their end is a known
+//! The device sends its packets at the link's rate, one after the other, so their end is a known
 //! instant. The discipline decides for that instant as soon as there is room, which is before it
 //! comes: to the discipline, a transmission begins where the one before it ends, and it never
 //! decides for an earlier time. Packets that arrive meanwhile reach the discipline at that instant.

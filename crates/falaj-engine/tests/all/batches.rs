@@ -318,7 +318,7 @@ pub(crate) fn hostile(bytes: &[u8], before: usize) {
     let (mut used, mut buffer) = (ADDRESS, vec![0; 300]);
     let mut failed = false;
     for packet in packets {
-        assert!(!failed, "nothing comes behind an error");
+        assert!(!failed, "nothing comes after an error");
         match packet {
             Ok(packet) => {
                 assert_eq!(packet.rest, &bytes[used + LENGTH..used + LENGTH + packet.rest.len()]);

@@ -621,7 +621,7 @@ impl Curves {
         }
     }
     /// The other line meets the first one after the burst: the burst's length before, or half of it
-    /// behind.
+    /// after.
     fn before(set: &Set, line: usize) -> Fraction {
         match (line, set.kind) {
             (0, _) => Fraction::ZERO,

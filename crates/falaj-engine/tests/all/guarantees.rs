@@ -325,8 +325,8 @@ fn turns_are_served_as_said() {
     assert!(nearest > 0.9 && gained > 0.3, "{nearest} {gained}");
 }
 
-/// At rates where a byte is no whole number of nanoseconds a neighbor may choose its sizes so that
-/// the end of each of our packets is rounded up.
+/// At rates where a byte is not a whole number of nanoseconds a neighbor may choose its sizes so
+/// that the end of each of our packets is rounded up.
 #[test]
 fn a_neighbour_cannot_round_our_rate_away() {
     for (mbit, phase, tail) in [

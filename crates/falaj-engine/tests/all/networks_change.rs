@@ -511,7 +511,8 @@ fn links_masks_and_rules_change_a_thousand_times_under_load() {
                 (after.0.offered, after.0.offered_bytes),
                 "seed {seed} {step}"
             );
-            // A packet that goes on the wire with the change consults the rules behind at once.
+            // A packet that goes on the wire with the change consults the rules after its link at
+            // once.
             assert!(before.1 <= after.1, "seed {seed} {step}: rules forget nothing");
             made += 1;
         }

@@ -156,7 +156,7 @@ fn an_empty_queue_waits_for_one_packet_of_each_at_most() {
     assert!(trapped > 5, "the trap is there to be seen: {trapped}");
 }
 
-/// Phases of links without packets are no events, and the packet of a phase is due when its last
+/// Phases of links without packets are not events, and the packet of a phase is due when its last
 /// bit is out; a packet that arrives meanwhile finds its link's phase at its place.
 #[test]
 fn a_wait_ends_when_a_link_can_send() {

@@ -69,7 +69,7 @@ const WORDS: &[&str] = &[
     "pie",
 ];
 
-/// Reads all words behind `config`.
+/// Reads all words after `config`.
 pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Configured, Problem> {
     let mut made = Configured {
         number,

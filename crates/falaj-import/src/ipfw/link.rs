@@ -90,7 +90,7 @@ fn beside_ip() -> Table {
     rule
 }
 
-/// The name of the rule behind all others.
+/// The name of the rule after all others.
 const LAST: &str = "last";
 
 /// The default rule at the end, unless other rules take all packets before it.

@@ -37,7 +37,7 @@ struct Firewall {
     scheds: Vec<Configured>,
     rules: Vec<Rule>,
     tables: Vec<Entry>,
-    /// True if a packet leaves the rules behind its first pipe.
+    /// True if a packet leaves the rules after its first pipe.
     one_pass: bool,
     pf: Vec<pf::PfRule>,
     /// The last rule, which takes the packets that no other rule takes; and whether the script or
@@ -102,7 +102,7 @@ pub fn ipfw(text: &str, file: &str, last: Option<LastRule>) -> Result<Imported, 
     let mut draft = Draft::default();
     if problems.iter().all(|p| p.severity != Severity::Error) {
         ends::ends(&mut all.rules, &mut problems);
-        // Rules that only count, behind all others, decide nothing.
+        // Rules that only count, after all others, decide nothing.
         while let Some(rule) = all.rules.pop_if(|rule| rule.action == Action::Count) {
             let what = "this rule counts packets after all other rules; it was left out";
             problems.push(Problem::warning(rule.at, what));

@@ -206,7 +206,7 @@ fn list(args: &mut Args<'_>, what: &str) -> Result<Vec<Word>, Problem> {
     }
 }
 
-/// Reads the addresses and ports behind `from` or `to`.
+/// Reads the addresses and ports after `from` or `to`.
 fn side(args: &mut Args<'_>, side: &mut Side) -> Result<(), Problem> {
     let is_address =
         |w: &Word| !matches!(w.text.as_str(), "port" | "to" | "pipe" | "queue" | "dnpipe");

@@ -26,7 +26,7 @@ pub(super) fn red(name: &Word, args: &mut Args<'_>, slots: bool) -> Result<Keys,
     let part = |text: &str| Word { text: text.to_owned(), at: word.at.clone() };
     let chance = |text: &str| {
         part_of_one(&part(text))?
-            .ok_or_else(|| Problem::error(word.at.clone(), "with zero it never does anything"))
+            .ok_or_else(|| Problem::error(word.at.clone(), "with zero, RED never acts"))
     };
     let threshold = |text: &str| {
         let n = whole(&part(text))?;
@@ -61,7 +61,7 @@ fn set(keys: &mut Keys, key: &'static str, value: String) {
     keys.push((key, value));
 }
 
-/// Reads the options behind `codel`.
+/// Reads the options after `codel`.
 pub(super) fn codel(args: &mut Args<'_>) -> Result<Keys, Problem> {
     let mut keys = vec![("policy", quote("codel"))];
     while let Some(word) = args.peek().filter(|w| CODEL.contains(&w.text.as_str())) {
@@ -71,7 +71,7 @@ pub(super) fn codel(args: &mut Args<'_>) -> Result<Keys, Problem> {
     Ok(keys)
 }
 
-/// Reads the options behind `fq_codel`.
+/// Reads the options after `fq_codel`.
 pub(super) fn fq_codel(args: &mut Args<'_>) -> Result<Keys, Problem> {
     // `fq_codel` marks packets unless `noecn` is given.
     let mut keys = vec![("ecn", quote("yes"))];
@@ -110,7 +110,7 @@ const PIE: &[&str] = &[
     "ts",
 ];
 
-/// Reads the options behind `pie`.
+/// Reads the options after `pie`.
 pub(super) fn pie(args: &mut Args<'_>) -> Result<Keys, Problem> {
     let mut keys = vec![("policy", quote("pie"))];
     while let Some(word) = args.peek().filter(|w| PIE.contains(&w.text.as_str())) {
@@ -124,10 +124,10 @@ pub(super) fn pie(args: &mut Args<'_>) -> Result<Keys, Problem> {
             "max_ecnth" => fixed(word, args.value("a number")?, &["0.1", "0.10"])?,
             "ecn" => set(&mut keys, "ecn", quote("yes")),
             "noecn" => keys.retain(|(key, _)| *key != "ecn"),
-            "capdrop" | "drand" => args.left_out(word, "it is always on here, as in RFC 8033"),
+            "capdrop" | "drand" => args.left_out(word, "it is always on, as in RFC 8033"),
             "dre" | "ts" => args.left_out(word, "falaj measures the waiting time of each packet"),
             _ => {
-                let why = "PIE is as RFC 8033 has it: its probability is capped and spread, and it is always on";
+                let why = "PIE is that of RFC 8033: its probability is capped and spread, and it is always on";
                 return Err(no_equal(word.at.clone(), &word.text, why));
             }
         }
@@ -141,5 +141,5 @@ fn fixed(name: &Word, value: &Word, to: &[&str]) -> Result<(), Problem> {
         return Ok(());
     }
     let what = format!("{} {}", name.text, value.text);
-    Err(no_equal(value.at.clone(), &what, &format!("it is {}, as RFC 8033 has it", to[0])))
+    Err(no_equal(value.at.clone(), &what, &format!("it is {}, as in RFC 8033", to[0])))
 }

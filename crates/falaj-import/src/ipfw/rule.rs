@@ -64,7 +64,7 @@ pub(super) struct Interface {
     pub(super) passes: Option<&'static str>,
 }
 
-/// Reads the words behind `add`; `last` is the highest number so far. `None` if the rule is left
+/// Reads the words after `add`; `last` is the highest number so far. `None` if the rule is left
 /// out; `notes` then has the reason.
 pub(super) fn read(
     args: &mut Args<'_>,
@@ -284,13 +284,13 @@ impl Body {
         } else if not && self.me.is_some() {
             return Err(no_equal(word.at.clone(), "not me", "write the addresses that are meant"));
         } else if not {
-            return Err(Problem::error(word.at.clone(), "`not any` takes no packet"));
+            return Err(Problem::error(word.at.clone(), "`not any` matches no packet"));
         }
         let list = |w: &&Word| {
             let first = w.text.split([',', '-']).next().unwrap_or("");
             w.text.starts_with(|c: char| c.is_ascii_digit()) || port_number(first).is_some()
         };
-        // A `not` without ports behind it belongs to an option.
+        // A `not` without ports after it belongs to an option.
         let mut ahead = args.clone();
         let not = ahead.take("not").is_some();
         if let Some(ports) = ahead.peek().filter(list) {
@@ -535,7 +535,7 @@ fn prefix(address: &str, word: &Word) -> Result<String, Problem> {
     }
 }
 
-/// A prefix with the bits behind its length cleared; `None` if they are zero already.
+/// A prefix with the bits after its length cleared; `None` if they are zero already.
 fn masked(prefix: &str) -> Option<String> {
     let (address, length) = prefix.split_once('/')?;
     let address = address.parse().ok()?;

@@ -74,7 +74,7 @@ pub(super) fn red(args: &mut Args<'_>) -> Result<Managed, Problem> {
             "burst" => burst = Some(whole(args.value("a number of packets")?)?),
             "probability" => {
                 let value = args.value("a number from 0 to 1")?;
-                let never = || Problem::error(value.at.clone(), "with zero it never does anything");
+                let never = || Problem::error(value.at.clone(), "with zero, RED never acts");
                 chance = part_of_one(value)?.ok_or_else(never)?;
             }
             "bandwidth" => {
@@ -242,7 +242,7 @@ pub(super) fn pie(args: &mut Args<'_>) -> Result<Managed, Problem> {
                     return Err(no_equal(
                         value.at.clone(),
                         &what,
-                        &format!("it is {usual}, as RFC 8033 has it"),
+                        &format!("it is {usual}, as in RFC 8033"),
                     ));
                 }
             }

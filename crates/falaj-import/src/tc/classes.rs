@@ -118,7 +118,7 @@ pub(super) fn htb(args: &mut Args<'_>) -> Result<Htb, Problem> {
             }
             "mtu" => {
                 tc_size(args.value("a size")?)?;
-                args.left_out(word, "each packet is reckoned by itself, and not by a table");
+                args.left_out(word, "the cost of each packet is computed, not read from a table");
             }
             "overhead" => overhead = stab::bytes(args.value("a number of bytes")?)?,
             "linklayer" => atm = stab::cells(args)?,
@@ -140,7 +140,7 @@ pub(super) fn bucket(args: &mut Args<'_>) -> Result<u64, Problem> {
     let word = args.value("a size")?;
     let (text, cell) = word.text.split_once('/').unwrap_or((&word.text, ""));
     if !cell.is_empty() {
-        args.left_out(word, "each packet is reckoned by itself, and not by a table of cells");
+        args.left_out(word, "the cost of each packet is computed, not read from a table of cells");
     }
     tc_size(&Word { text: text.to_owned(), at: word.at.clone() })
 }

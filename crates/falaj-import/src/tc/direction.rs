@@ -308,7 +308,7 @@ impl<'a> Direction<'a> {
             return Err(no_equal(
                 at.clone(),
                 "a second rate below the first",
-                "write two links, one behind the other, by a `[[rule]]`",
+                "write two links, one after the other, by a `[[rule]]`",
             ));
         }
         Ok(())

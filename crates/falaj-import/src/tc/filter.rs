@@ -32,7 +32,7 @@ pub(super) enum Target {
     Drop,
     /// The packets are treated as if there were no further filter.
     Pass,
-    /// The filter takes no packet.
+    /// The filter matches no packet.
     Nothing,
 }
 
@@ -41,7 +41,7 @@ pub(super) enum Target {
 struct Rule {
     version: Option<&'static str>,
     terms: Vec<String>,
-    /// Reasons why the match differs slightly, or takes no packet.
+    /// Reasons why the match differs slightly, or selects no packet.
     notes: Vec<String>,
     is_nothing: bool,
 }
@@ -67,7 +67,7 @@ impl Rule {
     }
 }
 
-/// Reads the words behind the kind.
+/// Reads the words after the kind.
 pub(super) fn read(
     kind: &Word,
     place: &Attachment<'_>,
@@ -211,7 +211,7 @@ fn marked(
     );
     notes.push(Problem::warning(word.at.clone(), what).help(format!(
         "for instance `[[rule]]`, `match = \"tcp dport 443\"`, `mark = {mark}`, `to = \"pass\"`, \
-         `then = \"on\"`, and behind it one that leads to the link"
+         `then = \"on\"`, and after it one that leads to the link"
     )));
     Ok(format!("mark {mark}"))
 }
@@ -236,7 +236,7 @@ fn u32_match(args: &mut Args<'_>, rule: &mut Rule) -> Result<(), Problem> {
                         0xff if rule.version == Some("ip6") && whole(value)? == 1 => {
                             rule.is_nothing = true;
                             rule.notes.push(
-                                "ICMP of IPv6 is protocol 58: this takes no packet, and is left out"
+                                "ICMP of IPv6 is protocol 58: this matches no packet, and is left out"
                                     .to_owned(),
                             );
                         }
@@ -321,12 +321,12 @@ fn bytes(
             rule.is_nothing = true;
             rule.notes.push(
                 "of IPv6 these bytes are the traffic class and the flow label, which is random: \
-                 this takes hardly any packet, and is left out"
+                 this matches hardly any packet, and is left out"
                     .to_owned(),
             );
         }
         ("u8", "0") if mask == 0x0f && value == 5 && is_ip => {
-            rule.notes.push("packets with options of IP are taken too".to_owned());
+            rule.notes.push("this also matches packets with IP options".to_owned());
         }
         ("u8", "1") if is_ip => {
             let at = Word { text: String::new(), at: of.at.clone() };
@@ -351,7 +351,7 @@ fn bytes(
         ("u16", "2") if value == 0 && is_ip && is_prefix(mask) => {
             rule.term(format!("length 0-{}", !mask & 0xffff));
         }
-        // Flags of TCP, behind an IP header without options.
+        // Flags of TCP, after an IP header without options.
         ("u8", "33") if is_tcp && mask <= 0xff => rule.term(flags(value, mask)),
         ("u8", "nexthdr+13") if is_tcp && mask <= 0xff => rule.term(flags(value, mask)),
         _ => return refused(),
@@ -513,7 +513,7 @@ fn flower(word: &Word, key: &str, args: &mut Args<'_>, rule: &mut Rule) -> Resul
     Ok(())
 }
 
-/// Reads the action behind `action`: `mirred egress redirect dev ifb0`, `drop`, `pass` or `police`;
+/// Reads the action after `action`: `mirred egress redirect dev ifb0`, `drop`, `pass` or `police`;
 /// `None` if it leads nowhere.
 fn action(args: &mut Args<'_>, police: &mut Option<Police>) -> Result<Option<Target>, Problem> {
     let mut action = args.value("an action")?;

@@ -24,8 +24,7 @@ const WORDS: &[&str] = &[
 
 /// Reads `fq maxrate R quantum B …`.
 pub(super) fn read(args: &mut Args<'_>, kind: &Word) -> Result<Fair, Problem> {
-    let what = "`maxrate` alone paces connections here: rates that sockets ask for, as those of \
-                TCP, are not known behind the sockets";
+    let what = "`maxrate` alone paces connections here: falaj does not see the rates that sockets request, as those of TCP";
     let notes = vec![Problem::warning(kind.at.clone(), what)];
     let mut keys: Keys = vec![("kind", quote("fq"))];
     let (mut paced, mut rated) = (true, None);

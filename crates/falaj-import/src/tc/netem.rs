@@ -39,7 +39,7 @@ const WORDS: &[&str] = &[
     "seed",
 ];
 
-/// Reads all words behind `netem`.
+/// Reads all words after `netem`.
 pub(super) fn read(args: &mut Args<'_>) -> Result<Netem, Problem> {
     let mut netem = Netem { limit: 1000, ..Netem::default() };
     let mut jitter: Option<(u64, Option<String>)> = None;

@@ -20,7 +20,7 @@ pub(super) struct Police {
     pub(super) at: Range<usize>,
 }
 
-/// Reads the words behind `police`.
+/// Reads the words after `police`.
 pub(super) fn read(police: &Word, args: &mut Args<'_>) -> Result<Police, Problem> {
     let (mut bits, mut burst, mut exceed) = (None, None, None);
     while let Some(word) = args.peek() {

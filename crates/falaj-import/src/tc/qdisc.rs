@@ -91,7 +91,7 @@ const KINDS: &[&str] = &[
     "noqueue",
 ];
 
-/// Reads the parameters behind the kind.
+/// Reads the parameters after the kind.
 pub(super) fn read(kind: &Word, args: &mut Args<'_>) -> Result<Qdisc, Problem> {
     match kind.text.as_str() {
         "netem" => netem::read(args).map(Qdisc::Netem),
@@ -277,7 +277,7 @@ fn ets(args: &mut Args<'_>) -> Result<Qdisc, Problem> {
     })
 }
 
-/// Reads the parameters behind the kind of a class.
+/// Reads the parameters after the kind of a class.
 pub(super) fn class(kind: &Word, args: &mut Args<'_>) -> Result<Class, Problem> {
     match kind.text.as_str() {
         "drr" => {

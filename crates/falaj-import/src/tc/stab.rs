@@ -16,7 +16,7 @@ pub(super) struct Stab {
     pub(super) at: Range<usize>,
 }
 
-/// Reads the options behind `stab`, up to the kind.
+/// Reads the options after `stab`, up to the kind.
 pub(super) fn read(word: &Word, args: &mut Args<'_>) -> Result<Stab, Problem> {
     let mut stab = Stab { at: word.at.clone(), ..Stab::default() };
     while let Some(word) = args.peek() {
@@ -30,7 +30,7 @@ pub(super) fn read(word: &Word, args: &mut Args<'_>) -> Result<Stab, Problem> {
             "mpu" => mpu(word, args)?,
             _ => {
                 whole(args.value("a number")?)?;
-                args.left_out(word, "each packet is reckoned by itself, and not by a table");
+                args.left_out(word, "the cost of each packet is computed, not read from a table");
             }
         }
     }

@@ -402,7 +402,7 @@ impl Tree {
                 continue;
             };
             let what = format!(
-                "filters before take all that {major:x}:{minor:x} would get: it is left out"
+                "earlier filters match all packets for {major:x}:{minor:x}: it is left out"
             );
             self.notes.push(Problem::warning(filter.at.clone(), what));
         }

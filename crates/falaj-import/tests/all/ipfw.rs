@@ -485,7 +485,7 @@ fn policies_and_fair_queues() {
          ipfw add queue 2 tcp from any to any in",
         expect![[r##"
             # note: 4: dummynet loses packets before the queue, falaj after the rate: a lost packet has used the link
-            # note: 9: `capdrop` was left out: it is always on here, as in RFC 8033
+            # note: 9: `capdrop` was left out: it is always on, as in RFC 8033
             # note: 9: `ts` was left out: falaj measures the waiting time of each packet
             # note: 14: packets that match no rule pass, as on macOS, OPNsense and pfSense
             # ipfw pipe 1 config bw 1Mbit/s queue 60 red 0.002/5/15/0.1 ecn
@@ -621,7 +621,7 @@ fn policies_and_fair_queues() {
             3 | ipfw pipe 1 config pie alpha 2
               |                              ^
               |
-              = help: it is 0.125, as RFC 8033 has it
+              = help: it is 0.125, as in RFC 8033
 
             error: `onoff` has no equivalent here
              --> ipfw.sh:4:24
@@ -629,7 +629,7 @@ fn policies_and_fair_queues() {
             4 | ipfw pipe 1 config pie onoff
               |                        ^^^^^
               |
-              = help: PIE is as RFC 8033 has it: its probability is capped and spread, and it is always on
+              = help: PIE is that of RFC 8033: its probability is capped and spread, and it is always on
 
             error: `fq_pie` has no equivalent here
              --> ipfw.sh:5:26

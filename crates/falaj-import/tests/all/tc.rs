@@ -491,7 +491,7 @@ fn queues_that_are_kept_short() {
             4 | tc qdisc add dev a root pie alpha 5
               |                                   ^
               |
-              = help: it is 2, as RFC 8033 has it
+              = help: it is 2, as in RFC 8033
 
             error: `ce_threshold` has no equivalent here
              --> tc.sh:5:31
@@ -1291,9 +1291,9 @@ fn filters_of_bytes_are_fields() {
         &Host { rate: Some(falaj_scenario::parse_rate("8mbit").unwrap()), down: None },
         expect![[r##"
             # note: 1: only filters choose bands: for bands by type of service, as in `priomap`, write a `match`
-            # note: 2: packets with options of IP are taken too
-            # note: 3: of IPv6 these bytes are the traffic class and the flow label, which is random: this takes hardly any packet, and is left out
-            # note: 4: ICMP of IPv6 is protocol 58: this takes no packet, and is left out
+            # note: 2: this also matches packets with IP options
+            # note: 3: of IPv6 these bytes are the traffic class and the flow label, which is random: this matches hardly any packet, and is left out
+            # note: 4: ICMP of IPv6 is protocol 58: this matches no packet, and is left out
             # note: 9: marks are compared as whole numbers: `0x20/0xf0` is 32 alone here, and in tc each mark that has these bits
             # note: 9: no rule marks packets with 32 yet: for tc the firewall marks, in falaj a rule
             # packets that e sends go up
@@ -1343,7 +1343,7 @@ fn fq_and_cake_become_disciplines() {
          tc qdisc add dev eth1 parent 1: fq maxrate 2mbit quantum 3028\n",
         expect![[r##"
             # note: 1: `docsis` was left out: packets that cost less than 64 B with their overhead cost less here
-            # note: 3: `maxrate` alone paces connections here: rates that sockets ask for, as those of TCP, are not known behind the sockets
+            # note: 3: `maxrate` alone paces connections here: falaj does not see the rates that sockets request, as those of TCP
             # packets that eth0 sends go up
             [link.eth0]
             rate = "unlimited"
@@ -1377,7 +1377,7 @@ fn fq_and_cake_become_disciplines() {
         expect![[r##"
             # note: 1: `diffserv3` was left out: DSCP gives no precedence here, as with `besteffort`
             # note: 1: `triple-isolate` was left out: falaj isolates connections, not hosts: a host with more connections gets more of the link
-            # note: 2: `maxrate` alone paces connections here: rates that sockets ask for, as those of TCP, are not known behind the sockets
+            # note: 2: `maxrate` alone paces connections here: falaj does not see the rates that sockets request, as those of TCP
             # note: 2: `buckets` was left out: it is for the search of queues, and changes no packet
             # note: 2: `timer_slack` was left out: pauses end to the nanosecond
             # note: 2: `horizon` was left out: packets carry no departure times here
@@ -1409,7 +1409,7 @@ fn fq_and_cake_become_disciplines() {
          tc qdisc add dev eth0 parent 1:10 cake bandwidth 50mbit besteffort flows\n\
          tc qdisc add dev eth0 parent 1:20 fq maxrate 5mbit\n",
         expect![[r##"
-            # note: 7: `maxrate` alone paces connections here: rates that sockets ask for, as those of TCP, are not known behind the sockets
+            # note: 7: `maxrate` alone paces connections here: falaj does not see the rates that sockets request, as those of TCP
             # packets that eth0 sends go up
             [link.eth0]
             rate = "unlimited"
@@ -1585,7 +1585,7 @@ fn the_filter_that_takes_a_packet_says_its_class() {
                tc filter add dev e parent 1: prio 4 u32 match ip dst 10.0.0.0/8 flowid 1:11\n\
                tc filter add dev e parent 1: prio 5 u32 match ip dst 10.0.0.9/32 flowid 1:30"),
         expect![[r##"
-            # note: 12: filters before take all that 1:30 would get: it is left out
+            # note: 12: earlier filters match all packets for 1:30: it is left out
             # packets that e sends go up
             [link.e]
             rate = "unlimited"
@@ -1723,8 +1723,8 @@ fn what_packets_cost() {
          tc class add dev b parent 1:1 classid 1:2 htb rate 1mbit\n\
          tc qdisc add dev c root stab overhead 8 netem rate 1mbit",
         expect![[r##"
-            # note: 1: `mtu` was left out: each packet is reckoned by itself, and not by a table
-            # note: 1: `tsize` was left out: each packet is reckoned by itself, and not by a table
+            # note: 1: `mtu` was left out: the cost of each packet is computed, not read from a table
+            # note: 1: `tsize` was left out: the cost of each packet is computed, not read from a table
             # note: 1: `mpu` was left out: it is zero
             # packets that a sends go up
             [link.a]

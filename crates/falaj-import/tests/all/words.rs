@@ -99,7 +99,7 @@ const IDLE: &[(&str, &str)] = &[
     ("add", "a batch needs the verb, and so does tc"),
     ("cburst 30k", "the smaller bucket decides where nothing is borrowed"),
     ("tc", "as in a batch"),
-    ("n", "the word behind is the namespace then"),
+    ("n", "the next word is the namespace then"),
     ("root", "as `parent` is missing too"),
     ("parent 1:", "filters are the root's, and classes above all others, unless it is said"),
     ("protocol ip", "`match ip` says it too"),
@@ -115,7 +115,7 @@ fn told(made: &Result<Imported, Diagnostics>) -> Option<(String, Vec<String>)> {
     Some((lines.collect::<Vec<_>>().join("\n"), notes))
 }
 
-/// The words that make no difference when they are removed, alone or with up to two words behind
+/// The words that make no difference when they are removed, alone or with up to two words after
 /// them.
 fn idle(script: &str, import: &dyn Fn(&str) -> Result<Imported, Diagnostics>) -> Vec<String> {
     let whole = import(script);

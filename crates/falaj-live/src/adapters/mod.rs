@@ -10,9 +10,9 @@
 //! A packet that enters by an adapter belongs to it, whatever its headers are. A packet from the
 //! uplink belongs to the adapter that has used its destination as a source address; a broadcast or
 //! multicast packet is copied to each adapter, as a packet of that adapter's own. A packet for an
-//! unknown address is flooded as by a bridge, as an adapter that only receives would get nothing
-//! otherwise, but up to a limit: beyond it, packets are dropped and counted. Adapters are isolated
-//! from each other: packets between two of them take the path behind the uplink.
+//! unknown address is flooded as by a bridge, because an adapter that only receives would otherwise
+//! get nothing. Beyond a limit such packets are dropped and counted. Adapters are isolated from
+//! each other: packets between two of them take the path behind the uplink.
 //!
 //! An address belongs to the adapter whose interface was created with it, otherwise to its first
 //! user, as long as that adapter exists. Packets of another adapter with that source address are
@@ -112,7 +112,7 @@ pub struct AdapterCounts {
     pub foreign: u64,
     /// Source address of the last of these.
     pub foreign_source: Option<Mac>,
-    /// Units that are no Ethernet frames.
+    /// Units that are not Ethernet frames.
     pub malformed: u64,
     /// Units that it did not take: no room, interface down, or no guest.
     pub not_taken: u64,
@@ -436,7 +436,7 @@ impl Adapters {
     }
 
     /// Pauses an adapter, or resumes it: a paused one is not read from, and packets for it are not
-    /// taken. Returns true if there is one of that name.
+    /// accepted. Returns true if there is one of that name.
     ///
     /// # Errors
     /// The kernel no longer polls its port.

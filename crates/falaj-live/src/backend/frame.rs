@@ -1,4 +1,4 @@
-//! Ethernet frames behind a virtio-net header: the units of most ports.
+//! Ethernet frames after a virtio-net header: the units of most ports.
 
 use super::port::Received;
 use crate::gso::{Train, VNET_HEADER};
@@ -22,7 +22,7 @@ fn header(frame: &[u8]) -> usize {
     }
 }
 
-/// Describes a unit by the frame behind its virtio-net header.
+/// Describes a unit by the frame after its virtio-net header.
 pub(crate) fn received(unit: &[u8]) -> Received {
     let frame = unit.get(VNET_HEADER..).unwrap_or(&[]);
     let (length, flow) = (unit.len(), None);
@@ -43,7 +43,7 @@ pub(crate) fn length(frame: &[u8]) -> u32 {
     frame.len().saturating_sub(header(frame)) as u32
 }
 
-/// The key of the frame behind a virtio-net header; for several packets in one unit, that of the
+/// The key of the frame after a virtio-net header; for several packets in one unit, that of the
 /// first packet.
 pub(crate) fn key(unit: &[u8]) -> Key {
     let key = Key::of_ethernet(unit.get(VNET_HEADER..).unwrap_or(&[]));
@@ -59,14 +59,14 @@ pub(crate) fn key(unit: &[u8]) -> Key {
     }
 }
 
-/// Flips a bit of the frame behind a virtio-net header.
+/// Flips a bit of the frame after a virtio-net header.
 pub(crate) fn turn(unit: &mut [u8], corrupt: &Corrupt) {
     finish_checksum(unit);
     let header = VNET_HEADER.min(unit.len());
     corrupt.turn(&mut unit[header..]);
 }
 
-/// Sets the ECN bits of the frame behind a virtio-net header. No checksum but that of the IP header
+/// Sets the ECN bits of the frame after a virtio-net header. No checksum but that of the IP header
 /// covers them.
 pub(crate) fn mark(unit: &mut [u8], ecn: Ecn) {
     if let Some(frame) = unit.get_mut(VNET_HEADER..) {
@@ -174,7 +174,7 @@ mod tests {
         }
     }
 
-    /// Applies all operations on a unit behind a virtio-net header, whatever its bytes are.
+    /// Applies all operations on a unit after a virtio-net header, whatever its bytes are.
     fn handled(bytes: &[u8], draw: u64) {
         let mut bytes = bytes.to_vec();
         let what = received(&bytes);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     proptest! {
-        /// A TCP unit over IPv4 or IPv6 behind tags, with changed bytes in its headers and a
+        /// A TCP unit over IPv4 or IPv6 after tags, with changed bytes in its headers and a
         /// truncated end.
         #[test]
         fn whatever_comes_is_handled(

@@ -59,7 +59,7 @@ pub struct MemifName {
 impl FromStr for MemifName {
     type Err = String;
 
-    /// Parses the text behind `memif:`.
+    /// Parses the text after `memif:`.
     fn from_str(text: &str) -> Result<MemifName, String> {
         const HOW: &str = "write the path of a socket and, if needed, `slave` (falaj connects to \
                            it), the interface's number, and its secret: \
@@ -270,7 +270,7 @@ impl FramePath {
         }
     }
 
-    /// Reads one unit behind an empty header; for a malformed packet, returns an inner error.
+    /// Reads one unit after an empty header; for a malformed packet, returns an inner error.
     fn receive(&mut self, unit: &mut [u8]) -> io::Result<Option<io::Result<usize>>> {
         let Some((header, frame)) = unit.split_at_mut_checked(Tap::VNET_HEADER) else {
             return Ok(None);

@@ -45,7 +45,7 @@ pub struct BackendEntry {
     pub help: &'static str,
     /// Arguments of `falaj bridge`, as an example.
     pub example: &'static str,
-    /// Parses the text behind the scheme.
+    /// Parses the text after the scheme.
     ///
     /// # Errors
     /// The expected form.

@@ -56,7 +56,7 @@ pub trait PortHandover {
     }
 }
 
-/// A place where units enter and leave: Ethernet frames behind a virtio-net header, unless an
+/// A place where units enter and leave: Ethernet frames after a virtio-net header, unless an
 /// implementation says otherwise.
 ///
 /// An error `EBADF`, `EBADFD` or `ENODEV` means that the port is gone and ends the run; any other

@@ -133,7 +133,7 @@ impl AdaptiveSleep {
     }
 }
 
-/// Parses the number of runnable threads: the fourth field, behind three averages, in the form
+/// Parses the number of runnable threads: the fourth field, after three averages, in the form
 /// `runnable/all`.
 fn running(text: &[u8]) -> u64 {
     let text = std::str::from_utf8(text).unwrap_or_default();

@@ -10,8 +10,8 @@
 //!
 //! A rate is checked by the flow's guaranteed rate clock, packet by packet, and at each look by the
 //! bytes that should have left since the last one: either is a proof, with its interval. Late
-//! delivery by the host is no violation of a rate: it is reported for packets with a bound on their
-//! delay.
+//! delivery by the host is not a violation of a rate: it is reported for packets with a bound on
+//! their delay.
 //!
 //! A packet that exceeds the envelope is counted, and treated as any other. The flow counts as
 //! conforming again when its queue has run empty. Without an envelope the bound is that of a full
@@ -723,7 +723,7 @@ mod tests {
             of.change_begins(Time(3_000));
             of.emitted(&emit(0, 90_000_000, 1));
             of.change_ends(Time(3_000));
-            assert!(of.short.is_empty(), "nobody has guaranteed what is decided in between");
+            assert!(of.short.is_empty(), "decisions during the change have no guarantee");
             let wire = 90_000_000 - 3_000;
             let latest = 100_000_000 + 1_500_000 + wire + 1_000;
             of.emitted(&emit(100_000_000, latest, 500));
@@ -786,7 +786,7 @@ mod tests {
         of.arrived(1500, Time(999_999), false, Stall::default());
         assert_eq!((of.kept.beyond, of.kept.beyond_bytes), (1, 1500));
         of.arrived(1500, Time(1_000_000), false, Stall::default());
-        assert_eq!(of.kept.beyond, 1, "what was beyond has taken nothing of it");
+        assert_eq!(of.kept.beyond, 1, "a packet beyond the envelope takes none of its credit");
         // A pause restores the credit, but not more than that.
         of.arrived(2000, Time(u64::MAX / 2), false, Stall::default());
         of.arrived(1, Time(u64::MAX / 2), false, Stall::default());
@@ -860,7 +860,7 @@ mod tests {
         assert_eq!(
             of.whose(Time(30), Time(200)),
             Some(ViolationCause::Guarantee),
-            "nothing was there"
+            "the queue was empty at the change"
         );
     }
 

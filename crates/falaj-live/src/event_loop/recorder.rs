@@ -110,7 +110,7 @@ impl Recorder {
         }
     }
 
-    /// Records a change of the link, behind this number of packets.
+    /// Records a change of the link, after this number of packets.
     pub(crate) fn changed(&mut self, wanted: Wanted, at: Time, behind: u64) {
         let change = Change { number: self.changed, at, behind, wanted };
         self.changed += 1;
@@ -120,7 +120,7 @@ impl Recorder {
         self.changes.extend_from_slice(&self.writer.sink()[before..]);
     }
 
-    /// Records that the port where packets of this pipe leave has reported its room, behind this
+    /// Records that the port where packets of this pipe leave has reported its room, after this
     /// number of packets.
     pub(crate) fn room(&mut self, PipeId(way): PipeId, bytes: u32, at: Time, behind: u64) {
         let room = Room { number: self.rooms, way, bytes, at, behind };

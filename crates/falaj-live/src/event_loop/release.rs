@@ -1,4 +1,4 @@
-//! The calendar of releases: which packets are to be delivered, and when.
+//! The calendar of releases: the packets to be delivered, and the instant of each.
 //!
 //! Packets of one unit that are due within `slack` of the first leave together, at the last one's
 //! instant: one system call for all of them. To learn if the next packet will be among them, a
@@ -20,7 +20,8 @@ pub(crate) struct ReleasedPacket {
     pub(crate) delay: Span,
     /// Its due time.
     pub(crate) due: Time,
-    /// A delivery by this instant is not late: a device is not done with earlier packets sooner.
+    /// The latest instant at which a delivery is not late: a device may still be busy with earlier
+    /// packets until then.
     pub(crate) by: Time,
 }
 

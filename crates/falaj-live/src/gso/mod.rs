@@ -66,7 +66,7 @@ struct HeaderOffsets {
 }
 
 impl HeaderOffsets {
-    /// Writes the current length of a unit to all headers that have it. The part behind the IP
+    /// Writes the current length of a unit to all headers that have it. The part after the IP
     /// header had `before` bytes.
     fn set_length(&self, unit: &mut [u8], before: usize) {
         let HeaderOffsets { network, transport, ip, segment } = *self;

@@ -20,7 +20,7 @@ fn port() -> (Box<dyn Port>, UnixDatagram) {
     (port, socket)
 }
 
-/// Any bytes as a unit behind a virtio-net header (TAP, packet sockets, guests): read, classified,
+/// Any bytes as a unit after a virtio-net header (TAP, packet sockets, guests): read, classified,
 /// cut, marked, corrupted, sent; and as a frame of AF_XDP, whose checksum may be unfinished.
 pub(crate) fn unit(bytes: &[u8]) {
     let ((mut port, socket), mut buffer) = (port(), vec![0; Tap::MAX_UNIT]);

@@ -442,7 +442,7 @@ fn what_cannot_be_kept_is_told() {
     let (packer, watched) = tuned(mean(12e-6));
     run(packer, READER, &traffic, 5);
     let Some(Tuned::Missed(least)) = watched.0.lock().unwrap().0.tuned() else {
-        panic!("it is not told")
+        panic!("the tuner does not report a miss")
     };
     assert!((12e-6..30e-6).contains(&least.delay), "{least:?}");
     // More than twice the packets that can be copied.
@@ -450,7 +450,7 @@ fn what_cannot_be_kept_is_told() {
     let (packer, watched) = tuned(mean(200e-6));
     run(packer, slow, &traffic, 5);
     let Some(Tuned::Missed(least)) = watched.0.lock().unwrap().0.tuned() else {
-        panic!("it is not told")
+        panic!("the tuner does not report a miss")
     };
     assert_eq!(least.delay, f64::INFINITY);
 }

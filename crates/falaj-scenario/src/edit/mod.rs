@@ -49,7 +49,7 @@ const EXAMPLE: &str = "write a key of the scenario and its value, as in `voice.p
 pub fn parse_set(text: &str) -> Result<Set, String> {
     let set = parse_set_or_unset(text)?;
     if set.value.is_none() {
-        return Err(format!("there is no value behind the `=`; {EXAMPLE}"));
+        return Err(format!("there is no value after the `=`; {EXAMPLE}"));
     }
     Ok(set)
 }

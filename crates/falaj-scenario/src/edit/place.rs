@@ -157,7 +157,7 @@ pub(super) fn takes(keys: &[Key], words: &[String]) -> bool {
     }
 }
 
-/// The place at which `words` are to be set: existing tables, and the words behind each. It is one
+/// The place at which `words` are to be set: existing tables, and the words after each. It is one
 /// table, or those of both directions of a link.
 pub(super) fn resolve(
     file: &dyn TableLike,

@@ -38,7 +38,7 @@ pub(super) struct Source<'s, 'a> {
     pub(super) flows: &'s FlowTable<'a>,
     /// `None` if its discipline could not be read, which was reported.
     pub(super) chosen: Option<&'s Chosen<'a>>,
-    /// Keys of flows that are no error, although this direction's discipline does not use them.
+    /// Keys of flows that are not an error, although this direction's discipline does not use them.
     pub(super) elsewhere: &'s [Key],
     /// True if a part of the link has a header with a misspelt name.
     pub(super) parted: bool,

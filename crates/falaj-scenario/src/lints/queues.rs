@@ -148,7 +148,7 @@ impl LongTail {
         let [shorter, longer] = self.fitting;
         Problem::warning(
             at,
-            format!("{what}: {share:.1} % of its phase passes unused behind its largest packets"),
+            format!("{what}: {share:.1} % of its phase passes unused after its largest packets"),
         )
         .label(format!("{} are too short for {} B", self.tail, self.largest))
         .help(format!("write `{shorter}` or `{longer}`, in which they fit without a rest"))

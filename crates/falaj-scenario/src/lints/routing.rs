@@ -93,7 +93,7 @@ pub(crate) fn rules(all: &[RuleRead], links: &[Known], problems: &mut Vec<Proble
             Problem::warning(read.at.clone(), format!("no packet reaches rule {name}")).help(
                 match taker {
                     Some(before) => format!(
-                        "rule {} before it takes them all; put that one behind",
+                        "rule {} before it takes them all; put that one after it",
                         quoted(&before.rule.name)
                     ),
                     None => "a rule before it takes every packet; put that one last".to_owned(),
@@ -119,7 +119,7 @@ pub(crate) fn rules(all: &[RuleRead], links: &[Known], problems: &mut Vec<Proble
         if !counts {
             problems.push(
                 Problem::warning(last.at.clone(), "packets that match no rule are dropped")
-                    .label("behind the last rule")
+                    .label("after the last rule")
                     .help("a last rule without `match` takes them: `to = \"pass\"`, to a link, or `to = \"drop\"`"),
             );
         }

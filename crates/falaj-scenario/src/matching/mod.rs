@@ -222,7 +222,7 @@ impl Parser<'_> {
                 }
                 Some((word @ ("and" | "or" | ")"), at)) => Err(wrong(
                     at,
-                    format!("`not` needs a term behind it, and not `{word}`"),
+                    format!("`not` needs a term after it, and not `{word}`"),
                     "write `not udp` or `not ( … )`",
                 )),
                 Some((word, at)) => Ok(Node::Not(Box::new(self.term(word, &at)?.0))),

@@ -248,7 +248,7 @@ fn elsewhere<'a>(
             if !read.table.has(by) {
                 let what = if by.is_address() { "addresses" } else { "numbers" };
                 let why =
-                    format!("table {} has no {what}, so the rule takes no packet", quoted(name));
+                    format!("table {} has no {what}, so the rule matches no packet", quoted(name));
                 problems.push(Problem::warning(place("table"), why));
             }
             Some(RuleAction::Table { table: read.table.clone(), by, targets })
@@ -305,12 +305,12 @@ fn skip_to(
             problem = problem.label(format!("did you mean {}?", quoted(near)));
         }
         let behind = suggest::list(scene.names[scene.n + 1..].iter().map(String::as_str));
-        problems.push(problem.help(format!("rules behind this one: {behind}")));
+        problems.push(problem.help(format!("rules after this one: {behind}")));
         return None;
     };
     if to <= scene.n {
         problems.push(
-            Problem::error(at, format!("rule {} is not behind this one", quoted(name)))
+            Problem::error(at, format!("rule {} is not after this one", quoted(name)))
                 .help("packets only go forward through the rules, so that they come to an end"),
         );
         return None;

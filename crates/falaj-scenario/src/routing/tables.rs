@@ -101,7 +101,7 @@ impl<'a> Tables<'a> {
         targets(root, &mut used);
         for read in self.read.iter().filter(|read| !used.contains(&read.table.name())) {
             let name = quoted(read.table.name());
-            let title = format!("no rule looks into table {name}");
+            let title = format!("no rule uses table {name}");
             problems.push(Problem::warning(read.at.clone(), title).help(format!(
                 "write `src table {0}` in a `match`, or `to = {{ table = \"{0}\" }}` in a rule",
                 name.trim_matches('`')

@@ -109,7 +109,7 @@ pub(crate) fn envelope<'a>(
     Some(Envelope::Buckets(buckets))
 }
 
-/// The ways to write it.
+/// The ways to write an envelope.
 const WAYS: &str = "write `{ rate = \"2mbit\", burst = \"15kB\" }`, a token bucket (sigma, rho); \
                     `{ rate = \"2mbit\", frame = \"10ms\" }`, (r, T); or `{ x-min = \"1ms\", x-ave \
                     = \"4ms\", over = \"100ms\" }`, (Xmin, Xave, I)";

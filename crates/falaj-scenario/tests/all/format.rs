@@ -139,7 +139,7 @@ fn long_arrays_have_a_line_for_each_element() {
         formatted(&long),
         std::format!("match = [\n{}]\n", std::format!("    {rule},\n").repeat(3))
     );
-    // A comment behind it does not count.
+    // A comment after it does not count.
     let comment = "# ".to_owned() + &"why ".repeat(30);
     assert_eq!(
         formatted(&std::format!("{fits} {comment}")),

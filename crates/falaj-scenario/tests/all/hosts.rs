@@ -103,7 +103,7 @@ fn names_that_would_not_be_found() {
         5 | [host.Web]
           | ^^^^^^^^^^
           |
-          = help: a host is found by its name: 1 to 63 lower-case letters, digits and `-`, which neither begins nor ends it
+          = help: a host is found by its name: 1 to 63 lower-case letters, digits and `-`, with no `-` at either end
 
         error: no host can be called `router`
          --> a.toml:7:1
@@ -119,7 +119,7 @@ fn names_that_would_not_be_found() {
         9 | [host.-a]
           | ^^^^^^^^^
           |
-          = help: a host is found by its name: 1 to 63 lower-case letters, digits and `-`, which neither begins nor ends it
+          = help: a host is found by its name: 1 to 63 lower-case letters, digits and `-`, with no `-` at either end
     "#]],
     );
 }

@@ -20,7 +20,7 @@ fn warnings(text: &str, expected: Expect) {
 /// The first lines of most files here.
 const LINK: &str = "[link.a]\nrate = \"100mbit\"\n";
 
-/// The errors of a file with this text behind [`LINK`], which is its lines 1 and 2.
+/// The errors of a file with this text after [`LINK`], which is its lines 1 and 2.
 fn errors_of_link(rest: &str, expected: Expect) {
     errors(&format!("{LINK}{rest}"), expected);
 }
@@ -232,7 +232,7 @@ fn a_broken_header_is_all_that_is_said() {
 rate = 100mbit
 "#,
         expect![[r#"
-            error: this is no TOML: unclosed table
+            error: this is not valid TOML: unclosed table
              --> a.toml:1:8
               |
             1 | [link.a
@@ -1509,7 +1509,7 @@ phase = "28us"
     warnings(
         text,
         expect![[r#"
-        warning: flow `x`: 6.7 % of its phase passes unused behind its largest packets
+        warning: flow `x`: 6.7 % of its phase passes unused after its largest packets
          --> a.toml:9:9
           |
         9 | phase = "30us"
@@ -1770,7 +1770,7 @@ fn what_is_no_time() {
             3 | delay = "1.0000000000000000001s"
               |         ^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: write at most 20 digits before the point, and 18 behind it
+              = help: write at most 20 digits before the point, and 18 after it
         "#]],
     );
 }
@@ -3296,9 +3296,9 @@ too = "slow"
             19 | to = { skip-to = "wbe" }
                |                  ^^^^^ did you mean `web`?
                |
-               = help: rules behind this one: `4`, `web`, `6`, `7`
+               = help: rules after this one: `4`, `web`, `6`, `7`
 
-            error: rule `web` is not behind this one
+            error: rule `web` is not after this one
               --> a.toml:21:18
                |
             21 | to = { skip-to = "web" }
@@ -3415,7 +3415,7 @@ to = "drop"
 "#
         ),
         expect![[r#"
-            warning: no rule looks into table `nobodys`
+            warning: no rule uses table `nobodys`
              --> a.toml:7:1
               |
             7 | [table.nobodys]
@@ -3443,13 +3443,13 @@ to = "drop"
             15 | [[rule]]
                | ^^^^^^^^
                |
-               = help: rule `2` before it takes them all; put that one behind
+               = help: rule `2` before it takes them all; put that one after it
 
             warning: packets that match no rule are dropped
               --> a.toml:15:1
                |
             15 | [[rule]]
-               | ^^^^^^^^ behind the last rule
+               | ^^^^^^^^ after the last rule
                |
                = help: a last rule without `match` takes them: `to = "pass"`, to a link, or `to = "drop"`
         "#]],

@@ -122,7 +122,7 @@ fn wrong_rules_are_refused() {
         ("dport 80,", "not a port", ""),
         ("not", "`not` needs a term", "not"),
         ("not any", "`not any` matches nothing", "any"),
-        ("not and udp", "`not` needs a term behind it", "and"),
+        ("not and udp", "`not` needs a term after it", "and"),
         ("udp or tcp", "`or` is valid only in a block", "or"),
         ("udp )", "no block ends here", ")"),
         ("( udp or tcp", "this block is not closed", "("),

@@ -121,7 +121,7 @@ struct Seat<K> {
 /// Flows, each with a tag of type `K`, the smallest first.
 #[derive(Debug, Clone)]
 pub(crate) struct Tournament<K: Copy> {
-    /// The occupant of each place, and behind them a place that is always free.
+    /// The occupant of each place, and after them a place that is always free.
     seats: Vec<Seat<K>>,
     /// The place that won each game. Game `i` is between the winners of `2 i` and `2 i + 1`, or
     /// between two places if that is `games` or more; places 0 and 1 are at the end, as if they had

@@ -107,7 +107,7 @@ impl Purpose {
 /// to treat well, and a flow of all other packets. Each text is a line of TOML, or empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Example {
-    /// Keys of the scheduler behind its `kind`.
+    /// Keys of the scheduler after its `kind`.
     pub scheduler: &'static str,
     /// Keys of the flow of calls.
     pub calls: &'static str,

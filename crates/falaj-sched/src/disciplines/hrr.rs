@@ -3,7 +3,7 @@
 //! Kalmanek, Kanakia and Keshav, "Rate controlled servers for very high-speed networks" (1990).
 //! Time is divided into slots, each as long as the largest packet is on the wire; a smaller packet
 //! takes a slot too. `N` slots form a frame. Flows of level 1 own the slots of each frame that they
-//! ask for. The `B` slots behind them are handed to level 2, whose frame advances by one slot for
+//! ask for. The `B` slots after them are handed to level 2, whose frame advances by one slot for
 //! each slot that it is handed, and so on. A slot whose owner has no packet stays empty, or is used
 //! by a flow that asks for no slots: best effort.
 //!
@@ -99,7 +99,7 @@ pub struct Hrr {
 #[derive(Debug, Clone, Default)]
 struct Level {
     owners: Vec<u32>,
-    /// Slots behind them that are handed to the next level, `B`.
+    /// Slots after them that are handed to the next level, `B`.
     handed: u64,
 }
 
@@ -164,7 +164,7 @@ impl Hrr {
                 return Err(ConfigError {
                     flow: Some(flow),
                     param: "level",
-                    what: format!("level {} leaves no slot for the levels behind it", level + 1),
+                    what: format!("level {} leaves no slot for the levels after it", level + 1),
                     help: format!(
                         "a longer `frame` than {frame}, or fewer `slots` for the flows of level {}",
                         level + 1
@@ -212,7 +212,7 @@ impl Hrr {
         let places = self.places(f);
         let (frames, rest) = (k / slots, (k % slots) as usize);
         let place = |j: usize| places[j % places.len()] + (j / places.len()) as u64 * self.frame;
-        // The worst start is just behind a slot of its own.
+        // The worst start is just after a slot of its own.
         let gap = (0..places.len()).map(|j| place(j + rest) - place(j)).max().unwrap_or(0);
         let mut d = frames.saturating_mul(self.frame).saturating_add(gap);
         for above in self.levels[..level].iter().rev() {

@@ -159,7 +159,8 @@ impl Guarantees for Shaper {
         let rates = self.buckets.iter().enumerate().map(|(n, bucket)| (n, bucket.rate));
         if let Some(excess) = Excess::of("rate", rates, self.link) {
             return Err(NoGuarantee(format!(
-                "{}: a packet that comes late waits for all others' bursts, without end; lower the \
+                "{}: a late packet waits for all others' bursts, and its wait has no limit; lower \
+                 the \
                  rates, or divide the link by `mclock`, whose rates are minima and limits",
                 excess.words("the flows'")
             )));

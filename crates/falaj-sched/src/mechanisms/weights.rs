@@ -3,8 +3,8 @@
 //!
 //! | unit | format | counts | range |
 //! |---|---|---|---|
-//! | [`Virtual`] | `u128`, 63 bits behind the point | bytes for each unit of weight | 23 years of a flow of weight 1 alone at 400 Gbit/s |
-//! | [`Instant`] | `u128`, 40 bits behind the point | nanoseconds | that of [`Time`]; later instants stay at the end |
+//! | [`Virtual`] | `u128`, 63 bits after the point | bytes for each unit of weight | 23 years of a flow of weight 1 alone at 400 Gbit/s |
+//! | [`Instant`] | `u128`, 40 bits after the point | nanoseconds | that of [`Time`]; later instants stay at the end |
 //!
 //! A flow's slope, the virtual time of one byte, is rounded up once, at its setup. Tags are sums of
 //! whole multiples of slopes: they are exact for a flow of that slope, and nothing drifts however

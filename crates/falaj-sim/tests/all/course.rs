@@ -33,7 +33,7 @@ fn parts_add_up_to_what_is_counted() {
     for f in 0..2 {
         let (counters, flow) =
             (&run.pipes[0][f].counters, course.flow(UP, FlowId(f as u32)).unwrap());
-        assert_eq!(*counters, watched.pipes[0][f].counters, "who watches changes nothing");
+        assert_eq!(*counters, watched.pipes[0][f].counters, "an observer changes nothing");
         let sum = |parts: &[u64]| parts.iter().sum::<u64>();
         assert_eq!(sum(&flow.came), counters.offered_bytes);
         assert!(counters.lost > 0 && counters.dropped_full > 0, "{counters:?}");
@@ -114,5 +114,5 @@ fn all_that_comes_is_told_of() {
     simulate_watched(&experiment, 3, &STOP, &mut all).unwrap();
     let offered: u64 = run.pipes[0].iter().map(|flow| flow.counters.offered).sum();
     assert_eq!(sent + lost, offered);
-    assert!(late > 0, "what waits at the end is sent behind it");
+    assert!(late > 0, "packets that wait at the end are sent after it");
 }

@@ -24,7 +24,7 @@ pub(super) enum LinkType {
     Sll,
     Sll2,
     Wifi,
-    /// 802.11 behind a header with measurements.
+    /// 802.11 after a header with measurements.
     Radiotap,
 }
 

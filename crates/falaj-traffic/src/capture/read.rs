@@ -19,7 +19,7 @@ pub struct Capture {
     pub scenario: Option<String>,
     /// Its packets in order of arrival.
     pub packets: Vec<Packet>,
-    /// Their frames, one behind the other.
+    /// Their frames, one after the other.
     frames: Vec<u8>,
     /// Changes of the link between them, in order.
     pub changes: Vec<Change>,

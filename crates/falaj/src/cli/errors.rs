@@ -85,7 +85,7 @@ pub(super) fn sentence(words: &[OsString], error: &Error, mut command: Command) 
             let usage = usage.trim().trim_start_matches("Usage:").trim();
             format!("`{name}` lacks {}; write `{usage}`", listed(&arguments))
         }
-        ErrorKind::InvalidUtf8 => format!("a word behind `{name}` is not UTF-8"),
+        ErrorKind::InvalidUtf8 => format!("a word after `{name}` is not UTF-8"),
         _ => return None,
     })
 }

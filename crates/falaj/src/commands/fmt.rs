@@ -33,7 +33,7 @@ fn after_help() -> String {
     let rules: String = falaj_scenario::RULES.iter().map(|rule| format!("  - {rule}\n")).collect();
     format!(
         "The layout:\n{rules}\n\
-         Exit status: 0; 1 with --check if a file is laid out otherwise; 2 if a file is not TOML, and is\n\
+         Exit status: 0; 1 with --check if a file has another layout; 2 if a file is not TOML, and is\n\
          left as it is, or cannot be read or written.\n\n\
          Examples:\n  falaj fmt examples/*.toml\n  falaj fmt --check examples/*.toml\n  falaj fmt --upgrade *.toml\n  falaj fmt - < uplink.toml"
     )

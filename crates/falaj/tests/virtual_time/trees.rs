@@ -15,7 +15,7 @@ fn between(draws: &mut Draws, low: u64, high: u64) -> u64 {
     low + draws.draw() % (high - low + 1)
 }
 
-/// The commands behind `tc` that make a tree of this kind, and its leaves. Classes of htb borrow up
+/// The commands after `tc` that make a tree of this kind, and its leaves. Classes of htb borrow up
 /// to the link's rate: at a lower `ceil` the kernel shares the rest otherwise, and a note says so.
 fn tree(draws: &mut Draws, kind: &str, rate: u64) -> (Vec<String>, Vec<String>) {
     let device = "dev falaj0";

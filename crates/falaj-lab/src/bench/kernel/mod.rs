@@ -119,7 +119,7 @@ fn read(directory: &Path, args: &Args) -> Result<KernelCase> {
     let imported = tc(&script, &format!("{name}/tc.sh"), &Host::default()).map_err(told)?;
     let whole = format!("{}\n{traffic}", imported.scenario);
     // Paths of captures are relative to the case's directory.
-    let place = directory.join("traffic.toml, behind what was imported");
+    let place = directory.join("traffic.toml, after what was imported");
     let (mut scenario, warnings) =
         falaj_scenario::parse(&whole, &place.to_string_lossy()).map_err(told)?;
     file::tell(&warnings);

@@ -25,7 +25,7 @@ use falaj_sched::units::probability::Probability;
 use falaj_sched::units::rate::{Rate, Wire};
 use falaj_sched::units::time::{Span, Time};
 
-/// The rate of the link, for its clock. A byte takes no whole number of nanoseconds on it.
+/// The rate of the link, for its clock. A byte does not take a whole number of nanoseconds on it.
 const RATE: Rate = Rate::from_mbit(10_000);
 
 /// The subject between enqueue and dequeue.

@@ -1,5 +1,5 @@
-//! The plot of the talk: nanoseconds per pair over the number of flows, a panel for each swing,
-//! both axes logarithmic with base 2.
+//! The plot of Rizzo's talk on QFQ: nanoseconds per pair over the number of flows, a panel for each
+//! swing, both axes logarithmic with base 2.
 
 use super::{DisciplineFigures, LoadCase};
 use anyhow::{Result, ensure};

@@ -6,7 +6,8 @@ use super::measured::Measured;
 
 /// A reason, and the cells that it applies to.
 struct Reason {
-    /// Takes the cell, both sides, and whether they agree in goodput.
+    /// Returns true if the reason applies to a cell; arguments: the cell, both sides, and true if
+    /// they agree in goodput.
     holds: fn(&Cell, &Measured, &Measured, bool) -> bool,
     why: &'static str,
 }

@@ -13,9 +13,9 @@ use crate::netns::made_in;
 /// Opens a packet socket at an interface, with the monitor of its changes. The interface is
 /// `promiscuous` (accepts frames for other Ethernet addresses) until the socket is dropped.
 ///
-/// Another network namespace is entered by a copy of the process, which must be single-threaded. A
-/// namespace that belongs to another user namespace is entered together with that: its creator may
-/// do so without being root.
+/// Another network namespace is entered by a copy of the process, which must be single-threaded. If
+/// it belongs to another user namespace, the copy enters that one first, which needs no root for
+/// the creator of the user namespace.
 ///
 /// # Errors
 /// The step that failed, its cause, and a remedy.

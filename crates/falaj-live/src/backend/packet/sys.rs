@@ -165,7 +165,7 @@ unsafe impl Send for PacketRing {}
 /// A received frame in the ring.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RingFrame<'a> {
-    /// The vnet header and behind it the frame, up to the part that fits.
+    /// The vnet header and after it the frame, up to the part that fits.
     pub(super) bytes: &'a [u8],
     /// True if the frame is truncated.
     pub(super) cut: bool,

@@ -244,8 +244,8 @@ impl Port for VhostUserPort {
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
         let Some(mut device) = self.device() else { return Ok(None) };
         let read = device.receive(buffer).or_else(|| {
-            // Later notifications wake us; earlier units are found by asking. A guest with a
-            // malformed ring always claims to have sent something, so the ring is read once.
+            // Later notifications wake this thread; earlier units are found by asking. A guest with
+            // a malformed ring always claims to have sent something, so the ring is read once.
             let _ = self.card.shared.kicks.wait(&mut [EpollEvent::empty(); 2], EpollTimeout::ZERO);
             if device.ask() { device.receive(buffer) } else { None }
         });

@@ -21,7 +21,7 @@ but the right to create PATH.",
     example: "vhost:/run/a.sock vhost:/run/b.sock --rate 1gbit --delay 5ms",
     starts_threads: true,
     ..BackendEntry::new("vhost:", "vhost:PATH", |path| match path {
-        "" => Err("write the path of a socket behind `vhost:`, such as \
+        "" => Err("write the path of a socket after `vhost:`, such as \
                  `vhost:/run/guest.sock`"
             .into()),
         path => parse(path),

@@ -128,7 +128,7 @@ impl Virtqueue {
         self.queue.ready() && self.enabled
     }
 
-    /// Reads a unit that the guest has sent, behind a header of `header` bytes; `None` if there is
+    /// Reads a unit that the guest has sent, after a header of `header` bytes; `None` if there is
     /// none.
     pub(super) fn take(
         &mut self,
@@ -268,7 +268,7 @@ fn read(
     Ok(at)
 }
 
-/// Writes the parts one behind the other into places that are long enough.
+/// Writes the parts one after the other into places that are long enough.
 fn write(
     places: &[(GuestAddress, usize)],
     memory: &GuestMemoryMmap,

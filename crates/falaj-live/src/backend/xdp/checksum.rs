@@ -24,7 +24,7 @@ pub fn complete(unit: &mut [u8]) {
     unit[0] = NEEDED;
     unit[6..8].copy_from_slice(&start.to_le_bytes());
     unit[8..10].copy_from_slice(&offset.to_le_bytes());
-    // Padding of a short frame behind the packet does not count.
+    // Padding of a short frame after the packet does not count.
     frame::finish_checksum(&mut unit[..Tap::VNET_HEADER + end]);
 }
 
@@ -79,7 +79,7 @@ fn unfinished(frame: &[u8]) -> Option<(u16, u16, usize)> {
     (sum == u32::from(there)).then_some((u16::try_from(transport).ok()?, offset, end))
 }
 
-/// The protocol behind an IPv6 header's extensions, and their length.
+/// The protocol after an IPv6 header's extensions, and their length.
 fn extensions(frame: &[u8], at: usize, mut next: u8) -> Option<(u8, usize)> {
     /// Hop-by-hop options, routing, destination options.
     const SKIPPED: [u8; 3] = [0, 43, 60];

@@ -230,7 +230,7 @@ impl XdpMemory {
         Ok(XdpMemory { _program: program, chunks })
     }
 
-    /// Reads one frame into `unit`, behind an empty virtio-net header; `None` if no frame waits.
+    /// Reads one frame into `unit`, after an empty virtio-net header; `None` if no frame waits.
     fn receive(&mut self, unit: &mut [u8]) -> Option<Result<usize, Errno>> {
         let read = self.chunks.receive(|frame| {
             let whole = Tap::VNET_HEADER + frame.len();

@@ -378,7 +378,7 @@ impl<T: PlainData> XdpRing<T> {
 
     fn place(&self, n: u32) -> NonNull<T> {
         let at = self.offsets[2] as usize + (n & (self.size - 1)) as usize * size_of::<T>();
-        // SAFETY: the mapping has room for `size` of them behind the offset, and the index is below
+        // SAFETY: the mapping has room for `size` of them after the offset, and the index is below
         // that.
         unsafe { self.mapping.memory.add(at).cast() }
     }

@@ -49,7 +49,7 @@ fn texts(code: &str) -> (Vec<String>, usize) {
     while let Some((at, letter)) = letters.next() {
         match (&mut text, letter) {
             (Some(inner), '\\') => match letters.next() {
-                // A continued line begins behind its blanks.
+                // A continued line begins after its blanks.
                 Some((_, '\n')) => inner.push('\n'),
                 Some((_, escaped)) => inner.push(escaped),
                 None => break,

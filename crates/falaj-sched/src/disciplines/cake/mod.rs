@@ -65,8 +65,7 @@ pub const MANIFEST: Manifest = Manifest {
         },
         Param { default: Some("from 300B to one largest packet, by the rate"), ..SURPLUS_QUANTUM },
         Param {
-            doc: "acceptable queueing delay of a connection; at least the time of one and a half \
-                  of the largest packets; below `interval`",
+            doc: "acceptable queueing delay of a connection; at least 1.5 times the time of a largest packet; below `interval`",
             ..codel::PARAMS[0]
         },
         codel::PARAMS[1],

@@ -91,11 +91,11 @@ pub struct PacketWise {
     keepers: FlowSet,
     /// True if there are other links than these.
     anybody_lends: bool,
-    /// The link served last in its own time; the round continues behind it.
+    /// The link served last in its own time; the round continues after it.
     last: usize,
     /// The link served last, in its own time or another's.
     served: usize,
-    /// The link behind which a rotating round starts.
+    /// The link after which a rotating round starts.
     start: usize,
     /// True if nothing has been sent in this cycle.
     first: bool,

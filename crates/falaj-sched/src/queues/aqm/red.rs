@@ -93,7 +93,7 @@ impl RedParameters {
             if value == Probability::NEVER {
                 return Err(refused(
                     param,
-                    "with zero it never does anything".into(),
+                    "with zero, RED never acts".into(),
                     "write one above zero",
                 ));
             }

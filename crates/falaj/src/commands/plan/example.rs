@@ -11,7 +11,7 @@ use std::process::ExitCode;
 Links have 10 Mbit/s. Each source sends a burst of three packets of 500 B as often as its token
 bucket allows, and all have the same rate.
 
-Exit status: 0; 2 if the number of links does not make this network.
+Exit status: 0; 2 if this network cannot have this number of links.
 
 Examples:
   falaj plan example ring --links 6 > ring.toml && falaj plan ring.toml

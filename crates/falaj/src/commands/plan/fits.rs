@@ -153,7 +153,7 @@ fn room_for(text: &str, name: &str, scenario: &Scenario, flow: &str) -> Result<u
         scenario.links.iter().find(|link| link.up.flows.iter().any(|known| known.name == flow));
     let link =
         link.with_context(|| format!("--more: no link has a flow {flow} of its own"))?.name.clone();
-    let file: DocumentMut = text.parse().context("the scenario is no TOML")?;
+    let file: DocumentMut = text.parse().context("the scenario is not valid TOML")?;
     let nowhere =
         || format!("--more: there is no [link.{link}.flow.{flow}], of which more could be made");
     let with = |copies: usize| -> Result<bool> {

@@ -36,7 +36,7 @@ impl<'a> WhatIf<'a> {
     /// # Errors
     /// The key does not exist; or the scenario would be wrong, and the problems have been reported.
     pub(crate) fn set(&mut self, option: &str, sets: &[Set], need: bool) -> Result<Scenario> {
-        let mut file: DocumentMut = self.text.parse().context("the scenario is no TOML")?;
+        let mut file: DocumentMut = self.text.parse().context("the scenario is not valid TOML")?;
         let mut edit = Edit::new(&mut file);
         for set in sets {
             let mut words = set.path.clone();

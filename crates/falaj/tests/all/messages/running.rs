@@ -216,7 +216,7 @@ fn lines_that_are_no_requests() {
         (r#"{"do":"show","x":1}"#, "unknown field `x`, expected `histograms`"),
         (r#"{"do":"scenario","x":1}"#, "unknown field `x`, there are no fields"),
         (r#"{"do":"set","set":5}"#, "invalid type: integer `5`, expected a sequence"),
-        (r#"{"do":"set","toml":"x","set":["rate=1mbit"]}"#, "the scenario is no TOML"),
+        (r#"{"do":"set","toml":"x","set":["rate=1mbit"]}"#, "the scenario is not valid TOML"),
         (
             r#"{"do":"set","set":["rate"]}"#,
             "rate: there is no `=`; write a key of the scenario and its value, as in `voice.phase=60us`",
@@ -472,13 +472,13 @@ fn files_that_are_no_services() {
     for (port, said) in [
         (
             "tap:",
-            "adapter calm: write the namespace behind `tap:`: a name under /run/netns, or a process",
+            "adapter calm: write the namespace after `tap:`: a name under /run/netns, or a process",
         ),
         (
             "nfqueue:7",
             "adapter calm: a queue of the firewall is for `falaj bridge`: it is neither an adapter nor an uplink",
         ),
-        ("vhost:", "adapter calm: write the path of a socket behind `vhost:`"),
+        ("vhost:", "adapter calm: write the path of a socket after `vhost:`"),
         ("memif:", "adapter calm: write the path of a socket and, if needed"),
         ("vhost:/proc/a", "adapter calm: cannot listen there; take a name that is free"),
         ("memif:/proc/a", "adapter calm: cannot make that socket; take a name that is free"),
