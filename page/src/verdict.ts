@@ -12,7 +12,7 @@ export interface Verdict {
   why: string;
 }
 
-const GONE = "its interface is gone for good: take the adapter away and add it again";
+const GONE = "its interface is gone for good: remove the adapter and add it again";
 
 const UNJUDGED = "its counters do not show whether the guarantee is kept, as packets are lost or framed on the link, or a mask makes many flows of it";
 

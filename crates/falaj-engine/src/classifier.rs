@@ -157,7 +157,7 @@ impl fmt::Display for Match {
 #[derive(Debug, Clone, Default)]
 pub struct Classifier {
     lookup: Lookup,
-    /// True if the first flow takes every packet, whatever its key.
+    /// True if the first flow matches every packet, whatever its key.
     any: bool,
 }
 

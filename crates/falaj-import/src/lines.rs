@@ -156,7 +156,7 @@ fn variable(rest: &str) -> Option<(&str, usize)> {
 }
 
 /// A redirection `>FILE`, `2>FILE`, `2>&1` or `>>`: true if the word contains its target. `None` if
-/// it is no redirection.
+/// it is not a redirection.
 fn redirection(word: &str) -> Option<bool> {
     let rest = word.trim_start_matches(|c: char| c.is_ascii_digit()).strip_prefix('>')?;
     Some(!rest.strip_prefix('>').unwrap_or(rest).is_empty())
@@ -226,7 +226,7 @@ fn words(
         chars.next();
     }
     if quote.is_some() {
-        problems.push(Problem::error(start..end, "a quote that does not end"));
+        problems.push(Problem::error(start..end, "this quote is not closed"));
     }
     whole.push(word);
     whole.into_iter().map(|text| Word { text, at: start..end }).collect()

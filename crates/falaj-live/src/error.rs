@@ -157,15 +157,15 @@ impl SetupStep {
             SetupStep::Neighbours => "cannot set the neighbour entries",
             SetupStep::Routes => "cannot set the default routes",
             SetupStep::HandOver => "cannot hand the interface over",
-            SetupStep::Answer => "the side's first process ended without a word",
+            SetupStep::Answer => "the side's first process ended without an answer",
             SetupStep::EnterNamespace => "cannot enter the network namespace",
             SetupStep::PacketSocket => "cannot open a packet socket",
             SetupStep::FindInterface => "cannot attach to the interface",
             SetupStep::PacketOptions => "cannot set up the packet socket",
-            SetupStep::TokenBucket => "cannot have an interface send at a rate",
+            SetupStep::TokenBucket => "cannot limit the rate of an interface",
             SetupStep::XdpSocket => "cannot open an AF_XDP socket",
             SetupStep::LoadProgram => "cannot load the XDP program",
-            SetupStep::AttachProgram => "cannot have the XDP program at the interface",
+            SetupStep::AttachProgram => "cannot attach the XDP program to the interface",
             SetupStep::XdpMemory => "cannot share memory with the AF_XDP socket",
             SetupStep::XdpRings => "cannot set up the AF_XDP socket",
             SetupStep::BindXdp => "cannot bind the AF_XDP socket to the interface",
@@ -179,8 +179,8 @@ impl SetupStep {
             SetupStep::Claim => "cannot reserve the interface for this link",
             SetupStep::Program => "cannot start the program again",
             SetupStep::HostPort => "cannot listen for a port of the host",
-            SetupStep::FirewallQueue => "cannot take a queue of the firewall",
-            SetupStep::FirewallRules => "cannot make rules of the firewall",
+            SetupStep::FirewallQueue => "cannot use a queue of the firewall",
+            SetupStep::FirewallRules => "cannot add rules to the firewall",
             SetupStep::XdpUnits => {
                 "the XDP program cannot run within veth's driver, and outside of it units of many \
                  packets arrive"
@@ -242,12 +242,12 @@ impl Error {
                 _ => None,
             },
             SetupStep::PacketSocket if errno == Errno::EPERM => Some(
-                "that takes CAP_NET_RAW: run as root, or once: setcap cap_net_raw+ep $(command -v \
+                "that needs CAP_NET_RAW: run as root, or once: setcap cap_net_raw+ep $(command -v \
                  falaj)"
                     .into(),
             ),
             SetupStep::FirewallQueue | SetupStep::FirewallRules if errno == Errno::EPERM => {
-                Some("that takes CAP_NET_ADMIN in the network namespace: run as root".into())
+                Some("that needs CAP_NET_ADMIN in the network namespace: run as root".into())
             }
             SetupStep::FirewallQueue => {
                 Some("the kernel needs NETFILTER_NETLINK_QUEUE: modprobe nfnetlink_queue".into())
@@ -277,7 +277,7 @@ impl Error {
                 )
             }
             SetupStep::AttachProgram if errno == Errno::EBUSY => {
-                Some("another one is there: ip link set dev INTERFACE xdp off".into())
+                Some("another program is attached: ip link set dev INTERFACE xdp off".into())
             }
             SetupStep::AttachProgram if errno == Errno::EINVAL => {
                 Some("Linux 5.9 or later is needed".into())
@@ -296,7 +296,7 @@ impl Error {
                 Some(format!("at most {} B", crate::backend::xdp::chunks::LARGEST_MTU))
             }
             SetupStep::XdpUnits => Some(
-                "the interface's mtu, or its peer's, may be too large for that: 1500 B is not"
+                "the interface's mtu, or its peer's, may be too large for that; 1500 B is small enough"
                     .into(),
             ),
             _ => None,

@@ -31,7 +31,7 @@ pub fn receive(mut stream: &UnixStream) -> io::Result<Vec<u8>> {
     stream.read_exact(&mut length)?;
     let length = u64::from_le_bytes(length);
     if length > LONGEST {
-        return Err(io::Error::other("a message that long is none"));
+        return Err(io::Error::other("the message is longer than any valid one"));
     }
     let mut message = Vec::new();
     let got = stream.take(length).read_to_end(&mut message)?;

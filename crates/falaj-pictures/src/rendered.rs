@@ -21,7 +21,7 @@ pub(crate) fn write(out: &Path, figures: &[(String, String)]) -> Result<()> {
         return Ok(());
     }
     let Some(options) = with_fonts() else {
-        note!("no PNG: this system has no fonts to write in them; the SVGs are there");
+        note!("no PNG, because this system has no fonts; the SVGs are complete");
         return Ok(());
     };
     figures.iter().try_for_each(|(name, svg)| put(&out.join(format!("{name}.png")), svg, &options))
@@ -29,8 +29,7 @@ pub(crate) fn write(out: &Path, figures: &[(String, String)]) -> Result<()> {
 
 /// Writes one picture in this format.
 pub(super) fn write_one(path: &Path, svg: &str, format: Format) -> Result<()> {
-    let none =
-        || format!("{}: this system has no fonts to write in it; take `.svg`", path.display());
+    let none = || format!("{}: this system has no fonts for it; use `.svg`", path.display());
     let options = with_fonts().with_context(none)?;
     match format {
         Format::Pdf => {

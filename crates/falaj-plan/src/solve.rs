@@ -59,7 +59,7 @@ pub fn unmet(direction: &Direction, flows: &[Outlook]) -> Vec<Unmet> {
         // The search queries the discipline many times, so only the first flows are solved.
         let help = match all.len() {
             0..SOLVED => what_would_fit(direction, flow, &flows[flow], &now),
-            _ => "values that would fit are named for the first ones only".into(),
+            _ => "values that would fit are named for the first flows only".into(),
         };
         all.push(Unmet { flow, what: what.join(" and "), help });
     }

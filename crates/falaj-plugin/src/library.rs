@@ -45,14 +45,14 @@ impl Shared {
                 let help =
                     "it has to export the constant of that name that `falaj_discipline.h` declares";
                 return Err(unloadable(
-                    format!("is no discipline: there is no `{SYMBOL}` in it"),
+                    format!("is not a discipline: there is no `{SYMBOL}` in it"),
                     help,
                 ));
             }
         };
         if table.is_null() || !table.is_aligned() {
             return Err(unloadable(
-                format!("is no discipline: `{SYMBOL}` is not where a table can be"),
+                format!("is not a discipline: `{SYMBOL}` is not where a table can be"),
                 build,
             ));
         }
@@ -61,7 +61,7 @@ impl Shared {
         if version >> 16 != abi::ABI >> 16 {
             let help = "its first member `abi` has to be FALAJ_ABI";
             return Err(unloadable(
-                format!("is no discipline: `{SYMBOL}` begins with {version:#010x}"),
+                format!("is not a discipline: `{SYMBOL}` begins with {version:#010x}"),
                 help,
             ));
         }
@@ -77,13 +77,13 @@ impl Shared {
         let table = unsafe { table.read() };
         if table.name.is_null() {
             return Err(unloadable(
-                "is no discipline: its `name` is NULL".into(),
+                "is not a discipline: its `name` is NULL".into(),
                 "name it, in one line",
             ));
         }
         let lacks = |what: &str| {
             let help = "only those after `take` may be NULL";
-            unloadable(format!("is no discipline: its `{what}` is NULL"), help)
+            unloadable(format!("is not a discipline: its `{what}` is NULL"), help)
         };
         let create = table.create.ok_or_else(|| lacks("create"))?;
         let functions = Functions {

@@ -33,7 +33,7 @@ impl PhaseType {
         }
         let sum: f64 = start.iter().sum();
         if start.iter().any(|p| !(0.0..=1.0).contains(p)) || sum > 1.0 + 1e-9 {
-            let why = "an initial probability is not within 0 and 1, or their sum is more than 1";
+            let why = "an initial probability is not between 0 and 1, or their sum is more than 1";
             return Err(Refused::Shape { what: WHAT, why: why.into() });
         }
         check_within(WHAT, &within)?;

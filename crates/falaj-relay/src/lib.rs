@@ -472,7 +472,7 @@ impl Relay {
                 ),
                 (losses.forgotten, "clients were forgotten for newer ones, as the table was full"),
                 (self.core.memory.refused(), "datagrams found no memory (--memory)"),
-                (losses.not_taken, "datagrams were not taken by the far end"),
+                (losses.not_taken, "datagrams were not accepted by the far end"),
                 (losses.refused, "streams were refused by the far end"),
                 (losses.broken, "streams were reset because the link lost a part of them"),
             ],

@@ -78,7 +78,7 @@ pub(crate) fn parse_mask(text: &str) -> Result<MaskText, Unreadable> {
         if seen.contains(&(name, six)) || (length.is_none() && seen.iter().any(|s| s.0 == name)) {
             return Err(wrong(
                 at,
-                format!("{} is there twice", quoted(name)),
+                format!("{} is given twice", quoted(name)),
                 "name each part once",
             ));
         }

@@ -469,7 +469,7 @@ pub fn parse_numbers(text: &str) -> Result<Vec<RangeInclusive<u64>>, Unreadable>
     ranges.sort_by_key(|r| *r.start());
     match ranges.windows(2).find(|w| w[1].start() <= w[0].end()) {
         Some(twice) => Err(Unreadable::new(
-            format!("packet {} is there twice", twice[1].start()),
+            format!("packet {} is given twice", twice[1].start()),
             "write each number once",
         )),
         None => Ok(ranges),
@@ -566,7 +566,7 @@ pub fn number_and_unit<'a>(
         Unreadable::new(what, format!("write a number and a unit, as in `{example}`"))
     };
     if trimmed.is_empty() {
-        return Err(not_a_number("an empty text is no quantity".into()));
+        return Err(not_a_number("an empty text is not a quantity".into()));
     }
     if unit.starts_with('-') && number.is_empty() {
         return Err(not_a_number(format!("{} is negative", quoted(text))));

@@ -72,7 +72,7 @@ mod tests {
             let Manifest { kind, doc, source, cost, guarantee, guarantee_source, .. } = *manifest;
             let texts = [kind, doc, source, cost, guarantee, guarantee_source];
             assert!(texts.iter().all(|text| !text.is_empty()), "{kind}: {texts:?}");
-            assert!(all().take(n).all(|other| other.kind != kind), "{kind} is there twice");
+            assert!(all().take(n).all(|other| other.kind != kind), "{kind} is given twice");
             let single = [manifest.weight_key, manifest.cap_key, manifest.oversubscribed_by];
             let keys = single.into_iter().flatten();
             let keys = keys.chain(manifest.editable.iter().map(|(key, _)| *key));

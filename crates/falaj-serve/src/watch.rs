@@ -152,7 +152,7 @@ impl Memory {
                 let adapter = adapter.name.as_str();
                 error!(
                     adapter,
-                    "adapter {adapter}: its interface is gone for good; take the adapter away and add it again"
+                    "adapter {adapter}: its interface is gone for good; remove the adapter and add it again"
                 );
             }
             self.warn_of_stranger(&adapter.name, &counts, snapshot.at.0);

@@ -97,7 +97,7 @@ impl Sweep {
             }
             if axes[..n].iter().any(|before| before.key == axis.key) {
                 return Err(other(format!(
-                    "`{}` is there twice: give all its values at once",
+                    "`{}` is given twice: give all its values at once",
                     axis.key
                 )));
             }
@@ -441,7 +441,7 @@ mod tests {
         assert!(told(&["uplink.rate=10mbit,"]).starts_with("a key or a value is missing"));
         assert!(told(&["nowhere.rate=1mbit"]).contains("no table of the scenario has such a key"));
         assert!(told(&["uplink.rate=10mbit,10"]).starts_with("with uplink.rate=10:\nerror"));
-        assert!(told(&["uplink.rate=1mbit", "uplink.rate=2mbit"]).contains("is there twice"));
+        assert!(told(&["uplink.rate=1mbit", "uplink.rate=2mbit"]).contains("is given twice"));
         for shard in ["0/3", "4/3", "1", "a/b"] {
             assert!(shard.parse::<Shard>().unwrap_err().contains("is not a shard"));
         }

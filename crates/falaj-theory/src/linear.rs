@@ -310,7 +310,7 @@ impl<'a> TreeProgram<'a> {
         let sum = sum.into_iter().map(|(variable, factor)| (variable, -factor));
         self.constrain(sum.chain([(goal, 1.0)]).collect(), 0.0);
         let found = self.problem.solve().ok()?.into_solution().ok()?;
-        // A solution that may not be the largest is no bound.
+        // A solution that may not be the largest is not a bound.
         (found.status() == SolutionStatus::Optimal).then(|| found.objective() * (1.0 + SLACK))
     }
 

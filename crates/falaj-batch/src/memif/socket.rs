@@ -93,7 +93,7 @@ impl MemifSocket {
     ///
     /// # Errors
     /// The socket cannot be created, or another process listens there; the secret is too long. It
-    /// is no error if no process listens yet.
+    /// is not an error if no process listens yet.
     pub fn open(path: &Path, terms: MemifTerms) -> io::Result<MemifSocket> {
         let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
         if terms.secret.len() > SECRET {

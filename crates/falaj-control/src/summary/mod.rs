@@ -179,7 +179,7 @@ impl Named {
         let lost = text::percent(self.flow.missing(), counters.offered);
         let at_the_end = match not_taken.packets {
             0 => String::new(),
-            packets => format!(" ({packets} packets were not taken by the far end)"),
+            packets => format!(" ({packets} packets were not accepted by the far end)"),
         };
         let max = text::span(delay.max());
         format!("worst flow: {name}: {lost} lost{at_the_end}, queueing max {max}")
@@ -567,7 +567,7 @@ mod tests {
         let worst = summary.worst().unwrap().told(&summary.ways);
         assert_eq!(
             worst,
-            "worst flow: up all: 40.00 % lost (4 packets were not taken by the far end), \
+            "worst flow: up all: 40.00 % lost (4 packets were not accepted by the far end), \
              queueing max 100 us"
         );
         let flow = &summary.json()["flows"][0];

@@ -177,11 +177,11 @@ impl Masks {
         };
         if scheduler::build::shared_queue(kind, setup).is_ok_and(|limit| limit.is_some()) {
             let help = "choose another scheduler, such as `drr`";
-            return refused("all flows share one queue here, so none can have many", help);
+            return refused("all flows share one queue, so no flow can have several", help);
         }
         if setup.flows.iter().any(|flow| flow.inner.is_some()) {
             let help = "put `mask` on the link, so that each value has a link of its own, or leave the flows undivided";
-            return refused("it stands beside a flow that is divided", help);
+            return refused("another flow of this link is divided", help);
         }
         let links = self.link.as_ref().map_or(1, |each| u64::from(each.places()));
         let flows: u64 = self.flows.iter().flatten().map(|each| u64::from(each.places())).sum();

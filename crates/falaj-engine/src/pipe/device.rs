@@ -9,7 +9,7 @@
 //! guaranteed delay is longer by that time.
 //!
 //! If the discipline lets no packet go before a later instant, none is handed over before that
-//! instant, because the device would send it at once. So phases that pass unused stay unused.
+//! instant, because the device would send it at once. So unused phases stay unused.
 //!
 //! The pipe does not conclude ahead of time that a flow has run empty. The last packet of a flow is
 //! in its queue until the device has sent it, and the next decision is made then, or when the flow

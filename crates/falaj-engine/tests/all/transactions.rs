@@ -231,7 +231,7 @@ fn settle(
                 match d.why {
                     DropReason::Lost => End::Lost,
                     DropReason::Changed => {
-                        assert!(may_drop[d.pipe.0 as usize], "dropped without leave");
+                        assert!(may_drop[d.pipe.0 as usize], "dropped without permission");
                         End::Dropped
                     }
                     _ => End::Turned,

@@ -287,7 +287,7 @@ impl<'a> Direction<'a> {
         self.table.set("scheduler", inline(&[("kind", quote("fifo")), ("queue", quote(limit))]));
     }
 
-    /// Adds one flow that takes all packets.
+    /// Adds one flow that matches all packets.
     fn only_flow(&mut self, node: &Node<Qdisc>, keys: &[(&'static str, String)]) {
         let mut flow = Table::new(format!("[{}.flow.all]", self.header), node.at.clone());
         flow.text("match", "any");

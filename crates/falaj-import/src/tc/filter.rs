@@ -306,7 +306,7 @@ fn bytes(
         return Ok(());
     }
     let refused = || {
-        let why = "`match u32 0 0` takes every packet; other matches name a field, or after \
+        let why = "`match u32 0 0` matches every packet; other matches name a field, or after \
                    `protocol ip` have the place of one: addresses, protocol, ports, type of \
                    service, TCP's flags (`match u8 0x02 0x02 at 33`) and short packets (`match \
                    u16 0 0xffc0 at 2`)";

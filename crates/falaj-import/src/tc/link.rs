@@ -217,7 +217,7 @@ fn rules(device: &str, ways: [Ways<'_>; 2]) -> Vec<Table> {
     let mut rules = Vec::new();
     // Rules to which others skip, by index.
     let mut named = Vec::new();
-    // Directions in which a rule takes all packets.
+    // Directions in which a rule matches all packets.
     let mut whole = [false; 2];
     for (n, (direction, ways)) in ["up", "down"].into_iter().zip(ways).enumerate() {
         for (filters, layer) in &ways.policed {

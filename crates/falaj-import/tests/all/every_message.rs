@@ -195,7 +195,7 @@ fn scripts_of_ipfw() {
             &format!("{pipe}ipfw add 200 pipe 1 ip from any to any mark x"),
             "`x` is not a number for `mark`",
         ),
-        ("ipfw pipe 1 config bw '1Mbit/s", "a quote that does not end"),
+        ("ipfw pipe 1 config bw '1Mbit/s", "this quote is not closed"),
     ] {
         let errors =
             ipfw(text, "ipfw.sh", None).err().unwrap_or_else(|| panic!("{text}: no `{title}`"));

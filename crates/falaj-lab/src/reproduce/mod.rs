@@ -185,20 +185,20 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     if args.quick && !quick {
         bail!(
             "--quick is for xen, rizzo, tcp, l4s, dualq and cebinae, and for aggregation with \
-             --live: take it away"
+             --live: leave it out"
         );
     }
     let has_kernel = matches!(args.paper, Paper::Tcp | Paper::All);
     let is_tcp = matches!(args.paper, Paper::Tcp);
     let is_sharing = matches!(args.paper, Paper::L4s | Paper::Dualq | Paper::Cebinae);
     if args.full && !is_tcp || args.kernel.is_some() && !has_kernel {
-        bail!("--full and --kernel are for tcp: take them away");
+        bail!("--full and --kernel are for tcp: leave them out");
     }
     if !args.only.is_empty() && !is_tcp && !is_sharing {
-        bail!("--only is for tcp, l4s, dualq and cebinae: take it away");
+        bail!("--only is for tcp, l4s, dualq and cebinae: leave it out");
     }
     if args.guests.is_some() && !matches!(args.paper, Paper::Xen) {
-        bail!("--guests is for xen: take it away");
+        bail!("--guests is for xen: leave it out");
     }
     if let Some(out) = &args.out {
         place::try_directory(out)?;

@@ -192,7 +192,7 @@ impl Opener {
         }
     }
 
-    /// Starts the command given at the start. It is no child of this process.
+    /// Starts the command given at the start. It is not a child of this process.
     ///
     /// # Errors
     /// It cannot be started, or no command was given.

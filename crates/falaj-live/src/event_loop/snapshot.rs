@@ -15,7 +15,7 @@ use falaj_traffic::meter::Meter;
 pub struct FlowSnapshot {
     /// The engine's counters.
     pub counters: Counters,
-    /// Packets that left the link, but were not taken by the far end.
+    /// Packets that left the link, but were not accepted by the far end.
     pub not_taken: NotTaken,
     /// Arrival of its last packet; `None`: none arrived.
     pub active: Option<Time>,

@@ -34,7 +34,7 @@ impl NotTaken {
 pub struct LiveFlow {
     /// The engine's counters.
     pub counters: Counters,
-    /// Packets that left the link, but were not taken by the far end.
+    /// Packets that left the link, but were not accepted by the far end.
     pub not_taken: NotTaken,
     /// Nominal delay of delivered packets: last bit in to last bit out.
     pub delay: Meter,
@@ -90,7 +90,7 @@ impl LiveLosses {
     pub fn by_reason(&self) -> [(u64, &'static str); 7] {
         [
             (self.unmatched, "matched no rule"),
-            (self.not_taken, "were not taken by the far end"),
+            (self.not_taken, "were not accepted by the far end"),
             (self.unreadable, "could not be read"),
             (self.no_memory, "found no memory"),
             (self.unread, "were not read in time at the entrance"),

@@ -289,7 +289,7 @@ mod tests {
             let (ends, mut other) = if by_server { (accepted, client) } else { (client, accepted) };
             reset_on_close(&ends);
             drop(ends);
-            let error = other.read(&mut [0]).expect_err("a reset is no end");
+            let error = other.read(&mut [0]).expect_err("a reset is not an end");
             assert_eq!(error.kind(), ErrorKind::ConnectionReset, "by the server: {by_server}");
         }
     }

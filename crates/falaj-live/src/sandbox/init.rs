@@ -372,7 +372,7 @@ const PASSED: [i32; 7] = [
 
 fn pass_on(signal: i32, command: Option<Pid>) {
     if let (Some(pid), Ok(signal)) = (command, Signal::try_from(signal)) {
-        // ESRCH is no failure: the command ended and its status will be reported.
+        // ESRCH is not a failure: the command ended and its status will be reported.
         let _ = kill(pid, signal);
     }
 }

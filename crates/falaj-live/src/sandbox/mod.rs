@@ -228,7 +228,7 @@ impl Sandbox {
             let at = lines.next()?.split_whitespace().position(|known| known == name)?;
             lines.next()?.split_whitespace().nth(at)?.parse().ok()
         };
-        // A host that is no router counts them in the first counter, a router without a route in
+        // A host that is not a router counts them in the first counter, a router without a route in
         // the second.
         Some(count("snmp", "Ip:", "InAddrErrors")? + count("netstat", "IpExt:", "InNoRoutes")?)
     }

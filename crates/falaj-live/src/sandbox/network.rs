@@ -34,7 +34,7 @@ pub(super) const OUTER: &str = "falaj1";
 /// The kernel's bridge, in a namespace of its own.
 const BRIDGE: &str = "bridge";
 
-/// 24 days in milliseconds, the longest interval that the kernel takes; it draws at random from 0
+/// 24 days in milliseconds, the longest interval that the kernel accepts; it draws at random from 0
 /// to this.
 const NEVER: &str = "2147483647";
 

@@ -267,7 +267,7 @@ fn the_deadline_is_kept_idle_and_under_load() -> io::Result<()> {
         assert_eq!(
             forwarder.run(Time::ZERO, &[])?,
             Woken::Deadline,
-            "a deadline that has passed is no reason to wait"
+            "nothing waits for a deadline that has passed"
         );
     }
     Ok(())

@@ -110,7 +110,7 @@ fn units_pass_both_ways() {
             assert!(!is_readable(&card.port.readable(), 0), "all was read");
             assert_eq!(u64::from(guest.used(FROM_GUEST)), round + 1);
 
-            assert!(!card.port.transmit(&unit).expect("a guest that has no room is no error"));
+            assert!(!card.port.transmit(&unit).expect("a guest without room is not an error"));
             guest.offer(TO_GUEST, &[(0x80000, 7), (0x90000, 2000)]);
             if features & EVENT_IDX != 0 {
                 let event = parts(TO_GUEST)[1] + 4 + 2 * u64::from(SIZE);

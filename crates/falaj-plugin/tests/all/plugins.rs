@@ -277,7 +277,7 @@ fn what_breaks_the_contract_is_told_and_not_obeyed() {
         ("IDLE", "it waits for ever while 2 flows have packets"),
         ("WAITS", "it waits while 2 flows have packets, and declares to be work-conserving"),
         ("ENDLESS", "it waited 1000 times in a row while 2 flows have packets"),
-        ("NO_ANSWER", "it answers 77, which is no answer"),
+        ("NO_ANSWER", "it answers 77, which is not an answer"),
         ("FAILS", "it failed: it is Sunday"),
         ("FAILS_SILENTLY", "it failed: it gives no reason"),
         ("DROPS_EMPTY", "it drops from flow 2 (the first is 0), which has no packet"),
@@ -364,16 +364,16 @@ fn what_is_no_discipline_is_not_loaded() {
     );
     assert_eq!(
         of(&["-DFAULT=NONE", "-DABI=7"]),
-        "`./libmine.so` is no discipline: `falaj_discipline` begins with 0x00000007"
+        "`./libmine.so` is not a discipline: `falaj_discipline` begins with 0x00000007"
     );
     assert_eq!(
         of(&["-DFAULT=NONE", "-DWITHOUT_NEXT"]),
-        "`./libmine.so` is no discipline: its `next` is NULL"
+        "`./libmine.so` is not a discipline: its `next` is NULL"
     );
     let other = library(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/layout.c"), &[]);
     assert_eq!(
         why(&other),
-        "`./libmine.so` is no discipline: there is no `falaj_discipline` in it"
+        "`./libmine.so` is not a discipline: there is no `falaj_discipline` in it"
     );
     assert!(why(&source).starts_with("`./libmine.so` cannot be loaded: "), "{}", why(&source));
     // The system's own directories are not searched.

@@ -157,7 +157,7 @@ fn matrices_that_are_none_are_refused() {
             .contains("2 initial probabilities, and a matrix of 1 phases")
     );
     assert!(refused(vec![1.0], &[vec![0.0]]).contains("never left"));
-    assert!(refused(vec![2.0], &[vec![-1.0]]).contains("not within 0 and 1"));
+    assert!(refused(vec![2.0], &[vec![-1.0]]).contains("not between 0 and 1"));
     let arrivals = |silent: f64, heard: f64| {
         Arrivals::new(&[vec![silent]], &[vec![heard]]).unwrap_err().to_string()
     };

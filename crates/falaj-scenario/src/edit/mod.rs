@@ -163,7 +163,7 @@ impl Edit<'_> {
         places.into_iter().try_for_each(|(table, rest)| self.put(table, &rest, value))
     }
 
-    /// Packets that no new rule takes go where all packets went before.
+    /// Packets that no new rule matches go where all packets went before.
     pub fn finish(self) {
         let Some(link) = self.takes_all.filter(|_| has_rules(self.file)) else { return };
         let Some(rules) = self.file.get_mut(RULE).and_then(Item::as_array_of_tables_mut) else {

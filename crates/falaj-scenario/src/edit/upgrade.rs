@@ -4,7 +4,7 @@ use super::place::renamed;
 use toml_edit::{Document, TomlError};
 
 /// Replaces the [former names](crate::keys::RENAMED) of keys; all else stays as it is, and need not
-/// be right. A table that has a key under both names keeps both.
+/// be valid. A table that has a key under both names keeps both.
 ///
 /// # Errors
 /// The text is not TOML.

@@ -43,8 +43,12 @@ pub(crate) fn capacity(
         let given = BriefTable::read(keys::direction("trace")?, nearest, problems).ok()??;
         if let Some(field) = tables.iter().find_map(|t| t.field("burst")) {
             problems.push(
-                Problem::error(field.name_at.clone(), "a link with a trace is no token bucket")
-                    .help("leave out `burst`, or write a `rate` in place of the `trace`"),
+                Problem::error(
+                    field.name_at.clone(),
+                    "a link with a trace cannot be a token \
+                                                       bucket",
+                )
+                .help("leave out `burst`, or write a `rate` in place of the `trace`"),
             );
             return None;
         }

@@ -333,7 +333,7 @@ pub(crate) fn unmatched(flows: &[FlowRead<'_>], owner: &Fields<'_>, problems: &m
                     format!("no packet reaches {}", flow.fields.what),
                 )
                 .help(format!(
-                    "flow {} before it takes every packet; put that one last",
+                    "flow {} before it matches every packet; put that one last",
                     quoted(taker)
                 ))
             }));

@@ -58,7 +58,7 @@ pub(crate) fn rules(all: &[RuleRead], links: &[Known], problems: &mut Vec<Proble
     if all.is_empty() {
         return;
     }
-    // Packets of each direction reach a rule from the one before it, unless that takes them all,
+    // Packets of each direction reach a rule from the one before it, unless that matches them all,
     // and by `skip-to`.
     let mut reached = vec![[false; 2]; all.len() + 1];
     reached[0] = [true; 2];
@@ -93,10 +93,10 @@ pub(crate) fn rules(all: &[RuleRead], links: &[Known], problems: &mut Vec<Proble
             Problem::warning(read.at.clone(), format!("no packet reaches rule {name}")).help(
                 match taker {
                     Some(before) => format!(
-                        "rule {} before it takes them all; put that one after it",
+                        "rule {} before it matches them all; put that one after it",
                         quoted(&before.rule.name)
                     ),
-                    None => "a rule before it takes every packet; put that one last".to_owned(),
+                    None => "a rule before it matches every packet; put that one last".to_owned(),
                 },
             ),
         );

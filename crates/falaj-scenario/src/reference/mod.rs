@@ -149,10 +149,10 @@ fn key_text(topic: &Topic) -> String {
     row(&mut out, "default", &default(key, false));
     match topic.of {
         Some(entry) => {
-            row(&mut out, "taken by", entry.kind);
+            row(&mut out, "used by", entry.kind);
             row(&mut out, "source", entry.source);
         }
-        None if topic.table.word == "flow" => row(&mut out, "taken by", "every discipline"),
+        None if topic.table.word == "flow" => row(&mut out, "used by", "every discipline"),
         None => {}
     }
     row(&mut out, "example", &example(topic));

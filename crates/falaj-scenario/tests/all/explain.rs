@@ -27,7 +27,7 @@ fn a_key_of_a_discipline() {
           in         scheduler = { … }
           value      one of `wait`, `skip`, `carry`
           default    wait
-          taken by   virtual-links
+          used by    virtual-links
           source     Fortuna and Chydzinski 2013
           example    scheduler = { kind = "virtual-links", tail = "skip" }
     "#]].assert_eq(&explain("scheduler.tail").unwrap());

@@ -49,7 +49,7 @@ fn what_cannot_be_many_is_refused_where_it_stands() {
             link(&format!(
                 "[link.a.flow.b]\nmatch = \"udp\"\n[link.a.flow.b.flow.part]\nmatch = \"any\"\n{flow}mask = \"src\""
             )),
-            "beside a flow that is divided",
+            "another flow of this link is divided",
         ),
         (
             link(&format!("{flow}mask = \"src\"\nrate = \"10mbit\""))

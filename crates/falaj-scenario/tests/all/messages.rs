@@ -1216,7 +1216,7 @@ match = "udp"
             5 | [link.a.flow.y]
               | ^^^^^^^^^^^^^^^
               |
-              = help: flow `x` before it takes every packet; put that one last
+              = help: flow `x` before it matches every packet; put that one last
         "#]],
     );
 }
@@ -1625,7 +1625,7 @@ rate = "2000tbit"
 rate = ""
 "#,
         expect![[r#"
-            error: `rate`: an empty text is no quantity
+            error: `rate`: an empty text is not a quantity
              --> a.toml:2:8
               |
             2 | rate = ""
@@ -2887,7 +2887,7 @@ loss = { kind = "gilbert-elliott", to-bad = "1%" }
     errors_of_link(
         "loss = { kind = \"list\", packets = \"3, 1-5\" }\n",
         expect![[r#"
-        error: `packets`: packet 3 is there twice
+        error: `packets`: packet 3 is given twice
          --> a.toml:3:35
           |
         3 | loss = { kind = "list", packets = "3, 1-5" }
@@ -3015,7 +3015,7 @@ fn what_is_no_capacity() {
     errors(
         "[link.a]\ntrace = \"tests/lte.trace\"\nburst = \"1kB\"\n",
         expect![[r#"
-        error: a link with a trace is no token bucket
+        error: a link with a trace cannot be a token bucket
          --> a.toml:3:1
           |
         3 | burst = "1kB"
@@ -3443,7 +3443,7 @@ to = "drop"
             15 | [[rule]]
                | ^^^^^^^^
                |
-               = help: rule `2` before it takes them all; put that one after it
+               = help: rule `2` before it matches them all; put that one after it
 
             warning: packets that match no rule are dropped
               --> a.toml:15:1
@@ -3465,7 +3465,7 @@ to = "drop"
             8 | [[rule]]
               | ^^^^^^^^
               |
-              = help: a rule before it takes every packet; put that one last
+              = help: a rule before it matches every packet; put that one last
         "#]],
     );
     // One rule for each direction takes all; a policer leaves some to the next rule.
@@ -3484,7 +3484,7 @@ to = "drop"
             15 | [[rule]]
                | ^^^^^^^^
                |
-               = help: a rule before it takes every packet; put that one last
+               = help: a rule before it matches every packet; put that one last
         "#]],
     );
 }

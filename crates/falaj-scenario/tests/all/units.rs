@@ -33,7 +33,7 @@ fn spans() {
         assert_eq!(parse_span(text), Ok(Span(nanos)), "{text}");
     }
     for (text, message) in [
-        ("", "an empty text is no quantity"),
+        ("", "an empty text is not a quantity"),
         ("40", "write `40ms` or `40s`"),
         ("0", "a number without a unit"),
         ("5m", "write `5min` or `5ms`"),

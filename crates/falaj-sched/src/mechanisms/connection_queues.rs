@@ -8,7 +8,7 @@ use alloc::format;
 /// Maximum number of queues.
 const MOST: u32 = 65_536;
 
-/// The parameter of their number.
+/// The parameter for the number of queues.
 pub(crate) const QUEUES: Param = Param {
     name: "queues",
     kind: Kind::Count { min: 1, max: MOST as u64 },

@@ -157,7 +157,10 @@ impl Guard {
                 format!("it waited {MOST_WAITS} times in a row while {waiting} flows have packets")
             }
             LibraryDecision::Failed => format!("it failed: {}", self.instance.why()),
-            LibraryDecision::Unknown(number) => format!("it answers {number}, which is no answer"),
+            LibraryDecision::Unknown(number) => format!(
+                "it answers {number}, which is not an \
+                                                         answer"
+            ),
         }
     }
 

@@ -103,7 +103,7 @@ fn what_arrives_counts_once() {
 }
 
 /// Ott, Kemperman and Mathis 1996, with loss at random: MSS / RTT 1.31 / sqrt(p), a little more
-/// than with equal gaps. A link of 100 Mbit/s is no limit there.
+/// than with equal gaps. A link of 100 Mbit/s is not a limit there.
 #[test]
 fn random_loss_limits_reno_as_the_formula_says() {
     let text = "[link.x]\nrate = \"100mbit\"\ndelay = \"50ms\"\nloss = \"0.1%\"\n".to_owned()

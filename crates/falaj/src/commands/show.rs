@@ -205,7 +205,7 @@ fn text(report: &LinksReport) -> String {
             (flow.duplicated, "arrived twice"),
             (flow.corrupted, "arrived with a bit turned"),
             (flow.reordered, "overtook others"),
-            (flow.not_taken, "were not taken by the far end"),
+            (flow.not_taken, "were not accepted by the far end"),
         ];
         let told: Vec<String> =
             reasons.iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{n} {why}")).collect();

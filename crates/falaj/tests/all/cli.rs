@@ -85,7 +85,7 @@ fn connections_and_their_transfers_are_told() {
     let ran = falaj(&args(&["--json"]));
     assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
     let json = ran.json();
-    assert_eq!(json["connections"].as_array().unwrap().len(), 2, "a call is no connection");
+    assert_eq!(json["connections"].as_array().unwrap().len(), 2, "a call is not a connection");
     let [download, pages] = [&json["connections"][0], &json["connections"][1]];
     assert_eq!(
         (&download["traffic"], &download["congestion"]),

@@ -31,12 +31,12 @@ fn what_there_is_not_is_said() {
         (["xen", "--figure", "3"], "there is no figure 3 to be reproduced: 4 to 9"),
         (["rizzo", "--figure", "13"], "there is no figure 13: 1 to 12"),
         (["rizzo", "--figure", "11"], "figure 11 is measured on this machine: add --live"),
-        (["xen", "--scenario", "1"], "take --beyond, --live, --tables and --scenario away"),
+        (["xen", "--scenario", "1"], "leave out --beyond, --live, --tables and --scenario"),
         (["l4s", "--scenario", "193"], "there is no row 193: 1 to 192"),
         (["l4s", "--scenario", "1"], "is not judged: falaj has no TCP Prague"),
         (["dualq", "--figure", "2"], "dualq is one table, simulated"),
         (["dualq", "--only", "red"], "no cell has a name that begins with red"),
-        (["rizzo", "--only", "red"], "--only is for tcp, l4s, dualq and cebinae: take it away"),
+        (["rizzo", "--only", "red"], "--only is for tcp, l4s, dualq and cebinae: leave it out"),
     ] {
         let ran = falaj(&[&["reproduce"][..], &args[..]].concat());
         assert_eq!(ran.status, Some(2), "{ran:?}");
@@ -51,7 +51,7 @@ fn quick_is_for_some() {
     assert!(
         ran.err.contains(
             "--quick is for xen, rizzo, tcp, l4s, dualq and cebinae, and for aggregation with \
-             --live: take it away"
+             --live: leave it out"
         ),
         "{ran:?}"
     );

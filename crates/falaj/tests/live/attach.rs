@@ -295,7 +295,7 @@ fn refused() {
     command.args(["--bounding-set", "-net_admin", "--inh-caps", "-net_admin", "--"]);
     command.arg(env!("CARGO_BIN_EXE_falaj")).args(["attach", "a1"]).env("PATH", "/usr/bin:/bin");
     let ran: Ran = command.output().expect("setpriv").into();
-    assert!(ran.err.contains("that takes CAP_NET_ADMIN"), "{ran:?}");
+    assert!(ran.err.contains("that needs CAP_NET_ADMIN"), "{ran:?}");
     // `attach` ends with the last process of its target.
     let mut attached = Attached::start(&[&process, "--delay", "20ms"]);
     drop(host);

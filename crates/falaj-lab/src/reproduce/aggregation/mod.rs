@@ -112,13 +112,13 @@ const WORK: Work = Work {
 
 pub(super) fn main(args: &Args) -> Result<ExitCode> {
     if args.tables || args.scenario.is_some() {
-        bail!("this paper has figures only: take --tables and --scenario away");
+        bail!("this paper has figures only: leave out --tables and --scenario");
     }
     if args.beyond && args.live {
-        bail!("--live is for Figures 3 and 4: take it or --beyond away");
+        bail!("--live is for Figures 3 and 4: leave out --live or --beyond");
     }
     if args.live && args.figure.is_some_and(|no| no < 3) {
-        bail!("--live is for Figures 3 and 4: take it or the figure away");
+        bail!("--live is for Figures 3 and 4: leave out --live or the figure");
     }
     const ALL: [&str; 5] = ["Figure 1", "Figure 2", "Figure 3", "Figure 4", UNEQUAL];
     let wanted = match args.figure {

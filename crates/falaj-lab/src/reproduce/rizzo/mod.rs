@@ -268,7 +268,7 @@ fn is_measured(label: &str) -> bool {
 
 pub(super) fn main(args: &Args) -> Result<ExitCode> {
     if args.beyond || args.tables || args.scenario.is_some() {
-        bail!("this talk has figures only: take --beyond, --tables and --scenario away");
+        bail!("this talk has figures only: leave out --beyond, --tables and --scenario");
     }
     let wanted: Vec<&str> = match args.figure {
         Some(no @ 1..=12) if !args.live && is_measured(ALL[no - 1]) => {

@@ -87,8 +87,7 @@ fn runs(is_quick: bool) -> u64 {
 pub(super) fn main(paper: &SharingPaper, args: &Args) -> Result<ExitCode> {
     if args.tables || args.figures || args.figure.is_some() || args.beyond || args.live {
         bail!(
-            "{} is one table, simulated: take --tables, --figures, --figure, --beyond and --live \
-             away",
+            "{} is one table, simulated: leave out --tables, --figures, --figure, --beyond and --live",
             paper.name
         );
     }

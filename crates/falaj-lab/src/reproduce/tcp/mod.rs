@@ -46,12 +46,11 @@ const KERNEL_RUNS: u64 = 3;
 pub(super) fn main(args: &Args) -> Result<ExitCode> {
     if args.tables || args.figures || args.figure.is_some() || args.beyond || args.live {
         bail!(
-            "tcp is one table, measured in virtual time: take --tables, --figures, --figure, \
-             --beyond and --live away"
+            "tcp is one table, measured in virtual time: leave out --tables, --figures, --figure, --beyond and --live"
         );
     }
     if args.scenario.is_some() || args.guests.is_some() {
-        bail!("--scenario and --guests are not for tcp: take them away");
+        bail!("--scenario and --guests are not for tcp: leave them out");
     }
     let size = match (args.quick, args.full) {
         (true, _) => Size::Quick,

@@ -182,7 +182,7 @@ const QUICK: [&str; 5] = ["4d", "6c", "7b", "8", "9"];
 pub(super) fn main(args: &Args) -> Result<ExitCode> {
     if args.beyond || args.live || args.tables || args.scenario.is_some() {
         bail!(
-            "this paper has figures only, all of them on real packets: take --beyond, --live, --tables and --scenario away"
+            "this paper has figures only, all of them on real packets: leave out --beyond, --live, --tables and --scenario"
         );
     }
     let effort = match (&args.guests, args.quick) {
@@ -195,7 +195,7 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
         args.figure.is_none_or(|no| name.trim_end_matches(char::is_alphabetic) == no.to_string())
     };
     if args.guests.is_some() && args.figure == Some(8) {
-        bail!("Figure 8 loads this host's disk, and guests here have none: take --guests away");
+        bail!("Figure 8 loads this host's disk, and guests here have none: leave out --guests");
     }
     let mut names: Vec<&str> = match args.figure {
         Some(no) if !(4..=9).contains(&no) => {

@@ -500,7 +500,7 @@ const BEYOND: [&str; 3] = ["Parking lot", "Sink tree", "In the kernel"];
 
 pub(super) fn main(args: &Args) -> Result<ExitCode> {
     if args.scenario.is_some() {
-        bail!("this thesis has tables and figures only: take --scenario away");
+        bail!("this thesis has tables and figures only: leave out --scenario");
     }
     if args.live {
         if args.tables || args.figures || args.beyond {

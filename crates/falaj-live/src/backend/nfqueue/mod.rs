@@ -89,7 +89,7 @@ impl Address for NfqueueNumber {
         };
         opened().map_err(|cause| {
             let attempt = format!(
-                "cannot take queue {} of the firewall; that takes CAP_NET_ADMIN, and a queue that no other program has",
+                "cannot use queue {} of the firewall; that needs CAP_NET_ADMIN, and a queue that no other program uses",
                 self.0
             );
             OpenError::new(attempt, cause)

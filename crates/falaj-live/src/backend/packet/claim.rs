@@ -65,7 +65,7 @@ fn is_claimed(name: &UnixAddr) -> Result<bool, Errno> {
     let asking = stream()?;
     match connect(asking.as_raw_fd(), name) {
         Ok(()) => Ok(counts(getsockopt(&asking, PeerCredentials)?.uid(), geteuid().as_raw())),
-        // No process listens: it has ended since, or the name is no claim.
+        // No process listens: it has ended since, or the name is not a claim.
         Err(Errno::ECONNREFUSED) => Ok(false),
         // The queue of unanswered connections is full: then the kernel's lists show the owner. An
         // owner in none of them is visible to root only.

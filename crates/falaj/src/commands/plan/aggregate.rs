@@ -318,7 +318,7 @@ impl Args {
         let all_sized = self.all_sized();
         ensure!(
             !(all_sized && self.delay.is_some()),
-            "each --guest has its size, so that none is left to find: take --delay, or a size, away"
+            "each --guest has its size, so there is none to find: leave out --delay or a size"
         );
         let least = self.cost().mean(1.0);
         if let Some(timeout) = self.timeout.map(seconds)

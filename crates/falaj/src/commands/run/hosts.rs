@@ -23,7 +23,7 @@ pub(crate) fn main(args: Args, scenario: &Scenario, text: &str) -> Result<ExitCo
     };
     if !scenario.rules.is_empty() {
         bail!(
-            "this scenario has hosts, whose kernels say which links packets pass, and [[rule]]: leave one of them out"
+            "this scenario has both hosts, whose kernels choose the links, and [[rule]]: leave one of them out"
         );
     }
     if args.aggregate.is_some() {

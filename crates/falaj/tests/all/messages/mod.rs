@@ -64,7 +64,7 @@ fn loads_that_cannot_be() {
 
 #[test]
 fn papers_have_their_figures() {
-    refused(&["reproduce", "zhang", "--guests"], "--guests is for xen: take it away");
+    refused(&["reproduce", "zhang", "--guests"], "--guests is for xen: leave it out");
     refused(
         &["reproduce", "fortuna", "--quick"],
         "--quick is for xen, rizzo, tcp, l4s, dualq and cebinae, and for aggregation with --live",
@@ -76,7 +76,7 @@ fn papers_have_their_figures() {
     );
     refused(
         &["reproduce", "xen", "--guests", "--figure", "8"],
-        "guests here have none: take --guests away",
+        "guests here have none: leave out --guests",
     );
 }
 

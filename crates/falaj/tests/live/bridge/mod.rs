@@ -338,7 +338,12 @@ fn giants() {
     assert_eq!(b.answer(), format!("81000005 {}", hex(&frame(&[], 1500))));
     pass_between(&mut a, &mut b, B[0]);
     let stats = bridge.end();
-    let lost = count(&stats, "up all", DROPPED) + lines_of(&stats, "were not taken by the far end");
+    let lost = count(&stats, "up all", DROPPED)
+        + lines_of(
+            &stats,
+            "were not accepted by the far \
+                              end",
+        );
     assert!(lost >= 5, "{stats}");
 }
 
@@ -975,7 +980,7 @@ fn queues() {
     let ran =
         Ran::from(program(&["bridge", "nfqueue:3", "nfqueue:2"]).output().expect("it starts"));
     assert!(
-        ran.status == Some(2) && ran.err.contains("cannot take queue 2 of the firewall"),
+        ran.status == Some(2) && ran.err.contains("cannot use queue 2 of the firewall"),
         "{ran:?}"
     );
     // The first bridge continues.

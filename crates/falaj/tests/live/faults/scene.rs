@@ -300,7 +300,7 @@ impl Told {
 }
 
 pub(crate) fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap_or_else(|| panic!("{value} is no count"))
+    value.as_u64().unwrap_or_else(|| panic!("{value} is not a count"))
 }
 
 /// A process that sends until this value is dropped.
