@@ -80,6 +80,19 @@ const TC_TIME: Units = Units {
     ],
 };
 
+const SLEEP_TIME: Units = Units {
+    what: "time",
+    whole: "nanoseconds",
+    example: "10s",
+    units: &[
+        ("", 1_000_000_000, 1),
+        ("s", 1_000_000_000, 1),
+        ("m", 60_000_000_000, 1),
+        ("h", 3_600_000_000_000, 1),
+        ("d", 86_400_000_000_000, 1),
+    ],
+};
+
 fn read(word: &Word, of: &Units) -> Result<u64, Problem> {
     let wrong = |what: String, help: String| Problem::error(word.at.clone(), what).help(help);
     let (number, unit) =
@@ -116,6 +129,14 @@ pub(crate) fn tc_time(word: &Word) -> Result<u64, Problem> {
         return Ok(0);
     }
     read(word, &TC_TIME)
+}
+
+/// Reads the time of `sleep` in nanoseconds; a bare number is seconds, `infinity` the largest time.
+pub(crate) fn sleep_time(word: &Word) -> Result<u64, Problem> {
+    match word.text.as_str() {
+        "inf" | "infinity" => Ok(u64::MAX),
+        _ => read(word, &SLEEP_TIME),
+    }
 }
 
 /// Reads a percentage, with or without its sign.

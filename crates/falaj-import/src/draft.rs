@@ -33,6 +33,15 @@ impl Table {
         self.keys.iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str())
     }
 
+    /// The keys that differ from those of a former table, each with its value in TOML's syntax;
+    /// `None` if this table lacks it.
+    pub(crate) fn differences<'a>(&'a self, former: &'a Table) -> Vec<(&'a str, Option<&'a str>)> {
+        let new = self.keys.iter().filter(|(k, value)| former.get(k) != Some(value));
+        let lost = former.keys.iter().filter(|(k, _)| self.get(k).is_none());
+        let new = new.map(|(k, value)| (k.as_str(), Some(value.as_str())));
+        new.chain(lost.map(|(k, _)| (k.as_str(), None))).collect()
+    }
+
     /// Removes a key.
     pub(crate) fn unset(&mut self, key: &str) {
         self.keys.retain(|(k, _)| k != key);

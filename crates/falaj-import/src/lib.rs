@@ -17,6 +17,7 @@ mod ipfw;
 mod lines;
 mod netconfig;
 mod tc;
+mod timeline;
 
 use falaj_scenario::{Diagnostics, Problem, Severity};
 pub use ipfw::{LastRule, ipfw};
@@ -51,13 +52,19 @@ fn finish(
     }
 }
 
+fn has_errors(problems: &[Problem]) -> bool {
+    problems.iter().any(|problem| problem.severity == Severity::Error)
+}
+
 /// Maps errors in the scenario to the commands from which their tables were made.
 fn at_the_source(draft: &draft::Draft, scenario: &str, errors: &Diagnostics) -> Vec<Problem> {
     let source = |problem: &&Problem| problem.severity == Severity::Error;
     let of = |problem: &Problem| {
-        let header =
-            scenario.lines().take(problem.line).filter(|line| line.starts_with('[')).last();
-        let table = draft.tables.iter().find(|t| Some(t.header.as_str()) == header);
+        let headers = || scenario.lines().take(problem.line).filter(|line| line.starts_with('['));
+        // Several tables may have the same header, as `[[rule]]`.
+        let header = headers().last().unwrap_or("");
+        let before = headers().filter(|line| *line == header).count().saturating_sub(1);
+        let table = draft.tables.iter().filter(|table| table.header == header).nth(before);
         let at = table.map_or(0..0, |t| t.at.clone());
         problem
             .help

@@ -8,19 +8,19 @@ use crate::draft::{Draft, Table, inline, key, quote};
 use falaj_scenario::Problem;
 
 /// Makes a link for each pipe, with a flow for each of its queues; then the tables and rules.
-pub(super) fn links(all: &Firewall, draft: &mut Draft, problems: &mut Vec<Problem>) {
+pub(super) fn links(all: &Firewall, problems: &mut Vec<Problem>) -> Draft {
+    let mut draft = Draft::default();
     // A scheduler belongs to the pipe of the same number.
     let mut numbers: Vec<u64> = all.pipes.iter().chain(&all.scheds).map(|c| c.number).collect();
     numbers.sort_unstable();
     numbers.dedup();
     for &number in &numbers {
-        link(all, number, draft, problems);
+        link(all, number, &mut draft, problems);
     }
     if numbers.is_empty() {
-        problems.push(no_pipe(all));
-        return;
+        return draft;
     }
-    tables(all, draft, problems);
+    tables(all, &mut draft, problems);
     let names = names(&all.rules);
     let of_frame = |word: &str| word == "ether" || word.starts_with("mac-");
     let sees_frames =
@@ -42,10 +42,11 @@ pub(super) fn links(all: &Firewall, draft: &mut Draft, problems: &mut Vec<Proble
             "no `ipfw add` and no rule of pf sends packets to these pipes: all pass the first one";
         problems.push(Problem::warning(0..0, what).help("put the rules into the same file"));
     }
+    draft
 }
 
 /// The error for a script without a pipe: there is no link that packets could pass.
-fn no_pipe(all: &Firewall) -> Problem {
+pub(super) fn no_pipe(all: &Firewall) -> Problem {
     let what = "there is no `pipe N config`, and so no link";
     let loses = all.rules.iter().find(|r| r.action == Action::Deny && r.probability.is_some());
     match loses.and_then(|rule| Some((rule, rule.probability.as_ref()?))) {

@@ -22,10 +22,10 @@ use crate::amounts::whole;
 use crate::args::{Args, no_equal, unknown};
 use crate::draft::{Draft, Table};
 use crate::lines::{self, Word};
-use crate::{Imported, finish};
+use crate::{Imported, finish, has_errors, timeline};
 use config::{Configured, Kind};
 use falaj_scenario::suggest::quoted;
-use falaj_scenario::{Diagnostics, Problem, Severity};
+use falaj_scenario::{Diagnostics, Problem};
 use rule::{Action, Rule};
 use std::ops::Range;
 
@@ -85,31 +85,35 @@ pub fn ipfw(text: &str, file: &str, last: Option<LastRule>) -> Result<Imported, 
         last_is_said: last.is_some(),
     };
     let commands = lines::commands(text, &mut problems);
-    let branches = commands.iter().find_map(|words| lines::branches(words));
-    if branches.is_none() {
-        for words in commands {
-            if let Err(problem) = command(&words, &mut all, &mut problems) {
-                problems.push(problem);
-            }
-        }
-    }
-    problems.extend(branches);
-    if !all.pf.is_empty() && !all.rules.is_empty() {
-        let what = "rules of pf beside those of ipfw: it is unknown which a packet meets first";
-        problems.push(Problem::error(all.rules[0].at.clone(), what).help("import them separately"));
-    }
-    all.rules.extend(pf::in_order(std::mem::take(&mut all.pf)));
-    let mut draft = Draft::default();
-    if problems.iter().all(|p| p.severity != Severity::Error) {
-        ends::ends(&mut all.rules, &mut problems);
-        // Rules that only count, after all others, decide nothing.
-        while let Some(rule) = all.rules.pop_if(|rule| rule.action == Action::Count) {
-            let what = "this rule counts packets after all other rules; it was left out";
-            problems.push(Problem::warning(rule.at, what));
-        }
-        link::links(&all, &mut draft, &mut problems);
+    let draft = timeline::run(
+        &commands,
+        &mut all,
+        &mut problems,
+        |all, words, problems| command(words, all, problems),
+        draft,
+    );
+    if draft.tables.is_empty() && !has_errors(&problems) {
+        problems.push(link::no_pipe(&all));
     }
     finish(&draft, file, text, problems)
+}
+
+/// The scenario of a state of the firewall.
+fn draft(all: &Firewall, problems: &mut Vec<Problem>) -> Draft {
+    let mut rules = all.rules.clone();
+    if let (false, Some(rule)) = (all.pf.is_empty(), rules.first()) {
+        let what = "rules of pf beside those of ipfw: it is unknown which a packet meets first";
+        problems.push(Problem::error(rule.at.clone(), what).help("import them separately"));
+        return Draft::default();
+    }
+    rules.extend(pf::in_order(all.pf.clone()));
+    ends::ends(&mut rules, problems);
+    // Rules that only count, after all others, decide nothing.
+    while let Some(rule) = rules.pop_if(|rule| rule.action == Action::Count) {
+        let what = "this rule counts packets after all other rules; it was left out";
+        problems.push(Problem::warning(rule.at, what));
+    }
+    link::links(&Firewall { rules, ..all.clone() }, problems)
 }
 
 /// The tables of one direction of a link, from the options of `pipe N config`.

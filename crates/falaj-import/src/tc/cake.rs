@@ -155,7 +155,7 @@ pub(super) fn read(args: &mut Args<'_>, kind: &Word) -> Result<Cake, Problem> {
                 args.left_out(word, "there is one tin here");
             }
             "nat" => {
-                args.left_out(word, "the addresses of packets on the link distinguish connections")
+                args.left_out(word, "the addresses of packets on the link distinguish connections");
             }
             "wash" => args.left_out(word, "packets keep their DSCP"),
             "ack-filter" | "ack-filter-aggressive" => {

@@ -12,16 +12,12 @@ use super::tree::both;
 use crate::amounts::rate;
 use crate::args::no_equal;
 use crate::draft::{Draft, Table, key, quote};
-use falaj_scenario::{Problem, Severity};
+use falaj_scenario::Problem;
 use std::ops::Range;
 
 /// Makes a link for each device, but not for those to which others redirect.
-pub(super) fn links(
-    devices: &Devices,
-    host: &Host,
-    draft: &mut Draft,
-    problems: &mut Vec<Problem>,
-) {
+pub(super) fn links(devices: &Devices, host: &Host, problems: &mut Vec<Problem>) -> Draft {
+    let mut draft = Draft::default();
     let down = host.down.as_deref();
     let comes_down =
         |name: &str| down == Some(name) || devices.all.iter().any(|d| d.redirected() == Some(name));
@@ -71,12 +67,15 @@ pub(super) fn links(
         }
         draft.tables.extend(rules(&device.name, ways));
     }
-    if draft.tables.is_empty() && problems.iter().all(|p| p.severity != Severity::Error) {
-        problems.push(match devices.all.iter().find_map(|d| d.removed.clone()) {
-            Some(at) => Problem::error(at, "this takes away again what was added before")
-                .help("import the lines before it alone"),
-            None => Problem::error(0..0, "there is no `tc qdisc add`, and so no link"),
-        });
+    draft
+}
+
+/// The error of a script without a link.
+pub(super) fn no_link(devices: &Devices) -> Problem {
+    match devices.all.iter().find_map(|device| device.removed.clone()) {
+        Some(at) => Problem::error(at, "this takes away again what was added before")
+            .help("import the lines before it alone"),
+        None => Problem::error(0..0, "there is no `tc qdisc add`, and so no link"),
     }
 }
 

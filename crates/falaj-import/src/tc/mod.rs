@@ -38,9 +38,8 @@ mod stab;
 mod tree;
 
 use crate::args::{Args, no_equal, unknown};
-use crate::draft::Draft;
 use crate::lines::{self, Word};
-use crate::{Imported, finish};
+use crate::{Imported, finish, has_errors, timeline};
 use device::{Devices, Verb};
 use falaj_scenario::suggest::quoted;
 use falaj_scenario::{Diagnostics, Problem};
@@ -66,18 +65,15 @@ pub fn tc(text: &str, file: &str, host: &Host) -> Result<Imported, Diagnostics> 
     let mut problems = Vec::new();
     let mut devices = Devices::default();
     let commands = lines::commands(text, &mut problems);
-    let branches = commands.iter().find_map(|words| lines::branches(words));
-    if branches.is_none() {
-        for words in commands {
-            if let Err(problem) = command(&words, text, &mut devices, &mut problems) {
-                problems.push(problem);
-            }
-        }
-    }
-    problems.extend(branches);
-    let mut draft = Draft::default();
-    if problems.iter().all(|p| p.severity != falaj_scenario::Severity::Error) {
-        link::links(&devices, host, &mut draft, &mut problems);
+    let draft = timeline::run(
+        &commands,
+        &mut devices,
+        &mut problems,
+        |devices, words, problems| command(words, text, devices, problems),
+        |devices, problems| link::links(devices, host, problems),
+    );
+    if draft.tables.is_empty() && !has_errors(&problems) {
+        problems.push(link::no_link(&devices));
     }
     finish(&draft, file, text, problems)
 }
@@ -190,13 +186,8 @@ fn prefix(args: &mut Args<'_>) -> Result<Option<String>, Problem> {
     }
 }
 
-/// The warning for a command of another program, with its effect if it has one on the import.
+/// The warning for a command of another program.
 fn left_out(args: &Args<'_>, words: &[Word]) -> Problem {
     let program = quoted(&words[0].text);
-    if words[0].text == "sleep" {
-        let what = "`sleep` was left out: the scenario is the state at the end of the script";
-        return Problem::warning(args.all(), what)
-            .help("for the state before it, import the lines above alone");
-    }
     Problem::warning(args.all(), format!("{program} is not a command of tc, and was left out"))
 }

@@ -5,4 +5,5 @@ mod every_message;
 mod fuzz;
 mod ipfw;
 mod tc;
+mod time;
 mod words;

@@ -128,6 +128,10 @@ fn read(directory: &Path, args: &Args) -> Result<KernelCase> {
     }
     file::make_room_for_marks(&mut scenario);
     ensure!(
+        scenario.changes.is_empty(),
+        "{name}: the script is to run without `sleep`, before the traffic begins"
+    );
+    ensure!(
         scenario.links[only_link(&scenario)?].name == INTERFACE,
         "{name}: the script is to set the device {INTERFACE}"
     );
