@@ -14,7 +14,7 @@ export class Change {
   private readonly answer = h("div", { class: "answer", role: "status" });
   private readonly apply = h("button", { type: "submit", class: "primary", disabled: true }, "Apply");
   private readonly pause = h("button", { type: "button", "aria-pressed": "false", click: () => void this.toggle() }, "Pause");
-  private readonly reset = h("button", { type: "button", disabled: true, click: () => this.build() }, "As it is");
+  private readonly reset = h("button", { type: "button", disabled: true, click: () => this.build() }, "Reset");
   private adapter = "";
   private known: Knob[] = [];
   private inputs = new Map<string, HTMLInputElement>();

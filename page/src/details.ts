@@ -131,7 +131,7 @@ export class Details {
       const why = CAUSES[breach.kind === "rate" ? "guarantee" : breach.cause];
       const because = [why?.because ?? "", why?.todo ?? ""];
       if (breach.kind === "rate") {
-        const least = times > 1 ? `${times} times too little, the least of it ` : "";
+        const least = times > 1 ? `${times} times too low, the lowest ` : "";
         return [clock(breach.begin_ns), `${least}${rate(breach.sent)} while packets waited, for ${time(breach.end_ns - breach.begin_ns)}`, rate(breach.guaranteed), ...because];
       }
       const stayed = times > 1 ? `${times} packets stayed up to ${time(stay(breach))}` : `stayed ${time(stay(breach))}`;

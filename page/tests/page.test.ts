@@ -182,7 +182,7 @@ describe.skipIf(!possible)("a service with real packets", () => {
     await page.getByRole("button", { name: "Apply" }).click();
     await page.getByText("that does not fit").waitFor();
     expect(await service.scenario()).toBe(THREE);
-    await page.getByRole("button", { name: "As it is" }).click();
+    await page.getByRole("button", { name: "Reset" }).click();
     expect(await slider.inputValue()).toBe("1");
     await page.getByRole("button", { name: "greedy" }).click();
     await page.getByRole("textbox", { name: "Queue" }).fill("60p");

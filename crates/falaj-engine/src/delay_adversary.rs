@@ -59,7 +59,7 @@ struct PacketRow {
     start: u64,
     /// Bytes of the first packet.
     first: u32,
-    /// Bytes of the packets behind it, alternating.
+    /// Bytes of the packets after it, alternating.
     sizes: [u32; 2],
     packets: u64,
     /// Time between two packets in addition to that of the envelope.
@@ -111,7 +111,7 @@ impl Attack<'_> {
     /// Sends these packets through the pipe, and returns those that left.
     pub fn run(&self, arrivals: &[Arrival]) -> Vec<Emit> {
         let mut engine =
-            Engine::new(std::slice::from_ref(self.spec)).expect("the pipe was guaranteed for");
+            Engine::new(std::slice::from_ref(self.spec)).expect("the pipe has a guarantee");
         let mut out = Vec::new();
         for (a, handle) in arrivals.iter().zip(0..) {
             engine.input(PipeId(0), Unit { flow: a.flow, handle, bytes: a.bytes }, a.at, &mut out);

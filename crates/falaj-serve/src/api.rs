@@ -234,7 +234,7 @@ async fn guard(
         return next.run(request).await;
     }
     let why =
-        problem("send the header `Authorization: Bearer TOKEN`, with what --token-file holds");
+        problem("send the header `Authorization: Bearer TOKEN`, with the contents of --token-file");
     (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], Json(why)).into_response()
 }
 
@@ -294,7 +294,10 @@ fn router(app: Arc<App>) -> Router {
 async fn hosted(request: Request, next: Next) -> Response {
     let hosts = request.headers().get_all(header::HOST).iter().count();
     if request.version() == Version::HTTP_11 && hosts != 1 {
-        let why = format!("the request has {hosts} headers `Host`, and HTTP/1.1 wants one");
+        let why = format!(
+            "the request has {hosts} headers `Host`, and HTTP/1.1 requires exactly \
+                           one"
+        );
         return unread(&why).into_response();
     }
     next.run(request).await
@@ -470,12 +473,12 @@ async fn add(
     }
     let link = sample.adapters.first().map(|adapter| adapter.link.clone());
     let link = link.ok_or_else(|| {
-        No(StatusCode::CONFLICT, problem("there is no other adapter, whose link would be its"))
+        No(StatusCode::CONFLICT, problem("there is no other adapter, so its link is unknown"))
     })?;
     set(app, sets(&link, &name, &keys)?, meant).await
 }
 
-/// Changes keys of an adapter's flow: weight, cap, queue, need; null removes a key.
+/// Changes keys of an adapter's flow: weight, cap, queue, requirement; null removes a key.
 #[utoipa::path(patch, path = "/v1/adapters/{name}", params(("name" = String, Path), Meant),
     request_body = Object, responses((status = 200, body = Made), (status = 400, body = Problem),
         (status = 413, body = Problem),

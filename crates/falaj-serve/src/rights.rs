@@ -82,7 +82,7 @@ pub(super) fn give_up(confinement: &Confinement) -> Result<()> {
         caps::clear(None, set)
             .with_context(|| format!("cannot give up the {set:?} capabilities"))?;
     }
-    nix::sys::prctl::set_no_new_privs().context("cannot renounce new rights")?;
+    nix::sys::prctl::set_no_new_privs().context("cannot give up the right to gain new rights")?;
     confinement.begin()?;
     filter()
 }
@@ -105,7 +105,7 @@ fn filter() -> Result<()> {
     // The flags of `clone3` are in memory, where a filter cannot read. Without it the C library
     // starts threads by the older call.
     let unseen = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
-    let refused = "the kernel takes no filter of system calls";
+    let refused = "the kernel accepts no filter of system calls";
     seccompiler::apply_filter(&unknown()).context(refused)?;
     for (rules, errno) in [(never, libc::EPERM), (unseen, libc::ENOSYS)] {
         let filter = SeccompFilter::new(

@@ -38,6 +38,6 @@ pub(super) fn tell(seen: SystemTime, is_bridged: bool) {
     let meanwhile = if is_bridged { "packets passed without guarantees" } else { "nothing passed" };
     warn!(
         gap_ns = gap.0,
-        "the service before was killed, or its host was: {meanwhile} for {gap}, to a second"
+        "the previous service was killed, or its host stopped: {meanwhile} for {gap}, to the nearest second"
     );
 }

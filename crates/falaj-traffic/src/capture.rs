@@ -270,7 +270,7 @@ mod tests {
         let mut bad = good.clone();
         bad[begin + 4..begin + 8].copy_from_slice(&13_u32.to_be_bytes());
         let broken =
-            read(&bad[..]).expect("its beginning is good").broken.expect("a length that is none");
+            read(&bad[..]).expect("its beginning is good").broken.expect("an invalid length");
         assert_eq!((broken.at, broken.of), (begin, good.len()));
         assert!(
             broken.to_string().starts_with(&format!("the block at byte {begin} of {}", good.len())),

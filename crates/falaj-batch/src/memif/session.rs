@@ -178,7 +178,7 @@ impl Session {
 
     fn step(&mut self, message: MemifMessage, fd: Option<OwnedFd>) -> io::Result<Option<Agreed>> {
         if let MemifMessage::Disconnect { why, .. } = message {
-            let why = if why.is_empty() { "it says nothing".into() } else { why };
+            let why = if why.is_empty() { "it gave no reason".into() } else { why };
             return Err(io::Error::new(
                 io::ErrorKind::ConnectionReset,
                 format!("the other side ended it: {why}"),
@@ -197,7 +197,8 @@ impl Session {
                 Stage::Parts { regions, rings }
             }
             (Stage::Parts { regions, mut rings }, MemifMessage::AddRing(ring)) => {
-                let fd = fd.ok_or(refused("a ring without what wakes its reader"))?;
+                let fd =
+                    fd.ok_or(refused("a ring without the descriptor that wakes its reader"))?;
                 let place = &mut rings[usize::from(ring.to_master)];
                 if ring.index != 0 || place.is_some() {
                     return Err(refused("more rings than one each way"));
@@ -252,13 +253,13 @@ impl Session {
             return Err(refused("a version that is not 2.0"));
         }
         if init.id != self.terms.id {
-            return Err(refused("an interface of another number is here"));
+            return Err(refused("the interface here has another number"));
         }
         if init.mode != ETHERNET {
             return Err(refused("packets are not Ethernet frames"));
         }
         if !self.terms.secret.is_empty() && !same(&init.secret, &self.terms.secret()) {
-            return Err(refused("the secret is another one"));
+            return Err(refused("the secret differs"));
         }
         self.batches = init.name == BATCHES;
         self.peer = init.name;

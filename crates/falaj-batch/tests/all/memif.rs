@@ -442,7 +442,7 @@ fn what_a_slave_must_not_say() {
     refused(&[(&MemifMessage::Ack, false)], "does not belong there");
     refused(&[(&init, false), (&init, false)], "does not belong there");
     refused(&[(&init, false), (&region, false)], "without its memory");
-    refused(&[(&init, false), (&ring, false)], "without what wakes");
+    refused(&[(&init, false), (&ring, false)], "without the descriptor that wakes");
     refused(
         &[(&init, false), (&MemifMessage::AddRegion { index: 1, size: REGION }, true)],
         "not the next one",

@@ -251,7 +251,7 @@ impl Direction<'_> {
                 if !tree.takes_all(place.above) && !tree.direct {
                     let what = "packets of the class above that match no filter are dropped in tc";
                     return Err(Problem::error(node.at.clone(), what).help(format!(
-                        "end with a filter that takes all: `tc filter add … parent {:x}: … \
+                        "end with a filter that matches all: `tc filter add … parent {:x}: … \
                          matchall flowid CLASS`",
                         tree.major
                     )));

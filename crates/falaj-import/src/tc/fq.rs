@@ -64,7 +64,7 @@ pub(super) fn read(args: &mut Args<'_>, kind: &Word) -> Result<Fair, Problem> {
             "horizon_cap" | "horizon_drop" => args.left_out(word, NO_DEPARTURES),
             "defrate" => {
                 tc_rate(args.value("a rate")?)?;
-                args.left_out(word, "kernels read it no more");
+                args.left_out(word, "kernels no longer read it");
             }
             "ce_threshold" => {
                 let why = "marks by a threshold are for scalable connections: `scheduler = { kind \

@@ -132,8 +132,8 @@ fn without_equal(kind: &str) -> Option<&'static str> {
     Some(match kind {
         "fq_pie" => "hashed queues have CoDel here: `fq_codel`",
         "sfb" | "choke" | "gred" => "a queue is kept short by `red`, `codel` or `pie`",
-        "hhf" => "it tells heavy connections apart: `fq_codel` gives each its turn",
-        "cbq" => "kernels have it no more: `htb` and `hfsc` do what it did",
+        "hhf" => "it detects heavy connections: `fq_codel` gives each its turn",
+        "cbq" => "kernels no longer have it: `htb` and `hfsc` do what it did",
         "dsmark" => "packets keep their DSCP",
         "atm" => "cells are for links: `netem rate … 48 5`",
         "mqprio" | "multiq" | "etf" | "taprio" => {

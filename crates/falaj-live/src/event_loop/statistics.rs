@@ -11,7 +11,7 @@ use falaj_sched::units::time::Span;
 use falaj_traffic::meter::Meter;
 use serde::{Deserialize, Serialize};
 
-/// Packets that the port at the far end did not take: it had no room or no reader, its interface
+/// Packets that the port at the far end did not accept: it had no room or no reader, its interface
 /// was down, or the kernel rejected the frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NotTaken {
@@ -68,7 +68,7 @@ impl LiveFlow {
 pub struct LiveLosses {
     /// No rule matched them, or no flow of their link.
     pub unmatched: u64,
-    /// The port at the far end did not take them: no room, interface down, or a frame that the
+    /// The port at the far end did not accept them: no room, interface down, or a frame that the
     /// kernel rejects.
     pub not_taken: u64,
     /// The port could not parse them.

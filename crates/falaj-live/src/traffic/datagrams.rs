@@ -272,7 +272,7 @@ fn bind(
     let addresses: BTreeSet<SocketAddr> = addresses.collect();
     let bound = |at| match UdpSocket::bind(at) {
         Ok(socket) => Ok((at, socket)),
-        Err(e) => Err(io::Error::new(e.kind(), format!("cannot have the UDP address {at}: {e}"))),
+        Err(e) => Err(io::Error::new(e.kind(), format!("cannot use the UDP address {at}: {e}"))),
     };
     addresses.into_iter().map(bound).collect()
 }

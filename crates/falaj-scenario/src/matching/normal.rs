@@ -48,7 +48,7 @@ fn both(left: &[Match], right: &[Match]) -> Result<Vec<Match>, Unreadable> {
 fn few(matches: Vec<Match>) -> Result<Vec<Match>, Unreadable> {
     if matches.len() > MOST {
         return Err(Unreadable::new(
-            format!("a rule that comes apart into more than {MOST}"),
+            format!("a rule that expands into more than {MOST} alternatives"),
             "write several rules, or look addresses and ports up in a table: `src table NAME`",
         ));
     }

@@ -369,7 +369,7 @@ pub fn markdown() -> String {
         keys_table(&mut out, table.keys.iter().copied());
     }
     out.push_str(
-        "\n## Rules\n\nA rule is one or more terms, all of which must match; `match` takes a rule, or a list of rules of which one must match.\n\n",
+        "\n## Rules\n\nA rule is one or more terms, all of which must match; the value of `match` is a rule, or a list of rules of which one must match.\n\n",
     );
     out.push_str("| term | meaning |\n|---|---|\n");
     for (term, doc) in TERMS {
@@ -465,7 +465,7 @@ fn nesting(out: &mut String) {
     line(
         out,
         format_args!(
-            "\nA plug-in that looks at arrivals cannot divide its flows; any plug-in may stand below. Parts have a guarantee with one of {above} above,\n\
+            "\nA plug-in that examines arrivals cannot divide its flows; any plug-in may stand below. Parts have a guarantee with one of {above} above,\n\
              which keep a rate over any interval, and one of {below} below. Otherwise they have none, and `falaj plan` reports it."
         ),
     );

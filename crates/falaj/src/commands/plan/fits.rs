@@ -155,7 +155,7 @@ fn room_for(text: &str, name: &str, scenario: &Scenario, flow: &str) -> Result<u
         link.with_context(|| format!("--more: no link has a flow {flow} of its own"))?.name.clone();
     let file: DocumentMut = text.parse().context("the scenario is not valid TOML")?;
     let nowhere =
-        || format!("--more: there is no [link.{link}.flow.{flow}], of which more could be made");
+        || format!("--more: there is no [link.{link}.flow.{flow}], so there is nothing to copy");
     let with = |copies: usize| -> Result<bool> {
         let mut file = file.clone();
         let flows = file["link"][&link]["flow"].as_table_like_mut().with_context(nowhere)?;

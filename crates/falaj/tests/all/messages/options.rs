@@ -302,14 +302,14 @@ fn plans_that_cannot_be() {
     // A link's implicit flow, and a flow of one direction.
     refused(
         &["plan", "fits", plain, "--more", "all"],
-        "--more: there is no [link.a.flow.all], of which more could",
+        "--more: there is no [link.a.flow.all], so there is nothing to",
     );
     let upwards = format!(
         "{LINK}[link.a.up.flow.x]\nmatch = \"udp\"\n[link.a.up.flow.rest]\nmatch = \"any\"\n"
     );
     refused(
         &["plan", "fits", file("plan-upwards.toml", &upwards), "--more", "x"],
-        "--more: there is no [link.a.flow.x], of which more could be made",
+        "--more: there is no [link.a.flow.x], so there is nothing to copy",
     );
     let served = file("plan-served.toml", ADAPTER);
     assert!(

@@ -420,7 +420,7 @@ fn over_tcp_a_token_is_asked_for() {
         .expect(&said);
     let stream = std::net::TcpStream::connect(address).expect("it listens");
     let (status, answer) = http(stream, "GET /v1", "");
-    let wanted = "send the header `Authorization: Bearer TOKEN`, with what --token-file holds";
+    let wanted = "send the header `Authorization: Bearer TOKEN`, with the contents of --token-file";
     assert_eq!((status, answer["what"].as_str()), (401, Some(wanted)));
 }
 

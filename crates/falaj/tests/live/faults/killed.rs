@@ -33,7 +33,7 @@ pub(crate) fn program() {
             .all(|process| !Path::new(&format!("/proc/{process}")).exists() || is_zombie(*process))
     });
     let again = Told::start("killed", THREE, &[]);
-    again.says("killed, or its host was: nothing passed for ");
+    again.says("killed, or its host stopped: nothing passed for ");
     let sender = Sender::calm(&again, "calm");
     again.passes("calm");
     drop(sender);
