@@ -441,7 +441,7 @@ pub struct FlowReport {
 pub struct Drops {
     /// The queue was full.
     pub queue_full: u64,
-    /// The packet was longer than the queue or the link takes.
+    /// The packet was longer than the queue or the link accepts.
     pub too_large: u64,
     /// The discipline dropped it.
     pub discipline: u64,

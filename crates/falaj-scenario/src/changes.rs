@@ -1,4 +1,4 @@
-//! Scheduled changes: settings as `falaj set` takes them, at times of the run.
+//! Scheduled changes: settings as `falaj set` accepts them, at times of the run.
 //!
 //! Each instant is one change of the scenario's text, which the ordinary parser reads. Changes that
 //! repeat for ever lead to a cycle of scenarios, so every scenario of a run is checked beforehand.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 pub struct ScheduledChange {
     /// Its instant, from the start of the run.
     pub at: Span,
-    /// The settings, each `KEY=VALUE` as `falaj set` takes them.
+    /// The settings, each `KEY=VALUE` as `falaj set` accepts them.
     pub sets: Arc<[String]>,
     /// The scenario from then on; it has no changes itself.
     pub scenario: Arc<Scenario>,

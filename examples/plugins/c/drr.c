@@ -46,7 +46,7 @@ static void *create(const struct falaj_setup *setup, struct falaj_refusal *refus
             const struct falaj_param *param = &setup->flows[f].params[p];
             if (strcmp(param->name, "quantum") || param->unit != FALAJ_BYTES) {
                 free(drr);
-                return refused(refusal, f, "only `quantum`, a size, is known", setup->largest);
+                return refused(refusal, f, "the only parameter is `quantum`, a size", setup->largest);
             }
             quantum = param->number;
         }

@@ -87,7 +87,7 @@ impl PipeSpec {
         let largest = self.setup.largest;
         if backlog < largest {
             let what =
-                format!("a device that holds {backlog} B never takes a packet of {largest} B");
+                format!("a device that holds {backlog} B never accepts a packet of {largest} B");
             return refused("backlog", what, &format!("at least `1p` or `{largest}B`"));
         }
         if self.setup.rate.is_unlimited() {

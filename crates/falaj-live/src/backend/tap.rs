@@ -83,7 +83,7 @@ impl Tap {
         }
     }
 
-    /// Writes one unit, header included; returns false if the kernel did not take it: no room or
+    /// Writes one unit, header included; returns false if the kernel did not accept it: no room or
     /// memory now, or the interface is administratively down.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ pub(super) const DUPLICATE: Impairment = Impairment {
         word: "duplicate",
         header: "duplicate = { … }",
         doc: "the packets that arrive twice; `duplicate = \"1%\"` is the probability alone, and \
-              `corrupt` takes the same keys",
+              `corrupt` has the same keys",
         keys: KEYS,
     }),
     kinds: &[],

@@ -19,7 +19,8 @@ pub const CHANGE: &[Key] = &[
         "set",
         Holds::Settings,
         Required,
-        "keys of links, flows and rules and their new values, as `falaj set` takes them; an empty \
+        "keys of links, flows and rules and their new values, as `falaj set` accepts them; an \
+         empty \
          text removes a key",
     ),
     key("every", Holds::PositiveSpan, Otherwise("once"), "period of its repetition"),

@@ -48,7 +48,7 @@ pub enum Holds {
     Entries,
     /// A table whose keys a plug-in defines, and whose values are texts or whole numbers.
     Given,
-    /// A table of keys of the scenario, as `falaj set` takes them, and their values.
+    /// A table of keys of the scenario, as `falaj set` accepts them, and their values.
     Settings,
     /// The name of a link, or a list of such names.
     LinkNames,

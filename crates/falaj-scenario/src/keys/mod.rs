@@ -147,7 +147,7 @@ const BEHIND: &[Table] = &[
     Table {
         word: "shaped",
         header: "shaped = { … }",
-        doc: "a token bucket that a source's packets pass before they are sent; `policed` takes \
+        doc: "a token bucket that a source's packets pass before they are sent; `policed` has \
               the same keys",
         keys: BUCKET,
     },

@@ -154,7 +154,7 @@ fn keys_of_a_change() {
             7 | [[change]]
               | ^^^^^^^^^^
               |
-              = help: `set`: keys of links, flows and rules and their new values, as `falaj set` takes them; an empty text removes a key; write a table of keys and their values, as in `{ "uplink.rate" = "5mbit" }`
+              = help: `set`: keys of links, flows and rules and their new values, as `falaj set` accepts them; an empty text removes a key; write a table of keys and their values, as in `{ "uplink.rate" = "5mbit" }`
 
             error: the change sets nothing
               --> a.toml:11:7

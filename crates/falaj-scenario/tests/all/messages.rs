@@ -3123,7 +3123,7 @@ fn what_no_device_paces() {
     errors_of_link(
         &device("backlog = \"1000B\""),
         expect![[r#"
-        error: `backlog`: a device that holds 1000 B never takes a packet of 1514 B
+        error: `backlog`: a device that holds 1000 B never accepts a packet of 1514 B
          --> a.toml:4:11
           |
         4 | backlog = "1000B"

@@ -59,7 +59,8 @@ pub trait QueueHooks: Discipline {
     }
 
     /// Called after a packet was queued: the queue that has to drop its first waiting packet for
-    /// it. True: the head of that queue is on the wire, and the packet behind it is dropped.
+    /// it. The flag is true if the head of that queue is on the wire; then the packet behind it is
+    /// dropped.
     #[inline]
     fn drop_victim(&mut self, flows: &Flows<Self::State, Self::Tag>) -> Option<(FlowId, bool)> {
         let _ = flows;

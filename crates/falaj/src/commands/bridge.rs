@@ -126,7 +126,7 @@ impl<'a> End<'a> {
             if *via == Via::Packet {
                 return Err(error);
             }
-            note!("{error:#}: packet sockets instead");
+            note!("{error:#}; packet sockets are used instead");
             open(Via::Packet)
         })
     }
@@ -187,7 +187,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let loses_tags = ends.iter().filter(|end| end.interface.loses_tags());
     let warnings = loses_tags.map(|end| {
         format!(
-            "\nfalaj: warning: the driver of {} takes VLAN tags out of frames, and AF_XDP does not see them: ethtool -K … rxvlan off",
+            "\nfalaj: warning: the driver of {} removes VLAN tags from frames, and AF_XDP does not see them: ethtool -K … rxvlan off",
             end.name
         )
     });

@@ -39,12 +39,12 @@ impl Discipline for Drr {
                 ),
             };
             if flow.params.0.iter().any(|(name, _)| *name != "quantum") {
-                return Err(refused("only `quantum`, a size, is known"));
+                return Err(refused("the only parameter is `quantum`, a size"));
             }
             let quantum = match flow.params.get("quantum") {
                 None => u64::from(setup.largest),
                 Some(Value::Bytes(bytes)) => bytes,
-                Some(_) => return Err(refused("only `quantum`, a size, is known")),
+                Some(_) => return Err(refused("the only parameter is `quantum`, a size")),
             };
             if !(u64::from(setup.largest)..=1 << 30).contains(&quantum) {
                 return Err(refused("the `quantum` is out of range"));

@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 /// A cell of the table.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct SharedCell {
-    /// Its name, as `--only` takes it.
+    /// Its name, as `--only` accepts it.
     pub(super) name: String,
     /// The reason why it is not judged.
     pub(super) why: Option<String>,

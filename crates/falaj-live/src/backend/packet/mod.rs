@@ -187,7 +187,7 @@ impl PacketSocket {
         vlan::put_back(unit, length, tag)
     }
 
-    /// Sends one unit, header included; returns false if the kernel did not take it: no room or
+    /// Sends one unit, header included; returns false if the kernel did not accept it: no room or
     /// memory now, or the interface is down or gone.
     ///
     /// # Errors

@@ -242,7 +242,7 @@ impl XdpMemory {
         Some(read.flatten().ok_or(Errno::EMSGSIZE))
     }
 
-    /// Sends one frame; `false` if the kernel did not take it.
+    /// Sends one frame; `false` if the kernel did not accept it.
     fn transmit(&mut self, socket: BorrowedFd<'_>, frame: &[u8]) -> Result<bool, Errno> {
         if !self.chunks.send(frame)? {
             return Ok(false);
@@ -258,7 +258,7 @@ impl XdpMemory {
         if kicked.is_ok() {
             return Ok(true);
         }
-        // A frame that the kernel has not taken must not leave later, when it is no longer due.
+        // A frame that the kernel has not accepted must not leave later, when it is no longer due.
         self.chunks.take_back();
         Ok(false)
     }

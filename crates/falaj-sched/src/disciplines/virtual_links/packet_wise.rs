@@ -32,12 +32,12 @@ use crate::units::time::{Span, Time};
 pub struct Rules {
     /// Start of a cycle's first round.
     pub start: Start,
-    /// True: an empty link of type B keeps its turn while it is the one that was served last, or
+    /// True if an empty link of type B keeps its turn while it is the one that was served last, or
     /// while nothing was sent in the cycle. It also keeps it while it is behind an empty link of
-    /// type A at which the server rests. False: it loses its turn whenever the server finds it
+    /// type A at which the server rests. If false, it loses its turn whenever the server finds it
     /// empty.
     pub lazy_b: bool,
-    /// True: all links that are still alive pay for idle time; false: only those of type A.
+    /// True if all links that are still alive pay for idle time, false if only those of type A do.
     pub all_pay_idle: bool,
 }
 

@@ -47,9 +47,9 @@ pub struct RedParameters {
     pub probability: Probability,
     /// Weight in the average of the queue's length at one arrival.
     pub weight: Probability,
-    /// True: all packets are dropped at twice `max` only, not at `max`.
+    /// True if all packets are dropped only at twice `max`, not at `max`.
     pub gentle: bool,
-    /// True: packets are marked instead of dropped at random.
+    /// True if packets are marked instead of dropped at random.
     pub ecn: bool,
 }
 
@@ -60,7 +60,7 @@ pub struct CoDelParameters {
     pub target: Span,
     /// Time within which the delay has to be below the target once.
     pub interval: Span,
-    /// True: packets are marked instead of dropped.
+    /// True if packets are marked instead of dropped.
     pub ecn: bool,
 }
 
@@ -83,7 +83,7 @@ pub struct PieParameters {
     pub update: Span,
     /// Burst allowance, MAX_BURST.
     pub burst: Span,
-    /// True: packets are marked instead of dropped, while the probability is below a tenth.
+    /// True if packets are marked instead of dropped, while the probability is below a tenth.
     pub ecn: bool,
 }
 

@@ -693,7 +693,7 @@ fn no_xdp() {
     let first = bridge.said.next().expect("it says something").expect("text");
     let reason = first
         .strip_prefix("falaj: a1: cannot ")
-        .and_then(|rest| rest.strip_suffix(": packet sockets instead"));
+        .and_then(|rest| rest.strip_suffix("; packet sockets are used instead"));
     assert!(reason.is_some(), "{first}");
     bridge.says("falaj: forwarding between a1 and b1");
     pass_between(&mut a, &mut b, B[0]);
@@ -711,7 +711,10 @@ fn no_xdp() {
     let ran: Ran = command.stdin(Stdio::null()).output().expect("it starts").into();
     assert_eq!(ran.status, Some(2), "{ran:?}");
     let [xdp, packet] = ran.err.lines().collect::<Vec<_>>()[..] else { panic!("{ran:?}") };
-    assert!(xdp.starts_with("falaj: a1: ") && xdp.ends_with(": packet sockets instead"), "{xdp}");
+    assert!(
+        xdp.starts_with("falaj: a1: ") && xdp.ends_with("; packet sockets are used instead"),
+        "{xdp}"
+    );
     assert!(packet.contains("a1: ") && packet.contains("CAP_NET_RAW"), "{packet}");
 }
 
