@@ -527,8 +527,8 @@ fn reloader(
                 manager::ready("read again");
             }
             Told::GoOn => match lock(&handler).start_successor() {
-                Ok(()) => info!("the program is started again, to go on"),
-                Err(refusal) => error!("{}; all stays as it is", refusal.what),
+                Ok(()) => info!("the program is started again, to take over"),
+                Err(refusal) => error!("{}; nothing is changed", refusal.what),
             },
         });
     };
@@ -541,7 +541,7 @@ fn reload(handler: &Mutex<Handler>, file: &Path) {
     let read = falaj_scenario::bytes_of(file).map_err(|error| format!("{name}: {error}"));
     let text = match read.and_then(|bytes| falaj_scenario::text_of(bytes, &name.to_string())) {
         Ok(text) => text,
-        Err(error) => return error!("{error}; all stays as it is"),
+        Err(error) => return error!("{error}; nothing is changed"),
     };
     let wanted = SetRequest { toml: Some(text), ..SetRequest::default() };
     let made = falaj_control::handler::set(handler, &wanted);
@@ -553,7 +553,7 @@ fn reload(handler: &Mutex<Handler>, file: &Path) {
             (made.remarks, Ok(format!("{name} was read again: {}", made.changed.join(", "))))
         }
         Err(refusal) => {
-            (refusal.remarks, Err(format!("{name}: {}; all stays as it is", refusal.what)))
+            (refusal.remarks, Err(format!("{name}: {}; nothing is changed", refusal.what)))
         }
     };
     for remark in remarks {

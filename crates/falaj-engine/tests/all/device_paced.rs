@@ -44,8 +44,8 @@ fn times(out: &mut Vec<Output>) -> Vec<(u64, u64)> {
 
 #[test]
 fn a_device_is_filled_and_let_alone_until_half_of_it_has_gone() {
-    // 40 B, of which a packet takes 10: full above 30 B, offered packets again at 15 B, which last
-    // 120 ns.
+    // The device holds 40 B, a packet has 10. It is full above 30 B, and is offered packets again
+    // at 15 B, which it sends in 120 ns.
     let (mut engine, mut out) = (engine(&fifo(10, 40)), Vec::new());
     (0..10).for_each(|handle| put(&mut engine, handle, 10, 0, &mut out));
     assert_eq!(times(&mut out), [(0, 0), (0, 80), (0, 160), (0, 240)]);
@@ -54,8 +54,8 @@ fn a_device_is_filled_and_let_alone_until_half_of_it_has_gone() {
     let sent = [(200, 320), (200, 400), (360, 480), (360, 560), (520, 640), (520, 720)];
     assert_eq!(times(&mut out), sent);
     assert_eq!(engine.next_event(), Time::NEVER);
-    // A packet that arrives at a device with a backlog begins behind that; it is handed over at
-    // once.
+    // A packet that arrives at a device with a backlog begins after that backlog; it is handed over
+    // at once.
     put(&mut engine, 0, 10, 1_000, &mut out);
     put(&mut engine, 1, 5, 1_030, &mut out);
     assert_eq!(times(&mut out), [(1_000, 1_000), (1_030, 1_080)]);
@@ -78,7 +78,7 @@ fn a_port_that_refuses_is_asked_no_more_until_it_has_room() {
     put(&mut engine, 8, 10, 5_000, &mut out);
     engine.poll(Time(9_000), &mut out);
     assert_eq!((times(&mut out), engine.next_event()), (vec![], Time::NEVER));
-    assert_eq!(engine.counters(PIPE, FlowId(0)).backlog, 5, "nobody is decided on");
+    assert_eq!(engine.counters(PIPE, FlowId(0)).backlog, 5, "no packet is decided on");
     // Half of the room is reported: the other half, 160 ns, is to go first.
     engine.port_room(PIPE, 20, Time(10_000), &mut out);
     assert_eq!(times(&mut out), [(10_000, 10_160), (10_000, 10_240)]);
@@ -135,8 +135,8 @@ fn it_is_said_for_how_long_a_device_has_enough() {
     assert_eq!((engine.supplied_until(), engine.next_refill()), (Time(200), Time(200)));
     engine.poll(Time(1_000), &mut out);
     assert_eq!(engine.supplied_until(), Time::NEVER);
-    // The last packet of a flow that may run empty is waited for: half of the device's backlog is
-    // left at 1,480.
+    // The last packet of a flow that may run empty is not handed over early: half of the device's
+    // backlog is left at 1,480.
     let mut spec = fifo(10, 40);
     spec.kind = "drr";
     spec.setup.flows[0].values.set("quantum", Value::Bytes(10));

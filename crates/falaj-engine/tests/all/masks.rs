@@ -149,7 +149,7 @@ fn packets_are_conserved_in_order_and_however_polled() {
             assert_eq!(
                 (emit.flow, emit.pipe),
                 (arrival.flow, PIPE),
-                "told under the names that went in"
+                "reported with its own handle and flow"
             );
             let before = last.insert((emit.flow, address), (emit.handle, emit.start));
             assert!(

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 #[command(after_help = "\
 A window counts for an adapter if it was backlogged throughout; its rate is then compared with the
-guaranteed rate. Windows in which this host delivered a packet 2 ms late or more are counted apart.
+guaranteed rate. Windows in which this host delivered a packet 2 ms late or more are counted separately.
 
 Example:
   falaj bench isolation --duration 10min")]

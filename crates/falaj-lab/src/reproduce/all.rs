@@ -177,7 +177,7 @@ fn page(outcomes: &[PaperOutcome], all: VerdictCounts) -> String {
         title: "Papers, reproduced",
         source: "Each statement, table cell and figure of a paper is a row: published, ours, \
                  tolerance and verdict. A bound that is kept compares nothing with print, and is \
-                 counted apart.",
+                 counted separately.",
         setting: "The page of a paper has its figures and all rows; each row names the command \
                   that shows it.",
         command: &command(),

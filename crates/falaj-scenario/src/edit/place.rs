@@ -18,7 +18,7 @@ pub(super) struct Place {
 }
 
 /// The keys of those tables that may have keys of a discipline. They include the keys of all
-/// disciplines: the parser reports those that the chosen discipline does not take.
+/// disciplines: the parser reports those that the chosen discipline does not have.
 struct KnownPlace {
     flow: Rc<[Key]>,
     part: Rc<[Key]>,

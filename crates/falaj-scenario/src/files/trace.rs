@@ -7,7 +7,7 @@ use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::{Span, Time};
 
 /// Description of the format.
-pub(crate) const FORM: &str = "lines of `time,rate`, as in `1.5s,10mbit` (`0bit`: nothing), or of whole milliseconds as mahimahi's; `#` begins a comment";
+pub(crate) const FORM: &str = "lines of `time,rate`, as in `1.5s,10mbit` (`0bit`: no packet passes), or lines of whole milliseconds, as in mahimahi; `#` begins a comment";
 
 /// The contents of a file.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,10 +47,8 @@ fn steps(text: &str) -> Result<Vec<(Time, Rate)>, At> {
         }
         // If the header has the unit, either the number is wrong, or the unit is given twice.
         let bad = |at: &At, word: &str, unit: &str, error: crate::units::Unreadable| {
-            let what = format!(
-                "{} is not a number of `{unit}`, the unit that the first line says",
-                quoted(word)
-            );
+            let what =
+                format!("{} is not a number of `{unit}`, the unit in the first line", quoted(word));
             at.says(if unit.is_empty() { error.to_string() } else { what })
         };
         let time =
@@ -133,11 +131,11 @@ mod tests {
             ),
             (
                 "time_s,rate_mbit\n0,10\n2s,3",
-                "3:1: `2s` is not a number of `s`, the unit that the first line says",
+                "3:1: `2s` is not a number of `s`, the unit in the first line",
             ),
             (
                 "time_s,rate_mbit\n0,x",
-                "2:3: `x` is not a number of `mbit`, the unit that the first line says",
+                "2:3: `x` is not a number of `mbit`, the unit in the first line",
             ),
             ("1s,10mbit\n1s,20mbit", "2:1: 1s is not after the line before"),
             ("0s,unlimited", "1:4: a trace cannot have the rate `unlimited`"),

@@ -123,7 +123,7 @@ fn traced(
                 None if repeat.is_some() => refuse(
                     "file",
                     "its rate is always zero".into(),
-                    "a link that carries nothing is none",
+                    "add a line with a rate above zero",
                 ),
                 None => {
                     refuse("file", "its rate is zero in the end".into(), "add a line, or `repeat`")

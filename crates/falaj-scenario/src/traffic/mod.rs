@@ -163,7 +163,7 @@ pub(crate) fn source<'a>(
         let why = format!("{} passes its link, whatever its `headers`", fields.what);
         problems.push(
             Problem::error(field.name_at.clone(), why)
-                .help("rules look at them, where there are rules and the source has no `link`"),
+                .help("only rules use them, and only if the source has no `link`"),
         );
         return None;
     }
@@ -261,18 +261,23 @@ fn way_of_rules(
     };
     let Some(link) = rules::first_link(rules, &key, towards) else {
         let why = format!("the rules lead {} to no link", fields.what);
-        problems.push(Problem::error(at, why).help(
-            "say what its packets are like, `headers = \"…\"`, or name its `link` and `flow`",
-        ));
+        problems.push(
+            Problem::error(at, why).help(
+                "give the headers of its packets, `headers = \"…\"`, or its `link` and `flow`",
+            ),
+        );
         return None;
     };
     let direction = links[link as usize].link.as_ref()?.direction(towards);
     let Some(FlowId(flow)) = direction.classifier().flow_of(&key) else {
-        let why =
-            format!("no flow of link {} takes {}", quoted(&links[link as usize].name), fields.what);
+        let why = format!(
+            "no flow of link {} matches {}",
+            quoted(&links[link as usize].name),
+            fields.what
+        );
         problems.push(
             Problem::error(at, why)
-                .help("a last flow with `match = \"any\"` takes what the others do not"),
+                .help("a last flow with `match = \"any\"` matches all other packets"),
         );
         return None;
     };
@@ -319,7 +324,7 @@ fn headers_of(headers: &Match, towards: Towards, protocol: Protocol) -> Result<K
                 Term::Ttl(from, to) if from == to => key.ttl = Some(from),
                 Term::Flags { set, .. } => key.tcp = Some(set),
                 Term::Ttl(..) => return Err("one time to live, and no range"),
-                Term::Length(..) => return Err("the length that `size` says"),
+                Term::Length(..) => return Err("the length that `size` gives"),
                 Term::Fragment | Term::FirstFragment => {
                     return Err("no pieces: sources send whole packets");
                 }

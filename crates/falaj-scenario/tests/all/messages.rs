@@ -2997,7 +2997,7 @@ fn what_is_no_capacity() {
         2 | trace = { file = "there-is-none.csv", repeat = "1s" }
           |                  ^^^^^^^^^^^^^^^^^^^
           |
-          = help: lines of `time,rate`, as in `1.5s,10mbit` (`0bit`: nothing), or of whole milliseconds as mahimahi's; `#` begins a comment
+          = help: lines of `time,rate`, as in `1.5s,10mbit` (`0bit`: no packet passes), or lines of whole milliseconds, as in mahimahi; `#` begins a comment
     "#]],
     );
     errors(
@@ -3009,7 +3009,7 @@ fn what_is_no_capacity() {
         2 | trace = "Cargo.toml"
           |         ^^^^^^^^^^^^
           |
-          = help: lines of `time,rate`, as in `1.5s,10mbit` (`0bit`: nothing), or of whole milliseconds as mahimahi's; `#` begins a comment
+          = help: lines of `time,rate`, as in `1.5s,10mbit` (`0bit`: no packet passes), or lines of whole milliseconds, as in mahimahi; `#` begins a comment
     "#]],
     );
     errors(
@@ -3506,7 +3506,7 @@ fn sources_that_rules_lead_nowhere() {
         14 | headers = "udp dport 6"
            |           ^^^^^^^^^^^^^
            |
-           = help: say what its packets are like, `headers = "…"`, or name its `link` and `flow`
+           = help: give the headers of its packets, `headers = "…"`, or its `link` and `flow`
     "#]],
     );
     errors(
@@ -3542,7 +3542,7 @@ fn sources_that_rules_lead_nowhere() {
         15 | headers = "udp dport 5"
            | ^^^^^^^
            |
-           = help: rules look at them, where there are rules and the source has no `link`
+           = help: only rules use them, and only if the source has no `link`
     "#]],
     );
     let good = traffic("headers = \"udp dport 5\"");

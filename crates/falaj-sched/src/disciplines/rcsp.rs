@@ -327,7 +327,7 @@ fn regulated((flow, f): (usize, &FlowSetup)) -> Result<Regulated, ConfigError> {
     if least == Span::ZERO {
         return Err(refused(
             "min-gap",
-            "a gap of 0 is none".into(),
+            "the gap must be above 0".into(),
             "at least 1ns, or leave it out",
         ));
     }

@@ -145,8 +145,12 @@ impl XenWrr {
             weights.push(weight as u32);
             let rate = f.values.rate("min-rate");
             if rate == Some(Rate(0)) {
-                let (what, help) =
-                    ("a minimum of 0 is none".into(), "any rate above 0, or leave it out".into());
+                let (what, help) = (
+                    "the minimum rate must be above 0".into(),
+                    "any rate above 0, or leave it \
+                      out"
+                    .into(),
+                );
                 return Err(ConfigError { flow: Some(flow), param: "min-rate", what, help }.into());
             }
             minima.push(rate.map(|rate| Minimum { rate, pace: pace(rate) }));

@@ -64,7 +64,7 @@ fn departures_before_and_after_are_exact() {
         let at = 2 * n as u64 * MS;
         assert_eq!(*packet, [at, at, at + MS, at + MS], "{n}");
     }
-    // Half of it is on the way; the other half takes twice as long.
+    // Half of the packet is sent at the old rate; the other half takes twice as long.
     let at = |ms: u64| ms * MS;
     assert_eq!(sent[500], [at(1000), at(1000), at(1001) + MS / 2, at(1001) + MS / 2]);
     assert_eq!(sent[501], [at(1002), at(1002), at(1004), at(1004)]);
@@ -153,7 +153,7 @@ fn a_change_of_the_file_is_the_same_change_in_a_replay() {
         };
         let text = one.to_owned() + &changes.iter().map(table).collect::<String>();
         let Ok((scenario, _)) = falaj_scenario::parse(&text, "a.toml") else {
-            // Some orders of these changes lead to keys that a discipline does not take.
+            // Some orders of these changes lead to keys that a discipline does not have.
             continue;
         };
         let experiment = experiment(&scenario, Span::from_millis(400));
@@ -222,7 +222,7 @@ fn a_change_of_the_file_is_the_same_change_in_a_replay() {
     assert!(compared > 20, "{compared}");
 }
 
-/// Changes make a run unsteady, so no warm-up is looked for; a given warm-up may end between them.
+/// Changes make a run unsteady, so no warm-up is detected; a given warm-up may end between them.
 #[test]
 fn a_run_with_changes_has_no_steady_state() {
     let text = "[link.a]\nrate = \"8mbit\"\n\

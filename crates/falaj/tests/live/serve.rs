@@ -835,7 +835,7 @@ fn journal() {
         std::fs::write(&service.file, "nonsense").unwrap();
         signal("HUP", service.child.id());
         service.until("the file is read again", |_| {
-            std::fs::read_to_string(&path).unwrap().contains("all stays as it is")
+            std::fs::read_to_string(&path).unwrap().contains("nothing is changed")
         });
         service.end();
         std::fs::read_to_string(&path).unwrap()
@@ -853,9 +853,9 @@ fn journal() {
         has(&["<7>asked method=PATCH path=\"/v1/adapters/wild\" status=409 took_us="]),
         "{all}"
     );
-    assert!(has(&["<3>", "all stays as it is"]), "{all}");
+    assert!(has(&["<3>", "nothing is changed"]), "{all}");
     let few = said("warn", false);
-    assert!(few.starts_with("falaj: ") && few.contains("all stays as it is"), "{few}");
+    assert!(few.starts_with("falaj: ") && few.contains("nothing is changed"), "{few}");
     assert!(!few.contains("serving") && !few.contains("asked"), "{few}");
 }
 
@@ -901,7 +901,7 @@ fn token() {
         let (mut all, mut some) = (String::new(), [0; 4096]);
         while !all.ends_with('}') {
             let length = known.read(&mut some).unwrap();
-            assert!(length > 0, "it was sent away: {all}");
+            assert!(length > 0, "the connection was closed: {all}");
             all += std::str::from_utf8(&some[..length]).unwrap();
         }
         assert!(all.starts_with("HTTP/1.1 200"), "{all}");
@@ -915,7 +915,7 @@ fn token() {
     );
     for mut stranger in strangers {
         stranger.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        assert_eq!(stranger.read(&mut [0; 100]).unwrap(), 0, "it was not sent away");
+        assert_eq!(stranger.read(&mut [0; 100]).unwrap(), 0, "the connection was not closed");
     }
     asks();
     service.end();
@@ -1096,9 +1096,9 @@ fn closed() {
     let again = Service::start_with("serve-closed.toml", &text, &words, |_| {});
     assert_eq!(there.is_running(), Some(true));
     assert_eq!(up(&again.adapter("calm"))["guarantee"], up(&calm)["guarantee"]);
-    assert!(again.get("/v1/scenario").body.contains("60p"), "what was changed is kept");
+    assert!(again.get("/v1/scenario").body.contains("60p"), "the change is kept");
     again.until("it is looked at", |service| service.get("/v1/adapters/wild").status == 200);
-    assert_eq!(again.adapter("wild")["paused"], true, "who paused does so still");
+    assert_eq!(again.adapter("wild")["paused"], true, "a paused adapter stays paused");
     assert_eq!(again.adapter("greedy")["paused"], false);
     again.send_from(there.process(), 1_000, 100, 50).wait().unwrap();
     again.until("packets pass again", |service| {

@@ -121,7 +121,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     }
     ensure!(
         args.cases().next().is_some(),
-        "--only: no case has that in its name; there are {}",
+        "--only: no case has this text in its name; there are {}",
         names()
     );
     if args.counted {

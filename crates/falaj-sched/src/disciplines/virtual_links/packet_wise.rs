@@ -44,7 +44,7 @@ pub struct Rules {
 /// Start of a cycle's first round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
-    /// Behind the link that was served last.
+    /// After the link that was served last.
     Continue,
     /// At the second link.
     Second,

@@ -661,7 +661,7 @@ fn fit(args: &Args, rate: f64, back: f64) -> Result<ExitCode> {
         });
         say!("{}", serde_json::to_string_pretty(&value)?);
     } else if let Some((count, point)) = most {
-        let more = if count == MOST_VMS { ", as many as were looked for" } else { "" };
+        let more = if count == MOST_VMS { ", the largest number that was tried" } else { "" };
         say!(
             "{count} virtual machines fit{more}: a {} delay of {} is kept",
             args.measured(),

@@ -104,7 +104,7 @@ fn benches_of_nothing() {
     );
     of("bench sim --only")(
         "none-such",
-        "--only: no case has that in its name; there are `fifo`, `drr`, ",
+        "--only: no case has this text in its name; there are `fifo`, `drr`, ",
     );
     let sched = of("bench sched");
     sched("-n 0", "-n: one pair at least");

@@ -45,7 +45,7 @@ pub(crate) fn used_up() {
         (0..below).all(taken)
     });
     told.read_again(&THREE.replace("20mbit", "40mbit"));
-    told.says("Too many open files (os error 24); all stays as it is");
+    told.says("Too many open files (os error 24); nothing is changed");
     let body = "{\"adapter\": \"tap:1\"}";
     let put = format!(
         "PUT /v1/adapters/late HTTP/1.1\r\nHost: falaj\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
