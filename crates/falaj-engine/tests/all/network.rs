@@ -258,7 +258,7 @@ fn continuing_packets_reach_the_rules_behind() {
         &[(0, 1), (10, 2), (20, 3), (30, 4), (40, 5)],
         true,
     );
-    // Dropped behind the link; led to the second one; or out, as no rule matches any more.
+    // Dropped after the link; led to the second one; or out, as no rule matches any more.
     assert_eq!(ran.dropped, [(0, DropReason::Rule)]);
     assert_eq!(due(&ran), [(1, 21), (2, 21), (3, 41), (4, 41)]);
     assert_eq!(ran.network.taken().iter().map(|t| t.packets).collect::<Vec<_>>(), [5, 1, 1, 1, 2]);

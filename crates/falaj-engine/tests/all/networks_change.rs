@@ -229,7 +229,7 @@ fn a_retimed_packet_comes_to_the_next_link_then() {
     sent.end();
 }
 
-/// A network without rules gets some: packets in transit leave behind their link, under their own
+/// A network without rules gets some: packets in transit leave after their link, under their own
 /// handles.
 #[test]
 fn the_first_rules_come_while_packets_wait() {
@@ -248,7 +248,7 @@ fn the_first_rules_come_while_packets_wait() {
     assert_eq!(sent.network.taken().iter().map(|taken| taken.packets).collect::<Vec<_>>(), [1, 1]);
 }
 
-/// Behind the link that they are in, packets continue with the current rules.
+/// After the link that they are in, packets continue with the current rules.
 #[test]
 fn packets_go_on_with_other_rules() {
     let on = RouteRule { on: true, ..through(&[0]) };
