@@ -1,7 +1,7 @@
 //! falaj in simulated time: the engine that moves live packets, fed by sources instead of
 //! interfaces.
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
 //! | [`scenario`] | from a scenario to an experiment |
 //! | [`headers`] | headers of simulated packets, as masks and rules see them |

@@ -19,7 +19,7 @@
 //! assert_eq!(sent.backlog(&served).unwrap().length, exact(4_250));
 //! ```
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
 //! | `curve` | curves, their sum, minimum, convolution and deconvolution, and left-over service |
 //! | `distance` | delay and backlog: the distances between two curves |

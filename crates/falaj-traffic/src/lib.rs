@@ -1,6 +1,6 @@
 //! Traffic sources, and the measurement of what leaves a link.
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
 //! | [`source`] | sources as iterators of packets: Poisson, CBR, bursts, Markovian arrivals, video, worst cases of envelopes, recordings; shaped and policed |
 //! | [`tcp`] | sources that react to the fate of their packets: Reno, CUBIC, DCTCP, BBR-like |

@@ -1,5 +1,5 @@
 //! Lag of flows behind the fluid server, by discipline: bounds are kept, and disciplines without
-//! one are told apart.
+//! one lag further.
 
 use crate::common::{Arrival, Dice, emits, run};
 use falaj_engine::adversary::Subject;
@@ -347,8 +347,8 @@ fn an_adversary_exceeds_no_bound() {
             }
         }
         assert_eq!(find("qfq", 1), find("qfq", 1));
-        // Against WF2Q+'s bound: disciplines without one are found out, and so is WF2Q where the
-        // fluid server had run out of a flow's packets in between.
+        // Against WF2Q+'s bound: disciplines without one exceed it, and so does WF2Q if the fluid
+        // server had no packet of a flow in between.
         for kind in ["wf2q", "drr", "fifo", "priority", "virtual-clock"] {
             assert!(find(kind, 0).lag.ratio > 1.2, "{kind}: {:?}", find(kind, 0).lag);
         }

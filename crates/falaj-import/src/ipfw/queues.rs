@@ -125,8 +125,9 @@ fn marked_too_late(asked: &[Asked<'_>], sends: &[(u64, &Asked<'_>)]) -> Option<P
                 let what =
                     "this rule matches the mark that packets have before other rules mark them";
                 return Some(Problem::error(early.rule.at.clone(), what).help(format!(
-                    "flows of a link are told apart by the mark that packets have as they come to \
-                     it, as mark {}: put rules that mark before all rules that match marks, or \
+                    "flows of a link are distinguished by the mark that packets have when they \
+                     enter \
+                     it, here mark {}: put rules that mark before all rules that match marks, or \
                      give each queue a pipe of its own",
                     mark.number
                 )));

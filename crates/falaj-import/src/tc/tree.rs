@@ -166,7 +166,7 @@ impl Tree {
             if port.is_some_and(|port| port != cbs.port) {
                 return Err(Problem::error(
                     at.clone(),
-                    "these slopes are of another port than those before",
+                    "these slopes give another port rate than those before",
                 )
                 .help("idleslope less sendslope is the rate of the port"));
             }
@@ -272,7 +272,7 @@ impl Tree {
         let alone = matches!(leaves[..], [(_, Htb { quantum: None, .. })]);
         if alone || leaves.iter().all(|(_, leaf)| quantum(leaf).1) {
             if r2q.is_some() {
-                let what = "`r2q` was left out: classes share by their rates, as with tc's own";
+                let what = "`r2q` was left out: classes share by their rates, as with tc's default";
                 self.notes.push(Problem::warning(node.at.clone(), what));
             }
             return;
@@ -419,7 +419,7 @@ impl Tree {
             let what = "packets that match no filter are dropped, ARP included, as in tc";
             self.notes.push(
                 Problem::warning(node.at.clone(), what)
-                    .help("a last filter that takes all, `matchall`, gives them a class"),
+                    .help("a last filter that matches all, `matchall`, gives them a class"),
             );
         }
         Ok(())
@@ -460,7 +460,7 @@ impl Tree {
             else {
                 return Err(Problem::error(
                     filter.at.clone(),
-                    "it sends to a class that is not there",
+                    "it sends to a class that does not exist",
                 ));
             };
             if class != 0 && (to.minor == class || !self.is_below(to.minor, class)) {
@@ -473,7 +473,8 @@ impl Tree {
             }
             let rules = both(above.unwrap_or("any"), &filter.rule);
             if rules.is_empty() {
-                let what = "no packet that the filters above it take matches it: it is left out";
+                let what = "no packet that matches the filters above it matches this one: it is \
+                            left out";
                 self.notes.push(Problem::warning(filter.at.clone(), what));
             }
             if self.is_leaf(to.minor) {

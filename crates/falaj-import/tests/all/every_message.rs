@@ -100,7 +100,7 @@ fn scripts_of_tc() {
             &format!(
                 "{htb}tc filter add dev eth0 parent 1: protocol ip u32 match ip dport 80 0xffff flowid 1:99"
             ),
-            "it sends to a class that is not there",
+            "it sends to a class that does not exist",
         ),
         (
             "tc qdisc add dev eth0 root red limit 30kb min 5kb max 15kb avpkt 1kb probability 0",
@@ -121,7 +121,7 @@ fn scripts_of_tc() {
                 "{prio}tc qdisc add dev eth0 parent 1:1 cbs idleslope 20000 sendslope -80000\n\
                  tc qdisc add dev eth0 parent 1:2 cbs idleslope 20000 sendslope -180000"
             ),
-            "these slopes are of another port than those before",
+            "these slopes give another port rate than those before",
         ),
         (&police("rate 1mbit drop"), "police needs a `burst`"),
         (&police("burst 10k drop"), "police needs a `rate`"),

@@ -818,7 +818,7 @@ fn trees_of_classes() {
             # note: 10: no filter sends to 1:a112: it is left out
             # note: 12: no packet reaches the class above this: it is left out
             # note: 13: packets that match no filter below this one continue with the next filter, instead of going to the default class
-            # note: 14: no packet that the filters above it take matches it: it is left out
+            # note: 14: no packet that matches the filters above it matches this one: it is left out
             # packets that eth0 sends go up
             [link.eth0]
             rate = "unlimited"

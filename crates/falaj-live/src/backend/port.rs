@@ -102,7 +102,7 @@ pub trait Port: PortHandover {
         self.dropped(unit);
     }
     /// The index of the source or destination of this unit among several that share the port and
-    /// the memory for units; `None`: they are not told apart.
+    /// the memory for units; `None`: they are not distinguished.
     fn owner(&self, unit: &[u8]) -> Option<u16> {
         let _ = unit;
         None

@@ -1,7 +1,7 @@
 //! Traffic sources. The same source drives the simulator and, as real datagrams, the live
 //! generator.
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
 //! | [`spec`] | the specification of a source: model, rate, lengths, limit |
 //! | [`size`] | packet lengths: fixed, uniform, a mix |

@@ -4,7 +4,7 @@
 //! next poll, returns segments, and is notified of their arrivals. Queues, loss, marks and delay
 //! are the network's.
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
 //! | [`connection`] | both ends and the way back of acknowledgements |
 //! | [`sender`] | segments in flight, loss detection, timers |

@@ -108,7 +108,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         lends: !second(
             args.unused.map(|unused| unused == Unused::Idle),
             "What becomes of the rate that a flow does not use?",
-            [("lend", "the other flows may use it"), ("idle", "the link rather idles")],
+            [("lend", "the other flows may use it"), ("idle", "the link stays idle instead")],
         )?,
         tree: second(
             args.flows.map(|shape| shape == Shape::Tree),

@@ -1,7 +1,7 @@
 //! Papers whose figures and tables are curves: their statements beside our values, printed, as JSON
 //! and as a page.
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
 //! | [`cells`] | the rows of a paper, judged; differences of the closed list have their reason |
 //! | `draw` | a figure as SVG |

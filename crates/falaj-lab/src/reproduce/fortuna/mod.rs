@@ -2,7 +2,7 @@
 //! performance isolation": two or three virtual links, 1 Gbit/s, packets of 500 B, phases of 30 us,
 //! queues of 20 packets, Poisson arrivals.
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
 //! | [`runs`] | the servers as scenarios; their results over all seeds |
 //! | [`tables`] | Tables I-IV, every cell |

@@ -1,7 +1,7 @@
 //! Rizzo's talk on dummynet and QFQ: its examples, the limits of an emulator's accuracy, the costs
 //! of schedulers, and their service.
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
 //! | [`pipes`] | commands of dummynet as a network |
 //! | [`examples`] | Figures 1 to 5: the talk's configurations |

@@ -1,7 +1,7 @@
 //! Papers of recent years on connections of TCP that share a link: their tables beside the same
 //! links simulated.
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
 //! | [`cebinae`] | Yu, Sonchack and Liu 2022: many connections through FIFO and FQ-CoDel, in ns-3 |
 //! | [`cell`] | a cell of a table: the link, the connections, the published values; its simulation |

@@ -1,6 +1,6 @@
 //! The kernel's TCP in virtual time, compared with the simulation's, over a grid of links.
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
 //! | [`grid`] | cells: links, queues, congestion controls; their durations |
 //! | [`kernel`] | a cell in a guest: real connections over the link |

@@ -1,7 +1,7 @@
 //! Adamczyk and Chydzinski on Xen: experiments 1 to 5, and the one of their improvement, Figures 4
 //! to 9; on real packets between virtual adapters in namespaces or guests, and simulated.
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
 //! | [`testbed`] | the testbed as a scenario |
 //! | [`fixture`] | running experiments |

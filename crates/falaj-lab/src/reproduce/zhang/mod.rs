@@ -1,7 +1,7 @@
 //! Zhang's thesis on DRR+ and DRR++: Tables 5.1 and 5.2, Figures 2.1, 4.4, 4.5 and 5.1-5.14, and
 //! Theorem 2, and the thesis' future work.
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
 //! | [`testbed`] | the bottleneck link as a scenario, and the counters of its output |
 //! | [`figures`] | the curves |

@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(
             marking.step(LARGE, Time(1 << 40)).1,
             Verdict::Drop,
-            "who does not look is dropped"
+            "a packet that is not ECN-capable is dropped"
         );
     }
 }
