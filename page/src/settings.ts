@@ -5,7 +5,7 @@ import type { Disciplines, FlowKeys, Link, Scenario } from "./model";
 export interface Knob {
   key: string;
   label: string;
-  /** The value as the scenario has it; empty without the key. */
+  /** The value as it is written in the scenario; empty without the key. */
   value: string;
   /** The default value, in words. */
   absent: string;

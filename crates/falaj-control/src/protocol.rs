@@ -278,7 +278,7 @@ pub struct DirectionReport {
 pub struct MaskReport {
     /// The flow that has the mask, named as in the list of flows; null: the link has it.
     pub flow: Option<String>,
-    /// The mask, as the scenario's key `mask` has it: `src/24 dport`.
+    /// The mask, in the syntax of a scenario's key `mask`: `src/24 dport`.
     pub mask: String,
     /// Maximum number of entries.
     pub most: u32,

@@ -99,7 +99,7 @@ fn read(words: &[Word]) -> Result<(String, Option<String>), Problem> {
             Some(word) => {
                 let what = format!("{} is not part of a `delete` command", quoted(&word.text));
                 Err(Problem::error(word.at.clone(), what)
-                    .help("`delete` takes a side, ports and an address"))
+                    .help("`delete` accepts only a side, ports and an address"))
             }
         };
     }

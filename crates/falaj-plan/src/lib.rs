@@ -10,7 +10,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! | module | what it does |
+//! | module | task |
 //! |---|---|
 //! | [`bounds`] | guarantee and envelope of each flow, its delay and backlog, and what limits them |
 //! | [`solve`] | requirements that are not met, and settings that would meet them |

@@ -1,6 +1,6 @@
 //! The control handler: answers the requests of a control socket, and keeps the running scenario.
 //!
-//! | module | what it does |
+//! | module | task |
 //! |---|---|
 //! | `state` | the running scenario, its text, warnings given before |
 //! | `channel` | the channel to the forwarder, and a limit on its time for requests |

@@ -392,7 +392,7 @@ impl IdTable {
 /// any id detects it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MaskStats {
-    /// The mask, as a scenario's key `mask` has it: `src/24 dport`.
+    /// The mask, in the syntax of a scenario's key `mask`: `src/24 dport`.
     pub mask: String,
     /// Maximum number of ids with a place of their own.
     pub most: u32,
@@ -488,7 +488,7 @@ mod tests {
     #[test]
     fn ids_go_when_they_are_over_and_owe_nothing() {
         let mut set = set(3, 1);
-        let never = |_| -> bool { panic!("nobody is over") };
+        let never = |_| -> bool { panic!("no id is removed") };
         assert_eq!([1, 2, 1].map(|n| set.comes(&id(n), Time(10), false, never)), [0, 1, 0]);
         set.count(1, |stats| stats.sent(700, Span(5)));
         assert_eq!(set.comes(&id(1), Time(60), false, never), 0);

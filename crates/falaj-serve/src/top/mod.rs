@@ -1,6 +1,6 @@
 //! `falaj top`: the measurements and guarantees of flows on a terminal; a few keys change the link.
 //!
-//! | module | what it does |
+//! | module | task |
 //! |---|---|
 //! | `source` | the source of samples and target of changes: a service's API, or any link's control socket |
 //! | `http` | the API's client |

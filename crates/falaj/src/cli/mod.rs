@@ -1,6 +1,6 @@
 //! The command line: global options, and arguments that several commands share.
 //!
-//! | module | what it has |
+//! | module | content |
 //! |---|---|
 //! | [`errors`] | messages for a wrong command line |
 //! | [`help`] | `--help` in groups, and `--help-all` |

@@ -235,7 +235,7 @@ pub(crate) fn sends(words: &[&str]) -> bool {
         ["--sink", at] => {
             for stream in TcpListener::bind(at).expect("the port is free").incoming() {
                 std::thread::spawn(|| {
-                    std::io::copy(&mut stream.expect("somebody calls"), &mut std::io::sink())
+                    std::io::copy(&mut stream.expect("a connection"), &mut std::io::sink())
                 });
             }
         }

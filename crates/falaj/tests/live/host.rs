@@ -82,7 +82,7 @@ fn content(way: usize) -> Vec<u8> {
 
 /// Receives a transfer and answers with one; then the same with one datagram.
 fn serve(listener: &TcpListener, datagrams: &UdpSocket) {
-    let (mut stream, _) = listener.accept().expect("somebody calls");
+    let (mut stream, _) = listener.accept().expect("a connection");
     let mut came = Vec::new();
     stream.read_to_end(&mut came).expect("all of it");
     assert!(came == content(0), "{} bytes came", came.len());

@@ -4,7 +4,7 @@
 //! of a veth pair. The scenario that `falaj import` makes of it runs live and simulated. The same
 //! sources send the same datagrams through all three.
 //!
-//! | module | what it has |
+//! | module | content |
 //! |---|---|
 //! | `compared` | a flow through the kernel, through falaj and simulated, and the differences |
 //! | `report` | the results as a table and as JSON |
@@ -129,11 +129,11 @@ fn read(directory: &Path, args: &Args) -> Result<KernelCase> {
     file::make_room_for_marks(&mut scenario);
     ensure!(
         scenario.changes.is_empty(),
-        "{name}: the script is to run without `sleep`, before the traffic begins"
+        "{name}: the script must run without `sleep`, before the traffic begins"
     );
     ensure!(
         scenario.links[only_link(&scenario)?].name == INTERFACE,
-        "{name}: the script is to set the device {INTERFACE}"
+        "{name}: the script must set the device {INTERFACE}"
     );
     Ok(KernelCase { name, script, scenario })
 }

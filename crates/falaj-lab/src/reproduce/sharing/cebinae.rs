@@ -93,7 +93,7 @@ fn of_row(number: usize, row: &PrintedRow) -> [SharedCell; 3] {
     ]
 }
 
-/// The control of ns-3 as a scenario has it.
+/// The congestion control of ns-3, by its name in a scenario.
 fn congestion(control: &str) -> Option<&'static str> {
     match control {
         "NewReno" => Some("reno"),

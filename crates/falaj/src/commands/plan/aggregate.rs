@@ -564,7 +564,7 @@ fn dimension(args: &Args, system: &System) -> Result<ExitCode> {
         say!("{}", serde_json::to_string_pretty(&value)?);
         return Ok(exit);
     }
-    say!("stable from {} packets on; looked at up to {}", stable.0, stable.1);
+    say!("stable from {} packets on; searched up to {}", stable.0, stable.1);
     let mut rows = vec![point_row("least delay", least)];
     for f in &feasible {
         rows.push(point_row("smallest", f.from));

@@ -1,7 +1,7 @@
 //! `falaj plan`: prints the guarantees of a scenario, before anything runs. The computation is in
 //! `falaj-plan`.
 //!
-//! | module | what it does |
+//! | module | task |
 //! |---|---|
 //! | [`stations`] | throughput of stations of a channel that always have packets |
 //! | [`whatif`] | the scenario with other values |

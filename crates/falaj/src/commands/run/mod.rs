@@ -1,6 +1,6 @@
 //! `falaj run`: a command behind an emulated link.
 //!
-//! | module | what it has |
+//! | module | content |
 //! |---|---|
 //! | [`host_ports`] | ports of the host that the command reaches |
 //! | [`hosts`] | a scenario with more than two ends |

@@ -1,6 +1,6 @@
 //! `falaj sim`: runs a scenario in simulated time.
 //!
-//! | module | what it has |
+//! | module | content |
 //! |---|---|
 //! | [`connections`] | results of TCP connections |
 //! | [`replay`] | `--replay`: replays the packets that entered a live link |

@@ -144,7 +144,7 @@ fn benches_of_nothing() {
     case("kernel-bare", "", None);
     kernel("kernel-bare", "cannot read kernel-bare/traffic.toml: No such file");
     case("kernel-eth7", "tc qdisc add dev eth7 root netem delay 40ms\n", Some(TRAFFIC));
-    kernel("kernel-eth7", "kernel-eth7: the script is to set the device falaj0");
+    kernel("kernel-eth7", "kernel-eth7: the script must set the device falaj0");
     case(
         "kernel-rules",
         "tc qdisc add dev falaj0 root netem delay 40ms\n",
