@@ -140,8 +140,8 @@ impl Diagnostics {
     }
 
     /// Renders all problems for a terminal, each with its line of the file. Several similar
-    /// warnings are the first one and the line numbers of the others. Colours are ANSI escapes.
-    /// Ends without a newline; empty if there are no problems.
+    /// warnings are shown as the first one and the line numbers of the others. Colours are ANSI
+    /// escapes. Ends without a newline; empty if there are no problems.
     pub fn render(&self, colour: bool) -> String {
         let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
         let told = |(problem, alike): &(&Problem, Vec<usize>)| {

@@ -404,7 +404,7 @@ fn probability(text: &str) -> Result<Probability, Unreadable> {
     let all = 100 * 10u128.pow(number.places);
     if number.mantissa > all {
         return Err(Unreadable::new(
-            format!("{} is more than certain", quoted(text)),
+            format!("{} is above 100%", quoted(text)),
             "write at most `100%`",
         ));
     }

@@ -1506,7 +1506,7 @@ fn what_has_no_equal_is_refused_line_by_line() {
               |
               = help: let the shell print the commands as it runs them, as in `bash -x SCRIPT`, and import those
 
-            error: `101%` is more than certain
+            error: `101%` is above 100%
              --> tc.sh:6:39
               |
             6 | tc qdisc add dev eth0 root netem loss 101%

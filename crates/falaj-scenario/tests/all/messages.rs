@@ -2762,7 +2762,7 @@ slot = { least = "5ms", most = "3ms" }
               |
               = help: write `0.01%` for 0.01 percent
 
-            error: `corrupt`: `101%` is more than certain
+            error: `corrupt`: `101%` is above 100%
              --> a.toml:5:11
               |
             5 | corrupt = "101%"
@@ -2863,7 +2863,7 @@ loss = { kind = "gilbert-elliott", to-bad = "1%" }
     errors_of_link(
         "loss = { kind = \"four-states\", p13 = \"60%\", p14 = \"50%\" }\n",
         expect![[r#"
-        error: `p14`: with `p13` it is more than certain
+        error: `p14`: with `p13` it is above 100%
          --> a.toml:3:51
           |
         3 | loss = { kind = "four-states", p13 = "60%", p14 = "50%" }
