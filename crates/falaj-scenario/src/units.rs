@@ -275,7 +275,7 @@ pub fn parse_sizes(text: &str) -> Result<Sizes, Unreadable> {
         let often = times.trim().parse::<u32>().ok().filter(|n| (1..=1_000_000).contains(n));
         let often = often.ok_or_else(|| {
             Unreadable::new(
-                format!("{} is not how often a size comes", quoted(times.trim())),
+                format!("{} is not the weight of a size", quoted(times.trim())),
                 format!("{example}; 1 to 1000000"),
             )
         })?;
@@ -387,7 +387,7 @@ fn probability(text: &str) -> Result<Probability, Unreadable> {
     let n = number.text;
     if unit.is_empty() {
         return Err(Unreadable::new(
-            format!("{} could be a part of 1 or of 100", quoted(text)),
+            format!("{} could be a fraction or a percentage", quoted(text)),
             format!("write `{n}%` for {n} percent"),
         ));
     }

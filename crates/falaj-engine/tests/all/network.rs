@@ -130,7 +130,7 @@ fn links(links: &[u32]) -> RuleAction {
     RuleAction::Links(links.to_vec())
 }
 
-/// A mark goes with its packet: to later rules, through a link to the rules behind it, to flows and
+/// A mark goes with its packet: to later rules, through a link to the rules after it, to flows and
 /// to masks.
 #[test]
 fn marks_go_with_packets() {

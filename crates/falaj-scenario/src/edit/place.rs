@@ -171,7 +171,7 @@ pub(super) fn resolve(
     }
     let exact = meant.iter().filter(|(place, rest)| [&place.path[..], rest].concat() == words);
     let taken = meant.iter().filter(|(place, rest)| place.takes(rest));
-    // For a key that no table takes: the tables that the words before it name.
+    // For a key that no table has: the tables that the words before it name.
     let unknown = meant.iter().filter(|(place, rest)| rest.len() == 1 && !place.path.is_empty());
     let mut choices: Vec<_> = exact.filter(|(place, rest)| place.takes(rest)).copied().collect();
     if choices.is_empty() {

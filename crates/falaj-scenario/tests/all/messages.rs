@@ -2746,7 +2746,7 @@ jitter = { amount = "2h", order = "fre" }
 slot = { least = "5ms", most = "3ms" }
 "#,
         expect![[r#"
-            error: `loss`: `1` could be a part of 1 or of 100
+            error: `loss`: `1` could be a fraction or a percentage
              --> a.toml:3:8
               |
             3 | loss = 1
@@ -2754,7 +2754,7 @@ slot = { least = "5ms", most = "3ms" }
               |
               = help: write, in quotes, `1%` for 1 percent
 
-            error: `duplicate`: `0.01` could be a part of 1 or of 100
+            error: `duplicate`: `0.01` could be a fraction or a percentage
              --> a.toml:4:13
               |
             4 | duplicate = "0.01"
@@ -3725,7 +3725,7 @@ size = "74B-1514B"
               |
               = help: leave out `rate`, or change the model
 
-            error: `size`: `0` is not how often a size comes
+            error: `size`: `0` is not the weight of a size
              --> a.toml:7:8
               |
             7 | size = "74B x 7, 1514B x 0"

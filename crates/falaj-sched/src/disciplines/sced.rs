@@ -102,7 +102,7 @@ impl Sced {
             if first == Some(Rate(0)) {
                 return Err(refuse(
                     "burst-rate",
-                    "a rate of 0 never begins".into(),
+                    "a rate of 0 gives no service".into(),
                     "any rate above 0",
                 )
                 .into());

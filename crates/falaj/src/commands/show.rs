@@ -254,7 +254,7 @@ fn text(report: &LinksReport) -> String {
         let (dropped, lost) = (gone.dropped.all(), gone.lost);
         let _ = writeln!(
             out,
-            "links that are gone: {} packets sent, {dropped} dropped, {lost} lost, {} waiting still",
+            "removed links: {} packets sent, {dropped} dropped, {lost} lost, {} still waiting",
             gone.sent, gone.backlog
         );
     }

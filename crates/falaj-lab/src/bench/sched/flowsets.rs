@@ -1,7 +1,7 @@
 //! Sets of flows in the notation of dummynet's test program: a list of `weight:length:flows`,
 //! separated by commas. Weight and length may be ranges `low-high-steps`; an empty field is 1, 1000
-//! and 1. Numbers take the suffixes `k` (1024), `K` (1000), `m`, `M`; a number of packets also `n`,
-//! times the number of flows.
+//! and 1. Numbers may have the suffixes `k` (1024), `K` (1000), `m`, `M`; a number of packets also
+//! `n`, times the number of flows.
 
 use anyhow::{Result, bail, ensure};
 use std::str::FromStr;
