@@ -31,7 +31,7 @@ type Said<T> = Result<T, String>;
 /// The text is not JSON, or something is missing or wrong; the error names the place.
 pub fn read(text: &str) -> Result<Read, String> {
     let all: Json =
-        serde_json::from_str(text).map_err(|error| format!("this is no JSON: {error}"))?;
+        serde_json::from_str(text).map_err(|error| format!("this is not JSON: {error}"))?;
     let all = object(&all, "the file")?;
     let info = object(field(all, "", "network")?, "network")?;
     let mut notes = Vec::new();
@@ -541,7 +541,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_with_its_place() {
         for (from, to, said) in [
-            ("\"two\",", "\"two\"", "no JSON"),
+            ("\"two\",", "\"two\"", "not JSON"),
             ("\"servers\"", "\"server\"", "the file: there is no `servers`"),
             ("[\"b\"]", "[\"c\"]", "flows[1].path[0]: there is no server \"c\"; there are a, b"),
             ("[\"a\", \"b\"]", "[\"a\", \"a\"]", "flows[0].path[1]: \"a\" a second time"),

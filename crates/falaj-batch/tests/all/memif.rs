@@ -837,7 +837,7 @@ fn peers_come_and_go() {
     let mut slave = MemifSocket::open(&path, terms(MemifRole::Slave)).unwrap();
     assert!(slave.look().unwrap().is_none());
     let mut master = MemifSocket::open(&path, terms(MemifRole::Master)).unwrap();
-    assert!(MemifSocket::open(&path, terms(MemifRole::Master)).is_err(), "somebody listens there");
+    assert!(MemifSocket::open(&path, terms(MemifRole::Master)).is_err(), "the path is in use");
     let mut connected = [None, None];
     for _ in 0..1000 {
         for (socket, connected) in [&mut master, &mut slave].into_iter().zip(&mut connected) {

@@ -150,12 +150,12 @@ fn unheeded(set: &[String], scheduler: Option<&str>) -> String {
     let sets = |file: &str| set.iter().any(|limit| limit.starts_with(file));
     match scheduler {
         Some(name) if name != "bfq" && (sets("blkio.bfq.weight") || sets("io.bfq.weight")) => {
-            format!(" (which {name}, the disk's scheduler, does not heed)")
+            format!(" (which {name}, the disk's scheduler, ignores)")
         }
         Some(name) if name != "bfq" && sets("io.weight") => {
             format!(
-                " (the disk's scheduler is {name}; it is heeded where the kernel's cost model is \
-                 on)"
+                " (the disk's scheduler is {name}; the weight has an effect if the kernel's cost \
+                 model is on)"
             )
         }
         _ => String::new(),
@@ -227,7 +227,7 @@ mod tests {
             set(&["cpu.shares 102", "blkio.bfq.weight 10"]),
             set(&["cpu.weight 10", "io.weight 10"]),
         ];
-        assert!(unheeded(&bfq, Some("none")).contains("none, the disk's scheduler, does not heed"));
+        assert!(unheeded(&bfq, Some("none")).contains("none, the disk's scheduler, ignores"));
         assert!(unheeded(&io, Some("none")).contains("cost model"));
         for (set, scheduler) in
             [(&bfq, Some("bfq")), (&io, None), (&set(&["cpu.weight 10"]), Some("none"))]

@@ -74,7 +74,7 @@ impl GuestPort {
 
 impl Port for GuestPort {
     fn name(&self) -> String {
-        "The process at the far end that takes batches".into()
+        "The process at the far end that accepts batches".into()
     }
 
     fn longest(&self) -> usize {

@@ -226,7 +226,7 @@ fn a_ring_that_stops_goes_on_where_it_was() {
 fn a_monitor_that_talks_nonsense_is_left() {
     let mut card = Card::new();
     for words in [&b"nonsense"[..], &[0; 4096], &[0xff; 100], &[1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0]] {
-        let mut stream = UnixStream::connect(&card.path).expect("somebody listens");
+        let mut stream = UnixStream::connect(&card.path).expect("it listens");
         stream.write_all(words).expect("it is read");
         stream.shutdown(std::net::Shutdown::Write).expect("it is open");
         let _ = stream.read_to_end(&mut Vec::new());
@@ -236,7 +236,7 @@ fn a_monitor_that_talks_nonsense_is_left() {
     let _ = guest.share(MEMORY as u64 + 0x1000);
     assert!(guest.frontend.get_features().is_err(), "it was hung up on");
     // A monitor that sends half a message is waited for, without blocking.
-    let mut half = UnixStream::connect(&card.path).expect("somebody listens");
+    let mut half = UnixStream::connect(&card.path).expect("it listens");
     half.write_all(&[1, 0]).expect("it is read");
     assert_eq!(card.receives(), None);
     drop(half);
@@ -334,7 +334,7 @@ pub(crate) fn monitor(bytes: &[u8]) {
     let mut card = Card::new();
     let mut buffer = vec![0; card.port.longest()];
     let connect = || {
-        let stream = UnixStream::connect(&card.path).expect("somebody listens");
+        let stream = UnixStream::connect(&card.path).expect("it listens");
         stream.set_nonblocking(true).expect("it is a socket");
         stream
     };

@@ -2615,7 +2615,7 @@ pub(crate) fn probes(probe: &str, words: &[&str]) {
                 std::thread::sleep(Duration::from_millis(10));
                 TcpStream::connect_timeout(&at(address, PORT), Duration::from_secs(5)).ok()
             };
-            let mut stream = (0..200).find_map(connect).expect("somebody listens");
+            let mut stream = (0..200).find_map(connect).expect("it listens");
             let mut came = Vec::new();
             stream.read_to_end(&mut came).expect("all of it");
             println!("{}", if came == content() { "whole" } else { "broken" });

@@ -52,7 +52,7 @@ pub(super) fn send(
 ) -> Result<Vec<Option<PacketOutcome>>> {
     let replayed = replay(network, arrivals, None).map_err(|(_, refused)| anyhow!("{refused}"))?;
     if replayed.unmatched > 0 {
-        bail!("{} packets were matched by nothing", replayed.unmatched);
+        bail!("{} packets matched no rule", replayed.unmatched);
     }
     let sent = |verdict: &Verdict| match *verdict {
         Verdict::Sent { end, due, .. } => Some(PacketOutcome { end, due }),

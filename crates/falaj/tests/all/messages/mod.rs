@@ -257,7 +257,7 @@ fn listens(
     let listener = UnixListener::bind(place.join("falaj").join(name)).expect("a socket");
     std::thread::spawn(move || {
         for _ in 0..times {
-            let (mut stream, _) = listener.accept().expect("somebody connects");
+            let (mut stream, _) = listener.accept().expect("a client");
             let _ = writeln!(stream, "{hello}");
         }
     })

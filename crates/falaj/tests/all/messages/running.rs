@@ -70,7 +70,7 @@ impl Running {
             std::thread::sleep(Duration::from_millis(5));
             service.ask("GET /v1/adapters", "").1["adapters"] != json!([])
         });
-        assert!(looked, "it does not look");
+        assert!(looked, "the service has not checked its adapters");
         service
     }
 
@@ -255,10 +255,10 @@ fn answers_that_are_not_to_be_read() {
         let path = at.path().join(name);
         let listener = UnixListener::bind(&path).expect("a socket");
         let link = std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().expect("somebody connects");
-            writeln!(stream, "{hello}").expect("somebody reads");
+            let (mut stream, _) = listener.accept().expect("a client");
+            writeln!(stream, "{hello}").expect("the client reads");
             BufReader::new(&stream).read_line(&mut String::new()).expect("a request");
-            stream.write_all(answer.as_bytes()).expect("somebody reads");
+            stream.write_all(answer.as_bytes()).expect("the client reads");
         });
         refused(&["show", "--control", path.to_str().expect("UTF-8")], said);
         link.join().expect("it was asked");
@@ -278,13 +278,13 @@ fn a_scenario_that_is_not_to_be_read() {
     let path = link.at("other");
     let listener = UnixListener::bind(&path).expect("a socket");
     let other = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().expect("somebody connects");
+        let (mut stream, _) = listener.accept().expect("a client");
         let mut asked = BufReader::new(stream.try_clone().expect("a descriptor")).lines();
         for (n, line) in said.iter().enumerate() {
             if n > 0 {
                 asked.next().expect("a request").expect("UTF-8");
             }
-            writeln!(stream, "{line}").expect("somebody reads");
+            writeln!(stream, "{line}").expect("the client reads");
         }
     });
     refused(
@@ -314,12 +314,12 @@ fn services_that_are_none() {
         let path = at.path().join(name);
         let listener = UnixListener::bind(&path).expect("a socket");
         let service = std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().expect("somebody connects");
+            let (mut stream, _) = listener.accept().expect("a client");
             // The request is read before the answer is written, so that no part of the answer is
             // lost when the socket closes.
             let mut asked = BufReader::new(stream.try_clone().expect("a descriptor")).lines();
             asked.find(|line| line.as_ref().is_ok_and(String::is_empty));
-            stream.write_all(answer.as_bytes()).expect("somebody reads");
+            stream.write_all(answer.as_bytes()).expect("the client reads");
         });
         let ran = top(&path);
         assert!(ran.status == Some(2) && ran.err.contains(said), "{said}\n{ran:?}");

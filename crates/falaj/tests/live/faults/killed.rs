@@ -204,7 +204,7 @@ pub(crate) fn peer_of_a_ring() {
     signal("KILL", link.process(&format!("{program} aggregate guest")).expect("it runs"));
     let ran = link.ended();
     assert_eq!(ran.status, Some(2), "{ran:?}");
-    assert!(ran.err.contains("The process at the far end that takes batches is gone"), "{ran:?}");
+    assert!(ran.err.contains("The process at the far end that accepts batches is gone"), "{ran:?}");
     assert!(!control.exists(), "its socket goes with it");
 }
 
