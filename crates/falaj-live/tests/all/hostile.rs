@@ -43,13 +43,13 @@ pub(crate) fn unit(bytes: &[u8]) {
             length += part.len();
         }
         train.cut(unit, 0..packets, &mut part);
-        assert_eq!(part.len(), unit.len(), "all of it is all of it");
+        assert_eq!(part.len(), unit.len(), "the range of all packets is the whole unit");
         // Each packet has the headers, and its part of the payload.
         let headers = (length - unit.len()) / (packets - 1).max(1);
         assert_eq!(
             length - packets * headers,
             unit.len() - headers,
-            "no byte of the payload is lost, and none there twice"
+            "each byte of the payload is in one packet"
         );
     }
     let mut whole = unit.to_vec();
