@@ -21,6 +21,7 @@ mod timeline;
 
 use falaj_scenario::{Diagnostics, Problem, Severity};
 pub use ipfw::{LastRule, ipfw};
+pub use lines::needs_shell;
 pub use netconfig::{Netconfig, netconfig};
 pub use tc::{Host, tc};
 

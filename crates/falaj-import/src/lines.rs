@@ -1,6 +1,6 @@
 //! The commands of a shell script: words with their places.
 
-use falaj_scenario::Problem;
+use falaj_scenario::{Diagnostics, Problem};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -18,12 +18,21 @@ impl Word {
     }
 }
 
+/// The errors of scripts that only a shell can read.
+const ONLY_SHELL: [&str; 2] =
+    ["only a shell can expand this", "only a shell can decide which of the following lines run"];
+
+const CURE: &str = "`falaj import` runs such a script in a sandbox, unless `--no-run` forbids it";
+
+/// Returns true if an import failed because only a shell can read the script.
+pub fn needs_shell(errors: &Diagnostics) -> bool {
+    errors.problems().iter().any(|problem| ONLY_SHELL.contains(&problem.title.as_str()))
+}
+
 /// The error at the first word of a command that only a shell can expand.
 pub(crate) fn expanded(words: &[Word]) -> Option<Problem> {
     let word = words.iter().find(|word| word.is_expanded())?;
-    Some(Problem::error(word.at.clone(), "only a shell can expand this").help(
-        "let the shell print the commands as it runs them, as in `bash -x SCRIPT`, and import those",
-    ))
+    Some(Problem::error(word.at.clone(), ONLY_SHELL[0]).help(CURE))
 }
 
 /// The error at a keyword that begins a conditional part of a script, or a loop.
@@ -31,13 +40,8 @@ pub(crate) fn branches(words: &[Word]) -> Option<Problem> {
     const KEYWORDS: &[&str] = &["if", "for", "while", "until", "case", "function", "select"];
     let first = words.first()?;
     let function = first.text.ends_with("()") || words.get(1).is_some_and(|w| w.text == "()");
-    (KEYWORDS.contains(&first.text.as_str()) || function).then(|| {
-        Problem::error(first.at.clone(), "only a shell can decide which of the following lines run")
-            .help(
-                "let the shell print the commands as it runs them, as in `bash -x SCRIPT`, and \
-                 import those",
-            )
-    })
+    (KEYWORDS.contains(&first.text.as_str()) || function)
+        .then(|| Problem::error(first.at.clone(), ONLY_SHELL[1]).help(CURE))
 }
 
 /// The commands of a script. A backslash at the end of a line continues the command in the next

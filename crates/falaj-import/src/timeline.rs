@@ -19,6 +19,8 @@ pub(crate) struct Timeline {
     /// The time since the first draft, in nanoseconds.
     now: u64,
     stages: Vec<Stage>,
+    /// True if the script ends with a pause that does not end.
+    is_endless: bool,
     /// Place and title of the warnings that were added to the problems of the script.
     warned: BTreeSet<(usize, String)>,
 }
@@ -65,6 +67,7 @@ pub(crate) fn run<S>(
                         "the script waits here until it is ended: commands after this are left out";
                     problems.push(Problem::warning(at, what));
                 }
+                timeline.is_endless = true;
                 break;
             }
             Ok(Some(nanos)) => {
@@ -142,15 +145,17 @@ impl Timeline {
     fn into_draft(mut self, problems: &mut Vec<Problem>) -> Draft {
         let removed = self.stages.pop_if(|stage| stage.is_removed);
         let mut draft = self.stages.first().map_or_else(Draft::default, |s| s.draft.clone());
+        let mut changes = Vec::new();
         for stages in self.stages.windows(2) {
             match change(&stages[0], &stages[1]) {
-                Ok(change) => draft.tables.extend(change),
+                Ok(change) => changes.extend(change.map(|table| (stages[1].from, table))),
                 Err(problem) => {
                     problems.push(problem);
                     return Draft::default();
                 }
             }
         }
+        draft.tables.extend(repeated(changes, self.is_endless));
         let end = match &removed {
             Some(stage) if stage.from > 0 => {
                 let what = "all links end here: this becomes the `duration` of the run";
@@ -158,6 +163,7 @@ impl Timeline {
                 stage.from
             }
             Some(_) => return Draft::default(),
+            None if self.is_endless => 0,
             // After its last change the script waits.
             None => match &self.stages[..] {
                 [_, .., last] if self.now > last.from => self.now,
@@ -171,6 +177,34 @@ impl Timeline {
         }
         draft
     }
+}
+
+/// Largest number of changes of one period that is looked for.
+const PERIOD_MAX: usize = 64;
+
+/// The changes, each with its time, in the order of time. If they repeat at least three times,
+/// those of one period remain, with `every`, and with `until` unless the script has no end.
+fn repeated(changes: Vec<(u64, Table)>, is_endless: bool) -> Vec<Table> {
+    let all = &changes[..];
+    let period = (1..=PERIOD_MAX.min(all.len() / 3)).find_map(|p| {
+        let length = all[p].0 - all[0].0;
+        let same = |(early, late): (&(u64, Table), &(u64, Table))| {
+            late.0 - early.0 == length && late.1.get("set") == early.1.get("set")
+        };
+        all.iter().zip(&all[p..]).all(same).then_some((p, length))
+    });
+    let last = all.last().map_or(0, |(at, _)| *at);
+    let number = period.map_or(all.len(), |(p, _)| p);
+    let table = |(_, mut table): (u64, Table)| {
+        if let Some((_, length)) = period {
+            table.text("every", time(length));
+            if !is_endless {
+                table.text("until", time(last));
+            }
+        }
+        table
+    };
+    changes.into_iter().take(number).map(table).collect()
 }
 
 /// The change from a stage to the next one; `None` if they are the same.

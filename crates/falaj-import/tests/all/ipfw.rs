@@ -198,7 +198,7 @@ fn rules_as_firewalls_have_them() {
             4 | ipfw pipe 1 config bw $RATE
               |                       ^^^^^
               |
-              = help: let the shell print the commands as it runs them, as in `bash -x SCRIPT`, and import those
+              = help: `falaj import` runs such a script in a sandbox, unless `--no-run` forbids it
 
             error: only a shell can expand this
              --> ipfw.sh:5:1
@@ -206,7 +206,7 @@ fn rules_as_firewalls_have_them() {
             5 | $other pipe 2 config delay 5
               | ^^^^^^
               |
-              = help: let the shell print the commands as it runs them, as in `bash -x SCRIPT`, and import those"#]],
+              = help: `falaj import` runs such a script in a sandbox, unless `--no-run` forbids it"#]],
     );
 }
 

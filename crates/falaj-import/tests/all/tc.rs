@@ -1263,7 +1263,7 @@ fn commands_are_read_in_the_forms_that_scripts_have() {
             2 | $TC qdisc add dev e root netem delay 1ms
               | ^^^
               |
-              = help: let the shell print the commands as it runs them, as in `bash -x SCRIPT`, and import those
+              = help: `falaj import` runs such a script in a sandbox, unless `--no-run` forbids it
 
             error: `a file of further commands` has no equivalent here
              --> tc.sh:3:4
@@ -1504,7 +1504,7 @@ fn what_has_no_equal_is_refused_line_by_line() {
             5 | tc qdisc add dev $DEV root netem loss 10%
               |                  ^^^^
               |
-              = help: let the shell print the commands as it runs them, as in `bash -x SCRIPT`, and import those
+              = help: `falaj import` runs such a script in a sandbox, unless `--no-run` forbids it
 
             error: `101%` is above 100%
              --> tc.sh:6:39

@@ -64,6 +64,70 @@ fn commands_after_a_pause_are_a_change() {
     );
 }
 
+/// At least three equal periods are written once, with their end unless the script has none.
+#[test]
+fn changes_that_repeat_are_written_once() {
+    let round = "tc qdisc replace dev eth0 root netem delay 10ms\nsleep 5\n\
+                 tc qdisc replace dev eth0 root netem delay 90ms\nsleep 2\n";
+    becomes(
+        &round.repeat(4),
+        expect![[r##"
+        # packets that eth0 sends go up
+        [link.eth0]
+        rate = "unlimited"
+
+        # tc qdisc replace dev eth0 root netem delay 10ms
+        [link.eth0.up]
+        delay = "10ms"
+
+        # tc qdisc replace dev eth0 root netem delay 90ms
+        [[change]]
+        at = "5s"
+        set = { "link.eth0.up.delay" = "90ms" }
+        every = "7s"
+        until = "26s"
+
+        # tc qdisc replace dev eth0 root netem delay 10ms
+        [[change]]
+        at = "7s"
+        set = { "link.eth0.up.delay" = "10ms" }
+        every = "7s"
+        until = "26s"
+
+        [run]
+        duration = "28s"
+    "##]],
+    );
+    becomes(
+        &(round.repeat(4) + "sleep infinity"),
+        expect![[r##"
+        # packets that eth0 sends go up
+        [link.eth0]
+        rate = "unlimited"
+
+        # tc qdisc replace dev eth0 root netem delay 10ms
+        [link.eth0.up]
+        delay = "10ms"
+
+        # tc qdisc replace dev eth0 root netem delay 90ms
+        [[change]]
+        at = "5s"
+        set = { "link.eth0.up.delay" = "90ms" }
+        every = "7s"
+
+        # tc qdisc replace dev eth0 root netem delay 10ms
+        [[change]]
+        at = "7s"
+        set = { "link.eth0.up.delay" = "10ms" }
+        every = "7s"
+    "##]],
+    );
+    let uneven = format!("{round}{round}sleep 1\n{round}{round}");
+    let found = scenarios(&uneven);
+    let times: Vec<Span> = found.into_iter().map(|(at, _)| at).collect();
+    assert_eq!(times, [0, 5, 7, 12, 15, 20, 22, 27].map(Span::from_secs));
+}
+
 #[test]
 fn classes_keep_their_place() {
     becomes(

@@ -5,6 +5,7 @@
 //! | [`links`] | commands that make a link: `run`, `traffic`, `compare` |
 //! | [`bridge`] | `falaj bridge` between hosts |
 //! | [`attach`] | `falaj attach` at interfaces in use |
+//! | [`import`] | scripts that `falaj import` runs in a sandbox |
 //! | `serve` | `falaj serve`, queried and changed |
 //! | `faults` | faults outside of falaj |
 //! | `attacks` | attacks on a service |
@@ -29,6 +30,7 @@ mod faults;
 #[path = "../../../falaj-live/tests/all/guest.rs"]
 mod guest;
 mod host;
+mod import;
 mod in_guest;
 #[path = "../common/libraries.rs"]
 mod libraries;
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
     let mut trials = links::trials(possible);
     trials.extend(bridge::trials(possible));
     trials.extend(attach::trials(possible));
+    trials.extend(import::trials(possible));
     #[cfg(feature = "serve")]
     trials.extend(
         [serve::trials, faults::trials, attacks::trials, pages::trials]

@@ -1,6 +1,8 @@
 //! `falaj import`: converts configurations of other tools into scenarios.
 
-use anyhow::{Context, Result};
+mod sandbox;
+
+use anyhow::{Context, Result, ensure};
 use clap::{Subcommand, ValueEnum};
 use falaj_import::{Host, Imported, LastRule, ipfw, tc};
 use falaj_scenario::{Diagnostics, parse_rate};
@@ -17,12 +19,16 @@ use std::process::ExitCode;
 The scenario is printed to standard output, and differences from the configuration to standard
 error. A line without an equivalent is refused with the reason, and no scenario is printed.
 
+A script with parts that only a shell can expand, such as loops, runs in a sandbox without network,
+where tc, ipfw, ip, sleep and similar programs only record their commands.
+
 Exit status: 0; 2 if a line cannot be read or has no equivalent.
 
 Examples:
   falaj import tc shape.sh > shape.toml
   echo 'tc qdisc add dev eth0 root netem delay 40ms loss 1%' | falaj import tc -
   falaj import tc --rate 1gbit classes.sh > classes.toml
+  falaj import tc limit.sh -- eth0 10mbit > limit.toml
   falaj import ipfw dummynet.sh > pipes.toml")]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -30,6 +36,9 @@ pub(crate) struct Args {
     /// Print JSON: the scenario, and the messages about the lines.
     #[arg(long, global = true)]
     json: bool,
+    /// Refuse scripts that only a shell can expand; do not run them in the sandbox.
+    #[arg(long, global = true)]
+    no_run: bool,
 }
 
 #[derive(Subcommand)]
@@ -44,6 +53,9 @@ enum From {
         /// The device that sends the packets of the first link's down direction.
         #[arg(long, value_name = "DEVICE")]
         down: Option<String>,
+        /// Arguments of the script, which then runs in the sandbox.
+        #[arg(last = true, value_name = "ARGUMENTS")]
+        args: Vec<String>,
     },
     /// `ipfw`, `dnctl` and `pf` of FreeBSD and macOS: a link for each pipe of dummynet, and rules.
     #[command(visible_alias = "pf")]
@@ -54,6 +66,9 @@ enum From {
         /// `net.inet.ip.fw.default_to_accept`].
         #[arg(long, value_name = "FATE")]
         default: Option<Fate>,
+        /// Arguments of the script, which then runs in the sandbox.
+        #[arg(last = true, value_name = "ARGUMENTS")]
+        args: Vec<String>,
     },
 }
 
@@ -68,19 +83,18 @@ enum Fate {
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let made = match &args.from {
-        From::Tc { file, rate, down } => {
-            let (text, name) = read(file)?;
-            tc(&text, &name, &Host { rate: *rate, down: down.clone() })
+        From::Tc { file, rate, down, args: of_script } => {
+            let host = Host { rate: *rate, down: down.clone() };
+            Script::read(file, of_script, args.no_run)?.import(|text, name| tc(text, name, &host))
         }
-        From::Ipfw { file, default } => {
-            let (text, name) = read(file)?;
+        From::Ipfw { file, default, args: of_script } => {
             let last = default.map(|fate| match fate {
                 Fate::Accept => LastRule::Accept,
                 Fate::Deny => LastRule::Deny,
             });
-            ipfw(&text, &name, last)
+            Script::read(file, of_script, args.no_run)?.import(|text, name| ipfw(text, name, last))
         }
-    };
+    }?;
     if args.json {
         let problems = |d: &Diagnostics| -> Vec<_> {
             d.problems().iter().map(|p| crate::commands::check::to_json(d.file_name(), p)).collect()
@@ -107,15 +121,50 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     }
 }
 
-/// Reads the text of a file or of standard input, and its name for messages.
-fn read(path: &Path) -> Result<(String, String)> {
-    if path == Path::new("-") {
-        let bytes = falaj_scenario::bytes_from(std::io::stdin());
-        let bytes = bytes.context("cannot read standard input")?;
-        let name = "standard input".to_owned();
-        return Ok((falaj_scenario::text_of(bytes, &name).map_err(anyhow::Error::msg)?, name));
+/// A script to be imported.
+struct Script<'a> {
+    text: String,
+    /// Its name in messages.
+    name: String,
+    args: &'a [String],
+    may_run: bool,
+}
+
+impl Script<'_> {
+    /// Reads a file or standard input.
+    fn read<'a>(path: &Path, args: &'a [String], no_run: bool) -> Result<Script<'a>> {
+        let (bytes, name) = if path == Path::new("-") {
+            (falaj_scenario::bytes_from(std::io::stdin()), "standard input".to_owned())
+        } else {
+            (falaj_scenario::bytes_of(path), path.display().to_string())
+        };
+        let bytes = bytes.with_context(|| format!("cannot read {name}"))?;
+        let text = falaj_scenario::text_of(bytes, &name).map_err(anyhow::Error::msg)?;
+        ensure!(args.is_empty() || !no_run, "a script takes arguments if it runs: omit `--no-run`");
+        Ok(Script { text, name, args, may_run: !no_run })
     }
-    let name = path.display().to_string();
-    let bytes = falaj_scenario::bytes_of(path).with_context(|| format!("cannot read {name}"))?;
-    Ok((falaj_scenario::text_of(bytes, &name).map_err(anyhow::Error::msg)?, name))
+
+    /// Imports the text if it is commands alone, else the commands that it runs.
+    fn import(
+        self,
+        import: impl Fn(&str, &str) -> Result<Imported, Diagnostics>,
+    ) -> Result<Result<Imported, Diagnostics>> {
+        if self.args.is_empty() {
+            match import(&self.text, &self.name) {
+                Err(errors) if self.may_run && falaj_import::needs_shell(&errors) => {}
+                made => return Ok(made),
+            }
+        }
+        let name = &self.name;
+        let ran = sandbox::run(&self.text, self.args)
+            .with_context(|| format!("cannot read {name} without a shell"))?;
+        note!("{name} ran in a sandbox; lines below are those of the commands that it ran");
+        if ran.is_endless {
+            note!("{name} does not end: its first {} pauses are imported", sandbox::PAUSES);
+        }
+        if let Some((status, message)) = ran.failed {
+            note!("{name} ended with status {status}: {message}");
+        }
+        Ok(import(&ran.commands, &format!("{name}, as it ran")))
+    }
 }

@@ -1,0 +1,80 @@
+//! Runs a script in a sandbox, where stand-ins for `tc`, `ipfw` and other programs record their
+//! commands and do nothing.
+//!
+//! The script is the first process but one of new namespaces: it sees the system's programs and
+//! libraries read-only, an empty directory in memory, no network and no other process. It runs as
+//! root there, and as the calling user outside, or as `nobody` if root calls. It has 10 s, and a
+//! thousand pauses by `sleep`, which take no time.
+
+use anyhow::{Context, Result, bail, ensure};
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+/// The programs with a stand-in, beside `sudo`, which runs its command.
+const STAND_INS: &str = "tc ip ipfw dnctl pfctl sleep usleep sysctl modprobe rmmod lsmod kldload \
+                         iptables ip6tables iptables-restore ip6tables-restore ipset nft ethtool \
+                         ifconfig brctl bridge tcset tcdel docker podman ssh systemctl service \
+                         logger";
+
+/// Number of pauses after which a script is ended.
+pub(super) const PAUSES: usize = 1000;
+
+/// The user `nobody`, which owns nothing.
+const NOBODY: u32 = 65534;
+
+/// The commands that a script has run.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Recorded {
+    /// The commands, one a line. An endless script ends with an endless pause.
+    pub(super) commands: String,
+    /// True if the script was ended at its last pause.
+    pub(super) is_endless: bool,
+    /// The status of a script that failed, and its first message.
+    pub(super) failed: Option<(i32, String)>,
+}
+
+/// Runs a script with these arguments.
+///
+/// # Errors
+/// The sandbox cannot be made, or the script does not end.
+pub(super) fn run(script: &str, args: &[String]) -> Result<Recorded> {
+    let mut sandbox = Command::new("unshare");
+    sandbox
+        .args(["--user", "--map-root-user", "--mount", "--net", "--pid", "--ipc", "--uts"])
+        .args(["--fork", "--kill-child", "sh", "-c", include_str!("sandbox.sh"), "sandbox"])
+        .args(args)
+        .env_clear()
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .env("FALAJ_STAND_INS", STAND_INS)
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    if nix::unistd::geteuid().is_root() {
+        sandbox.uid(NOBODY).gid(NOBODY);
+    }
+    let mut sandbox = sandbox.spawn().context("cannot run `unshare` of util-linux")?;
+    let mut input = sandbox.stdin.take().context("no pipe")?;
+    // A sandbox that cannot be made does not read the script; its message follows.
+    let _ = input.write_all(script.as_bytes());
+    drop(input);
+    let output = sandbox.wait_with_output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let mut parts = said.splitn(3, '\n');
+    let (Some(ended), Some(message), Some(commands)) = (parts.next(), parts.next(), parts.next())
+    else {
+        let why = String::from_utf8_lossy(&output.stderr);
+        bail!(
+            "cannot make a sandbox for the script: {}; it needs user namespaces",
+            why.trim().lines().next().unwrap_or("unknown")
+        )
+    };
+    let numbers = ended.split_once(' ').context("no status of the script")?;
+    let (status, pauses): (i32, usize) = (numbers.0.parse()?, numbers.1.trim().parse()?);
+    let is_endless = pauses >= PAUSES;
+    ensure!(is_endless || status != 124, "the script has not ended after 10 s");
+    let failed = (status != 0 && !is_endless).then(|| (status, message.to_owned()));
+    let rest = if is_endless { "sleep infinity\n" } else { "" };
+    Ok(Recorded { commands: format!("{commands}{rest}"), is_endless, failed })
+}
