@@ -242,8 +242,8 @@ mod tests {
     fn what_is_no_mask_says_what_is_wrong() {
         for (text, words) in [
             ("", "an empty mask"),
-            ("src src", "there twice"),
-            ("src/24 src", "there twice"),
+            ("src src", "given twice"),
+            ("src/24 src", "given twice"),
             ("src/33", "1 to 32"),
             ("src/+2", "1 to 32"),
             ("src/0x", "1 to 32"),
