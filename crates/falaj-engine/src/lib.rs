@@ -48,7 +48,6 @@ pub mod batch;
 pub mod chance;
 pub mod change;
 pub mod classifier;
-pub mod counted_layer;
 pub mod delay_adversary;
 pub mod ecn;
 pub mod engine;
@@ -73,4 +72,5 @@ mod transmission;
 
 pub use change::{ChangeError, Prepared};
 pub use engine::Engine;
+pub use falaj_sched::units::counted_layer;
 pub use message::{Corrupt, DropReason, Dropped, EcnMark, Emit, Output, PipeId};

@@ -305,6 +305,9 @@ impl<'a> Source<'_, 'a> {
         pipe.framing =
             (overhead != 0 || cells != Cells::None).then_some(Framing { overhead, cells, largest });
         pipe.setup.largest = pipe.framing.map_or(largest, |framing| framing.of(framing.largest));
+        if chosen.entry.wants_layer {
+            pipe.setup.scheduler.set("layer", Value::Choice(layer.name()));
+        }
         pipe.setup.flows = hierarchy::joined(pipe.kind, &pipe.setup, &flows);
         pipe.masks.flows = flows.iter().map(|f| f.each).collect();
         let said: Vec<bool> = flows.iter().map(|f| f.fields.field("max-flows").is_some()).collect();

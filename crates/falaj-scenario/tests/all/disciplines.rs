@@ -1,5 +1,9 @@
 //! Setups that disciplines refuse, each in the words that a user reads, at its place.
 
+use falaj_sched::disciplines::dcf::{Channel, RATES};
+use falaj_sched::units::counted_layer::CountedLayer;
+use falaj_sched::units::time::Span;
+
 /// A link of 10 Mbit/s with two flows.
 fn text(scheduler: &str, flow: &str) -> String {
     format!(
@@ -115,4 +119,32 @@ fn what_cannot_be_is_refused_with_its_reason_and_a_way_out() {
         said.contains("802.11b has no rate as low as 500kbit") && said.contains("at least 1mbit"),
         "{said}"
     );
+}
+
+/// The air time of a packet follows from its IP length, at whichever layer the link counts.
+#[test]
+fn a_station_sends_an_ip_packet_in_the_same_time_at_every_layer() {
+    let layers = [CountedLayer::Payload, CountedLayer::Ip, CountedLayer::L2, CountedLayer::L1];
+    for header in ["", ", header = \"40B\""] {
+        let frames = layers.map(|layer| {
+            let text = format!(
+                "[link.a]\nrate = \"11mbit\"\nlayer = \"{}\"\n\
+                 scheduler = {{ kind = \"dcf\"{header} }}\n",
+                layer.name()
+            );
+            let scenario = falaj_scenario::parse(&text, "stations.toml").expect("no errors").0;
+            let channel = Channel::new(&scenario.links[0].up.pipe.setup).expect("a channel");
+            let frame = |ip: u32| channel.frame(RATES[3], layer.from_ip(ip));
+            // Layer 1 counts shorter packets as 46 bytes of IP.
+            let least = if layer == CountedLayer::L1 { 46 } else { 28 };
+            (28..=1500).map(|ip| frame(ip.max(least))).collect::<Vec<_>>()
+        });
+        let bytes = if header.is_empty() { 36 } else { 40 };
+        let expected = |ip: u32| Span::from_micros(192) + RATES[3].airtime(ip + bytes);
+        for (layer, frames) in layers.iter().zip(&frames) {
+            let least = if *layer == CountedLayer::L1 { 46 } else { 28 };
+            let all: Vec<_> = (28..=1500_u32).map(|ip| expected(ip.max(least))).collect();
+            assert_eq!(*frames, all, "{layer:?}");
+        }
+    }
 }

@@ -41,6 +41,9 @@ pub struct Manifest {
     /// The key of the flows' rates, if a sum of rates above the link's is accepted with a warning;
     /// `None`: there are no such rates, or the discipline refuses the sum.
     pub oversubscribed_by: Option<&'static str>,
+    /// True if its packets' lengths on the medium follow from their IP lengths: a scenario adds the
+    /// link's accounting layer to the scheduler's values, as the choice `layer`.
+    pub wants_layer: bool,
     /// True if it takes a tree of classes whole, in which its own kind divides the flows, instead
     /// of being nested below itself.
     pub whole_trees: bool,
@@ -148,6 +151,7 @@ impl Manifest {
         flow: &[],
         idles: None,
         oversubscribed_by: None,
+        wants_layer: false,
         whole_trees: false,
         weight_key: None,
         cap_key: None,

@@ -28,6 +28,7 @@ use crate::contract::params::{
 use crate::contract::transmission::{Air, Sent};
 use crate::mechanisms::bucket::ids;
 use crate::queues::queue::{FlowId, Flows};
+use crate::units::counted_layer::CountedLayer;
 use crate::units::draws::{Draws, mix};
 use crate::units::rate::{Rate, Wire};
 use crate::units::time::{Span, Time};
@@ -55,9 +56,9 @@ pub const MANIFEST: Manifest = Manifest {
         Param {
             name: "header",
             kind: Kind::Bytes,
-            default: Some("22B"),
-            doc: "bytes that 802.11 adds to each packet beyond those that the link counts, up to \
-                  4096B; the default is for `layer = \"l2\"`, use 36B with `layer = \"ip\"`",
+            default: Some("36B"),
+            doc: "bytes that 802.11 adds to each IP packet, whatever the link's `layer` counts, up \
+                  to 4096B",
         },
         Param {
             name: "basic-rate",
@@ -95,6 +96,7 @@ pub const MANIFEST: Manifest = Manifest {
               5.5mbit or 11mbit",
     }],
     idles: Idling::because("stations wait and count down before each frame"),
+    wants_layer: true,
     draw: Draw { fit, ..Draw::INDEPENDENT },
     ..Manifest::PLAIN
 };
@@ -129,8 +131,10 @@ const ACK: u32 = 14;
 pub struct Channel {
     /// Duration of the preamble before each frame.
     pub preamble: Span,
-    /// Bytes of a frame beyond those that the link counts.
+    /// Bytes of a frame beyond its IP packet.
     pub header: u32,
+    /// The layer at which the link counts packets' lengths.
+    pub layer: CountedLayer,
     /// The highest rate of acknowledgements.
     pub basic_rate: Rate,
     /// Maximum number of slots before a first attempt.
@@ -147,7 +151,8 @@ impl Channel {
         let values = &setup.scheduler;
         let short = values.choice("preamble") == Some("short");
         let basic_rate = values.rate("basic-rate").unwrap_or(RATES[1]);
-        let header = values.bytes("header").unwrap_or(22);
+        let header = values.bytes("header").unwrap_or(36);
+        let layer = values.choice("layer").and_then(CountedLayer::from_name).unwrap_or_default();
         let refused =
             |param, what, help: &str| ConfigError { flow: None, param, what, help: help.into() };
         if !RATES.contains(&basic_rate) {
@@ -179,6 +184,7 @@ impl Channel {
         Ok(Channel {
             preamble: Span::from_micros(if short { 96 } else { 192 }),
             header,
+            layer,
             basic_rate,
             cw_min,
             cw_max,
@@ -186,9 +192,10 @@ impl Channel {
         })
     }
 
-    /// Duration of preamble and frame for a packet of `bytes`.
+    /// Duration of preamble and frame for a packet that the link counts as `bytes`. Where the
+    /// layer pads short packets, a short one takes the time of the longest that is counted equal.
     pub fn frame(&self, rate: Rate, bytes: u32) -> Span {
-        self.preamble + rate.airtime(bytes.saturating_add(self.header))
+        self.preamble + rate.airtime(self.layer.to_ip(bytes).saturating_add(self.header))
     }
 
     /// Time between the end of a received frame and that of its acknowledgement.
