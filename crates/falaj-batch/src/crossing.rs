@@ -2,8 +2,8 @@
 //! same in the other direction.
 
 use crate::endpoint::{Crossed, Endpoint};
-use falaj_engine::batch::{Batch, BatchPackets, MalformedBatch, Packer};
-use falaj_sched::units::time::Time;
+use falaj_engine::batch::{Batch, BatchPackets, BatchPolicy, MalformedBatch, Packer};
+use falaj_sched::units::time::{Span, Time};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -47,6 +47,34 @@ pub trait Carrier: AsFd {
     fn is_gone(&self) -> bool;
 }
 
+/// Counters of one side of a crossing, since it was created.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CrossingCounts {
+    /// Batches that left this side, and the packets in them.
+    pub sent: BatchCounts,
+    /// Total time that these packets waited in their batches.
+    pub waited: Span,
+    /// Batches that came from the other side, and the packets taken out of them.
+    pub received: BatchCounts,
+}
+
+/// Numbers of batches and of packets in them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BatchCounts {
+    /// Batches.
+    pub batches: u64,
+    /// Packets.
+    pub packets: u64,
+}
+
+impl CrossingCounts {
+    fn count(&mut self, batch: &Batch<'_>) {
+        self.sent.batches += 1;
+        self.sent.packets += u64::from(batch.packets);
+        self.waited += batch.waited;
+    }
+}
+
 /// One side of a crossing. Instants are nanoseconds of CLOCK_MONOTONIC.
 pub struct Crossing<C = Endpoint> {
     endpoint: C,
@@ -56,6 +84,7 @@ pub struct Crossing<C = Endpoint> {
     /// The batch that is being unpacked, and the number of its bytes that are left.
     batch: Vec<u8>,
     left: usize,
+    counts: CrossingCounts,
 }
 
 /// Sends a batch, after those that wait. If the packer is tuned, asks the other side to report
@@ -79,10 +108,11 @@ fn send(
 /// Runs an operation of the packer, and sends the batches that leave it.
 macro_rules! packing {
     ($self:ident, $batch:ident, $do:expr) => {{
-        let Crossing { endpoint, packer, waiting, .. } = $self;
+        let Crossing { endpoint, packer, waiting, counts, .. } = $self;
         let (mut sent, tuned) = (Ok(()), packer.is_tuned());
         let done = {
             let mut out = |c: Batch<'_>| {
+                counts.count(&c);
                 if sent.is_ok() {
                     sent = send(endpoint, waiting, &c, tuned);
                 }
@@ -97,7 +127,25 @@ macro_rules! packing {
 impl<C: Carrier> Crossing<C> {
     /// Packs with this packer, and unpacks the batches of the other side.
     pub fn new(endpoint: C, packer: Packer) -> Crossing<C> {
-        Crossing { endpoint, packer, waiting: VecDeque::new(), batch: Vec::new(), left: 0 }
+        let (waiting, batch, counts) = (VecDeque::new(), Vec::new(), CrossingCounts::default());
+        Crossing { endpoint, packer, waiting, batch, left: 0, counts }
+    }
+
+    /// The counters of this side.
+    pub fn counts(&self) -> CrossingCounts {
+        self.counts
+    }
+
+    /// The policy of this side now.
+    pub fn policy(&self) -> BatchPolicy {
+        self.packer.policy()
+    }
+
+    /// Packs with another packer from now on; open batches leave first.
+    pub fn repack(&mut self, packer: Packer, now: Time) -> io::Result<()> {
+        packing!(self, p, p.0.flush(now, p.1))?;
+        self.packer = packer;
+        Ok(())
     }
 
     /// Returns true if there is no room for batches; no packet is accepted then.
@@ -165,7 +213,10 @@ impl<C: Carrier> Crossing<C> {
                 Ok(packets) if packets.left() == 0 => {
                     return Ok(Some(Err(MalformedBatch::NoLength)));
                 }
-                Ok(packets) => self.left = packets.left(),
+                Ok(packets) => {
+                    self.left = packets.left();
+                    self.counts.received.batches += 1;
+                }
                 Err(malformed) => return Ok(Some(Err(malformed))),
             }
         }
@@ -175,6 +226,7 @@ impl<C: Carrier> Crossing<C> {
         let mut packets = BatchPackets::resume(&self.batch, self.left)?;
         let packet = packets.next();
         self.left = packets.left();
+        self.counts.received.packets += 1;
         packet.unwrap_or(Err(MalformedBatch::NoLength))?.write(self.packer.before(), buffer)
     }
 
@@ -207,6 +259,21 @@ impl<C: Carrier> Crossing<C> {
     /// Returns true if the other side is known to be gone.
     pub fn is_gone(&self) -> bool {
         self.endpoint.is_gone()
+    }
+}
+
+impl Crossing<Endpoint> {
+    /// Sends the other side a message beside the batches.
+    ///
+    /// # Errors
+    /// As [`Endpoint::tell`].
+    pub fn tell(&self, message: &[u8]) -> io::Result<()> {
+        self.endpoint.tell(message)
+    }
+
+    /// Receives the other side's next message, if there is one.
+    pub fn told(&mut self) -> Option<Vec<u8>> {
+        self.endpoint.told()
     }
 }
 

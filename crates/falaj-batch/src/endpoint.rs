@@ -11,8 +11,8 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg,
-    sendmsg, socketpair,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg,
+    send, sendmsg, socketpair,
 };
 use rustix::time::ClockId;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -24,6 +24,8 @@ use std::sync::Arc;
 const HELLO: &[u8] = b"falaj ring pair 1";
 /// Number of descriptors of a pair: its memory, and the eventfds that wake either side.
 const OWN: usize = 3;
+/// Largest length of a message over the line in bytes, beside the first one.
+const MESSAGE: usize = 256;
 /// Number of further descriptors that may come with them.
 const MORE: usize = 5;
 
@@ -167,6 +169,27 @@ impl Endpoint {
     /// Wakes the peer for each string from now on, even if it is known to be awake.
     pub fn always_ring(&mut self) {
         self.always_ring = true;
+    }
+
+    /// Sends the peer a message over the line, which wakes it.
+    ///
+    /// # Errors
+    /// The message is too long, or the peer is gone or does not read its messages.
+    pub fn tell(&self, message: &[u8]) -> io::Result<()> {
+        let Some(line) = self.waker.line().filter(|_| message.len() <= MESSAGE) else {
+            return Err(Errno::MSGSIZE.into());
+        };
+        send(line, message, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
+        Ok(())
+    }
+
+    /// Receives the peer's next message over the line, if there is one.
+    pub fn told(&mut self) -> Option<Vec<u8>> {
+        let mut message = vec![0; MESSAGE];
+        let (length, _) = recv(self.waker.line()?, &mut message, RecvFlags::DONTWAIT).ok()?;
+        message.truncate(length);
+        // An empty message is the end of the line.
+        (length > 0).then_some(message)
     }
 
     /// Wakes the peer.

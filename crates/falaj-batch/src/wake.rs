@@ -21,8 +21,9 @@ pub(crate) struct Waker {
     /// Readable when this side was woken, until the next wait.
     woken: OwnedFd,
     alarm: Alarm,
-    /// Kept open, as `woken` polls them.
-    _kept: (OwnedFd, Option<OwnedFd>),
+    /// Kept open, as `woken` polls it.
+    _bell: OwnedFd,
+    line: Option<OwnedFd>,
 }
 
 impl Waker {
@@ -42,7 +43,12 @@ impl Waker {
         }
         let alarm = Alarm::new()?;
         epoll::add(&woken, &alarm, EventData::new_u64(BY_ALARM), EventFlags::IN | EventFlags::ET)?;
-        Ok(Waker { woken, alarm, _kept: (bell, line) })
+        Ok(Waker { woken, alarm, _bell: bell, line })
+    }
+
+    /// The line to the peer, if there is one.
+    pub(crate) fn line(&self) -> Option<&OwnedFd> {
+        self.line.as_ref()
     }
 
     /// Sets an additional wake-up at this instant, in nanoseconds of CLOCK_MONOTONIC.
@@ -56,7 +62,10 @@ impl Waker {
         let mut events =
             [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 3];
         match epoll::wait(&self.woken, &mut events, timeout.as_ref()) {
-            Ok(n) => Ok(events[..n].iter().any(|event| event.data.u64() == BY_LINE)),
+            Ok(n) => Ok(events[..n].iter().any(|event| {
+                let ended = EventFlags::RDHUP | EventFlags::HUP;
+                event.data.u64() == BY_LINE && { event.flags }.intersects(ended)
+            })),
             Err(Errno::INTR) => Ok(false),
             Err(error) => Err(error.into()),
         }

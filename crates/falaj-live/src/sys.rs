@@ -73,6 +73,12 @@ nix::ioctl_write_int!(tun_set_offload, b'T', 208);
 nix::ioctl_write_ptr!(tun_set_vnet_header_size, b'T', 216, c_int);
 nix::ioctl_write_ptr!(tun_set_vnet_le, b'T', 220, c_int);
 
+/// Makes the kernel pass only units of one packet to this TAP; checksums may still be unfinished.
+pub(crate) fn tap_without_tso(fd: BorrowedFd<'_>) -> Result<(), Errno> {
+    // SAFETY: the argument is a number.
+    unsafe { tun_set_offload(fd.as_raw_fd(), c_ulong::from(libc::TUN_F_CSUM)) }.map(drop)
+}
+
 /// Turns a fresh descriptor of `/dev/net/tun` into the TAP interface `name` with a virtio-net
 /// header; one that `stays` when the descriptor is closed may exist already.
 pub(crate) fn tap_configure(

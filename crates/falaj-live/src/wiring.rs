@@ -50,7 +50,7 @@ pub fn to_guest(
         if from == End::Far
             && let Some(guest) = guest.take()
         {
-            return Ok(Box::new(guest.port()));
+            return Ok(Box::new(guest.port()?));
         }
         joint_port(sandbox.sides(), (from.index(), 0), || {
             format!("interface {INTERFACE} at the {from} end")
@@ -121,6 +121,14 @@ pub fn to_ends(
 /// A port at the one interface of a side.
 pub fn space_port(hosts: &mut Hosts, side: usize, name: &str) -> io::Result<Box<dyn Port>> {
     joint_port(hosts, (side, 0), || format!("interface of {name}"))
+}
+
+/// The TAP at the one interface of a side, for a guest; `None` if the interface has none.
+pub fn space_tap(hosts: &mut Hosts, side: usize) -> Option<Tap> {
+    match hosts.take_joint(side, 0) {
+        Some(Joint::Tap(tap)) => Some(tap),
+        _ => None,
+    }
 }
 
 /// A port at a socket that carries a unit in each datagram, header included, and the other end of

@@ -60,6 +60,13 @@ pub(crate) fn check(links: &[Link], file: &Fields<'_>, problems: &mut Vec<Proble
                 let same =
                     (known.name == adapter.name, known.port == adapter.port, *other == link.name);
                 match same {
+                    (true, true, true) if known.batches != adapter.batches => wrong(
+                        format!(
+                            "adapter {} has different `batches` in its two directions",
+                            quoted(&adapter.name)
+                        ),
+                        "both directions have the same",
+                    ),
                     (true, true, true) => {}
                     (true, true, false) => wrong(
                         format!(

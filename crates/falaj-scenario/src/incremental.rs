@@ -12,7 +12,7 @@ use falaj_sched::units::time::Span;
 use toml_edit::{DocumentMut, Item, Table, TableLike};
 
 /// Keys of a flow that define its packets or the number of flows, and not its service.
-const OTHERS: [&str; 6] = ["match", "adapter", "flow", "scheduler", "mask", "max-flows"];
+const OTHERS: [&str; 7] = ["match", "adapter", "batches", "flow", "scheduler", "mask", "max-flows"];
 
 /// A scenario in which values of one flow have changed.
 pub struct FlowChange {

@@ -125,9 +125,16 @@ pub struct Adapter {
     pub name: String,
     /// The port at which its packets enter and leave, as written.
     pub port: String,
+    /// The batches in which packets cross to and from it, as written.
+    pub batches: Option<String>,
 }
 
 impl Adapter {
+    /// Returns true if both have the same name and port.
+    pub fn is_same(&self, other: &Adapter) -> bool {
+        (&self.name, &self.port) == (&other.name, &other.port)
+    }
+
     /// Its identifier in keys and matches.
     pub fn id(&self) -> falaj_engine::key::AdapterId {
         falaj_engine::key::AdapterId::named(&self.name)

@@ -25,9 +25,9 @@ type Several<T> = (&'static str, fn(&Flow) -> Vec<(&str, T)>);
 enum Of {
     /// A counter of an adapter.
     Adapter(fn(&Adapter) -> u64),
-    /// A counter of an adapter by direction.
-    Ways(fn(&Adapter) -> Ways),
-    Spent(fn(&Adapter) -> f64),
+    /// A counter of an adapter by direction, if it has one.
+    Ways(fn(&Adapter) -> Option<Ways>),
+    Spent(fn(&Adapter) -> Option<f64>),
     /// A counter of a direction.
     Count(fn(&Flow) -> u64),
     Counts(Several<u64>),
@@ -56,7 +56,7 @@ impl Metric {
 }
 
 /// Name, unit, help text, and source of the values.
-const FAMILIES: [(&str, Metric, &str, Of); 20] = [
+const FAMILIES: [(&str, Metric, &str, Of); 23] = [
     ("offered_packets", Metric::None, "Packets that came", Of::Count(|flow| flow.total.offered)),
     (
         "offered",
@@ -116,7 +116,7 @@ const FAMILIES: [(&str, Metric, &str, Of); 20] = [
         "no_memory_packets",
         Metric::None,
         "Packets for which there was no memory when they came",
-        Of::Ways(|adapter| adapter.no_memory),
+        Of::Ways(|adapter| Some(adapter.no_memory)),
     ),
     (
         "held_back_turns",
@@ -128,7 +128,25 @@ const FAMILIES: [(&str, Metric, &str, Of); 20] = [
         "spent",
         Metric::Seconds,
         "Time of the link's thread that went into the adapter",
-        Of::Spent(|adapter| adapter.spent_ns as f64 * NANO),
+        Of::Spent(|adapter| Some(adapter.spent_ns as f64 * NANO)),
+    ),
+    (
+        "batches",
+        Metric::None,
+        "Batches in which packets crossed to and from the adapter",
+        Of::Ways(|adapter| adapter.batches.map(|of| of.batches)),
+    ),
+    (
+        "batched_packets",
+        Metric::None,
+        "Packets in these batches",
+        Of::Ways(|adapter| adapter.batches.map(|of| of.packets)),
+    ),
+    (
+        "batch_wait",
+        Metric::Seconds,
+        "Time that packets for the adapter waited in batches, in total",
+        Of::Spent(|adapter| Some(adapter.batches?.waited_ns as f64 * NANO)),
     ),
     (
         "backlog_packets",
@@ -277,15 +295,15 @@ impl Collector for Scrape {
                     self.each_adapter(|labels, adapter| count(&mut family, labels, of(adapter)))?;
                 }
                 Of::Ways(of) => self.each_adapter(|labels, adapter| {
-                    let Ways { up, down } = of(adapter);
+                    let Some(Ways { up, down }) = of(adapter) else { return Ok(()) };
                     let each = [("up", up), ("down", down)].into_iter();
                     with(labels, "direction", each, |labels, value| {
                         count(&mut family, labels, value)
                     })
                 })?,
-                Of::Spent(of) => {
-                    self.each_adapter(|labels, adapter| number(&mut family, labels, of(adapter)))?;
-                }
+                Of::Spent(of) => self.each_adapter(|labels, adapter| {
+                    of(adapter).map_or(Ok(()), |value| number(&mut family, labels, value))
+                })?,
                 Of::Count(of) => {
                     self.each_flow(|labels, flow| count(&mut family, labels, of(flow)))?;
                 }

@@ -1,8 +1,11 @@
 //! The JSON of the API. Times are nanoseconds, rates bits per second, both as numbers.
 
+use falaj_batch::crossing::CrossingCounts;
+use falaj_engine::batch::BatchPolicy;
 use falaj_sched::contract::manifest::Manifest;
 use falaj_sched::contract::params::Kind;
 use falaj_sched::registry;
+use falaj_sched::units::time::Span;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -79,6 +82,42 @@ pub(super) struct Adapter {
     /// The present name of its interface, if it was renamed since it was opened.
     #[serde(default)]
     pub(super) interface: Option<String>,
+    /// Its batches, if packets cross to and from it in batches.
+    #[serde(default)]
+    pub(super) batches: Option<Batches>,
+}
+
+/// The batches in which packets cross to and from an adapter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(super) struct Batches {
+    /// The number of packets with which a batch for the adapter leaves now, chosen by the tuner
+    /// with `adaptive`.
+    pub(super) most_packets: u32,
+    /// The time after its first packet at which it leaves otherwise; null: there is no timeout.
+    pub(super) timeout_ns: Option<u64>,
+    /// True if it also leaves while the other side is idle.
+    pub(super) when_idle: bool,
+    /// Batches in each direction since the adapter was opened.
+    pub(super) batches: Ways,
+    /// The packets in them.
+    pub(super) packets: Ways,
+    /// Total time that the packets for the adapter waited in batches; that of packets in the other
+    /// direction is spent on the other side.
+    pub(super) waited_ns: u64,
+}
+
+impl Batches {
+    pub(super) fn new((counts, policy): (CrossingCounts, BatchPolicy)) -> Batches {
+        let CrossingCounts { sent, waited, received } = counts;
+        Batches {
+            most_packets: policy.packets,
+            timeout_ns: (policy.timeout != Span::MAX).then_some(policy.timeout.0),
+            when_idle: policy.when_idle,
+            batches: Ways { up: received.batches, down: sent.batches },
+            packets: Ways { up: received.packets, down: sent.packets },
+            waited_ns: waited.0,
+        }
+    }
 }
 
 /// Packets of an adapter by direction.

@@ -2,16 +2,19 @@
 
 use crate::upgrade;
 use anyhow::{Context, Result, anyhow, bail};
+use falaj_control::batching::{Batching, by_timeout};
 use falaj_control::running::{Beside, Prepared, Preparer};
 use falaj_control::terms::weights;
+use falaj_engine::batch::Packer;
 use falaj_live::adapters::{
     self, AdapterCounts, Adapters, AdaptersState, Addresses, ClosablePort, OpenedInterface, Opener,
     Space, TapWanted,
 };
-use falaj_live::backend::tap::TapPort;
+use falaj_live::backend::batch::{Guest, GuestBatches};
+use falaj_live::backend::tap::{Tap, TapPort};
 use falaj_live::backend::{Backend, EndName, InterfaceState, Monitor, OpenEnd, OpenOptions, Port};
 use falaj_live::sandbox::{Hosts, SideHandover};
-use falaj_live::wiring::space_port;
+use falaj_live::wiring::{space_port, space_tap};
 use falaj_scenario::{Adapter, Scenario};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use std::cell::RefCell;
@@ -21,6 +24,9 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use tracing::{error, info, warn};
+
+/// The error of batches where falaj makes interfaces of another kind.
+const NO_TAP: &str = "`batches` need TAP interfaces, and there are none here; see `falaj doctor`";
 
 /// The name of the uplink among the names of adapters, none of which is empty.
 const UPLINK: &str = "";
@@ -60,6 +66,38 @@ impl PortName {
     fn is_space(&self) -> bool {
         matches!(self, PortName::Own | PortName::Tap(_))
     }
+
+    /// Checks that packets can cross to this port in batches of this text.
+    fn check_batches(&self, text: Option<&str>) -> Result<()> {
+        let Some(text) = text else { return Ok(()) };
+        match self {
+            PortName::Own | PortName::Tap(_) => text.parse::<Batching>().map(drop),
+            PortName::There(end) if end.entry().takes_batches => by_timeout(text).map(drop),
+            PortName::There(_) => Err("batches cross to an interface that falaj makes \
+                                       (`namespace`, `tap:NETNS`), or to `memif:PATH`"
+                .into()),
+        }
+        .map_err(|why| anyhow!("`batches`: {why}"))
+    }
+}
+
+/// Starts the guest that has this TAP of an adapter.
+fn guest(opener: &Opener, tap: &Tap, name: &str, batches: &str) -> Result<Guest> {
+    tap.take_single_packets().context("the interface of a guest")?;
+    let line = opener.guest(batches)?;
+    let packer = packer(name, &batches.parse::<Batching>().map_err(|why| anyhow!(why))?)?;
+    Guest::at(line, tap, packer).context("cannot start the guest's process")
+}
+
+/// A packer for packets to an adapter.
+fn packer(name: &str, batches: &Batching) -> Result<Packer> {
+    Ok(batches.packer(&format!("to {}", called(name)))?)
+}
+
+/// Options for opening an end to which packets cross in these batches.
+fn open_options(batches: Option<&str>) -> Result<OpenOptions> {
+    let batches = batches.map(by_timeout).transpose().map_err(|why| anyhow!(why))?;
+    Ok(OpenOptions { batches, ..OpenOptions::default() })
 }
 
 fn called(name: &str) -> String {
@@ -86,6 +124,8 @@ struct Interfaces {
     epoll: Epoll,
     /// Interfaces by their index in the epoll set.
     all: Vec<Option<WatchedInterface>>,
+    /// Batches to the guests of adapters, by adapter.
+    guests: BTreeMap<String, GuestBatches>,
 }
 
 impl Interfaces {
@@ -99,7 +139,26 @@ impl Interfaces {
         Ok(())
     }
 
+    /// A port at the guest of an adapter, whose batches are known from now on.
+    fn guest(&mut self, name: &str, guest: Guest) -> Result<Box<dyn Port>> {
+        let port = guest.port()?;
+        self.guests.insert(name.to_owned(), port.batches());
+        Ok(Box::new(port))
+    }
+
+    /// Adds the counters of batches to those of adapters.
+    fn count_batches(&self, adapters: &mut [(String, AdapterCounts)]) {
+        let ends = self.all.iter().flatten();
+        let ends = ends.filter_map(|end| Some((&end.name, end.interface.batches()?)));
+        let guests = self.guests.iter().map(|(name, batches)| (name, batches.counts()));
+        let all: BTreeMap<&String, _> = ends.chain(guests).collect();
+        if !all.is_empty() {
+            adapters.iter_mut().for_each(|(name, of)| of.batches = all.get(name).copied());
+        }
+    }
+
     fn remove(&mut self, name: &str) {
+        self.guests.remove(name);
         for place in &mut self.all {
             if let Some(watched) = place.take_if(|watched| watched.name == name) {
                 let _ = self.epoll.delete(watched.monitor.as_fd());
@@ -197,12 +256,14 @@ pub(super) fn open(
     let link = &scenario.links[0];
     let uplink_name = link.uplink.clone().context("a service has an uplink")?;
     let known: Vec<Adapter> = scenario.adapters().into_iter().cloned().collect();
-    let mut places = vec![(UPLINK.to_owned(), PortName::parse(&uplink_name).context("uplink")?)];
+    let uplink = PortName::parse(&uplink_name).context("uplink")?;
+    let mut places = vec![(UPLINK.to_owned(), uplink, None)];
     for adapter in &known {
-        places.push((
-            adapter.name.clone(),
-            PortName::parse(&adapter.port).with_context(|| called(&adapter.name))?,
-        ));
+        let batches = adapter.batches.as_deref();
+        let place = PortName::parse(&adapter.port)
+            .and_then(|place| place.check_batches(batches).map(|()| place));
+        let place = place.with_context(|| called(&adapter.name))?;
+        places.push((adapter.name.clone(), place, batches));
     }
     let mtu = link.up.mtu.max(link.down.mtu);
     let mtu = u16::try_from(mtu).context("the mtu does not fit an interface")?;
@@ -211,9 +272,10 @@ pub(super) fn open(
     // If the uplink has its own namespace, the other namespaces get addresses too.
     let mut free = if places[0].1 == PortName::Own { Places::all() } else { Places::default() };
     let mut wanted = Vec::new();
-    let is_made =
-        |(name, place): &&(String, PortName)| place.is_space() && !inherited.contains_key(name);
-    for (name, place) in places.iter().filter(is_made) {
+    let is_made = |(name, place, _): &&(String, PortName, Option<&str>)| {
+        place.is_space() && !inherited.contains_key(name)
+    };
+    for (name, place, _) in places.iter().filter(is_made) {
         let namespace =
             if let PortName::Tap(namespace) = place { Some(namespace.clone()) } else { None };
         let stayed =
@@ -234,7 +296,7 @@ pub(super) fn open(
     let (mut sides, mut adopted) = (BTreeMap::new(), Vec::new());
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
     let outside = Rc::new(Epoll(epoll.0.try_clone()?));
-    let mut interfaces = Interfaces { epoll, all: Vec::new() };
+    let mut interfaces = Interfaces { epoll, all: Vec::new(), guests: BTreeMap::new() };
     let (all, mut uplink) = (Adapters::new()?, None);
     let mut told = Vec::new();
     // Ends that start threads come last: other namespaces can only be entered by a single-threaded
@@ -242,9 +304,9 @@ pub(super) fn open(
     let brings_threads =
         |place: &PortName| matches!(place, PortName::There(end) if end.entry().starts_threads);
     let mut order: Vec<_> = places.iter().collect();
-    order.sort_by_key(|(_, place)| brings_threads(place));
+    order.sort_by_key(|(_, place, _)| brings_threads(place));
     let mut give_up = Some(give_up);
-    for (name, place) in order {
+    for (name, place, batches) in order {
         if brings_threads(place) {
             give_up.take().map_or(Ok(()), |give_up| give_up())?;
         }
@@ -267,7 +329,7 @@ pub(super) fn open(
                 (Box::new(port) as Box<dyn Port>, Some(mac))
             }
             (PortName::There(end), None) => {
-                let opened = there(end, &opener).with_context(|| called(name))?;
+                let opened = there(end, *batches, &opener).with_context(|| called(name))?;
                 let (port, (interface, monitor)) = opened;
                 interfaces.add(WatchedInterface::new(name.clone(), (interface, monitor)))?;
                 (port, None)
@@ -277,7 +339,13 @@ pub(super) fn open(
                     let opened = opener
                         .tap(&TapWanted { space: space.clone(), at, mtu, stays }, &called(name));
                     let (port, mac) = opened.with_context(|| called(name))?;
-                    (Box::new(port) as Box<dyn Port>, Some(mac))
+                    let port = match batches {
+                        Some(batches) => guest(&opener, &port.into_tap(), name, batches)
+                            .and_then(|guest| interfaces.guest(name, guest))
+                            .with_context(|| called(name))?,
+                        None => Box::new(port) as Box<dyn Port>,
+                    };
+                    (port, Some(mac))
                 } else {
                     let side = spaces
                         .iter()
@@ -293,7 +361,15 @@ pub(super) fn open(
                         hosts.pid(side),
                         space.place.map(|place| at.address(place)),
                     ));
-                    (space_port(hosts, side, &called(name))?, Some(space.mac))
+                    let port = match batches {
+                        Some(batches) => space_tap(hosts, side)
+                            .context(NO_TAP)
+                            .and_then(|tap| guest(&opener, &tap, name, batches))
+                            .and_then(|guest| interfaces.guest(name, guest))
+                            .with_context(|| called(name))?,
+                        None => space_port(hosts, side, &called(name))?,
+                    };
+                    (port, Some(space.mac))
                 }
             }
         };
@@ -365,14 +441,18 @@ pub(super) fn sockets(scenario: &Scenario) -> Vec<PathBuf> {
 }
 
 /// Opens an existing end with its port.
-fn there(end: &EndName, opener: &Opener) -> Result<(Box<dyn Port>, OpenEnd)> {
+fn there(
+    end: &EndName,
+    batches: Option<&str>,
+    opener: &Opener,
+) -> Result<(Box<dyn Port>, OpenEnd)> {
     match end.interface() {
         Some(name) => {
             let OpenedInterface { socket, port, monitor } = opener.interface(name)?;
             Ok((Box::new(port), (Box::new(socket), monitor)))
         }
         None => {
-            let (interface, monitor) = end.open(&OpenOptions::default())?;
+            let (interface, monitor) = end.open(&open_options(batches)?)?;
             Ok((interface.port()?, (interface, monitor)))
         }
     }
@@ -460,8 +540,11 @@ pub(super) fn changing(
     opener: Opener,
     scenario: &Scenario,
 ) -> Result<(Box<dyn Beside>, Box<dyn Preparer>)> {
-    let interfaces =
-        Interfaces { epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?, all: Vec::new() };
+    let interfaces = Interfaces {
+        epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
+        all: Vec::new(),
+        guests: BTreeMap::new(),
+    };
     let link = scenario.links.first().context("a service has one link")?;
     let mtu = u16::try_from(link.up.mtu.max(link.down.mtu))
         .context("the mtu does not fit an interface")?;
@@ -561,15 +644,19 @@ enum Coming {
     Interface(OpenedInterface),
     /// A TAP port, and its Ethernet address.
     Tap(TapPort, [u8; 6]),
+    /// A guest that has such a TAP, and its Ethernet address.
+    Guest(Box<Guest>, [u8; 6]),
     /// A guest's card or another program's memory. It is opened by the thread that uses its port,
     /// as it belongs to that thread. Opening never blocks.
-    End(EndName),
+    End(EndName, OpenOptions),
 }
 
 /// The adapters that a change adds and removes.
 struct AdapterArrivals {
     coming: Vec<(String, Coming)>,
     leaving: Vec<String>,
+    /// Other batches for guests of adapters that stay.
+    repacked: Vec<(String, Batching)>,
     then: Arc<Scenario>,
 }
 
@@ -589,17 +676,26 @@ struct AdapterOpener {
 
 impl AdapterOpener {
     fn come(&mut self, adapter: &Adapter) -> Result<Coming> {
-        match PortName::parse(&adapter.port)? {
+        let batches = adapter.batches.as_deref();
+        let port = PortName::parse(&adapter.port)?;
+        port.check_batches(batches)?;
+        match port {
             PortName::There(end) => Ok(match end.interface() {
                 Some(name) => Coming::Interface(self.opener.interface(name)?),
-                None => Coming::End(end),
+                None => Coming::End(end, open_options(batches)?),
             }),
             PortName::Tap(namespace) => {
                 let stayed = if self.stays { self.opener.stayed(&namespace)? } else { None };
                 let space = self.places.space(&adapter.name, Some(namespace), stayed, self.at)?;
                 let wanted = TapWanted { space, at: self.at, mtu: self.mtu, stays: self.stays };
                 let (port, mac) = self.opener.tap(&wanted, &called(&adapter.name))?;
-                Ok(Coming::Tap(port, mac))
+                Ok(match batches {
+                    Some(batches) => {
+                        let guest = guest(&self.opener, &port.into_tap(), &adapter.name, batches)?;
+                        Coming::Guest(Box::new(guest), mac)
+                    }
+                    None => Coming::Tap(port, mac),
+                })
             }
             PortName::Own => {
                 bail!(
@@ -617,13 +713,18 @@ impl Preparer for AdapterOpener {
         if link.uplink.as_deref() != Some(&self.uplink) {
             return Err(format!("the uplink stays `{}` as long as the service runs", self.uplink));
         }
-        let known: BTreeSet<AdapterPort<'_>> = self.known.iter().map(known).collect();
-        let new = then
-            .adapters()
-            .into_iter()
-            .filter(|adapter| !known.contains(&self::known(adapter)))
-            .cloned();
-        let new: Vec<Adapter> = new.collect();
+        let known: BTreeMap<AdapterPort<'_>, &Adapter> =
+            self.known.iter().map(|adapter| (known(adapter), adapter)).collect();
+        let (mut new, mut repacked) = (Vec::new(), Vec::new());
+        for adapter in then.adapters() {
+            match known.get(&self::known(adapter)) {
+                None => new.push(adapter.clone()),
+                Some(before) if before.batches != adapter.batches => {
+                    repacked.push((adapter.name.clone(), other_batches(before, adapter)?));
+                }
+                Some(_) => {}
+            }
+        }
         let mut coming = Vec::new();
         let before = self.places.clone();
         let leaving: Vec<String> =
@@ -640,7 +741,7 @@ impl Preparer for AdapterOpener {
         }
         let then_known = then.adapters().into_iter().cloned().collect();
         self.before = Some((before, std::mem::replace(&mut self.known, then_known)));
-        Ok(Box::new(AdapterArrivals { coming, leaving, then: Arc::clone(then) }))
+        Ok(Box::new(AdapterArrivals { coming, leaving, repacked, then: Arc::clone(then) }))
     }
 
     fn start_successor(&mut self) -> Result<(), String> {
@@ -651,6 +752,21 @@ impl Preparer for AdapterOpener {
         if let Some(before) = self.before.take().filter(|_| !made) {
             (self.places, self.known) = before;
         }
+    }
+}
+
+/// The other batches of an adapter that stays.
+fn other_batches(before: &Adapter, then: &Adapter) -> Result<Batching, String> {
+    let name = called(&then.name);
+    let place = PortName::parse(&then.port).map_err(|why| why.to_string())?;
+    match (&before.batches, &then.batches) {
+        (Some(_), Some(batches)) if place.is_space() => {
+            batches.parse().map_err(|why| format!("{name}: `batches`: {why}"))
+        }
+        _ => Err(format!(
+            "{name}: while it is there, `batches` can only change from one value to another, and \
+             not with `memif:PATH`: remove the adapter and add it again"
+        )),
     }
 }
 
@@ -705,8 +821,12 @@ impl Fleet {
                 self.adapters.add(name, ClosablePort::ByAnybody(Box::new(port)), None)?;
                 (Box::new(socket), monitor)
             }
-            Coming::End(end) => {
-                let (interface, monitor) = end.open(&OpenOptions::default())?;
+            Coming::Guest(guest, mac) => {
+                let port = interfaces.guest(name, *guest)?;
+                return Ok(self.adapters.add(name, port, Some(mac))?);
+            }
+            Coming::End(end, options) => {
+                let (interface, monitor) = end.open(&options)?;
                 self.adapters.add(name, interface.port()?, None)?;
                 (interface, monitor)
             }
@@ -721,7 +841,7 @@ impl Beside for Fleet {
             Ok(arrivals) => arrivals,
             Err(others) => return vec![others],
         };
-        let AdapterArrivals { coming, leaving, then } = *arrivals;
+        let AdapterArrivals { coming, leaving, repacked, then } = *arrivals;
         let mut interfaces = self.interfaces.borrow_mut();
         let mut left = Vec::new();
         for gone in &leaving {
@@ -735,6 +855,14 @@ impl Beside for Fleet {
                 Err(error) => {
                     error!(adapter = name.as_str(), "{} cannot be read: {error:#}", called(&name));
                 }
+            }
+        }
+        for (name, batches) in repacked {
+            let Some(guest) = interfaces.guests.get(&name) else { continue };
+            let packed = packer(&name, &batches)
+                .and_then(|packer| Ok(guest.repack(packer, batches.text())?));
+            if let Err(error) = packed {
+                error!(adapter = name.as_str(), "{}: its batches stay: {error:#}", called(&name));
             }
         }
         self.adapters.set_weights(&weights(&then));
@@ -754,7 +882,9 @@ impl Beside for Fleet {
     }
 
     fn counts(&self) -> Vec<(String, AdapterCounts)> {
-        self.adapters.counts()
+        let mut counts = self.adapters.counts();
+        self.interfaces.borrow().count_batches(&mut counts);
+        counts
     }
 
     fn unread_and_unknown(&self) -> [u64; 2] {
@@ -766,6 +896,10 @@ impl Beside for Fleet {
     fn ports(&self, scenario: &Scenario) -> Result<Vec<(String, Vec<OwnedFd>)>, String> {
         let uplinks = scenario.links.iter().filter_map(|link| link.uplink.as_deref());
         let adapters = scenario.adapters().into_iter().map(|a| (&a.name[..], &a.port[..]));
+        if let Some(adapter) = scenario.adapters().into_iter().find(|a| a.batches.is_some()) {
+            let name = called(&adapter.name);
+            return Err(format!("{name}: batches under way are not handed over"));
+        }
         let all = uplinks.map(|port| (UPLINK, port)).chain(adapters);
         all.map(|(name, port)| {
             let descriptors = self.descriptors(name, port);

@@ -4,7 +4,7 @@ use super::addresses::written;
 use super::breaches::tell;
 use super::manager::Watchdog;
 use super::model::{
-    Adapter, Breach, Breaches, Flow, Guarantee, Quantiles, Sample, Total, Ways, Window,
+    Adapter, Batches, Breach, Breaches, Flow, Guarantee, Quantiles, Sample, Total, Ways, Window,
 };
 use super::published::{Published, guarantee};
 use super::sign_of_life;
@@ -169,6 +169,7 @@ impl Memory {
                 held_back: counts.held_back,
                 gone: counts.gone,
                 interface: counts.interface,
+                batches: counts.batches.map(Batches::new),
                 ..Adapter::default()
             });
         }

@@ -53,9 +53,14 @@ impl Batching {
             .context("cannot start the far end's process")
     }
 
+    /// The option as text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// A packer for this option; `destination` (`to the far end`) is named in warnings about a
     /// missed delay.
-    pub fn packer(&self, destination: &'static str) -> Result<Packer, PolicyError> {
+    pub fn packer(&self, destination: &str) -> Result<Packer, PolicyError> {
         match self.how {
             BatchingRule::Fixed(policy) => Packer::new(policy, BEFORE),
             BatchingRule::Adaptive(wanted) => {

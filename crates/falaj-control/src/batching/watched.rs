@@ -19,7 +19,7 @@ struct WatchedTuner {
     tuner: Tuner,
     wanted: Wanted,
     /// The destination of the packets, as in `to the far end`; `None` if no warnings are printed.
-    destination: Option<&'static str>,
+    destination: Option<String>,
     /// The last reported state: true if the delay is kept, as assumed at first.
     reported_kept: bool,
     /// Number of consecutive epochs in which the state differed from the reported one.
@@ -41,8 +41,8 @@ impl AdaptiveBatching {
 
     /// Makes the tuner print a warning when packets to this destination do not keep the delay, and
     /// a note when they keep it again.
-    pub fn with_warnings(self, destination: &'static str) -> AdaptiveBatching {
-        self.watch().destination = Some(destination);
+    pub fn with_warnings(self, destination: &str) -> AdaptiveBatching {
+        self.watch().destination = Some(destination.to_owned());
         self
     }
 
@@ -74,7 +74,7 @@ impl AdaptiveBatching {
 impl WatchedTuner {
     /// Prints a message if the state has changed for [`LASTS`] epochs.
     fn report(&mut self) {
-        let (Some(tuned), Some(destination)) = (self.tuner.tuned(), self.destination) else {
+        let (Some(tuned), Some(destination)) = (self.tuner.tuned(), &self.destination) else {
             return;
         };
         let kept = matches!(tuned, Tuned::Kept(_));

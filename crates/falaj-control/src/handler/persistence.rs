@@ -34,7 +34,7 @@ impl Handler {
         let there = then.adapters();
         let before = self.running.scenario.adapters().into_iter();
         let stay: BTreeSet<&str> = before
-            .filter(|adapter| there.contains(adapter))
+            .filter(|adapter| there.iter().any(|other| other.is_same(adapter)))
             .map(|adapter| &adapter.name[..])
             .collect();
         let number = self.paused.len();

@@ -36,6 +36,8 @@ pub use spaces::{Addresses, Space, start, start_with};
 use crate::backend::frame;
 use crate::backend::port::{self, Port, PortHandover, Received};
 use crate::backend::tap::Tap;
+use falaj_batch::crossing::CrossingCounts;
+use falaj_engine::batch::BatchPolicy;
 use falaj_engine::key::{self, Key};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use read_rounds::ReadRounds;
@@ -130,6 +132,10 @@ pub struct AdapterCounts {
     pub gone: bool,
     /// The current name of its interface, if it was opened under another name.
     pub interface: Option<String>,
+    /// Batches that cross to and from its guest, and the policy now; not handed over to another
+    /// process.
+    #[serde(skip)]
+    pub batches: Option<(CrossingCounts, BatchPolicy)>,
 }
 
 /// The port of an adapter, and the threads that may close it. The kernel closes a packet socket

@@ -8,6 +8,7 @@
 //! namespace.
 
 use super::spaces::{self, Addresses, Space};
+use crate::backend::batch::start_apart;
 use crate::backend::packet::open::{claimed, take_over};
 use crate::backend::packet::{PacketPort, PacketSocket};
 use crate::backend::tap::{Tap, TapPort};
@@ -200,6 +201,18 @@ impl Opener {
         self.ask("start").map(drop)
     }
 
+    /// Starts a guest with these batches, this program's `aggregate guest`, and returns the link's
+    /// end of its line. The guest is no child of this process, and ends with the line.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn guest(&self, batches: &str) -> Result<OwnedFd, Error> {
+        // Words of a request are separated by spaces.
+        let batches: String = batches.split_whitespace().collect();
+        let line = self.ask(&format!("guest {batches}"))?.pop();
+        line.ok_or_else(|| Error::new(SetupStep::Program, None, Errno::EPROTO))
+    }
+
     fn ask(&self, line: &str) -> Result<Vec<OwnedFd>, Error> {
         let failed = |errno| Error::new(SetupStep::HandOver, None, errno);
         if line.len() > LINE {
@@ -259,17 +272,29 @@ fn open_for(socket: &OwnedFd, command: &[OsString]) {
     }
 }
 
+/// The failure of starting a program.
+fn not_started(error: &std::io::Error) -> Failure {
+    (SetupStep::Program, Errno::from_raw(error.raw_os_error().unwrap_or_default()))
+}
+
 /// Starts a command that outlives this copy.
 fn start(command: &[OsString]) -> Result<Vec<OwnedFd>, Failure> {
-    let failed = |errno| (SetupStep::Program, errno);
-    let (program, words) = command.split_first().ok_or(failed(Errno::EINVAL))?;
+    let (program, words) = command.split_first().ok_or((SetupStep::Program, Errno::EINVAL))?;
     IGNORED.iter().for_each(|&signal| process::restore_default(signal));
     let mut command = Command::new(program);
     process::start_unblocked(command.args(words));
-    match command.spawn() {
-        Ok(_) => Ok(Vec::new()),
-        Err(error) => Err(failed(Errno::from_raw(error.raw_os_error().unwrap_or_default()))),
-    }
+    command.spawn().map_err(|error| not_started(&error))?;
+    Ok(Vec::new())
+}
+
+/// Starts a guest that outlives this copy, and returns the other end of its line.
+fn guest(batches: &str) -> Result<Vec<OwnedFd>, Failure> {
+    let started = std::env::current_exe().and_then(|program| {
+        let mut command = Command::new(program);
+        process::start_unblocked(command.args(["aggregate", "guest", batches]));
+        start_apart(command)
+    });
+    Ok(vec![started.map_err(|error| not_started(&error))?])
 }
 
 fn open(line: &str) -> Result<Vec<OwnedFd>, Failure> {
@@ -292,6 +317,7 @@ fn open(line: &str) -> Result<Vec<OwnedFd>, Failure> {
             let attachment = spaces::attachment(&space, &[uplink(at), space.clone()], at, mtu);
             Ok(vec![tap_in_place(&attachment, stays == "true")?.into()])
         }
+        ["guest", batches] => guest(batches),
         // A socket created there can be used anywhere to query interfaces of that namespace.
         ["socket", namespace] => {
             go(namespace)?;

@@ -6,16 +6,19 @@ use crate::backend::frame;
 use crate::backend::port::{Port, PortHandover, Received};
 use crate::backend::tap::Tap;
 use crate::clock::monotonic;
+use crate::gso::{Train, singly};
 use crate::poll::PollSet;
-use falaj_batch::crossing::Crossing;
+use falaj_batch::crossing::{Crossing, CrossingCounts};
 use falaj_batch::endpoint::{Endpoint, line};
-use falaj_engine::batch::Packer;
+use falaj_engine::batch::{BatchPolicy, Packer};
 use falaj_sched::units::time::{Span, Time};
 use nix::errno::Errno;
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
+use std::rc::Rc;
 
 /// Bytes of a ring in each direction.
 const RING: usize = 1 << 20;
@@ -42,19 +45,68 @@ impl Guest {
         // Ctrl-C is meant for the link, which then ends the guest.
         let child = command.stdin(theirs).process_group(0).spawn()?;
         drop(command);
-        let endpoint = Endpoint::create(ours, RING, &[tap.as_fd()])?;
-        Ok((Guest { crossing: Crossing::new(endpoint, packer) }, child))
+        Ok((Guest::at(ours, tap, packer)?, child))
+    }
+
+    /// The link's side of a guest that was started at the other end of this line; passes it the
+    /// TAP.
+    ///
+    /// # Errors
+    /// The guest has ended, or there is no shared memory.
+    pub fn at(line: OwnedFd, tap: &Tap, packer: Packer) -> io::Result<Guest> {
+        let endpoint = Endpoint::create(line, RING, &[tap.as_fd()])?;
+        Ok(Guest { crossing: Crossing::new(endpoint, packer) })
     }
 
     /// The port of the link at this guest.
-    pub fn port(self) -> GuestPort {
-        GuestPort { crossing: self.crossing }
+    ///
+    /// # Errors
+    /// No descriptor is available.
+    pub fn port(self) -> io::Result<GuestPort> {
+        let readable = self.crossing.as_fd().try_clone_to_owned()?;
+        let crossing = Rc::new(RefCell::new(self.crossing));
+        Ok(GuestPort { crossing, readable, part: Vec::new() })
     }
+}
+
+/// Starts a guest apart from the link's process, which gets the other end of its line.
+pub(crate) fn start_apart(mut command: Command) -> io::Result<OwnedFd> {
+    let [ours, theirs] = line()?;
+    command.stdin(theirs).process_group(0).spawn()?;
+    Ok(ours)
 }
 
 /// The link's port to a guest.
 pub struct GuestPort {
-    crossing: Crossing,
+    crossing: Rc<RefCell<Crossing>>,
+    /// The descriptor of the crossing.
+    readable: OwnedFd,
+    /// Buffer for one packet of a unit of many.
+    part: Vec<u8>,
+}
+
+/// The batches of a guest's port, seen from outside of the event loop.
+pub struct GuestBatches {
+    crossing: Rc<RefCell<Crossing>>,
+}
+
+impl GuestBatches {
+    /// The counters of the link's side, and its policy now.
+    pub fn counts(&self) -> (CrossingCounts, BatchPolicy) {
+        let crossing = self.crossing.borrow();
+        (crossing.counts(), crossing.policy())
+    }
+
+    /// Packs with another packer from now on, and sends the guest a message about it, from which
+    /// the guest makes its own packer.
+    ///
+    /// # Errors
+    /// The guest is gone, or its rings are broken.
+    pub fn repack(&self, packer: Packer, message: &str) -> io::Result<()> {
+        let mut crossing = self.crossing.borrow_mut();
+        crossing.tell(message.as_bytes())?;
+        crossing.repack(packer, now())
+    }
 }
 
 /// Maps an error of the rings themselves to the end of the port.
@@ -63,8 +115,13 @@ fn ended(_: io::Error) -> io::Error {
 }
 
 impl GuestPort {
-    fn unit(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
-        match self.crossing.receive(buffer).map_err(ended)? {
+    /// The batches of this port.
+    pub fn batches(&self) -> GuestBatches {
+        GuestBatches { crossing: Rc::clone(&self.crossing) }
+    }
+
+    fn unit(crossing: &mut Crossing, buffer: &mut [u8]) -> io::Result<Option<Received>> {
+        match crossing.receive(buffer).map_err(ended)? {
             None => Ok(None),
             Some(Ok(length)) => Ok(Some(frame::received(&buffer[..length]))),
             Some(Err(malformed)) => Err(io::Error::new(io::ErrorKind::InvalidData, malformed)),
@@ -82,43 +139,56 @@ impl Port for GuestPort {
     }
 
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
-        self.crossing.poll(now()).map_err(ended)?;
-        if let Some(received) = self.unit(buffer)? {
+        let crossing = &mut *self.crossing.borrow_mut();
+        crossing.poll(now()).map_err(ended)?;
+        if let Some(received) = GuestPort::unit(crossing, buffer)? {
             return Ok(Some(received));
         }
         // First clear, then poll: a wake-up in between is not lost.
-        self.crossing.clear()?;
+        crossing.clear()?;
         loop {
-            self.crossing.poll(now()).map_err(ended)?;
-            if let Some(received) = self.unit(buffer)? {
+            crossing.poll(now()).map_err(ended)?;
+            if let Some(received) = GuestPort::unit(crossing, buffer)? {
                 return Ok(Some(received));
             }
-            if self.crossing.is_gone() {
+            if crossing.is_gone() {
                 return Err(Errno::ENODEV.into());
             }
-            if self.crossing.rest().map_err(ended)? {
-                self.crossing.alarm()?;
+            if crossing.rest().map_err(ended)? {
+                crossing.alarm()?;
                 return Ok(None);
             }
         }
     }
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
-        let taken = self.crossing.offer(unit, now()).map_err(ended)?;
-        self.crossing.alarm()?;
+        let crossing = &mut *self.crossing.borrow_mut();
+        let now = now();
+        let mut offer = |packet: &[u8]| crossing.offer(packet, now).map_err(ended);
+        // Batches are for single packets: a unit of many would fill one, or fit into none.
+        let taken = match Train::of(unit) {
+            None => offer(unit)?,
+            Some(_) => singly(unit, &mut self.part, |packet| offer(packet))?,
+        };
+        crossing.alarm()?;
         Ok(taken)
     }
 
     fn readable(&self) -> BorrowedFd<'_> {
-        self.crossing.as_fd()
+        self.readable.as_fd()
     }
 }
 
 impl PortHandover for GuestPort {}
 
 /// Runs the guest between the TAP received over the line and the rings, until the other side ends.
-/// `packer` packs the units that go back; it is made as for [`Guest::start`].
-pub fn serve(line: OwnedFd, packer: Packer) -> io::Result<()> {
+/// `packer` packs the units that go back; it is made as for [`Guest::start`]. `repacked` makes
+/// another one from a message of the other side.
+pub fn serve(
+    line: OwnedFd,
+    packer: Packer,
+    repacked: impl Fn(&str) -> Option<Packer>,
+) -> io::Result<()> {
     let (endpoint, more) = Endpoint::accept(line)?;
     let Some(tap) = more.into_iter().next() else {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "no TAP came with the rings"));
@@ -162,6 +232,11 @@ pub fn serve(line: OwnedFd, packer: Packer) -> io::Result<()> {
             let until = crossing.next_due().since(now());
             watch.wait(until.min(Span::from_secs(3600)))?;
             crossing.clear()?;
+            while let Some(message) = crossing.told() {
+                if let Some(packer) = str::from_utf8(&message).ok().and_then(&repacked) {
+                    crossing.repack(packer, now())?;
+                }
+            }
         }
     }
 }

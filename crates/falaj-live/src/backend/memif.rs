@@ -12,7 +12,7 @@ use crate::backend::port::{Port, PortHandover, Received};
 use crate::backend::tap::Tap;
 use crate::clock::monotonic;
 use crate::gso::singly;
-use falaj_batch::crossing::Crossing;
+use falaj_batch::crossing::{Crossing, CrossingCounts};
 use falaj_batch::memif::link::MemifLink;
 use falaj_batch::memif::session::{Agreed, MemifRole, MemifTerms};
 use falaj_batch::memif::socket::{MemifSocket, News};
@@ -336,6 +336,13 @@ impl Backend for Rc<Memif> {
 
     fn why(&self) -> Option<String> {
         Memif::why(self)
+    }
+
+    fn batches(&self) -> Option<(CrossingCounts, BatchPolicy)> {
+        match &self.inner.borrow().way {
+            Some(FramePath::Batches(crossing)) => Some((crossing.counts(), crossing.policy())),
+            _ => None,
+        }
     }
 }
 

@@ -25,6 +25,8 @@ pub use monitor::Monitor;
 pub use name::{InterfaceName, InterfaceState};
 pub use port::{Port, PortHandover, Received};
 
+use falaj_batch::crossing::CrossingCounts;
+use falaj_engine::batch::BatchPolicy;
 use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -124,6 +126,11 @@ pub trait Backend: fmt::Debug {
     /// Number of units lost because they were not read in time.
     fn unread(&self) -> u64 {
         0
+    }
+
+    /// The counters of batches that cross here, and the policy now; `None`: there are none.
+    fn batches(&self) -> Option<(CrossingCounts, BatchPolicy)> {
+        None
     }
 
     /// The descriptors for another process to take it over, beside the monitor's; `None`: not

@@ -63,6 +63,14 @@ impl Tap {
         sys::mac(self.as_fd(), "")
     }
 
+    /// From now on the kernel passes only units of one packet.
+    ///
+    /// # Errors
+    /// The interface was deleted.
+    pub fn take_single_packets(&self) -> io::Result<()> {
+        Ok(sys::tap_without_tso(self.as_fd())?)
+    }
+
     /// Reads one unit and returns its length in bytes, header included; `None` if there is none
     /// now.
     ///
@@ -130,6 +138,11 @@ impl TapPort {
     /// `name` names the owner of `tap`, to be read after "The link's".
     pub fn new(name: String, tap: Tap) -> TapPort {
         TapPort { name, tap, takes_trains: true, part: Vec::new() }
+    }
+
+    /// The TAP, for another process.
+    pub fn into_tap(self) -> Tap {
+        self.tap
     }
 }
 

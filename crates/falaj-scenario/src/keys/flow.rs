@@ -66,6 +66,16 @@ pub(super) const ADAPTER: Key = key(
      flow: `namespace` (created for it), `tap:NETNS`, an interface `eth1` or `eth1@NETNS`, \
      `vhost:PATH`, `memif:PATH`; with `match`, only those of its packets that match",
 );
+pub(super) const BATCHES: Key = key(
+    "batches",
+    Holds::Name,
+    Otherwise("none"),
+    "with an `adapter` that is `namespace` or `tap:NETNS`: a separate process has its interface, \
+     and packets cross to that process and back in batches, which leave when they are full or \
+     after a timeout (`62,200us`), while the other side is idle (`62,idle`), or such that a delay \
+     is kept (`adaptive,delay=200us`); with `memif:PATH`, batches to another falaj, by a timeout \
+     only",
+);
 /// The limit of a queue that is given none, in words.
 const DEFAULT_QUEUE: &str = "the bytes that the link carries in a round trip, or in 50 ms if that \
                              is longer; at least two packets";
@@ -172,8 +182,19 @@ pub(super) const SENDS: Key = key(
 );
 
 /// `[link.NAME.flow.FLOW]`; the discipline's own parameters come after these.
-pub const FLOW: &[Key] =
-    &[RULES, ADAPTER, QUEUE, REQUIREMENT, SENDS, EACH_FLOW, MOST, EXPIRE, DIVIDED_BY, PARTS];
+pub const FLOW: &[Key] = &[
+    RULES,
+    ADAPTER,
+    BATCHES,
+    QUEUE,
+    REQUIREMENT,
+    SENDS,
+    EACH_FLOW,
+    MOST,
+    EXPIRE,
+    DIVIDED_BY,
+    PARTS,
+];
 
 pub(super) const DIVIDED_BY: Key = key(
     "scheduler",
@@ -190,7 +211,7 @@ pub(super) const PARTS: Key = key(
 );
 
 /// `[link.NAME.flow.FLOW.flow.PART]`; the parameters of the flow's discipline come after these.
-pub const PART: &[Key] = &[RULES, ADAPTER, QUEUE, REQUIREMENT, SENDS, DIVIDED_BY, PARTS];
+pub const PART: &[Key] = &[RULES, ADAPTER, BATCHES, QUEUE, REQUIREMENT, SENDS, DIVIDED_BY, PARTS];
 
 /// `requires = { … }` of a flow.
 pub const REQUIRES: &[Key] = &[

@@ -119,8 +119,20 @@ fn flow<'a>(
             ("match", Got::Given(Datum::Rules(rules))) => matches = Some(rules),
             ("match", Got::Absent) => matches = Some(vec![Match::ANY]),
             ("adapter", Got::Given(Datum::Name(port))) => {
-                adapter = Some(Adapter { name: name.to_owned(), port: port.to_owned() });
+                let (name, port) = (name.to_owned(), port.to_owned());
+                adapter = Some(Adapter { name, port, batches: None });
             }
+            ("batches", Got::Given(Datum::Name(batches))) => match &mut adapter {
+                Some(adapter) => adapter.batches = Some(batches.to_owned()),
+                None => {
+                    let at = fields.field("batches").map_or(0..0, |field| field.name_at.clone());
+                    let what = format!("{} has `batches` and no `adapter`", fields.what);
+                    let help = "batches cross to the adapter of the flow: add `adapter`, or remove \
+                                `batches`";
+                    problems.push(Problem::error(at, what).help(help));
+                }
+            },
+            ("batches", Got::Wrong) => matches = None,
             ("adapter", Got::Wrong) => matches = None,
             ("queue", got) => limit = queue::read(got, &fields, place.queue, problems),
             ("requires", Got::Given(Datum::Table(table))) => {

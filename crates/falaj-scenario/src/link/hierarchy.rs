@@ -27,8 +27,8 @@ impl FlowRead<'_> {
                 name: part_name(&self.flow.name, &leaf.name),
                 matches: leaf.matches.iter().flat_map(both).collect(),
                 adapter: match leaf.adapter {
-                    Some(Adapter { name, port }) => {
-                        Some(Adapter { name: part_name(&self.flow.name, &name), port })
+                    Some(Adapter { name, port, batches }) => {
+                        Some(Adapter { name: part_name(&self.flow.name, &name), port, batches })
                     }
                     None => self.flow.adapter.clone(),
                 },

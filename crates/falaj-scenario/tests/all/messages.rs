@@ -74,7 +74,7 @@ phase = "1ms"
               | ^^^^^
               |
               = help: `phase` is for flows of the scheduler `virtual-links`
-              = help: allowed: `adapter`, `envelope`, `expire`, `flow`, `mask`, `match`, `max-flows`, `quantum`, `queue`, `requires`, `scheduler`
+              = help: allowed: `adapter`, `batches`, `envelope`, `expire`, `flow`, `mask`, `match`, `max-flows`, `quantum`, `queue`, `requires`, `scheduler`
         "#]],
     );
 }

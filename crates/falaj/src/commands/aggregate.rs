@@ -33,8 +33,8 @@ enum AggregateCommand {
     #[cfg(feature = "lab")]
     #[command(hide = true)]
     Consumer(consumer::Args),
-    /// The far end of `run --aggregate`: takes its side of the rings and its interface from
-    /// standard input.
+    /// The far end of `run --aggregate`, or the guest of an adapter: takes its side of the rings
+    /// and its interface from standard input.
     #[command(hide = true)]
     Guest { asked: Batching },
 }
@@ -49,10 +49,10 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         AggregateCommand::Tune(args) => tune::main(args),
         AggregateCommand::Guest { asked } => {
             priority::be_punctual(Rank::Receiver);
-            serve(
-                io::stdin().as_fd().try_clone_to_owned()?,
-                asked.packer("back from the far end")?,
-            )?;
+            let packer = |asked: &Batching| asked.packer("back from the far end");
+            serve(io::stdin().as_fd().try_clone_to_owned()?, packer(asked)?, |message| {
+                packer(&message.parse().ok()?).ok()
+            })?;
             Ok(ExitCode::SUCCESS)
         }
     }

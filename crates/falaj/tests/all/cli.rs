@@ -1097,7 +1097,7 @@ fn an_unknown_key() {
         10 | knid = "A"
            | ^^^^ did you mean `kind`?
            |
-           = help: allowed: `adapter`, `envelope`, `expire`, `flow`, `kind`, `lend`, `mask`, `match`, `max-flows`, `phase`, `queue`, `requires`, `scheduler`
+           = help: allowed: `adapter`, `batches`, `envelope`, `expire`, `flow`, `kind`, `lend`, `mask`, `match`, `max-flows`, `phase`, `queue`, `requires`, `scheduler`
     "#]]
     .assert_eq(&ran.err);
 }

@@ -37,6 +37,7 @@ const TESTS: &[&str] = &[
     "what_a_device_refused_is_replayed_where_the_loop_sleeps",
     "changes_are_admitted_or_refused_and_take_effect",
     "the_file_is_read_again",
+    "guests_of_a_driver_domain_get_their_packets_in_batches",
     "a_terminal_shows_and_changes_it",
     "over_tcp_one_bears_the_token",
     "a_step_of_the_clock_touches_nothing",

@@ -33,6 +33,7 @@ const TESTS: &[(&str, fn())] = &[
     ("over_tcp_one_bears_the_token", token),
     ("beyond_this_host_it_is_encrypted", encrypted),
     ("adapters_come_in_other_namespaces", late),
+    ("guests_of_a_driver_domain_get_their_packets_in_batches", guests),
     ("addresses_are_their_owners_over_a_restart", addresses),
     ("killed_it_fails_closed_and_comes_up_as_it_was", closed),
     ("killed_it_fails_open_where_that_was_asked_for", open),
@@ -1055,6 +1056,145 @@ fn late() {
     assert_eq!(gone.status, 200, "{}", gone.body);
     service.until("it is gone", |service| service.get("/v1/adapters/late").status == 404);
     assert_eq!(there.is_running(), None, "the interface went with it");
+    service.end();
+}
+
+/// Each adapter of these has a guest: full batches, batches by timeout, and batches of a tuner.
+const GUESTS: &str = r#"
+[link.uplink]
+rate = "20mbit"
+uplink = "namespace"
+scheduler = { kind = "wf2q+" }
+
+[link.uplink.flow.full]
+adapter = "namespace"
+batches = "10,1s"
+
+[link.uplink.flow.timed]
+adapter = "namespace"
+batches = "100,20ms"
+
+[link.uplink.flow.tuned]
+adapter = "namespace"
+batches = "adaptive,delay=5ms"
+
+[link.uplink.flow.plain]
+adapter = "namespace"
+"#;
+
+/// Batches, packets in them, and their total wait in nanoseconds, of an adapter in one direction.
+fn batches(service: &Service, name: &str, way: &str) -> [u64; 3] {
+    let all = &service.adapter(name)["batches"];
+    [&all["batches"][way], &all["packets"][way], &all["waited_ns"]]
+        .map(|value| value.as_u64().unwrap_or_else(|| panic!("{name}: {all}")))
+}
+
+fn guests() {
+    let service = Service::start("serve-guests.toml", GUESTS);
+    let uplink = service.processes[""].as_i64().unwrap();
+    // The uplink's host sends packets to the guest at this place; returns the difference that they
+    // make to its counters.
+    let send = |name: &str, place: u8, gap: u64, packets: u64| {
+        let before = batches(&service, name, "down");
+        let address = service.uplink().replace(".1:", &format!(".{place}:"));
+        let numbers = [gap.to_string(), "200".to_owned(), packets.to_string()];
+        let mut sender =
+            within(uplink).args(["--send", &address]).args(numbers).spawn().expect("nsenter");
+        sender.wait().unwrap();
+        let since = || {
+            let now = batches(&service, name, "down");
+            [0, 1, 2].map(|n| now[n] - before[n])
+        };
+        service.until("its packets have left", |_| since()[1] >= packets);
+        since()
+    };
+    // Few packets of the hosts themselves are among them.
+    let [number, packets, _] = send("full", 2, 0, 40);
+    assert!((4..=5).contains(&number) && packets <= 50, "{number} batches, {packets} packets");
+    let [number, packets, waited] = send("timed", 3, 5_000, 200);
+    assert!(number >= packets / 100, "{number} batches, {packets} packets");
+    if falaj_guest::is_inside() {
+        // A batch has the packets of 20 ms, at 0, 5, 10, 15 and perhaps 20 ms.
+        assert!((4 * number..=6 * number).contains(&packets), "{number} of {packets}");
+        let mean = waited / packets;
+        assert!((9_500_000..=12_600_000).contains(&mean), "{mean} ns");
+    }
+    let [number, packets, waited] = send("tuned", 4, 1_000, 2_000);
+    if falaj_guest::is_inside() {
+        let mean = waited / packets;
+        assert!(mean <= 5_000_000 && packets >= 2 * number, "{mean} ns, {number} of {packets}");
+    }
+    assert_eq!(service.adapter("plain")["batches"], Value::Null);
+
+    // Both directions follow a change of the service.
+    for name in ["full", "timed"] {
+        let made = service.patch(&format!("/v1/adapters/{name}"), &json!({ "batches": "1" }));
+        assert_eq!(made.status, 200, "{}", made.body);
+        service
+            .until("it is shown", |service| service.adapter(name)["batches"]["most_packets"] == 1);
+    }
+    let [number, packets, waited] = send("full", 2, 0, 40);
+    assert!(number == packets && waited == 0, "{number} batches, {packets} packets, {waited} ns");
+    let before = batches(&service, "timed", "up");
+    service.send("timed", 0, 200, 40).wait().unwrap();
+    let since = || {
+        let now = batches(&service, "timed", "up");
+        [now[0] - before[0], now[1] - before[1]]
+    };
+    service.until("its packets have crossed", |_| since()[1] >= 40);
+    // Packets of the host itself may have been in an open batch at the change.
+    let [number, packets] = since();
+    assert!(number + 5 >= packets, "{number} batches, {packets} packets");
+    let metrics = service.get("/metrics").body;
+    for family in ["batches_total", "batched_packets_total"] {
+        let line = format!("falaj_adapter_{family}{{adapter=\"full\",direction=\"down\"}} ");
+        assert!(metrics.contains(&line), "{metrics}");
+    }
+    let waits = |name| format!("falaj_adapter_batch_wait_seconds{{adapter=\"{name}\"}}");
+    assert!(metrics.contains(&waits("full")) && !metrics.contains(&waits("plain")), "{metrics}");
+
+    // Guests come and go.
+    let there = Namespace::new();
+    let put = |port: &str, batches: &str| {
+        let keys = json!({ "adapter": port, "batches": batches }).to_string();
+        service.ask("PUT", "/v1/adapters/late", "application/json", &keys)
+    };
+    let port = format!("tap:{}", there.process());
+    for (port, batches, why) in [
+        (&port[..], "10", "would stay for ever"),
+        (&port[..], "adaptive", "adaptive,delay=200us"),
+        (
+            "vhost:/tmp/falaj-guests.sock",
+            "10,1ms",
+            "batches cross to an interface that falaj makes",
+        ),
+        ("memif:@falaj-guests", "10,idle", "memif does not report when"),
+    ] {
+        let wrong = put(port, batches);
+        assert!(wrong.status == 409 && wrong.body.contains(why), "{}", wrong.body);
+    }
+    let wrong = service.patch("/v1/adapters/plain", &json!({ "batches": "10,1ms" }));
+    assert!(wrong.status == 409 && wrong.body.contains("add it again"), "{}", wrong.body);
+    let made = put(&port, "10,1ms");
+    assert_eq!(made.status, 200, "{}", made.body);
+    service.until("it is known", |service| service.get("/v1/adapters/late").status == 200);
+    service.send_from(there.process(), 0, 200, 40).wait().unwrap();
+    service.until("its packets pass", |service| {
+        up(&service.adapter("late"))["total"]["sent"].as_u64() >= Some(40)
+    });
+    let [number, packets, _] = batches(&service, "late", "up");
+    assert!(number < packets, "{number} batches, {packets} packets");
+    let gone = service.ask("DELETE", "/v1/adapters/late", "text/plain", "");
+    assert_eq!(gone.status, 200, "{}", gone.body);
+    service.until("its guest ends, and its interface with it", |_| there.is_running().is_none());
+
+    let control = service.api.with_extension("sock");
+    let words =
+        ["serve", service.file.to_str().unwrap(), "--upgrade", "--api", service.api(), "--control"];
+    let words = [&words[..], &[control.to_str().unwrap()]].concat();
+    let refused = program(&words).output().unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.status.code() == Some(2) && said.contains("are not handed over"), "{said}");
     service.end();
 }
 
