@@ -1,6 +1,7 @@
 //! A plan as JSON.
 
 use crate::bounds::{Delay, Outlook};
+use crate::expected::Expected;
 use crate::network::Routes;
 use crate::{Way, counterpart, stations};
 use falaj_scenario::Scenario;
@@ -23,7 +24,20 @@ fn points(curve: &Curve) -> Vec<Json> {
     curve.pieces().iter().map(point).collect()
 }
 
-fn flow_json(flow: &Outlook) -> Json {
+/// Mean delay, quantiles and loss of a flow, as JSON.
+pub fn expected(expected: &Result<Expected, String>) -> Json {
+    match expected {
+        Ok(e) => json!({
+            "mean_ns": e.mean, "p50_ns": e.quantiles.map(|of| of[0]),
+            "p99_ns": e.quantiles.map(|of| of[1]), "loss": e.loss, "together": e.together,
+            "formula": e.formula,
+        }),
+        Err(why) => json!({ "none": why }),
+    }
+}
+
+fn flow_json(way: &Way<'_>, flow: usize) -> Json {
+    let (flow, to_expect) = (&way.flows[flow], &way.expected[flow]);
     let bound = |b: &Bound| {
         json!({
             "delay_ns": b.delay.0, "formula": b.formula, "condition": b.condition,
@@ -75,7 +89,8 @@ fn flow_json(flow: &Outlook) -> Json {
     };
     out["assured"] = flow.assured.as_ref().map_or(Json::Null, delay);
     out["mutual"] = flow.mutual.as_ref().map_or(Json::Null, delay);
-    out["expected"] = flow.expected.as_ref().map_or(Json::Null, delay);
+    out["by_sources"] = flow.by_sources.as_ref().map_or(Json::Null, delay);
+    out["expected"] = expected(to_expect);
     out["backlog"] = flow.backlog.as_ref().map_or(Json::Null, |b| {
         json!({
             "bytes": b.bytes, "packets": b.packets, "lossless": b.lossless, "fits": b.fits,
@@ -104,10 +119,11 @@ pub fn all(
 /// One direction; `before` is the same direction before the change, if there is one.
 fn way(way: &Way<'_>, before: Option<&Way<'_>>) -> Json {
     let direction = way.direction;
-    let flows = way.flows.iter().map(|flow| {
-        let mut out = flow_json(flow);
-        if let Some(was) = before.and_then(|b| b.flows.iter().find(|f| f.name == flow.name)) {
-            out["before"] = flow_json(was);
+    let flows = (0..way.flows.len()).map(|f| {
+        let mut out = flow_json(way, f);
+        let named = |of: &Outlook| of.name == way.flows[f].name;
+        if let Some((b, was)) = before.and_then(|b| Some((b, b.flows.iter().position(named)?))) {
+            out["before"] = flow_json(b, was);
         }
         out
     });

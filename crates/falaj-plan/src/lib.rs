@@ -13,6 +13,7 @@
 //! | module | task |
 //! |---|---|
 //! | [`bounds`] | guarantee and envelope of each flow, its delay and backlog, and what limits them |
+//! | [`expected`] | mean delay, quantiles and loss to expect from Poisson sources |
 //! | [`solve`] | requirements that are not met, and settings that would meet them |
 //! | [`standing`] | admission of flows, and guarantees that hold whatever other flows send, for monitoring |
 //! | [`network`] | delay bounds over all links that a packet passes |
@@ -24,6 +25,7 @@
 #![warn(clippy::unwrap_used)]
 
 pub mod bounds;
+pub mod expected;
 pub mod json;
 pub mod network;
 pub mod saihu;
@@ -33,6 +35,7 @@ pub mod stations;
 pub mod words;
 
 use bounds::Outlook;
+use expected::Expected;
 use falaj_scenario::{Direction, Link, Scenario, Towards};
 use falaj_sched::contract::guarantee::Guarantee;
 use falaj_sched::contract::no_guarantee::NoGuarantee;
@@ -59,6 +62,8 @@ pub struct Way<'a> {
     pub direction: &'a Direction,
     /// Its flows, in the order of the scenario.
     pub flows: Vec<Outlook>,
+    /// The delay and the loss to expect of each flow, or the reason why they are not known.
+    pub expected: Vec<Result<Expected, String>>,
     /// The flows whose guarantees do not meet their requirements.
     pub unmet: Vec<Unmet>,
     /// True if this direction is configured like the one before it and no traffic enters it.
@@ -86,7 +91,8 @@ pub fn plan(scenario: &Scenario) -> Result<Vec<Way<'_>>, ConfigErrors> {
             let flows = bounds::outlooks(direction, sent)?;
             let unmet = solve::unmet(direction, &flows);
             let same = towards == Towards::Down && sent.is_empty() && alike(link);
-            ways.push(Way { link: &link.name, towards, direction, flows, unmet, same });
+            let expected = expected::expected(scenario, direction, sent, &flows);
+            ways.push(Way { link: &link.name, towards, direction, flows, expected, unmet, same });
         }
     }
     Ok(ways)

@@ -287,7 +287,7 @@ fn shorter_queue(
 
 /// Suggests declaring the envelope of the flow's sources, if the requirement would then be met.
 fn declare(direction: &Direction, flow: usize, outlook: &Outlook) -> Option<String> {
-    let (requires, expected) = (direction.flows[flow].requires, outlook.expected.as_ref()?);
+    let (requires, expected) = (direction.flows[flow].requires, outlook.by_sources.as_ref()?);
     if outlook.together || !met(requires, (guaranteed(outlook).0, Some(expected.delay))) {
         return None;
     }

@@ -73,13 +73,15 @@ impl Envelope {
 
 /// The traffic of a source on a link that it passes, in bytes as the link counts them.
 pub struct Sends<'a> {
-    pub(super) source: &'a Source,
+    pub(crate) source: &'a Source,
     /// The flow that takes it.
-    pub(super) flow: usize,
+    pub(crate) flow: usize,
     /// Number of its sources that may send to that flow.
     sources: u32,
+    /// Mean number of its sources that send to that flow.
+    pub(crate) mean_sources: f64,
     /// False if it passes other links before.
-    first: bool,
+    pub(crate) first: bool,
     /// A token bucket that bounds each source: rate, and burst in bytes; `None` if nothing bounds
     /// it.
     at_most: Option<(Rate, u32)>,
@@ -103,6 +105,7 @@ impl<'a> Sends<'a> {
             source,
             flow: place.flow,
             sources: many.most,
+            mean_sources: many.mean,
             first: place.first,
             smallest: cost(spec.smallest()),
             at_most: spec.at_most(cost),

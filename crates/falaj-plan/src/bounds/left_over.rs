@@ -200,7 +200,7 @@ impl Rivals {
 
 /// Returns true if the link never rests while packets wait, and sends the packets of each flow in
 /// the order of their arrival.
-fn conserves_work(kind: &str, setup: &Setup) -> bool {
+pub(crate) fn conserves_work(kind: &str, setup: &Setup) -> bool {
     struct InOrder;
     impl registry::Visitor for InOrder {
         type Output = bool;

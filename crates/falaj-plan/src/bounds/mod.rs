@@ -23,8 +23,8 @@ use falaj_sched::units::time::Span;
 use falaj_theory::{Curve, Distance, whole};
 use falaj_traffic::source::Model;
 use follows::{backlog, by_curves, by_left_over, full_queue};
-pub(crate) use left_over::Rivals;
 use left_over::{Given, LeftOver};
+pub(crate) use left_over::{Rivals, conserves_work};
 use served::limit_of;
 use visits::VisitedFlow;
 
@@ -74,13 +74,13 @@ pub struct Outlook {
     pub mutual: Option<Delay>,
     /// The bound if flows send no more than their sources; `None` if one of the other two is as
     /// low.
-    pub expected: Option<Delay>,
+    pub by_sources: Option<Delay>,
 }
 
 impl Outlook {
     /// The lowest bound.
     pub fn best(&self) -> Option<&Delay> {
-        self.expected.as_ref().or(self.guaranteed())
+        self.by_sources.as_ref().or(self.guaranteed())
     }
 
     /// The lowest bound that does not depend on the scenario's sources.
@@ -169,7 +169,7 @@ pub fn outlooks(
             backlog: longest.as_ref().map(fit),
             assured: None,
             mutual: None,
-            expected: None,
+            by_sources: None,
             rate_condition: served
                 .rate_condition
                 .filter(|_| guarantee.as_ref().is_ok_and(|p| p.rate.0 > 0)),
@@ -189,15 +189,15 @@ pub fn outlooks(
         let full = outlook.guarantee.as_ref().ok().map(|p| full_queue(p, &outlook));
         let declared = outlook.envelope.as_ref().is_ok_and(Envelope::is_declared);
         let own = shorter(by_curves(&outlook), shortest(Given::Own));
-        let (assured, expected) = if declared { (shorter(full, own), None) } else { (full, own) };
+        let (assured, by_sources) = if declared { (shorter(full, own), None) } else { (full, own) };
         let less = |bound: Option<Delay>, than: Option<&Delay>| {
             bound.filter(|bound| than.is_none_or(|than| bound.delay < than.delay))
         };
         outlook.assured = assured;
         outlook.mutual =
             less(shortest(Given::Declared).filter(|_| declared), outlook.assured.as_ref());
-        let expected = shorter(expected, shortest(Given::Sources));
-        outlook.expected = less(expected, outlook.guaranteed());
+        let by_sources = shorter(by_sources, shortest(Given::Sources));
+        outlook.by_sources = less(by_sources, outlook.guaranteed());
         out.push(outlook);
     }
     Ok(out)

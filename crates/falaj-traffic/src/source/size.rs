@@ -43,6 +43,21 @@ impl Sizes {
         }
     }
 
+    /// Each length with its probability.
+    pub fn probabilities(&self) -> Vec<(u32, f64)> {
+        match self {
+            Sizes::Fixed(bytes) => vec![(*bytes, 1.0)],
+            Sizes::Uniform(least, most) => {
+                let each = (f64::from(most - least) + 1.0).recip();
+                (*least..=*most).map(|bytes| (bytes, each)).collect()
+            }
+            Sizes::Mix(parts) => {
+                let all = self.mean().1 as f64;
+                parts.iter().map(|&(bytes, often)| (bytes, f64::from(often) / all)).collect()
+            }
+        }
+    }
+
     /// Draws the next length.
     #[inline]
     pub(super) fn draw(&self, chance: &mut Chance) -> u32 {
@@ -83,6 +98,9 @@ mod tests {
         let mix = Sizes::Mix(vec![(64, 7), (594, 4), (1518, 1)]);
         assert_eq!(mix.mean(), (64 * 7 + 594 * 4 + 1518, 12));
         assert_eq!((mix.least(), mix.most()), (64, 1518));
+        let of_mix = vec![(64, 7.0 / 12.0), (594, 4.0 / 12.0), (1518, 1.0 / 12.0)];
+        assert_eq!(mix.probabilities(), of_mix);
+        assert_eq!(Sizes::Uniform(7, 8).probabilities(), vec![(7, 0.5), (8, 0.5)]);
         let mut chance = Chance::new(3, 0, 0);
         let drawn: Vec<u32> = (0..N).map(|_| mix.draw(&mut chance)).collect();
         for (bytes, share) in [(64, 7.0 / 12.0), (594, 4.0 / 12.0), (1518, 1.0 / 12.0)] {

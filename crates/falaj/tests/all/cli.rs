@@ -427,7 +427,7 @@ fn greedy_sources_meet_the_bound_of_their_envelopes() {
         [run]\nduration = \"1s\"\n";
     let scenario = file("greedy.toml", text);
     let plan = falaj(&["plan", scenario, "--json"]).json();
-    let bound = number(&plan["directions"][0]["flows"][0]["expected"]["delay_ns"]);
+    let bound = number(&plan["directions"][0]["flows"][0]["by_sources"]["delay_ns"]);
     // Bursts of 20 kB, 2 x 5 kB, 10 kB and 4 kB at 20 Mbit/s take 17.6 ms; the burst of the shaped
     // flow may come at any time. Nothing is added for packets.
     assert!((17.5e6..17.7e6).contains(&bound), "{plan}");
@@ -642,6 +642,37 @@ fn the_examples_are_admitted() {
     assert!(count > 0);
 }
 
+/// By hand: packets of 1000 B take 1 ms at 8 Mbit/s, and half a load waits `0.5 / 2 / 0.5` of that.
+/// A source that is not Poisson takes the value away, and the plan says why.
+#[test]
+fn a_plan_shows_averages_of_poisson_sources_alone() {
+    let text = |model: &str| {
+        format!(
+            "[link.x]\nrate = \"8mbit\"\n[traffic.t]\nmodel = \"{model}\"\nrate = \"4mbit\"\n\
+             size = \"1000B\"\n"
+        )
+    };
+    let poisson = file("averages.toml", &text("poisson"));
+    let ran = falaj(&["plan", poisson]);
+    assert!(
+        ran.out.lines().nth(1).is_some_and(|head| head.trim_end().ends_with(" expected")),
+        "{}",
+        ran.out
+    );
+    let line = "    expected   mean 1.50 ms, p50 1.00 ms, p99 4.34 ms  M/D/1, W0/(1-rho): ";
+    assert!(ran.out.contains(line), "{}", ran.out);
+    let json = falaj(&["plan", poisson, "--json"]).json();
+    let expected = &json["directions"][0]["flows"][0]["expected"];
+    assert!((number(&expected["mean_ns"]) - 1.5e6).abs() < 1.0, "{expected}");
+    assert!(expected["loss"].is_null() && expected["together"].as_array().unwrap().is_empty());
+    let ran = falaj(&["plan", file("no-averages.toml", &text("cbr"))]);
+    assert!(
+        ran.out.contains("    expected   not known: traffic t is not Poisson\n"),
+        "{}",
+        ran.out
+    );
+}
+
 #[test]
 fn a_plan_reads_well() {
     let ran = falaj(&["plan", file("reads.toml", TENANTS)]);
@@ -732,7 +763,7 @@ fn an_envelope_bounds_delay_and_backlog() {
     );
     assert_eq!(number(&a["service"]["points"][1]["at_ns"]), 1_242_240.0);
     assert_eq!(number(&a["envelope"]["points"][0]["bytes_after"]), 3000.0);
-    assert!(a["expected"].is_null() && a["envelope"]["declared"] == true, "{a}");
+    assert!(a["by_sources"].is_null() && a["envelope"]["declared"] == true, "{a}");
 
     let a = plan("envelope-short.toml", &sends(bucket, "4kB"));
     assert_eq!(
@@ -763,7 +794,7 @@ fn traffic_tells_what_to_expect_and_assures_nothing() {
     let (a, b) = (flow(flows, "a"), flow(flows, "b"));
     // 500 B, plus what 12 Mbit/s send in the nanosecond that rounding may add: 500.0015 B at 37.888
     // Mbit/s.
-    assert_eq!(a["expected"]["delay_ns"], 1_121_120 + 40_001);
+    assert_eq!(a["by_sources"]["delay_ns"], 1_121_120 + 40_001);
     assert_eq!(a["assured"]["delay_ns"], 5_590_080);
     // 500.0015 B plus 1.5 B/us for the time T: 2363.4 B.
     assert_eq!((&a["backlog"]["bytes"], &a["backlog"]["packets"]), (&2_363.into(), &4.into()));

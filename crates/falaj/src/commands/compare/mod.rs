@@ -1,4 +1,4 @@
-//! `falaj compare`: guaranteed bounds, simulated and measured delays, side by side.
+//! `falaj compare`: guaranteed bounds, expected, simulated and measured delays, side by side.
 
 mod pairs;
 #[cfg(feature = "plots")]
@@ -12,7 +12,8 @@ use anyhow::bail;
 use falaj_experiment::measure::{Measured, MeasuredFlow, Measuring};
 use falaj_experiment::replications::{Replications, SimulatedFlow};
 use falaj_experiment::simulation::{INCONCLUSIVE, ReplicationArgs, SimulationPlan};
-use falaj_plan::guarantees;
+use falaj_plan::expected::{Expected, NEGLIGIBLE};
+use falaj_plan::plan as plan_of;
 use falaj_scenario::Scenario;
 use falaj_scenario::edit::{Set, parse_set_or_unset};
 use falaj_sched::contract::guarantee::Guarantee;
@@ -29,6 +30,9 @@ use std::process::ExitCode;
 /// Arguments of `compare`.
 #[derive(clap::Args)]
 #[command(after_help = "\
+Where all sources of a link are Poisson, the column `expected` has averages by formulas: the mean
+delay, its quantiles and the loss.
+
 It checks that the nominal delay of every packet, simulated and measured, is within its bound,
 without slack. The release error (lateness of packets) and the application's end-to-end delay are
 printed beside it.
@@ -74,10 +78,14 @@ pub(crate) struct Args {
     virtual_time: VirtualTimeArgs,
 }
 
-/// A flow with its bound, its simulated results and its measured results.
+/// The column of expected values.
+const EXPECTED: usize = 2;
+
+/// A flow with its bound, its expected values, its simulated results and its measured results.
 pub(crate) struct ComparedFlow {
     pub(crate) name: String,
     pub(crate) guarantee: Option<Guarantee>,
+    expected: Result<Expected, String>,
     pub(crate) simulated: SimulatedFlow,
     pub(crate) measured: MeasuredFlow,
 }
@@ -90,6 +98,72 @@ impl ComparedFlow {
         let longest = self.simulated.delay.max().max(self.measured.link.delay.max());
         matches!((self.bound(), longest), (Some(bound), Some(longest)) if longest > bound)
     }
+    /// The values to expect of the flow alone.
+    fn own(&self) -> Option<&Expected> {
+        self.expected.as_ref().ok().filter(|expected| expected.together.is_empty())
+    }
+
+    /// Its rows in the table.
+    fn table(&self) -> [Vec<String>; 6] {
+        let (sim, live) = (&self.simulated.delay, &self.measured.link.delay);
+        let (own, none) = (self.own(), String::new);
+        let delay = |ns: Option<f64>| ns.map_or(text::DASH.into(), text::nanos);
+        let quantile = |n: usize| own.and_then(|own| Some(own.quantiles?[n]));
+        let guaranteed = self.guarantee.as_ref().map_or(0, |p| p.rate.0);
+        let c = &self.measured.link.counters;
+        [
+            vec![
+                format!("{}  delay max", self.name),
+                text::span(self.bound()),
+                none(),
+                text::span(sim.max()),
+                text::span(live.max()),
+            ],
+            vec![
+                "  delay p99".into(),
+                none(),
+                delay(quantile(1)),
+                text::span(sim.quantile(0.99)),
+                text::span(live.quantile(0.99)),
+            ],
+            vec![
+                "  delay p50".into(),
+                none(),
+                delay(quantile(0)),
+                text::span(sim.quantile(0.5)),
+                text::span(live.quantile(0.5)),
+            ],
+            vec![
+                "  delay mean".into(),
+                none(),
+                delay(own.map(|own| own.mean)),
+                delay(sim.mean_nanos()),
+                delay(live.mean_nanos()),
+            ],
+            vec![
+                "  rate".into(),
+                if guaranteed == 0 {
+                    text::DASH.into()
+                } else {
+                    format!(">= {}", text::rate(guaranteed as f64))
+                },
+                none(),
+                text::rate(self.simulated.sent_rate.map_or(0.0, |e| e.mean)),
+                text::rate(self.measured.rate),
+            ],
+            vec![
+                "  lost".into(),
+                none(),
+                own.map_or(text::DASH.into(), |own| match own.loss {
+                    Some(loss) => format!("{:.2} %", loss * 100.0),
+                    None => format!("< {} %", NEGLIGIBLE * 100.0),
+                }),
+                text::percent(self.simulated.dropped, self.simulated.offered),
+                text::percent(c.dropped(), c.offered),
+            ],
+        ]
+    }
+
     /// Returns true if the flow has a bound, but no measured packet that could have exceeded it.
     fn untried(&self) -> bool {
         self.guarantee.is_some() && self.measured.link.delay.count() == 0
@@ -191,10 +265,7 @@ impl Comparison {
         let simulated = Replications::as_planned(scenario, plan)?;
         let links = &scenario.links;
         let changes = !scenario.changes.is_empty();
-        let mut guaranteed = Vec::new();
-        for link in links {
-            guaranteed.extend([guarantees(&link.up)?, guarantees(&link.down)?]);
-        }
+        let planned = plan_of(scenario)?;
         // With rules, packets also reach links that no source names.
         let told = if scenario.rules.is_empty() {
             fed_flows(scenario)
@@ -204,9 +275,11 @@ impl Comparison {
         let mut rows = Vec::new();
         for at in told {
             let pipe = pipe_of(at.0, at.1);
+            let way = &planned[pipe.0 as usize];
             rows.push(ComparedFlow {
                 name: name_of(scenario, at),
-                guarantee: guaranteed[pipe.0 as usize][at.2].clone().ok().filter(|_| !changes),
+                guarantee: way.flows[at.2].guarantee.clone().ok().filter(|_| !changes),
+                expected: way.expected[at.2].clone(),
                 simulated: simulated.flow(pipe, at.2),
                 measured: std::mem::take(&mut measured.flows[pipe.0 as usize][at.2]),
             });
@@ -262,51 +335,18 @@ impl Comparison {
         }
     }
 
-    /// Prints the table of bound, simulated and measured values, the table of measurements beside
-    /// it, and the verdict.
+    /// Prints the table of bound, expected, simulated and measured values, the table of
+    /// measurements beside it, and the verdict.
     pub(crate) fn print(&self) {
         say!("{}", self.title);
-        let mut rows = Vec::new();
-        for r in &self.rows {
-            let (sim, live) = (&r.simulated.delay, &r.measured.link.delay);
-            rows.push(vec![
-                format!("{}  delay max", r.name),
-                text::span(r.bound()),
-                text::span(sim.max()),
-                text::span(live.max()),
-            ]);
-            rows.push(vec![
-                "  delay p99".into(),
-                String::new(),
-                text::span(sim.quantile(0.99)),
-                text::span(live.quantile(0.99)),
-            ]);
-            rows.push(vec![
-                "  delay p50".into(),
-                String::new(),
-                text::span(sim.quantile(0.5)),
-                text::span(live.quantile(0.5)),
-            ]);
-            let guaranteed = r.guarantee.as_ref().map_or(0, |p| p.rate.0);
-            let c = &r.measured.link.counters;
-            rows.push(vec![
-                "  rate".into(),
-                if guaranteed == 0 {
-                    text::DASH.into()
-                } else {
-                    format!(">= {}", text::rate(guaranteed as f64))
-                },
-                text::rate(r.simulated.sent_rate.map_or(0.0, |e| e.mean)),
-                text::rate(r.measured.rate),
-            ]);
-            rows.push(vec![
-                "  lost".into(),
-                String::new(),
-                text::percent(r.simulated.dropped, r.simulated.offered),
-                text::percent(c.dropped(), c.offered),
-            ]);
+        let mut header = vec!["in the link", "bound", "expected", "simulated", "measured"];
+        let mut rows: Vec<Vec<String>> = self.rows.iter().flat_map(ComparedFlow::table).collect();
+        if !self.rows.iter().any(|row| row.own().is_some()) {
+            header.remove(EXPECTED);
+            rows.iter_mut().for_each(|row| drop(row.remove(EXPECTED)));
         }
-        say!("{}", text::table(&["in the link", "bound", "simulated", "measured"], rows));
+        say!("{}", text::table(&header, rows));
+        self.tell_expected();
         let beside = self.rows.iter().map(|r| {
             let error = &r.measured.link.release_error;
             let end = &r.measured.received;
@@ -347,6 +387,22 @@ impl Comparison {
         }
     }
 
+    /// Prints the reasons for missing averages, and averages over several flows, each once.
+    fn tell_expected(&self) {
+        let note = |row: &ComparedFlow| match &row.expected {
+            Err(why) => Some(format!("no averages are known: {why}")),
+            Ok(e) if e.together.is_empty() => None,
+            Ok(e) => Some(format!(
+                "expected over all bytes of {}: delay mean {}",
+                e.together.join(", "),
+                text::nanos(e.mean)
+            )),
+        };
+        let mut notes: Vec<String> = self.rows.iter().filter_map(note).collect();
+        notes.dedup();
+        notes.iter().for_each(|note| say!("{note}"));
+    }
+
     pub(crate) fn to_json(&self) -> Json {
         let delay = |m: &falaj_traffic::meter::Meter| {
             json!({
@@ -364,6 +420,7 @@ impl Comparison {
                     "bound_ns": r.bound().map(|s| s.0),
                     "formula": r.guarantee.as_ref().map(|p| p.delay.formula),
                     "guaranteed_rate": r.guarantee.as_ref().map(|p| p.rate.0),
+                    "expected": falaj_plan::json::expected(&r.expected),
                     "simulated": {
                         "delay": delay(&r.simulated.delay),
                         "rate": r.simulated.sent_rate.map(|e| e.mean),
@@ -459,7 +516,8 @@ mod tests {
         flow.link.delay = meter(measured);
         flow.link.release_error = meter(errors);
         let simulated = SimulatedFlow { delay: meter(simulated), ..SimulatedFlow::default() };
-        ComparedFlow { name: "a".into(), guarantee, simulated, measured: flow }
+        let expected = Err("no traffic".into());
+        ComparedFlow { name: "a".into(), guarantee, expected, simulated, measured: flow }
     }
 
     #[test]
@@ -481,6 +539,22 @@ mod tests {
             BoundVerdict::Broken,
             "any flow's"
         );
+    }
+
+    /// Averages of a flow alone are beside its simulation; those of several flows are not.
+    #[test]
+    fn averages_are_a_column_of_their_own() {
+        let cells = |together: &[&str], quantiles| {
+            let mut row = row(BOUND, &[2_000], &[], &[]);
+            let together = together.iter().map(|&name| name.to_owned()).collect();
+            let formula = "M/D/1".to_owned();
+            row.expected =
+                Ok(Expected { mean: 2e3, quantiles, loss: Some(0.25), together, formula });
+            row.table().map(|cells| cells[EXPECTED].clone())
+        };
+        let own = cells(&[], Some([1e3, 9e3]));
+        assert_eq!(own, ["", "9.00 us", "1.00 us", "2.00 us", "", "25.00 %"]);
+        assert_eq!(cells(&["a", "b"], None), ["", "—", "—", "—", "", "—"]);
     }
 
     #[test]

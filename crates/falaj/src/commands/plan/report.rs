@@ -4,6 +4,7 @@ use super::method::Method;
 use super::stations;
 use falaj_plan::Way;
 use falaj_plan::bounds::{Envelope, Outlook, sources_named};
+use falaj_plan::expected::Expected;
 use falaj_plan::network::Routes;
 use falaj_scenario::Direction;
 use falaj_sched::contract::guarantee::Deadlines;
@@ -29,7 +30,7 @@ pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
         compared(way, before);
     }
     let mut notes = Notes::default();
-    let rows: Vec<_> = way
+    let mut rows: Vec<_> = way
         .flows
         .iter()
         .map(|flow| {
@@ -54,10 +55,14 @@ pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
             [&[name, offered], &rate[..], &[delay, by]].concat()
         })
         .collect();
-    say!(
-        "{}",
-        text::table(&["flow", "offered", "rate, backlogged >=", "by", "delay <=", "by"], rows)
-    );
+    let mut header = vec!["flow", "offered", "rate, backlogged >=", "by", "delay <=", "by"];
+    if way.expected.iter().any(Result::is_ok) {
+        header.push("expected");
+        for (row, expected) in rows.iter_mut().zip(&way.expected) {
+            row.push(mean_of(expected));
+        }
+    }
+    say!("{}", text::table(&header, rows));
     notes.print();
     say!("  delay <= holds for packets that find room in the queue");
     let dropping = policies(direction);
@@ -67,9 +72,11 @@ pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
     for line in impairments::guarantees(direction) {
         say!("  {line}");
     }
-    for flow in &way.flows {
+    let sent = way.flows.iter().any(|flow| flow.offered > 0 || flow.connections);
+    for (flow, expected) in way.flows.iter().zip(&way.expected) {
         say!("\n  {}", flow.name);
-        for (what, text) in details(flow) {
+        let expected = sent.then(|| ("expected", of_expected(expected)));
+        for (what, text) in details(flow).into_iter().chain(expected) {
             say!("    {what:<10} {text}");
         }
     }
@@ -194,6 +201,36 @@ pub(super) fn rate_of(flow: &Outlook) -> String {
     }
 }
 
+/// The mean delay to expect, for a column.
+fn mean_of(expected: &Result<Expected, String>) -> String {
+    match expected {
+        Ok(e) if e.together.is_empty() => text::nanos(e.mean),
+        Ok(e) => format!("{}, all of {}", text::nanos(e.mean), e.together.len()),
+        Err(_) => text::DASH.into(),
+    }
+}
+
+/// The delay and the loss to expect, or why they are not known.
+fn of_expected(expected: &Result<Expected, String>) -> String {
+    let e = match expected {
+        Ok(expected) => expected,
+        Err(why) => return format!("not known: {why}"),
+    };
+    let quantiles = e.quantiles.map_or(String::new(), |[p50, p99]| {
+        format!(", p50 {}, p99 {}", text::nanos(p50), text::nanos(p99))
+    });
+    let loss = e.loss.map_or(String::new(), |loss| format!(", {:.3} % lost", loss * 100.0));
+    let whose = match &e.together[..] {
+        [] => String::new(),
+        [first, .., last] => {
+            format!(", over all bytes of {} flows, {first} to {last}", e.together.len())
+        }
+        [only] => format!(", over all bytes of {only}"),
+    };
+    let mean = text::nanos(e.mean);
+    format!("mean {mean}{quantiles}{loss}{whose}  {}: its sources are Poisson", e.formula)
+}
+
 fn delay_of(flow: &Outlook) -> String {
     flow.best().map_or(text::DASH.into(), |d| text::nanos(d.delay.0 as f64))
 }
@@ -270,7 +307,7 @@ fn details(flow: &Outlook) -> Vec<(&'static str, String)> {
         format!("{}  {formula}: {condition}", text::nanos(delay as f64))
     };
     let mut word = "delay <=";
-    for d in [&flow.expected, &flow.mutual, &flow.assured].into_iter().flatten() {
+    for d in [&flow.by_sources, &flow.mutual, &flow.assured].into_iter().flatten() {
         out.push((word, bound(d.delay.0, &d.formula, &d.condition)));
         word = "";
     }
