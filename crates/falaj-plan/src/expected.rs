@@ -4,10 +4,10 @@
 
 use crate::bounds::{Outlook, Sends, conserves_work};
 use falaj_engine::pipe::Pace;
-use falaj_queueing::{PoissonServer, mean_waits_by_rank};
+use falaj_queueing::{PhasedDelay, PhasedLink, PoissonServer, mean_waits_by_rank, phased_delays};
 use falaj_scenario::{Direction, Scenario};
 use falaj_sched::contract::complete::CompleteDiscipline;
-use falaj_sched::contract::guarantee::Precedence;
+use falaj_sched::contract::guarantee::{Precedence, RingPhase};
 use falaj_sched::queues::queue::{FlowId, Limit};
 use falaj_sched::registry;
 use falaj_sched::scheduler::build::shared_queue;
@@ -70,7 +70,10 @@ pub(crate) fn expected(
     let all = match shared_queue(kind, setup) {
         Ok(Some(limit)) => link.in_order(limit),
         _ if conserves_work(kind, setup) => link.by_rank(&ranks(direction)),
-        _ => Err(format!("no formula is known for {kind}")),
+        _ => match ring(direction) {
+            Some(ring) => link.by_phase(&ring),
+            None => Err(format!("no formula is known for {kind}")),
+        },
     };
     let unused = || "no traffic is sent to it".to_owned();
     match all {
@@ -129,6 +132,23 @@ fn ranks(direction: &Direction) -> Vec<u32> {
     let strict = |place: &Precedence| place.contract.is_none() && place.once <= once;
     let places = places.filter(|places| places.iter().all(strict)).unwrap_or_default();
     (0..flows).map(|f| places.get(f).map_or(0, |place| place.rank)).collect()
+}
+
+/// The phases of all flows, if they take turns in phases.
+fn ring(direction: &Direction) -> Option<Vec<RingPhase>> {
+    struct AllPhases(u32);
+    impl registry::Visitor for AllPhases {
+        type Output = Option<Vec<RingPhase>>;
+        fn visit<D: CompleteDiscipline>(self, discipline: D) -> Option<Vec<RingPhase>> {
+            (0..self.0).map(|f| discipline.phase(FlowId(f))).collect()
+        }
+    }
+    let setup = &direction.pipe.setup;
+    if setup.flows.iter().any(|flow| flow.inner.is_some()) {
+        return None;
+    }
+    let all = AllPhases(direction.flows.len() as u32);
+    registry::build(direction.pipe.kind, setup, all).ok().flatten()
 }
 
 /// A link whose sources are all Poisson.
@@ -264,5 +284,50 @@ impl PoissonLink<'_> {
             flows.iter().for_each(|&f| out[f] = Some(expected.clone()));
         }
         Ok(out)
+    }
+
+    /// Each flow has a queue and a phase in which no other flow sends.
+    fn by_phase(&self, ring: &[RingPhase]) -> Result<Vec<Option<Expected>>, String> {
+        let mut links = Vec::new();
+        for (f, phase) in ring.iter().enumerate() {
+            let (least, most) = match self.lengths([f]) {
+                (u32::MAX, _) => (self.direction.pipe.setup.largest, 0),
+                lengths => lengths,
+            };
+            if most > least {
+                return Err(format!("packets of {} have several sizes", self.flows[f].name));
+            }
+            let most = match self.flows[f].limit {
+                Limit::Packets(n) => u64::from(n),
+                Limit::Bytes(bytes) => bytes / u64::from(least),
+            };
+            links.push(PhasedLink {
+                rate: self.server([f]).rate(),
+                service: self.time(least.into()),
+                phase: phase.length.0 as f64,
+                stays_empty: phase.stays_empty,
+                most: usize::try_from(most).unwrap_or(usize::MAX).max(1),
+            });
+        }
+        let skips = ring.iter().any(|phase| phase.skips_tail);
+        let all = phased_delays(&links, skips).ok_or(
+            "the chains of its phases have no solution: all flows are of type B, or queues, \
+             phases or their number are too large",
+        )?;
+        let constant = !skips && ring.iter().all(|phase| phase.stays_empty);
+        let formula = match constant {
+            true => "chain of each phase, constant pauses",
+            false => "chain of each phase, pauses as if independent: a few percent off",
+        };
+        let of_flow = |(f, delay): (usize, &PhasedDelay)| {
+            (!self.rates[f].is_empty()).then(|| Expected {
+                mean: delay.mean,
+                quantiles: None,
+                loss: Some(delay.loss).filter(|loss| *loss >= NO_LOSS),
+                together: Vec::new(),
+                formula: formula.to_owned(),
+            })
+        };
+        Ok(all.iter().enumerate().map(of_flow).collect())
     }
 }

@@ -21,13 +21,14 @@
 //! | `renewal` | the wait of PH/PH/1 by the paper's formulas, corrected |
 //! | `superposed`, `printed` | batches of several streams: exactly, and by the paper's model |
 //! | `poisson` | Poisson arrivals at one server: mean wait, its distribution, ranks, the loss at a full queue |
+//! | `phases` | a server that attends links in a ring, each for a phase: mean delays and losses |
 //! | `batches`, `line` | filling with a timeout, in closed form; batches before a server, simulated |
 //! | `forward` | the whole path through a machine and back, packet by packet |
 //! | `dimension` | the batch sizes that keep a delay, and the number of machines that fit |
 //! | `tune`, `tuner` | size and timeout that keep a delay at the least processor time; the same at run time |
 //!
-//! Without the feature `matrices` the crate has `batches`, `line`, `forward`, `poisson`, `tune` and
-//! `tuner` alone.
+//! Without the feature `matrices` the crate has `batches`, `line`, `forward`, `phases`, `poisson`,
+//! `tune` and `tuner` alone.
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 
@@ -44,6 +45,7 @@ mod linear;
 mod matrix;
 #[cfg(feature = "matrices")]
 mod phase;
+mod phases;
 mod poisson;
 #[cfg(feature = "matrices")]
 mod printed;
@@ -69,6 +71,7 @@ pub use forward::{Forwarded, Machine, forward};
 pub use line::{Ask, Line, Service, Shape, Simulated, SimulatedStream, Stream, load};
 #[cfg(feature = "matrices")]
 pub use phase::PhaseType;
+pub use phases::{PhasedDelay, PhasedLink, phased_delays};
 pub use poisson::{LimitedQueue, PoissonServer, WaitTable, mean_waits_by_rank};
 #[cfg(feature = "matrices")]
 pub use printed::Printed;

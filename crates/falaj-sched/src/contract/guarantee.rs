@@ -54,6 +54,13 @@ pub trait Guarantees: Discipline {
         None
     }
 
+    /// The phase of flow `f`, if the flows take turns in phases in which no other flow sends. Mean
+    /// delays follow.
+    fn phase(&self, f: FlowId) -> Option<RingPhase> {
+        let _ = f;
+        None
+    }
+
     /// The condition, beside a backlog, for the rate that [`service`](Guarantees::service)
     /// guarantees.
     fn rate_condition(&self) -> Option<RateCondition> {
@@ -187,6 +194,17 @@ pub struct VisitLimits {
     pub quantum: u64,
     /// Bound on the bytes that the flow has carried over from earlier visits.
     pub carried: u64,
+}
+
+/// The phase of a flow in a ring of phases, which follow one another in the order of the flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingPhase {
+    /// The longest time of the phase. A packet is sent in it if it fits in the rest.
+    pub length: Span,
+    /// True if the phase goes on while the flow has no packet; false if it ends then.
+    pub stays_empty: bool,
+    /// True if the phase ends when the next packet does not fit in the rest.
+    pub skips_tail: bool,
 }
 
 /// The place of a flow among the flows of a work-conserving link. While the flow has packets, any

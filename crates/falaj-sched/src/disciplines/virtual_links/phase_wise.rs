@@ -7,7 +7,7 @@
 //! packet. The phases that have passed are counted when a packet arrives.
 
 use crate::contract::discipline::{Decision, Discipline};
-use crate::contract::guarantee::{Guarantee, Guarantees, Settling, StaircaseCurve};
+use crate::contract::guarantee::{Guarantee, Guarantees, RingPhase, Settling, StaircaseCurve};
 use crate::contract::hooks::{MediumHooks, QueueHooks};
 use crate::contract::no_guarantee::NoGuarantee;
 use crate::contract::params::{ConfigErrors, Setup};
@@ -198,6 +198,15 @@ impl Guarantees for PhaseWise {
 
     fn turns(&self, f: FlowId) -> Option<StaircaseCurve> {
         Some(self.config.turns(f, Serve::PhaseWise))
+    }
+
+    fn phase(&self, f: FlowId) -> Option<RingPhase> {
+        let link = &self.config.links[f.index()];
+        Some(RingPhase {
+            length: link.phase,
+            stays_empty: link.kind == Type::A,
+            skips_tail: self.config.tail == Tail::Skip,
+        })
     }
 
     fn settling(&self) -> Settling {
