@@ -16,6 +16,7 @@ use falaj_sched::units::rate::BIT_NANOS;
 use falaj_sched::units::time::Time;
 use falaj_traffic::source::Model;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The delay and the loss to expect of a flow.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,9 +28,22 @@ pub struct Expected {
     /// The fraction of packets that find the queue full; `None` if it is below [`NEGLIGIBLE`].
     pub loss: Option<f64>,
     /// The flows whose mean this is, weighted by bytes; empty if it is that of the flow alone.
-    pub together: Vec<String>,
+    pub together: Arc<[String]>,
     /// The model, and the formula of the mean.
     pub formula: String,
+}
+
+impl Expected {
+    /// The flows whose mean this is, if there are several: all names, or their number and the first
+    /// and the last one.
+    pub fn flows(&self) -> String {
+        match &self.together[..] {
+            [first, _, _, .., last] => {
+                format!("{} flows, {first} to {last}", self.together.len())
+            }
+            few => few.join(", "),
+        }
+    }
 }
 
 /// Loss below which a queue counts as unlimited: it changes a mean by about this fraction.
@@ -230,7 +244,7 @@ impl PoissonLink<'_> {
                 mean: wait + own.load() / own.rate(),
                 quantiles: quantile(0.5).zip(quantile(0.99)).map(|(p50, p99)| [p50, p99]),
                 loss: loss.filter(|loss| *loss >= NO_LOSS),
-                together: Vec::new(),
+                together: Arc::default(),
                 formula: formula.clone(),
             }
         };
@@ -324,7 +338,7 @@ impl PoissonLink<'_> {
                 mean: delay.mean,
                 quantiles: None,
                 loss: Some(delay.loss).filter(|loss| *loss >= NO_LOSS),
-                together: Vec::new(),
+                together: Arc::default(),
                 formula: formula.to_owned(),
             })
         };

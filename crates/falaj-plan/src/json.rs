@@ -29,7 +29,7 @@ pub fn expected(expected: &Result<Expected, String>) -> Json {
     match expected {
         Ok(e) => json!({
             "mean_ns": e.mean, "p50_ns": e.quantiles.map(|of| of[0]),
-            "p99_ns": e.quantiles.map(|of| of[1]), "loss": e.loss, "together": e.together,
+            "p99_ns": e.quantiles.map(|of| of[1]), "loss": e.loss, "flows": e.together.len().max(1),
             "formula": e.formula,
         }),
         Err(why) => json!({ "none": why }),

@@ -394,7 +394,7 @@ impl Comparison {
             Ok(e) if e.together.is_empty() => None,
             Ok(e) => Some(format!(
                 "expected over all bytes of {}: delay mean {}",
-                e.together.join(", "),
+                e.flows(),
                 text::nanos(e.mean)
             )),
         };

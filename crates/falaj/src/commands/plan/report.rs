@@ -220,12 +220,9 @@ fn of_expected(expected: &Result<Expected, String>) -> String {
         format!(", p50 {}, p99 {}", text::nanos(p50), text::nanos(p99))
     });
     let loss = e.loss.map_or(String::new(), |loss| format!(", {:.3} % lost", loss * 100.0));
-    let whose = match &e.together[..] {
-        [] => String::new(),
-        [first, .., last] => {
-            format!(", over all bytes of {} flows, {first} to {last}", e.together.len())
-        }
-        [only] => format!(", over all bytes of {only}"),
+    let whose = match e.together.is_empty() {
+        true => String::new(),
+        false => format!(", over all bytes of {}", e.flows()),
     };
     let mean = text::nanos(e.mean);
     format!("mean {mean}{quantiles}{loss}{whose}  {}: its sources are Poisson", e.formula)
