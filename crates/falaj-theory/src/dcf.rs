@@ -86,11 +86,13 @@ fn attempts(channel: &Channel, p: f64) -> f64 {
 mod tests {
     use super::*;
     use falaj_sched::disciplines::dcf::RATES;
+    use falaj_sched::units::counted_layer::CountedLayer;
 
     fn channel() -> Channel {
         Channel {
             preamble: Span::from_micros(192),
-            header: 22,
+            header: 36,
+            layer: CountedLayer::L2,
             basic_rate: RATES[1],
             cw_min: 31,
             cw_max: 1023,
