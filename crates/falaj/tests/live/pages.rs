@@ -111,10 +111,30 @@ const PAGES: &[Page] = &[
     Page { files: &[UPLINK, ("links/office.toml", Office(""))], ..page("docs/how-to/format.md") },
     Page { files: &[("star.toml", Block(0))], ..page("docs/how-to/hosts.md") },
     Page {
-        files: &[(
-            "shape.sh",
-            Text("tc qdisc add dev eth0 root handle 1: tbf rate 10mbit burst 32kb latency 400ms\n"),
-        )],
+        files: &[
+            (
+                "shape.sh",
+                Text(
+                    "tc qdisc add dev eth0 root handle 1: tbf rate 10mbit burst 32kb latency 400ms\n",
+                ),
+            ),
+            (
+                "limit.sh",
+                Text(
+                    "limit() { tc class add dev $DEV parent 1: classid 1:$1 htb rate $2; }\nDEV=$1\n\
+                     tc qdisc add dev $DEV root handle 1: htb default 20\n\
+                     limit 10 5mbit; limit 20 20mbit\n",
+                ),
+            ),
+            (
+                "fading.sh",
+                Text(
+                    "tc qdisc add dev eth0 root netem rate 1mbit delay 400ms\nsleep 100\n\
+                     tc qdisc change dev eth0 root netem rate 350kbit delay 400ms\nsleep 75\n\
+                     tc qdisc del dev eth0 root\n",
+                ),
+            ),
+        ],
         left_out: &[("falaj netconfig ", INSIDE)],
         ..page("docs/how-to/import.md")
     },
