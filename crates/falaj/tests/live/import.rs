@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 const CASES: &[(&str, fn())] = &[
     ("a_script_with_functions_loops_and_arguments_is_imported", expanded),
+    ("a_script_runs_also_where_root_is_the_only_user", alone),
     ("a_script_that_never_ends_repeats_its_changes", endless),
     ("a_script_reaches_nothing_outside_of_its_sandbox", hostile),
     ("a_script_without_an_end_or_of_many_processes_is_ended", ended),
@@ -29,7 +30,12 @@ pub(crate) fn trials(possible: bool) -> Vec<Trial> {
 /// Imports a script from standard input: the scenario, and the messages.
 fn import(script: &str, args: &[&str]) -> (String, String) {
     let mut command = program(&["import", "tc", "-"]);
-    let mut child = command.args(args).stdin(Stdio::piped()).spawn().expect("it starts");
+    command.args(args);
+    output(command, script)
+}
+
+fn output(mut command: Command, script: &str) -> (String, String) {
+    let mut child = command.stdin(Stdio::piped()).spawn().expect("it starts");
     let mut input = child.stdin.take().expect("a pipe");
     input.write_all(script.as_bytes()).expect("it is read");
     drop(input);
@@ -64,6 +70,17 @@ fn expanded() {
     assert!(none.is_empty() && messages.contains("only a shell"), "{messages}");
     let (none, messages) = import(script, &["--no-run", "--", "wlan0"]);
     assert!(none.is_empty() && messages.contains("omit `--no-run`"), "{messages}");
+}
+
+/// The root of a namespace in which there is no other user.
+fn alone() {
+    let mut command = Command::new("unshare");
+    let falaj = program(&[]);
+    command.arg("-Ur").arg(falaj.get_program()).args(["import", "tc", "-"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let script = "for n in 1; do tc qdisc add dev eth0 root netem delay 3ms; done";
+    let (scenario, messages) = output(command, script);
+    assert!(scenario.contains("delay = \"3ms\""), "{scenario}{messages}");
 }
 
 fn endless() {

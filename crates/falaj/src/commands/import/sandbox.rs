@@ -7,6 +7,7 @@
 //! thousand pauses by `sleep`, which take no time.
 
 use anyhow::{Context, Result, bail, ensure};
+use nix::errno::Errno;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -39,22 +40,30 @@ pub(super) struct Recorded {
 /// # Errors
 /// The sandbox cannot be made, or the script does not end.
 pub(super) fn run(script: &str, args: &[String]) -> Result<Recorded> {
-    let mut sandbox = Command::new("unshare");
-    sandbox
-        .args(["--user", "--map-root-user", "--mount", "--net", "--pid", "--ipc", "--uts"])
-        .args(["--fork", "--kill-child", "sh", "-c", include_str!("sandbox.sh"), "sandbox"])
-        .args(args)
-        .env_clear()
-        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-        .env("FALAJ_STAND_INS", STAND_INS)
-        .current_dir("/")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    if nix::unistd::geteuid().is_root() {
-        sandbox.uid(NOBODY).gid(NOBODY);
+    let sandbox = |user: Option<u32>| {
+        let mut sandbox = Command::new("unshare");
+        sandbox
+            .args(["--user", "--map-root-user", "--mount", "--net", "--pid", "--ipc", "--uts"])
+            .args(["--fork", "--kill-child", "sh", "-c", include_str!("sandbox.sh"), "sandbox"])
+            .args(args)
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("FALAJ_STAND_INS", STAND_INS)
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        if let Some(user) = user {
+            sandbox.uid(user).gid(user);
+        }
+        sandbox.spawn()
+    };
+    let mut started = sandbox(nix::unistd::geteuid().is_root().then_some(NOBODY));
+    // The root of a user namespace without such a user is an ordinary user outside.
+    if started.as_ref().is_err_and(|error| error.raw_os_error() == Some(Errno::EINVAL as i32)) {
+        started = sandbox(None);
     }
-    let mut sandbox = sandbox.spawn().context("cannot run `unshare` of util-linux")?;
+    let mut sandbox = started.context("cannot run `unshare` of util-linux")?;
     let mut input = sandbox.stdin.take().context("no pipe")?;
     // A sandbox that cannot be made does not read the script; its message follows.
     let _ = input.write_all(script.as_bytes());
