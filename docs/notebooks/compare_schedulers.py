@@ -6,7 +6,8 @@
 # %% [markdown]
 # # Schedulers compared, one of them our own
 #
-# Four tenants share a link. One of them sends far more than its share. What do the others see, under which scheduler?
+# Four tenants share a link. One of them sends far more than its share. This notebook shows the delays of the other tenants
+# under several schedulers.
 
 # %%
 import falaj

@@ -6,8 +6,8 @@
 # %% [markdown]
 # # Dimension a link
 #
-# Calls of at most 2 Mbit/s are to wait at most 3 ms, whatever others send. How fast must the link be? A plan answers
-# before anything runs: its bounds hold for all traffic within the envelope, not only for the simulated traffic.
+# Packets of calls, at most 2 Mbit/s, must wait at most 3 ms, whatever other flows send. A plan computes the necessary rate of
+# the link before anything runs: its bounds hold for all traffic within the envelope, not only for the simulated traffic.
 
 # %%
 import falaj

@@ -6,8 +6,8 @@
 # %% [markdown]
 # # A first link
 #
-# Two kinds of traffic share 10 Mbit/s: calls, which need a short delay, and downloads, which take any rate. What delay does
-# each of them get?
+# Two kinds of traffic share 10 Mbit/s: calls, which need a short delay, and downloads, which accept any rate. This notebook
+# shows the delay of each.
 
 # %%
 import falaj
@@ -26,7 +26,7 @@ scenario = falaj.Scenario.build({
 print(scenario.text)
 
 # %% [markdown]
-# This is the scenario as a file; `falaj sim`, `falaj plan` and `falaj run` take the same file. Eight replications give an interval
+# This is the scenario as a file; `falaj sim`, `falaj plan` and `falaj run` read the same file. Eight replications give an interval
 # beside each mean.
 
 # %%
@@ -34,13 +34,13 @@ result = scenario.simulate(replications=8)
 result.flows.to_pandas()[["flow", "offered", "loss", "delay_mean_ns", "delay_mean_ns_half_width", "delay_p99_ns"]]
 
 # %% [markdown]
-# Both wait for the same queue, so the calls wait behind the downloads: the curves lie close to each other.
+# Both wait in the same queue, so the calls wait behind the downloads: the curves lie close to each other.
 
 # %%
 result.plot.delay_ccdf();
 
 # %% [markdown]
-# Deficit round robin gives each of them turns of its own.
+# Deficit round robin gives each kind of traffic turns of its own.
 
 # %%
 divided = scenario.set({"link.uplink.scheduler": {"kind": "drr"}}).simulate(replications=8)

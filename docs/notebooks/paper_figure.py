@@ -7,8 +7,9 @@
 # # A paper's figure: the wait in a queue, three ways
 #
 # Every textbook draws how the mean wait grows with the load: Pollaczek and Khinchine's formula for M/D/1 and M/M/1 (Kleinrock,
-# Queueing Systems, volume 1, 1975, section 5.6). Here it is by the formula, by matrices and by simulation. Packets of one size at
-# Poisson instants are M/D/1; the matrices have a fixed time as an Erlang distribution of many steps.
+# Queueing Systems, volume 1, 1975, section 5.6). Here the mean wait is computed by the formula, by matrices and by simulation.
+# A link with packets of one size that arrive at Poisson instants is an M/D/1 queue. The matrices approximate the fixed service
+# time by an Erlang distribution of many steps.
 
 # %%
 import falaj
@@ -19,13 +20,13 @@ from falaj.queueing import Arrivals, PhaseType, Queue
 loads = [0.3, 0.5, 0.7, 0.8, 0.9]
 service = 1000 * 8 / 10e6  # seconds: 1000 B at 10 Mbit/s
 
-formula = lambda rho, variation: rho / (1 - rho) * (1 + variation) / 2  # in services
+formula = lambda rho, variation: rho / (1 - rho) * (1 + variation) / 2  # in units of the mean service time
 by_matrices = [
     Queue(Arrivals.renewal(PhaseType.exponential(rho)), PhaseType.erlang(64, 64.0)).mean_wait for rho in loads
 ]
 
 # %% [markdown]
-# The simulated link has the same load from a source that varies with it. A delay is a wait and a service.
+# The sweep varies the rate of the source, so that the simulated link has the same loads. A delay is a wait plus a service time.
 
 # %%
 scenario = falaj.Scenario.build({
@@ -50,8 +51,9 @@ ax.set_ylim(0, 8)
 ax.legend();
 
 # %% [markdown]
-# The next cell checks both. The matrices lie above M/D/1 by the variation that 64 steps leave, a 64th. The simulation agrees with the
-# formula within its own intervals and 2 %, because each run starts with an empty queue.
+# The next cell checks both results. The waits by matrices lie above M/D/1, because the squared coefficient of variation of 64
+# steps is 1/64, not 0. The simulation agrees with the formula within three half-widths plus 2 %; the 2 % are for runs that start
+# with an empty queue.
 
 # %%
 assert np.allclose(by_matrices, [formula(rho, 1 / 64) for rho in loads])

@@ -1,6 +1,6 @@
-//! The targets of the ordinary tests under libFuzzer, which keeps and changes the inputs that reach
-//! new code. `FALAJ_FUZZ_TARGET` names the target. `fuzz/run` builds this program, and runs all
-//! targets one after the other.
+//! Runs the fuzz targets of the ordinary tests under libFuzzer, which keeps the inputs that reach
+//! new code, and mutates them. `FALAJ_FUZZ_TARGET` names the target. `fuzz/run` builds this
+//! program, and runs all targets one after the other.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -27,7 +27,7 @@ tests!(ports, "../../crates/falaj-live/tests/all/hostile.rs");
 tests!(guest, "../../crates/falaj-live/tests/all/guest.rs");
 tests!(guests, "../../crates/falaj-live/tests/all/vhost_user.rs");
 tests!(relays, "../../crates/falaj-relay/tests/all/hostile.rs");
-// These two files are private to their crate, and use nothing of it except each other.
+// These two files are private to their crate. Each uses nothing of the crate except the other.
 #[path = "."]
 mod xdp {
     tests!(sys, "../../crates/falaj-live/src/backend/xdp/sys.rs");

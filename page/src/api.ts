@@ -1,9 +1,9 @@
-// The service's API.
+// Client of the service's HTTP API.
 
 import type { Adapter, Breach, Delays, Disciplines, FlowHistory, Made, Problem, Sample, Scenario, Service, Turns } from "./model";
 import { Events } from "./sse";
 
-/** The token is missing or wrong. */
+/** Error: the token is missing or wrong. */
 export class Unauthorized extends Error {}
 
 export class Api {
@@ -36,7 +36,7 @@ export class Api {
     return this.send<Made>("PATCH", `v1/adapters/${encodeURIComponent(adapter)}${check ? "?check=true" : ""}`, keys);
   }
 
-  /** Pauses an adapter, or lets it go on. */
+  /** Pauses or resumes an adapter. Returns true if it is paused now. */
   pause(adapter: Adapter["name"], paused: boolean): Promise<boolean | Problem> {
     return this.send<boolean>("PUT", `v1/adapters/${encodeURIComponent(adapter)}/paused`, paused);
   }
@@ -52,7 +52,7 @@ export class Api {
     }
   }
 
-  /** Passes each sample to `each` when it arrives, until the service ends or `signal` aborts. */
+  /** Calls `each` for every sample that arrives, until the service ends or `signal` aborts. */
   async follow(each: (sample: Sample) => void, signal: AbortSignal): Promise<void> {
     const answer = await this.ask("v1/events", { signal, headers: { Accept: "text/event-stream" } });
     if (answer.status === 401) throw new Unauthorized();

@@ -10,7 +10,7 @@ test("breaches of one second with one cause are one entry, with the worst of the
   const slow: Breach = { kind: "rate", flow: "a", begin_ns: 0, end_ns: 1, sent: 3, guaranteed: 9 };
   const slower: Breach = { ...slow, begin_ns: 5, sent: 1 };
   const other: Breach = { ...slow, guaranteed: 8 };
-  // Two causes by turns.
+  // Violations of two causes alternate.
   const burst = late(50, 60, { cause: "own-burst" });
   const all = [late(10, 20), burst, late(30, 90), burst, late(40, 60), late(2e9, 2e9 + 10), slow, slower, slow, other];
   const list = entries(all);

@@ -1,8 +1,8 @@
-// Violated guarantees, as entries of a list.
+// Guarantee violations, grouped into the entries of a list.
 
 import type { Breach, TooLong } from "./model";
 
-/** Violations of one guarantee in one second for one reason: their number, and the worst one, that is the packet with the longest delay or the lowest rate. */
+/** Violations of one guarantee in one second for one reason: their number, and the worst one (the longest delay of a packet, or the lowest rate). */
 export interface Entry {
   breach: Breach;
   times: number;
@@ -13,7 +13,7 @@ export function stay(late: TooLong): number {
   return (late.handed_over_ns ?? late.end_ns) - late.arrival_ns;
 }
 
-/** Joins violations of the same meaning, also if others lie between them; an entry stands where its first violation was. */
+/** Groups the violations that `meaning` maps to the same text into one entry, even if others lie between them. An entry has the place of its first violation in the list. */
 export function entries(all: Breach[]): Entry[] {
   const list = new Map<string, Entry>();
   for (const breach of all) {
@@ -28,7 +28,7 @@ export function entries(all: Breach[]): Entry[] {
   return [...list.values()];
 }
 
-/** The properties that violations of one entry share: second, guarantee, cause and flow. */
+/** Text of the properties that the violations of one entry share: second, guarantee, cause and flow. */
 function meaning(breach: Breach): string {
   const second = (nanos: number) => Math.floor(nanos / 1e9);
   return breach.kind === "rate"

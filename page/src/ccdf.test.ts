@@ -4,7 +4,7 @@ import { ccdf } from "./ccdf";
 test("the share that stayed longer than each delay", () => {
   expect(ccdf([[30, 1], [10, 6], [20, 3]])).toEqual([[10, 20, 30], [0.4, 0.1, 0.1]]);
   expect(ccdf([])).toEqual([[], []]);
-  // All stayed equally long, so none stayed longer.
+  // All packets have the same delay, so no packet has a longer one.
   expect(ccdf([[10, 5]])).toEqual([[], []]);
 });
 

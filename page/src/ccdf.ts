@@ -1,6 +1,6 @@
-// Complementary distribution of delays: the share of packets with more than each delay.
+// Complementary cumulative distribution of delays: for each delay, the share of packets with a longer one.
 
-/** For each delay the share of packets with a longer one. The line ends at the largest delay, with the share of the delay before it, because a share of 0 has no place on a logarithmic axis. */
+/** For each delay, the share of packets with a longer one; `counts` are pairs of a delay and the number of packets with it. The line ends at the largest delay, with the share of the delay before it, because a share of 0 has no place on a logarithmic axis. */
 export function ccdf(counts: [number, number][]): [delays: number[], shares: number[]] {
   const sorted = [...counts].sort(([a], [b]) => a - b);
   const all = sorted.reduce((sum, [, times]) => sum + times, 0);

@@ -5,7 +5,7 @@ import { h } from "./dom";
 import type { Disciplines, Made, Problem, Scenario } from "./model";
 import { type Knob, changes, knobs, most } from "./settings";
 
-/** Time without input after which the service checks the values, in ms: no requests while a slider moves. */
+/** Time without input after which the service checks the values, in ms, so that a moving slider causes no requests. */
 const PAUSE = 250;
 
 export class Change {
@@ -116,7 +116,7 @@ export class Change {
     } catch (error) {
       answer = { what: error instanceof Error ? error.message : String(error), remarks: [] };
     }
-    // A later request, or another adapter, makes this answer void.
+    // The answer is ignored if a later request was sent, or another adapter is shown.
     if (number !== this.asked || adapter !== this.adapter) return;
     this.tell(answer, keys, check);
     if (!check && isMade(answer)) this.made();
@@ -135,7 +135,7 @@ export class Change {
   }
 }
 
-/** The text, with the parts between backticks as code. */
+/** The text as page content; the parts between backticks become code elements. */
 function quoted(text: string): (Node | string)[] {
   return text.split("`").map((part, n) => (n % 2 === 1 ? h("code", {}, part) : part));
 }

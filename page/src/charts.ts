@@ -17,27 +17,27 @@ export interface Line {
 
 interface Asked {
   title: string;
-  /** Text of a number on the axis and in the table. */
+  /** Formats a number for the axis and the table. */
   format: (value: number | null) => string;
   lines: Line[];
   /** Index of the line that is the guarantee. */
   guarantee?: number;
-  /** Index of the line whose values beyond the guarantee are marked: by a cross if a guarantee was broken, else by a triangle. */
+  /** Index of the line whose values beyond the guarantee are marked: by a cross if a guarantee was broken at that time, else by a triangle. */
   held?: number;
-  /** The values are whole numbers. */
+  /** True if the values are whole numbers. */
   whole?: boolean;
-  /** The lines are parts of a sum: each is drawn as a band on top of those that follow in the list. */
+  /** True if the lines are parts of a sum: each is drawn as a band on top of the bands of the lines that follow in the list. */
   stacked?: boolean;
 }
 
 const HEIGHT = 168;
-/** Steps of an axis of whole numbers. */
+/** Possible distances between two labels on an axis of whole numbers. */
 const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6];
 /** Minimum length of the time axis, in seconds. */
 const LEAST = 20;
 const FONT = "12px system-ui, sans-serif";
 
-/** Lines of one unit over the last minutes. */
+/** Chart of several quantities with the same unit over the last minutes. */
 export class Chart {
   readonly element: HTMLElement;
   private readonly plot: uPlot;
@@ -152,7 +152,7 @@ export class Chart {
   show(at: number[], columns: Column[], broken: Column = []): void {
     this.data = [at, ...columns];
     this.broken = broken;
-    // The last five minutes, or the part of them that is known.
+    // Shows the last five minutes, or the part of them for which there are values.
     const end = at.at(-1) ?? Date.now() / 1000;
     this.plot.batch(() => {
       this.plot.setData((this.asked.stacked ? [at, ...stacked(columns)] : this.data) as uPlot.AlignedData, true);
@@ -178,7 +178,7 @@ export class Chart {
   }
 }
 
-/** Chart of the share of packets with more than each delay, on two logarithmic axes. */
+/** Chart of the share of packets that have a longer delay, over the delay; both axes are logarithmic. */
 export class Tail {
   readonly element: HTMLElement;
   private readonly plot: uPlot;
@@ -296,7 +296,7 @@ function legend(lines: Line[]): HTMLElement {
   return h("ul", { class: "legend" }, ...lines.map(item));
 }
 
-/** Makes the plot as wide as its element, also when that changes. */
+/** Makes the plot as wide as its element, also when the element's width changes. */
 function sized(plot: uPlot, within: HTMLElement): void {
   const watch = new ResizeObserver(() => {
     if (within.clientWidth > 0) plot.setSize({ width: within.clientWidth, height: HEIGHT });

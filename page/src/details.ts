@@ -1,4 +1,4 @@
-// One adapter in one direction: charts over time, delays, drops, guarantee violations, and the form for changes.
+// Details of one adapter in one direction: charts over time, delays, drops, guarantee violations, and the form for changes.
 
 import type { Api } from "./api";
 import { entries, stay } from "./breaches";
@@ -25,7 +25,7 @@ export class Details {
   private readonly title = h("h2", { id: "chosen", tabindex: "-1" });
   private readonly verdict = h("p", { class: "verdict" });
   private readonly terms = h("p", { class: "terms" });
-  /** True if the last hour is shown instead of the last minutes. */
+  /** True if the charts show the last hour instead of the last five minutes. */
   wantsHour = false;
   private hour: Series | null = null;
   private readonly throughput = new Chart({
@@ -81,7 +81,7 @@ export class Details {
     this.again();
   }
 
-  /** Sets the last hour of the flow, in steps of ten seconds. */
+  /** Sets the measurements of the flow's last hour, in steps of ten seconds; `began` is the start of the service, in seconds since 1970. */
   showHour(steps: HistoryStep[], began: number): void {
     this.hour = hour(steps, began);
   }
@@ -122,7 +122,7 @@ export class Details {
     this.tail.show(counts, guaranteed);
   }
 
-  /** Shows the last violations of this flow's guarantees, the newest first. */
+  /** Shows the last guarantee violations of the flow `name`, the newest first; `began` is the start of the service, in seconds since 1970. */
   showBreaches(all: Breach[], name: string, began: number): void {
     const own = entries(all.filter((breach) => breach.flow === name)).slice(-SHOWN).reverse();
     this.noBreach.hidden = own.length > 0;

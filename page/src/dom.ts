@@ -1,4 +1,4 @@
-// Short functions that make elements.
+// Functions that make elements of the page.
 
 type Attributes = Record<string, string | boolean | ((event: Event) => void)>;
 
@@ -32,7 +32,7 @@ export function svg<K extends keyof SVGElementTagNameMap>(
   return element;
 }
 
-/** Sets the text of an element. An equal text is not set again, so that screen readers do not announce it. */
+/** Sets the text of an element, unless the element already has this text: screen readers would announce it again. */
 export function say(element: Element, text: string): void {
   if (element.textContent !== text) element.textContent = text;
 }

@@ -1,6 +1,6 @@
-// Numbers as people read them.
+// Formats numbers with units for people, and reads rates and times of a scenario.
 
-/** Three digits. */
+/** A number with three significant digits. */
 function digits(value: number): string {
   const whole = Math.abs(value);
   return value.toFixed(whole >= 99.95 || whole === 0 ? 0 : whole >= 9.995 ? 1 : 2);
@@ -39,14 +39,14 @@ export function percent(share: number | null | undefined): string {
   return share == null ? "—" : `${(share * 100).toFixed(share < 0.0995 ? 1 : 0)} %`;
 }
 
-/** A reason or a cause as words. */
+/** The name of a reason or a cause, with spaces between its words. */
 export function words(name: string): string {
   return name.replaceAll(/[_-]/g, " ");
 }
 
 const UNITS: Record<string, number> = { bit: 1, kbit: 1e3, mbit: 1e6, gbit: 1e9 };
 
-/** A rate as scenarios write it, in bits per second. */
+/** Parses a rate of a scenario, such as `10mbit`; returns bits per second, or null if it is not a rate. */
 export function readRate(text: string | undefined): number | null {
   const read = /^\s*([\d.]+)\s*(bit|kbit|mbit|gbit)(?:ps|\/s)?\s*$/i.exec(text ?? "");
   return read ? Number(read[1]) * UNITS[read[2]!.toLowerCase()]! : null;
@@ -54,7 +54,7 @@ export function readRate(text: string | undefined): number | null {
 
 const TIMES: Record<string, number> = { ns: 1, us: 1e3, ms: 1e6, s: 1e9 };
 
-/** A time as scenarios write it, in nanoseconds. */
+/** Parses a time of a scenario, such as `5ms`; returns nanoseconds, or null if it is not a time. */
 export function readTime(text: unknown): number | null {
   const read = /^\s*([\d.]+)\s*(ns|us|ms|s)\s*$/.exec(typeof text === "string" ? text : "");
   return read ? Number(read[1]) * TIMES[read[2]!]! : null;

@@ -24,7 +24,7 @@ test("totals become values of each second", () => {
   const history = new History();
   history.push(sample(1, flow(7, 5)), 101);
   history.push(sample(2, flow(8, 25, 2)), 102);
-  // Asked again in between.
+  // The same sample, requested again in between.
   history.push(sample(2, flow(8, 25, 2)), 102.5);
   history.push(sample(3, flow(9, 25, 2)), 103);
   const track = history.track("up calm calm")!;

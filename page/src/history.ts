@@ -2,20 +2,20 @@
 
 import type { Adapter, Flow, HistoryStep, Sample, Way } from "./model";
 
-/** Maximum number of samples that are kept: five minutes. */
+/** Maximum number of samples that are kept: five minutes, as there is one sample a second. */
 export const KEPT = 300;
 
-/** A number for each sample; null if it had none. */
+/** A value for each sample; null if the sample has no value. */
 export type Column = (number | null)[];
 
-/** Adds to each column all columns that follow, so that the first is the sum. Drawn in this order, each area covers the parts that it shares with earlier ones. */
+/** Adds to each column all columns that follow, so that the first column is the sum of all. If the areas are drawn in this order, each covers the lower part of the areas before it. */
 export function stacked(columns: Column[]): Column[] {
   return columns.map((column, n) =>
     column.map((value, at) => (value === null ? null : columns.slice(n).reduce((sum, part) => sum + (part[at] ?? 0), 0))),
   );
 }
 
-/** Columns that charts show, with the time of each value in seconds since 1970. */
+/** Columns of values for charts: rates in bits per second, delays in nanoseconds. `at` is the time of each value, in seconds since 1970. */
 export interface Series {
   at: number[];
   offered: Column;
@@ -31,7 +31,7 @@ export interface Series {
   broken: Column;
 }
 
-/** The last hour as the service keeps it; `began` is the start of the service, in seconds since 1970. */
+/** The service's measurements of the last hour as columns; `began` is the start of the service, in seconds since 1970. */
 export function hour(steps: HistoryStep[], began: number): Series {
   const column = (value: (step: HistoryStep) => number | null): Column => steps.map(value);
   const reasons = new Set(steps.flatMap((step) => Object.keys(step.dropped)));
@@ -50,7 +50,7 @@ export function hour(steps: HistoryStep[], began: number): Series {
   };
 }
 
-/** The rates of the adapters that send the most, the others together as the last; each with its name. */
+/** Names and rates of the `most` adapters that send the most; the last entry is the sum of all other adapters. */
 export function largest(tracks: [string, Track][], most: number): [string, Column][] {
   const sum = (column: Column) => column.reduce((total: number, value) => total + (value ?? 0), 0);
   const ordered = [...tracks].sort(([, a], [, b]) => sum(b.sent) - sum(a.sent));
@@ -75,7 +75,7 @@ export class Track implements Series {
   backlog: Column = [];
   /** Number of packets dropped in each second, by reason. */
   dropped = new Map<string, Column>();
-  /** Number of guarantee violations in each second; delays beyond the bound for other causes do not count. */
+  /** Number of guarantee violations in each second. Delays above the bound that the sender or the host caused do not count. */
   broken: Column = [];
   /** Number of times in the last second that the adapter used up its turn on the link's thread and had more packets. */
   heldBack: number | null = null;
@@ -129,7 +129,7 @@ export function lanes(sample: Sample, way: Way): Lane[] {
   );
 }
 
-/** The flow, with the adapter's packets that were dropped for lack of memory before they were assigned to a flow. All flows of an adapter get the same number. */
+/** The flow, with one more reason for drops: the adapter's packets that were dropped for lack of memory. They were dropped before they were assigned to a flow, so all flows of an adapter get the same number. */
 function whole(flow: Flow, adapter: Adapter, way: Way): Flow {
   const dropped = { ...flow.total.dropped, no_memory: adapter.no_memory[way] };
   return { ...flow, total: { ...flow.total, dropped } };
@@ -138,13 +138,13 @@ function whole(flow: Flow, adapter: Adapter, way: Way): Flow {
 export class History {
   private tracks = new Map<string, Track>();
   sample: Sample | null = null;
-  /** Start of the service by the clock of its machine, in seconds since 1970: so an event has the same time of day in all views. */
+  /** Start of the service by the clock of its machine, in seconds since 1970. All views compute times of day from it, so an event has the same time in all of them. */
   began = 0;
 
-  /** Takes a sample that arrived at `now`, in seconds since 1970. The start of the service is computed from that if the sample has no start yet. */
+  /** Adds a sample that arrived at `now`, in seconds since 1970. If the sample does not contain the start of the service, the start is computed from `now`. */
   push(sample: Sample, now: number): void {
     if (sample.at_ns === this.sample?.at_ns) return;
-    // The first sample, or that of another service under the same address.
+    // This is the first sample, or the first of another service at the same address.
     if (this.sample === null || sample.at_ns < this.sample.at_ns) {
       this.tracks.clear();
       this.began = now - sample.at_ns / 1e9;

@@ -1,4 +1,4 @@
-// The link: the topology of its adapters, and its occupancy by flows over time.
+// Drawings of the link: the topology of its adapters, and its occupancy by flows over time.
 
 import { fill } from "./charts";
 import { h, say, svg } from "./dom";

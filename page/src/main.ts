@@ -75,7 +75,7 @@ class Page {
   }
 
   private turn(way: Way): void {
-    // The same flow in the other direction.
+    // Chooses the same flow in the other direction.
     this.chosen = this.chosen === null ? null : `${way} ${this.chosen.split(" ").slice(1).join(" ")}`;
     this.way = way;
     this.draw();
@@ -142,7 +142,7 @@ class Page {
     const { key, way, adapter, flow } = lane;
     const hour = this.details.wantsHour ? this.api.history(adapter.name) : Promise.resolve([]);
     const [delays, breaches, turns, kept] = await Promise.allSettled([this.api.delays(adapter.name), this.api.breaches(), this.api.turns(), hour]);
-    // Another flow was chosen meanwhile.
+    // The answers are ignored if another flow was chosen meanwhile.
     if (key !== this.chosen) return;
     if (kept.status === "fulfilled" && this.details.wantsHour) {
       const own = kept.value.find((one) => one.flow === flow.flow);
@@ -206,7 +206,7 @@ class Page {
   }
 }
 
-/** Asks for the token. */
+/** Shows a form that asks for the token; `wrong` is true if the last token was refused. */
 function enter(wrong: boolean): void {
   const input = h("input", { id: "token", type: "password", autocomplete: "off", required: true });
   const submit = (event: Event) => {

@@ -1,4 +1,4 @@
-// Table of all adapters: one row for each, with a button that chooses it.
+// Table of all adapters: one row for each adapter, with a button that shows its details.
 
 import { Chart } from "./charts";
 import { h, say } from "./dom";
@@ -18,7 +18,7 @@ interface Row {
   cells: HTMLTableCellElement[];
 }
 
-/** Heads of the columns. The second text is for screen readers, which do not read the row of groups above. */
+/** Headings of the columns. The second text is for screen readers, which do not read the row of groups above the headings. */
 const HEAD: [text: string, said?: string][] = [
   ["Adapter"],
   ["Guarantee"],
@@ -72,7 +72,7 @@ export class Overview {
     const wanted = this.filter.value.trim().toLowerCase();
     const fitting = lanes.filter((lane) => lane.adapter.name.toLowerCase().includes(wanted));
     const matters = (lane: Lane) => ["broken", "gone"].includes(verdict(lane.flow, lane.adapter).level);
-    // If there are too many for the table, adapters that are broken or gone come first.
+    // If there are too many adapters for the table, those with a broken guarantee or a lost interface come first.
     const ordered = fitting.length > ROWS ? [...fitting.filter(matters), ...fitting.filter((lane) => !matters(lane))] : fitting;
     const shown = ordered.slice(0, ROWS);
     const rows = new Map<string, Row>();

@@ -42,7 +42,7 @@ test("only changed values are sent; emptied ones are removed", () => {
   const now = (values: Record<string, string>) => changes(calm, new Map(Object.entries(values)));
   expect(now({ weight: "2", limit: " 5mbit " })).toEqual({});
   expect(now({ weight: "3", limit: "", "requires.delay": "4ms" })).toEqual({ weight: 3, limit: null, "requires.delay": "4ms" });
-  // The service interprets it.
+  // A text that is not a number is sent unchanged, and the service reports the error.
   expect(now({ weight: "heavy" })).toEqual({ weight: "heavy" });
 });
 

@@ -5,17 +5,17 @@ import type { Disciplines, FlowKeys, Link, Scenario } from "./model";
 export interface Knob {
   key: string;
   label: string;
-  /** The value as it is written in the scenario; empty without the key. */
+  /** The value as it is written in the scenario; empty if the scenario does not have the key. */
   value: string;
   /** The default value, in words. */
   absent: string;
   /** True if the value is a whole number. */
   number: boolean;
-  /** True if it is the flow's weight, which gets a slider. */
+  /** True if the key is the flow's weight, for which the form has a slider. */
   weight: boolean;
 }
 
-/** Keys that flows have under all disciplines. The keys of the discipline, which the service lists, come before them. */
+/** Keys that flows have under all disciplines. In the form the discipline's own keys, which the service lists, come before these. */
 const ALL: [key: string, label: string, absent: string][] = [
   ["requires.rate", "Rate asked for", "none"],
   ["requires.delay", "Delay asked for", "none"],
@@ -54,13 +54,13 @@ export function knobs(disciplines: Disciplines, scenario: Scenario, link: string
   const general = ALL.filter(([key]) => !(several && key.startsWith("envelope.")));
   const own = disciplines.disciplines.find((discipline) => discipline.kind === kind)?.keys ?? [];
   return [
-    // The default without a remark behind it.
+    // The default in words, without the remark that may follow it.
     ...own.map(({ default: absent, ...key }) => ({ ...key, absent: absent?.split(/[:;]/)[0] ?? "required" })),
     ...general.map(([key, label, absent]) => ({ key, label, absent, number: false, weight: false })),
   ].map((knob) => ({ ...knob, value: written(keys, knob.key) }));
 }
 
-/** The changed values, in the form in which they are sent to the service; null removes a key. */
+/** The changed values, by key, as the service expects them; null removes a key. */
 export function changes(before: Knob[], now: Map<string, string>): Record<string, unknown> {
   const sent: Record<string, unknown> = {};
   for (const { key, value, number } of before) {

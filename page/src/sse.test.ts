@@ -10,7 +10,7 @@ test("events come whole, however the text is cut", () => {
     { name: "message", data: "x" },
   ]);
   for (let cut = 0; cut <= TEXT.length; cut++) {
-    // No cut within a CRLF: this service writes none.
+    // The text is not cut within a CRLF, because the service writes no CRLF.
     if (TEXT[cut] === "\n" && TEXT[cut - 1] === "\r") continue;
     const events = new Events();
     expect([...events.take(TEXT.slice(0, cut)), ...events.take(TEXT.slice(cut))]).toEqual(whole);

@@ -5,7 +5,7 @@ export interface Event {
   data: string;
 }
 
-/** Takes pieces of the stream, and returns the events that are complete. */
+/** Collects pieces of the stream; `take` returns the events that are now complete. */
 export class Events {
   private rest = "";
 

@@ -1,4 +1,4 @@
-// Dark or light colours: those of the system, or chosen on the page.
+// Dark or light colours, as set in the system or chosen on the page.
 
 const KEPT = "falaj theme";
 const THEMES = ["auto", "light", "dark"] as const;
@@ -24,7 +24,7 @@ export function onTheme(then: () => void): void {
   told.push(then);
 }
 
-/** A colour of the style sheet, for drawing. */
+/** The present value of a colour of the style sheet, for drawing on a canvas. */
 export function colour(name: string): string {
   let value = known.get(name);
   if (value === undefined) {

@@ -27,7 +27,7 @@ test("gates are shown beside the flows that held the link", () => {
   const [one, two] = rows;
   expect(one!.held).toEqual([[0, 4_000], [10_000, 4_000], [20_000, 4_000], [30_000, 4_000]]);
   expect(one!.open).toEqual(one!.held);
-  // No key says how long it is open: the rest of the cycle.
+  // Without a key for its length, the opening lasts until the end of the cycle.
   expect(two!.open).toEqual([[4_000, 6_000], [14_000, 6_000], [24_000, 6_000], [34_000, 6_000]]);
   expect([one!.share, two!.share]).toEqual([0.4, 0.5]);
 });

@@ -1,4 +1,4 @@
-// Link occupancy over time: the part of it that is drawn.
+// Computes the part of the link's occupancy over time that is drawn.
 
 import { readTime } from "./format";
 import type { Link, Turn } from "./model";
@@ -9,29 +9,29 @@ const CYCLES = 4;
 /** Link occupancy by one flow; times count from the start of the drawn interval. */
 export interface Row {
   flow: string;
-  /** Begin and length, nanoseconds. */
+  /** Intervals in which the flow held the link: begin and length, in nanoseconds. */
   held: [number, number][];
-  /** Times at which its gate is open, in the same form, if the discipline has gates. */
+  /** Intervals in which the flow's gate is open, in the same form; empty if the discipline has no gates. */
   open: [number, number][];
-  /** The flow's share of the drawn interval. */
+  /** Share of the drawn interval for which the flow held the link. */
   share: number;
 }
 
 export interface Timeline {
-  /** Start and length of the drawn interval, nanoseconds. */
+  /** Start and length of the drawn interval, in nanoseconds. */
   begin: number;
   length: number;
-  /** Length of a cycle; null if the discipline has no cycles. */
+  /** Length of a cycle, in nanoseconds; null if the discipline has no cycles. */
   cycle: number | null;
   rows: Row[];
 }
 
-/** The cycle of a link whose flows have gates. */
+/** Length of the gates' cycle, in nanoseconds; null if the link has no gates. */
 export function gatesCycle(link: Link): number | null {
   return readTime(link.scheduler?.cycle);
 }
 
-/** Length of a cycle: for gates the configured one, for phases their sum; null for other disciplines. */
+/** Length of a cycle, in nanoseconds: with gates the configured length, with phases the sum of the phases; null for other disciplines. */
 export function cycle(link: Link): number | null {
   const phases = Object.values(link.flow ?? {}).reduce((sum, flow) => sum + (readTime(flow.phase) ?? 0), 0);
   return gatesCycle(link) ?? (phases > 0 ? phases : null);
@@ -53,16 +53,16 @@ function gates(link: Link, flow: string, begin: number, length: number): [number
   return all;
 }
 
-/** The interval to draw: the newest cycles, or without cycles the last turns, eight for each flow. */
+/** The interval to draw, with its rows: the newest cycles, or without cycles the last turns, eight for each flow on average. */
 export function timeline(link: Link, turns: Turn[]): Timeline {
-  // The parts of a divided flow have rows, not the flow itself.
+  // For a divided flow, its parts have rows, and the flow itself has none.
   const flows = Object.entries(link.flow ?? {}).flatMap(([name, keys]) => (keys.flow === undefined ? [name] : []));
   const [end, oldest] = [turns.at(-1)?.end_ns ?? 0, turns[0]?.begin_ns ?? 0];
   const every = cycle(link);
   const recent = turns.slice(-8 * Math.max(1, flows.length));
   const wanted = every !== null ? CYCLES * every : end - (recent[0]?.begin_ns ?? 0);
   const length = Math.max(1, Math.min(wanted, end - oldest));
-  // Gates open by the clock: the drawn interval begins with a cycle.
+  // Gates open by the clock, so the drawn interval begins at the start of a cycle.
   const begin = gatesCycle(link) !== null && every !== null ? Math.floor((end - length) / every) * every : end - length;
   const known = new Set([...flows, ...turns.map((turn) => turn.flow)]);
   const rows = [...known].map((flow) => {

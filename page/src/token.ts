@@ -1,13 +1,13 @@
-// The token: it is read from the address's fragment, which no request carries, and kept while the tab is open.
+// The token of the API. It is read from the address's fragment, which no request contains, and kept while the tab is open.
 
 const KEPT = "falaj token";
 
-/** The token of `#token=…`, if there is one. */
+/** The token in the fragment `#token=…` of the address; null if there is none. */
 export function ofFragment(hash: string): string | null {
   return new URLSearchParams(hash.replace(/^#/, "")).get("token") || null;
 }
 
-/** The token. If the address has one, it is kept, and removed from the address. */
+/** The token of this tab, or null. A token in the address is stored for the tab, and removed from the address. */
 export function token(): string | null {
   const given = ofFragment(location.hash);
   if (given !== null) {

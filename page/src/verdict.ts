@@ -1,4 +1,4 @@
-// Verdict on a guarantee, in words and a sign, so that it can be read without colours.
+// Verdict on the guarantee of a flow, in words and a sign, so that it can be read without colours.
 
 import type { Adapter, Flow } from "./model";
 

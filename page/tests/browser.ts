@@ -1,4 +1,4 @@
-// A headless browser, and the checks that every page in it has to pass.
+// Starts a headless browser, and has the checks that every page must pass.
 
 import { mkdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -22,7 +22,7 @@ export function launch(): Promise<Browser> {
   return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ARGUMENTS });
 }
 
-/** Errors of a page, and its requests to other hosts than the service. */
+/** Returns a list that collects the errors of a page, its requests to other hosts than the service, and requests whose URL contains the token. */
 export function watched(page: Page, address: string): string[] {
   const wrong: string[] = [];
   page.on("pageerror", (error) => wrong.push(error.message));
@@ -32,14 +32,14 @@ export function watched(page: Page, address: string): string[] {
     if (url.includes("token")) wrong.push(`the token is in ${url}`);
   });
   page.on("console", (message) => {
-    // The page itself reports a refused change.
+    // The statuses 401 and 409 are expected: the page itself reports them.
     const refused = /status of (401|409)/.test(message.text());
     if (message.type() === "error" && !refused) wrong.push(message.text());
   });
   return wrong;
 }
 
-/** Violations of accessibility rules. */
+/** Returns the page's violations of accessibility rules. */
 export async function obstacles(page: Page): Promise<string[]> {
   await page.evaluate(AXE);
   return page.evaluate(async () => {

@@ -1,4 +1,4 @@
-// The dashboard in a browser, against a service with real packets.
+// Tests of the dashboard in a browser, with a running service and real packets.
 
 import type { ChildProcess } from "node:child_process";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
@@ -138,7 +138,7 @@ describe.skipIf(!possible)("a service with real packets", () => {
     expect(page.url()).toBe(service.address);
     const row = page.getByRole("row", { name: /^greedy/ });
     await row.getByText("≥ 5.00 Mbit/s").waitFor();
-    // The rate depends on the part of the link that the others leave.
+    // The rate depends on the bandwidth that the other adapters leave.
     await row.getByText(/^[\d.]+ Mbit\/s$/).waitFor();
     await page.getByRole("img", { name: /^Throughput, now: .*sent \d\.\d+ Mbit\/s.*guaranteed 10\.0 Mbit\/s/ }).waitFor();
     await page.getByRole("img", { name: /^Delay, now: .*largest [\d.]+ .s, guaranteed [\d.]+ ms/ }).waitFor();
@@ -149,14 +149,14 @@ describe.skipIf(!possible)("a service with real packets", () => {
     await figure.getByText("As a table").click();
     await figure.getByRole("rowheader").first().waitFor();
     expect(await figure.getByRole("row").count()).toBeGreaterThan(1);
-    // All adapters in one picture, and the last hour as the service keeps it.
+    // One chart has all adapters, and the service keeps the last hour.
     await page.getByRole("img", { name: /^Throughput of all adapters, now: calm \d.*greedy \d.*wild \d/ }).waitFor();
     const answered = page.waitForResponse((answer) => answer.url().endsWith("/v1/adapters/calm/history"));
     await page.getByRole("radio", { name: "1 hour" }).check();
     const [kept] = (await (await answered).json()) as FlowHistory[];
     expect(kept?.up.some((step) => step.sent > 0 && step.delay_ns !== null)).toBe(true);
     await page.getByRole("radio", { name: "5 minutes" }).check();
-    // The line of the guarantee is drawn in the colour that no other line has.
+    // The line of the guarantee is drawn, in a colour that no other line has.
     const drawn = await figure.locator("canvas").evaluate((canvas: HTMLCanvasElement) => {
       const { data } = canvas.getContext("2d")!.getImageData(0, 0, canvas.width, canvas.height);
       let dark = 0;
@@ -277,7 +277,7 @@ describe.skipIf(!possible)("a service with real packets", () => {
     };
     const before = await sent();
     await service.upgrade();
-    // The first sample may have been in transit already.
+    // The first sample may have been sent before the upgrade, so three are awaited.
     for (let sample = 0; sample < 3; sample++) {
       const shown = await page.locator(".state").textContent();
       const live = () => page.locator(".state.live").textContent();

@@ -1,4 +1,4 @@
-// A running service, with adapters in namespaces, and senders in these.
+// A running service whose adapters are in namespaces, and programs that send packets from there.
 
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -49,12 +49,12 @@ export class Service {
     return (await (await this.get(path)).json()) as T;
   }
 
-  /** Its current scenario. */
+  /** Returns the service's current scenario, as TOML. */
   async scenario(): Promise<string> {
     return (await this.get("v1/scenario")).text();
   }
 
-  /** Sends datagrams from an adapter's namespace to the uplink's, several at once, at intervals in milliseconds. */
+  /** Starts a program that sends datagrams of `size` bytes from an adapter's namespace to the uplink: `burst` at once, every `gap` ms. */
   async send(adapter: string, gap: number, burst: number, size: number): Promise<ChildProcess> {
     const { processes } = await this.ask<{ processes: Record<string, number> }>("v1");
     const routes = readFileSync(`/proc/${processes[""]}/net/fib_trie`, "utf8");
@@ -69,7 +69,7 @@ export class Service {
     return spawn("nsenter", words, { stdio: "ignore" });
   }
 
-  /** A new process takes the service over; the old one has ended when this returns. */
+  /** Starts a new process that takes over from the running one; returns when the old process has ended. */
   async upgrade(): Promise<void> {
     const ended = new Promise((done) => this.child.once("exit", done));
     const words = [...Service.words(this.directory, new URL(this.address).host), "--upgrade"];

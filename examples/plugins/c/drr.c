@@ -1,5 +1,5 @@
-/* Deficit round robin, as falaj's own `drr`: each visit adds the flow's quantum to its deficit. The flow sends while the deficit
- * covers its head-of-line packet, keeps the rest for the next visit, and loses it when it runs empty.
+/* Deficit round robin, like falaj's own `drr`: each visit adds the flow's quantum to its deficit. The flow sends while the deficit
+ * covers its head-of-line packet. It keeps the rest of the deficit for the next visit, and loses it when its queue is empty.
  *
  *   cc -O2 -shared -fPIC -I ../../../crates/falaj-plugin/include -o libdrr.so drr.c
  */
@@ -15,13 +15,13 @@
 struct flow {
     uint32_t quantum;
     uint32_t deficit;
-    uint32_t next; /* the flow after it; OUT: it is not in the active list */
+    uint32_t next; /* the next flow in the active list, if there is one; OUT: this flow is not in the list */
 };
 
 struct drr {
-    uint32_t first, last; /* of the active list */
+    uint32_t first, last; /* first and last flow of the active list */
     uint32_t flow_count;
-    int visiting; /* the first flow has got its quantum for this visit */
+    int visiting; /* nonzero if the first flow has got its quantum for this visit */
     struct flow flows[];
 };
 
@@ -64,7 +64,7 @@ static void ready(void *self, const struct falaj_queue *queues, uint32_t f, uint
     struct drr *drr = self;
     (void)queues, (void)now;
     if (drr->flows[f].next != OUT)
-        return; /* a packet that came while the last one was sent keeps the flow's turn */
+        return; /* still in the list: the packet arrived while the flow's last one was sent, so the flow keeps its turn */
     drr->flows[f].next = NOBODY;
     if (drr->last == NOBODY)
         drr->first = f;
@@ -73,7 +73,7 @@ static void ready(void *self, const struct falaj_queue *queues, uint32_t f, uint
     drr->last = f;
 }
 
-/* The first flow leaves the active list, and its visit is over. */
+/* Removes the first flow from the active list, which ends its visit, and returns it. */
 static uint32_t leave(struct drr *drr)
 {
     uint32_t f = drr->first;
@@ -104,7 +104,7 @@ static uint32_t next(void *self, const struct falaj_queue *queues, uint64_t now,
             answer->flow = f;
             return FALAJ_SERVE;
         }
-        ready(drr, queues, leave(drr), now); /* behind all others */
+        ready(drr, queues, leave(drr), now); /* moves to the end of the list */
     }
     return FALAJ_IDLE;
 }
@@ -116,7 +116,7 @@ static void take(void *self, const struct falaj_queue *queues, uint32_t f, const
     drr->flows[f].deficit -= sent->bytes;
 }
 
-/* The active list stays; a deficit is reduced to the new quantum if it is larger. */
+/* Takes over the active list and the deficits. A deficit above the flow's new quantum is reduced to it. */
 static void migrate_from(void *self, void *old_self, const struct falaj_queue *queues, uint64_t now)
 {
     struct drr *drr = self;

@@ -1,9 +1,10 @@
-/* DRR++, after Zhang's thesis (chapter 3), as falaj's own `drr++`: flows with `latency = "low"` and all other flows are two
- * rounds of deficit round robin, whose visits alternate. A flow of low latency waits for one visit of another flow or two,
- * not for a round of all. While one of the rounds is empty, only the other is visited.
+/* DRR++, after Zhang's thesis (chapter 3), like falaj's own `drr++`. Flows with `latency = "low"` form one round of deficit
+ * round robin, and all other flows form another; the visits of the two rounds alternate. A flow of low latency waits for one
+ * or two visits of other flows, not for a whole round. While one of the rounds is empty, only the other is visited.
  *
- * A flow's `with` may have `quantum`, a size, and `latency`, "low" or "normal". The scheduler's may have `form`: "modified",
- * or "gated" as the thesis lists it (Tables 3.1 and 3.2), where a visit sends only packets that were queued when it began.
+ * The table `with` of a flow may have `quantum`, a size, and `latency`, "low" or "normal". That of the scheduler may have
+ * `form`: "modified", or "gated" as in the listing of the thesis (Tables 3.1 and 3.2). In the form "gated" a visit sends only
+ * packets that were queued when it began.
  *
  *   cc -O2 -shared -fPIC -I ../../../crates/falaj-plugin/include -o libdrrpp.so drr_plus_plus.c
  */
@@ -23,19 +24,19 @@ struct flow {
     enum sort sort;
     uint32_t quantum;
     uint32_t deficit;
-    uint32_t next; /* the flow behind it in its round, NONE or OUTSIDE */
+    uint32_t next; /* the next flow in its round; NONE: the last one; OUTSIDE: not in the round */
 };
 
 struct round {
     uint32_t first, last;
-    int visiting; /* the first flow has got its quantum for this visit */
+    int visiting; /* nonzero if the first flow has got its quantum for this visit */
 };
 
 struct drrpp {
-    struct round rounds[2]; /* by sort */
+    struct round rounds[2]; /* the rounds, indexed by sort */
     enum sort turn;         /* the sort of the current visit, or of the last one */
     int gated;
-    uint32_t inside;        /* gated: packets that were queued when the visit began and are not sent yet */
+    uint32_t inside;        /* if gated: packets that were queued when the visit began and are not sent yet */
     uint32_t flow_count;
     struct flow flows[];
 };
@@ -87,8 +88,8 @@ static void *create(const struct falaj_setup *setup, struct falaj_refusal *refus
     return drrpp;
 }
 
-/* A flow joins its round behind all others, unless it is in it: a packet that comes while the last one is sent keeps the
- * flow's place. */
+/* Adds a flow to the end of its round. A flow that is already in the round keeps its place: its new packet arrived while its
+ * last one was sent. */
 static void join(struct drrpp *drrpp, uint32_t f)
 {
     struct round *round = &drrpp->rounds[drrpp->flows[f].sort];
@@ -102,7 +103,7 @@ static void join(struct drrpp *drrpp, uint32_t f)
     round->last = f;
 }
 
-/* The first flow leaves the round, and its visit is over. */
+/* Removes the first flow from the round, which ends its visit, and returns it. */
 static uint32_t leave(struct drrpp *drrpp, struct round *round)
 {
     uint32_t f = round->first;
@@ -132,7 +133,7 @@ static uint32_t next(void *self, const struct falaj_queue *queues, uint64_t now,
         struct flow *flow = &drrpp->flows[f];
         int closed = drrpp->gated && round->visiting && drrpp->inside == 0;
         if (queues[f].head == 0 || closed) {
-            flow->deficit = 0; /* empty, or closed: the rest is lost */
+            flow->deficit = 0; /* the queue is empty, or the gate is closed: the flow loses the rest of its deficit */
         } else {
             if (!round->visiting) {
                 round->visiting = 1;
@@ -161,8 +162,8 @@ static void take(void *self, const struct falaj_queue *queues, uint32_t f, const
         drrpp->inside--;
 }
 
-/* The order of both rounds, the deficits and the current visit stay. A flow may have another quantum in the new setup, which
- * limits its deficit, and another sort. */
+/* Takes over the order of both rounds, the deficits and the current visit. In the new setup a flow may have another sort, and
+ * another quantum, which limits its deficit. */
 static void migrate_from(void *self, void *old_self, const struct falaj_queue *queues, uint64_t now)
 {
     struct drrpp *drrpp = self;
@@ -181,7 +182,7 @@ static void migrate_from(void *self, void *old_self, const struct falaj_queue *q
     drrpp->inside = old->inside;
     if (current->visiting) {
         drrpp->turn = drrpp->flows[current->first].sort;
-        drrpp->rounds[drrpp->turn].visiting = 1; /* it joined first, so it is the first of its round */
+        drrpp->rounds[drrpp->turn].visiting = 1; /* the visited flow joined first, so it is the first of its round */
     }
 }
 

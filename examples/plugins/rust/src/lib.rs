@@ -1,6 +1,6 @@
-//! Deficit round robin, as falaj's own `drr` and the example in C. Each visit gives a flow its
-//! quantum. The flow sends while its deficit covers the head, keeps the rest for the next visit,
-//! and loses it when it runs empty.
+//! Deficit round robin, like falaj's own `drr` and the example in C. Each visit adds a flow's
+//! quantum to its deficit. The flow sends while its deficit covers its head-of-line packet. It
+//! keeps the rest of the deficit for the next visit, and loses it when its queue is empty.
 
 use falaj_plugin_api::{Answer, Discipline, Queue, Refused, Sent, Setup, Value, export};
 use std::collections::VecDeque;
@@ -55,7 +55,7 @@ impl Discipline for Drr {
     }
 
     fn ready(&mut self, _: &[Queue], flow: u32, _: u64) {
-        // A packet that came while the last one was sent keeps the flow's turn.
+        // A flow keeps its turn if a packet arrives while its last one is sent.
         if !std::mem::replace(&mut self.flows[flow as usize].in_round, true) {
             self.round.push_back(flow);
         }
@@ -86,7 +86,8 @@ impl Discipline for Drr {
         self.flows[flow as usize].deficit -= sent.bytes;
     }
 
-    /// The round stays. A deficit stays too, up to the flow's new quantum.
+    /// Takes over the order of the round and the deficits. A deficit above the flow's new quantum
+    /// is reduced to it.
     fn migrate_from(&mut self, old: &mut Drr, _: &[Queue], _: u64) {
         self.visiting = old.visiting;
         self.round.extend(&old.round);
