@@ -1,5 +1,5 @@
 //! Compiles `shim/shim.rs` as a separate shared library, which the program embeds. On targets other
-//! than x86-64 Linux it is empty, as there is no guest there.
+//! than x86-64 Linux the library is empty, as no guest runs there.
 
 use std::env;
 use std::path::PathBuf;

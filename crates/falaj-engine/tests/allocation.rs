@@ -1,5 +1,5 @@
-//! Nothing is allocated on the packet path once a pipe is warm: with the largest number of queued
-//! packets so far, and an output list of full length.
+//! The packet path allocates nothing once a pipe is warm: it has held its largest number of queued
+//! packets, and the output list has its full length.
 
 #[path = "all/common/mod.rs"]
 mod common;
@@ -21,7 +21,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::net::Ipv4Addr;
 
-/// The system's allocator, counting the requests of this thread.
+/// The system's allocator, which counts the requests of this thread.
 struct Counting;
 
 thread_local! {
@@ -35,8 +35,8 @@ fn count(size: usize) {
     LARGEST.with(|largest| largest.set(largest.get().max(size)));
 }
 
-// Safety: everything is forwarded to the system; the counter is a thread's cell that needs no
-// memory.
+// Safety: every call is forwarded to the system's allocator. The counters are thread-local cells,
+// which allocate no memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
@@ -71,7 +71,7 @@ impl Repeated {
         Repeated { engine, out: Vec::with_capacity(10_000), began: Time::ZERO, packets: 0 }
     }
 
-    /// Runs the arrivals `times` times, each time after the last packet of the time before has
+    /// Runs the arrivals `times` times, each time after the last packet of the previous run has
     /// left; returns the number of memory requests.
     fn run(&mut self, arrivals: &[Arrival], times: usize) -> u64 {
         let before = ASKED.get();
@@ -101,7 +101,7 @@ fn pipe(dice: &mut Dice, entry: &'static Manifest) -> PipeSpec {
     spec
 }
 
-/// More tiny packets for each flow, at once, than its queue holds.
+/// More tiny packets at once for each flow than its queue holds.
 fn flood(spec: &PipeSpec) -> Vec<Arrival> {
     let flows = 0..spec.setup.flows.len() as u32;
     let packets =
@@ -118,7 +118,8 @@ fn a_warm_pipe_asks_for_no_memory() {
             let spec = pipe(&mut dice, entry);
             let arrivals = bursts(&mut dice, &spec, 20_000);
             let mut repeated = Repeated::new(&spec);
-            // The largest number that fits; but the flood would break the contract of `drr+`.
+            // The flood fills the queues with as many packets as they hold. It would break the
+            // contract of `drr+`.
             if entry.kind != "drr+" {
                 repeated.run(&flood(&spec), 1);
             }
@@ -131,8 +132,8 @@ fn a_warm_pipe_asks_for_no_memory() {
     }
 }
 
-/// A new id requests little memory, however many there are: the records of the others are neither
-/// copied nor rehashed for it.
+/// A new id requests little memory, however many ids there are: the records of the other ids are
+/// neither copied nor rehashed for it.
 #[test]
 fn an_id_that_comes_asks_for_little_however_many_there_are() {
     const IDS: u32 = 1_000_000;
@@ -170,10 +171,10 @@ fn a_cold_pipe_asks_for_the_memory_of_its_packets() {
     }
 }
 
-/// Defect of an earlier emulator: the heaps of its WF2Q+ grew by sixteen places at a time, copied
-/// each time, while flows began to send. Here there is room for all flows from the beginning: a
-/// pipe that has held the same number of packets before, all of one flow, requests nothing when
-/// each of its flows has one.
+/// A defect of an earlier emulator: the heaps of its WF2Q+ grew by sixteen places at a time, with a
+/// copy each time, when flows began to send. In falaj they have room for all flows from the
+/// beginning. A pipe that has held the same number of packets before, all of one flow, requests no
+/// memory when each of its flows has a packet.
 #[test]
 fn heaps_have_room_for_every_flow_from_the_beginning() {
     const FLOWS: u32 = 5_000;

@@ -1,5 +1,5 @@
-//! A scenario on real packets: its sources as datagrams through its links, between two network
-//! namespaces (or, without these, two processes).
+//! Measures a scenario with real packets: its sources send datagrams through its links, between two
+//! network namespaces (or, without these, two processes).
 
 use anyhow::{Context, Result, bail};
 use falaj_control::endpoint::Control;
@@ -118,7 +118,7 @@ impl Measuring {
 
 /// The results of a measurement.
 pub struct Measured {
-    /// By direction (up and down of each link), then by flow.
+    /// By direction (up and down of each link), then by flow: the measurements.
     pub flows: Vec<Vec<MeasuredFlow>>,
     /// The counters of each rule, by name.
     pub rules: Vec<(String, RuleCounters)>,
@@ -252,7 +252,7 @@ pub fn measure_each(scenario: &Scenario, options: Options, what: &'static str) -
 }
 
 /// Runs the links of the scenario on real packets, with packet sockets between the namespaces and
-/// the link, whatever paces it.
+/// the link, even for a link that its device paces.
 pub fn measure_by_sockets(
     scenario: &Scenario,
     options: Options,
@@ -311,10 +311,9 @@ fn measure_joined(
     }
 }
 
-/// The connection between the sides and the link: if devices pace links, interfaces that send at
-/// the links' rate. If there are several such links, the fastest one counts. The rate is scaled
-/// from the bytes that the link accounts to those of frames, in the proportion of its largest
-/// packets.
+/// The connection between the sides and the link. If devices pace links, it consists of interfaces
+/// that send at the rate of the fastest of these links. The rate is scaled from the bytes that the
+/// link accounts to those of frames, in the proportion of its largest packets.
 fn join_of(links: &[Link]) -> Join {
     let paced = links
         .iter()
@@ -339,7 +338,7 @@ fn this_program() -> Result<std::path::PathBuf> {
     std::env::current_exe().context("cannot find this program's own file")
 }
 
-/// A side of the traffic with its files.
+/// One side of the traffic with its files.
 pub struct Piped {
     /// The side.
     pub side: sandbox::SandboxSide,
@@ -349,7 +348,7 @@ pub struct Piped {
     pub report: File,
 }
 
-/// One side of the traffic; `script` runs there before it begins.
+/// One side of the traffic; `script` runs there before the traffic begins.
 pub fn traffic_side(script: Option<&str>) -> Result<Piped> {
     let (stdin, writer) = std::io::pipe()?;
     let report = report_file()?;
@@ -367,7 +366,8 @@ pub fn traffic_side(script: Option<&str>) -> Result<Piped> {
 }
 
 /// The file that an end writes its report to. A pipe would deadlock: the end would wait for space
-/// in the full pipe, and its reader for the end. A report of ten minutes is longer than a pipe.
+/// in the full pipe, and the reader for the end's exit. The report of ten minutes is larger than a
+/// pipe.
 fn report_file() -> Result<File> {
     tempfile::tempfile().context("no temporary file for the traffic's report")
 }
@@ -497,7 +497,7 @@ pub fn measure_kernel(scenario: &Scenario, script: &str) -> Result<Vec<EndReport
                     Some(line) => bail!("the kernel refuses it: {line}"),
                     None => bail!("the traffic at the {end} end failed"),
                 },
-                // The delay until this is noticed does not matter.
+                // The delay until the exit is noticed does not matter.
                 None => std::thread::sleep(std::time::Duration::from_millis(20)),
             }
         }

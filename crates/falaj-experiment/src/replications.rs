@@ -24,7 +24,7 @@ pub struct SimulatedFlow {
     pub sent: u64,
     /// Packets that were refused by a full queue or dropped.
     pub dropped: u64,
-    /// Packets among them that the queue's AQM policy dropped.
+    /// Packets of `dropped` that the queue's AQM policy dropped.
     pub dropped_by_policy: u64,
     /// Packets that the policy marked instead of dropping.
     pub marked: u64,
@@ -73,7 +73,7 @@ impl Replications {
         Ok(Replications { simulation: Simulation::run(&[scenario], plan)? })
     }
 
-    /// Its only study.
+    /// The only study of the simulation.
     pub fn study(&self) -> &Study {
         &self.simulation.studies[0]
     }

@@ -234,7 +234,7 @@ impl Simulation {
         }
     }
 
-    /// `8 x 10s, seed 1, less 50ms of warm-up each`.
+    /// Title of the simulation: `8 x 10s, seed 1, less 50ms of warm-up each`.
     pub fn title(&self, scenario: &Scenario) -> String {
         let study = &self.studies[0];
         let warm_up = match self.warmed.cut {

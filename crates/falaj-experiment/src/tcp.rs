@@ -44,7 +44,7 @@ pub enum Path {
 }
 
 impl Path {
-    /// Its rate.
+    /// Rate of the path.
     pub fn rate(self) -> Rate {
         match self {
             Path::Veth | Path::Bridge | Path::Bare => Rate::UNLIMITED,
@@ -52,7 +52,7 @@ impl Path {
         }
     }
 
-    /// Its name in tables.
+    /// Name of the path in tables.
     pub fn name(self) -> String {
         let of = |rate: Rate| if rate.is_unlimited() { String::new() } else { format!(", {rate}") };
         match self {
@@ -136,11 +136,11 @@ struct StreamEnd {
 pub struct TcpStreamResult {
     /// Goodput in Gbit/s.
     pub gbit_per_s: f64,
-    /// Processors used by the sender.
+    /// CPU time of the sender per time, in processors.
     pub sender_cpu: f64,
-    /// Processors used by the receiver.
+    /// CPU time of the receiver per time, in processors.
     pub receiver_cpu: f64,
-    /// Processors used by the emulated link.
+    /// CPU time of the emulated link per time, in processors.
     pub link_cpu: f64,
     /// Retransmitted segments.
     pub retransmitted: u64,
@@ -290,7 +290,7 @@ fn wait_for_both(sandbox: &mut Sandbox, between: &mut Between) -> Result<()> {
         match between {
             Between::Link(forwarder) => _ = forwarder.run(Time::NEVER, &fds)?,
             Between::Bare(bare) => bare.run(&fds)?,
-            // The delay until this is noticed does not matter.
+            // The delay until the exit is noticed does not matter.
             Between::Kernel => sleep(Duration::from_millis(5)),
         }
         for end in running.clone() {

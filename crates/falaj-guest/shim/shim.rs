@@ -1,12 +1,13 @@
 //! Two functions between the guest kernel and the C library, loaded by LD_PRELOAD.
 //!
-//! `ptrace`: kernels up to 6.13 pass 2,696 bytes of a process's vector registers, and on a
-//! processor that has more of them (AMX) the host refuses that. The missing bytes are filled with
-//! zeros; the header states which registers the bytes hold, and the missing ones are not among
+//! `ptrace`: guest kernels up to 6.13 pass 2,696 bytes for a process's vector registers. On a
+//! processor with larger ones (AMX) the host refuses this size. The shim fills the missing bytes
+//! with zeros. The header states which registers the bytes hold, and the missing ones are not among
 //! them.
 //!
 //! `getrandom`: the guest kernel would mix the host's randomness into its own, so that no two runs
-//! would be equal. It gets the error that there is none; its init supplies its randomness.
+//! would be equal. The shim returns the error that the call is not implemented; the guest's init
+//! supplies the randomness.
 #![no_std]
 
 use core::arch::asm;
@@ -21,9 +22,9 @@ const PEEKS: core::ops::RangeInclusive<usize> = 1..=3;
 const SYS_PTRACE: isize = 101;
 const NOT_IMPLEMENTED: i32 = 38;
 
-/// Larger than the registers of any processor, in bytes.
+/// Length of the buffer in bytes: larger than the vector registers of any processor.
 const MOST: usize = 65_536;
-/// The guest kernel has one thread.
+/// One buffer suffices, because the guest kernel has one thread.
 static mut REGISTERS: [u8; MOST] = [0; MOST];
 
 #[repr(C)]

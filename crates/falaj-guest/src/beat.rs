@@ -30,9 +30,10 @@ impl Beat {
 }
 
 /// Interval to the next beat when `elapsed` of virtual time has passed. A busy guest passes 250 ms
-/// in far less than the watchdog's patience. Later intervals are longer, so that a guest that
-/// sleeps for days is seldom woken. If a busy guest needs more than the watchdog's patience for
-/// such an interval, the watchdog sends it a message, which it answers.
+/// of virtual time in far less real time than the watchdog's patience. Later intervals are longer,
+/// so that a guest that sleeps for days is seldom woken. If a busy guest needs more than the
+/// watchdog's patience for such an interval, the watchdog sends it a message, and the guest answers
+/// with a beat.
 pub(crate) fn interval(elapsed: Duration) -> Duration {
     match elapsed.as_secs() {
         0..600 => Duration::from_millis(250),

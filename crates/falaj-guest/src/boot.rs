@@ -70,8 +70,8 @@ pub struct GuestConfig {
     pub stuck: std::time::Duration,
 }
 
-/// The kernel's command line. The kernel derives its first random numbers from it among others, so
-/// it must be the same in each run.
+/// The kernel's command line. It must be the same in each run, because the kernel also derives its
+/// first random numbers from it.
 fn command_line(config: &GuestConfig, init: &Path) -> Vec<OsString> {
     // The kernel splits its command line at spaces outside of quotes.
     let quote = if init.as_os_str().to_string_lossy().contains(' ') { "\"" } else { "" };
@@ -82,7 +82,7 @@ fn command_line(config: &GuestConfig, init: &Path) -> Vec<OsString> {
     let mut words: Vec<OsString> = [
         format!("mem={}M", config.memory >> 20),
         "root=/dev/root rootfstype=hostfs rootflags=/ rw quiet".into(),
-        // The log is the console. The second console is the line from the host.
+        // The first console is the log. The second console is the line from the host.
         format!("con=null con0=fd:0,fd:1 con1=fd:{},fd:1 ssl=null", sys::LINE),
         if mode.is_empty() { "time-travel".into() } else { format!("time-travel={mode}") },
         format!("time-travel-start={}", config.epoch.nanos()),

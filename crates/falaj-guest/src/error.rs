@@ -19,8 +19,8 @@ pub enum Error {
     Kernel(PathBuf, KernelFault),
     /// ptrace(2) is forbidden; with the evidence.
     Ptrace(String),
-    /// No directory has enough free bytes for the guest's memory; with the directory that has most,
-    /// and its free bytes.
+    /// No directory has enough free bytes for the guest's memory; with the directory that has the
+    /// most, and its free bytes.
     Memory {
         /// Bytes that are needed.
         needed: u64,
@@ -29,7 +29,7 @@ pub enum Error {
         /// That directory.
         place: PathBuf,
     },
-    /// Less memory than a guest needs, in bytes.
+    /// The given memory is less than a guest needs; with the least memory in bytes.
     TooLittle(u64),
     /// A system call failed; with its purpose.
     System(&'static str, io::Error),
@@ -38,7 +38,7 @@ pub enum Error {
     /// Virtual time stood still for this number of seconds of real time; with the programs that
     /// computed meanwhile.
     Stuck(u64, Vec<String>),
-    /// More virtual time than this has passed, in seconds.
+    /// The guest passed the limit of virtual time; with this limit in seconds.
     Endless(u64),
     /// The command did not end at a signal of this number, so the guest was ended.
     Signal(i32),

@@ -25,11 +25,11 @@ use std::time::Duration;
 
 /// The path of the spool in the guest.
 const SPOOL: &str = "/run/falaj-guest";
-/// Its path at the host: the working directory of this kernel's process there.
+/// The spool's path on the host: the working directory of this kernel's process there.
 const AT_HOST: &str = "/proc/self/cwd/.";
 /// The file of a kernel's hostname.
 pub(crate) const HOSTNAME: &str = "/proc/sys/kernel/hostname";
-/// The guest's directory in the place of the host's XDG_RUNTIME_DIR.
+/// The guest's directory that replaces the host's XDG_RUNTIME_DIR.
 const RUNTIME: &str = "/run/falaj-runtime";
 /// The largest number of processes and threads at once, the kernel's own included. Each process is
 /// also a process of the host.
@@ -41,7 +41,7 @@ const NOT_FOUND: u8 = 127;
 /// The main function of the init; never returns.
 pub fn main() -> ! {
     if let Err(error) = live() {
-        // This is the log, which the host reads if there was no exit report.
+        // Standard error is the log, which the host reads if there was no exit report.
         let _ = writeln!(io::stderr(), "falaj's init: {error}");
     }
     sync();
@@ -129,8 +129,8 @@ fn prepare() -> io::Result<()> {
         .map_err(|errno| io::Error::other(format!("cannot mount the spool: {}", errno.desc())))
 }
 
-/// Applies the order's settings of the guest as a whole. A setting that this kernel lacks stays as
-/// it is.
+/// Applies those settings of the order that concern the guest as a whole. A setting that this
+/// kernel lacks stays as it is.
 fn settle(order: &Order) {
     if let Ok(random) = File::options().read(true).write(true).open("/dev/random") {
         let _ = sys::add_entropy(&random, seed(order.seed));
@@ -181,7 +181,8 @@ fn start(order: &Order, streams: Streams) -> (Pump, io::Result<Pid>) {
     let terminal = ends.connect(&mut command);
     sys::as_session(&mut command, terminal);
     let started = command.spawn();
-    // Only the command itself keeps its ends open.
+    // Closes this process's copies of the command's ends: only the command itself keeps its ends
+    // open.
     drop(command);
     (pump, started.map(|child| Pid::from_raw(child.id() as i32)))
 }
@@ -218,7 +219,7 @@ impl Life {
             }
             pump.pass_on()?;
             if pump.has_room() {
-                // Their removal tells the host that there is room for another piece.
+                // The removal of these files tells the host that there is room for another piece.
                 self.pieces.drain(..).try_for_each(fs::remove_file)?;
             }
             if woken.by_line {

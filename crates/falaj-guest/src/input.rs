@@ -10,7 +10,8 @@ use std::io::{self, IsTerminal, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Longest wait for the end of a pipe, so that all input is there before the command.
+/// Longest wait for the end of a pipe, so that all its input is in the spool before the command
+/// starts.
 const WAIT: Duration = Duration::from_millis(200);
 
 /// Standard input.
@@ -18,9 +19,9 @@ const WAIT: Duration = Duration::from_millis(200);
 pub(crate) struct Input {
     /// The stream of the guest that it becomes.
     pub(crate) stream: Stream,
-    /// The part that was already read of an input that is passed on piece by piece.
+    /// For input that is passed on piece by piece: the part that was already read.
     pub(crate) begun: Vec<u8>,
-    /// The source of the rest.
+    /// For input that is passed on piece by piece: the source of the rest.
     pub(crate) rest: Option<File>,
 }
 
@@ -74,7 +75,7 @@ impl Input {
     }
 }
 
-/// Waits until there is data to read, for this long at most.
+/// Returns true if there is data to read; waits at most this long for it.
 fn is_readable(file: &File, wait: Duration) -> bool {
     let mut fds = [PollFd::new(file.as_fd(), PollFlags::POLLIN)];
     let wait = PollTimeout::try_from(wait).unwrap_or(PollTimeout::ZERO);

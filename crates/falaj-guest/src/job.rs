@@ -29,10 +29,10 @@ impl Job {
 /// The destination or source of a stream of the command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Stream {
-    /// None: /dev/null.
+    /// No stream: /dev/null.
     #[default]
     Nothing,
-    /// For standard input only: all of it is in a file of the spool.
+    /// For standard input only: the whole input is in a file of the spool.
     File,
     /// A pipe between guest and host.
     Pipe,

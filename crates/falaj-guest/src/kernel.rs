@@ -21,7 +21,7 @@ pub struct Kernel {
     pub named_by: NamedBy,
     /// Its release, as in `6.12.117`; empty if unknown.
     pub release: String,
-    /// True if it uses the C library of this machine, so that its randomness can be fixed.
+    /// True if the kernel uses the C library of this machine, so that its randomness can be fixed.
     pub shares_libraries: bool,
 }
 
@@ -37,7 +37,7 @@ pub enum NamedBy {
 }
 
 impl NamedBy {
-    /// The source in a word: `--kernel`, `FALAJ_KERNEL`, `found`.
+    /// The source in one word: `--kernel`, `FALAJ_KERNEL`, `found`.
     pub fn word(self) -> &'static str {
         match self {
             NamedBy::Option => "--kernel",
@@ -63,7 +63,8 @@ pub fn places() -> Vec<PathBuf> {
     places
 }
 
-/// The kernel of this name; without a name that of [`VARIABLE`], or the first one in [`places`].
+/// Returns the kernel of this name; without a name, that of [`VARIABLE`], or the first one in
+/// [`places`].
 ///
 /// # Errors
 /// This machine is not x86-64 Linux, there is no kernel, or the one that was named or found first

@@ -1,16 +1,18 @@
 //! Virtual time: runs a command in a guest, whose clock advances only while everything in it waits.
 //!
-//! The guest is user-mode Linux, a kernel that is an ordinary program, built with time travel. Its
-//! file tree is the host's, so the same programs run in it; its network, its clock and its random
-//! numbers are its own. It needs no root, no namespaces and no devices of the host.
+//! The guest is user-mode Linux: a kernel that runs as an ordinary program, here built with time
+//! travel. Its file tree is the host's, so the same programs run in the guest; its network, its
+//! clock and its random numbers are its own. It needs no root, no namespaces and no devices of the
+//! host.
 //!
-//! [`kernel`] finds the kernel and checks it, [`epoch`] is the start of its clock, [`boot`] starts
-//! it, [`error`] has the errors. The host's side is [`run`] (`monitor`): it takes a [`job`] and
-//! returns its [`exit`]; meanwhile `input`, `message`, `relay` and `terminal` pass data between
-//! both sides, through a directory of files (`spool`) and a line into the guest. `watchdog` checks
-//! by the guest's `beat` that time passes, and `spinning` names the programs that prevent it;
-//! `reaper` clears up where nothing else can. The guest's side is [`init`], with the command's
-//! streams in `pump`. The system calls that need `unsafe` are in `sys`.
+//! [`kernel`] finds and checks the guest's kernel, [`epoch`] is the start of the guest's clock,
+//! [`boot`] starts the guest, [`error`] has the errors. The host's side is [`run`] (`monitor`): it
+//! takes a [`job`] and returns its [`exit`]. Meanwhile `input`, `message`, `relay` and `terminal`
+//! pass data between both sides, through a directory of files (`spool`) and a line into the guest.
+//! `watchdog` checks by the guest's `beat` that time passes, and `spinning` names the programs that
+//! prevent it; `reaper` clears up after a run that cannot do so itself. The guest's side is
+//! [`init`], with the command's streams in `pump`. The system calls that need `unsafe` are in
+//! `sys`.
 //!
 //! The program that calls [`run`] is also the guest's init and the reaper: its `main` begins with
 //! [`take_over`].
@@ -40,7 +42,8 @@ mod watchdog;
 pub use init::is_inside;
 pub use monitor::{Ended, run};
 
-/// Runs the guest's init or the reaper, if the program was started as one; then it never returns.
+/// Runs the guest's init or the reaper, if the program was started as one of these; in this case it
+/// never returns.
 pub fn take_over() {
     let mut words = std::env::args_os().skip(1);
     let Some(word) = words.next() else { return };

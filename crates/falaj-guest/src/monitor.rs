@@ -37,9 +37,9 @@ const BACKLOG: u64 = 32 << 20;
 /// The end of a command in a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Its status.
+    /// The command's exit status.
     pub exit: Exit,
-    /// Virtual time from its start to its end.
+    /// Virtual time from the command's start to its end.
     pub virtual_time: Duration,
     /// Real time, the guest's start included.
     pub real_time: Duration,
@@ -92,7 +92,7 @@ pub fn run(config: &GuestConfig, job: Job) -> Result<Ended, Error> {
     Ok(Ended { exit, virtual_time, real_time: began.elapsed() })
 }
 
-/// From now on these signals are read instead of ending the program.
+/// Blocks these signals: from now on they are read instead of ending the program.
 fn take_signals() -> Result<SignalFd, Error> {
     let mut set = SigSet::empty();
     for signal in [
@@ -165,7 +165,7 @@ fn relays(spool: &Spool, order: &Order) -> Result<Vec<Relay>, Error> {
     Ok(relays)
 }
 
-/// Creates the line to the guest: its end here, which never blocks, and its end there.
+/// Creates the line to the guest: the host's end, which never blocks, and the guest's end.
 fn line() -> Result<(File, OwnedFd), Error> {
     use nix::fcntl::{FcntlArg, OFlag, fcntl};
     let (reader, writer) = io::pipe().during("make a pipe")?;
@@ -173,7 +173,7 @@ fn line() -> Result<(File, OwnedFd), Error> {
     Ok((File::from(OwnedFd::from(writer)), reader.into()))
 }
 
-/// The guest's processes, which end when this is dropped.
+/// The guest's processes, which are ended when this is dropped.
 #[derive(Debug)]
 struct Guest {
     child: Child,
@@ -185,7 +185,7 @@ impl Guest {
         Pid::from_raw(self.child.id() as i32)
     }
 
-    /// Stops its kernel, and with that its time, or continues it.
+    /// Stops the guest's kernel, and with it the guest's time, or continues it.
     fn stop(&mut self, stop: bool) {
         if stop != self.is_stopped {
             let signal = if stop { Signal::SIGSTOP } else { Signal::SIGCONT };
@@ -214,7 +214,7 @@ struct Running<'a> {
     relays: Vec<Relay>,
     /// Standard input, until its end.
     input: Option<File>,
-    /// Number of its pieces that were passed on.
+    /// Number of pieces of standard input that were passed on.
     pieces: u32,
     signals_heard: u32,
     watchdog: Watchdog,

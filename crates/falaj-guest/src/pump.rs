@@ -28,13 +28,13 @@ pub(crate) fn open_line(device: &Path) -> io::Result<File> {
     Ok(line)
 }
 
-/// The streams before the command is started: both ends of each.
+/// The streams before the command is started: both ends of each stream.
 pub(crate) struct Streams {
     pump: Pump,
     ends: CommandEnds,
 }
 
-/// The command's ends.
+/// The command's ends of its streams.
 pub(crate) struct CommandEnds {
     streams: [Option<OwnedFd>; 3],
     terminal: Option<OwnedFd>,
@@ -90,14 +90,14 @@ pub(crate) struct Woken {
     pub(crate) by_child: bool,
 }
 
-/// The init's ends.
+/// The init's ends of the command's streams.
 pub(crate) struct Pump {
     outlets: Vec<Outlet>,
-    /// The command's input, if that comes from the line.
+    /// The command's input, if it comes from the line.
     inlet: Option<File>,
     /// Bytes for which the inlet had no room.
     unread: Vec<u8>,
-    /// After these bytes, the inlet is closed.
+    /// True if the inlet is closed after these bytes.
     is_last: bool,
     terminal: Option<File>,
 }
@@ -188,8 +188,8 @@ impl Pump {
         Ok(())
     }
 
-    /// Waits for the command's output, room for its input, the line, or the end of a process, for
-    /// this long at most.
+    /// Waits at most this long for the command's output, room for its input, data on the line, or
+    /// the end of a process.
     pub(crate) fn wait(
         &self,
         children: &SignalFd,

@@ -1,5 +1,5 @@
-//! A process beside this one that clears up after it, in whatever way it ends, even by a signal
-//! that no program can catch.
+//! A process beside this one that clears up after it, however it ends, even by a signal that no
+//! program can catch.
 
 use crate::error::{During, Error};
 use nix::sys::signal::{Signal, killpg};
@@ -15,7 +15,7 @@ pub(crate) const REAPER: &str = "guest-reaper";
 /// The message to a reaper that has nothing to do.
 const DISMISSED: &str = "dismissed";
 
-/// The process.
+/// The reaper's process.
 #[derive(Debug)]
 pub(crate) struct Reaper {
     child: Child,
@@ -41,12 +41,12 @@ impl Reaper {
         Ok(Reaper { child, line })
     }
 
-    /// Makes it end this group of processes too.
+    /// Tells the reaper to end this group of processes too.
     pub(crate) fn watch(&self, group: u32) {
         let _ = writeln!(&self.line, "{group}");
     }
 
-    /// Dismisses it, as everything is cleared up already.
+    /// Dismisses the reaper, as everything is cleared up already.
     pub(crate) fn dismiss(mut self) {
         let _ = writeln!(&self.line, "{DISMISSED}");
         drop(self.line);

@@ -20,9 +20,9 @@ const PIECE: u64 = 1 << 20;
 #[derive(Debug, Default)]
 struct Shared {
     passed_on: AtomicU64,
-    /// The guest does not write any more.
+    /// True when the guest does not write any more.
     is_over: AtomicBool,
-    /// The reader is gone, or cannot be written to.
+    /// True when the reader is gone or cannot be written to.
     is_broken: AtomicBool,
 }
 
@@ -70,7 +70,7 @@ impl Relay {
         self.thread.is_finished()
     }
 
-    /// The guest does not write any more: the thread passes on the rest, and ends.
+    /// Tells the thread that the guest does not write any more: it passes on the rest, and ends.
     pub(crate) fn is_over(&self) {
         self.shared.is_over.store(true, Ordering::Release);
     }
@@ -80,7 +80,7 @@ fn pass_on(from: &File, mut to: impl Write, shared: &Shared) -> io::Result<()> {
     let mut bytes = vec![0; 65_536];
     let (mut at, mut given_back) = (0, 0);
     loop {
-        // Loaded before reading, so that everything written until then is read.
+        // Loaded before reading, so that everything written before the guest's end is read.
         let is_over = shared.is_over.load(Ordering::Acquire);
         match from.read_at(&mut bytes, at)? {
             0 if is_over => return Ok(()),
@@ -94,7 +94,8 @@ fn pass_on(from: &File, mut to: impl Write, shared: &Shared) -> io::Result<()> {
                     let hole =
                         FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
                     let length = (at - given_back) / PIECE * PIECE;
-                    // If the file system does not support that, the file stays longer for a while.
+                    // If the file system does not support that, the file keeps its length for a
+                    // while.
                     let _ = fallocate(from, hole, given_back as i64, length as i64);
                     given_back += length;
                 }

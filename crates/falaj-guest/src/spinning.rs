@@ -1,9 +1,9 @@
 //! Finds the programs of a guest that are computing, for the message that explains why the guest's
 //! clock stands still.
 //!
-//! Each process of the guest is also a process of the host, which the guest's kernel traces. Its
-//! processor time on the host shows if it is computing. The name of its program stands at the top
-//! of its stack, where the guest's kernel writes it.
+//! Each process of the guest is also a process of the host, which the guest's kernel traces. The
+//! processor time of a process on the host shows if it is computing. The name of its program stands
+//! at the top of its stack, where the guest's kernel writes it.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -56,8 +56,8 @@ fn processor_times(kernel: u32) -> BTreeMap<u32, u64> {
 fn program(pid: u32, kernel: Option<&Path>) -> Option<String> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
     let memory = File::open(format!("/proc/{pid}/mem")).ok()?;
-    // The stack is the highest of the program's own mappings. Those above it belong to the guest's
-    // kernel.
+    // The stack is the highest of the program's own mappings. The mappings above it belong to the
+    // guest's kernel.
     maps.lines().rev().find_map(|line| {
         let (range, rest) = line.split_once(' ')?;
         if !rest.starts_with("rw") {

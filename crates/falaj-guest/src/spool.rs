@@ -35,7 +35,7 @@ pub(crate) mod names {
     pub(crate) const SHIM: &str = "shim.so";
 }
 
-/// Room in addition to the guest's memory, for output that waits for its reader.
+/// Room in bytes in addition to the guest's memory, for output that waits for its reader.
 const BESIDE: u64 = 64 << 20;
 
 /// A directory accessible to this user only, removed when this is dropped.
@@ -73,7 +73,7 @@ impl Spool {
         &self.path
     }
 
-    /// The directory that contains it.
+    /// The directory that contains this directory.
     pub(crate) fn place(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("/"))
     }

@@ -16,21 +16,21 @@ use std::process::Command;
 /// it is on the kernel's command line. Lower numbers may be in use.
 pub(crate) const LINE: RawFd = 200;
 
-/// Prepares to start the guest's kernel in a group of its own and with no signal blocked. It is
-/// killed when this thread ends, has its memory at fixed addresses if that is allowed, leaves no
-/// core file, and inherits this descriptor as [`LINE`].
+/// Prepares to start the guest's kernel in a group of its own and with no signal blocked. The
+/// kernel is killed when this thread ends, has its memory at fixed addresses if that is allowed,
+/// leaves no core file, and inherits this descriptor as [`LINE`].
 pub(crate) fn as_guest(command: &mut Command, line: RawFd) {
     let parent = Pid::this();
     let prepare = move || {
         prctl::set_pdeathsig(Signal::SIGKILL)?;
         if Pid::parent() != parent {
-            // The parent had ended before the signal was set.
+            // The parent ended before the death signal was set.
             return Err(io::Error::from(Errno::ESRCH));
         }
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: the structure outlives the call; the descriptor is open in this process.
         unsafe {
-            // An invalid value queries the current one.
+            // An invalid value only queries the current personality.
             let persona = libc::personality(0xffff_ffff);
             if persona >= 0 {
                 libc::personality((persona | libc::ADDR_NO_RANDOMIZE) as libc::c_ulong);
@@ -83,7 +83,7 @@ pub(crate) fn set_window_size(terminal: &impl AsFd, size: WindowSize) {
     }
 }
 
-/// Bytes of a seed.
+/// Length of a seed in bytes.
 pub(crate) const SEED: usize = 64;
 
 /// The kernel's `struct rand_pool_info`, with a buffer of this length.
@@ -104,11 +104,11 @@ pub(crate) fn add_entropy(random: &impl AsFd, seed: [u8; SEED]) -> Result<(), Er
     Errno::result(done).map(drop)
 }
 
-/// Brings the loopback interface up; any Internet socket will do for the request.
+/// Brings the loopback interface up; any Internet socket can make the request.
 pub(crate) fn loopback_up(socket: &impl AsFd) -> Result<(), Errno> {
     let fd = socket.as_fd().as_raw_fd();
-    // SAFETY: all of the structure may be zero; it outlives the calls, which read and fill it, and
-    // the flags are the member that both calls are about.
+    // SAFETY: all of the structure may be zero. It outlives the calls, which read and fill it, and
+    // both calls use its member for the flags.
     unsafe {
         let mut request: libc::ifreq = std::mem::zeroed();
         for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {

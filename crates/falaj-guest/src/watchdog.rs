@@ -1,22 +1,23 @@
-//! The watchdog, which checks that virtual time passes, by the guest's beats and the host's clock.
+//! The watchdog, which checks by the guest's beats and the host's clock that virtual time passes.
 
 use crate::beat::Beat;
 use std::time::{Duration, Instant};
 
-/// The most virtual time that a question to the guest takes; it does not count as progress.
+/// The most virtual time that the answer to a ping takes; it does not count as progress.
 const LEAST: Duration = Duration::from_millis(1);
-/// If a message has no answer for this real time, a question follows: a sleeping kernel may miss
-/// the signal that its line has data, and the next data wake it.
+/// If a message has no answer for this real time, a ping follows: a sleeping kernel may miss the
+/// signal that its line has data, and the next data wake it.
 const REPEAT: Duration = Duration::from_secs(1);
 /// The real time within which a live guest answers a signal.
 const ANSWER: Duration = Duration::from_secs(5);
-/// More virtual time than this means that the command waits for ever.
+/// Limit of virtual time: beyond it, the command is taken to wait for ever.
 const MOST: Duration = Duration::from_secs(3 * 366 * 86_400);
 
 /// An alarm of the watchdog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Alarm {
-    /// There was no beat, or no answer to a message, for long: a ping must be sent to the guest.
+    /// For a long time there was no beat, or no answer to a message: a ping must be sent to the
+    /// guest.
     Ask,
     /// Virtual time stands still.
     Stuck,
@@ -26,7 +27,7 @@ pub(crate) enum Alarm {
     Deaf(i32),
 }
 
-/// The watchdog evaluates beats, and never reads a clock.
+/// Evaluates beats at times that the caller passes; it never reads a clock.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     patience: Duration,
@@ -38,8 +39,8 @@ pub(crate) struct Watchdog {
     asked: bool,
     /// A signal, the number of its message, and when it was sent.
     awaited: Option<(i32, u64, Option<Instant>)>,
-    /// The time since which messages have had no answer, or at which the guest was last asked
-    /// because of that.
+    /// The time since which messages have had no answer, or of the last ping that was sent for that
+    /// reason.
     unanswered: Option<Instant>,
 }
 
@@ -144,7 +145,7 @@ mod tests {
         assert_eq!(dog.look(at(15), beat(5, 0), 0), Some(Alarm::Ask));
         assert_eq!(dog.look(at(16), beat(200_000_000, 1), 0), None);
         assert_eq!(dog.look(at(30), beat(200_000_000, 1), 0), None);
-        // If computing takes time, time always passes.
+        // If computing takes virtual time, time always passes.
         let mut dog = Watchdog::new(PATIENCE, false);
         assert_eq!(dog.look(at(0), beat(5, 0), 0), None);
         assert_eq!(dog.look(at(1000), beat(5, 0), 0), None);
@@ -179,7 +180,7 @@ mod tests {
         assert_eq!(look(2000, 1, 3), Some(Alarm::Ask));
         assert_eq!([2100, 4000, 4900].map(|millis| look(millis, 4, 4)), [None; 3]);
         assert_eq!([5000, 5900].map(|millis| look(millis, 4, 5)), [None; 2], "from its own time");
-        // A guest that does not live yet is not asked.
+        // A guest that has not sent a beat yet gets no ping.
         let mut dog = Watchdog::new(PATIENCE, true);
         let at = |second| began + Duration::from_secs(second);
         assert_eq!([0, 2, 4].map(|second| dog.look(at(second), Beat::default(), 1)), [None; 3]);

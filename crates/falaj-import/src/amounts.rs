@@ -106,7 +106,7 @@ fn read(word: &Word, of: &Units) -> Result<u64, Problem> {
         };
         return Err(wrong(what, format!("one of {}", suggest::list(names))));
     };
-    // Fractions of the smallest unit, as from an eighth of a byte, are below the tools' precision
+    // Fractions of the smallest unit, such as an eighth of a byte, are below the tools' precision
     // and are dropped.
     let whole = number.times(*times, &word.text, of.whole, |n| n.to_string());
     whole.map(|n| n / *over as u64).map_err(|e| wrong(e.what, e.help))
@@ -139,7 +139,7 @@ pub(crate) fn sleep_time(word: &Word) -> Result<u64, Problem> {
     }
 }
 
-/// Reads a percentage, with or without its sign.
+/// Reads a percentage, with or without the percent sign.
 pub(crate) fn tc_percent(word: &Word) -> Result<String, Problem> {
     let text = word.text.trim_end_matches('%');
     let percent = format!("{text}%");
@@ -148,7 +148,7 @@ pub(crate) fn tc_percent(word: &Word) -> Result<String, Problem> {
         .map_err(|e| Problem::error(word.at.clone(), e.what).help(e.help))
 }
 
-/// Converts a fraction of 1 to percent. `None` for zero.
+/// Converts a fraction of 1 to percent; `None` for zero.
 pub(crate) fn part_of_one(word: &Word) -> Result<Option<String>, Problem> {
     let fraction = parse_fraction(&word.text)
         .map_err(|e| Problem::error(word.at.clone(), e.what).help(e.help))?;

@@ -5,12 +5,12 @@ use falaj_scenario::Problem;
 use falaj_scenario::suggest::{self, quoted};
 use std::ops::Range;
 
-/// The words of a command that are not read yet.
+/// The words of a command that have not been read yet.
 #[derive(Debug, Clone)]
 pub(crate) struct Args<'a> {
     words: &'a [Word],
     at: usize,
-    /// Warnings: words that were left out, and the effect of that.
+    /// Warnings: words that were left out, and the effect of leaving them out.
     pub(crate) notes: Vec<Problem>,
 }
 
@@ -58,7 +58,7 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// Adds the warning that a word was left out of the scenario. `why` states why that makes no
+    /// Adds the warning that a word was left out of the scenario. `why` states why this makes no
     /// difference, or which difference it makes.
     pub(crate) fn left_out(&mut self, word: &Word, why: &str) {
         let what = format!("{} was left out: {why}", quoted(&word.text));

@@ -1,6 +1,6 @@
-//! Converts "the first matching rule decides" to flows. A scenario tries flows in order too, but
-//! each flow with all of its rules at once. A rule therefore excludes the packets of earlier rules
-//! whose flows are tried after its own.
+//! Converts "the first matching rule decides" to flows. A scenario also tries its flows in order,
+//! but all rules of a flow at once. A rule therefore excludes the packets of earlier rules whose
+//! flows are tried after the rule's own flow.
 
 use falaj_engine::classifier::Match;
 use falaj_scenario::parse_match_or_empty;
@@ -24,12 +24,12 @@ impl Takes {
         self.matches.is_empty()
     }
 
-    /// Returns true if there may be a packet that both take.
+    /// Returns true if there may be a packet that both matches select.
     pub(crate) fn meets(&self, other: &Takes) -> bool {
         self.matches.iter().any(|one| other.matches.iter().any(|other| one.and(other).is_some()))
     }
 
-    /// The packets that this takes and none of `others` does.
+    /// The packets that this match selects and none of `others` selects.
     pub(crate) fn less<'a>(
         &self,
         others: impl IntoIterator<Item = &'a Takes>,
@@ -58,7 +58,7 @@ fn not(text: &str) -> String {
     }
 }
 
-/// A rule that sends to a flow, given by the flow's position in the order of trial.
+/// A rule that sends to a flow; `flow` is the flow's position in the order of trial.
 #[derive(Debug, Clone)]
 pub(crate) struct Sends {
     pub(crate) flow: usize,
@@ -69,7 +69,7 @@ pub(crate) struct Sends {
 /// packets that the first matching rule sends it.
 ///
 /// # Errors
-/// Returns the index of a rule whose match gets too many alternatives by that, and the reason.
+/// Returns the index of a rule whose match gets too many alternatives in this way, and the reason.
 pub(crate) fn apart(rules: &[Sends]) -> Result<Vec<Takes>, (usize, Unreadable)> {
     let left = |(n, rule): (usize, &Sends)| {
         let before =

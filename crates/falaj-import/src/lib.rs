@@ -7,7 +7,7 @@
 //! | `netconfig` | PlanetLab's command for both directions |
 //!
 //! A line either becomes part of the scenario, or is refused with the part that has no equivalent
-//! here: nothing is left out silently.
+//! in falaj: nothing is left out silently.
 
 mod amounts;
 mod args;

@@ -148,7 +148,7 @@ fn is_name(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-/// The variable at a `$`: its name, and the length of the reference in bytes.
+/// Reads the variable at a `$`: its name, and the length of the reference in bytes.
 fn variable(rest: &str) -> Option<(&str, usize)> {
     if let Some(braced) = rest.strip_prefix("${") {
         let (name, _) = braced.split_once('}')?;
@@ -159,8 +159,8 @@ fn variable(rest: &str) -> Option<(&str, usize)> {
     is_name(&all[..length]).then_some((&all[..length], length + 1))
 }
 
-/// A redirection `>FILE`, `2>FILE`, `2>&1` or `>>`: true if the word contains its target. `None` if
-/// it is not a redirection.
+/// Reads a redirection `>FILE`, `2>FILE`, `2>&1` or `>>`: true if the word contains the target.
+/// `None` if the word is no redirection.
 fn redirection(word: &str) -> Option<bool> {
     let rest = word.trim_start_matches(|c: char| c.is_ascii_digit()).strip_prefix('>')?;
     Some(!rest.strip_prefix('>').unwrap_or(rest).is_empty())
@@ -173,7 +173,7 @@ fn continues(rest: &str) -> bool {
 
 type Chars<'a> = std::iter::Peekable<std::str::CharIndices<'a>>;
 
-/// The words that begin here: one, or several if a variable's value has blanks.
+/// The words that begin at this position: one, or several if a variable's value has blanks.
 fn words(
     text: &str,
     chars: &mut Chars<'_>,

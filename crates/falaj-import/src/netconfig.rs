@@ -1,8 +1,8 @@
 //! PlanetLab's `netconfig`: one command for both directions of an application's traffic.
 //!
-//! `config CLIENT 80 IN delay 100ms OUT bw 1Mbit/s`: connections that this host opens to port 80
-//! elsewhere. A `SERVER` accepts connections at that port of this host; a `SERVICE` does both. `IN`
-//! and `OUT` take the options of `ipfw pipe N config`.
+//! `config CLIENT 80 IN delay 100ms OUT bw 1Mbit/s` is for connections that this host opens to port
+//! 80 of other hosts. A `SERVER` accepts connections at this port of this host; a `SERVICE` does
+//! both. `IN` and `OUT` take the options of `ipfw pipe N config`.
 
 use crate::amounts::whole;
 use crate::args::{Args, unknown};
@@ -145,8 +145,8 @@ fn is_direction(word: &Word) -> bool {
     word.text.eq_ignore_ascii_case("in") || word.text.eq_ignore_ascii_case("out")
 }
 
-/// The match of a rule. A client's packets go out to the port and come in from it, a server's the
-/// reverse; a service has both.
+/// The match of a rule. A client's packets go out to the port and come in from it; a server's
+/// packets do the reverse; a service has both.
 fn matches(side: &str, out: bool, ports: Option<&str>, address: Option<&str>) -> String {
     let to = |to: bool| {
         let [port, end] = if to { ["dport", "dst"] } else { ["sport", "src"] };

@@ -1,7 +1,7 @@
 //! Scripts in which time passes, because they contain `sleep`.
 //!
-//! The first commands make the scenario. The commands after each `sleep` lead to another one, and
-//! a `[[change]]` sets the keys that differ. The time counts from the first command that makes a
+//! The first commands make the scenario. The commands after each `sleep` lead to another scenario,
+//! and a `[[change]]` sets the keys that differ. Times count from the first command that makes a
 //! link.
 
 use crate::amounts::{self, time};
@@ -19,16 +19,16 @@ pub(crate) struct Timeline {
     /// The time since the first draft, in nanoseconds.
     now: u64,
     stages: Vec<Stage>,
-    /// True if the script ends with a pause that does not end.
+    /// True if the script ends with a pause without an end.
     is_endless: bool,
     /// Place and title of the warnings that were added to the problems of the script.
     warned: BTreeSet<(usize, String)>,
 }
 
-/// A draft, from a time on.
+/// A draft, and the time from which it holds.
 struct Stage {
     from: u64,
-    /// Place of the last command before it.
+    /// Place of the last command before this draft.
     at: Range<usize>,
     draft: Draft,
     /// True if the commands removed all links.
@@ -85,7 +85,7 @@ pub(crate) fn run<S>(
     timeline.into_draft(problems)
 }
 
-/// A pause that does not end.
+/// Length of a pause without an end, in nanoseconds.
 const FOR_EVER: u64 = u64::MAX;
 
 /// The time of a pause, in nanoseconds, if this command is `sleep` or `usleep`.
@@ -179,11 +179,12 @@ impl Timeline {
     }
 }
 
-/// Largest number of changes of one period that is looked for.
+/// Largest number of changes in one period that is recognized.
 const PERIOD_MAX: usize = 64;
 
-/// The changes, each with its time, in the order of time. If they repeat at least three times,
-/// those of one period remain, with `every`, and with `until` unless the script has no end.
+/// The changes, each with its time, in the order of time. If a sequence of changes repeats at least
+/// three times, one period of it remains, with `every`, and with `until` unless the script has no
+/// end.
 fn repeated(changes: Vec<(u64, Table)>, is_endless: bool) -> Vec<Table> {
     let all = &changes[..];
     let period = (1..=PERIOD_MAX.min(all.len() / 3)).find_map(|p| {

@@ -1,4 +1,4 @@
-//! QFQ+ by definition. One byte takes 8 ns.
+//! QFQ+ compared with its definition. One byte takes 8 ns.
 
 use crate::common::aggregates::Naive;
 use crate::common::{Arrival, Dice, emits, run};
@@ -25,7 +25,7 @@ fn pipe(weights: &[u64]) -> PipeSpec {
     PipeSpec::new("qfq+", setup, Span::ZERO)
 }
 
-/// Arrivals as (time in bytes, flow, bytes).
+/// The engine's departures; the arrivals are (time in byte times, flow, bytes).
 fn departures(weights: &[u64], arrivals: &[(u64, usize, u32)]) -> Vec<Emit> {
     let arrival = |&(at, f, bytes): &(u64, usize, u32)| Arrival {
         at: Time(at * 8),
@@ -35,7 +35,7 @@ fn departures(weights: &[u64], arrivals: &[(u64, usize, u32)]) -> Vec<Emit> {
     emits(&run(&pipe(weights), &arrivals.iter().map(arrival).collect::<Vec<_>>(), |_, _, _| {}))
 }
 
-/// Every packet that leaves is one that the model would send then.
+/// Asserts that every packet leaves at an instant at which the model could send it.
 fn beside_the_model(weights: &[u64], arrivals: &[(u64, usize, u32)]) {
     let mut model = Naive::new(weights);
     let (mut next, mut free_at) = (arrivals.iter().peekable(), 0);
@@ -64,7 +64,8 @@ fn beside_the_model(weights: &[u64], arrivals: &[(u64, usize, u32)]) {
 
 const SIZES: [u32; 7] = [4, 2, 4, 1, 3, 4, 4];
 
-/// All sequences of this number of steps: a packet arrives at a flow, or some time passes.
+/// All sequences of seven steps: in a step, a packet arrives at one of four flows, or three byte
+/// times pass.
 #[test]
 fn every_short_sequence_is_served_by_definition() {
     let steps = 7u32;
@@ -82,7 +83,7 @@ fn every_short_sequence_is_served_by_definition() {
     }
 }
 
-/// Longer ones, with aggregates of eight and one, and more of the same weight.
+/// Longer sequences, with enough flows for several aggregates, and for incomplete ones.
 #[test]
 fn long_sequences_are_served_by_definition() {
     for seed in 0..3_000 {
@@ -107,7 +108,8 @@ fn long_sequences_are_served_by_definition() {
     }
 }
 
-/// The numbers suffice at their limits, and an aggregate is as large as they allow.
+/// With the largest packets and weights no number overflows, and flows of one weight are served
+/// equally.
 #[test]
 fn the_largest_packets_and_weights_are_served() {
     for (weight, largest) in

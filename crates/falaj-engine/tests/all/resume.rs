@@ -1,5 +1,5 @@
-//! A pipe resumes in another process: no packet is lost, none overtakes, and the link is never
-//! given two packets at once.
+//! A pipe resumes in another process: no packet is lost, no packet overtakes another, and the link
+//! never carries two packets at once.
 
 use crate::common::{Dice, any_pipe, bursts, emits, impair};
 use falaj_engine::message::Unit;
@@ -11,7 +11,7 @@ use falaj_sched::units::time::Time;
 
 const PIPE: PipeId = PipeId(0);
 
-/// The state after writing it to a file and reading it back.
+/// The state after it was written as JSON and read back.
 fn through_a_file(state: &PipeState) -> PipeState {
     serde_json::from_str(&serde_json::to_string(state).unwrap()).unwrap()
 }

@@ -32,8 +32,8 @@ fn count(name: &'static str, n: u64) -> Values {
     none().with(name, Value::Count(n))
 }
 
-/// dummynet's PRIO has 64 levels, crashes from level 32 on, and puts the flows of a level into the
-/// queue of one of them.
+/// dummynet's PRIO has 64 levels, crashes from level 32 on, and puts all flows of a level into the
+/// queue of one of these flows.
 #[test]
 fn there_is_a_queue_for_each_flow_and_no_last_level() {
     let priorities = [65_535, 64, 63, 33, 32, 31, 1_000, 32];
@@ -66,7 +66,7 @@ fn wrr(weights: &[u64]) -> PipeSpec {
     pipe("wrr", 4, none(), &weights.iter().map(|&w| count("weight", w)).collect::<Vec<_>>())
 }
 
-/// Flows of (level, slots), packets of one size.
+/// An HRR pipe, with flows as (level, slots).
 fn hrr(frame: u64, largest: u32, flows: &[(u64, u64)]) -> PipeSpec {
     let flow =
         |&(level, slots): &(u64, u64)| count("level", level).with("slots", Value::Count(slots));
@@ -79,8 +79,8 @@ fn form(form: &'static str) -> Values {
 
 // --- Bounds that hold under a condition.
 
-/// Keeps those packets of flow 0 that conform to the contract of `r T` bytes in any window `(t - T,
-/// t]`.
+/// Removes the packets of flow 0 that break its contract: at most `r T` bytes in any window `(t -
+/// T, t]`, with its rate `r` and its window `T`.
 fn keep_contract(spec: &PipeSpec, arrivals: &mut Vec<Arrival>) {
     let values = &spec.setup.flows[0].values;
     let (Some(rate), Some(window)) = (values.rate("rate"), values.span("window")) else { return };
@@ -125,7 +125,7 @@ fn bounds_under_a_condition_hold_where_it_does() {
         let sent: Vec<Emit> = emits(&run(&spec, &arrivals, |_, _, _| {}));
         let own: Vec<&Emit> = sent.iter().filter(|e| e.flow == FlowId(0)).collect();
         for (n, e) in own.iter().enumerate() {
-            // The queue at its arrival, including itself.
+            // The flow's queue at the packet's arrival, including the packet.
             let queued = own[..=n]
                 .iter()
                 .filter(|before| before.end > e.arrival)
@@ -161,15 +161,16 @@ fn bounds_under_a_condition_hold_where_it_does() {
 
 // --- Every sequence of a few steps, beside a plain model.
 
-/// A discipline as in its paper, in lists and loops.
+/// A discipline as its paper defines it, written with plain lists and loops.
 trait Model {
-    /// A packet arrived for `f`; `first`: the flow had none, nor one on the wire.
+    /// A packet of flow `f` arrived. `first`: the flow had no packet, neither queued nor on the
+    /// wire.
     fn came(&mut self, f: usize, bytes: u32, first: bool, at: u64);
     /// The packet of `f` has left.
     fn left(&mut self, f: usize, bytes: u32, queues: &[VecDeque<u32>]);
-    /// Called once for each packet, which then goes on the wire.
+    /// Chooses the flow of the next packet. Called once per packet, which then goes on the wire.
     fn choose(&mut self, queues: &[VecDeque<u32>]) -> Option<usize>;
-    /// Changes to the other setup; `sending` is on the wire.
+    /// Changes to the other setup while a packet of flow `sending` is on the wire.
     fn change(&mut self, sending: Option<usize>);
 }
 
@@ -180,7 +181,7 @@ enum Step {
     Change,
 }
 
-/// In order of arrival: the model when another discipline hands all packets over.
+/// One queue in order of arrival: the model after a change to another discipline.
 struct OneQueue(VecDeque<usize>);
 
 impl Model for OneQueue {
@@ -200,12 +201,12 @@ impl Model for OneQueue {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Change {
     Setup,
-    /// All existing flows stay the same.
+    /// A flow is added; the existing flows stay the same.
     Flows,
 }
 
 impl Change {
-    /// The setup afterwards.
+    /// The setup after the change.
     fn of<T>(self, now: T, other: T) -> T {
         match self {
             Change::Setup => other,
@@ -214,15 +215,15 @@ impl Change {
     }
 }
 
-/// The kind of a change.
+/// The result of a change.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Becomes {
-    /// The same discipline of another setup.
+    /// The same discipline with another setup.
     AnotherSetup,
     OneQueue,
 }
 
-/// The departures of the model, as (flow, end in bytes).
+/// The departures of the model, as (flow, end in byte times).
 fn plain(mut model: Box<dyn Model>, becomes: Becomes, steps: &[Step]) -> Vec<(usize, u64)> {
     let mut queues = vec![VecDeque::new(); 3];
     // Arrival of each queued packet.
@@ -291,9 +292,10 @@ fn ours(specs: [&PipeSpec; 2], steps: &[Step]) -> Vec<(usize, u64)> {
     emits(&out).iter().map(|e| (e.flow.index(), e.end.0 / 8)).collect()
 }
 
-/// All sequences of six steps. Each step is a packet (three flows, two sizes) followed by a byte's
-/// time, or a longer pause. After each step the setup changes, or the discipline, or its flows: the
-/// last flow is added, and if the model supports that, it then behaves as if the flow had existed
+/// Compares the engine with the model over all sequences of six steps. A step is a packet (of three
+/// flows and two sizes) with a pause of at most one byte time, or a pause of three byte times. At
+/// one position of each sequence the setup changes, or the discipline becomes one queue, or the
+/// last flow is added. A model that supports an added flow behaves as if this flow had existed
 /// without packets.
 fn every_sequence(
     specs: [&PipeSpec; 2],
@@ -320,7 +322,7 @@ fn every_sequence(
         }
         let without = plain(model(Change::Setup), Becomes::AnotherSetup, &steps);
         assert_eq!(ours(specs, &steps), without, "{steps:?}");
-        // Each place in turn: all of them would take minutes.
+        // One position per sequence, in turn: all positions would take minutes.
         let place = n % (steps.len() + 1);
         let last = steps.iter().position(|step| matches!(step, Step::Packet(2, _)));
         steps.insert(place, Step::Change);
@@ -340,7 +342,7 @@ fn every_sequence(
     assert!(some_differ && swaps_differ, "the changes mean something");
 }
 
-/// Flows in the order of their service.
+/// Strict priority: the backlogged flow with the lowest number is served first.
 struct ByPriority {
     now: [u64; 3],
     other: [u64; 3],
@@ -425,17 +427,17 @@ fn weighted_round_robin_is_that_of_a_plain_model() {
     every_sequence([&spec(weights), &spec(other)], [1, 3], model);
 }
 
-/// The additional service besides visits with a deficit.
+/// The service of a discipline besides the visits of deficit round robin.
 #[derive(Clone, Copy, PartialEq)]
 enum Beside {
     Nothing,
-    /// DRR++: visits of both sorts alternate.
+    /// DRR++: visits to the two groups of flows alternate.
     OtherVisits,
-    /// DRR++ of 2000: packets with credit before all visits.
+    /// DRR++ of 2000: packets with credit leave before all visits.
     Credit,
-    /// DRR+: packets between visits, while a contract is kept.
+    /// DRR+: packets leave between visits while their flow keeps its contract.
     FastLane,
-    /// ETS: packets between packets.
+    /// ETS: packets of strict priority leave also during a visit.
     Strict,
 }
 
@@ -444,19 +446,19 @@ struct Visits {
     quanta: [u32; 3],
     other: [u32; 3],
     deficits: [u32; 3],
-    /// 1 for flows that are not in the round of the others.
+    /// Group of each flow: 1 for flows with the additional service, 0 for the others.
     sort: [usize; 3],
     other_sort: [usize; 3],
     waiting: [Vec<usize>; 2],
     turn: usize,
     visited: bool,
-    /// Credit of the flow; remaining visits of the cycle.
+    /// Credit of the flow in bytes, and remaining visits of the cycle.
     credit: u32,
     cycle: Option<usize>,
     log: Vec<(u64, u32)>,
-    /// Number of flows that are set up; if quanta stay, the change adds the last flow.
+    /// Number of configured flows. If the quanta stay, the change adds the last flow.
     flows: usize,
-    /// With a gate: packets that were there as the visit began and remain.
+    /// With a gate: remaining packets of those that were queued when the visit began.
     inside: Option<usize>,
 }
 
@@ -481,7 +483,7 @@ impl Visits {
         visits.credit = visits.raise();
         visits
     }
-    /// The visit of the first flow of this sort is over.
+    /// Ends the visit of the first flow of this group; `stays`: the flow still has packets.
     fn over(&mut self, sort: usize, stays: bool) {
         let f = self.waiting[sort].remove(0);
         if stays {
@@ -625,7 +627,7 @@ fn drr_is_that_of_a_plain_model() {
 
 #[test]
 fn drr_plus_is_that_of_a_plain_model() {
-    // 4 B in any 8 B of time.
+    // The contract: 4 B in any window of 8 byte times.
     let kept = none()
         .with("latency", Value::Choice("low"))
         .with("rate", Value::Rate(Rate::from_mbit(500)));
@@ -636,7 +638,7 @@ fn drr_plus_is_that_of_a_plain_model() {
 fn drr_plus_plus_is_that_of_a_plain_model() {
     let low = none().with("latency", Value::Choice("low"));
     visits("drr++", form("mw00"), low.clone(), Beside::Credit, [1, 0, 0]);
-    // A and C are exchanged; without a gate, and with one.
+    // A and C exchange their latency classes, without a gate and with a gate.
     let [a, b, c] = quanta(QUANTA, none());
     let [d, e, f] = quanta(OTHER_QUANTA, none());
     let low = |flow: Values| flow.with("latency", Value::Choice("low"));
@@ -665,7 +667,7 @@ fn ets_is_that_of_a_plain_model() {
     every_sequence([&spec(QUANTA), &spec(OTHER_QUANTA)], [2, 3], model);
 }
 
-/// Quotas in fifths of a packet, cycle by cycle.
+/// Carry-over round robin, cycle by cycle, with quotas in fifths of a packet.
 struct CarryOver {
     quotas: [i64; 3],
     other: [i64; 3],
@@ -735,7 +737,7 @@ fn carry_over_round_robin_is_that_of_a_plain_model() {
     });
 }
 
-/// The slots of a frame for each level, and the position in each.
+/// The owners of the slots at each level, and the current position at each level.
 #[derive(Clone)]
 struct Frames {
     frame: usize,
@@ -763,13 +765,13 @@ impl Frames {
 /// The setup after a change.
 #[derive(Clone)]
 enum Then {
-    /// Other frames, counted from time zero; with or without best effort.
+    /// Other frames, whose positions count from time zero; true: the third flow keeps best effort.
     Frames(Frames, bool),
     OneQueue,
 }
 
-/// Departures with frames and a best effort of the third flow, slot after slot of 2 B, as (flow,
-/// end in bytes).
+/// The departures of the model, slot after slot of 2 B, as (flow, end in byte times). The third
+/// flow has best effort.
 fn by_slots(mut frames: Frames, then: &Then, steps: &[Step]) -> Vec<(usize, u64)> {
     let (mut events, mut now) = (VecDeque::new(), 0);
     for step in steps {
@@ -792,7 +794,8 @@ fn by_slots(mut frames: Frames, then: &Then, steps: &[Step]) -> Vec<(usize, u64)
         let mut others = other.as_mut().map(|(frames, _)| frames.next());
         let mut owner = owner;
         loop {
-            // A packet that arrives at the very instant finds the slot taken, or takes it at once.
+            // A packet that arrives at the instant at which a slot begins finds the slot taken, or
+            // takes it at once.
             let event = events.front().filter(|&&(at, _)| at < begins).copied();
             let event = event.or_else(|| {
                 let taken = owner.filter(|&f: &usize| !queues[f].is_empty());
@@ -810,7 +813,8 @@ fn by_slots(mut frames: Frames, then: &Then, steps: &[Step]) -> Vec<(usize, u64)
                 Step::Packet(f, bytes) => queues[f].push_back((at, bytes)),
                 _ => match (others.take(), &other) {
                     (Some(of_others), Some((after, with))) => {
-                        // Their position is as if they had been used from the beginning.
+                        // The positions of the new frames are as if they had been used from the
+                        // beginning.
                         (frames, best_effort, owner) = (after.clone(), *with, of_others);
                         other = None;
                     }
@@ -825,7 +829,8 @@ fn by_slots(mut frames: Frames, then: &Then, steps: &[Step]) -> Vec<(usize, u64)
     sent
 }
 
-/// The departures from `at` on, after the packet on the wire: packets leave in order of arrival.
+/// Adds the departures from `at` on: after the packet on the wire, packets leave in order of
+/// arrival.
 fn one_queue(
     at: u64,
     queues: &[VecDeque<(u64, u32)>],
@@ -847,14 +852,14 @@ fn one_queue(
     }
 }
 
-/// Compared with a pointer for each level; and with a change of the frames, a flow added, or one
-/// queue for all, after each step in turn.
+/// Compares HRR with a model that has a pointer for each level. At one position of each sequence
+/// the frames change, a flow is added, or one queue replaces HRR.
 #[test]
 fn hierarchical_round_robin_is_that_of_a_plain_model() {
-    // A has one of the three slots of the first level, the other two are passed down; B has two of
-    // the three slots of the second level; C has best effort. After the change A and B are both on
-    // the first level, of five slots. In the other change C is added with a slot of the first
-    // level.
+    // A has one of the three slots of the first level, and the other two slots are passed down to
+    // the second level. B has two of the three slots of the second level; C has best effort. After
+    // the change, A and B are both on the first level, which has five slots. The other change adds
+    // C with a slot of the first level.
     let spec = hrr(3, 2, &[(1, 1), (2, 2), (1, 0)]);
     let frames = Frames::new(3, vec![vec![0], vec![1, 1]]);
     let changed = hrr(5, 2, &[(1, 2), (1, 1), (1, 0)]);

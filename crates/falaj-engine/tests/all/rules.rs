@@ -1,4 +1,4 @@
-//! The first of many rules that matches a packet, compared with a linear search.
+//! Rule lookup finds the first rule that matches a packet, as a linear search does.
 
 use falaj_engine::chance::Chance;
 use falaj_engine::classifier::Match;
@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A random choice from few values, which repeat.
+/// Random choices from small sets of values, so that values repeat.
 struct Dice(Chance, u64);
 
 impl Dice {
@@ -27,7 +27,7 @@ impl Dice {
         all[self.below(all.len() as u64) as usize].clone()
     }
 
-    /// One of few addresses, so that rules often match packets and overlap.
+    /// One of a few addresses, so that rules often match packets and overlap.
     fn address(&mut self) -> IpAddr {
         let low = self.below(16) as u8;
         match self.below(4) {
@@ -143,7 +143,7 @@ fn the_first_rule_is_found_as_one_by_one() {
     let mut found = 0;
     for seed in 0..300 {
         let mut dice = Dice::new(seed);
-        // Few rules, in few shapes, and in many.
+        // From three rules to many: the more rules, the more rules have the same fields.
         let many = [3, 12, 60, 400][seed as usize % 4];
         let rules: Rules = (0..many)
             .map(|_| {
@@ -171,8 +171,8 @@ fn the_first_rule_is_found_as_one_by_one() {
     assert!(found > 10_000, "packets and rules meet: {found}");
 }
 
-/// All rules of one source and one destination prefix of a small address space, and all packets in
-/// it.
+/// Rules for all source prefixes of a small address space, each with one destination prefix, and
+/// all packets of this space.
 #[test]
 fn a_small_world_is_sorted_as_one_by_one() {
     let address = |n: u32| IpAddr::V4(n.into());
@@ -209,8 +209,8 @@ fn frames_that_fuzzers_begin_with() {
     }
 }
 
-/// Every frame has a key, and rules classify it as a linear search does. A plain function, for any
-/// fuzzer: the first byte chooses the rules, the rest is the frame.
+/// Every frame has a key, and rules classify it as a linear search does. This is a plain function
+/// that any fuzzer can call: the first byte chooses the rules, the rest is the frame.
 pub(crate) fn packet(bytes: &[u8]) {
     let Some((seed, frame)) = bytes.split_first() else { return };
     let key = Key::of_ethernet(frame);
@@ -229,7 +229,8 @@ fn any_frame_is_sorted() {
     for _ in 0..3000 {
         let length = dice.below(100);
         let mut bytes: Vec<u8> = (0..=length).map(|_| dice.below(256) as u8).collect();
-        // Often a type that is parsed, with or without a tag, and small numbers.
+        // In most frames an EtherType that is parsed, with or without a VLAN tag, and small
+        // numbers.
         if let Some(head) = bytes.get_mut(13..17) {
             head.copy_from_slice(&dice.one_of(&[
                 [8, 0, 0x45, 0],
@@ -252,7 +253,7 @@ fn any_frame_is_sorted() {
     }
 }
 
-/// Nanoseconds for a lookup among this number of rules of exact and of prefix matches.
+/// Nanoseconds of a lookup among this number of rules, which match prefixes and exact values.
 fn cost(rules: u32) -> f64 {
     let mut dice = Dice::new(7);
     let all: Rules = (0..rules)
@@ -278,7 +279,8 @@ fn cost(rules: u32) -> f64 {
     best.min().unwrap_or(0) as f64 / keys.len() as f64
 }
 
-/// A linear search would cost a thousand times as much; the limit leaves room for a busy machine.
+/// With 10,000 rules, a linear search would cost a thousand times as much as with 10; the limit
+/// leaves room for a busy machine.
 #[test]
 fn ten_thousand_rules_cost_about_what_ten_do() {
     let (few, many) = (cost(10), cost(10_000));

@@ -11,11 +11,13 @@ use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::Span;
 use std::collections::VecDeque;
 
-/// The queues of the paper: packets behind a gate are moved when it opens.
+/// MGFQ with the queues of its paper: when a gate opens, the packets behind it move one queue
+/// ahead.
 struct Gated {
     period: u64,
     deadlines: Vec<u64>,
-    /// Flows in order; the first group is the queue that is sent.
+    /// The flow of each queued packet, in order of arrival. The first group is the queue that is
+    /// sent.
     groups: Vec<VecDeque<usize>>,
     releases: bool,
 }
@@ -68,7 +70,7 @@ fn rate(spec: &PipeSpec, f: usize, name: &str) -> Option<Fraction> {
     Some(Fraction::new(spec.setup.flows[f].values.rate(name)?.0 / 1_000_000, 8_000u64))
 }
 
-/// Tokens, of which each nanosecond adds some up to a burst.
+/// A flow's token bucket: each nanosecond adds tokens, up to the burst.
 struct Tokens {
     each: Fraction,
     burst: Fraction,
@@ -78,8 +80,8 @@ struct Tokens {
     waiting: VecDeque<u32>,
 }
 
-/// Shaper and ATS are the same to a model that sees all packets: each is released when there are
-/// enough tokens.
+/// `shaper` and `ats` are the same in a model that sees all packets: a packet becomes eligible when
+/// there are enough tokens for it.
 struct Released {
     flows: Vec<Tokens>,
     classes: Vec<u64>,
@@ -127,7 +129,8 @@ fn ats_releases_packets_as_their_tokens_come() {
     many("ats", |spec, dice, seed| {
         let mut spec = spec.clone();
         for f in &mut spec.setup.flows {
-            // One token per whole number of nanoseconds: eligibility times that are not rounded.
+            // A token takes a whole number of nanoseconds, so that eligibility times are not
+            // rounded.
             f.values.set("rate", Value::Rate(Rate::from_mbit(dice.one_of(&[125, 250, 500, 1000]))));
             f.values.set("class", Value::Count(dice.from(0, 2)));
         }
@@ -152,7 +155,7 @@ fn ats_releases_packets_as_their_tokens_come() {
 
 struct Credits {
     slopes: Vec<Option<Fraction>>,
-    /// Credit and debt: one of them is zero.
+    /// Credit and debt of each flow, in bytes; one of the two is zero.
     credit: Vec<(Fraction, Fraction)>,
     waits: Vec<bool>,
 }
@@ -174,7 +177,7 @@ impl Model for Credits {
         for (f, credit) in self.credit.iter_mut().enumerate() {
             let Some(slope) = self.slopes[f] else { continue };
             if sending == Some(f) {
-                // The send slope, as a debt: the link's rate minus the idle slope.
+                // The send slope as a debt: the link's rate minus the idle slope.
                 let owed = byte.minus(slope);
                 *credit = match credit.0 >= owed {
                     true => (credit.0.minus(owed), credit.1),
@@ -214,7 +217,7 @@ fn cbs_goes_up_and_down_its_slopes() {
 
 struct Gates {
     cycle: u64,
-    /// True for each nanosecond of the cycle in which it is open.
+    /// For each flow and each nanosecond of the cycle: true if the flow's gate is open.
     open: Vec<Vec<bool>>,
 }
 
@@ -241,14 +244,14 @@ fn tas_sends_while_gates_are_open() {
             let closes = f.values.span("open").map_or(every, |s| opens + s.0);
             (0..cycle).map(|t| (opens..closes).contains(&(t % every))).collect()
         };
-        // A gate that closes as it opens stays open, in this model too.
+        // A gate that closes at the instant of its next opening stays open, in this model too.
         let open = spec.setup.flows.iter().map(gate).collect();
         beside(spec, Gates { cycle, open }, dice, seed);
     });
 }
 
-/// The shaper's rule by definition: in any time `t` no more than `burst + rate t` becomes eligible,
-/// heads leave in that order, and the link rests only while all heads are held.
+/// The shaper's rule by definition: in any interval of length `t`, at most `burst + rate t` bytes
+/// become eligible.
 #[test]
 fn a_shaper_never_lets_more_through_than_its_bucket() {
     let (mut packets, mut nearest) = (0, 0.0f64);
@@ -256,7 +259,7 @@ fn a_shaper_never_lets_more_through_than_its_bucket() {
         let mut dice = Dice::new(seed ^ 0x0b0c);
         let mut spec = virtual_links(&mut dice, "packet-wise", "clean");
         become_kind(&mut dice, &mut spec, entry("shaper").expect("registered"));
-        // A single flow's packet leaves when it is eligible.
+        // With a single flow, a packet leaves when it is eligible.
         spec.setup.flows.truncate(1);
         let values = &spec.setup.flows[0].values;
         let rate = values.rate("rate").unwrap().0 as f64 / 8e9;
@@ -267,7 +270,7 @@ fn a_shaper_never_lets_more_through_than_its_bucket() {
             let mut bytes = 0.0;
             for e in &sent[n..] {
                 bytes += f64::from(e.bytes);
-                // The first one was eligible up to a nanosecond earlier.
+                // The first packet became eligible up to a nanosecond before its start.
                 let most = burst + rate * ((e.start - first.start).0 + 1) as f64;
                 assert!(bytes <= most + 1e-6, "seed {seed}: {bytes} > {most}: {spec:?}");
                 nearest = nearest.max(bytes / most);

@@ -1,4 +1,4 @@
-//! Timer wheels: a naive model without wheels, and shares.
+//! Timer wheels, compared with a naive model without wheels; and the shares of backlogged flows.
 
 use crate::common::emits;
 use falaj_engine::message::Unit;
@@ -30,13 +30,12 @@ fn pipe(weights: &[u64], queue: u32) -> PipeSpec {
     PipeSpec::new("timer-wheels", setup, Span::ZERO)
 }
 
-/// The same rules without wheels: every head has a number that states when it is due, and all are
-/// examined.
+/// The same rules without wheels: each decision compares the due times of all heads.
 struct Model {
     weights: Vec<u64>,
     queues: Vec<VecDeque<u32>>,
     due: Vec<u128>,
-    /// Time at which the head came to its slot.
+    /// Sequence number of the head among all heads: its order in its slot.
     came: Vec<u64>,
     count: u64,
     time: u128,
@@ -66,7 +65,7 @@ impl Model {
         self.came[f] = self.count;
     }
 
-    /// Start and end of a flow's slot, and the least weight that has such slots.
+    /// Start and end of a flow's slot, and the least weight whose slots have this width.
     fn slot(&self, f: usize) -> (u128, u128, u64) {
         let least = (0..).map(|k| 1u64 << k).take_while(|&w| w <= self.weights[f]).last().unwrap();
         let packet = (u128::from(LARGEST) << 24) / u128::from(least);
@@ -111,8 +110,8 @@ impl Model {
     }
 }
 
-/// All sequences of six steps: a packet of 1 or 4 B for one of three flows, or
-/// three byte times without one.
+/// All sequences of six steps: a packet of 1 or 4 B for one of three flows, or three byte times
+/// without a packet.
 #[test]
 fn wheels_do_what_looking_at_all_heads_does() {
     for weights in [[1, 1, 1], [1, 2, 4], [3, 1, 5], [65_536, 7, 100]] {
@@ -142,7 +141,8 @@ fn wheels_do_what_looking_at_all_heads_does() {
     }
 }
 
-/// Bytes served of flows that are always backlogged, over `packets` packets.
+/// Serves `packets` packets of flows that are always backlogged. Returns the bytes of each flow,
+/// and the time of the last departure.
 fn served(engine: &mut Engine, from: Time, flows: u32, packets: usize) -> (Vec<u64>, Time) {
     let (mut bytes, mut now, mut out) = (vec![0; flows as usize], from, Vec::new());
     for _ in 0..packets {

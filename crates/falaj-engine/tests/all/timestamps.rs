@@ -1,5 +1,5 @@
-//! Disciplines that stamp packets: a naive model in exact fractions, and the fluid server that they
-//! imitate. One byte takes 8 ns.
+//! Disciplines that stamp packets, compared with a naive model in exact fractions, and with the
+//! fluid server that they approximate. One byte takes 8 ns.
 
 use crate::common::examples::arrivals;
 use crate::common::fraction::Fraction;
@@ -38,9 +38,9 @@ fn rates(largest: u32, mbit: &[u64]) -> Setup {
     setup(largest, mbit.iter().map(rate).collect())
 }
 
-/// Drives a discipline as in most papers: packets that arrive at an instant are queued when the
-/// decision of that instant is made. A pipe decides at the end of a transmission before it handles
-/// packets that arrive with its last bit.
+/// Drives a discipline as in most papers: packets that arrive at an instant are queued before the
+/// decision of that instant is made. A pipe differs: at the end of a transmission it decides first,
+/// and then handles the packets that arrive at that instant.
 struct Together<'a> {
     setup: &'a Setup,
     arrivals: &'a [Arrival],
@@ -49,7 +49,7 @@ struct Together<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Served {
     flow: usize,
-    /// Number of the arrival.
+    /// Index of the packet in the list of arrivals.
     handle: usize,
     start: u64,
     end: u64,
@@ -76,7 +76,7 @@ impl Visitor for Together<'_> {
                     let (packet, sent) = station.take(f, now, &mut wire);
                     admit(&mut station, &mut next, Time(sent.end.0 - 1));
                     station.finish(f, sent.end);
-                    // The end is processed before any later arrival.
+                    // The end of a transmission is processed before any later arrival.
                     let _ = station.next(sent.end, &wire);
                     let handle = packet.handle as usize;
                     served.push(Served { flow: f.index(), handle, start: now.0, end: sent.end.0 });
@@ -94,7 +94,8 @@ fn together(kind: &str, setup: &Setup, arrivals: &[Arrival]) -> Vec<Served> {
     registry::build(kind, setup, Together { setup, arrivals }).unwrap()
 }
 
-// A naive model: packets in a list, tags in fractions, assigned to all at arrival.
+// A naive model: packets in a list; tags are exact fractions, assigned to every packet at its
+// arrival.
 
 #[derive(Clone, Copy)]
 struct Waiting {
@@ -105,23 +106,24 @@ struct Waiting {
     finish: Fraction,
 }
 
-/// A discipline of this kind. The unit of time is that of a byte; arrivals at an instant come
-/// before its decision. For `edf` the weights are deadlines.
+/// A discipline of this kind. The unit of time is the transmission time of a byte. Arrivals at an
+/// instant come before the decision of that instant. For `edf` the weights are deadlines.
 struct Model<'a> {
     kind: &'a str,
     weights: &'a [u64],
     all: &'a [(u64, usize, u64)],
     next: usize,
     waiting: Vec<Waiting>,
-    /// Finish of each flow's last packet.
+    /// Finish tag of each flow's last packet.
     lasts: Vec<Fraction>,
-    /// Virtual time, as it was at `at`.
+    /// Virtual time at the instant `at`.
     v: Fraction,
     at: Fraction,
 }
 
 impl Model<'_> {
-    /// Virtual time at `now`; that of the fluid proceeds from one flow's end to the next.
+    /// Virtual time at `now`. The fluid server's virtual time is computed step by step, from the
+    /// instant at which one flow's backlog ends to the next such instant.
     fn clock(&mut self, now: Fraction) -> Fraction {
         match self.kind {
             "virtual-clock" | "edf" => now,
@@ -189,7 +191,7 @@ impl Model<'_> {
                 assert!(self.waiting.is_empty(), "rests though packets wait");
                 let Some(&(at, ..)) = self.all.get(self.next) else { return served };
                 now = at;
-                // Everything begins anew.
+                // The system is empty: tags and virtual time begin anew at zero.
                 self.lasts.fill(Fraction::of(0));
                 (self.v, self.at) = (Fraction::of(0), Fraction::of(now));
                 continue;
@@ -212,8 +214,8 @@ impl Model<'_> {
     }
 }
 
-/// All sequences of six packets of three flows and two sizes, at two rhythms: the naive model tags
-/// every packet at arrival, in exact fractions.
+/// All sequences of six packets of three flows and two sizes, for several patterns of arrival
+/// times. The naive model tags every packet at its arrival, in exact fractions.
 #[test]
 fn every_short_sequence_is_served_as_by_the_plain_model() {
     for (kind, wanted) in [
@@ -257,13 +259,14 @@ fn every_short_sequence_is_served_as_by_the_plain_model() {
     }
 }
 
-/// SCED by definition, for curves with bursts first: whenever a backlog begins, a flow's curve
-/// becomes the minimum of the previous one and of the flow's own from there. All are kept, and a
-/// packet's deadline is when the last of them reaches its end.
+/// SCED by definition, for service curves that begin with a burst. Whenever a flow's backlog
+/// begins, its deadline curve becomes the minimum of the previous curve and of its service curve
+/// from that instant. The model keeps all these curves: a packet's deadline is the latest time at
+/// which one of them reaches the packet's last byte.
 struct Curves {
-    /// In bytes of time: slope before, until when, slope after.
+    /// Service curve of each flow: first slope, its duration in byte times, second slope.
     of: [(Fraction, Fraction, Fraction); 3],
-    /// The beginnings of backlogs, and the bytes sent before each.
+    /// Beginning of each backlog in byte times, and the bytes that the flow sent before it.
     begun: [Vec<(u64, u64)>; 3],
     sent: [u64; 3],
     queues: [VecDeque<(usize, u64)>; 3],
@@ -383,11 +386,12 @@ fn beside_the_fluid(spec: &PipeSpec, arrivals: &[Arrival]) -> (Fluid, Vec<Emit>)
     (fluid, departures)
 }
 
-/// Ends are rounded to a nanosecond, and so is the fluid server's time.
+/// Tolerance in nanoseconds: departures and the fluid server's times are each rounded to 1 ns.
 const ROUNDING: u64 = 2;
 
-/// At a rate where a byte is a whole number of nanoseconds: otherwise one nanosecond of rounding
-/// corresponds to many for a flow whose share varies with the presence of others.
+/// A packet ends at most one packet time after its end in the fluid server. The rate is one at
+/// which a byte takes a whole number of nanoseconds. At other rates, an error of one nanosecond
+/// becomes many nanoseconds for a flow whose share varies with the number of backlogged flows.
 #[test]
 fn wfq_and_wf2q_leave_a_packet_after_the_fluid_at_most() {
     for (kind, enough) in [("wfq", 0.95), ("wf2q", 0.95)] {
@@ -418,8 +422,8 @@ fn wfq_and_wf2q_leave_a_packet_after_the_fluid_at_most() {
     }
 }
 
-/// Arrivals of flow 0 that never exceed `burst + rate t`, as dense as that allows or not; the
-/// others are arbitrary.
+/// Arrivals in which flow 0 never exceeds `burst + rate t`, and mostly sends as much as that
+/// allows. The other flows are arbitrary.
 fn conforming(
     dice: &mut Dice,
     spec: &PipeSpec,
@@ -444,8 +448,8 @@ fn conforming(
     all
 }
 
-/// A flow that conforms to its rate is served in time, whatever the others do: also where
-/// nonconforming flows have no guarantee.
+/// A flow that conforms to its rate meets its delay bound, whatever the other flows send, even if
+/// they do not conform and have no guarantee.
 #[test]
 fn a_flow_that_keeps_to_its_rate_has_its_delay() {
     for kind in ["virtual-clock", "sced", "arc", "wfq", "wf2q", "spfq"] {
@@ -462,7 +466,7 @@ fn a_flow_that_keeps_to_its_rate_has_its_delay() {
             let time = |bytes: u64, rate: Rate| rate.airtime_of_many(bytes).0;
             let (rate, bound) = match kind {
                 "sced" => {
-                    // Its burst at once, or its rate only after a while.
+                    // The curve gives the burst at once, or the rate only after a delay.
                     for f in &mut spec.setup.flows[1..] {
                         f.values.set("rate", Value::Rate(Rate(link.0 / n)));
                     }
@@ -518,8 +522,8 @@ fn a_flow_that_keeps_to_its_rate_has_its_delay() {
     }
 }
 
-/// Weights without a common multiple, and a link that never rests: no error accumulates over a
-/// quarter of a million packets, and later packets are served as well as the first.
+/// Weights without a common divisor, and a link that is never idle: no error accumulates over a
+/// quarter of a million packets, and the last packets are as punctual as the first ones.
 #[test]
 fn tags_do_not_drift() {
     let setup = weights(40, &[65_521, 65_519, 40_009, 3]);
@@ -588,10 +592,10 @@ fn as_emits(served: &[Served], all: &[Arrival]) -> Vec<Emit> {
     served.iter().map(emit).collect()
 }
 
-/// One flow of half the link among ten: its ten packets first, and an eleventh that arrives at 10.
-/// WFQ takes back the service that it gave too early: over `(10, 21]` the flow has one packet of
-/// eleven, 5.5 - 1 behind, and its last one leaves 11 after its arrival instead of 2. In start
-/// order it is behind over `(1, 12]`.
+/// Flow A has half of the link, and ten other flows share the rest. Ten packets of A arrive at 0,
+/// and an eleventh at 10, in byte times. WFQ takes back the service that it gave too early: over
+/// `(10, 21]` A has one packet of eleven, 4.5 less than its share of 5.5. Its last packet leaves 11
+/// after its arrival instead of 2. In order of start tags (`sfq`), A falls behind over `(1, 12]`.
 #[test]
 fn the_fairness_indices_of_a_small_example() {
     let shares = [10, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1];
@@ -609,15 +613,17 @@ fn the_fairness_indices_of_a_small_example() {
     for kind in ["wfq", "scfq"] {
         assert_eq!(of(kind).t_wfi, worst(9.0 * 8.0, 10, 21), "{kind}");
     }
-    // A backlog that begins at 10, as the packet before has just left.
+    // A's new backlog begins at 10, because its previous packet has just left.
     assert_eq!(of("wfq").b_wfi, worst(4.5, 10, 21));
     assert_eq!(of("sfq").b_wfi, worst(4.5, 1, 12));
-    // A packet of its own in every two, each a byte before it is due.
+    // Every second packet is A's, and leaves one byte time before it is due.
     assert_eq!((of("wf2q").b_wfi.amount, of("wf2q").t_wfi.amount), (0.0, -8.0));
 }
 
-/// Random traffic without gaps: only WF2Q keeps every flow within a packet of its share at all
-/// times, `L_i + (L - L_i) r_i/C`; the others have equally good delays, but not shares.
+/// Random traffic without gaps. Only WF2Q keeps every flow within about one packet of its share at
+/// all times, `L_i + (L - L_i) r_i/C`: `L_i` is the flow's largest packet, `L` the link's, `r_i`
+/// the flow's rate and `C` the link's. The other disciplines have equally good delays, but do not
+/// keep the shares.
 #[test]
 fn only_wf2q_is_worst_case_fair() {
     let worst = |kind: &'static str| {
@@ -640,7 +646,7 @@ fn only_wf2q_is_worst_case_fair() {
             for (f, &w) in shares.iter().enumerate() {
                 let begin = dice.from(0, 2) * 1_000;
                 let packet = |dice: &mut Dice| dice.from(largest[f].div_ceil(2), largest[f]) as u32;
-                // For about as long as every other flow.
+                // Packets for about the same time as every other flow.
                 for _ in 0..4 * w {
                     all.push(Arrival {
                         at: Time(begin),
@@ -713,8 +719,8 @@ fn a_setup_that_cannot_be_kept_is_refused_by_the_key() {
     assert!(registry::build("mtr-ls", &short, Together { setup: &short, arrivals: &[] }).is_ok());
 }
 
-/// Values at the ends of every range in combination: every accepted setup has a guarantee or states
-/// why not, and serves.
+/// Combines values at the ends of every range. An accepted setup has a guarantee or states why it
+/// has none, and serves packets.
 #[test]
 fn no_setup_panics() {
     for seed in 0..4_000 {
@@ -772,9 +778,9 @@ fn no_setup_panics() {
     }
 }
 
-/// A policy drops the head of `a`, whose next packet finishes before the virtual time. The time
-/// does not go back to it: `g`, which arrives then, starts at the current time and waits for `h`,
-/// which is queued already.
+/// A policy drops the head of `a`, and the finish tag of `a`'s next packet is earlier than the
+/// virtual time. The virtual time does not go back to this tag: a packet of `g` that arrives then
+/// starts at the current virtual time, and waits for a packet of `h` that is queued already.
 #[test]
 fn the_time_of_scfq_does_not_go_back_where_a_head_is_thrown_away() {
     let mut setup = weights(1500, &[1, 1, 1]);
@@ -790,10 +796,10 @@ fn the_time_of_scfq_does_not_go_back_where_a_head_is_thrown_away() {
         of(100, a, 64),
         of(100, g, 1000),
         of(100, h, 1200),
-        // g is on the wire until 8,800 ns: a's first packet is dropped for this one, and its next
-        // one finishes at 164.
+        // g's packet is on the wire until 8,800 ns. To make room for this packet of a, the policy
+        // drops a's first one; a's next packet has the finish tag 164.
         of(1_000, a, 64),
-        // While that is on the wire.
+        // Arrives while that packet of a is on the wire.
         of(9_000, g, 1000),
     ];
     let spec = PipeSpec::new("scfq", setup, Span::ZERO);

@@ -1,5 +1,6 @@
-//! Several pipes changed at one instant, all of them or none: every property of a pipe, flows that
-//! are added, removed and exchanged, packets that may be dropped. Every packet is accounted for.
+//! Changes of several pipes at one instant, made in all pipes or in none: every property of a pipe,
+//! flows that are added, removed and exchanged, packets that may be dropped. Every packet is
+//! accounted for.
 
 use crate::common::{Dice, any_pipe, become_kind, divide, impair};
 use falaj_engine::change::PipeChange;
@@ -28,7 +29,7 @@ fn change(dice: &mut Dice, spec: &mut PipeSpec) -> Vec<FlowMapping> {
     spec.setup.flows = spec.setup.leaves().into_iter().cloned().collect();
     match dice.from(0, 3) {
         0 => {
-            // Some flows are removed, the others are exchanged, and there may be new ones.
+            // Some flows are removed, the others are exchanged, and new flows may be added.
             let number = dice.from(1, 6) as usize;
             let mut places: Vec<usize> = (0..number).collect();
             for _ in 0..flows {
@@ -105,7 +106,7 @@ fn everything_changes_a_thousand_times_under_load() {
         let (mut now, mut out) = (Time::ZERO, Vec::new());
         let mut free = [Time::ZERO; PIPES];
         for step in 0..1_000 {
-            // A pipe is kept busy: a packet takes some hundred nanoseconds.
+            // Pipes are kept busy: a packet takes a few hundred nanoseconds.
             let p = dice.from(0, PIPES as u64 - 1) as usize;
             let flow = FlowId(dice.from(0, specs[p].setup.leaves().len() as u64 - 1) as u32);
             let bytes = 1 + dice.from(0, u64::from(specs[p].setup.largest) - 1) as u32;
@@ -210,8 +211,8 @@ fn everything_changes_a_thousand_times_under_load() {
     );
 }
 
-/// Checks the outputs: each packet comes out once, wires never carry two, and a change drops only
-/// where that is allowed.
+/// Checks the outputs: each packet comes out once, a wire never carries two packets at once, and a
+/// change drops packets only where that is allowed.
 fn settle(
     out: &mut Vec<Output>,
     ends: &mut [(u32, End)],
@@ -240,7 +241,7 @@ fn settle(
             Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) | Output::Early(_) => continue,
             Output::Retimed(r) => {
                 let free = &mut free[r.pipe.0 as usize];
-                // A duplicate is reported as often.
+                // A duplicate is retimed as well, so the new end may be recorded already.
                 assert!([r.old_end, r.end].contains(free), "not the one on the wire");
                 *free = r.end;
                 continue;
@@ -269,7 +270,7 @@ fn filled(limit: u32, flows: usize, packets: u32) -> (Engine, Vec<Output>) {
     (engine, out)
 }
 
-/// One of two pipes does not fit: the other one stays unchanged as well.
+/// A change does not fit one of two pipes: the other pipe stays unchanged as well.
 #[test]
 fn a_change_is_made_of_all_pipes_or_of_none() {
     let (mut engine, mut out) = filled(10, 1, 5);
@@ -281,7 +282,7 @@ fn a_change_is_made_of_all_pipes_or_of_none() {
     let prepared = Prepared::new(&changes).unwrap();
     let unfit = engine.apply(prepared, Time(500_000), &mut out).unwrap_err();
     assert_eq!(unfit, ChangeError::Smaller { largest: 1000 });
-    // The first one would be done in a tenth of the time.
+    // With the refused change, the first pipe would send its packets in a tenth of the time.
     engine.poll(Time(4_999_999), &mut out);
     assert_eq!([0, 1].map(|p| engine.counters(pipe(p), FlowId(0)).backlog), [1, 1]);
     let changes = [
@@ -299,7 +300,7 @@ fn a_change_is_made_of_all_pipes_or_of_none() {
     );
 }
 
-/// A packet that has left its queue keeps its due time, whatever the delay is now; the packet on
+/// A packet that has left its queue keeps its due time, even if the delay changes. The packet on
 /// the wire keeps its end, even if its flow is removed or it is larger than the new limit.
 #[test]
 fn what_has_left_is_due_when_it_was_to_be() {

@@ -1,4 +1,4 @@
-//! Disciplines below the flows of another.
+//! Disciplines below the flows of another discipline.
 
 use crate::common::{Arrival, Dice, any_pipe, bursts, emits, run, virtual_links};
 use falaj_engine::pipe::PipeSpec;
@@ -14,7 +14,7 @@ fn below(spec: &mut PipeSpec, f: usize, kind: &'static str, flows: Vec<FlowSetup
     spec.setup.flows[f].inner = Some(Box::new(Inner { kind, setup }));
 }
 
-/// A flow divided into one is the same as the flow itself.
+/// A flow that is divided into one part departs like the undivided flow.
 #[test]
 fn a_tree_of_single_flows_departs_as_without_it() {
     for seed in 0..3_000 {
@@ -39,8 +39,8 @@ fn a_tree_of_single_flows_departs_as_without_it() {
     }
 }
 
-/// Whatever happens inside the other children, a child gets the service that it would get if they
-/// were single flows: divisions do not leak.
+/// A child gets the same service as if the other children were single flows, whatever happens
+/// inside them.
 #[test]
 fn leaves_share_what_their_flow_is_guaranteed() {
     for seed in 0..1_500 {
@@ -69,7 +69,7 @@ fn leaves_share_what_their_flow_is_guaranteed() {
         {
             sent[e.flow.index()] += u64::from(e.bytes);
         }
-        // DRR keeps any two within a quantum and a packet of each other, normalized.
+        // DRR keeps the normalized services of any two leaves within a quantum and a packet.
         for i in 0..quanta.len() {
             for j in 0..quanta.len() {
                 let lead = sent[i] as f64 / quanta[i] as f64 - sent[j] as f64 / quanta[j] as f64;
@@ -79,7 +79,7 @@ fn leaves_share_what_their_flow_is_guaranteed() {
     }
 }
 
-/// The guarantee of a tree under attack: bursts, many levels of load, odd rates.
+/// The guarantees of a tree hold under bursts, at many levels of load and at odd rates.
 #[test]
 fn no_leaf_waits_longer_than_guaranteed() {
     let mut guaranteed = 0;
@@ -106,8 +106,8 @@ fn no_leaf_waits_longer_than_guaranteed() {
     assert!(guaranteed > 100_000, "{guaranteed}");
 }
 
-/// Two tenants share a link by phases; the first divides its own by DRR into voice and bulk. Worked
-/// by hand at 8 ns per byte: phases of 10 B, packets of 4 B.
+/// Two tenants share a link by phases; the first tenant divides its phase by DRR between voice and
+/// bulk traffic. Computed by hand at 8 ns per byte: phases of 10 B, packets of 4 B.
 #[test]
 fn a_link_within_a_link() {
     let link = |kind: &'static str| {
@@ -134,7 +134,8 @@ fn a_link_within_a_link() {
         .iter()
         .map(|e| (e.flow.0, e.end.0 / 8))
         .collect();
-    // Bulk, tenant 2, voice, tenant 2; both have used their phases. Then bulk, tenant 2, bulk.
+    // First cycle: bulk, tenant 2, voice, tenant 2; both phases are then used up. Second cycle:
+    // bulk, tenant 2, bulk.
     assert_eq!(order, [(0, 4), (2, 8), (1, 12), (2, 16), (0, 20), (2, 24), (0, 28)]);
 }
 

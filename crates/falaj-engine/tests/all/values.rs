@@ -14,7 +14,7 @@ use std::ops::Range;
 
 const PIPE: PipeId = PipeId(0);
 
-/// Other values of the same discipline, and the queues whose limit changes.
+/// Other values of the same discipline, and the ranges of queues whose limit changes.
 fn other(
     dice: &mut Dice,
     spec: &PipeSpec,
@@ -24,7 +24,7 @@ fn other(
     become_kind(dice, &mut then, entry);
     let one = dice.from(0, spec.setup.flows.len() as u64 - 1) as usize;
     if dice.from(0, 1) == 0 {
-        // For one flow alone, if the others leave room for that.
+        // Only one flow changes, if its new values fit the values of the other flows.
         let mut alone = spec.clone();
         alone.setup.flows[one].values = then.setup.flows[one].values.clone();
         if Engine::new(std::slice::from_ref(&alone)).is_ok() {

@@ -77,7 +77,7 @@ fn packet_wise_departures_are_those_of_the_model() {
     }
 }
 
-/// Idle time costs no events: hours of it are caught up in one step, and the phases are those of
+/// Idle time costs no events: one step passes over hours of idle time, and the phases are those of
 /// the stepwise model.
 #[test]
 fn an_idle_link_makes_no_events_and_keeps_its_phases() {
@@ -112,7 +112,7 @@ fn an_idle_link_makes_no_events_and_keeps_its_phases() {
             };
             assert_same(seed, &spec, &departures(&spec, &arrivals), &plain(&model));
 
-            // A hundred days later, without delay.
+            // A hundred days later, the first step takes no longer.
             let mut engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
             let mut out = Vec::new();
             assert_eq!(engine.next_event(), Time::NEVER);
@@ -135,8 +135,8 @@ fn four_is_kept(spec: &PipeSpec, departures: &[Departure]) -> Result<u32, String
     Ok(hot)
 }
 
-/// (4) holds under its condition, and it is the only test to detect that links which are still
-/// alive must interrupt the wait at a cycle's end.
+/// Bound (4) of the paper holds under its condition. This is the only test that fails if links with
+/// packets do not interrupt the wait at a cycle's end.
 #[test]
 fn an_empty_queue_waits_for_one_packet_of_each_at_most() {
     let (mut hot, mut trapped) = (0, 0);
@@ -156,13 +156,13 @@ fn an_empty_queue_waits_for_one_packet_of_each_at_most() {
     assert!(trapped > 5, "the trap is there to be seen: {trapped}");
 }
 
-/// Phases of links without packets are not events, and the packet of a phase is due when its last
-/// bit is out; a packet that arrives meanwhile finds its link's phase at its place.
+/// The phase of a link without packets causes no event. A packet is due when its last bit is sent.
+/// A packet that arrives in the meantime finds its link's phase in the right place.
 #[test]
 fn a_wait_ends_when_a_link_can_send() {
     let at = |bytes: u64| Time(bytes * 8);
     let unit = |flow: u32| Unit { flow: FlowId(flow), handle: flow, bytes: 4 };
-    // Ten bytes of time for each link.
+    // A phase of ten byte times for each link.
     let link = |kind| {
         let values = Values::default().with("kind", Value::Choice(kind));
         FlowSetup::new(values.with("phase", Value::Span(Span(80))), Limit::Packets(10))
@@ -177,13 +177,14 @@ fn a_wait_ends_when_a_link_can_send() {
     let mut engine = Engine::new(&[PipeSpec::new("virtual-links", setup, Span::ZERO)]).unwrap();
     let mut out = Vec::new();
     assert_eq!((engine.next_event(), engine.next_due()), (Time::NEVER, Time::NEVER));
-    // In the first link's phase; the last one's begins at 20, after those of two links of type A.
+    // Time 1 is in the first link's phase. The last link's phase begins at 20, after those of two
+    // links of type A.
     engine.input(PipeId(0), unit(3), at(1), &mut out);
     assert_eq!(engine.next_event(), at(20));
     let due = engine.next_due();
     assert!(due <= at(24) && due + Span(1) >= at(24), "{due:?}");
     assert!(out.is_empty());
-    // The third link's phase has begun at 10: it may send at once.
+    // The third link's phase began at 10, so its packet may be sent at once.
     engine.input(PipeId(0), unit(2), at(13), &mut out);
     assert_eq!((engine.next_event(), engine.next_due()), (at(17), at(17)));
     engine.poll(at(100), &mut out);
@@ -191,10 +192,10 @@ fn a_wait_ends_when_a_link_can_send() {
     assert_eq!(ends, [(2, 17), (3, 24)]);
 }
 
-/// Both servers send at least the packets of the largest size that fit a phase exactly, whatever
-/// fraction of a nanosecond came before. Packets beyond these end less than a nanosecond after the
-/// phase. The bound of a full queue counts the same packets. Links are always backlogged; phases
-/// are at the edge where one more packet fits.
+/// In each phase, both servers send at least the largest packets that fit it exactly, whatever
+/// fraction of a nanosecond was left over before. Packets beyond these end less than a nanosecond
+/// after the phase. The bound of a full queue counts the same packets. Links are always backlogged;
+/// phases are close to the length at which one more packet fits.
 #[test]
 fn a_phase_carries_the_packets_that_the_bound_counts() {
     let (mut exact, mut edges) = (0, 0);
@@ -207,14 +208,15 @@ fn a_phase_carries_the_packets_that_the_bound_counts() {
         let rate = if seed % 3 == 1 { Rate(dice.from(1_000, 2_000_000_000)) } else { Rate(rate) };
         let packets = if seed == 0 { 5 } else { dice.from(2, 9) };
         let phase = rate.airtime_of_many(packets * largest) + Span(dice.from(0, 2)) - Span(1);
-        // By definition: `n` packets fit if `n L` is at most `W C`.
+        // By definition, `n` packets of `L` bytes fit the phase `W` at rate `C` if `n L` is at most
+        // `W C`.
         let fit = |span: u64| {
             let work = |n: u64| u128::from(n * largest * 8_000_000_000);
             let time = u128::from(span) * u128::from(rate.0);
             (0..2 * packets + 2).take_while(|&n| work(n) <= time).last().unwrap()
         };
-        // A packet that would end a whole nanosecond after the phase does not fit; just before, it
-        // may.
+        // A packet that would end a nanosecond or more after the phase does not fit; one that would
+        // end less than a nanosecond after it may fit.
         let (least, most) = (fit(phase.0), fit(phase.0 + 1));
         let serve = dice.one_of(&["phase-wise", "packet-wise"]);
         let tails: &[_] =
@@ -243,7 +245,7 @@ fn a_phase_carries_the_packets_that_the_bound_counts() {
             })
             .collect();
         let spec = PipeSpec::new("virtual-links", setup.clone(), Span::ZERO);
-        // Fractions of a nanosecond add to a cycle.
+        // Fractions of a nanosecond make a cycle longer than this sum.
         let cycle = phase.0 + (links - 1) * other.0;
         let end = cycles * (cycle + links) + 1;
         let sent = emits(&run(&spec, &arrivals, |_, _, _| {}));
@@ -255,7 +257,7 @@ fn a_phase_carries_the_packets_that_the_bound_counts() {
             exact += u32::from(least == most);
         }
         edges += u32::from(least < packets);
-        // A queue of as many packets takes one phase, and one packet more takes another cycle.
+        // A full queue of `least` packets takes one phase; one packet more takes another cycle.
         let mut bound = |packets: u64| {
             setup.flows[0].limit = Limit::Packets(packets as u32);
             let spec = PipeSpec::new("virtual-links", setup.clone(), Span::ZERO);

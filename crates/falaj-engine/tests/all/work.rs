@@ -24,9 +24,9 @@ fn busy(sent: &[Emit]) -> Vec<(Time, Time)> {
     all
 }
 
-/// The unfinished work under two orders differs only by the time for which each has used the link:
-/// it is equal at every instant if and only if they use it at the same times. Rates are odd, and
-/// ends equal within nanoseconds.
+/// The unfinished work under two disciplines is equal at every instant if and only if both use the
+/// link at the same times. The test compares these times. Rates are odd, so ends are rounded to
+/// nanoseconds.
 #[test]
 fn unfinished_work_is_that_of_one_queue_at_every_instant() {
     for entry in ENTRIES {
@@ -41,7 +41,7 @@ fn unfinished_work_is_that_of_one_queue_at_every_instant() {
             let mut spec = any_pipe(&mut dice);
             spec.setup.flows = spec.setup.leaves().into_iter().cloned().collect();
             become_kind(&mut dice, &mut spec, entry);
-            // A flow without a limit is not held back.
+            // Without its rate limits, a flow is not held back.
             let free = |values: &mut Values| {
                 let held = |name: &str| limited.is_some_and(|key| name.starts_with(key));
                 let kept = values.iter().filter(|(name, _)| !held(name));
@@ -61,7 +61,8 @@ fn unfinished_work_is_that_of_one_queue_at_every_instant() {
             }
             let arrivals = bursts(&mut dice, &spec, 15_000);
             let [ours, queue] = [&spec, &one].map(|spec| run(spec, &arrivals, |_, _, _| {}));
-            // Two kinds drop packets by themselves that have waited long.
+            // Two disciplines drop packets that have waited for a long time; such runs are not
+            // compared.
             if ours.iter().any(|o| matches!(o, Output::Drop(_))) {
                 continue;
             }

@@ -25,9 +25,9 @@ pub(super) struct Configured {
     pub(super) number: u64,
     /// Keys of a link, and their values in TOML's syntax.
     pub(super) link: Vec<(&'static str, String)>,
-    /// The limit of its queue.
+    /// The limit of the object's queue.
     pub(super) queue: Option<String>,
-    /// The AQM of its queue.
+    /// The AQM of the object's queue.
     pub(super) policy: Keys,
     pub(super) weight: Option<u64>,
     /// The pipe or scheduler that a queue belongs to.
@@ -35,7 +35,7 @@ pub(super) struct Configured {
     /// The discipline, by its name in a scenario, and its keys.
     pub(super) scheduler: Option<&'static str>,
     pub(super) own: Keys,
-    /// Fields for `mask`: those of the queue itself, or for a pipe or a scheduler those of the
+    /// Fields for `mask`: those of the queue itself, or, for a pipe or a scheduler, those of the
     /// link.
     pub(super) each: Vec<String>,
     /// Place of the word `pri`.
@@ -174,8 +174,8 @@ pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Confi
                 )
                 .help("keep one of `red`, `gred`, `codel` and `pie`"));
             }
-            // The limit decides whether thresholds are slots or bytes, and it may follow later:
-            // they are read at the end.
+            // The queue's limit decides whether thresholds are slots or bytes, and the limit may
+            // follow later: so thresholds are read at the end.
             "red" | "gred" => {
                 let numbers = args.clone();
                 args.value("its four numbers")?;
@@ -214,7 +214,7 @@ fn misplaced(word: &Word, of: &str, kind: Kind) -> Problem {
     )
 }
 
-/// `1.5Mbit/s` is 1,500,000 bits a second.
+/// Reads a bandwidth in bits a second: `1.5Mbit/s` is 1,500,000.
 pub(super) fn bandwidth(word: &Word) -> Result<u64, Problem> {
     if word.text.starts_with(|c: char| c.is_ascii_alphabetic()) {
         return Err(no_equal(
@@ -243,7 +243,7 @@ pub(super) fn bandwidth(word: &Word) -> Result<u64, Problem> {
         .map_err(|e| wrong(e.what, help))
 }
 
-/// A time in milliseconds, or with a unit.
+/// Reads a time: a number of milliseconds, or a number with a unit.
 pub(super) fn milliseconds(word: &Word) -> Result<String, Problem> {
     let bare = word.text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     let text = if bare { format!("{}ms", word.text) } else { word.text.clone() };
@@ -287,7 +287,7 @@ fn loss(word: &Word) -> Result<Option<String>, Problem> {
     }
 }
 
-/// A queue's limit: slots, or a size.
+/// Reads a queue's limit: a number of slots, or a size.
 fn limit(word: &Word) -> Result<String, Problem> {
     let slots = word.text.bytes().all(|b| b.is_ascii_digit());
     Ok(if slots { format!("{}p", whole(word)?.max(1)) } else { amounts::size(size(word)?) })
@@ -381,8 +381,8 @@ fn mask(args: &mut Args<'_>) -> Result<Vec<String>, Problem> {
     Ok(fields)
 }
 
-/// The bits that a mask keeps of a field of `bits` bits, `0x000000ff` or `/24`, and their number
-/// if they are its first ones.
+/// Reads the mask of a field of `bits` bits, such as `0x000000ff` or `/24`: the bits that it keeps,
+/// and their number if they are the first bits of the field.
 fn counted(word: &Word, bits: u32) -> Result<(u128, Option<u32>), Problem> {
     let refused = || {
         no_equal(

@@ -140,7 +140,7 @@ fn link(all: &Firewall, number: u64, draft: &mut Draft, problems: &mut Vec<Probl
     let header = format!("link.pipe{number}");
     let mut table = Table::new(format!("[{header}]"), at);
     table.comments.extend(pipe.iter().chain(&sched).map(|c| c.line.clone()));
-    // A profile may have a bandwidth, which holds if the pipe has none.
+    // A profile may have a bandwidth, which holds if the pipe itself has none.
     let says =
         |name: &str| pipe.iter().chain(&sched).flat_map(|c| &c.link).any(|(said, _)| *said == name);
     if !says("profile") {
@@ -254,7 +254,7 @@ fn flow(queue: &Configured, takes: &[String], kind: &str, header: &str) -> Table
     flow
 }
 
-/// Gives a pipe the one queue that it has without `queue` objects.
+/// Adds the single queue of a pipe that has no `queue` objects.
 fn one_queue(
     mut table: Table,
     header: &str,
@@ -273,7 +273,7 @@ fn one_queue(
     vec![table, flow]
 }
 
-/// A pipe with the one queue that it has without `queue` objects.
+/// A pipe that has no `queue` objects, with its single queue.
 pub(super) fn alone(pipe: &Configured, header: &str) -> Vec<Table> {
     let mut table = Table::new(format!("[{header}]"), pipe.at.clone());
     for (name, value) in &pipe.link {

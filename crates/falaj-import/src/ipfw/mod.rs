@@ -37,11 +37,11 @@ struct Firewall {
     scheds: Vec<Configured>,
     rules: Vec<Rule>,
     tables: Vec<Entry>,
-    /// True if a packet leaves the rules after its first pipe.
+    /// True if a packet passes no further rules after its first pipe.
     one_pass: bool,
     pf: Vec<pf::PfRule>,
     /// The last rule, which takes the packets that no other rule takes; and whether the script or
-    /// the caller sets it.
+    /// the caller sets this rule.
     last: LastRule,
     last_is_said: bool,
 }
@@ -65,9 +65,9 @@ struct Entry {
 }
 
 /// Makes a scenario from a script of `ipfw` or `dnctl` commands: a link for each pipe, and the
-/// rules, also those of `pf` that send to pipes. Outgoing packets are `up`, incoming ones `down`.
-/// `last` is the rule for packets that no other rule takes. With `None` they pass, unless the
-/// script sets another rule.
+/// rules, including those of `pf` that send to pipes. Outgoing packets are `up`, incoming ones
+/// `down`. `last` is the rule for packets that no other rule takes. With `None` these packets pass,
+/// unless the script sets another rule.
 ///
 /// # Errors
 /// Returns every line that cannot be read or has no equivalent, and why.
@@ -98,7 +98,7 @@ pub fn ipfw(text: &str, file: &str, last: Option<LastRule>) -> Result<Imported, 
     finish(&draft, file, text, problems)
 }
 
-/// The scenario of a state of the firewall.
+/// Makes the scenario of a state of the firewall.
 fn draft(all: &Firewall, problems: &mut Vec<Problem>) -> Draft {
     let mut rules = all.rules.clone();
     if let (false, Some(rule)) = (all.pf.is_empty(), rules.first()) {
@@ -224,7 +224,7 @@ fn pri(at: Range<usize>) -> Problem {
     Problem::warning(at, what)
 }
 
-/// `pipe 1 config bw 1Mbit/s`, `pipe 1 delete`, `pipe flush`.
+/// Reads a command with a number: `pipe 1 config bw 1Mbit/s`, `pipe 1 delete`, `pipe flush`.
 fn numbered(
     args: &mut Args<'_>,
     configured: &mut Vec<Configured>,
@@ -276,7 +276,7 @@ fn numbered(
     }
 }
 
-/// `sysctl net.inet.ip.fw.one_pass=0`.
+/// Reads `sysctl net.inet.ip.fw.one_pass=0`.
 fn sysctl(
     args: &mut Args<'_>,
     all: &mut Firewall,
@@ -299,7 +299,7 @@ fn sysctl(
     Ok(())
 }
 
-/// `table T add ADDRESS [VALUE]`.
+/// Reads `table T add ADDRESS [VALUE]`.
 fn table(args: &mut Args<'_>, all: &mut Firewall) -> Result<(), Problem> {
     let name = args.value("a table")?.text.clone();
     args.take("atomic");

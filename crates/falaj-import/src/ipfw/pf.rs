@@ -1,5 +1,5 @@
 //! Rules of `pf` that send to pipes: `dummynet in … pipe 1` of macOS, `pass … dnpipe 1` of FreeBSD
-//! and its kin.
+//! and related systems.
 
 use super::rule::{Action, Interface, Rule, port_number};
 use crate::amounts::whole;
@@ -8,8 +8,8 @@ use crate::lines::{self, Word};
 use falaj_scenario::Problem;
 use falaj_scenario::suggest::quoted;
 
-/// A rule, and whether it is final: a packet that matches a `quick` rule is not tried against later
-/// ones.
+/// A rule, and whether it is final: a packet that matches a `quick` rule is not compared with later
+/// rules.
 #[derive(Debug, Clone)]
 pub(super) struct PfRule {
     rule: Rule,
@@ -86,7 +86,7 @@ impl Side {
     }
 }
 
-/// Reads a rule. If it names a second pipe, a second rule is for the answers.
+/// Reads a rule. If the rule names a second pipe, a second rule is made for the answers.
 pub(super) fn read(words: &[Word], notes: &mut Vec<Problem>) -> Result<Vec<PfRule>, Problem> {
     let mut args = Args::new(words);
     let is_dummynet = args.take("dummynet").is_some();
@@ -189,7 +189,7 @@ fn action(word: &Word, number: &Word) -> Result<Action, Problem> {
     Ok(if word.text.ends_with("queue") { Action::Queue(number) } else { Action::Pipe(number) })
 }
 
-/// Reads one word, or those in brackets; commas between them are skipped.
+/// Reads one word, or the words in brackets; commas between them are skipped.
 fn list(args: &mut Args<'_>, what: &str) -> Result<Vec<Word>, Problem> {
     let first = args.value(what)?;
     if !matches!(first.text.as_str(), "{" | "(") {
@@ -241,8 +241,8 @@ fn side(args: &mut Args<'_>, side: &mut Side) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Rules in an order for which the first match decides. In pf the last match decides, or the first
-/// `quick` one.
+/// Puts rules into an order in which the first match decides. In pf the last match decides, or the
+/// first match of a `quick` rule.
 pub(super) fn in_order(rules: Vec<PfRule>) -> Vec<Rule> {
     let (quick, mut others): (Vec<PfRule>, Vec<PfRule>) = rules.into_iter().partition(|r| r.quick);
     others.reverse();

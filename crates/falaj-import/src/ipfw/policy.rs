@@ -1,4 +1,4 @@
-//! `red`, `gred`, `codel`, `pie`, and the options of `fq_codel`.
+//! AQMs of dummynet: `red`, `gred`, `codel`, `pie`, and the options of `fq_codel`.
 
 use super::config::milliseconds;
 use crate::amounts::{part_of_one, size, whole};

@@ -91,14 +91,14 @@ fn one_way(all: &Firewall, pipe: u64, way: &str) -> Result<Sorted, Problem> {
 }
 
 /// The error for a rule that matches a mark which a packet may get or lose before it reaches a
-/// queue. In ipfw the rule has decided by then. Here flows are distinguished by the mark that a
-/// packet has when it enters the link.
+/// queue. In ipfw the rule decides before that. In a scenario, flows are distinguished by the mark
+/// that a packet has when it enters the link.
 fn marked_too_late(asked: &[Asked<'_>], sends: &[(u64, &Asked<'_>)]) -> Option<Problem> {
     let place = |rule: &Rule| asked.iter().position(|other| std::ptr::eq(other.rule, rule));
     for (n, early) in asked.iter().enumerate().filter(|(_, early)| early.matches_mark()) {
         let decides = |&&(queue, late): &&(u64, &Asked<'_>)| match early.rule.action {
-            // Packets that it takes skip rules to queues, and the flows of these queues must
-            // exclude them.
+            // Packets that this rule takes skip rules that send to queues, and the flows of these
+            // queues must exclude these packets.
             Action::SkipTo(to) => {
                 sends.iter().any(|(_, left)| place(left.rule) > Some(n) && left.rule.number < to)
             }
@@ -113,7 +113,7 @@ fn marked_too_late(asked: &[Asked<'_>], sends: &[(u64, &Asked<'_>)]) -> Option<P
         for (_, late) in
             sends.iter().filter(|(_, late)| place(late.rule) >= Some(n)).filter(decides)
         {
-            // A rule to a queue marks packets before they enter the queue.
+            // A rule that sends to a queue marks packets before they enter the queue.
             let from = if matches!(early.rule.action, Action::Queue(_)) { n } else { n + 1 };
             let marks = asked
                 .iter()

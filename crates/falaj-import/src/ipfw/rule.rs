@@ -28,18 +28,18 @@ pub(super) struct Rule {
     /// Probability of a match, in percent.
     pub(super) probability: Option<String>,
     pub(super) action: Action,
-    /// The mark that it sets.
+    /// The mark that the rule sets.
     pub(super) mark: Option<Mark>,
-    /// Its condition, in the syntax of a scenario's `match`.
+    /// The rule's condition, in the syntax of a scenario's `match`.
     pub(super) matches: String,
     /// Direction of its packets on the link, `up` or `down`; `None`: both.
     pub(super) direction: Option<&'static str>,
-    /// The firewall's pass in which the rule applies: `down` if only as packets come in, `up` if
-    /// only as they go out; `None` if in both.
+    /// The firewall's pass in which the rule applies: `down` only when packets come in, `up` only
+    /// when they go out; `None`: in both.
     pub(super) pass: Option<&'static str>,
     /// The table for `tablearg`, and which address is looked up in it.
     pub(super) table: Option<(String, &'static str)>,
-    /// The interfaces that it names.
+    /// The interfaces that the rule names.
     pub(super) interfaces: Vec<Interface>,
     /// True if the rule applies to frames, so that the link counts Ethernet headers.
     pub(super) frames: bool,
@@ -51,7 +51,7 @@ pub(super) struct Rule {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) number: String,
-    /// True if it is a tag, of which a packet may have several in ipfw.
+    /// True if the mark is a tag; in ipfw a packet may have several tags.
     pub(super) tag: bool,
     pub(super) at: Range<usize>,
 }
@@ -145,8 +145,8 @@ pub(super) fn read(
         notes.push(Problem::warning(args.all(), what));
         return Ok(None);
     }
-    // `recv` and `xmit` decide the direction, no matter whether the rule sees the packet as it
-    // comes in or as it goes out.
+    // `recv` and `xmit` decide the direction, whether the rule sees packets as they come in or as
+    // they go out.
     let by_interface = body.interfaces.iter().rev().find_map(|interface| interface.passes);
     let goes_out = body.interfaces.iter().any(|interface| interface.passes == Some("up"));
     let pass = body.direction.or(goes_out.then_some("up"));
@@ -189,9 +189,9 @@ struct Body {
     table: Option<(String, &'static str)>,
     interfaces: Vec<Interface>,
     frames: bool,
-    /// The direction of packets from this host, or to it.
+    /// Direction of the packets, if one address is this host (`me`): `up` if they come from it.
     me: Option<&'static str>,
-    /// Warnings: words with a slightly different meaning here.
+    /// Warnings: words whose meaning differs slightly in a scenario.
     notes: Vec<Problem>,
 }
 
@@ -230,7 +230,7 @@ impl Body {
         Ok(())
     }
 
-    /// Adds a block of alternatives, of which one must match.
+    /// Adds a block of alternatives: a packet must match one of them.
     fn block(&mut self, not: bool, sides: Vec<String>) {
         // An alternative that matches all packets makes the block match all.
         if !sides.iter().any(String::is_empty) {
@@ -519,7 +519,7 @@ fn sides<'a>(
     Ok(sides)
 }
 
-/// `10.0.0.0:255.0.0.0` is `10.0.0.0/8`.
+/// Reads an address with a mask: `10.0.0.0:255.0.0.0` is `10.0.0.0/8`.
 fn prefix(address: &str, word: &Word) -> Result<String, Problem> {
     let Some((base, mask)) = address.split_once(':').filter(|(base, _)| base.contains('.')) else {
         return Ok(address.to_owned());
@@ -535,7 +535,7 @@ fn prefix(address: &str, word: &Word) -> Result<String, Problem> {
     }
 }
 
-/// A prefix with the bits after its length cleared; `None` if they are zero already.
+/// Clears the bits after the prefix length; `None` if they are zero already.
 fn masked(prefix: &str) -> Option<String> {
     let (address, length) = prefix.split_once('/')?;
     let address = address.parse().ok()?;
@@ -604,7 +604,7 @@ fn port_list(text: &str) -> String {
     text.split(',').map(range).collect::<Vec<_>>().join(",")
 }
 
-/// An EtherType; some have names.
+/// The number of an EtherType; some types have names.
 fn ether(text: &str) -> &str {
     match text {
         "ip" | "ipv4" => "0x0800",
@@ -613,7 +613,7 @@ fn ether(text: &str) -> &str {
     }
 }
 
-/// A DSCP; `be` is 0.
+/// A DSCP in the syntax of a scenario; `be` is 0.
 fn dscp(text: &str) -> &str {
     if text == "be" { "0" } else { text }
 }

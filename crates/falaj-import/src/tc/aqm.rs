@@ -1,4 +1,5 @@
-//! AQMs: `red`, `codel`, `pie`; and `fq_codel` and `sfq`, with a queue for each connection.
+//! The AQMs `red`, `codel` and `pie`; and `fq_codel` and `sfq`, which have a queue for each
+//! connection.
 
 use super::attachment::stray;
 use crate::amounts::{part_of_one, size, tc_rate, tc_size, tc_time, time, whole};
@@ -16,7 +17,7 @@ pub(super) struct Managed {
     /// The limit, in the syntax of a scenario.
     pub(super) limit: String,
     pub(super) policy: Keys,
-    /// True if another discipline may stand in the place of its queue.
+    /// True if another discipline may replace the queue.
     pub(super) below: bool,
     /// Warnings: parts whose meaning differs slightly, and why.
     pub(super) notes: Vec<Problem>,
@@ -37,7 +38,8 @@ impl Fair {
         kind.map_or("", |(_, kind)| kind.trim_matches('"'))
     }
 
-    /// Returns true if it has no effect on an unlimited link: no connection has a maximum rate.
+    /// Returns true if the discipline has no effect on an unlimited link: no connection has a
+    /// maximum rate.
     pub(super) fn needs_rate(&self) -> bool {
         !self.scheduler.iter().any(|(key, _)| *key == "flow-max-rate")
     }

@@ -1,4 +1,4 @@
-//! The object of a command of tc: a device, and a place in its tree.
+//! The object that a command of tc concerns: a device, and a place in its tree.
 
 use super::stab::{self, Stab};
 use crate::args::{Args, unknown};
@@ -13,7 +13,7 @@ pub(super) struct Handle {
     pub(super) minor: u16,
 }
 
-/// The words before the kind, for all three objects: disciplines, classes and filters.
+/// The words before the kind, in commands for disciplines, classes and filters.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Attachment<'a> {
     pub(super) dev: Option<&'a Word>,
@@ -33,7 +33,7 @@ const PLACE: &[&str] = &[
 ];
 
 impl<'a> Attachment<'a> {
-    /// Reads up to the kind, and returns it; `None` if there is none.
+    /// Reads the words up to the kind, and returns the kind; `None` if there is none.
     pub(super) fn read(
         args: &mut Args<'a>,
         filter: bool,

@@ -25,7 +25,7 @@ pub(super) struct Framing {
     /// True if bytes count from the IP header on, and not from that of Ethernet.
     pub(super) ip: bool,
     pub(super) overhead: i64,
-    /// The cells that carry packets, as the link calls them.
+    /// The cells that carry packets, by the name in a scenario: `atm` or `ptm`.
     pub(super) cells: Option<&'static str>,
     pub(super) at: Range<usize>,
 }
@@ -36,7 +36,7 @@ impl Cake {
         self.rate
     }
 
-    /// The discipline, with the rate as its own if `shaped`.
+    /// The discipline; if `shaped`, the rate is the discipline's own.
     pub(super) fn fair(&self, shaped: bool) -> Fair {
         let mut fair = self.fair.clone();
         if let Some(bits) = self.rate.filter(|_| shaped) {
@@ -72,8 +72,8 @@ const ROUND_TRIPS: &[(&str, u64)] = &[
     ("interplanetary", 1_000_000_000_000),
 ];
 
-/// Names of link technologies: bytes that each adds to a packet's overhead, the cells, and the
-/// smallest size that a packet counts as.
+/// Names of link technologies, each with the bytes that it adds to a packet's overhead, its cells,
+/// and the smallest size that a packet counts as.
 const LINKS: &[(&str, i64, Option<&str>, u64)] = &[
     ("conservative", 48, Some("atm"), 0),
     ("pppoa-vcmux", 10, Some("atm"), 0),

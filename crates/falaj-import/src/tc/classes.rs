@@ -1,4 +1,4 @@
-//! Classes of `htb` and `hfsc`; `cbs`.
+//! Classes of `htb` and `hfsc`; the parameters of `cbs`.
 
 use super::aqm::Keys;
 use super::attachment::stray;
@@ -58,13 +58,13 @@ pub(super) struct Htb {
     pub(super) ceil_burst: Option<u64>,
     pub(super) prio: Option<u64>,
     pub(super) quantum: Option<u64>,
-    /// Bytes added to each of its packets, and whether they take cells of ATM.
+    /// Bytes added to each packet of the class, and whether its packets take cells of ATM.
     pub(super) overhead: Option<String>,
     pub(super) atm: bool,
 }
 
 impl Htb {
-    /// Its quantum in bytes, and whether quanta are in proportion to rates.
+    /// The class's quantum in bytes, and whether quanta are in proportion to rates.
     pub(super) fn quantum(&self, r2q: u64) -> (u64, bool) {
         let of_rate = self.rate / 8 / r2q;
         let kept = of_rate.clamp(1000, 200_000);
@@ -77,7 +77,7 @@ impl Htb {
         self.burst.into_iter().chain(both).min()
     }
 
-    /// The keys of its flow.
+    /// The keys of the class's flow.
     pub(super) fn keys(&self) -> Keys {
         let mut keys = vec![("rate", quote(&rate(self.rate))), ("ceil", quote(&rate(self.ceil)))];
         keys.extend(self.burst.map(|b| ("burst", quote(&size(b)))));
@@ -145,7 +145,7 @@ pub(super) fn bucket(args: &mut Args<'_>) -> Result<u64, Problem> {
     tc_size(&Word { text: text.to_owned(), at: word.at.clone() })
 }
 
-/// A curve of two pieces: rate m1 for a time d, then rate m2.
+/// A curve of two pieces: rate `m1` for a time `d`, then rate `m2`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Curve {
     pub(super) first: u64,
@@ -154,7 +154,7 @@ pub(super) struct Curve {
 }
 
 impl Curve {
-    /// The curve's keys, under these names. A slope of zero becomes the lowest rate, 1 bit/s.
+    /// The curve's keys, with these names. A slope of zero becomes the lowest rate, 1 bit/s.
     fn keys(self, names: [&'static str; 3]) -> Keys {
         let [slope, first, span] = names;
         let mut keys = Vec::new();
@@ -178,7 +178,7 @@ pub(super) struct Hfsc {
 }
 
 impl Hfsc {
-    /// The keys of its flow.
+    /// The keys of the class's flow.
     pub(super) fn keys(&self) -> Keys {
         let curves = [
             (self.real_time, ["rate", "burst-rate", "burst-time"]),
@@ -269,8 +269,8 @@ fn curve(args: &mut Args<'_>) -> Result<Curve, Problem> {
                     .map_err(|_| wrong("`umax` within `dmax` exceeds the largest rate"))?;
                 return Ok(Curve { first, span: within, then });
             }
-            // The rate is zero at first, and then just enough time is left to send B bytes at the
-            // rate by T.
+            // The rate is zero at first, until the time that is left up to T is just enough to send
+            // B bytes at the second rate.
             let needed = (bits * 1_000_000_000).div_ceil(u128::from(then.max(1)));
             Ok(Curve {
                 first: 0,

@@ -1,4 +1,4 @@
-//! The disciplines, classes and filters of devices, as the commands leave them.
+//! The disciplines, classes and filters of devices after the commands.
 
 use super::aqm::Managed;
 use super::attachment::{Attachment, Handle};
@@ -15,10 +15,10 @@ use std::ops::Range;
 #[derive(Debug, Clone)]
 pub(super) struct Node<T> {
     pub(super) handle: Option<Handle>,
-    /// The place above; `None` at the root.
+    /// Handle of the parent; `None` at the root.
     pub(super) parent: Option<Handle>,
     pub(super) what: T,
-    /// Its size table, which changes the bytes that packets count.
+    /// The discipline's size table, which changes the number of bytes that a packet counts.
     pub(super) stab: Option<Stab>,
     pub(super) at: Range<usize>,
     pub(super) line: String,
@@ -37,7 +37,7 @@ pub(super) struct Device {
     netns: Option<String>,
     /// The device's name in the commands.
     called: String,
-    /// The last command that removed its root discipline.
+    /// The last command that removed the device's root discipline.
     pub(super) removed: Option<Range<usize>>,
 }
 
@@ -80,8 +80,7 @@ impl Device {
         }
     }
 
-    /// Checks that the discipline or class above a new discipline exists by now; tc refuses the
-    /// command otherwise.
+    /// Checks that the parent of a new discipline exists already; tc refuses the command otherwise.
     fn has_parent(&self, place: &Attachment<'_>, all: &Range<usize>) -> Result<(), Problem> {
         let Some(parent) = place.parent else { return Ok(()) };
         let major = |node: &&Node<Qdisc>| node.handle.is_some_and(|h| h.major == parent.major);
@@ -154,12 +153,12 @@ impl Devices {
         Ok(&mut self.all[at])
     }
 
-    /// The following commands run in this namespace.
+    /// Sets the namespace of the following commands.
     pub(super) fn enter(&mut self, netns: Option<String>) {
         self.netns = netns;
     }
 
-    /// `qdisc add dev eth0 root handle 1: netem …`.
+    /// Reads `qdisc add dev eth0 root handle 1: netem …`.
     pub(super) fn qdisc(
         &mut self,
         args: &mut Args<'_>,
@@ -216,7 +215,7 @@ impl Devices {
         Ok(())
     }
 
-    /// `class add dev eth0 parent 1: classid 1:10 htb …`.
+    /// Reads `class add dev eth0 parent 1: classid 1:10 htb …`.
     pub(super) fn class(
         &mut self,
         args: &mut Args<'_>,
@@ -269,7 +268,7 @@ impl Devices {
         Ok(())
     }
 
-    /// `filter add dev eth0 parent 1: protocol ip u32 match … flowid 1:10`.
+    /// Reads `filter add dev eth0 parent 1: protocol ip u32 match … flowid 1:10`.
     pub(super) fn filter(
         &mut self,
         args: &mut Args<'_>,

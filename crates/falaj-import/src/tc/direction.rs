@@ -23,14 +23,14 @@ pub(super) struct Direction<'a> {
     pub(super) before: Vec<Table>,
     /// Matches of packets that filters drop.
     pub(super) drops: Vec<String>,
-    /// True if packets of no class in `ways` bypass the link.
+    /// True if packets that belong to no class in `ways` bypass the link.
     pub(super) direct: bool,
     /// Places of the disciplines that are part of this direction.
     pub(super) visited: Vec<Range<usize>>,
     /// The classes that packets go to, in the order in which their matches are tried.
     pub(super) ways: Vec<Way>,
     pub(super) rated: bool,
-    /// If this is a link before a class: the `limit` of its netem, in packets; 0 if it has none.
+    /// For a link before a class: the `limit` of its netem, in packets; 0 if netem has none.
     pub(super) before_class: Option<u64>,
     /// Place of that `limit`.
     limit_at: Option<Range<usize>>,
@@ -48,12 +48,12 @@ pub(super) struct Direction<'a> {
 pub(super) struct Way {
     /// Matches, in the grammar of a scenario's `match`.
     pub(super) rules: Vec<String>,
-    /// Name of the link before.
+    /// Name of the link that they pass before.
     pub(super) through: Option<String>,
     pub(super) at: Range<usize>,
 }
 
-/// The place of a discipline: below nothing (at the root), a class, or another discipline.
+/// The place of a discipline: at the root, below a class, or below another discipline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Below {
     Nothing,
@@ -95,7 +95,7 @@ impl<'a> Direction<'a> {
         Direction { before_class: Some(0), ..made }
     }
 
-    /// Takes all its tables.
+    /// Takes all tables of this direction.
     pub(super) fn tables(&mut self) -> Vec<Table> {
         let own = std::iter::once(std::mem::take(&mut self.table));
         own.chain(std::mem::take(&mut self.flows)).chain(std::mem::take(&mut self.before)).collect()
@@ -109,9 +109,9 @@ impl<'a> Direction<'a> {
         })
     }
 
-    /// Converts disciplines from `below` on downwards, while each has one discipline below it; then
-    /// classes. For a link before a class, as long as it has no rate, it stops at the first
-    /// discipline that does not become a link, and returns that discipline's place.
+    /// Converts disciplines from `below` on downwards, as long as each has one discipline below it;
+    /// then classes. For a link before a class that has no rate yet, the conversion stops at the
+    /// first discipline that does not become a link, and this function returns its place.
     pub(super) fn make(&mut self, mut below: Below) -> Result<Option<Below>, Problem> {
         while let Some(node) = self.below(below) {
             if self.before_class.is_some() && !self.rated && !is_link(&node.what) {
@@ -180,7 +180,7 @@ impl<'a> Direction<'a> {
                     false
                 }
                 Qdisc::Cake(cake) => {
-                    // The link's rate, unless another discipline has set that.
+                    // `cake` sets the link's rate, unless another discipline has set it.
                     let shaped = self.rated;
                     match cake.rate() {
                         Some(bits) if !shaped => {
@@ -222,8 +222,8 @@ impl<'a> Direction<'a> {
         Ok(None)
     }
 
-    /// Sets the queue for a netem's `limit`: its own queue if it has a rate, else the queue of the
-    /// class behind it.
+    /// Sets the queue for a netem's `limit`: netem's own queue if it has a rate, else the queue of
+    /// the class behind the link.
     fn limited(&mut self, netem: &Netem, node: &Node<Qdisc>) -> Result<(), Problem> {
         if netem.rate.is_some() {
             self.takes_rate(&node.at)?;
@@ -278,7 +278,7 @@ impl<'a> Direction<'a> {
         Ok(())
     }
 
-    /// The discipline that replaces another's queue.
+    /// The discipline that replaces the queue of another discipline.
     pub(super) fn child(&self, node: &Node<Qdisc>) -> Option<&'a Node<Qdisc>> {
         self.below(Below::Discipline(node.handle?.major))
     }
@@ -339,8 +339,8 @@ impl<'a> Direction<'a> {
     }
 }
 
-/// Returns true if a discipline becomes a link: it delays or limits packets, and a class has only a
-/// queue.
+/// Returns true if a discipline becomes a link, because it delays or limits packets; a class has
+/// only a queue.
 pub(super) fn is_link(what: &Qdisc) -> bool {
     matches!(what, Qdisc::Netem(_) | Qdisc::Tbf { .. })
 }
@@ -351,7 +351,7 @@ const FAST: u64 = 1_000_000_000_000;
 /// The largest packet of Ethernet, in bytes as tc counts them.
 const LARGEST: u64 = 1514;
 
-/// The warning that netem loses and duplicates packets at its entrance, thus before any rate.
+/// The warning that netem loses and duplicates packets where they enter it, thus before any rate.
 fn before_its_rate(node: &Node<Qdisc>) -> Problem {
     let has = |name: &str| match &node.what {
         Qdisc::Netem(netem) => netem.keys.iter().any(|(key, _)| *key == name),

@@ -155,7 +155,7 @@ pub(super) fn read(
     Ok(Filter { parent: place.parent, prio: place.prio.unwrap_or(0), rule, to, police, table, at })
 }
 
-/// Reads a filter's `protocol`: the name or number of an EtherType.
+/// Reads a filter's `protocol`: the name or the number of an EtherType.
 fn version(protocol: Option<&Word>) -> Result<Option<&'static str>, Problem> {
     let Some(word) = protocol else { return Ok(None) };
     let lower = word.text.to_ascii_lowercase();
@@ -316,7 +316,7 @@ fn bytes(
     let is_ip = rule.version == Some("ip");
     let is_tcp = rule.terms.iter().any(|term| term == "tcp");
     match (of.text.as_str(), place) {
-        // This is meant for IPv4; well-known scripts repeat it for IPv6.
+        // The match is meant for IPv4; well-known scripts repeat it for IPv6.
         ("u8", "0") | ("u16", "2") if rule.version == Some("ip6") => {
             rule.is_nothing = true;
             rule.notes.push(
@@ -412,7 +412,7 @@ fn ports(value: u64, mask: &Word) -> Result<String, Problem> {
     }
     let run = bits.trailing_zeros().min(16);
     let (own, size) = (value & bits, 1u64 << run);
-    // Each combination of the other free bits gives a separate range.
+    // Each combination of the higher free bits gives a separate range.
     let free: Vec<u64> = (run..16).map(|n| 1u64 << n).filter(|bit| bits & bit == 0).collect();
     if free.len() > MOST_FREE {
         let why = "the ports that agree with it are more than 64 ranges: write the ranges";
@@ -430,10 +430,10 @@ fn ports(value: u64, mask: &Word) -> Result<String, Problem> {
     Ok(starts.into_iter().map(range).collect::<Vec<_>>().join(","))
 }
 
-/// Largest number of free bits above the lowest ones in a mask of ports.
+/// Largest number of free bits in a mask of ports, without the lowest free ones.
 const MOST_FREE: usize = 6;
 
-/// The match for a protocol number; ICMP of the other IP version is matched by its number.
+/// The match for a protocol number. ICMP of the other IP version is matched by its number.
 fn protocol(number: u64, version: Option<&str>) -> String {
     match (number, version) {
         (1, None | Some("ip")) => "icmp".to_owned(),
@@ -463,7 +463,7 @@ fn service(value: u64, mask: u64, at: &Word) -> Result<Option<String>, Problem> 
     })
 }
 
-/// A match for which one of the terms suffices.
+/// A match that is true if one of the terms is.
 fn either(terms: impl Iterator<Item = String>) -> String {
     let terms: Vec<String> = terms.collect();
     if terms.len() == 1 { terms.concat() } else { format!("( {} )", terms.join(" or ")) }
@@ -514,7 +514,7 @@ fn flower(word: &Word, key: &str, args: &mut Args<'_>, rule: &mut Rule) -> Resul
 }
 
 /// Reads the action after `action`: `mirred egress redirect dev ifb0`, `drop`, `pass` or `police`;
-/// `None` if it leads nowhere.
+/// `None` if the action sends packets nowhere.
 fn action(args: &mut Args<'_>, police: &mut Option<Police>) -> Result<Option<Target>, Problem> {
     let mut action = args.value("an action")?;
     if action.text == "gact" {

@@ -1,4 +1,4 @@
-//! Converts the classes of a device to flows, with the links before them.
+//! Converts the classes of a device to flows, with the links that packets pass before them.
 
 use super::aqm::Fair;
 use super::attachment::Handle;
@@ -17,12 +17,12 @@ struct ClassPlace<'p> {
     header: &'p str,
     /// Matches of the flow that contains it.
     above: &'p [String],
-    /// True if the flow is within another flow.
+    /// True if the flow is a part of another flow.
     within: bool,
 }
 
 impl Direction<'_> {
-    /// Converts the classes of the discipline at the link.
+    /// Converts the classes of the discipline that becomes the link's.
     pub(super) fn classful(&mut self, node: &Node<Qdisc>) -> Result<(), Problem> {
         let mut tree = Tree::of(node, self.of, true)?;
         self.no_costs_below(&tree, false)?;
@@ -47,8 +47,8 @@ impl Direction<'_> {
         let header = self.header.clone();
         let place = ClassPlace { header: &header, above: &["any".to_owned()], within: false };
         self.level(&tree, 0, &place)?;
-        // Without a rate no packet waits. The classes then only distinguish the packets of the
-        // links before them.
+        // Without a rate no packet waits. In this case the classes only distinguish the packets of
+        // the links before them.
         let tells_apart =
             !self.drops.is_empty() || self.ways.iter().any(|way| way.through.is_some());
         if tells_apart
@@ -125,7 +125,7 @@ impl Direction<'_> {
         }
     }
 
-    /// Adds a class whose queue is divided by connections.
+    /// Adds a class whose discipline has a queue for each connection.
     fn by_connection(
         &mut self,
         mut table: Table,
@@ -141,8 +141,8 @@ impl Direction<'_> {
         self.flows.extend([table, part]);
     }
 
-    /// Converts the queue of a leaf class, or the discipline that divides it; before these there
-    /// may be a link.
+    /// Converts the queue of a leaf class, or the discipline that divides this queue; a link may
+    /// come before.
     fn leaf(
         &mut self,
         mut table: Table,

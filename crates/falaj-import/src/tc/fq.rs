@@ -1,4 +1,4 @@
-//! `fq`, which paces connections.
+//! `fq`, which paces each connection.
 
 use super::aqm::{Fair, Keys, set};
 use super::attachment::stray;
@@ -42,7 +42,8 @@ pub(super) fn read(args: &mut Args<'_>, kind: &Word) -> Result<Fair, Problem> {
             "refill_delay" => {
                 set(&mut keys, "refill-delay", quote(&time(tc_time(args.value("a time")?)?)));
             }
-            // Packets that are not from a socket of the device's host are masked by it.
+            // The kernel applies this mask to packets that do not come from a socket of the
+            // device's host.
             "orphan_mask" => {
                 let mask = whole(args.value("a mask")?)?;
                 set(&mut keys, "queues", mask.saturating_add(1).to_string());

@@ -15,7 +15,7 @@ use crate::draft::{Draft, Table, key, quote};
 use falaj_scenario::Problem;
 use std::ops::Range;
 
-/// Makes a link for each device, but not for those to which others redirect.
+/// Makes a link for each device, except for devices to which others redirect packets.
 pub(super) fn links(devices: &Devices, host: &Host, problems: &mut Vec<Problem>) -> Draft {
     let mut draft = Draft::default();
     let down = host.down.as_deref();
@@ -106,15 +106,15 @@ fn not_visited(device: &Device, visited: &[Range<usize>]) -> Vec<Problem> {
 
 /// The paths of the packets of one direction.
 struct Ways<'a> {
-    /// Filters of which some have policers, in the order in which they are tried, and the layer
-    /// whose bytes count.
+    /// Filters, some with policers, in the order in which they are tried; and the layer whose bytes
+    /// count.
     policed: Vec<(Vec<&'a Filter>, &'static str)>,
-    /// Matches in the order in which they are tried, and whether their packets come to the link.
+    /// Matches in the order in which they are tried, each with the path of its packets.
     segments: Vec<(Vec<String>, Comes)>,
     /// Matches of packets that filters of the link's classes drop.
     drops: Vec<String>,
     classes: Vec<Way>,
-    /// True if packets of no class bypass the link.
+    /// True if packets that belong to no class bypass the link.
     direct: bool,
 }
 
@@ -184,7 +184,7 @@ impl<'a> Ways<'a> {
             .or(policer)
     }
 
-    /// The classes that rules must distinguish; packets of no class go on.
+    /// The classes that rules must distinguish: matches, link before, and place in the script.
     fn told_apart(&self) -> Vec<(Vec<String>, Option<String>, Range<usize>)> {
         let mut ways: Vec<(Vec<String>, Option<String>, Range<usize>)> = self
             .classes
@@ -208,13 +208,14 @@ impl<'a> Ways<'a> {
 }
 
 /// The rules that send the packets of some classes through a link of their own before the device's
-/// link, and others past it. Empty if all packets of both directions only pass the device's link.
+/// link, and others past the device's link. Empty if all packets of both directions pass only the
+/// device's link.
 fn rules(device: &str, ways: [Ways<'_>; 2]) -> Vec<Table> {
     if ways.iter().all(Ways::is_plain) {
         return Vec::new();
     }
     let mut rules = Vec::new();
-    // Rules to which others skip, by index.
+    // Rules that other rules skip to, by index.
     let mut named = Vec::new();
     // Directions in which a rule matches all packets.
     let mut whole = [false; 2];

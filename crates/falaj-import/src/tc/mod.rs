@@ -48,7 +48,7 @@ use falaj_sched::units::rate::Rate;
 /// Properties of the host that the commands do not contain.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Host {
-    /// Rate of its devices, where no discipline limits them; `None`: unlimited.
+    /// Rate of the host's devices, where no discipline limits them; `None`: unlimited.
     pub rate: Option<Rate>,
     /// The device that sends the packets of direction `down`, if no filter redirects packets to a
     /// device.
@@ -56,8 +56,8 @@ pub struct Host {
 }
 
 /// Makes a scenario from a script of `tc` commands: a link for each device. Packets that a device
-/// sends go up. Packets that it receives and redirects to another device, as to `ifb0`, come down
-/// as that device sends them.
+/// sends go up. Packets that a device receives and redirects to another device, such as `ifb0`,
+/// come down as that other device sends them.
 ///
 /// # Errors
 /// Returns every line that cannot be read or has no equivalent, and why.
@@ -114,7 +114,7 @@ fn command(
     if is_tc || OBJECTS.contains(&object.text.as_str()) || object.is_expanded() {
         lines::expanded(words).map_or(Ok(()), Err)?;
     }
-    // tc accepts the beginning of a word.
+    // tc accepts words that are abbreviated to their beginning.
     let begun = |word: &Word, all: &[&'static str]| {
         let is = |name: &&&str| !word.text.is_empty() && name.starts_with(&word.text);
         all.iter().find(is).copied().filter(|name| is_tc || word.text == *name)
@@ -159,8 +159,8 @@ fn command(
     made
 }
 
-/// Takes the programs in front of `tc` that run it elsewhere, as `ip netns exec`, and returns the
-/// namespace.
+/// Takes the programs in front of `tc` that run it elsewhere, such as `ip netns exec`, and returns
+/// the namespace.
 fn prefix(args: &mut Args<'_>) -> Result<Option<String>, Problem> {
     let mut netns = None;
     loop {

@@ -14,9 +14,9 @@ use std::ops::Range;
 pub(super) struct Netem {
     /// Keys of a link, and their values in TOML's syntax.
     pub(super) keys: Vec<(&'static str, String)>,
-    /// Its own rate, in bits a second.
+    /// netem's own rate, in bits a second.
     pub(super) rate: Option<u64>,
-    /// Its limit in packets, which counts packets in transit too.
+    /// netem's limit in packets; packets in transit count too.
     pub(super) limit: u64,
     /// Place of `limit`, if the command has it.
     pub(super) limit_at: Option<Range<usize>>,
@@ -185,7 +185,7 @@ fn loss(word: &Word, args: &mut Args<'_>, netem: &mut Netem) -> Result<(), Probl
             args.next();
             numbers.push(tc_percent(word)?);
         }
-        // Without `r` it is 100% - p: losses are then independent of each other.
+        // Without `r`, the probability is 100% - `p`: losses are then independent of each other.
         let to_good = match numbers.first() {
             Some(r) => r.clone(),
             None => less(&to_bad),

@@ -9,7 +9,7 @@ use crate::tc::classes;
 use falaj_scenario::Problem;
 use std::ops::Range;
 
-/// The longest frame that a link of Ethernet carries, without its check sequence.
+/// The longest frame that an Ethernet link carries, in bytes without the frame check sequence.
 const LARGEST: u64 = 1514;
 
 /// A policer: packets that exceed its token bucket are dropped.

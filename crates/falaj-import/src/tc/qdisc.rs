@@ -1,5 +1,5 @@
-//! Kinds of disciplines, and those whose parameters are not read in a module of their own; their
-//! classes.
+//! Kinds of disciplines and of classes; and the parameters of the disciplines that have no module
+//! of their own.
 
 use super::aqm::{self, Fair, Managed};
 use super::attachment::stray;
@@ -43,7 +43,7 @@ pub(super) enum Qdisc {
         r2q: Option<u64>,
     },
     Hfsc(Option<u16>),
-    /// Bands, of which the lower number has priority.
+    /// Bands; a band of a lower number has priority.
     Prio {
         bands: u64,
         of_best_effort: u64,
@@ -97,7 +97,7 @@ pub(super) fn read(kind: &Word, args: &mut Args<'_>) -> Result<Qdisc, Problem> {
         "netem" => netem::read(args).map(Qdisc::Netem),
         "tbf" => tbf(args),
         "pfifo" | "bfifo" | "pfifo_head_drop" => fifo(kind, args),
-        // This is a device's default: here it is a queue of 1000 packets.
+        // This is a device's default discipline: in a scenario it becomes a queue of 1000 packets.
         "pfifo_fast" => {
             args.left_out(kind, "falaj has one queue, Linux three, by the type of service");
             nothing_more(args, "pfifo_fast")?;

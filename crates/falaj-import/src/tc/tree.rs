@@ -18,9 +18,9 @@ use std::ops::Range;
 #[derive(Debug)]
 pub(super) struct Band {
     pub(super) minor: u16,
-    /// The class above it; 0: the discipline.
+    /// The class above this one; 0: the discipline.
     parent: u16,
-    /// The keys that the discipline gives it.
+    /// The keys of the discipline for the flow.
     pub(super) own: Keys,
     pub(super) at: Range<usize>,
 }
@@ -31,8 +31,7 @@ pub(super) struct Tree {
     /// The discipline's name in a scenario.
     pub(super) kind: &'static str,
     pub(super) major: u16,
-    /// Rate and burst of the link, from a single class above all others; that class itself is left
-    /// out.
+    /// Rate and burst of the link, taken from a single class above all others, which gets no flow.
     pub(super) rate: Option<(u64, Option<u64>)>,
     pub(super) notes: Vec<Problem>,
     bands: Vec<Band>,
@@ -229,7 +228,7 @@ impl Tree {
         Ok(())
     }
 
-    /// A class above all others has no class to borrow from, so that its `ceil` is its `rate`.
+    /// Sets the `ceil` of top classes to their `rate`: they have no class to borrow from.
     fn tops_borrow_nothing(&mut self, device: &Device) {
         for band in self.bands.iter_mut().filter(|b| b.parent == 0) {
             let Some(htb) = htb(device, self.major, band.minor) else { continue };
@@ -242,8 +241,8 @@ impl Tree {
         }
     }
 
-    /// Adds a warning if a class has a `ceil` below that of its parent: in tc, the classes beside
-    /// it share the rest in other proportions.
+    /// Adds a warning if a class has a `ceil` below that of its parent: in tc, its sibling classes
+    /// then share the rest in other proportions.
     fn held_by_ceil(&mut self, device: &Device) {
         let class = |minor: u16| htb(device, self.major, minor);
         let mut held = self.bands.iter().filter(|band| {
@@ -284,7 +283,7 @@ impl Tree {
         }
     }
 
-    /// Makes a single class above all others the link.
+    /// Gives the rate of a single class above all others to the link.
     fn lift(&mut self, device: &Device) -> Result<(), Problem> {
         let mut tops = self.bands.iter().filter(|b| b.parent == 0);
         let (Some(top), None) = (tops.next(), tops.next()) else { return Ok(()) };
@@ -369,8 +368,8 @@ impl Tree {
             return Err(Problem::error(node.at.clone(), "no filter sends to any of its classes")
                 .help("add `tc filter add … flowid CLASS`, or `default` where there is one"));
         }
-        // The flows of one class stay together, even if filters of other classes stand between
-        // theirs.
+        // The flows of one class stay together, even if filters of other classes stand between the
+        // filters of this class.
         self.order = order.into_iter().map(|minor| (minor, Vec::new())).collect();
         let mut flat = Vec::new();
         self.flatten(0, &mut flat);
@@ -548,8 +547,8 @@ impl Tree {
         self.bands.iter().all(|b| b.parent != minor)
     }
 
-    /// Returns true if a class is below another, or is the same. Loops of classes end after as many
-    /// steps as there are classes.
+    /// Returns true if a class is below another class, or is that class. A loop of classes ends
+    /// after as many steps as there are classes.
     fn is_below(&self, leaf: u16, above: u16) -> bool {
         let mut at = leaf;
         for _ in 0..=self.bands.len() {
@@ -603,7 +602,7 @@ fn htb(device: &Device, major: u16, minor: u16) -> Option<&Htb> {
     }
 }
 
-/// Matches of the packets that both rules take; empty if there are none.
+/// Matches of the packets that both rules match; empty if there are none.
 pub(super) fn both(one: &str, other: &str) -> Vec<String> {
     match (one, other) {
         ("any", only) | (only, "any") => vec![only.to_owned()],

@@ -1,7 +1,7 @@
 //! Every option of the manual pages of tc and ipfw, as a row of `table.toml`; each row is tested.
-//! Its lines become a scenario with the keys of the row, and packets through that scenario behave
-//! as the row expects. Or the lines are refused with the message of the row. The page of the
-//! reference is generated from the same rows.
+//! The commands of a row become a scenario with the keys of the row, and packets through that
+//! scenario behave as the row expects; or the commands are refused with the message of the row. A
+//! page of the reference is generated from the same rows.
 
 mod packets;
 
@@ -19,7 +19,7 @@ struct Row<'a> {
     option: &'a str,
     /// `yes`, `better` or `no`.
     here: &'a str,
-    /// The way in which it is better here, or the reason why it is refused.
+    /// The way in which falaj is better, or the reason why the option is refused.
     how: &'a str,
     /// The commands of a script.
     lines: String,
