@@ -1,1 +1,1 @@
-"""The checks of `.ci/house`: one file each, beside what they read (`tree`, `rust`)."""
+"""The checks of `.ci/house`: one file each; `tree` and `rust` read the sources for them."""

@@ -6,7 +6,7 @@ from .tree import Finding
 
 
 def dependencies(manifest, names):
-    """The crates of ours that a Cargo.toml depends on; tests' own dependencies do not count."""
+    """The crates of the workspace that a Cargo.toml depends on; dev-dependencies do not count."""
     tables = [manifest, *manifest.get("target", {}).values()]
     return sorted(
         {
@@ -20,7 +20,7 @@ def dependencies(manifest, names):
 
 
 def below(allowed, name):
-    """All crates that `name` may depend on: those it names, and theirs."""
+    """All crates that the crate `name` may depend on, directly or through other crates."""
     found, waiting = set(), list(allowed[name])
     while waiting:
         lower = waiting.pop()
@@ -31,7 +31,7 @@ def below(allowed, name):
 
 
 def check(tree, data):
-    """Each dependency that does not point down, and each crate that has no place in the order."""
+    """Finds dependencies on a crate that is not below, and crates without a place in the order of crates."""
     allowed = data["crates"]
     manifests = {}
     for crate in tree.crates:

@@ -14,7 +14,7 @@ LARGEST = 3
 
 @dataclass
 class Edge:
-    """That one file needs another: by which names, and in which lines."""
+    """An import of one file by another: the imported names, and the lines that use them."""
 
     names: dict = field(default_factory=lambda: defaultdict(list))
 
@@ -34,7 +34,7 @@ class Graph:
             self.edges[origin].setdefault(target, Edge()).names[name].append(line)
 
     def circles(self, without=frozenset(), among=None):
-        """Sets of files that reach each other, largest first; `without` these edges, `among` these files."""
+        """Sets of files that import each other in a circle, largest first; without the edges `without`, and only among the files `among`."""
         order, low, stack, on_stack, found = {}, {}, [], set(), []
         nodes = sorted(among if among is not None else set(self.edges) | {t for to in self.edges.values() for t in to})
         inside = set(nodes)
@@ -87,7 +87,7 @@ class Graph:
     def cuts(self, circle):
         """Removals that shrink `circle`, best first: (largest circle left, edges removed, what to move).
 
-        A removal is an edge, an item of a file that all others get from elsewhere, or all edges into or out of a file.
+        A removal is one edge, the edges that exist only for one item of a file, or all edges into or out of a file.
         """
         found = []
         inner = self.inner(circle)
@@ -143,7 +143,7 @@ class Modules:
             self.children[path[:n]].add(path[n])
 
     def absolute(self, module, path):
-        """`path`, written in `module`, from the crate's root; None if it leads out of the crate."""
+        """Converts `path`, written in `module`, to a path from the crate's root; None if it leads out of the crate."""
         first, rest = path[0], path[1:]
         if first == "crate":
             return rest
@@ -162,9 +162,9 @@ class Modules:
         return any(use.name == name for use in self.uses[module])
 
     def find(self, path, seen=frozenset()):
-        """What the absolute `path` leads to: (its module's path, None) for a module, (file, item's name) for an item.
+        """Resolves the absolute `path`: (the module's path, None) for a module, (file, the item's name) for an item.
 
-        None if nothing of that name is known, as with what a macro defines.
+        None if the name is unknown, for example because a macro defines it.
         """
         module = ()
         for n, name in enumerate(path):
@@ -206,7 +206,7 @@ class Modules:
 
 
 def crate_graph(crate, files):
-    """The imports between the files of a crate. A file and the module files of the folders above it are one house: no edge."""
+    """The imports between the files of a crate. There is no edge between a file and a module file of a folder above it."""
     modules, graph = Modules(crate, files), Graph()
 
     def add(origin, found, name, line):
@@ -238,13 +238,13 @@ def crate_graph(crate, files):
                 continue
             found = modules.find(absolute)
             if use.name is None and found is not None and found[1] is None:
-                # From a glob, each name that this file uses.
+                # A glob imports each name that this file uses.
                 for word, line in source.words.items():
                     by_glob = modules.find(found[0] + (word,), frozenset([None]))
                     if by_glob is not None:
                         add(file, by_glob, word, line)
             elif found is not None and found[1] is None and (module, use.name) in through:
-                # A module with which paths in the code begin: they name the needed items.
+                # Paths in the code that begin with this imported module name the needed items.
                 continue
             else:
                 add(file, found, found and found[1] or use.path[-1], use.line)
@@ -252,7 +252,7 @@ def crate_graph(crate, files):
 
 
 def python_graph(tree, folder):
-    """The imports between the modules of a Python package, those inside of functions too."""
+    """The imports between the modules of a Python package, including imports inside functions."""
     graph = Graph()
     files = {f.removeprefix(folder + "/").removesuffix(".py"): f for f in tree.below(folder, ".py")}
     package = folder.rsplit("/", 1)[-1]
@@ -281,7 +281,7 @@ IMPORT = re.compile(r"""^\s*(?:import|export)\b[^;'"]*?\bfrom\s*["'](\.[^"']*)["
 
 
 def typescript_graph(tree, folder):
-    """The imports between the files of the dashboard; tests apart. An import of types alone counts too."""
+    """The imports between the files of the dashboard, without tests. An import of types alone counts too."""
     graph = Graph()
     files = [f for f in tree.below(folder, ".ts") if not f.endswith(".test.ts")]
     for file in files:
@@ -305,7 +305,7 @@ def graphs(tree, data):
 
 
 def check(tree, data):
-    """Circles of more than three files: one finding each, at the edge to remove first; counted in files."""
+    """Finds circles of more than three files. Each circle is one finding, at the edge to remove first; the count is of files."""
     findings, count = [], 0
     for folder, graph in graphs(tree, data).items():
         for circle in graph.circles():

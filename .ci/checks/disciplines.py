@@ -1,4 +1,4 @@
-"""Check 2: the name of a discipline stands in its own file alone."""
+"""Check 2: the name of a discipline appears only in its own file."""
 
 import ast
 import re
@@ -12,7 +12,7 @@ SCRIPT_STRING = re.compile(r"""//[^\n]*|/\*.*?\*/|"((?:[^"\\\n]|\\.)*)"|'((?:[^'
 
 
 def kinds(tree, data):
-    """The names of all disciplines, each with the file or folder that it may stand in."""
+    """The names of all disciplines, each with the file or folder in which it may appear."""
     found = {}
     for file in tree.below(data["home"], ".rs"):
         for kind in DEFINED.findall(tree.text(file)):
@@ -44,7 +44,7 @@ def strings(tree, data):
 
 
 def check(tree, data):
-    """Each string that is a discipline's name, where it is not excused; and each excuse that excuses nothing."""
+    """Finds discipline names in files that may not contain them, and permissions that no string needs."""
     names = kinds(tree, data["disciplines"])
     if not names:
         wrong = f"no discipline was found below {data['disciplines']['home']}"

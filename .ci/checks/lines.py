@@ -8,9 +8,9 @@ from .tree import Finding
 COLUMNS = 100
 TABLE = re.compile(r"\s*//[/!]\s*\|")
 URL = re.compile(r"\s*//[/!]?\s*(?:\[[^]]*\]:\s*)?<?https?://\S+$")
-# Code allowed before the string that makes a line long: a name, as of a field or a variable, an opening bracket.
+# Code allowed before the string that makes a line long: the name of a field or a variable, or an opening bracket.
 LEAD = re.compile(r"""[^",]*""")
-# Code allowed behind it: nothing that could stand on a line of its own.
+# Code allowed after that string: nothing that could stand on a line of its own.
 CLOSING = re.compile(r"[\])},;?]*(?:\.(?:into|to_owned|to_string|as_str)\(\)[\])},;?]*)?\s*(?:\{|=>\s*\{?)?")
 
 
@@ -33,7 +33,7 @@ def excepted(line, start, end, literals):
     if string is None or not CLOSING.fullmatch(line[max(string.end - start, 0) :] if string.end <= end else ""):
         return False
     if string.start < start or string.end > end:
-        # A line of a text of several lines: a backslash that ends it could stand earlier.
+        # A string of several lines. A line that ends in a backslash could be broken earlier.
         backslashes = len(line) - len(line.rstrip("\\"))
         return string.raw or backslashes % 2 == 0 or line.endswith("\\n\\")
     indentation = len(line) - len(line.lstrip())
@@ -42,7 +42,7 @@ def excepted(line, start, end, literals):
 
 
 def check(tree, data):
-    """Each line that is too long."""
+    """Finds the lines that are too long."""
     findings = []
     for file in tree.files:
         if not file.endswith(".rs"):

@@ -13,7 +13,7 @@ SENTENCE_END = re.compile(r"(?<=[.!?;])\s+(?=[A-Z`*\[])|(?<=[.!?])\s+")
 COMMENT = re.compile(r"^\s*//[/!]?\s?(.*)$")
 HASH_COMMENT = re.compile(r"^\s*#(?!!)\s?(.*)$")
 HASH_FILES = (".toml", ".yml", ".sh", ".service", ".py", "Makefile", "Dockerfile", "/run", "/build", "/dist", "/house", "/sbom")
-# Strings are matched beside comments, because a comment's mark may stand in one.
+# Strings are matched too, because a string may contain the mark of a comment.
 SCRIPT_COMMENT = re.compile(
     r"""["](?:\\.|[^"\\\n])*["]|'(?:\\.|[^'\\\n])*'|`(?:\\.|[^`\\])*`|(/\*.*?\*/|//[^\n]*(?:\n[ \t]*//[^\n]*)*)""", re.S
 )
@@ -28,8 +28,8 @@ RULES = [
 
 
 def paragraphs(text, comment=None):
-    """The paragraphs of a page, or of the comments that `comment` matches, each with the number of its first line; a cell
-    of a table is one."""
+    """The paragraphs of a page, or of the comments that `comment` matches, each with the number of its first line. Each
+    cell of a table is a paragraph."""
     fenced, current, first = False, [], 0
     markdown = comment is None
     lines = [*text.split("\n"), ""]
@@ -44,7 +44,7 @@ def paragraphs(text, comment=None):
             fenced = not fenced
             prose = ""
         body = prose.strip()
-        # Headings, tables and list items end a paragraph; code is none.
+        # Headings, tables and list items end a paragraph; code is not a paragraph.
         alone = body.startswith(("#", "|", "- ", "* ", "<!--", "$ ")) or re.match(r"\d+\. ", body)
         if current and (not body or alone or fenced):
             yield first, " ".join(current)
@@ -88,7 +88,7 @@ def sentences(paragraph):
 
 
 def faults(text):
-    """What is wrong with a paragraph: the rule's name, the words, the cure."""
+    """The faults of a paragraph: the rule's name, the words, the cure."""
     for sentence in sentences(text):
         for name, pattern, cure in RULES:
             if found := pattern.search(sentence):
@@ -103,7 +103,7 @@ def text_of(literal):
 
 
 def faults_of_literal(text):
-    """The same for a string literal; a single word is a name. Headless is a literal's beginning, but no question."""
+    """The faults of a string literal of several words. Only its beginning can be headless; a question is not."""
     if " " not in text:
         return
     for name, pattern, cure in RULES:
@@ -113,7 +113,7 @@ def faults_of_literal(text):
 
 
 def check(tree, data):
-    """Each sentence that breaks a rule."""
+    """Finds the sentences that break a rule."""
     findings = []
     for file, line, literal in strings(tree, data):
         findings += [Finding(file, line, wrong, cure) for _, wrong, cure in faults_of_literal(text_of(literal))]

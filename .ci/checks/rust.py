@@ -1,4 +1,4 @@
-"""Reads the parts of Rust sources that the checks need: no comments, no strings, no code for tests alone."""
+"""Reads the parts of Rust sources that the checks need: code without comments and without tests, and string literals."""
 
 import bisect
 import re
@@ -82,12 +82,12 @@ class Source:
 
 
 def blank(text):
-    """`text` without what shows: line ends stay."""
+    """`text` with a blank for each character except line ends."""
     return VISIBLE.sub(" ", text)
 
 
 def mask(text):
-    """Comments and the insides of strings and characters blanked, and the strings."""
+    """Returns `text` with comments and the contents of string and character literals blanked; and the string literals."""
     out, literals, at = [], [], 0
     while found := TOKEN.search(text, at):
         start, end = found.span()
@@ -115,7 +115,7 @@ def mask(text):
 
 
 def pairs(code):
-    """Of each opening bracket, where its closing one is."""
+    """Maps the position of each opening bracket to that of its closing bracket."""
     closing, open_ones = {}, []
     for found in BRACKET.finditer(code):
         if found.group() in "([{":
@@ -179,7 +179,7 @@ def end_of_item(code, at, closing):
 
 
 def without_tests(code, closing, source):
-    """`code` with what is for tests alone blanked; notes test modules in files of their own."""
+    """Returns `code` with the code for tests alone blanked; adds test modules that have files of their own to `source`."""
     out, at = [], 0
     while found := CFG.search(code, at):
         opening = code.index("[", found.start())
@@ -325,7 +325,7 @@ def _parse_files(arguments):
 
 
 def read(root, files):
-    """The facts of each of `files`, read side by side on all cores."""
+    """The facts of each of `files`, read in parallel on all cores."""
     if len(files) < 50:
         return [_parse_file(root, file) for file in files]
     parts = [files[n::16] for n in range(16)]
@@ -334,7 +334,7 @@ def read(root, files):
 
 
 def module_path(crate, file):
-    """The module that `file` is, from where it lies: `src/a/b.rs` is `("a", "b")`; a crate's root is `()`."""
+    """The module path of `file`, from its place in the folders: `src/a/b.rs` is `("a", "b")`; a crate's root is `()`."""
     words = file.removeprefix(f"{crate}/src/").removesuffix(".rs").split("/")
     if words[-1] == "mod" or words in (["lib"], ["main"]):
         words.pop()

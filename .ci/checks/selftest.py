@@ -19,7 +19,7 @@ HIGH = {
     "crates/high/src/lib.rs": "",
 }
 DRR = {"crates/low/src/drr.rs": 'const M: Manifest = Manifest { doc: "d", kind: "drr" };\nconst S: &str = "drr";\n'}
-# Four files in a ring, by each way to name something.
+# Four files that import each other in a ring, each by another form of path.
 RING = {
     "crates/low/src/a.rs": "use crate::b::B;\npub struct A;",
     "crates/low/src/b.rs": "use super::{c::{self, C}, d as other};\npub struct B;",
@@ -31,7 +31,7 @@ LONG = " " * 60
 
 
 def crate(**files):
-    """A crate `low` of these files, a `__` in a name for a `/`."""
+    """A crate `low` of these files; `__` in a name stands for `/`."""
     return LOW | {f"crates/low/src/{name.replace('__', '/')}.rs": text for name, text in files.items()}
 
 
@@ -41,11 +41,11 @@ def allowing(*excuses):
 
 
 def only(files, **more):
-    """All but one file of the ring as they are, the one as `more` has it."""
+    """The files of the ring, and in place of some of them the files of `more`."""
     return LOW | files | {f"crates/low/src/{name}.rs": text for name, text in more.items()}
 
 
-# (check, what the tree shows, files, number of findings, data if it is other than DATA)
+# (check, what the tree shows, files, number of findings, data if it is not DATA)
 CASES = [
     ("circles", "four files in a ring", LOW | RING, 1),
     ("circles", "three files in a ring", 
@@ -163,7 +163,7 @@ CASES = [
 
 
 def main(checks):
-    """Runs all cases; 1 if a check found other than it should."""
+    """Runs all cases; returns 1 if a check found another number of faults than expected."""
     failed = 0
     for check, shows, files, wanted, *data in CASES:
         with tempfile.TemporaryDirectory(prefix="falaj-house-") as root:

@@ -62,7 +62,7 @@ class Tree:
 
     @cached_property
     def sources(self):
-        """The Rust sources of each crate, as `{crate's folder: {file: rust.Source}}`; tests and examples apart."""
+        """The Rust sources of each crate, as `{crate's folder: {file: rust.Source}}`; without tests and examples."""
         every = {crate: self.below(f"{crate}/src", ".rs") for crate in self.crates}
         read = dict(rust.read(self.root, [file for files in every.values() for file in files]))
         sources = {crate: {file: read[file] for file in files} for crate, files in every.items()}

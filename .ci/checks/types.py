@@ -10,7 +10,7 @@ METHODS = 14
 
 
 def definitions(tree):
-    """Of each type name, where it is defined: `{name: {file: line}}`; tests and associated types apart."""
+    """The places where each type name is defined: `{name: {file: line}}`; without tests and associated types."""
     found = defaultdict(dict)
     for files in tree.sources.values():
         for file, source in files.items():
@@ -23,7 +23,7 @@ def definitions(tree):
 
 
 def check_names(tree, data):
-    """Names defined in three or more files, where they are more than two in a hundred."""
+    """Finds names that are defined in three or more files, if more than 2 % of all names are."""
     found = definitions(tree)
     shared = {n: at for n, at in found.items() if len(at) >= FILES and n not in data["types"]["idioms"]}
     permitted = len(found) * PERCENT // 100
@@ -45,7 +45,7 @@ def check_names(tree, data):
 
 
 def check_traits(tree, data):
-    """Traits of more than 14 methods."""
+    """Finds traits of more than 14 methods."""
     findings = [
         Finding(
             file,

@@ -1,8 +1,9 @@
-"""Overhead of Python in a simulation: tables as data frames, and each packet kept.
+"""Measures the overhead of Python in a simulation: of tables as data frames, and of keeping each packet.
 
     python bindings/python/overhead.py [MILLIONS]
 
-Fortuna's link, DRR, two flows by Poisson at 500 Mbit/s each; ten million packets by default. Prints the shortest of five runs of each.
+The scenario is a link of 1 Gbit/s with DRR and two Poisson flows of 500 Mbit/s each; ten million packets by default. Prints the
+shortest of five runs of each case.
 Install the package by `pip install ./bindings/python` first.
 """
 
@@ -24,7 +25,7 @@ def scenario(millions: float) -> falaj.Scenario:
 
 
 def least(act):
-    """The least time of several runs, in seconds, and the result of the last."""
+    """Returns the shortest time of several runs, in seconds, and the result of the last run."""
     times = []
     for _ in range(REPEAT):
         began = perf_counter()

@@ -9,9 +9,9 @@ use std::time::Duration;
 /// Longest time until Ctrl-C is noticed.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Does `work` without the interpreter's lock. A signal whose handler raises, as Ctrl-C's does,
-/// sets `stop`; the exception is returned as the error once `work` has ended. Only Python's main
-/// thread receives signals.
+/// Does `work` without the interpreter's lock. If the handler of a signal raises an exception, as
+/// for Ctrl-C, this sets `stop`, waits until `work` ends, and returns the exception as the error.
+/// Only Python's main thread receives signals.
 pub(crate) fn interruptible<T: Send>(
     py: Python<'_>,
     stop: &AtomicBool,

@@ -2,7 +2,8 @@
 //! as in the program.
 //!
 //! Users see the modules in `python/falaj`, whose documentation and types rely on this one. Tables
-//! leave through the Arrow C data interface, and simulation does not hold the interpreter's lock.
+//! are passed to Python through the Arrow C data interface, and simulation does not hold the
+//! interpreter's lock.
 //!
 //! | module | contents |
 //! |---|---|

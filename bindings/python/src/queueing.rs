@@ -1,5 +1,5 @@
-//! Phase types, arrivals, queues by matrices. Times are in a unit of the caller's, rates per that
-//! unit.
+//! Phase-type distributions, arrival processes, and queues, by matrices. Times are in a unit that
+//! the caller chooses, rates are per that unit.
 
 use falaj_queueing as queueing;
 use falaj_queueing::Refused;
@@ -40,7 +40,7 @@ impl PhaseType {
     fn hyper_exponential(branches: Vec<(f64, f64)>) -> PyResult<PhaseType> {
         queueing::PhaseType::hyper_exponential(&branches).map(PhaseType).map_err(refused)
     }
-    /// One of several, by probability: pairs of probability and distribution.
+    /// One of several distributions, chosen at random: pairs of probability and distribution.
     #[staticmethod]
     fn mixture(parts: Vec<(f64, PyRef<'_, PhaseType>)>) -> PyResult<PhaseType> {
         let parts: Vec<_> =
@@ -66,23 +66,23 @@ impl PhaseType {
     fn moment(&self, n: u32) -> f64 {
         self.0.moment(n)
     }
-    /// The probability of more than `time`.
+    /// The probability that the time exceeds `time`.
     fn tail(&self, time: f64) -> f64 {
         self.0.tail(time)
     }
-    /// The mean of exp(-s X).
+    /// The Laplace transform at `s`: the mean of exp(-s X), where X is the time.
     fn transform(&self, s: f64) -> f64 {
         self.0.transform(s)
     }
-    /// The distribution of `factor` times its time.
+    /// The distribution of the time multiplied by `factor`.
     fn scaled(&self, factor: f64) -> PyResult<PhaseType> {
         self.0.scaled(factor).map(PhaseType).map_err(refused)
     }
-    /// Its remaining time at a random instant.
+    /// The distribution of the remaining time at a random instant.
     fn residual(&self) -> PhaseType {
         PhaseType(self.0.residual())
     }
-    /// The minimum of both, if they are independent.
+    /// The distribution of the minimum of two independent times.
     fn least(&self, other: &PhaseType) -> PhaseType {
         PhaseType(self.0.least(&other.0))
     }
@@ -115,7 +115,7 @@ impl Arrivals {
     fn erlangs(count: usize, phases: usize, rate: f64) -> PyResult<Arrivals> {
         queueing::Arrivals::erlangs(count, phases, rate).map(Arrivals).map_err(refused)
     }
-    /// The superposition of both; each has its own phase.
+    /// The superposition of two independent processes; each has its own phase.
     fn superposed(&self, other: &Arrivals) -> Arrivals {
         Arrivals(self.0.with(&other.0))
     }
@@ -139,7 +139,7 @@ impl Arrivals {
     fn interval(&self) -> PhaseType {
         PhaseType(self.0.interval())
     }
-    /// The time from a random instant to the next arrival.
+    /// The distribution of the time from a random instant to the next arrival.
     #[getter]
     fn residual(&self) -> PhaseType {
         PhaseType(self.0.residual())
@@ -164,7 +164,7 @@ impl Qbd {
     fn new(up: Vec<Vec<f64>>, within: Vec<Vec<f64>>, down: Vec<Vec<f64>>) -> PyResult<Qbd> {
         queueing::Qbd::from_rows(&up, &within, &down).map(Qbd).map_err(refused)
     }
-    /// The size of its blocks.
+    /// The size n of its blocks: the number of phases.
     #[getter]
     fn order(&self) -> usize {
         self.0.order()

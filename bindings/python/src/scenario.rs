@@ -78,7 +78,7 @@ impl Scenario {
         (self.read.run.replications, self.read.run.seed, self.read.run.duration.0)
     }
 
-    /// The same with other values; None takes a key out.
+    /// Returns the scenario with other values; None removes a key.
     fn set(&self, py: Python<'_>, values: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<Scenario> {
         let mut document: DocumentMut = self.text.parse().map_err(errors::internal)?;
         let mut words = Vec::new();
@@ -112,7 +112,7 @@ impl Scenario {
     }
 
     /// The guarantees: a line for each flow of each direction. The direction down is left out if it
-    /// is configured as up is, and no traffic is assigned to it.
+    /// is configured like up and no traffic is assigned to it.
     fn bounds(&self) -> PyResult<Columns> {
         let ways = falaj_plan::plan(&self.read).map_err(|refusals| refused(&refusals))?;
         let all = ways
@@ -153,9 +153,9 @@ impl Scenario {
         Columns::new(columns.into_iter().map(|(name, values)| (name.to_owned(), values)).collect())
     }
 
-    /// Simulates it; see `falaj.Scenario.simulate`. `run` is in the form of the getter; if `until`
-    /// is not empty, its replications are a maximum. `schedulers` are the name of a link, the
-    /// direction (true: up), and a callable.
+    /// Simulates the scenario; see `falaj.Scenario.simulate`. `run` has the values that the getter
+    /// `run` returns; if `until` is not empty, its replications are a maximum. Each of `schedulers`
+    /// has the name of a link, the direction (true: up), and a callable.
     #[allow(clippy::too_many_arguments, reason = "they have names where people write them")]
     #[pyo3(signature = (run, warm_up_ns, until, packets, schedulers, progress))]
     fn simulate(

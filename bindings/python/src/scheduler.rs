@@ -1,5 +1,5 @@
-//! A discipline implemented by a Python class: another [`Instance`] behind the same guard as a
-//! shared library's.
+//! A discipline implemented by a Python class: an [`Instance`] with the same checks of the contract
+//! as a discipline from a shared library.
 
 use crate::errors;
 use falaj_scenario::{Scenario, Towards};
@@ -307,10 +307,10 @@ impl Instance for Own {
         }
     }
 
-    /// Never called, since it does not declare support for it.
+    /// Never called, since the class does not declare that it can take over state.
     fn migrate_from(&mut self, _: Box<dyn Instance>, _: &[QueueView], _: Time) {}
 
-    /// Its state of a flow is unknown.
+    /// Returns false, since the state that the class keeps for a flow is unknown.
     fn is_reusable(&self, _: FlowId, _: Time) -> bool {
         false
     }

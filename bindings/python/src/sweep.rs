@@ -82,8 +82,8 @@ impl Sweep {
         Ok(shard.split(&self.0, parts).iter().map(Shard::to_string).collect())
     }
 
-    /// Runs a shard such as `1/8`, and returns its lines as `falaj sweep run` writes them; on this
-    /// number of cores, or on all.
+    /// Runs a shard such as `1/8` on `cores` cores, or on all cores, and returns its lines as
+    /// `falaj sweep run` writes them.
     #[pyo3(signature = (shard, cores=None))]
     fn run(&self, py: Python<'_>, shard: &str, cores: Option<usize>) -> PyResult<String> {
         let shard: Shard = shard.parse().map_err(PyValueError::new_err)?;

@@ -118,8 +118,8 @@ impl Columns {
         self.schema.fields().iter().map(|field| field.name().clone()).collect()
     }
 
-    /// The pieces of a column: a `Column` if NumPy can use the memory, otherwise a list; and the
-    /// texts for a column of codes, else None.
+    /// The pieces of a column: a piece is a `Column` if NumPy can use the memory, otherwise a list.
+    /// The second value has the texts for a column of codes, and is None for other columns.
     fn column<'py>(&self, py: Python<'py>, name: &str) -> PyResult<SlicedTable<'py>> {
         let mut texts = None;
         let mut pieces = Vec::new();

@@ -70,7 +70,7 @@ pub(crate) fn value(value: &Bound<'_, PyAny>, path: &str) -> PyResult<Value> {
     if let Ok(text) = value.cast::<PyString>() {
         return Ok(Value::from(text.to_string()));
     }
-    // Before whole numbers, since Python's booleans are integers too.
+    // Booleans are tested before whole numbers, since Python's booleans are integers too.
     if let Ok(truth) = value.cast::<PyBool>() {
         return Ok(Value::from(truth.is_true()));
     }

@@ -1,4 +1,4 @@
-"""The notebooks of the book run from a clean kernel; what they look like then lies in `target/notebooks`."""
+"""The notebooks of the book run from a clean kernel. The executed notebooks are written to `target/notebooks`."""
 
 import os
 from pathlib import Path

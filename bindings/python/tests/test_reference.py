@@ -1,4 +1,4 @@
-"""The page `docs/reference/python.md` says what the docstrings say; `UPDATE_EXPECT=1` writes it anew."""
+"""The page `docs/reference/python.md` has the text of the docstrings; `UPDATE_EXPECT=1` writes it anew."""
 
 import dataclasses
 import inspect

@@ -21,7 +21,7 @@ class RoundRobin:
 
 
 class First:
-    """First come first served, by what arrives alone."""
+    """First come first served, from the calls of `arrive` alone."""
 
     def __init__(self, link):
         self.line = []
@@ -60,7 +60,7 @@ def test_it_knows_what_it_is_made_for(scenario):
 
 def test_one_may_wait(scenario):
     class Slow(First):
-        """Not before a millisecond has gone by since the last packet began."""
+        """Waits a millisecond from the beginning of the last packet."""
 
         until = 0
 

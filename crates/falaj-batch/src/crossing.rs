@@ -125,7 +125,7 @@ macro_rules! packing {
 }
 
 impl<C: Carrier> Crossing<C> {
-    /// Packs with this packer, and unpacks the batches of the other side.
+    /// Creates a crossing that packs with this packer, and unpacks the batches of the other side.
     pub fn new(endpoint: C, packer: Packer) -> Crossing<C> {
         let (waiting, batch, counts) = (VecDeque::new(), Vec::new(), CrossingCounts::default());
         Crossing { endpoint, packer, waiting, batch, left: 0, counts }
@@ -194,8 +194,8 @@ impl<C: Carrier> Crossing<C> {
         self.packer.next_due()
     }
 
-    /// Receives a packet: returns its length in the buffer, or the error in its batch, the rest of
-    /// which is lost.
+    /// Writes the next received packet into the buffer and returns its length; None if there is
+    /// none now. After an error in a batch the rest of that batch is lost.
     pub fn receive(
         &mut self,
         buffer: &mut [u8],
@@ -231,7 +231,7 @@ impl<C: Carrier> Crossing<C> {
     }
 
     /// Requests all wake-ups for which there is a reason; returns true if there is nothing to do
-    /// until one.
+    /// until the next wake-up.
     pub fn rest(&mut self) -> io::Result<bool> {
         if let Some(first) = self.waiting.front()
             && self.endpoint.ask_room(first.len())?

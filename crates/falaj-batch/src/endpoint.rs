@@ -1,6 +1,6 @@
-//! One side of a pair of rings: strings written on the other side are read here. The descriptors of
-//! the memory and of the wake-ups are sent over a Unix socket, which stays open: it ends when the
-//! peer does.
+//! One side of a pair of rings, one ring in each direction: byte strings that the peer writes are
+//! read here. The descriptors of the memory and of the eventfds are sent over a Unix socket, called
+//! the line. The line stays open, and its end shows that the peer is gone.
 
 use crate::crossing::Carrier;
 use crate::memory::SharedMemory;
@@ -24,9 +24,9 @@ use std::sync::Arc;
 const HELLO: &[u8] = b"falaj ring pair 1";
 /// Number of descriptors of a pair: its memory, and the eventfds that wake either side.
 const OWN: usize = 3;
-/// Largest length of a message over the line in bytes, beside the first one.
+/// Largest length in bytes of a message over the line after the first message.
 const MESSAGE: usize = 256;
-/// Number of further descriptors that may come with them.
+/// Largest number of further descriptors that are sent with those of a pair.
 const MORE: usize = 5;
 
 /// Interval at which a peer's processor time is reported, in nanoseconds.
@@ -34,7 +34,7 @@ const TELL_EVERY: u64 = 1_000_000;
 
 /// Time of polling, in nanoseconds, for a string that the peer holds back until this side is idle;
 /// the peer is woken only after that. A peer that is awake sends the string within a fraction of
-/// that time: then neither side need sleep and be woken.
+/// that time, so that neither side has to sleep and be woken.
 const LINGER: u64 = 1_000;
 
 /// A pair of connected sockets, one for each side.
@@ -66,9 +66,9 @@ pub struct Endpoint {
     rung: u64,
     /// Departure of the string on which a report was requested from the peer.
     asked: Option<u64>,
-    /// Processor time of the peer, as it was last reported, and when.
+    /// The peer's last report of its processor time.
     spent: Took,
-    /// This side's last report, with its time.
+    /// This side's last report to the peer.
     told: Took,
 }
 

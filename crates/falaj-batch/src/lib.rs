@@ -10,8 +10,8 @@
 //!
 //! # Rings
 //! [`ring`] is a ring in such memory: one writer, one reader, byte strings in order. The other
-//! side's data are copied out once, then checked; impossible indices end that ring alone. It is
-//! generic over its memory, so that every order of the two sides' steps can be tested.
+//! side's data are copied out once, then checked; impossible indices end that ring alone. The ring
+//! is generic over its memory, so that every order of the two sides' steps can be tested.
 //!
 //! # Endpoints
 //! [`endpoint`] is one side of a pair of rings: it passes descriptors to the peer over a socket,

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
-/// Seals that keep either process from changing the length of the memory, as a shorter one would
-/// kill the other at its next access, and from changing the seals.
+/// Seals that stop either process from changing the seals and the length of the memory: if one
+/// process made it shorter, the next access beyond its end would kill the other process.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// A piece of memory shared with another process.
@@ -46,7 +46,7 @@ impl SharedMemory {
         Ok((fd, shared))
     }
 
-    /// The memory behind a descriptor that another process has sent.
+    /// Maps the memory behind a descriptor that another process has sent.
     ///
     /// # Errors
     /// It is not memory, or its length could change.
@@ -55,10 +55,10 @@ impl SharedMemory {
         SharedMemory::map(fd, length)
     }
 
-    /// The first bytes of such memory, which may grow.
+    /// Maps the first `bytes` bytes of memory that another process has sent; it may grow.
     ///
     /// # Errors
-    /// It is not memory, could shrink, or is shorter.
+    /// The descriptor is not of memory, or the memory could shrink or is shorter.
     pub fn open_first(fd: impl AsFd, bytes: u64) -> io::Result<Arc<SharedMemory>> {
         if bytes > sealed(&fd, SealFlags::SHRINK)? {
             return Err(invalid("the shared memory that was sent is shorter than its stated size"));
@@ -94,7 +94,7 @@ impl SharedMemory {
         Some(unsafe { std::slice::from_raw_parts(self.0.as_ptr().add(at).cast(), count) })
     }
 
-    /// One cell.
+    /// The cell at a byte offset; `None` if it is not all within, or not aligned.
     #[inline]
     pub fn cell<C: SharedCell>(&self, at: usize) -> Option<&C> {
         self.cells(at, 1)?.first()

@@ -104,11 +104,11 @@ pub enum Pushed {
 /// The outcome of reading a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Popped {
-    /// There was one; the writer waits for the room and has to be woken.
+    /// There was a string; the writer waits for the room and has to be woken.
     Wake,
-    /// There was one.
+    /// There was a string.
     Quiet,
-    /// There was none.
+    /// There was no string.
     Empty,
 }
 
@@ -127,7 +127,7 @@ pub struct Took {
 pub struct Rest {
     /// True if there is still no string: sleep.
     pub empty: bool,
-    /// True if the writer waits for that and has to be woken.
+    /// True if the writer waits for the reader to sleep, and has to be woken.
     pub wake: bool,
 }
 
@@ -229,7 +229,7 @@ impl<M: Memory> RingWriter<M> {
             length.store(bytes.len() as u64, Relaxed);
         }
         let (whole, rest) = bytes.as_chunks::<WORD>();
-        // In this order: the reverse order would take a word too many from `to`.
+        // `whole` comes first: with `to` first, `zip` would take a word too many from `to`.
         for (bytes, word) in whole.iter().zip(to.by_ref()) {
             word.store(u64::from_le_bytes(*bytes), Relaxed);
         }

@@ -1,4 +1,5 @@
-//! Wake-ups of a side: by the peer, by an instant, or by the end of the line.
+//! Wake-ups of a side: by the peer, by an instant, or by the end of the line (the socket to the
+//! peer).
 
 use falaj_sched::units::time::Span;
 use rustix::event::Timespec;

@@ -14,8 +14,8 @@ const PEER: &str = "FALAJ_TEST_PEER";
 /// Bytes of a ring.
 const RING: usize = 4096;
 
-/// The peer, not a test, which this file's tests start: it returns every string, until the line
-/// ends.
+/// Not a test, but the peer process that the test of this file starts: it returns every string
+/// until the line ends.
 #[test]
 fn peer() {
     if std::env::var_os(PEER).is_none() {

@@ -49,8 +49,8 @@ const SHARED: &[&str] = &[
     "/var/tmp",
 ];
 
-/// Read by falaj and its libraries while a link runs: the machine's processors, limits, and counts
-/// of interfaces, and the libraries that a library of a discipline asks for.
+/// Files that falaj and its libraries read while a link runs: about the machine's processors,
+/// limits and counters of interfaces, and the libraries that the library of a discipline needs.
 const READ: &[&str] = &[
     "/proc",
     "/sys/devices/system/cpu",
@@ -126,9 +126,8 @@ impl Confinement {
         }
     }
 
-    /// Gives access to a file that is written, read and replaced, with other files of its directory
-    /// whose names begin with its name: this opens the directory. Warns if the directory has files
-    /// of others.
+    /// Gives access to a file that is written, read and replaced, and to temporary files beside it:
+    /// this opens its whole directory. Warns if the directory has files of other programs.
     pub fn replace(&mut self, option: &str, file: &Path) {
         let Some(directory) = directory_of(file) else { return };
         if is_shared(&directory) {

@@ -112,7 +112,8 @@ impl Control {
             return Ok(Control { scenario, ends: None, beside: None, handed_over: false });
         }
         if !scenario.changes.is_empty() {
-            // Each change edits the text, in which changes that are made would be due again.
+            // Each change edits the text, and scheduled changes that were made must not be due
+            // again.
             running.text = without_changes(&running.text);
         }
         let (ask, asks) = channel();
@@ -174,8 +175,8 @@ impl Control {
         }
     }
 
-    /// The handler, for requests of other threads. The forwarder's thread must not use it, as it
-    /// answers the requests.
+    /// The handler, for requests of other threads. The forwarder's thread must not use it, because
+    /// that thread answers the requests.
     pub fn handler(&self) -> Option<Arc<Mutex<Handler>>> {
         self.ends.as_ref().map(|ends| Arc::clone(&ends.handler))
     }

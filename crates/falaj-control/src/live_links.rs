@@ -108,8 +108,8 @@ pub fn warn_of_overflow(links: &[Link], pipe: PipeId, flow: FlowId) {
     );
 }
 
-/// Warns, when it first happens, that ids share queues or links: the mask has reached its maximum
-/// or, if `short` is true, the process has no memory for more.
+/// Warns, when it first happens, that ids of a mask share queues or links: the mask has reached its
+/// maximum or, if `short` is true, the process has no memory for more.
 pub fn warn_of_sharing(links: &[Link], pipe: PipeId, flow: Option<FlowId>, short: bool) {
     let Some(link) = links.get(pipe.0 as usize / 2) else { return };
     let (way, direction) = [("up", &link.up), ("down", &link.down)][pipe.0 as usize % 2];

@@ -65,7 +65,7 @@ pub(crate) enum Reply {
     Snapshot(Box<Snapshot>, Vec<(String, AdapterCounts)>),
     /// The measurements, and the number of flows that have them so far.
     Measured(Vec<Sojourns>, usize),
-    /// The parts so far, and the beginning of the next one, if there is one.
+    /// The sum of the parts so far, and the first entry of the next part, if there is one.
     Made(Option<Box<Made>>, Option<u64>),
     Counted(Box<Counters>, Option<u64>),
     Turns(Vec<Vec<LinkOccupancy>>),

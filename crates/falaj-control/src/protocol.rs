@@ -56,7 +56,8 @@ pub struct SetRequest {
     /// The new scenario; without it the running one is changed.
     #[serde(default)]
     pub toml: Option<String>,
-    /// Its file, to which files named in the scenario are relative; by default the previous one.
+    /// The scenario's file: files named in the scenario are relative to it. By default the previous
+    /// file.
     #[serde(default)]
     pub file: Option<PathBuf>,
     /// `KEY=VALUE`, keys as in the scenario.
@@ -147,7 +148,7 @@ pub struct SetAnswer {
 /// The running scenario.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScenarioAnswer {
-    /// Its text.
+    /// The scenario's text.
     pub toml: String,
 }
 
@@ -309,7 +310,7 @@ pub struct IdReport {
     pub id: Option<String>,
     /// Packets sent.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes sent.
     pub bytes: u64,
     /// Packets dropped in the queue.
     pub dropped: u64,
@@ -391,15 +392,15 @@ pub struct FlowReport {
     pub flow: String,
     /// Packets that arrived.
     pub offered: u64,
-    /// Their bytes.
+    /// Bytes of packets that arrived.
     pub offered_bytes: u64,
     /// Packets whose last bit left.
     pub sent: u64,
     /// Bytes of packets whose last bit left.
     pub sent_bytes: u64,
-    /// Packets among these that the link lost.
+    /// Packets among the sent packets that the link lost.
     pub lost: u64,
-    /// Their bytes.
+    /// Bytes of lost packets.
     pub lost_bytes: u64,
     /// Packets that left the link and that the far end did not accept: no room there, no reader, or
     /// its interface is down.
@@ -412,7 +413,7 @@ pub struct FlowReport {
     pub duplicated: u64,
     /// Packets that were delivered with a flipped bit.
     pub corrupted: u64,
-    /// Packets that were delivered before one that left earlier.
+    /// Packets that were delivered before a packet that left earlier.
     pub reordered: u64,
     /// Packets that were marked (ECN).
     #[serde(default)]
@@ -421,7 +422,7 @@ pub struct FlowReport {
     pub dropped: Drops,
     /// Queued packets.
     pub backlog: u64,
-    /// Their bytes.
+    /// Bytes of queued packets.
     pub backlog_bytes: u64,
     /// Maximum number of packets queued at once.
     pub max_backlog: u64,

@@ -17,7 +17,7 @@ pub struct Running {
     pub command: &'static str,
     /// The file or command line of the link, for people.
     pub about: String,
-    /// Its file; files that the scenario names are relative to it.
+    /// The scenario's file; files that the scenario names are relative to it.
     pub file: PathBuf,
     /// The scenario.
     pub scenario: Arc<Scenario>,

@@ -17,7 +17,7 @@ const CLIENTS: usize = 64;
 /// Maximum number of bytes read from a client at once.
 const PIECE: usize = 16 << 10;
 
-/// The state of a client after its turn.
+/// Whether a client goes or stays after its turn.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
     Goes,
@@ -147,7 +147,7 @@ pub(crate) fn serve(
         }
         let timeout = if at_once { PollTimeout::ZERO } else { PollTimeout::NONE };
         if poll(&mut fds, timeout).is_err() {
-            // Only a signal, or a lack of memory.
+            // The only possible causes are a signal and a lack of memory.
             std::thread::sleep(Duration::from_millis(10));
             continue;
         }

@@ -112,7 +112,7 @@ fn connects(path: &Path) -> Result<(), Errno> {
     connect(socket.as_raw_fd(), &UnixAddr::new(path)?)
 }
 
-/// Listens there, for this user alone; a socket left by a dead process is replaced. The process
+/// Listens at a path, for this user alone; a socket left by a dead process is replaced. The process
 /// must be single-threaded.
 ///
 /// # Errors

@@ -19,8 +19,8 @@ pub(crate) fn main() {
     let pipe = PipeSpec::new("drr", setup, Span::from_micros(2_000));
     let mut engine = Engine::new(&[pipe]).expect("a valid pipe");
 
-    // Flow 0 sends five packets at once, which is more than its queue holds; flow 1 sends one.
-    // Handles stand for bytes that live elsewhere.
+    // Flow 0 sends five packets at once, which is more than its queue holds; flow 1 sends one. A
+    // handle identifies a packet whose bytes are stored elsewhere.
     let mut out = Vec::new();
     for (handle, flow) in [0, 0, 0, 0, 0, 1].into_iter().enumerate() {
         let unit = Unit { flow: FlowId(flow), handle: handle as u32, bytes: 1000 };

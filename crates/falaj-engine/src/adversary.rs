@@ -44,7 +44,7 @@ pub struct Subject<'a> {
 pub struct Lag {
     /// The flow whose ratio of index to bound is the largest.
     pub flow: usize,
-    /// Its indices.
+    /// The fairness indices of that flow.
     pub fairness: Fairness,
     /// The bound, in bytes.
     pub bound: f64,

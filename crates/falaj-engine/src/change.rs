@@ -7,7 +7,7 @@
 //! At a change of parameters a new pipe succeeds the old one: queues, the packet on the wire, and
 //! deficits and credits of flows stay. The queued packets join new queues in their order of arrival
 //! where flows are removed or change places, where packets become too large, where packets may be
-//! dropped, and where the discipline is another.
+//! dropped, and where the discipline changes.
 //!
 //! Pipes may begin and end with a change. A pipe that ends still sends its queued packets; when it
 //! is empty, another pipe may take its place.
@@ -34,8 +34,8 @@ pub struct PipeChange {
     /// are new.
     pub flows: Vec<FlowMapping>,
     /// True if queued packets that no longer fit may be dropped: those larger than the largest
-    /// packet, and those beyond the new limit of their queue. If false, the former make the change
-    /// fail, and the latter stay queued.
+    /// packet, and those beyond the new limit of their queue. If false, a packet that is too large
+    /// makes the change fail, and packets beyond a limit stay queued.
     pub drop: bool,
 }
 
@@ -100,7 +100,7 @@ impl std::fmt::Display for ChangeError {
 }
 impl std::error::Error for ChangeError {}
 
-/// The successor of a pipe, and how it takes over from it.
+/// The successor of a pipe, and how it takes over the state of the pipe.
 pub(crate) struct Succession {
     pub(crate) pipe: PipeId,
     pub(crate) successor: PipeLinks,

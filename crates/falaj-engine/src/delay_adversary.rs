@@ -47,7 +47,7 @@ pub struct Witness {
     pub arrivals: Vec<Arrival>,
     /// The flow whose ratio of delay to bound is the largest.
     pub flow: usize,
-    /// That delay.
+    /// The delay of this flow that has the largest ratio.
     pub delay: Span,
     /// Delay divided by bound; above 1 the bound is violated.
     pub ratio: f64,
@@ -68,7 +68,7 @@ struct PacketRow {
     order: u64,
 }
 
-/// An exact token bucket: its level is in 8e9ths of a byte.
+/// An exact token bucket: the unit of its level is a byte divided by 8e9.
 struct Bucket {
     rate: Rate,
     full: u128,

@@ -7,12 +7,12 @@ import platform
 from . import _falaj
 from .errors import SweepError
 
-# Parts per core: faster cores do more of them, and a lost machine costs little work.
+# Parts of a sweep per core. Several, so that faster cores do more parts, and a lost machine costs little work.
 PARTS = 4
 
 
 def _part(version: str, text: str, shard: str) -> str:
-    """A part of a sweep, on one core of some machine."""
+    """Runs a part of a sweep on one core of a machine of the cluster."""
     if version != _falaj.__version__:
         raise SweepError(f"falaj is {_falaj.__version__} on {platform.node()} and {version} here: install the same everywhere")
     return _falaj.Sweep.read(text).run(shard, 1)

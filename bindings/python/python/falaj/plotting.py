@@ -41,7 +41,7 @@ class Plot:
         return _named(ax, "delay [ms]", "share of packets that is delayed longer")
 
     def delay_cdf(self, ax: Optional[Axes] = None, flows: Optional[Iterable[str]] = None) -> Axes:
-        """Share of each flow's packets whose delay is at most a number of milliseconds, with the same intervals."""
+        """Share of each flow's packets whose delay is at most a number of milliseconds, with intervals as in `delay_ccdf`."""
         ax = _axes(ax)
         for n, name, delay, packets in self._histograms(flows):
             share = np.cumsum(packets) / packets.sum()
@@ -83,7 +83,7 @@ class Plot:
         return _named(ax, "time [s]", "backlog [kB]")
 
     def fairness(self, ax: Optional[Axes] = None, flows: Optional[Iterable[str]] = None, parts: int = 100) -> Axes:
-        """Jain's index of the throughputs in each part of the run, of the flows with packets in it; 1 if they are equal."""
+        """Jain's fairness index in each part of the run, of the throughputs of the flows with packets in that part; 1 if they are equal."""
         ax = _axes(ax)
         edges = self._edges(parts)
         got = np.array([np.histogram(p["end_ns"], edges, weights=p["bytes"])[0] for _, _, p in self._packets(flows)])
@@ -180,7 +180,7 @@ class Plot:
                 yield n, name, delay[these], packets[these]
 
     def _packets(self, flows: Optional[Iterable[str]]) -> Iterator[Tuple[int, str, Dict[str, Any]]]:
-        """Of the first replication."""
+        """Packets of the first replication, by flow."""
         table = self._result.packets
         of, first = table["flow"], table["replication"] == 0
         columns = {name: table[name] for name in ("arrival_ns", "start_ns", "end_ns")}

@@ -74,7 +74,7 @@ class Result:
 
     @property
     def replications(self) -> Table:
-        """The columns of `flows` for each replication, which `replication` numbers from 0; sweeps have these columns, too."""
+        """The columns of `flows` for each replication; the column `replication` counts from 0. Sweeps have these columns, too."""
         return Table(self._inner.replications)
 
     @property

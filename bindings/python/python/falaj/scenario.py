@@ -87,7 +87,7 @@ class Scenario:
         return Scenario(inner)
 
     def plan(self) -> Plan:
-        """Returns its guarantees, before anything runs; see `falaj.plan`."""
+        """Returns the guarantees of the scenario, before anything runs; see `falaj.plan`."""
         return Plan(self._inner)
 
     def simulate(
@@ -102,15 +102,15 @@ class Scenario:
         schedulers: Optional[Mapping[str, Callable[..., Any]]] = None,
         progress: Optional[Callable[[int, int], Any]] = None,
     ) -> Result:
-        """Simulates it on all cores, without holding the interpreter's lock; Ctrl-C ends it.
+        """Simulates the scenario on all cores, without holding the interpreter's lock; Ctrl-C ends it.
 
         The same scenario and seed give the same result on any number of cores. Sources send the same packets with any
         scheduler, so that two schedulers are compared on equal terms.
 
         Args:
             replications: Independent runs, 1 to 10000; by default the scenario's. With `until`, their maximum; by default 1000.
-            duration: Simulated time of each, `"10s"` or seconds; by default the scenario's.
-            warm_up: Warm-up of each, which is not counted; 0 for none. By default it is found by MSER-5, as for `falaj sim`,
+            duration: Simulated time of each run, `"10s"` or seconds; by default the scenario's.
+            warm_up: Warm-up of each run, which is not counted; 0 for none. By default it is found by MSER-5, as for `falaj sim`,
                 with the scenario's own schedulers.
             seed: Seed of random numbers, 0 or more; by default the scenario's.
             until: Add replications until a 95 % interval is this narrow, as `--until` of `falaj sim`: `"delay.mean ±1%"`,

@@ -41,7 +41,8 @@ class Scheduler(Protocol):
     instance, which is called by one thread at a time. A class with `work_conserving = True` must never wait while there is a
     packet; this is checked.
 
-    It is for learning and experiments: a packet costs one or two microseconds, ten times as much as with a built-in discipline.
+    Such a scheduler is for learning and experiments: it takes one or two microseconds for each packet, ten times as long as a
+    built-in discipline.
     """
 
     def __init__(self, link: Link) -> None:

@@ -121,8 +121,8 @@ def sweep(
         axes: Values by key, with keys as for `Scenario.set`: `{"link.uplink.rate": ["10mbit", "20mbit"]}`. A text for a
             key `scheduler` is its kind. The last key varies fastest.
         replications: Independent runs of each point, 1 to 10000; by default the scenario's.
-        duration: Simulated time of each, `"10s"` or seconds; by default the scenario's.
-        warm_up: Warm-up of each, which is not counted.
+        duration: Simulated time of each run, `"10s"` or seconds; by default the scenario's.
+        warm_up: Warm-up of each run, which is not counted.
         seed: Seed of random numbers; by default the scenario's.
         engine: `"local"`: on all cores of this machine. `"ray"`: on the Ray cluster that this process is connected to, or that
             `RAY_ADDRESS` names, or that runs here. Its machines need the same version of falaj, and the files that the

@@ -81,7 +81,7 @@ class Table:
         return f"Table({len(self)} rows: {', '.join(self.columns)})"
 
     def _repr_html_(self) -> str:
-        """As a notebook shows it: the first rows."""
+        """The first rows as HTML, for a notebook."""
         from html import escape
 
         shown = 50

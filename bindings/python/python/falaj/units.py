@@ -22,5 +22,5 @@ def nanoseconds(duration: Duration) -> int:
 
 
 def warm_up(duration: Duration) -> int:
-    """Returns a warm-up in nanoseconds, as `nanoseconds` does, but may be 0."""
+    """Returns a warm-up in nanoseconds, as `nanoseconds` does; a warm-up may also be 0."""
     return 0 if duration in (0, "0s") else nanoseconds(duration)

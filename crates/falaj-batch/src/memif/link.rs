@@ -35,8 +35,8 @@ fn broken(broken: BrokenMemifRing) -> io::Error {
 }
 
 impl MemifLink {
-    /// A link over these rings. `own` wakes this side and `bell` the peer; packets are no longer
-    /// than `longest`.
+    /// A link over these rings. The eventfd `own` wakes this side, and `bell` wakes the peer. A
+    /// packet has at most `longest` bytes.
     ///
     /// # Errors
     /// `bell` is not an eventfd.

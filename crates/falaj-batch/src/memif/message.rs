@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Length of a message in bytes.
 pub const LENGTH: usize = 128;
-/// Version 2.0, the only one there is.
+/// Version 2.0, the only version of memif.
 pub const VERSION: u16 = 0x200;
 /// Length of a name in bytes, its terminating zero included.
 const NAME: usize = 32;
@@ -18,7 +18,7 @@ const WHY: usize = 96;
 pub struct Hello {
     /// Name of the program.
     pub name: String,
-    /// The first and the last version that it supports.
+    /// The lowest and the highest version that the master supports.
     pub versions: (u16, u16),
     /// The largest index of a region.
     pub max_region: u16,
@@ -26,14 +26,14 @@ pub struct Hello {
     pub max_m2s_ring: u16,
     /// The largest index of a ring to the master.
     pub max_s2m_ring: u16,
-    /// The size of the largest ring, as a power of two.
+    /// The number of descriptors of the largest ring, as a power of two.
     pub max_log2_ring_size: u8,
 }
 
 /// The slave's answer: the interface that it requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Init {
-    /// The version that it uses.
+    /// The version that the slave uses.
     pub version: u16,
     /// The interface's number.
     pub id: u32,
@@ -51,17 +51,17 @@ pub const ETHERNET: u8 = 0;
 /// A ring that the slave has created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AddRing {
-    /// Its direction is from the slave to the master.
+    /// True if its direction is from the slave to the master.
     pub to_master: bool,
-    /// Its index, in its direction.
+    /// Index of the ring among the rings of its direction.
     pub index: u16,
-    /// Index of its region.
+    /// Index of the region that contains the ring.
     pub region: u16,
-    /// Its offset in the region.
+    /// Offset of the ring in the region, in bytes.
     pub offset: u32,
-    /// Its size, as a power of two.
+    /// Number of its descriptors, as a power of two.
     pub log2_ring_size: u8,
-    /// Bytes before each packet whose meaning is private.
+    /// Number of bytes with a private meaning before each packet.
     pub private_header: u16,
 }
 
@@ -76,9 +76,9 @@ pub enum MemifMessage {
     Init(Init),
     /// A region, with the descriptor of its memory.
     AddRegion {
-        /// Its index.
+        /// Index of the region.
         index: u16,
-        /// Its size in bytes.
+        /// Size of the region in bytes.
         size: u64,
     },
     /// A ring, with the eventfd that wakes its receiver.
@@ -105,7 +105,7 @@ pub enum MemifMessage {
 /// The error for bytes that are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MalformedMessage {
-    /// Their number is wrong.
+    /// The number of bytes is wrong.
     Length(usize),
     /// The type is unknown.
     Kind(u16),

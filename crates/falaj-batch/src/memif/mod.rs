@@ -9,7 +9,7 @@
 //! | [`ring`] | rings of descriptors |
 //! | [`region`] | the memory of rings |
 //! | [`link`] | a ring in each direction, and wake-ups |
-//! | [`socket`] | the socket's name, with one peer after the other |
+//! | [`socket`] | a named socket that serves one peer after the other |
 //!
 //! There is one ring in each direction, one interface for each socket, and Ethernet frames. Nothing
 //! that the peer sends or writes is trusted; memory that could shrink while it is used is refused.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, fence};
 /// Memory shared by two sides. Accesses to a range that a ring has found to be
 /// [within](Region::has) are never torn.
 pub trait Region: Clone {
-    /// Returns true if it contains this number of bytes from `at` on, aligned for words.
+    /// Returns true if the region contains this number of bytes from `at` on, aligned for words.
     fn has(&self, at: usize, bytes: usize) -> bool;
     /// Reads two bytes.
     fn load16(&self, at: usize, order: Ordering) -> u16;
@@ -20,9 +20,9 @@ pub trait Region: Clone {
     fn store32(&self, at: usize, value: u32);
     /// Reads eight bytes.
     fn load64(&self, at: usize) -> u64;
-    /// Copies bytes out; returns false if they are not all within.
+    /// Copies bytes out; returns false if they are not all within the region.
     fn read(&self, at: usize, out: &mut [u8]) -> bool;
-    /// Copies bytes in; returns false if they would not all be within.
+    /// Copies bytes in; returns false if they would not all be within the region.
     fn write(&self, at: usize, bytes: &[u8]) -> bool;
     /// A fence: earlier writes are visible to a side that passes a fence later.
     fn fence();

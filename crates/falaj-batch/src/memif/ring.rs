@@ -14,9 +14,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 
-/// The first word of a ring.
+/// The constant in the first word of a ring.
 const COOKIE: u32 = 0x03E3_1F20;
-/// Offsets of its parts: a cache line for each side, then the descriptors.
+/// Offsets in bytes of the parts of a ring: a cache line for each side, then the descriptors.
 const FLAGS: usize = 4;
 const HEAD: usize = 6;
 const TAIL: usize = 64;
@@ -25,9 +25,9 @@ const DESCRIPTORS: usize = 128;
 const DESCRIPTOR: usize = 16;
 /// The largest ring: indices have 16 bits, and a full ring must differ from an empty one.
 pub const MAX_LOG2: u8 = 14;
-/// Flag of a receiver that is awake.
+/// Flag that a receiver sets while it is awake and needs no wake-up.
 const NO_INTERRUPT: u16 = 1;
-/// Flag of a descriptor that is not the packet's last.
+/// Flag of a descriptor that is not the last of its packet.
 const NEXT: u16 = 1;
 
 /// Size of the rings that this side creates, as a power of two.
@@ -60,7 +60,7 @@ impl fmt::Display for LostFrame {
 
 impl std::error::Error for LostFrame {}
 
-/// Bytes of a ring.
+/// Length in bytes of a ring of `2^log2` descriptors.
 pub fn length(log2: u8) -> usize {
     DESCRIPTORS + (DESCRIPTOR << log2)
 }
@@ -134,7 +134,7 @@ impl<M: Region> MemifRing<M> {
         self.region.store32(at + 4, length);
     }
 
-    /// Distance of the other side's index from `own`, which is a ring's length at most.
+    /// Distance of the other side's index from `own`. More than the size of the ring is an error.
     #[inline]
     fn beyond(&self, index: usize, own: u16) -> Result<u16, BrokenMemifRing> {
         let there = self.load(index, Acquire).wrapping_sub(own);
@@ -205,10 +205,11 @@ pub enum SendOutcome {
     Full,
 }
 
-/// The master's rings, in the places that the slave has announced, the one to the slave first.
+/// The master's ends of the rings at the places that the slave has announced: the ring to the slave
+/// first.
 ///
 /// # Errors
-/// They are not in these places.
+/// There is no ring at one of these places.
 pub fn of_master<M: Region>(
     regions: &[M],
     rings: [&AddRing; 2],
@@ -241,12 +242,12 @@ pub fn of_master<M: Region>(
     Ok((sender, receiver))
 }
 
-/// Words of the slave's region: two rings, then a buffer for each descriptor.
+/// Size of the slave's region in words: two rings, then a buffer for each descriptor.
 pub fn words(log2: u8) -> usize {
     2 * (length(log2) + (BUFFER << log2)) / size_of::<u64>()
 }
 
-/// The slave's rings, in a region of [`words`] words, the one to the master first.
+/// The slave's ends of the rings in a region of [`words`] words: the ring to the master first.
 ///
 /// # Errors
 /// The region has fewer words.
@@ -383,7 +384,7 @@ impl<M: Region> MemifReceiver<M> {
         }
     }
 
-    /// With own buffers: lets the master fill all that are free.
+    /// If the buffers are this side's own, lets the master fill all of them.
     pub fn lay_out(&self) {
         if self.buffers.is_ours() {
             let head = self.own.wrapping_add(self.ring.size());

@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 /// The largest number of regions of a slave.
 const MOST_REGIONS: usize = 32;
-/// The largest number of messages in one turn.
+/// The largest number of messages that one [`turn`](Session::turn) handles.
 const TURN: usize = 64;
 
 /// The name of falaj without batches.
@@ -313,7 +313,7 @@ impl Session {
 }
 
 impl AsFd for Session {
-    /// Readable when there is a [turn](Session::turn).
+    /// Readable when [`turn`](Session::turn) has something to do.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.channel.as_fd()
     }

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 /// Time in nanoseconds for a peer to complete the dialog, while others wait.
 const PATIENCE: u64 = 2_000_000_000;
-/// Pause in nanoseconds before the next peer is accepted, so that one that reconnects again and
+/// Pause in nanoseconds before the next peer is accepted, so that a peer that connects again and
 /// again does not occupy a processor.
 const PAUSE: u64 = 10_000_000;
 /// Time in nanoseconds until the slave tries again.
@@ -56,7 +56,7 @@ pub struct MemifSocket {
     rung: bool,
 }
 
-/// A name in the file system, or, beginning with `@`, an abstract one.
+/// The address of a path: a name in the file system, or an abstract name if it begins with `@`.
 fn address(path: &Path) -> io::Result<SocketAddrUnix> {
     let bytes = path.as_os_str().as_bytes();
     Ok(match bytes.split_first() {
@@ -161,7 +161,7 @@ impl MemifSocket {
         if matches!(accepted, Err(Errno::AGAIN)) {
             return Ok(());
         }
-        // Other peers wait.
+        // Other peers wait meanwhile.
         epoll::delete(&self.woken, listener)?;
         match accepted {
             Ok(socket) => self.begin(socket),

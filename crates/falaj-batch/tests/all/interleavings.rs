@@ -1,6 +1,6 @@
-//! Rings, ours and memif's, under every order of steps that two threads may take and that a
-//! processor may make of them, up to a number of preemptions. No string is lost, duplicated, torn
-//! or out of order, and neither side sleeps for ever.
+//! Tests falaj's rings and memif's rings under every order in which the steps of two threads may
+//! execute, reordering by the processor included, up to a number of preemptions. No string is lost,
+//! duplicated, torn or out of order, and neither side sleeps for ever.
 
 use falaj_batch::memif::message::AddRing;
 use falaj_batch::memif::region::Region;
@@ -36,7 +36,7 @@ impl Memory for Words {
     }
 }
 
-/// Words for strings: room for two of a word each with their lengths.
+/// Words for strings: room for two strings of one word each, with their lengths.
 const ROOM: usize = 4;
 
 fn ring() -> (RingWriter<Words>, RingReader<Words>) {

@@ -1,6 +1,6 @@
-//! memif: two ends in one process, a peer that sends and writes arbitrary data, and one that is
-//! absent. [`hostile`] is a plain function, for any fuzzer; here it runs over random bytes, and its
-//! parts over nearly correct ones.
+//! Tests of memif: two ends in one process, a peer that sends and writes arbitrary data, and a peer
+//! that is absent. [`hostile`] is a plain function, for any fuzzer; here it runs over random bytes,
+//! and its parts over nearly correct ones.
 
 use falaj_batch::crossing::Crossing;
 use falaj_batch::memif::channel::Channel;
@@ -112,8 +112,8 @@ fn turn(from: &mut MemifLink, to: &mut MemifLink, number: &mut usize, round: usi
     assert!(all(to) == sent);
 }
 
-/// A receiver that is awake is not woken; a sender without room reports that, and loses nothing
-/// else.
+/// A receiver that is awake is not woken. A sender without room reports that, and packets sent
+/// before and after arrive.
 #[test]
 fn wake_ups_and_room() {
     let [master, slave] =
@@ -488,7 +488,7 @@ fn memory_that_is_not_sealed() {
     slave.says(&Slave::init(), None).unwrap();
     let region = MemifMessage::AddRegion { index: 0, size: REGION };
     assert!(slave.says(&region, Some(&memory)).err().unwrap().contains("not sealed"));
-    // As libmemif does.
+    // libmemif seals its memory against shrinking only.
     let mut slave = Slave::new();
     fs::fcntl_add_seals(&memory, SealFlags::SHRINK).unwrap();
     slave.says(&Slave::init(), None).unwrap();
@@ -674,7 +674,7 @@ fn rings(role: MemifRole, writes: &[(u16, u64)]) {
     };
     let mut buffer = [0; 3000];
     for &(at, value) in writes {
-        // Mostly among the rings.
+        // Most writes are within the rings.
         let word = usize::from(at) % if at < 60_000 { DATA / 8 } else { WORDS };
         shared.cell::<AtomicU64>(8 * word).unwrap().store(value, Relaxed);
         look(&mut link, &mut buffer);
@@ -748,7 +748,7 @@ fn said(kind: u8, bytes: &mut impl Iterator<Item = u8>) -> (Vec<u8>, With) {
     (message, with)
 }
 
-/// The messages that a fuzzer changes are correct at first: they lead to a connection.
+/// The messages that a fuzzer changes are correct before the change: they lead to a connection.
 #[test]
 fn what_is_changed_was_right() {
     for (role, kinds) in
@@ -829,8 +829,8 @@ fn news(sockets: &mut [&mut MemifSocket], whose: usize) -> News {
     panic!("no news");
 }
 
-/// By a name: a slave that connects before a master listens tries again, the death of a peer is
-/// noticed, and the next peer is accepted.
+/// With a named socket: a slave that connects before a master listens tries again, the death of a
+/// peer is noticed, and the next peer is accepted.
 #[test]
 fn peers_come_and_go() {
     let path = path();

@@ -132,8 +132,8 @@ pub(crate) fn hostile(bytes: &[u8]) {
     }
 }
 
-/// The writer asks about one string in three; there is no answer before it was taken, or for
-/// another.
+/// The writer requests a report on one string in three. There is no report before that string was
+/// taken, and none on another string.
 #[test]
 fn a_reader_says_when_it_took_what() {
     let words = Words::new(64);

@@ -7,7 +7,7 @@ use falaj_queueing::{Measure, Tuned, Tuner, Wanted};
 use falaj_terminal::text;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Number of consecutive epochs with a changed state after which it is reported.
+/// Number of consecutive epochs with a changed state after which the change is reported.
 const LASTS: u32 = 50;
 
 /// A tuner that a packer and other owners share.

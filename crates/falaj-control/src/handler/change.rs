@@ -21,7 +21,7 @@ use toml_edit::DocumentMut;
 /// A requested scenario.
 struct WantedScenario {
     scenario: Arc<Scenario>,
-    /// The only flow of the only link whose values differ, if nothing else does.
+    /// The flow of the only link whose values differ, if nothing else differs.
     only: Option<usize>,
     /// The guarantees of the scenario, if they were computed already.
     standings: Option<Vec<Vec<Standing>>>,
@@ -55,7 +55,7 @@ pub fn set(handler: &Mutex<Handler>, wanted: &SetRequest) -> Result<SetAnswer, R
     Ok(SetAnswer { changed: difference.ways, at_ns: None, dropped: 0, remarks: read.remarks })
 }
 
-/// For a change that needs no places.
+/// The places in the engine for a change that needs none.
 const NO_PLACES: PipePlaces = PipePlaces { number: 0, vacant: Vec::new(), bypass: None };
 
 /// Guarantees by pipe and flow; `None` for a link without guarantees.
@@ -139,7 +139,7 @@ impl Handler {
         Ok((read, standings))
     }
 
-    /// Returns true if the change needs places of the engine, or is recorded, as a recorded change
+    /// Returns true if the change needs places in the engine, or is recorded: a recorded change
     /// must have the same places when it is replayed.
     fn takes_places(&self, then: &Scenario) -> bool {
         self.running.recording || needs_places(&self.running.scenario, then)
@@ -212,7 +212,8 @@ impl Handler {
                 preparer.settle(is_made);
             }
             let changed = match asked? {
-                // The remains of the old state are dropped here, where no packet waits for it.
+                // The remains of the old state are dropped on this thread, because no packet waits
+                // for it.
                 Reply::Changed(changed, leavings) => {
                     drop(leavings);
                     changed
@@ -234,8 +235,8 @@ impl Handler {
         Ok(made)
     }
 
-    /// The guarantee terms after the change: if the flows keep their identity, only those that
-    /// differ.
+    /// The guarantee terms after the change. If the links and flows stay the same, these are only
+    /// the terms that differ.
     fn held_to(&self, then: &Scenario, standings: Option<&[Vec<Standing>]>) -> HeldTo {
         let Some(after) = standings else { return HeldTo::Same };
         let (was, running) = (&self.running.scenario, self.running.standings.as_ref());
@@ -325,7 +326,7 @@ impl Handler {
             self.edited = Some(edited);
             return None;
         };
-        // Errors are reported better for the whole scenario.
+        // Parsing the whole scenario gives better error messages.
         let Ok(standings) = standings(&scenario) else {
             undo.take_back(&mut edited);
             self.edited = Some(edited);
@@ -456,7 +457,7 @@ mod tests {
 
     const TEXT: &str = "[link.a]\nrate = \"1mbit\"\n[link.a.flow.voice]\nmatch = \"udp\"\n[link.a.flow.rest]\nmatch = \"any\"\n";
 
-    /// Any words as settings: the result is a text that is TOML, or a refusal.
+    /// Checks that any words as settings give a text that is TOML, or a refusal.
     fn any_sets(sets: &[String]) {
         match edited(TEXT, sets) {
             Ok(text) => drop(falaj_scenario::parse(&text, "x")),

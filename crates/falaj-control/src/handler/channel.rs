@@ -7,15 +7,15 @@ use std::io::{PipeWriter, Write};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
-/// Queries take at most one part in `PART` of the forwarder's time, however fast they come, and
-/// changes the same.
+/// Queries take at most 1/`PART` of the forwarder's time, at any rate of requests. Changes have the
+/// same limit, counted separately.
 const PART: u32 = 10;
 
 /// The channel to the forwarder.
 pub(super) struct ForwarderChannel {
     /// Both ends; `None` in a copy of the handler, which sends no requests.
     ends: Option<ChannelEnds>,
-    /// No queries, or no changes, are sent before these times. They are separate, so that queries
+    /// Earliest times of the next query and of the next change. They are separate, so that queries
     /// do not delay changes.
     questions_rest: Instant,
     changes_rest: Instant,

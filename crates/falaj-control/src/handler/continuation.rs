@@ -50,8 +50,8 @@ impl Handler {
     }
 
     /// Stops the link for another process that is ready. `go_on` sends the state to that process.
-    /// It runs on the link's thread, which has priority over others. If it returns true, the other
-    /// process has taken over, and the link ends here. Otherwise the link continues here.
+    /// It runs on the link's thread, which has priority over other threads. If it returns true, the
+    /// other process has taken over, and the link ends here. Otherwise the link continues here.
     ///
     /// # Errors
     /// The link is gone.

@@ -25,13 +25,13 @@ pub struct Look {
     pub measured: Vec<Sojourns>,
     /// The counters of each adapter.
     pub adapters: Vec<(String, AdapterCounts)>,
-    /// The number of changes of flows until then.
+    /// The number of changes of flows or links until that instant.
     others: u64,
 }
 
-/// The present state of links and guarantees. If flows change between two parts, it begins again.
-/// Measurements are written into the memory of `measured`, an earlier result that is no longer
-/// needed, so that repeated calls allocate no more.
+/// Reads the present state of links and guarantees in parts. If flows change between two parts, the
+/// reading begins again. Measurements are written into the memory of `measured`, an earlier result
+/// that is no longer needed, so that repeated calls allocate no more.
 pub fn look(handler: &Mutex<Handler>, mut measured: Vec<Sojourns>) -> Result<Look, Refusal> {
     loop {
         if let Some(look) = undisturbed(handler, &mut measured)? {
@@ -88,8 +88,8 @@ fn undisturbed(
     Ok(Some(look))
 }
 
-/// Returns true if flows or masks have changed since a look: the parts of a sum would not fit
-/// together.
+/// Returns true if flows or masks have changed since `look` was read: the parts of a sum would then
+/// not fit together.
 fn is_outdated(handler: &Handler, look: &Look) -> bool {
     let masks = |scenario: &Scenario| -> Vec<Masks> {
         let directions = scenario.links.iter().flat_map(|link| [&link.up, &link.down]);

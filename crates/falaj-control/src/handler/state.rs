@@ -16,7 +16,7 @@ use toml_edit::DocumentMut;
 /// Keeps the running scenario.
 pub struct Handler {
     pub(super) running: Running,
-    /// The place in the engine of each link.
+    /// Each link's place in the engine.
     pub(super) at: Vec<u32>,
     /// The scenario as a parsed document, kept from the last change by keys. `None` if there was
     /// none since the text was last replaced as a whole.
@@ -45,7 +45,7 @@ pub struct Current {
     pub scenario: Arc<Scenario>,
     /// The guarantees of its flows, by pipe and flow.
     pub standings: Arc<Vec<Vec<Standing>>>,
-    /// The number of all changes until then.
+    /// The number of all changes so far.
     pub changes: u64,
 }
 

@@ -1,7 +1,7 @@
 //! Restrictions on device-paced links of real packets: the device must be behind a port, and the
 //! port's reports of its room refer to packets that leave there. A link whose packets go on to
-//! another link has no device, and would wait for one that it never fills. In simulation each such
-//! link has its own device.
+//! another link has no device: it would wait for reports of a device to which it sends nothing. In
+//! simulation each such link has its own device.
 
 use anyhow::{Result, bail};
 use falaj_engine::pipe::Pace;
@@ -41,7 +41,8 @@ fn within(rule: &Rule, paced: impl Fn(u32) -> bool) -> Option<(u32, u32, &'stati
 }
 
 /// A device-paced link at the end of a rule, the next link and the remedy, if packets go on to the
-/// following rules. Which of these match depends on the packets; it suffices that one may.
+/// following rules. Which of these match depends on the packets; it is enough that one of them may
+/// match.
 fn behind(
     rule: &Rule,
     others: &[&Rule],

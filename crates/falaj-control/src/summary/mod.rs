@@ -33,7 +33,7 @@ pub struct FlowSummary {
     not_taken: NotTaken,
     delay: Meter,
     release: Meter,
-    /// Planned delay of delivery beyond the due time, so that a packet leaves together with others.
+    /// Planned delay of delivery after the due time, so that a packet leaves together with others.
     held: Meter,
 }
 
@@ -75,8 +75,8 @@ pub fn air_json(air: &Air) -> Json {
     json!({ "used_ns": air.used.0, "lost_ns": air.lost.0, "collisions": air.collisions })
 }
 
-/// The results of a forwarder's links until now; `unread` is the number of packets lost before
-/// them, if known.
+/// The results of a forwarder's links until now; `unread` is the number of packets lost before they
+/// reached a link, if known.
 pub fn of_forwarder(scenario: &Scenario, forwarder: &Forwarder, unread: Option<u64>) -> Summary {
     let losses = LiveLosses { unread: unread.unwrap_or(0), ..forwarder.losses() };
     let elapsed = forwarder.clock().now().since(Time::ZERO);
@@ -207,8 +207,8 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The results of links that ran for this time, each up and down; `losses` are those outside
-    /// their queues.
+    /// The results of links that ran for this time, each up and down; `losses` are the losses
+    /// outside of the queues.
     pub fn new<F: Into<FlowSummary>>(
         links: &[Link],
         elapsed: Span,
@@ -377,7 +377,7 @@ impl Summary {
         }
     }
 
-    /// Adds the adapters of the packets that found no memory.
+    /// Names the adapters of the packets that found no memory.
     pub fn of_adapters(mut self, counts: &[(String, AdapterCounts)]) -> Summary {
         let of = |(name, counts): &(String, AdapterCounts)| {
             let LostBothWays { up, down } = counts.no_memory;

@@ -32,13 +32,14 @@ pub type Address = [u8; ADDRESS];
 /// The conditions on which a batch leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchPolicy {
-    /// It has this number of packets; 1: each packet by itself.
+    /// Number of packets of a full batch; 1: each packet by itself.
     pub packets: u32,
-    /// It would be longer than this number of bytes, the address and all lengths included.
+    /// Maximum length in bytes, the address and all lengths included: a batch leaves before a
+    /// packet that would exceed it.
     pub bytes: u32,
-    /// This time after its first packet; `Span::MAX`: no timeout.
+    /// Time from its first packet until a batch leaves; `Span::MAX`: no timeout.
     pub timeout: Span,
-    /// True if the other side is idle.
+    /// True if batches leave when the other side is idle.
     pub when_idle: bool,
 }
 
@@ -124,9 +125,9 @@ pub struct Batch<'a> {
     pub opened: Time,
     /// Instant at which it was due to leave: for a timeout its end, even if that was noticed later.
     pub left: Time,
-    /// Total waiting time of its packets until then.
+    /// Total waiting time of its packets until that instant.
     pub waited: Span,
-    /// The reason.
+    /// The reason why it left.
     pub why: FlushReason,
 }
 
@@ -135,7 +136,7 @@ struct OpenBatch {
     bytes: Vec<u8>,
     packets: u32,
     opened: Time,
-    /// Total time of its packets' arrivals since it was opened, in nanoseconds.
+    /// Sum over its packets of the time from its opening to their arrival, in nanoseconds.
     came: u64,
     /// Number of batches opened before it.
     number: u64,
@@ -180,8 +181,8 @@ impl Packer {
         })
     }
 
-    /// From now on the policy is chosen anew after each epoch of `slots` slots. The numbers of
-    /// packets by slot show bursts, so a slot is as long as a burst that matters.
+    /// Makes `choose` choose the policy anew after each epoch of `slots` slots. The numbers of
+    /// packets by slot show bursts, so a slot should be as long as a burst that matters.
     pub fn tuned(mut self, choose: Box<dyn PolicyChooser>, slot: Span, slots: u64) -> Packer {
         self.tuning = Some(Tuning::new(choose, slot, slots));
         self
@@ -239,7 +240,7 @@ impl Packer {
             if open.packets >= policy.packets || open.bytes.len() > policy.bytes as usize {
                 self.close(slot, now, FlushReason::Full, out);
             } else if due <= now {
-                // Not at `due`: its last packets came later than that.
+                // The batch leaves now instead of at `due`: its last packets came later than `due`.
                 self.close(slot, now, FlushReason::Timeout, out);
             } else {
                 self.due.set(slot, due);
@@ -472,7 +473,7 @@ impl<'a> BatchPackets<'a> {
         self.rest.len()
     }
 
-    /// Resumes where `left` bytes of a batch were left.
+    /// Continues to read a batch of which `left` bytes are unread.
     pub fn resume(batch: &'a [u8], left: usize) -> Result<BatchPackets<'a>, MalformedBatch> {
         let packets = unpack(batch)?;
         let from = packets.rest.len().saturating_sub(left);

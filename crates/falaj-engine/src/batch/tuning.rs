@@ -1,9 +1,9 @@
 //! Batches whose policy follows the load. Statistics of packets, batches and the other side are
 //! collected in epochs; at the end of each, a [chooser](PolicyChooser) weighs them and chooses the
-//! policy of the next one.
+//! policy of the next epoch.
 //!
-//! Epochs end at nominal instants, whenever that is noticed, and pause while nothing arrives. Only
-//! whole numbers are kept here; the chooser interprets them.
+//! Epochs end at nominal instants, even if the end is noticed later, and pause while nothing
+//! arrives. Only whole numbers are kept here; the chooser interprets them.
 
 use crate::batch::BatchPolicy;
 use falaj_sched::units::time::{Span, Time};
@@ -14,11 +14,11 @@ use std::fmt;
 pub struct EpochStats {
     /// Length of the epoch.
     pub span: Span,
-    /// Time without arrivals before it.
+    /// Time without arrivals before the epoch.
     pub idle: Span,
     /// Packets that arrived.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of the packets that arrived.
     pub bytes: u64,
     /// Slots of the epoch, all of the same length.
     pub slots: u64,
@@ -26,17 +26,17 @@ pub struct EpochStats {
     pub squares: u64,
     /// Batches that left.
     pub batches: u64,
-    /// Packets in them.
+    /// Packets in the batches that left.
     pub carried: u64,
-    /// Total time that these packets waited in them.
+    /// Total time that these packets waited in their batches.
     pub waited: Span,
-    /// Total time that they were open.
+    /// Total time for which these batches were open.
     pub open: Span,
-    /// Batches whose crossing time is known.
+    /// Number of batches whose crossing time is known.
     pub crossings: u64,
-    /// Total time from their leaving until the other side was done with them.
+    /// Total time from the departure of these batches until the other side was done with them.
     pub crossing: Span,
-    /// Sum of the squares of that time, in nanoseconds.
+    /// Sum of the squares of these times, in square nanoseconds.
     pub crossing_squares: u128,
     /// Processor time that the other side spent.
     pub spent: Span,
@@ -44,7 +44,8 @@ pub struct EpochStats {
 
 /// Chooses policies.
 pub trait PolicyChooser: fmt::Debug + Send {
-    /// Chooses the policy of the next epoch after one with these statistics under the policy `now`.
+    /// Chooses the policy of the next epoch. `seen` has the statistics of the epoch that ends, and
+    /// `now` is its policy.
     fn choose(&mut self, seen: &EpochStats, now: BatchPolicy) -> BatchPolicy;
 }
 
