@@ -34,7 +34,7 @@ impl fmt::Display for Unreachable {
 }
 impl std::error::Error for Unreachable {}
 
-/// The pipe of one direction: up is 0, down is 1.
+/// Index of a direction's pipe within its link: up is 0, down is 1.
 pub fn pipe_of(towards: Towards) -> u32 {
     match towards {
         Towards::Up => 0,
@@ -50,7 +50,7 @@ pub fn from_end(towards: Towards) -> End {
     }
 }
 
-/// The plans of both ends for sending and receiving, near first. Times are still to be set.
+/// The plans of both ends for sending and receiving, the near end first. They have no times yet.
 pub fn plan(scenario: &Scenario) -> Result<[EndPlan; 2], Unreachable> {
     let mut plans = [EndPlan::default(), EndPlan::default()];
     let rules: Vec<RouteRule> = scenario.rules.iter().map(|rule| rule.rule.clone()).collect();
@@ -96,8 +96,8 @@ fn traffic(source: &Source) -> Result<Traffic, Unreachable> {
 }
 
 /// The sending plan of each adapter, and after them the receiving plan of the uplink. Source `n`
-/// sends from the address `from[n]`; packets of an adapter are identified by where they enter, so
-/// nothing else distinguishes them. Times are still to be set.
+/// sends from the address `from[n]`. The link identifies an adapter's packets by where they enter,
+/// so addresses and ports are not chosen by rules here. The plans have no times yet.
 pub fn plan_of_adapters(
     scenario: &Scenario,
     from: &[Ipv4Addr],
@@ -146,8 +146,8 @@ pub(crate) fn key_of(
     Key { tos: Some(tos(source)), ..Key::of_ordinary(Protocol::UDP, from, to, length) }
 }
 
-/// The addresses in a source's headers, if they are those of the ends, and a datagram can have such
-/// headers.
+/// The addresses and ports in a source's `headers`. It is an error if the addresses are not those
+/// of the ends, or if a UDP datagram cannot have such headers.
 fn of_headers(source: &Source, key: &Key) -> Result<(SocketAddr, SocketAddr), Unreachable> {
     let (from, to) = (from_end(source.towards), from_end(source.towards).other());
     let is_of = |end: End, address: IpAddr| {
@@ -181,7 +181,8 @@ fn of_headers(source: &Source, key: &Key) -> Result<(SocketAddr, SocketAddr), Un
     })
 }
 
-/// The time to wait for the last packets: largest backlogs and delays of links in sequence.
+/// The time to wait for the last packets: the sum over the links of the largest delay and of the
+/// time to send the largest backlog twice, at most 5 s, and 200 ms on top.
 pub fn drain(links: &[Link]) -> Span {
     let of = |d: &Direction| {
         let setup = &d.pipe.setup;
@@ -312,7 +313,8 @@ const SOURCE: u16 = 20_000;
 /// The first destination port.
 const DESTINATION: u16 = 40_000;
 
-/// The intersection of both ranges; none if it is empty.
+/// The intersection of two port ranges, of which `None` is all ports. Returns the outer `None` if
+/// it is empty.
 fn both(one: Ports, other: Ports) -> Option<Ports> {
     match (one, other) {
         (Some(one), Some(other)) => {
@@ -323,7 +325,7 @@ fn both(one: Ports, other: Ports) -> Option<Ports> {
     }
 }
 
-/// Ports to try: the source's own pair, moved into these ranges.
+/// Pairs of ports to try: the source's own pair and its successors, within these ranges.
 fn ports(sport: Ports, dport: Ports, number: u16) -> impl Iterator<Item = (u16, u16)> {
     let within = move |own: u16, range: Ports, step: u16| match range {
         None => own.wrapping_add(step),

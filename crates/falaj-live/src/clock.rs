@@ -24,13 +24,13 @@ impl Clock {
         Clock { zero: monotonic }
     }
 
-    /// The instant now.
+    /// The present instant.
     #[inline]
     pub fn now(&self) -> Time {
         Time(monotonic().saturating_sub(self.zero))
     }
 
-    /// An instant in nanoseconds of CLOCK_MONOTONIC.
+    /// Converts an instant of this clock to nanoseconds of CLOCK_MONOTONIC.
     pub fn monotonic_of(&self, t: Time) -> u64 {
         self.zero + t.0
     }
@@ -41,8 +41,8 @@ impl Clock {
     }
 }
 
-/// Returns true if the clock is that of a kernel in time-travel mode: it skips all waiting, and may
-/// stand still while anything computes.
+/// Returns true if the kernel runs in time-travel mode. Its clock then skips all waiting, and may
+/// stand still during computation.
 pub fn is_virtual() -> bool {
     std::fs::read_to_string("/proc/cmdline").is_ok_and(|line| {
         let mut words = line.split_whitespace();

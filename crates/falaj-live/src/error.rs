@@ -23,7 +23,7 @@ pub enum SetupStep {
     UserMap,
     /// Making the network, process and mount namespaces.
     Namespaces,
-    /// Taking charge of signals in the first process of a side.
+    /// Setting up the handling of signals in the first process of a side.
     Signals,
     /// Opening a netlink socket.
     Netlink,
@@ -39,7 +39,7 @@ pub enum SetupStep {
     Interface,
     /// Giving the interface its addresses.
     Addresses,
-    /// Setting the Ethernet address of the peer on a side.
+    /// Setting the neighbor entries of a side: the Ethernet addresses of its peers.
     Neighbours,
     /// Setting the default routes.
     Routes,
@@ -55,7 +55,7 @@ pub enum SetupStep {
     FindInterface,
     /// Setting up a packet socket: its header, its receive ring.
     PacketOptions,
-    /// Making an interface send at a rate.
+    /// Limiting the rate of an interface by a token bucket.
     TokenBucket,
     /// Opening an AF_XDP socket.
     XdpSocket,
@@ -89,7 +89,7 @@ pub enum SetupStep {
     FirewallRules,
 }
 
-/// All steps, for their numbers on the control socket.
+/// All steps; the index of a step is its number on the control socket.
 const STEPS: [SetupStep; 37] = [
     SetupStep::OneThread,
     SetupStep::Sockets,
@@ -195,7 +195,7 @@ impl SetupStep {
 pub struct Error {
     /// The step that failed.
     pub step: SetupStep,
-    /// The side; `None` if it concerns both.
+    /// The side; `None` if the error concerns both sides.
     pub end: Option<End>,
     /// The system's error number (`errno`), 0 if the failure did not come from a system call.
     pub errno: i32,

@@ -36,10 +36,10 @@ use std::sync::Arc;
 /// Timeout for opening a port, in seconds. After a timeout the opener is not used any more.
 const PATIENCE: i64 = 5;
 
-/// Signals that are meant for the link's process.
+/// Signals that the opener ignores, because they are meant for the link's process.
 const IGNORED: [i32; 3] = [nix::libc::SIGINT, nix::libc::SIGTERM, nix::libc::SIGHUP];
 
-/// Maximum length of a line: names of interfaces and namespaces are short.
+/// Maximum length of a request in bytes; it suffices, since names of interfaces are short.
 const LINE: usize = 512;
 
 type Failure = (SetupStep, Errno);
@@ -53,20 +53,20 @@ pub struct Opener {
 
 /// An opened interface; any thread may open it for the link's thread.
 pub struct OpenedInterface {
-    /// Its packet socket.
+    /// The interface's packet socket.
     pub socket: Arc<PacketSocket>,
-    /// A port at it.
+    /// A port at that socket.
     pub port: PacketPort,
-    /// The monitor of its changes.
+    /// The monitor of the interface's changes.
     pub monitor: Monitor,
 }
 
 impl OpenedInterface {
-    /// Takes over the descriptors that another process has opened: packet socket, monitor and
+    /// Takes over the three descriptors that another process has opened: packet socket, monitor and
     /// claim.
     ///
     /// # Errors
-    /// The interface is gone, or these are other descriptors.
+    /// The interface is gone, or `opened` does not hold these three descriptors.
     pub fn adopt(place: &InterfaceName, opened: Vec<OwnedFd>) -> Result<OpenedInterface, Error> {
         let failed = |(step, errno)| Error::new(step, None, errno);
         let (socket, monitor) = take_over(opened, &place.interface, true).map_err(failed)?;
@@ -85,7 +85,7 @@ impl OpenedInterface {
 /// The descriptor is not a TAP's.
 pub fn adopt_tap(tap: OwnedFd, name: &str) -> Result<(TapPort, [u8; 6]), Error> {
     let tap = Tap::adopt(tap);
-    // A TAP that stayed keeps its address.
+    // A TAP that was kept from an earlier link still has its Ethernet address.
     let mac = tap.mac().map_err(|errno| Error::new(SetupStep::CreateTap, None, errno))?;
     Ok((TapPort::new(format!("interface of {name}"), tap), mac))
 }
@@ -97,10 +97,10 @@ pub struct TapWanted {
     pub space: Space,
     /// The subnet.
     pub at: Addresses,
-    /// Its MTU.
+    /// MTU of the TAP, in bytes.
     pub mtu: u16,
-    /// True if it stays, without a carrier, when the link's process ends. An existing one is then
-    /// reused.
+    /// True if the TAP is kept, without a carrier, when the link's process ends. A TAP that was
+    /// kept earlier is then reused.
     pub stays: bool,
 }
 
@@ -125,8 +125,8 @@ impl Opener {
         Opener::start_for(Vec::new())
     }
 
-    /// Starts the opener as [`Opener::start`] does; it can also start this command, the program
-    /// first.
+    /// Starts the opener as [`Opener::start`] does, and gives it a command for
+    /// `start_command`; the first word is the program.
     ///
     /// # Errors
     /// As [`Opener::start`].
@@ -137,8 +137,8 @@ impl Opener {
             .map_err(failed(SetupStep::Sockets))?;
         let process = process::clone_process(CloneFlags::empty(), || {
             process::close_all_but(&mut [theirs.as_raw_fd()]);
-            // It ends with the link's process, and not before: signals of a terminal or a service
-            // manager are for that process.
+            // The opener ends with the link's process, and not before: signals of a terminal or a
+            // service manager are for that process.
             for signal in IGNORED {
                 process::ignore_if_default(signal);
             }
@@ -156,7 +156,7 @@ impl Opener {
         OpenedInterface::adopt(place, self.ask(&format!("packet {place}"))?)
     }
 
-    /// Creates a TAP in an existing namespace, or reuses the one that stayed there; also returns
+    /// Creates a TAP in an existing namespace, or reuses the TAP that was kept there; also returns
     /// its Ethernet address.
     ///
     /// # Errors
@@ -164,7 +164,7 @@ impl Opener {
     pub fn tap(&self, wanted: &TapWanted, name: &str) -> Result<(TapPort, [u8; 6]), Error> {
         let TapWanted { space, at, mtu, stays } = wanted;
         let namespace = space.namespace.as_deref().unwrap_or_default();
-        // Place 0 is not used otherwise.
+        // Place 0 in the request means that the namespace has no place.
         let (place, number) = (space.place.unwrap_or(0), at.number());
         let mac = u64::from_be_bytes(std::array::from_fn(|n| {
             n.checked_sub(2).map_or(0, |n| space.mac[n])
@@ -178,7 +178,7 @@ impl Opener {
         )
     }
 
-    /// The Ethernet address of a TAP that stayed in a namespace, if there is one.
+    /// The Ethernet address of a TAP that was kept in a namespace, if there is one.
     ///
     /// # Errors
     /// There is no such namespace, or entering it is not allowed.
@@ -193,19 +193,21 @@ impl Opener {
         }
     }
 
-    /// Starts the command given at the start. It is not a child of this process.
+    /// Starts the command given to [`Opener::start_for`]. The new process is not a child of this
+    /// one.
     ///
     /// # Errors
-    /// It cannot be started, or no command was given.
+    /// The command cannot be started, or none was given.
     pub fn start_command(&self) -> Result<(), Error> {
         self.ask("start").map(drop)
     }
 
-    /// Starts a guest with these batches, this program's `aggregate guest`, and returns the link's
-    /// end of its line. The guest is no child of this process, and ends with the line.
+    /// Starts a guest (`falaj aggregate guest`) with this batch policy, and returns the link's end
+    /// of the pair of sockets between them. The guest is no child of this process, and ends when
+    /// the link's end is closed.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// The guest cannot be started.
     pub fn guest(&self, batches: &str) -> Result<OwnedFd, Error> {
         // Words of a request are separated by spaces.
         let batches: String = batches.split_whitespace().collect();
@@ -222,7 +224,8 @@ impl Opener {
         let mut opened = Vec::new();
         loop {
             match control::receive(&self.socket, true).map_err(failed)? {
-                // A later answer would belong to this request, which has been given up.
+                // An answer that comes later would be taken for the answer to the next request, so
+                // the socket is shut down.
                 SideReply::Nothing => {
                     let fd = self.socket.as_raw_fd();
                     let _ = nix::sys::socket::shutdown(fd, nix::sys::socket::Shutdown::Both);
@@ -272,12 +275,12 @@ fn open_for(socket: &OwnedFd, command: &[OsString]) {
     }
 }
 
-/// The failure of starting a program.
+/// The failure to start a program.
 fn not_started(error: &std::io::Error) -> Failure {
     (SetupStep::Program, Errno::from_raw(error.raw_os_error().unwrap_or_default()))
 }
 
-/// Starts a command that outlives this copy.
+/// Starts a command that outlives this copy of the opener.
 fn start(command: &[OsString]) -> Result<Vec<OwnedFd>, Failure> {
     let (program, words) = command.split_first().ok_or((SetupStep::Program, Errno::EINVAL))?;
     IGNORED.iter().for_each(|&signal| process::restore_default(signal));
@@ -287,7 +290,7 @@ fn start(command: &[OsString]) -> Result<Vec<OwnedFd>, Failure> {
     Ok(Vec::new())
 }
 
-/// Starts a guest that outlives this copy, and returns the other end of its line.
+/// Starts a guest that outlives this copy of the opener; returns the link's end of their sockets.
 fn guest(batches: &str) -> Result<Vec<OwnedFd>, Failure> {
     let started = std::env::current_exe().and_then(|program| {
         let mut command = Command::new(program);
@@ -318,7 +321,7 @@ fn open(line: &str) -> Result<Vec<OwnedFd>, Failure> {
             Ok(vec![tap_in_place(&attachment, stays == "true")?.into()])
         }
         ["guest", batches] => guest(batches),
-        // A socket created there can be used anywhere to query interfaces of that namespace.
+        // A socket created in a namespace can query the interfaces of that namespace from anywhere.
         ["socket", namespace] => {
             go(namespace)?;
             let made =

@@ -1,10 +1,10 @@
 //! The order in which adapters are read: deficit round robin in processor time.
 //!
 //! Each adapter with readable units gets a quantum in its turn, in proportion to its weight, and is
-//! read while that lasts. It is charged the processing time of its units, from reading to the end
-//! of queueing. So an adapter with a storm of tiny packets, or of units that are expensive for
-//! another reason, uses no more than its share of the processor while others want theirs. Its
-//! unread units stay in the kernel, at the adapter's own cost.
+//! read until the quantum is used up. It is charged the processing time of its units, from reading
+//! to the end of queueing. So an adapter with a storm of tiny packets, or of units that are
+//! expensive for another reason, uses no more than its share of the processor while other adapters
+//! have units. Its unread units stay in the kernel, at the adapter's own cost.
 
 use falaj_sched::mechanisms::deficit::Surplus;
 use std::collections::VecDeque;
@@ -17,13 +17,13 @@ const QUANTUM: i64 = 10_000;
 #[derive(Clone, Copy, Debug)]
 struct ReadCredit {
     weight: u32,
-    /// Nanoseconds that it may use before the next adapter's turn; time used beyond that is a debt.
+    /// Processor time in nanoseconds that the adapter may still use in its turn; negative: a debt.
     credit: Surplus,
-    /// True if it was charged since its last quantum.
+    /// True if the adapter was charged since its last quantum.
     served: bool,
-    /// True if it is in the list of the order.
+    /// True if the adapter is in `order`.
     listed: bool,
-    /// Number of times that its quantum was used up while it had more units.
+    /// Number of times that the quantum was used up while another adapter was also in `order`.
     ended: u64,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct ReadRounds {
 }
 
 impl ReadRounds {
-    /// Adds an adapter of this number: the next number, or that of a removed adapter.
+    /// Adds the adapter of number `n`: the next number, or the number of a removed adapter.
     pub(super) fn add(&mut self, n: u16) {
         let turn = ReadCredit {
             weight: 1,
@@ -78,7 +78,7 @@ impl ReadRounds {
     /// The adapter to be read now; it stays the same until its quantum is used up, or it has no
     /// more units.
     pub(super) fn next(&mut self) -> Option<u16> {
-        // A debt is that of one unit, so that this ends after a few rounds.
+        // A debt is at most the time of one unit, so the loop ends after a few rounds.
         loop {
             let n = *self.order.front()?;
             let turn = self.of.get_mut(usize::from(n))?;
@@ -93,7 +93,7 @@ impl ReadRounds {
         }
     }
 
-    /// Charges an adapter for this cost.
+    /// Charges processor time to an adapter.
     pub(super) fn charge(&mut self, n: u16, cost: Duration) {
         if let Some(turn) = self.of.get_mut(usize::from(n)) {
             turn.credit.pay(i64::try_from(cost.as_nanos()).unwrap_or(i64::MAX));
@@ -101,7 +101,7 @@ impl ReadRounds {
         }
     }
 
-    /// An adapter has no more units: its credit expires, a debt stays.
+    /// Notes that an adapter has no more units: its credit expires, a debt stays.
     pub(super) fn is_done(&mut self, n: u16) {
         if let Some(turn) = self.of.get_mut(usize::from(n)) {
             turn.credit.forfeit();
@@ -112,7 +112,7 @@ impl ReadRounds {
         }
     }
 
-    /// Number of times that its turn ended while it, and another one, had more units.
+    /// Number of times that this adapter's turn ended while it and another adapter had more units.
     pub(super) fn ended(&self, n: u16) -> u64 {
         self.of.get(usize::from(n)).map_or(0, |turn| turn.ended)
     }
@@ -122,8 +122,8 @@ impl ReadRounds {
 mod tests {
     use super::*;
 
-    /// Reads adapters that always have units, at these costs, until `until` nanoseconds are spent;
-    /// returns the time and the number of units of each.
+    /// Reads adapters that always have units, until `until` nanoseconds are spent. `costs` are the
+    /// nanoseconds for one unit of each adapter. Returns the time and the number of units of each.
     fn run(costs: &[u64], weights: &[u32], until: u64) -> Vec<(u64, u64)> {
         let mut turns = ReadRounds::default();
         for (n, weight) in weights.iter().enumerate() {
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn time_is_divided_by_weight_whatever_units_cost() {
-        // A storm of units that cost half a microsecond, units of 40 us, and some of 3 us.
+        // Three adapters: many units of 0.5 us, units of 40 us, and units of 3 us.
         let of = run(&[500, 40_000, 3_000], &[1, 1, 1], 30_000_000);
         for (spent, _) in &of {
             assert!(spent.abs_diff(10_000_000) <= 60_000, "{of:?}");
@@ -171,7 +171,7 @@ mod tests {
         turns.is_done(second);
         assert!(turns.is_empty() && turns.next().is_none());
         turns.ready([second, first].into_iter());
-        // 25 us of debt are two quanta and a half: the other one has turns meanwhile.
+        // The debt of 25 us is two and a half quanta: the other adapter has its turns meanwhile.
         assert_eq!(turns.next(), Some(first));
         turns.charge(first, Duration::from_micros(10));
         assert_eq!((turns.next(), turns.ended(second)), (Some(first), 1));

@@ -11,17 +11,18 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// A namespace for an adapter, or for the uplink.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// An existing one, by its name or a process in it; `None`: one is created.
+    /// Name of an existing namespace, or of a process in it; `None`: a new namespace is created.
     pub namespace: Option<String>,
-    /// Its Ethernet address.
+    /// Ethernet address of the TAP in the namespace.
     pub mac: [u8; 6],
-    /// Its place in the subnet, from 1 to 254, which determines its addresses and its route to the
-    /// uplink, whose place is 1. `None`: its user configures addresses.
+    /// Place of the namespace in the subnet, 1 to 254; it determines the IP addresses, and the
+    /// route to the uplink, which has place 1. `None`: the user of the namespace configures its
+    /// addresses.
     pub place: Option<u8>,
 }
 
 impl Space {
-    /// A namespace at a place of the subnet, from which its Ethernet address follows.
+    /// A namespace at a place of the subnet, which also determines the Ethernet address.
     pub fn placed(namespace: Option<String>, at: Addresses, place: u8) -> Space {
         Space { namespace, mac: at.mac(place), place: Some(place) }
     }
@@ -29,7 +30,7 @@ impl Space {
     /// A namespace without IP addresses. Its Ethernet address is drawn at random: behind the uplink
     /// there may be other hosts with such interfaces.
     pub fn bare(namespace: Option<String>) -> Space {
-        // The hash keys are the kernel's random numbers.
+        // `RandomState` takes its keys from the kernel's random numbers.
         let [a, b, c, d, e, ..] = RandomState::new().hash_one(()).to_be_bytes();
         Space { namespace, mac: [0x02, a, b, c, d, e], place: None }
     }
@@ -42,7 +43,7 @@ pub struct Addresses(Subnet);
 impl Addresses {
     /// The place of the uplink.
     pub const UPLINK: u8 = 1;
-    /// The last place.
+    /// The highest place.
     pub const LAST: u8 = 254;
 
     /// A subnet that is free here.
@@ -87,8 +88,8 @@ impl Addresses {
     }
 }
 
-/// Creates the namespaces, each with its interface of this MTU. The index of a space is the number
-/// of its side.
+/// Creates the namespaces, each with an interface of this MTU in bytes. The index of a space is the
+/// number of its side.
 ///
 /// # Errors
 /// As [`Sandbox::start`](crate::sandbox::Sandbox::start).
@@ -134,8 +135,8 @@ pub(super) fn attachment(space: &Space, all: &[Space], at: Addresses, mtu: u16) 
     let Some(place) = space.place else { return own };
     let both = |place: u8| [IpAddr::from(at.address(place)), at.address6(place).into()];
     own.addresses = both(place).into_iter().zip([Subnet::PREFIX, Subnet::PREFIX6]).collect();
-    // The uplink has neighbor entries for all, and they for it: no address resolution is needed on
-    // the link.
+    // The uplink has neighbor entries for all other namespaces, and each of them has one for the
+    // uplink: no address resolution is needed on the link.
     let uplink = |place: u8| place == Addresses::UPLINK;
     let known =
         all.iter().filter_map(|other| other.place).filter(|&other| uplink(other) != uplink(place));

@@ -127,7 +127,7 @@ fn an_endless_port_does_not_starve_the_others() {
     }
     for _ in 0..3 {
         three.outside[0].send(&unit(GATEWAY, mac(1))).unwrap();
-        // It is found by the next poll, and its turn comes after the current one.
+        // The next poll finds this unit, and the turn of `a` comes after the current turn.
         let within = (0..3).find(|_| next() == a);
         assert!(within.is_some());
     }
@@ -172,8 +172,8 @@ fn packets_to_an_unknown_address_are_flooded_within_a_limit() {
     assert_eq!(read(&mut *three.far, NAMES), "b");
 }
 
-/// The address that an interface was created with belongs to it, even if another has used it
-/// before.
+/// The address that an interface was created with belongs to it, even if another adapter has used
+/// the address before.
 #[test]
 fn a_made_address_is_taken_back() {
     let mut three = three();
@@ -342,7 +342,7 @@ fn a_note_of_no_adapter_is_refused() {
     }
 }
 
-/// Adapters come and go over the long run of a service.
+/// Adapters are added and removed in the long run of a service.
 #[test]
 fn numbers_of_removed_adapters_are_reused() {
     let mut three = three();
@@ -364,7 +364,7 @@ fn numbers_of_removed_adapters_are_reused() {
             assert_eq!(read(&mut *three.near, &["d"]), "d");
         }
         three.adapters.remove("d");
-        // Units in transit to it are dropped.
+        // Units in transit to the removed adapter are dropped.
         let mut noted = unit(mac(9), GATEWAY);
         note(&mut noted, 3 + (n % most) as u16);
         assert!(!three.near.transmit(&noted).unwrap());

@@ -21,7 +21,7 @@ pub struct OpenOptions {
     pub xdp: bool,
     /// Policy for batches of packets to a peer that accepts batches.
     pub batches: Option<BatchPolicy>,
-    /// True if packets that find no room, and those held at the end, pass instead of being dropped.
+    /// True if packets pass, instead of being dropped, when the queue is full and when falaj ends.
     pub fail_open: bool,
 }
 
@@ -33,12 +33,12 @@ pub trait Address: Comparable + fmt::Debug + fmt::Display + Send + Sync {
     /// The step that failed, its cause, and a remedy.
     fn open(&self, options: &OpenOptions) -> Result<OpenEnd, OpenError>;
 
-    /// The kernel interface that it names, if it names one.
+    /// The kernel interface that this address names, if it names one.
     fn interface(&self) -> Option<&InterfaceName> {
         None
     }
 
-    /// The socket that opening it creates in the file system, if any.
+    /// The socket file that `open` creates, if any.
     fn socket(&self) -> Option<&Path> {
         None
     }
@@ -64,17 +64,17 @@ pub struct EndName {
 }
 
 impl EndName {
-    /// The entry of its backend in the table.
+    /// The entry of this end's backend in [`BACKENDS`].
     pub fn entry(&self) -> &'static BackendEntry {
         self.entry
     }
 
-    /// The kernel interface that it names, if it names one.
+    /// The kernel interface that this name stands for, if it stands for one.
     pub fn interface(&self) -> Option<&InterfaceName> {
         self.address.interface()
     }
 
-    /// The socket that opening it creates in the file system, if any.
+    /// The socket file that `open` creates, if any.
     pub fn socket(&self) -> Option<&Path> {
         self.address.socket()
     }

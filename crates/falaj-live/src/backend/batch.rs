@@ -20,9 +20,9 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::rc::Rc;
 
-/// Bytes of a ring in each direction.
+/// Size of the ring of each direction, in bytes.
 const RING: usize = 1 << 20;
-/// Bytes of a unit before its destination, for the packer.
+/// Number of bytes before a unit's destination address, for the packer.
 pub const BEFORE: usize = Tap::VNET_HEADER;
 /// Number of units that the guest moves before it checks the other direction.
 const TURN: usize = 64;
@@ -37,9 +37,9 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Starts the guest, a command that calls [`serve`] with its standard input, and passes it the
-    /// TAP. `packer` packs the units that go to the guest; it must be made for units with
-    /// [`BEFORE`] bytes before their destination. The guest ends when this side does.
+    /// Starts the guest, a command that calls [`serve`] with its standard input, and passes the TAP
+    /// to it. `packer` packs the units that go to the guest; it must be made for units with
+    /// [`BEFORE`] bytes before their destination. The guest ends when the link's side does.
     pub fn start(mut command: Command, tap: &Tap, packer: Packer) -> io::Result<(Guest, Child)> {
         let [ours, theirs] = line()?;
         // Ctrl-C is meant for the link, which then ends the guest.
@@ -48,8 +48,8 @@ impl Guest {
         Ok((Guest::at(ours, tap, packer)?, child))
     }
 
-    /// The link's side of a guest that was started at the other end of this line; passes it the
-    /// TAP.
+    /// The link's side of a guest that was already started; `line` is the link's end of the pair of
+    /// sockets between them. Passes the TAP to the guest.
     ///
     /// # Errors
     /// The guest has ended, or there is no shared memory.
@@ -69,7 +69,7 @@ impl Guest {
     }
 }
 
-/// Starts a guest apart from the link's process, which gets the other end of its line.
+/// Starts a guest that does not depend on this process; returns the link's end of their sockets.
 pub(crate) fn start_apart(mut command: Command) -> io::Result<OwnedFd> {
     let [ours, theirs] = line()?;
     command.stdin(theirs).process_group(0).spawn()?;
@@ -79,9 +79,9 @@ pub(crate) fn start_apart(mut command: Command) -> io::Result<OwnedFd> {
 /// The link's port to a guest.
 pub struct GuestPort {
     crossing: Rc<RefCell<Crossing>>,
-    /// The descriptor of the crossing.
+    /// The descriptor of `crossing`, which the event loop polls.
     readable: OwnedFd,
-    /// Buffer for one packet of a unit of many.
+    /// Buffer for one packet of a unit with several packets.
     part: Vec<u8>,
 }
 
@@ -91,7 +91,7 @@ pub struct GuestBatches {
 }
 
 impl GuestBatches {
-    /// The counters of the link's side, and its policy now.
+    /// The counters of the link's side, and its present policy.
     pub fn counts(&self) -> (CrossingCounts, BatchPolicy) {
         let crossing = self.crossing.borrow();
         (crossing.counts(), crossing.policy())
@@ -109,13 +109,13 @@ impl GuestBatches {
     }
 }
 
-/// Maps an error of the rings themselves to the end of the port.
+/// Turns an error of the rings into one that means that the port is gone.
 fn ended(_: io::Error) -> io::Error {
     Errno::ENODEV.into()
 }
 
 impl GuestPort {
-    /// The batches of this port.
+    /// The batches of this port, for use outside of the event loop.
     pub fn batches(&self) -> GuestBatches {
         GuestBatches { crossing: Rc::clone(&self.crossing) }
     }
@@ -144,7 +144,7 @@ impl Port for GuestPort {
         if let Some(received) = GuestPort::unit(crossing, buffer)? {
             return Ok(Some(received));
         }
-        // First clear, then poll: a wake-up in between is not lost.
+        // First clear the wake-up, then poll, so that a wake-up in between is not lost.
         crossing.clear()?;
         loop {
             crossing.poll(now()).map_err(ended)?;
@@ -165,7 +165,8 @@ impl Port for GuestPort {
         let crossing = &mut *self.crossing.borrow_mut();
         let now = now();
         let mut offer = |packet: &[u8]| crossing.offer(packet, now).map_err(ended);
-        // Batches are for single packets: a unit of many would fill one, or fit into none.
+        // Batches are for single packets: a unit of many packets would fill a batch, or fit into
+        // none.
         let taken = match Train::of(unit) {
             None => offer(unit)?,
             Some(_) => singly(unit, &mut self.part, |packet| offer(packet))?,
@@ -181,9 +182,9 @@ impl Port for GuestPort {
 
 impl PortHandover for GuestPort {}
 
-/// Runs the guest between the TAP received over the line and the rings, until the other side ends.
-/// `packer` packs the units that go back; it is made as for [`Guest::start`]. `repacked` makes
-/// another one from a message of the other side.
+/// Runs the guest, which moves units between the TAP received over `line` and the rings, until the
+/// other side ends. `packer` packs the units that go back; it is made as for [`Guest::start`].
+/// `repacked` makes a new packer from a message of the other side.
 pub fn serve(
     line: OwnedFd,
     packer: Packer,

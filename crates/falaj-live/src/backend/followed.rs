@@ -1,26 +1,26 @@
 //! The interface that a socket is bound to.
 //!
 //! The kernel binds sockets to an interface's number, and so continues delivery when the interface
-//! is renamed. An interface is followed in the same way: by its number as long as that exists, and
-//! by its requested name only when it is gone.
+//! is renamed. falaj follows an interface in the same way: by its number as long as that exists,
+//! and by its requested name only when the number is gone.
 
 use super::name::InterfaceState;
 use nix::errno::Errno;
 use nix::libc::{self, c_int};
 use std::os::fd::BorrowedFd;
 
-/// An interface at the last look.
+/// An interface as it was at the last check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FollowedInterface {
-    /// Its number; negative if there is no interface.
+    /// Its number in the kernel; negative if there is no interface.
     pub(crate) index: c_int,
-    /// Its name at that time.
+    /// Its name at the last check.
     pub(crate) name: String,
     pub(crate) state: InterfaceState,
 }
 
 impl FollowedInterface {
-    /// No interface; one of this name is awaited.
+    /// An interface that does not exist; one of this name is awaited.
     pub(crate) fn gone(name: &str) -> FollowedInterface {
         FollowedInterface { index: -1, name: name.to_owned(), state: InterfaceState::Gone }
     }
@@ -35,8 +35,8 @@ impl FollowedInterface {
         Ok(FollowedInterface { index, name: name.to_owned(), state })
     }
 
-    /// The same interface as it is now, even if it was renamed; if it is gone, one with the name
-    /// `asked`, if there is one.
+    /// The present state of the same interface, even if it was renamed. If it is gone, the
+    /// interface with the name `asked`, if there is one.
     pub(crate) fn look(&self, socket: BorrowedFd<'_>, asked: &str) -> FollowedInterface {
         self.same(socket)
             .or_else(|| FollowedInterface::called(socket, asked).ok())
@@ -44,7 +44,7 @@ impl FollowedInterface {
     }
 
     fn same(&self, socket: BorrowedFd<'_>) -> Option<FollowedInterface> {
-        /// Number of tries, as it may be renamed between the two queries.
+        /// Number of tries, because the interface may be renamed between the two queries.
         const TRIES: usize = 8;
         if self.index < 0 {
             return None;
@@ -56,12 +56,12 @@ impl FollowedInterface {
         })
     }
 
-    /// Returns true if it is another interface, or in another state.
+    /// Returns true if `other` is another interface, or the same one in another state.
     pub(crate) fn differs(&self, other: &FollowedInterface) -> bool {
         (self.index, self.state) != (other.index, other.state)
     }
 
-    /// Its name, if that differs from the requested one.
+    /// The interface's name, if it differs from the requested one.
     pub(crate) fn other_name(&self, asked: &str) -> Option<String> {
         (self.index >= 0 && self.name != asked).then(|| self.name.clone())
     }

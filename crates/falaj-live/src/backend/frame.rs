@@ -11,9 +11,9 @@ const ETHERNET: usize = 14;
 /// Additional bytes of a VLAN tag.
 const TAG: usize = 4;
 
-/// Bytes before the network's packet. A VLAN tag is not part of that packet and is not charged:
-/// Linux neither counts it towards a device's MTU nor, where the device inserts it, in `tc`. If
-/// there are two tags, the inner one counts.
+/// Bytes before the network's packet, in a frame. A VLAN tag is not part of the packet and is not
+/// charged: Linux neither counts it towards a device's MTU nor, where the device inserts it, in
+/// `tc`. A second tag is part of the packet.
 fn header(frame: &[u8]) -> usize {
     match frame.get(12..14) {
         // 802.1Q and 802.1ad.
@@ -22,7 +22,7 @@ fn header(frame: &[u8]) -> usize {
     }
 }
 
-/// Describes a unit by the frame after its virtio-net header.
+/// Describes the unit that consists of a virtio-net header and a frame.
 pub(crate) fn received(unit: &[u8]) -> Received {
     let frame = unit.get(VNET_HEADER..).unwrap_or(&[]);
     let (length, flow) = (unit.len(), None);
@@ -38,18 +38,18 @@ pub(crate) fn received(unit: &[u8]) -> Received {
     }
 }
 
-/// Length of a frame's IP packet.
+/// Length of a frame's IP packet, in bytes.
 pub(crate) fn length(frame: &[u8]) -> u32 {
     frame.len().saturating_sub(header(frame)) as u32
 }
 
-/// The key of the frame after a virtio-net header; for several packets in one unit, that of the
-/// first packet.
+/// The key of the frame after a virtio-net header. If the unit has several packets, the key of the
+/// first one.
 pub(crate) fn key(unit: &[u8]) -> Key {
     let key = Key::of_ethernet(unit.get(VNET_HEADER..).unwrap_or(&[]));
     match Train::of(unit) {
         Some(train) => {
-            // Flags that only the last packet has: FIN and PSH.
+            // Flags that only the last packet of a unit has: FIN and PSH.
             const LAST: u8 = 0x01 | 0x08;
             let not_here = if train.packets() > 1 { LAST } else { 0 };
             let tcp = key.tcp.map(|flags| flags & !not_here);
@@ -66,22 +66,22 @@ pub(crate) fn turn(unit: &mut [u8], corrupt: &Corrupt) {
     corrupt.turn(&mut unit[header..]);
 }
 
-/// Sets the ECN bits of the frame after a virtio-net header. No checksum but that of the IP header
-/// covers them.
+/// Sets the ECN bits of the frame after a virtio-net header. Only the checksum of the IP header
+/// covers these bits.
 pub(crate) fn mark(unit: &mut [u8], ecn: Ecn) {
     if let Some(frame) = unit.get_mut(VNET_HEADER..) {
         ecn::mark_ethernet(frame, ecn);
     }
 }
 
-/// Completes an unfinished checksum, and removes its note from the header, so that the receiver
-/// verifies it.
+/// Completes an unfinished checksum, and clears the note about it in the virtio-net header, so that
+/// the receiver verifies the checksum.
 pub(crate) fn finish_checksum(unit: &mut [u8]) {
     const NEEDED: u8 = 1;
     let Some((header, frame)) = unit.split_at_mut_checked(VNET_HEADER) else { return };
     let note = |at: usize| usize::from(u16::from_le_bytes([header[at], header[at + 1]]));
     let (needed, start, offset) = (header[0] & NEEDED != 0, note(6), note(8));
-    // The checksum is neither unfinished nor known to be correct.
+    // The header now says: the checksum is not unfinished, and not known to be correct.
     header[0] = 0;
     let Some(rest) = frame.get_mut(start..).filter(|rest| needed && rest.len() >= offset + 2)
     else {
@@ -112,8 +112,8 @@ mod tests {
 
     const MTU: u32 = 1500;
 
-    /// A port that reads units sent to the socket; as from a TAP, one unit at a time, truncated if
-    /// it is too long.
+    /// A port that reads the units sent to the socket. As from a TAP, a read takes one unit, which
+    /// is truncated if it is too long.
     fn port() -> (TapPort, UnixDatagram) {
         let (kernel, tap) = UnixDatagram::pair().unwrap();
         tap.set_nonblocking(true).unwrap();
@@ -156,7 +156,7 @@ mod tests {
         whole.extend([0x13, 0x8c, 0x13, 0x8c, 0, length as u8]);
         whole.extend(pseudo.to_be_bytes());
         whole.extend(payload);
-        // A bit of the Ethernet header, and one of the last byte.
+        // A bit of the Ethernet header, and a bit of the last byte.
         for draw in [0, u64::MAX] {
             let mut unit = whole.clone();
             port.corrupt(&mut unit, &Corrupt { handle: 0, draw });

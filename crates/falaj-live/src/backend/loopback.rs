@@ -1,5 +1,5 @@
-//! A port for machines without network namespaces: datagrams arrive at a loopback socket and are
-//! passed on to another. One port serves one source.
+//! A port for machines without network namespaces: it receives datagrams at a loopback socket and
+//! passes them on to another socket. One port serves one source.
 
 use crate::backend::port::{Port, PortHandover, Received};
 use crate::socket_buffer;
@@ -12,16 +12,16 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// The classification of datagrams that have lost their headers.
+/// How to find the flow of datagrams whose headers the kernel has removed.
 #[derive(Clone, Copy, Debug)]
 pub enum FlowLookup {
-    /// All belong to this flow.
+    /// All datagrams belong to this flow.
     Flow(FlowId),
-    /// By rules, as if their headers were these.
+    /// By rules, as if each datagram had these headers.
     Key(Key),
 }
 
-/// Datagrams from a loopback socket to a loopback address.
+/// A port that receives datagrams at a loopback socket and passes them on to a loopback address.
 pub struct LoopbackPort {
     socket: UdpSocket,
     to: SocketAddr,
@@ -38,7 +38,7 @@ impl LoopbackPort {
         Ok(LoopbackPort { socket, to, sorted })
     }
 
-    /// The address at which it receives datagrams.
+    /// The address at which the port receives datagrams.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
@@ -47,7 +47,7 @@ impl LoopbackPort {
 fn unless_it_would_block<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
-        // A receiver that is not there yet, or no longer, answers with a refusal.
+        // A receiver that does not exist yet, or not any more, causes a connection refusal.
         Err(e)
             if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionRefused) =>
         {
@@ -93,7 +93,7 @@ impl Port for LoopbackPort {
         corrupt.turn(unit);
     }
 
-    /// Without effect: the bits are in a header that the kernel removes.
+    /// Does nothing: the ECN bits are in a header that the kernel removes.
     fn mark(&self, _: &mut [u8], _: Ecn) {}
 
     fn readable(&self) -> BorrowedFd<'_> {

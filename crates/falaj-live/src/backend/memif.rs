@@ -1,8 +1,8 @@
-//! A port at a shared memory interface of another program (memif): frames pass through its rings,
-//! or batches of them if the other side is falaj and both enable batches.
+//! A port at a shared memory interface (memif) of another program. Its rings carry frames, or
+//! batches of frames if the other side is falaj and both sides enable batches.
 //!
-//! memif has no virtio-net headers, which describe work left to the receiver (offloads). So units
-//! of many packets are split, and checksums are computed, before frames are sent.
+//! memif has no virtio-net headers, which would describe work left to the receiver (offloads). So
+//! units of several packets are split, and checksums are computed, before frames are sent.
 
 use super::{Address, Backend, BackendEntry, OpenEnd, OpenError, OpenOptions};
 use crate::backend::frame;
@@ -46,9 +46,9 @@ if the other program is falaj, too, --aggregate sends them in batches.",
 /// `memif:/run/vpp/memif.sock,slave,id=1,secret=WORD`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemifName {
-    /// The socket; a name that begins with `@` is not in the file system.
+    /// The path of the socket; a path that begins with `@` is a name outside the file system.
     pub path: PathBuf,
-    /// Master, which listens there, or slave, which connects.
+    /// The role: the master listens at the socket, the slave connects to it.
     pub role: MemifRole,
     /// The interface's number.
     pub id: u32,
@@ -118,7 +118,7 @@ impl Address for MemifName {
     }
 }
 
-/// An interface, whose peers may come and go.
+/// A memif interface, whose peers may come and go.
 pub struct Memif {
     name: MemifName,
     /// The descriptor of the socket, which stays the same.
@@ -137,13 +137,14 @@ impl fmt::Debug for Memif {
 struct MemifState {
     socket: MemifSocket,
     way: Option<FramePath>,
-    /// Policy for batches, if they are enabled.
+    /// Policy for batches; `None` if batches are not enabled.
     policy: Option<BatchPolicy>,
     /// The state that was reported last.
     told: InterfaceState,
-    /// The reason why the last peer left, until it is queried; and the last reason, queried or not.
+    /// The reason why the last peer left, until it is queried; and the latest reason, queried or
+    /// not.
     why: (Option<String>, String),
-    /// Buffer for one packet of a unit of many.
+    /// Buffer for one packet of a unit with several packets.
     part: Vec<u8>,
 }
 
@@ -157,8 +158,8 @@ enum FramePath {
 const LONGEST: u32 = 1 << 16;
 
 impl Memif {
-    /// Listens or connects; also returns the monitor of changes. Packets go in batches by this
-    /// policy, if there is one and the other side supports batches.
+    /// Listens or connects; also returns the monitor of changes. Packets go in batches by `policy`,
+    /// if there is one and the other side supports batches.
     ///
     /// # Errors
     /// The socket cannot be created, or another process listens there.
@@ -187,7 +188,7 @@ impl Memif {
         Ok((Memif { name: name.clone(), readable, news, inner }, monitor))
     }
 
-    /// The state, if it has changed: up while there is a peer, else gone.
+    /// The state, if it has changed: up while there is a peer, otherwise gone.
     pub fn look(&self) -> Option<InterfaceState> {
         let inner = &mut *self.inner.borrow_mut();
         let now = if inner.way.is_some() { InterfaceState::Up } else { InterfaceState::Gone };
@@ -200,7 +201,7 @@ impl Memif {
     }
 
     fn tell(&self) {
-        // A full counter is readable as well.
+        // If the counter is full, the descriptor is readable already.
         let _ = self.news.write(1);
     }
 }
@@ -225,7 +226,7 @@ impl MemifState {
         }
     }
 
-    /// Sets the reason to return, if it differs from the last one.
+    /// Sets the reason for `why` to return, if it differs from the latest one.
     fn reason(&mut self, why: String) {
         if self.why.1 != why {
             self.why = (Some(why.clone()), why);
@@ -241,7 +242,7 @@ impl MemifState {
         Ok(())
     }
 
-    /// Handles events of the socket; returns true if there was news or a wake-up.
+    /// Handles events of the socket; returns true if a peer has come or gone.
     fn look(&mut self) -> io::Result<bool> {
         let news = self.socket.look()?;
         let changed = news.is_some();
@@ -270,7 +271,8 @@ impl FramePath {
         }
     }
 
-    /// Reads one unit after an empty header; for a malformed packet, returns an inner error.
+    /// Reads one unit, and puts an empty header before it. The inner error reports a malformed
+    /// packet.
     fn receive(&mut self, unit: &mut [u8]) -> io::Result<Option<io::Result<usize>>> {
         let Some((header, frame)) = unit.split_at_mut_checked(Tap::VNET_HEADER) else {
             return Ok(None);
@@ -379,7 +381,8 @@ impl Port for MemifPort {
                     Ok(Some(length)) => {
                         return length.map(|length| Some(frame::received(&buffer[..length])));
                     }
-                    // First clear, then check: a wake-up in between is not lost.
+                    // First clear the wake-up, then check, so that a wake-up in between is not
+                    // lost.
                     Ok(None) if looked => match way.rest() {
                         Ok(true) => return Ok(None),
                         Ok(false) => continue,

@@ -1,8 +1,8 @@
 //! Backends: the ends at which units enter and leave a link, one file or folder each.
 //!
-//! The kinds of ends of a bridge are in one table, [`BACKENDS`]: the form of their names, the
+//! One table, [`BACKENDS`], lists the kinds of ends of a bridge: the form of their names, the
 //! parsed name ([`Address`]), and the open end ([`Backend`], whose [`Port`] the event loop reads
-//! and writes). A new backend is its own file, and here a line for the file and one in the table.
+//! and writes). A new backend is a new file, with one line here for the file and one in the table.
 
 mod address;
 pub mod batch;
@@ -32,11 +32,11 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-/// The kinds of ends of a bridge. The last one accepts every name that has no scheme of the others.
+/// The kinds of ends of a bridge. The last kind accepts every name without a scheme of the others.
 pub static BACKENDS: &[&BackendEntry] =
     &[&vhost_user::BACKEND, &memif::BACKEND, &nfqueue::BACKEND, &interface::BACKEND];
 
-/// A backend, as the table lists it.
+/// The entry of a backend in the table.
 #[derive(Debug)]
 pub struct BackendEntry {
     /// Scheme with which the names of its ends begin: `vhost:`. Empty: none.
@@ -55,15 +55,15 @@ pub struct BackendEntry {
     /// True if opening an end starts threads. Other network namespaces can be entered by a
     /// single-threaded process only, so these ends are opened last.
     pub starts_threads: bool,
-    /// True if packets return to their own path: they leave at the end where they came in. Such an
-    /// end may fail open.
+    /// True if packets return to the path that they came from: they leave at the end where they
+    /// came in. Such an end may fail open.
     pub returns_packets: bool,
-    /// True if packets may cross in batches.
+    /// True if the end can exchange packets in batches.
     pub takes_batches: bool,
 }
 
 impl BackendEntry {
-    /// An entry with empty texts and no special properties, to be completed.
+    /// An entry with empty texts and no special properties; the caller completes it.
     pub(crate) const fn new(
         scheme: &'static str,
         form: &'static str,
@@ -85,7 +85,7 @@ impl BackendEntry {
 /// An open end of a bridge. The ends of a link are either both AF_XDP sockets or neither: other
 /// backends pass units on with a note of unfinished work, which AF_XDP sockets do not support.
 pub trait Backend: fmt::Debug {
-    /// Its entry in the table.
+    /// The entry of this end's backend in the table.
     fn entry(&self) -> &'static BackendEntry;
 
     /// Returns a port at this end.
@@ -94,7 +94,7 @@ pub trait Backend: fmt::Debug {
     /// The kernel's error: a receive ring cannot be mapped.
     fn port(&self) -> io::Result<Box<dyn Port>>;
 
-    /// Largest IP packet of the interface; `None` if the end has no limit of its own.
+    /// Largest IP packet of the interface, in bytes; `None` if the end has no limit of its own.
     ///
     /// # Errors
     /// The kernel's error; the interface may be gone.
@@ -102,7 +102,7 @@ pub trait Backend: fmt::Debug {
         Ok(None)
     }
 
-    /// Returns true if VLAN tags of arriving frames are lost.
+    /// Returns true if arriving frames lose their VLAN tags.
     fn loses_tags(&self) -> bool {
         false
     }
@@ -113,12 +113,12 @@ pub trait Backend: fmt::Debug {
         None
     }
 
-    /// The name of the interface at the last look, if it was opened by a different name.
+    /// The present name of the interface, if it was opened by another name.
     fn renamed(&self) -> Option<String> {
         None
     }
 
-    /// The reason for the state, if there is one that was not returned before.
+    /// The reason for the present state, if there is one that was not returned before.
     fn why(&self) -> Option<String> {
         None
     }
@@ -128,13 +128,13 @@ pub trait Backend: fmt::Debug {
         0
     }
 
-    /// The counters of batches that cross here, and the policy now; `None`: there are none.
+    /// The counters of batches that cross here, and the present policy; `None` without batches.
     fn batches(&self) -> Option<(CrossingCounts, BatchPolicy)> {
         None
     }
 
-    /// The descriptors for another process to take it over, beside the monitor's; `None`: not
-    /// supported.
+    /// The descriptors that another process needs to take over the end, beside the monitor's
+    /// descriptor; `None` if that is not supported.
     fn descriptors(&self) -> Option<[BorrowedFd<'_>; 3]> {
         None
     }

@@ -29,11 +29,11 @@ impl Monitor {
         Monitor(socket)
     }
 
-    /// Discards the notifications: only their existence matters, as the reader checks the state
-    /// itself.
+    /// Discards the notifications. The reader checks the state itself, so it needs only the fact
+    /// that there were some.
     pub fn clear(&self) {
         let mut told = [0; 4096];
-        // Notifications that found no room cause one error, and are news too.
+        // An error reports once that notifications were lost for lack of room; that is news too.
         while !matches!(read(&self.0, &mut told), Err(Errno::EAGAIN) | Ok(0)) {}
     }
 }

@@ -21,7 +21,7 @@ impl FromStr for InterfaceName {
             Some((interface, namespace)) => (interface, Some(namespace)),
             None => (text, None),
         };
-        // The kernel's rules for names of interfaces, and those for names of files.
+        // The kernel's rules for names of interfaces, which are also those for names of files.
         let name_is_wrong = |name: &str| {
             name.is_empty() || name.contains(['/', '\0']) || name == "." || name == ".."
         };
@@ -57,7 +57,7 @@ pub enum InterfaceState {
     Up,
     /// Taken down: no frame passes until it is brought up.
     Down,
-    /// No interface of that name exists; one that appears is used.
+    /// No interface of that name exists; if one appears, it is used.
     Gone,
 }
 

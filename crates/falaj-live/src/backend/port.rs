@@ -12,74 +12,77 @@ use std::os::fd::BorrowedFd;
 /// A unit that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Number of its bytes in the buffer.
+    /// The unit's length in the buffer, in bytes.
     pub length: usize,
-    /// The flow that it belongs to, if the port determines it; otherwise its key does.
+    /// The unit's flow, if the port determines it; otherwise the flow follows from the key.
     pub flow: Option<FlowId>,
-    /// Length of its IP packet, or of each packet but the last.
+    /// Length in bytes of the unit's IP packet, or of each of its packets but the last.
     pub bytes: u32,
-    /// Length of its last packet.
+    /// Length in bytes of its last packet.
     pub last: u32,
-    /// Several packets in one unit.
+    /// The packets of the unit if it has several; `None` if it is one packet.
     pub train: Option<Train>,
 }
 
 impl Received {
-    /// A unit that is one packet.
+    /// A unit that consists of one packet.
     pub fn packet(length: usize, bytes: u32, flow: Option<FlowId>) -> Received {
         Received { length, flow, bytes, last: bytes, train: None }
     }
 
-    /// Number of its packets.
+    /// Number of packets in the unit.
     pub fn packets(&self) -> u32 {
         self.train.map_or(1, |train| train.packets()) as u32
     }
 }
 
-/// Handover of a port to another process, which most ports do not support.
+/// Handover of a port to another process. Most ports do not support it.
 pub trait PortHandover {
-    /// Returns true if it has read units that it has not returned yet.
+    /// Returns true if the port has read units that it has not returned yet.
     fn holds_units(&self) -> bool {
         false
     }
-    /// The descriptor by which another process takes it over, if supported.
+    /// The descriptor that another process needs to take over the port; `None` if not supported.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
-    /// The position of its reader, beside the kernel's own state.
+    /// Position of the port's reader, which is not part of the kernel's own state.
     fn position(&self) -> u64 {
         0
     }
-    /// Sets the position of its reader.
+    /// Sets the position of the port's reader.
     fn resume_at(&mut self, position: u64) {
         let _ = position;
     }
 }
 
-/// A place where units enter and leave: Ethernet frames after a virtio-net header, unless an
-/// implementation says otherwise.
+/// A place where units enter and leave. A unit is an Ethernet frame after a virtio-net header,
+/// unless an implementation documents another form.
 ///
-/// An error `EBADF`, `EBADFD` or `ENODEV` means that the port is gone and ends the run; any other
-/// concerns one unit, which is then lost and counted.
+/// An error `EBADF`, `EBADFD` or `ENODEV` means that the port is gone, and ends the run. Any other
+/// error concerns one unit, which is then lost and counted.
 pub trait Port: PortHandover {
-    /// Its name for users, at the beginning of a sentence.
+    /// The port's name for users, for the beginning of a sentence.
     fn name(&self) -> String;
     /// Length in bytes of a buffer that holds any unit of this port.
     fn longest(&self) -> usize;
     /// Reads one unit, if there is one; never blocks.
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>>;
-    /// Sends one unit; returns false if it was not taken.
+    /// Sends one unit; returns false if the unit was not accepted.
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool>;
-    /// Returns true if it reports when it has room, so that the device behind it may pace a link.
+    /// Returns true if the port reports when it has room, so that the device behind it may pace a
+    /// link.
     fn says_room(&self) -> bool {
         false
     }
-    /// From now on the device paces a link, and is handed at most this number of bytes ahead of
-    /// time; `None`: it paces no link any more. This is for ports that [report when they have
-    /// room](Port::says_room). From then on such a port refuses a unit for which it has no room,
-    /// and the unit is sent again later. [`transmit`](Port::transmit) fails with `EAGAIN`, and the
-    /// port becomes writable when it has room. Or it fails with `ENOBUFS` or `ENOMEM`, and the end
-    /// of that state is not reported.
+    /// Starts or stops pacing of a link by the device. While the device paces, at most `backlog`
+    /// bytes are handed to it ahead of time; `None` stops pacing. Only for ports that [report when
+    /// they have room](Port::says_room).
+    ///
+    /// A pacing port refuses a unit for which it has no room, and the unit is sent again later.
+    /// Then [`transmit`](Port::transmit) fails with `EAGAIN`, and the port becomes writable when it
+    /// has room. If it fails with `ENOBUFS` or `ENOMEM` instead, the port does not report when
+    /// there is room again.
     ///
     /// # Errors
     /// The kernel's error.
@@ -87,33 +90,33 @@ pub trait Port: PortHandover {
         let _ = backlog;
         Ok(())
     }
-    /// Returns true if it accepts datagrams that leave together as one unit. To
-    /// other ports they are sent one by one.
+    /// Returns true if the port accepts several datagrams as one unit. To other ports they are sent
+    /// one by one.
     fn takes_trains(&self) -> bool {
         false
     }
-    /// Notifies the port that a unit of one packet that it has read is dropped.
+    /// Notifies the port that a unit of one packet, which the port has read, is dropped.
     fn dropped(&mut self, unit: &[u8]) {
         let _ = unit;
     }
-    /// Notifies the port that there is no memory for a unit that it has just read: it is dropped.
+    /// Notifies the port that a unit that it has just read is dropped for lack of memory.
     fn found_no_memory(&mut self, unit: &[u8], packets: u32) {
         let _ = packets;
         self.dropped(unit);
     }
-    /// The index of the source or destination of this unit among several that share the port and
-    /// the memory for units; `None`: they are not distinguished.
+    /// The index of this unit's source or destination among several that share the port and the
+    /// memory for units; `None` if they are not distinguished.
     fn owner(&self, unit: &[u8]) -> Option<u16> {
         let _ = unit;
         None
     }
-    /// The key of a unit that this port has read, for rules, masks and policies, unless the port
-    /// knows its flow.
+    /// The key of a unit that this port has read, for rules, masks and policies. It is not needed
+    /// if the port determines the flow.
     fn key(&self, unit: &[u8]) -> Key {
         frame::key(unit)
     }
-    /// Flips a bit of a unit that this port has read, so that the far end detects the error as it
-    /// would behind a real link.
+    /// Flips a bit of a unit that this port has read, so that the receiver detects the error, as
+    /// with an error on a real link.
     fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
         frame::turn(unit, corrupt);
     }
@@ -121,12 +124,12 @@ pub trait Port: PortHandover {
     fn mark(&self, unit: &mut [u8], ecn: Ecn) {
         frame::mark(unit, ecn);
     }
-    /// Readable when a unit may be received, and writable when there is room; always the same
-    /// descriptor.
+    /// The descriptor to poll: readable when a unit may be received, writable when there is room.
+    /// It is always the same descriptor.
     fn readable(&self) -> BorrowedFd<'_>;
 }
 
-/// Returns true if the port is gone, so that the error does not concern just one unit.
+/// Returns true if the error means that the port is gone, and not only one unit.
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     use nix::libc::{EBADF, EBADFD, ENODEV};
     matches!(error.raw_os_error(), Some(EBADF | EBADFD | ENODEV))

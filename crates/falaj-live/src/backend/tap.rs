@@ -1,8 +1,8 @@
 //! A TAP interface with the virtio-net header, seen from the user-space side.
 //!
-//! The header makes it fast and correct at once: the kernel passes TCP units of up to 64 KB and
-//! unfinished checksums *with* a note of the unfinished work, and accepts them back in the same
-//! form. Passing a unit on unchanged, header included, is therefore always correct.
+//! The header makes the interface both fast and correct. The kernel passes TCP units of up to 64 KB
+//! and unfinished checksums *with* a note of the unfinished work, and accepts them back in the same
+//! form. A unit that is passed on unchanged, header included, is therefore always correct.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,10 +20,10 @@ use crate::{gso, sys};
 
 /// The descriptor of one TAP interface.
 ///
-/// One `read` takes one unit and one `write` gives one: [`Tap::VNET_HEADER`] bytes of virtio-net
-/// header (version 1, little endian), then the Ethernet frame without its FCS. The descriptor never
-/// blocks. The interface has a carrier while the `Tap` lives, and vanishes with it, unless it was
-/// created to stay.
+/// One `read` takes one unit and one `write` gives one. A unit is [`Tap::VNET_HEADER`] bytes of
+/// virtio-net header (version 1, little endian), then the Ethernet frame without its FCS. The
+/// descriptor never blocks. The interface has a carrier while the `Tap` lives, and vanishes with
+/// it, unless it was created to stay.
 #[derive(Debug)]
 pub struct Tap {
     fd: OwnedFd,
@@ -42,8 +42,8 @@ impl Tap {
     /// With `tso` the kernel may pass TCP units larger than the MTU (IPv4 and IPv6); checksums may
     /// be unfinished in any case, as the header says.
     ///
-    /// If it `stays`, it outlives its descriptor, without a carrier then; an existing interface
-    /// without a carrier is reused.
+    /// If `stays`, the interface outlives its descriptor, but then has no carrier. An existing
+    /// interface without a carrier is reused.
     pub(crate) fn create(name: &str, tso: bool, stays: bool) -> Result<Tap, (SetupStep, Errno)> {
         let flags = OFlag::O_RDWR | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let fd = open("/dev/net/tun", flags, Mode::empty())
@@ -129,7 +129,7 @@ impl AsFd for Tap {
 pub struct TapPort {
     name: String,
     tap: Tap,
-    /// False for a kernel before 6.2, which rejects units of many datagrams.
+    /// False if the kernel is older than 6.2, which rejects units of several datagrams.
     takes_trains: bool,
     part: Vec<u8>,
 }
@@ -140,7 +140,7 @@ impl TapPort {
         TapPort { name, tap, takes_trains: true, part: Vec::new() }
     }
 
-    /// The TAP, for another process.
+    /// Returns the TAP, for another process.
     pub fn into_tap(self) -> Tap {
         self.tap
     }

@@ -1,18 +1,18 @@
 //! The rule by which the hybrid timer stops spinning.
 //!
-//! Spinning occupies a processor. If other threads wait for one, they often belong to the processes
-//! that send and receive through the link: packets delivered to the microsecond then come from, and
-//! go to, processes that cannot run. In that case the loop sleeps instead, and delivers everything
-//! due at one wake-up: late by [`SLACK`] plus the wake-up time at most, and never early. The rule,
-//! in windows of [`WINDOW`]:
+//! Spinning occupies a processor. If other threads wait for a processor, they often belong to the
+//! processes that send and receive through the link. Delivery to the microsecond is then useless,
+//! because these processes cannot run. In that case the loop sleeps instead, and delivers at each
+//! wake-up all packets that are due: at most [`SLACK`] plus the wake-up time late, and never early.
+//! The rule, in windows of [`WINDOW`]:
 //!
 //! | state | condition |
 //! |---|---|
 //! | sleeps | in [`CROWDED`] of the last [`LAST`] windows the loop was awake for more than half of the time, and other threads waited |
-//! | spins again | in none of the last [`QUIET`] windows other threads waited |
+//! | spins again | other threads waited in none of the last [`QUIET`] windows |
 //!
 //! Other threads wait if more threads are runnable than there are processors, or if the kernel
-//! preempted this thread for them [`TAKEN`] times in a window or more.
+//! preempted this thread for them at least [`TAKEN`] times in a window.
 
 use crate::clock::{self, Usage};
 use crate::priority;
@@ -22,7 +22,7 @@ use std::os::unix::fs::FileExt;
 
 /// Longest lateness of packets while the timer sleeps.
 pub(crate) const SLACK: Span = Span::from_micros(50);
-/// Length of a window, if the loop is awake at its end.
+/// Length of a window. A window is longer if the loop sleeps at its end.
 const WINDOW: Span = Span::from_millis(10);
 const LAST: u32 = 4;
 const CROWDED: u32 = 2;
@@ -42,8 +42,8 @@ struct WindowLoad {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct CrowdingRule {
     rests: bool,
-    /// A bit for each of the last windows, the newest lowest: other threads waited, and the loop
-    /// was awake or `rests`.
+    /// One bit for each of the last windows, the newest in the lowest bit: 1 if other threads
+    /// waited, and the loop was awake or `rests` was true.
     crowded: u64,
 }
 
@@ -60,12 +60,12 @@ impl CrowdingRule {
 #[derive(Debug)]
 pub(crate) struct AdaptiveSleep {
     rule: CrowdingRule,
-    /// The end of this window.
+    /// End of the present window.
     next: Time,
-    /// The end of the last window.
+    /// End of the previous window.
     since: Time,
     usage: Usage,
-    /// The kernel's count of runnable threads.
+    /// The file with the kernel's count of runnable threads.
     load: Option<File>,
     processors: u64,
     rested: Span,
@@ -73,8 +73,8 @@ pub(crate) struct AdaptiveSleep {
 
 impl AdaptiveSleep {
     pub(crate) fn new() -> AdaptiveSleep {
-        // A thread restricted to some of the processors cannot learn how many threads wait for
-        // those.
+        // If a thread may use only some of the processors, the kernel's count does not show how
+        // many threads wait for these; so it is not used then.
         let processors = priority::processors().len();
         let load =
             (processors == priority::online()).then(|| File::open("/proc/loadavg").ok()).flatten();
@@ -172,8 +172,8 @@ mod tests {
         rule.window(CROWD);
         assert!(rule.rests, "twice in four windows");
         for _ in 0..1000 {
-            // While sleeping it is awake for a small part of the time, and other threads wait just
-            // now and then.
+            // While the loop sleeps by the rule, it is awake for a small part of the time, and
+            // other threads wait only now and then.
             (0..QUIET - 1).for_each(|_| rule.window(WindowLoad { waiting: false, awake: false }));
             rule.window(WindowLoad { waiting: true, awake: false });
             assert!(rule.rests);
@@ -192,9 +192,9 @@ mod tests {
     }
 
     proptest! {
-        /// For any observations, the loop sleeps once other threads waited in two of four windows
-        /// in which it was awake, and until they waited in none of [`QUIET`] windows in a row; for
-        /// no other reason.
+        /// For any observations, the loop begins to sleep if other threads waited in two of the
+        /// last four windows while it was awake. It spins again after [`QUIET`] windows in a row in
+        /// which none waited. Nothing else changes its state.
         #[test]
         fn the_rule_as_it_is_said(
             seen in prop::collection::vec((any::<bool>(), any::<bool>()), 0..400),

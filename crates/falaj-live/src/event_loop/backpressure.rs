@@ -8,15 +8,15 @@ use nix::libc::{EAGAIN, ENOBUFS, ENOMEM};
 use std::collections::VecDeque;
 use std::io;
 
-/// Retry interval for a port that does not report when it has room: the time of some packets on a
-/// fast link.
+/// Retry interval for a port that does not report when it has room: about the transmission time of
+/// several packets on a fast link.
 const AGAIN: Span = Span::from_micros(100);
 
 /// Bursts for which a port had no room.
 #[derive(Default)]
 pub(super) struct RefusedBursts {
     /// Bursts that were decided before the port reported that it had no room: at most about as many
-    /// as its device is handed ahead of time.
+    /// as the device gets ahead of time.
     kept: VecDeque<u32>,
     /// Time of the next try; `None`: the port reports when it has room.
     again: Option<Time>,
@@ -31,8 +31,8 @@ impl Forwarder {
     /// Informs the ports whose devices begin or cease to pace a link.
     ///
     /// # Errors
-    /// A device is to pace a link, but its port does not report when it has room; or an error of
-    /// the kernel.
+    /// A device is to pace a link, but its port does not report when it has room; or the kernel's
+    /// error.
     pub fn pace(&mut self) -> io::Result<()> {
         for to in 0..self.ports.len() {
             let from = self.ports.iter().filter(|port| port.leaves_at == to);
@@ -76,17 +76,17 @@ impl Forwarder {
         (0..self.full.len()).any(|to| self.is_full(to))
     }
 
-    /// Returns true if bursts are kept for this port, and it reports when it has room.
+    /// Returns true if bursts are kept for this port, and the port reports when it has room.
     pub(super) fn room_is_awaited(&self, to: usize) -> bool {
         self.is_full(to) && self.full[to].again.is_none()
     }
 
-    /// Time of the next try at a port that does not report when it has room.
+    /// Earliest time of the next try at a port that does not report when it has room.
     pub(super) fn next_try(&self) -> Time {
         self.full.iter().filter_map(|full| full.again).min().unwrap_or(Time::NEVER)
     }
 
-    /// Keeps the bursts that leave together until there is room.
+    /// Keeps the bursts that were refused together until the port has room.
     pub(super) fn keep(&mut self, to: usize) {
         let now = self.clock.now();
         for index in self.together.drain(..) {
@@ -95,7 +95,7 @@ impl Forwarder {
         }
     }
 
-    /// Reports to the engine that a port had no room, for this reason.
+    /// Notes that a port had no room, for this reason, and reports it to the engine.
     pub(super) fn has_no_room(&mut self, to: usize, wanting: &io::Error) {
         let now = self.clock.now();
         self.awake.refused += 1;
@@ -118,8 +118,8 @@ impl Forwarder {
 
     /// Hands over the kept bursts to ports that may have room now.
     pub(super) fn try_again(&mut self) -> io::Result<()> {
-        /// It has room, but the amount is unknown: taken as the largest it ever had, until it
-        /// refuses again.
+        /// The port has room, but the amount is unknown. This value stands for enough room, until
+        /// the port refuses again.
         const ROOM: u32 = u32::MAX;
         for to in 0..self.full.len() {
             let now = self.clock.now();

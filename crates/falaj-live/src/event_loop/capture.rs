@@ -33,9 +33,9 @@ impl Forwarder {
 /// The original bits of a packet.
 #[derive(Default)]
 pub(super) struct OriginalBits<'a> {
-    /// Bits that were flipped.
+    /// The bits that were flipped.
     pub(super) turned: &'a [Corrupt],
-    /// Its ECN bits before it was marked, if it was.
+    /// The packet's ECN bits before it was marked, if it was marked.
     pub(super) ecn: Option<Ecn>,
 }
 

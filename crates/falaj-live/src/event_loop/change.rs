@@ -12,12 +12,12 @@ use falaj_traffic::capture::Wanted;
 use std::any::Any;
 use std::cell::RefCell;
 
-/// A change that was made.
+/// The result of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AppliedChange {
     /// The instant of the change.
     pub at: Time,
-    /// Number of queued packets that it dropped.
+    /// Number of queued packets that the change dropped.
     pub dropped: u64,
 }
 
@@ -74,7 +74,8 @@ impl Forwarder {
         // Outputs decided by the change use the new numbers of flows.
         self.note();
         self.guarantees.change_ends(now);
-        // Ports were checked beforehand; if one fails now, it gets packets as any other does.
+        // Ports were checked before. A port that fails now gets packets as if its device paced no
+        // link.
         let _ = self.pace();
         Ok(AppliedChange { at: now, dropped })
     }
@@ -111,7 +112,7 @@ impl Forwarder {
         }
     }
 
-    /// Routes the units that wait at ports by the current rules.
+    /// Makes the units that wait at ports be routed again, by the present rules.
     fn sort_anew(&mut self) {
         for (port, waiting) in self.ports.iter().zip(&mut self.waiting) {
             if let Some(waiting) = waiting {
@@ -136,7 +137,8 @@ impl Forwarder {
                 Some(FlowMapping::Is(is)) => {
                     (self.flows[p][is.index()], self.active[p][is.index()]) = (flow, active);
                 }
-                // The engine counts it among removed flows; its measurements are dropped with it.
+                // The flow was removed: the engine counts it among removed flows, and its
+                // measurements are dropped.
                 Some(_) => {}
                 None => (self.flows[p][f], self.active[p][f]) = (flow, active),
             }

@@ -19,7 +19,7 @@ use std::io;
 /// The state of a forwarder, in serializable form. Times are in nanoseconds of its clock.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ForwarderState {
-    /// Time at which the state was taken; no packet passes from then on.
+    /// Time at which the state was taken; no packet passes after it.
     at: u64,
     /// The state of each pipe. Handles of packets are indices in `waiting`.
     pipes: Vec<PipeState>,
@@ -73,7 +73,7 @@ struct ReleasedUnit {
 }
 
 impl ForwarderState {
-    /// Time from which on no packet passed.
+    /// Time at which the state was taken; no packet passed after it.
     pub fn at(&self) -> Time {
         Time(self.at)
     }
@@ -85,8 +85,8 @@ impl ForwarderState {
 }
 
 impl Forwarder {
-    /// The current state, from which the forwarder resumes in another process. All packets that are
-    /// due are delivered before. `None` if a link or a flow has a mask, or if there are rules.
+    /// The current state, from which a forwarder in another process can resume. First delivers all
+    /// packets that are due. Returns `None` if a link or a flow has a mask, or if there are rules.
     ///
     /// # Errors
     /// A port is gone.
@@ -150,8 +150,9 @@ impl Forwarder {
         }))
     }
 
-    /// Resumes from the state of a forwarder of the same scenario in another process, before this
-    /// one has read any packet. `adapt` converts a unit of that process to one of this process.
+    /// Resumes from the state of a forwarder of the same scenario in another process. This
+    /// forwarder must not have read any packet. `adapt` converts a unit of the other process to a
+    /// unit of this process.
     ///
     /// # Errors
     /// The state does not fit this forwarder, or there is no memory for its packets.

@@ -1,14 +1,14 @@
 //! Checks that a flow conforms to its envelope, by the instants at which its packets are read.
 //!
-//! While this host keeps the link's thread from running, packets wait in the kernel, and are read
-//! together afterwards; their times of arrival are unknown. A bunch that would conform, had it come
-//! evenly while the thread was stalled, is not held against the flow.
+//! While the host does not run the link's thread (a stall), packets wait in the kernel, and are
+//! read together afterwards (a bunch). Their times of arrival are unknown. A bunch is not counted
+//! against the flow if it would have conformed by arriving evenly during the stall.
 
 use super::run_delay::Stall;
 use falaj_sched::units::rate::Rate;
 use falaj_sched::units::time::{Span, Time};
 
-/// Credit, in bits times 10^9: whole at any rate and instant.
+/// Credit in bits, times 10^9, so that it is a whole number for any rate and instant.
 type Credit = u128;
 const BIT: Credit = 1_000_000_000;
 
@@ -18,12 +18,12 @@ const BUNCH: Span = Span::from_millis(5);
 /// Conformance of a packet to its flow's envelope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Conformance {
-    /// It conforms.
+    /// The packet conforms.
     Within,
-    /// It does not conform as it was read, but may have conformed as it came: the thread was
-    /// stalled.
+    /// The packet does not conform by the time at which it was read. It may have conformed when it
+    /// arrived, because the thread was stalled.
     Bunched,
-    /// It does not conform.
+    /// The packet does not conform.
     Beyond,
 }
 
@@ -31,9 +31,9 @@ pub(super) enum Conformance {
 #[derive(Clone, Debug)]
 pub(super) struct Envelope {
     buckets: Vec<Bucket>,
-    /// Arrival of the last packet.
+    /// Time of the last packet's arrival.
     last: Time,
-    /// The last observation that showed a stall.
+    /// Time of the latest observation that showed a stall.
     stood_still: Option<Time>,
 }
 
@@ -44,8 +44,8 @@ struct Bucket {
     most: Credit,
     /// Credit by the instants at which packets were read; a nonconforming packet uses none.
     read: Credit,
-    /// Credit if packets that were read together came evenly while the thread was stalled: until
-    /// the bunch is read, it may exceed `most` by `more`, which accrued meanwhile.
+    /// Credit on the assumption that bunches arrived evenly during stalls. Until the bunch is read,
+    /// this credit may exceed `most` by `more`, the credit that accrued during the stall.
     even: Credit,
     more: Credit,
 }
@@ -63,7 +63,7 @@ impl Bucket {
 }
 
 impl Envelope {
-    /// An envelope of these rates and bursts in bytes, with all credit.
+    /// An envelope of these rates and bursts in bytes, with full credit.
     pub(super) fn new(buckets: &[(Rate, u64)]) -> Envelope {
         let bucket = |&(rate, burst): &(Rate, u64)| {
             let most = Credit::from(burst) * 8 * BIT;
@@ -81,7 +81,7 @@ impl Envelope {
         self.last = last;
     }
 
-    /// A packet is read; `stall` is the last stall of the thread that was observed.
+    /// Checks a packet that is read now; `stall` is the last stall of the thread that was observed.
     pub(super) fn arrived(&mut self, bytes: u32, now: Time, stall: Stall) -> Conformance {
         let cost = Credit::from(bytes) * 8 * BIT;
         let passed = now.since(self.last);
@@ -142,7 +142,7 @@ mod tests {
         };
         // Four packets conform as they were read, the others as they may have come in 10 ms.
         assert_eq!(bunch(Span::from_millis(10), 20), [4, 16, 0]);
-        // More than could have come in that time.
+        // More packets than may have conformed in that time.
         assert_eq!(bunch(Span::from_millis(10), 27), [4, 20, 3]);
         // No stall, or a shorter one.
         assert_eq!(bunch(Span::ZERO, 20), [4, 0, 16]);

@@ -4,27 +4,32 @@
 //!
 //! | cause | when |
 //! |---|---|
-//! | own burst | it arrived when, in that busy period, the flow had exceeded its envelope; the bound holds for flows that conform |
-//! | host | it left its queue in time, and was delivered late; or this host read it late, together with others |
-//! | guarantee | neither: the guarantee was not kept |
+//! | own burst | the packet arrived after the flow had exceeded its envelope in that busy period;
+//! the bound holds only for flows that conform |
+//! | host | the packet left its queue in time, but was delivered late; or this host read it late,
+//! together with others |
+//! | guarantee | any other case: the guarantee was not kept |
 //!
-//! A rate is checked by the flow's guaranteed rate clock, packet by packet, and at each look by the
-//! bytes that should have left since the last one: either is a proof, with its interval. Late
-//! delivery by the host is not a violation of a rate: it is reported for packets with a bound on
-//! their delay.
+//! A guaranteed rate is checked in two ways: for each packet by the flow's guaranteed rate clock,
+//! and at each look by the bytes that should have left since the last look. Each check can prove a
+//! violation, with its interval. Late delivery by the host does not violate a rate; it is reported
+//! for packets with a bound on their delay.
 //!
-//! A packet that exceeds the envelope is counted, and treated as any other. The flow counts as
-//! conforming again when its queue has run empty. Without an envelope the bound is that of a full
-//! queue, which no sender can exceed.
+//! A packet that exceeds the envelope is counted, and treated as any other packet. The flow counts
+//! as conforming again when its queue has run empty. Without an envelope the bound is that of a
+//! full queue, which no sender can exceed.
 //!
 //! A change may give a flow another guarantee while its packets are queued. No guarantee covers the
-//! backlog that these packets and those behind them found: with an envelope, the new bound applies
-//! from the next busy period on; without one, from when the old packets have left. Until the link
-//! has rested, the discipline may exceed its guarantee by the time that it declares
-//! ([`Settling`](falaj_sched::contract::guarantee::Settling)). If it does not declare one, nothing
-//! is checked until then. Nor are packets checked that arrive within the time for which the earlier
-//! guarantee allowed a packet to wait: a regulator remembers earlier service. A flow that had no
-//! guarantee before such a change is not checked after it.
+//! backlog of these packets, nor later packets that find this backlog. With an envelope, the new
+//! bound applies from the next busy period on; without one, it applies once the old packets have
+//! left.
+//!
+//! Until the link has rested (no packet in its queues or on the wire), the discipline may exceed
+//! its guarantee by the time that it declares
+//! ([`Settling`](falaj_sched::contract::guarantee::Settling)). If it declares no such time, nothing
+//! is checked until the link has rested, nor are packets that arrive within the time for which the
+//! earlier guarantee allowed a packet to wait, because a regulator remembers earlier service. In
+//! that case a flow that had no guarantee before the change is not checked after it.
 
 use super::Forwarder;
 use super::envelope::{Conformance, Envelope};
@@ -49,7 +54,7 @@ pub struct GuaranteeTerms {
     /// The name of the flow, by which it is identified after a change.
     pub name: String,
     /// A rate and latency that hold while the flow is backlogged; `None`: no rate is guaranteed, or
-    /// it cannot be checked by what is counted.
+    /// the counters do not suffice to check it.
     pub rate: Option<(Rate, Span)>,
     /// Additional latency and delay after a change, until the link has rested; `None`: unknown.
     pub settling: Option<Span>,
@@ -59,7 +64,8 @@ pub struct GuaranteeTerms {
     pub envelope: Vec<(Rate, u64)>,
     /// True if the bound on the delay holds for conforming packets only.
     pub on_condition: bool,
-    /// True if the flow has a mask, each id with a queue of its own: the whole is not checked.
+    /// True if the flow has a mask, so that each id has its own queue: the whole flow is not
+    /// checked.
     pub many: bool,
 }
 
@@ -130,7 +136,7 @@ pub struct Compliance {
     pub beyond: u64,
     /// Their bytes.
     pub beyond_bytes: u64,
-    /// Packets that exceeded their bound, by [`ViolationCause::ALL`].
+    /// Number of packets that exceeded their bound, for each of [`ViolationCause::ALL`].
     pub late: [u64; 3],
     /// Violations of the guaranteed rate.
     pub short: u64,
@@ -147,13 +153,13 @@ struct FlowGuarantee {
     bunched: Option<Time>,
     found: PriorBacklog,
     clock: Option<GuaranteedRateClock>,
-    /// Packets that arrived earlier are not checked.
+    /// Packets that arrived before this instant are not checked.
     judged_from: Time,
     waited: Option<SeenBacklog>,
     kept: Compliance,
 }
 
-/// The backlog at a look, and the latest instant by which it has left.
+/// The backlog at a look, and the instant by which it must have left.
 #[derive(Clone, Copy, Debug)]
 struct SeenBacklog {
     at: Time,
@@ -163,7 +169,7 @@ struct SeenBacklog {
     deadline: Time,
 }
 
-/// The allowance on top of a guarantee.
+/// The time by which a packet may exceed its guarantee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Allowance {
     Time(Span),
@@ -175,9 +181,9 @@ enum Allowance {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PriorBacklog {
     Nothing,
-    /// Packets that were queued when these terms began, at this instant.
+    /// Packets that were queued when the present terms began, at this instant.
     Others(Time),
-    /// They have left by this instant.
+    /// Such packets, which have left by this instant.
     OthersUntil(Time),
 }
 
@@ -248,8 +254,8 @@ impl FlowGuarantee {
         }
     }
 
-    /// A packet that arrived at `arrival` leaves. Returns the cause to which a violation of its
-    /// delay bound is attributed, or `None` if the packet is not checked.
+    /// Handles the departure of a packet that arrived at `arrival`. Returns the cause to which a
+    /// violation of its delay bound is attributed, or `None` if the packet is not checked.
     fn whose(&mut self, arrival: Time, left: Time) -> Option<ViolationCause> {
         if arrival < self.judged_from {
             return None;
@@ -283,7 +289,7 @@ impl FlowGuarantee {
         }
     }
 
-    /// A packet leaves. Returns the proof of a violation of the rate.
+    /// Handles the departure of a packet. Returns the proof if the rate was violated.
     fn rate_of(&mut self, emit: &Emit, allowance: Allowance) -> Option<RateShortfall> {
         let clock = self.clock.as_mut()?;
         let (judged, time) = match allowance {
@@ -293,8 +299,8 @@ impl FlowGuarantee {
         clock.departed(emit.arrival, emit.end, emit.bytes, time).filter(|_| judged)
     }
 
-    /// Checks if the backlog of the last look has left in time: a flow that is not served any more
-    /// has no departing packet that could be late.
+    /// Checks if the backlog of the last look has left in time. This also finds a flow that is not
+    /// served at all, which has no departing packet that could be late.
     fn looked_at(
         &mut self,
         now: Time,
@@ -330,7 +336,7 @@ impl FlowGuarantee {
     }
 }
 
-/// Settling of a pipe since it was changed.
+/// Settling of a pipe since its last change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Settles {
     /// The pipe has rested since the change.
@@ -338,8 +344,8 @@ enum Settles {
     Done,
     /// The pipe is being changed: no guarantee covers decisions made now.
     Changing,
-    /// The pipe has not rested since the change; `wire` is the time that the packet then on the
-    /// wire still needed.
+    /// The pipe has not rested since the change. At the change, the packet on the wire still needed
+    /// the time `wire`.
     Since { wire: Span },
 }
 
@@ -347,7 +353,7 @@ enum Settles {
 #[derive(Clone, Copy, Debug, Default)]
 struct PipeState {
     settles: Settles,
-    /// Departure of the last bit, past or future.
+    /// Departure of the last bit sent so far, in the past or the future.
     wire_until: Time,
 }
 
@@ -358,8 +364,8 @@ pub(super) struct Guarantees {
     of: Vec<Vec<FlowGuarantee>>,
     /// The state of each pipe.
     pipes: Vec<PipeState>,
-    /// By [`ViolationCause::ALL`], so that a flow that exceeds its envelope cannot displace other
-    /// violations.
+    /// For each of [`ViolationCause::ALL`] separately, so that a flow that exceeds its envelope
+    /// cannot displace violations of other causes.
     remembered: [VecDeque<Violation>; 3],
     /// Violations of rates.
     short: VecDeque<RateViolation>,
@@ -371,7 +377,7 @@ impl Guarantees {
         self.of.get_mut(pipe.0 as usize)?.get_mut(flow.index())
     }
 
-    /// All pipes are about to be changed.
+    /// Notes that all pipes are about to be changed.
     pub(super) fn change_begins(&mut self, now: Time) {
         for pipe in &mut self.pipes {
             pipe.settles = Settles::Changing;
@@ -380,7 +386,7 @@ impl Guarantees {
         self.of.iter_mut().flatten().for_each(|flow| flow.waited = None);
     }
 
-    /// All pipes have been changed: their decisions from now on are checked against the new
+    /// Notes that all pipes have been changed: decisions from now on are checked against the new
     /// guarantees.
     pub(super) fn change_ends(&mut self, now: Time) {
         for pipe in &mut self.pipes {
@@ -398,9 +404,10 @@ impl Guarantees {
         self.number
     }
 
-    /// Ends a change that began with packets of another process: these were checked there, and the
-    /// backlog that queued packets found is unknown here. Links are busy until `wires` with packets
-    /// sent there. No guarantee applies to the time in which no packet passed.
+    /// Ends a change that began by taking over packets of another process. That process has checked
+    /// these packets, and the backlog that they found is unknown here. Until the instants `wires`,
+    /// links are busy with packets that the other process sent. No guarantee applies to the time in
+    /// which no packet passed.
     pub(super) fn resume(
         &mut self,
         (kept, number): (&[Vec<Compliance>], u64),
@@ -473,7 +480,7 @@ impl Guarantees {
         alike.push_back(Violation { number: self.number, ..late });
     }
 
-    /// A packet leaves its queue.
+    /// Checks a packet that leaves its queue.
     pub(super) fn emitted(&mut self, emit: &Emit) {
         let Some(state) = self.pipes.get_mut(emit.pipe.0 as usize) else { return };
         state.wire_until = state.wire_until.max(emit.end);
@@ -495,8 +502,8 @@ impl Guarantees {
         self.remember(Violation { number: 0, flow, cause, bound, arrival, end, handed_over: None });
     }
 
-    /// A packet on the wire leaves at another instant, as its link was changed: it was checked when
-    /// its transmission began.
+    /// Notes that a packet on the wire leaves at another instant, because its link was changed. The
+    /// packet was already checked when its transmission began.
     pub(super) fn retimed(&mut self, retimed: &Retimed) {
         let Some(state) = self.pipes.get_mut(retimed.pipe.0 as usize) else { return };
         if state.wire_until == retimed.old_end {
@@ -505,8 +512,8 @@ impl Guarantees {
         state.wire_until = state.wire_until.max(retimed.end);
     }
 
-    /// `times` packets of a flow were delivered at `then`, `late` after their instant; their delay
-    /// in the queue was `delay`.
+    /// Checks the delivery of `times` packets of a flow: at `then`, which is `late` after their
+    /// nominal instant. Their delay in the queue was `delay`.
     pub(super) fn handed_over(
         &mut self,
         (pipe, flow): (PipeId, FlowId),
@@ -516,7 +523,7 @@ impl Guarantees {
         then: Time,
     ) {
         let Some(guarantee) = self.get(pipe, flow) else { return };
-        // A packet with too long a delay in its queue is recorded already.
+        // A packet with too long a delay in its queue is already recorded.
         let Some(bound) =
             guarantee.terms.delay.filter(|&bound| delay <= bound && delay + late > bound)
         else {
@@ -540,13 +547,13 @@ impl Guarantees {
 
 impl Forwarder {
     /// From now on packets are checked against these terms, by pipe and flow. Flows are identified
-    /// by the names in them: a flow that still exists keeps its counters.
+    /// by their names in the terms: a flow that still exists keeps its counters.
     pub fn set_guarantees(&mut self, terms: Vec<Vec<GuaranteeTerms>>) {
         let mut before: Vec<Vec<Option<FlowGuarantee>>> = std::mem::take(&mut self.guarantees.of)
             .into_iter()
             .map(|of| of.into_iter().map(Some).collect())
             .collect();
-        // Most flows keep their place; names are looked up for the others only.
+        // Most flows keep their place; names are looked up only for the others.
         let mut others: BTreeMap<String, (usize, usize)> = BTreeMap::new();
         let stays = |before: &[Vec<Option<FlowGuarantee>>], p: usize, f: usize, name: &str| {
             let old = before.get(p).and_then(|of| of.get(f)).and_then(Option::as_ref);
@@ -588,7 +595,7 @@ impl Forwarder {
     }
 
     /// From now on packets of these flows are checked against other terms; the flows stay the same.
-    /// The number of a pipe is that of the caller.
+    /// The number of a pipe is its number for the caller.
     pub fn change_guarantees(&mut self, others: Vec<(usize, FlowId, GuaranteeTerms)>) {
         let now = self.clock.now();
         for (number, flow, terms) in others {
@@ -626,7 +633,8 @@ impl Forwarder {
         self.guarantees.short.iter().cloned().collect()
     }
 
-    /// Makes all decisions due until now, so that all counters are of one instant.
+    /// Makes all decisions due until now, so that all counters are of one instant; then checks
+    /// rates by the backlog at the last call (a look).
     pub fn settle(&mut self) {
         let now = self.clock.now();
         self.network.poll(now, &mut self.out);
@@ -636,12 +644,12 @@ impl Forwarder {
         }
     }
 
-    /// A packet arrives at its queue.
+    /// Checks a packet that arrives at its queue.
     pub(super) fn hold(&mut self, pipe: PipeId, packet: &UnitPacket) {
         match self.guarantees.get(pipe, packet.flow) {
             None => return,
-            // Some of its queues are always empty. A check of all of them for each packet is not
-            // worth it.
+            // Some queues of a flow with a mask are always empty. It is not worth checking all of
+            // them for each packet.
             Some(guarantee) if guarantee.terms.many => return guarantee.kept.periods += 1,
             Some(_) => {}
         }
@@ -814,7 +822,7 @@ mod tests {
     fn packets_that_this_host_bunched_are_neither_a_burst_nor_a_violated_guarantee() {
         let mut of = guarantee();
         of.arrived(900, Time(10), true, Stall::default());
-        // Read together after 2 ms in which the thread did not run.
+        // The packets are read together after 2 ms in which the thread did not run.
         let (at, span) = (Time(2_000_000), Span::from_millis(2));
         let stall = Stall { seen: at, span };
         let mut read = |is_first: bool| {
@@ -825,7 +833,7 @@ mod tests {
         let [kept, host] = [ViolationCause::Guarantee, ViolationCause::Host];
         let expected = [(kept, 0), (kept, 0), (host, 0), (ViolationCause::OwnBurst, 1)];
         assert_eq!(all, expected);
-        // The next busy period is separate.
+        // The next busy period is judged by itself.
         of.arrived(100, Time(20_000_000), true, stall);
         assert_eq!(of.whose(Time(20_000_000), Time(29_000_000)), Some(ViolationCause::Guarantee));
     }
@@ -837,7 +845,7 @@ mod tests {
             on_condition,
             ..guarantee().terms
         };
-        // Until the queue has run empty.
+        // With an envelope nothing is checked until the queue has run empty.
         let mut of = guarantee();
         of.arrived(1500, Time(10), true, Stall::default());
         let mut of = of.become_of(other(true), Time(20), false);
@@ -845,11 +853,12 @@ mod tests {
         assert_eq!([10, 30].map(|at| of.whose(Time(at), Time(at + 1_000))), [None, None]);
         of.arrived(100, Time(40), true, Stall::default());
         assert_eq!(of.whose(Time(40), Time(1_000)), Some(ViolationCause::Guarantee));
-        // A flow that exceeded its envelope still counts so, as long as its packets are queued.
+        // A flow that exceeded its envelope counts as nonconforming as long as its packets are
+        // queued.
         of.arrived(9_000, Time(50), false, Stall::default());
         let mut of = of.become_of(guarantee().terms, Time(60), false);
         assert_eq!(of.whose(Time(50), Time(1_000)), Some(ViolationCause::OwnBurst));
-        // Until the old packets have left.
+        // Without an envelope nothing is checked until the old packets have left.
         let mut of = guarantee().become_of(other(false), Time(20), false);
         assert_eq!(of.whose(Time(10), Time(100)), None);
         assert_eq!(

@@ -1,5 +1,5 @@
-//! Memory of the queues and links that masks create: while the process has reached its limit, no
-//! more are created, and further ids share queues or links.
+//! Memory of the queues and links that masks create. While the process is at its limit, no more are
+//! created, and further ids share queues or links.
 //!
 //! The memory of a queue or a link differs by discipline and by its backlog. A table of sizes could
 //! be wrong, so the kernel's count for the whole process is used.
@@ -9,12 +9,12 @@ use nix::unistd::{SysconfVar, sysconf};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Time between two looks: links created meanwhile take less than a megabyte.
+/// Time between two checks; the links created in that time take less than a megabyte.
 const LOOK: Span = Span::from_micros(250);
 
 pub(super) struct MaskMemory {
-    /// The process's memory in pages, as the kernel counts it; `None` if it cannot be read, and
-    /// then there is no limit.
+    /// The process's memory in pages, as the kernel counts it. If it cannot be read (`None`), there
+    /// is no limit.
     statm: Option<File>,
     /// Limit of the process in pages.
     most: u64,
@@ -29,7 +29,7 @@ impl MaskMemory {
         MaskMemory { statm, most: most as u64 / page, next: Time::ZERO }
     }
 
-    /// Returns true if a look is due, and schedules the next one.
+    /// Returns true if a check is due, and schedules the next one.
     #[inline]
     pub(super) fn is_due(&mut self, now: Time) -> bool {
         let due = now >= self.next;
@@ -44,7 +44,7 @@ impl MaskMemory {
         self.resident().is_some_and(|pages| pages >= self.most)
     }
 
-    /// Pages that are resident: the second number of the file.
+    /// Resident memory of the process, in pages: the second number of the file.
     fn resident(&self) -> Option<u64> {
         let mut line = [0; 128];
         let length = self.statm.as_ref()?.read_at(&mut line, 0).ok()?;

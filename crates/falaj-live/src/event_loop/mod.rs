@@ -1,17 +1,18 @@
 //! The live loop: ports, the engine between them, and the release timer.
 //!
-//! Arrivals are stamped when they have been read; all decisions are the engine's, at nominal
-//! instants. A packet is delivered at its nominal instant or a little later, never earlier. That
-//! lateness is the release error: the instant at which the port is called, less the nominal one. It
-//! is recorded for each packet and never part of a decision. The time that the port then takes (the
-//! kernel delivers within the call) is part of the delay that the receiver sees.
+//! The arrival time of a packet is the time at which it has been read. The engine makes all
+//! decisions, at nominal instants. A packet is delivered at its nominal instant or a little later,
+//! never earlier. That lateness is the release error: the instant at which the port is called, less
+//! the nominal instant. It is recorded for each packet, and no decision depends on it. The time
+//! that the port then takes (the kernel delivers within the call) is part of the delay that the
+//! receiver sees.
 //!
-//! The [`Timer`] determines how the loop waits. A spinning or hybrid loop reads only the clock in
-//! the last moments before an instant, for as long as reading a unit takes, because reading one
-//! then would delay the packet that is due. Each port still gets a turn between two deliveries;
-//! otherwise a link with a packet always due soon would never read. The quota of a port in a round
-//! is processor time and not a number of packets: a storm of tiny packets at one port takes nothing
-//! from the others.
+//! The [`Timer`] determines how the loop waits. In the last moments before an instant, a spinning
+//! or hybrid loop reads only the clock, and no port: reading a unit then would delay the packet
+//! that is due. These moments are as long as reading a unit takes. Each port still gets a turn
+//! between two deliveries; otherwise a link with a packet always due soon would never read. The
+//! quota of a port in a round is processor time and not a number of packets: a storm of tiny
+//! packets at one port takes nothing from the other ports.
 
 mod adaptive_sleep;
 mod backpressure;
@@ -79,7 +80,7 @@ use units::UnitStore;
 pub struct Attached {
     /// The port.
     pub port: Box<dyn Port>,
-    /// The pipe that its units enter; with rules, its direction alone counts.
+    /// The pipe that its units enter; with rules, only the direction of this pipe counts.
     pub pipe: PipeId,
     /// Index of the port at which they leave.
     pub leaves_at: usize,
@@ -101,13 +102,13 @@ pub struct Forwarder {
     options: Options,
     wake_lead: WakeLead,
     quiet_window: QuietWindow,
-    /// Yields the processor to other threads, if this one has real-time priority.
+    /// Yields the processor to other threads, if this thread has real-time priority.
     rt_yield: RtYield,
     run_delay: RunDelay,
     adaptive_sleep: AdaptiveSleep,
     /// End of the last sleep in which packets gathered.
     woke: Time,
-    /// Time of reading the last unit, and the time since the one before.
+    /// Time at which the last unit was read, and the time since the unit before it.
     read: Time,
     gap: Span,
     watch: PollSet,
@@ -117,24 +118,24 @@ pub struct Forwarder {
     mask_memory: MaskMemory,
     /// By port, the unit that waits for room in a queue.
     waiting: Vec<Option<PendingUnit>>,
-    /// By port, the bursts for which it had no room.
+    /// By port, the bursts that the port refused for lack of room.
     full: Vec<RefusedBursts>,
     /// By port, the largest backlog of its device, if that paces a link.
     backlogs: Vec<Option<u32>>,
     read_quotas: ReadQuotas,
     /// Buffer for a part of a unit.
     cut: Vec<u8>,
-    /// Bursts that are handed over at once, and the buffer in which they become one unit.
+    /// Bursts that leave together, and the buffer in which they become one unit.
     together: Vec<u32>,
     join: TrainJoin,
     out: Vec<Output>,
-    /// Packets that have entered the engine.
+    /// Number of packets that have entered the engine.
     arrived: u64,
     recorder: Option<Recorder>,
     /// With a recorder: the ECN bits that packets had before they were marked, by handle.
     marked: BTreeMap<u32, Ecn>,
     releases: Releases,
-    /// The pipes that it reports, in the callers' numbering.
+    /// The pipes that the forwarder reports, in the callers' numbering.
     order: Vec<PipeId>,
     /// Measurements of flows, by pipe and flow.
     flows: Vec<Vec<LiveFlow>>,
@@ -205,20 +206,20 @@ impl Forwarder {
         }
     }
 
-    /// Bytes of the memory for packets that a capture may use: an eighth of it.
+    /// Number of bytes that a capture may use: an eighth of the memory for packets.
     pub fn memory_for_capture(&self) -> usize {
         self.options.memory / 8
     }
 
     /// From now on, records arriving packets and their fate with this recorder. Its memory is taken
-    /// from that for packets.
+    /// from the memory for packets.
     pub fn record(&mut self, recorder: Recorder) {
         self.units.reserve(recorder.memory());
         self.recorder = Some(recorder);
     }
 
     /// From now on [`run`](Forwarder::run) returns once when a queue is full for the first time,
-    /// and once when ids of a mask have to share.
+    /// and once when ids of a mask have to share queues or links for the first time.
     pub fn tell_of_overflow(&mut self) {
         self.overflow = Overflow::Wanted;
         self.tells_of_sharing = true;
@@ -245,7 +246,7 @@ fn gone(port: &dyn Port, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{} is gone ({error})", port.name()))
 }
 
-/// A packet of a unit is dropped; if it is the whole unit, its port is notified.
+/// Drops a packet of a unit. If the packet is the whole unit, notifies the unit's port.
 fn lose(units: &mut UnitStore, ports: &mut [Attached], unit: u32) {
     if let Some((port, bytes)) = units.single(unit) {
         ports[port].port.dropped(bytes);

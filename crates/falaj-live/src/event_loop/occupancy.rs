@@ -1,4 +1,4 @@
-//! Link occupancy: which flow held a link, and when.
+//! Link occupancy: which flow sent on a link, and when.
 
 use super::Forwarder;
 use falaj_engine::PipeId;
@@ -15,9 +15,9 @@ const REMEMBERED: usize = 2048;
 pub struct LinkOccupancy {
     /// The flow.
     pub flow: FlowId,
-    /// First bit of the first packet.
+    /// Departure of the first bit of the first packet.
     pub begin: Time,
-    /// Last bit of the last packet.
+    /// Departure of the last bit of the last packet.
     pub end: Time,
     /// Number of packets.
     pub packets: u32,
@@ -28,7 +28,7 @@ pub struct LinkOccupancy {
 pub(super) struct OccupancyLog(Option<Vec<VecDeque<LinkOccupancy>>>);
 
 impl OccupancyLog {
-    /// A packet leaves its queue.
+    /// Records a packet that leaves its queue.
     pub(super) fn emitted(&mut self, emit: &Emit) {
         let Some(pipes) = &mut self.0 else { return };
         let place = emit.pipe.0 as usize;
@@ -51,7 +51,7 @@ impl OccupancyLog {
         }
     }
 
-    /// The transmission of a packet ends at another instant than reported.
+    /// Corrects the end of a packet's transmission.
     pub(super) fn retimed(&mut self, retimed: &Retimed) {
         let turns = self.0.as_mut().and_then(|pipes| pipes.get_mut(retimed.pipe.0 as usize));
         let last = turns.into_iter().flatten().rev().find(|turn| turn.end == retimed.old_end);

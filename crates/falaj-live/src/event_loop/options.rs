@@ -7,26 +7,26 @@ use falaj_sched::units::time::Span;
 /// Options of the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The timer, by which it waits.
+    /// The timer by which the loop waits.
     pub timer: Timer,
-    /// Maximum lateness of a packet's delivery, so that others of its unit leave with it. With a
-    /// timer that sleeps, this holds for all packets, so that there are fewer wake-ups.
+    /// How late a packet may be delivered, so that other packets of its unit leave together with
+    /// it. With a timer that sleeps, this holds for all packets, which saves wake-ups.
     pub slack: Span,
     /// The fate of a packet that finds its queue full.
     pub when_full: WhenFull,
     /// Memory for units in transit, in bytes.
     pub memory: usize,
-    /// Memory of the process, in bytes, from which on masks create no more queues and links.
+    /// Limit of the process's memory, in bytes; above it masks create no more queues and links.
     pub resident: usize,
 }
 
 /// The fate of a packet that finds its queue full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
-    /// It is lost, as in a router.
+    /// The packet is lost, as in a router.
     #[default]
     Drop,
-    /// It waits at its port, together with all units behind it, as at an interface that is full.
+    /// The packet waits at its port, together with all units behind it, as at a full interface.
     Wait,
     /// A packet going down waits, a packet going up is lost.
     WaitDown,

@@ -1,6 +1,7 @@
-//! Interfaces in use, whose packets are held on their own path: firewall rules put the packets that
-//! the interfaces send into one queue, and those that they receive into another. Addresses, routes
-//! and connections are not affected. The rules belong to a descriptor, and are removed with it.
+//! Attachment to interfaces in use, whose packets stay on their own path: firewall rules put the
+//! packets that the interfaces send into one queue, and those that they receive into another.
+//! Addresses, routes and connections do not change. The rules belong to a descriptor, and are
+//! removed with it.
 
 use super::table::{self, Taken};
 use super::{Nfqueue, take_queue};
@@ -14,10 +15,10 @@ use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
-/// Interfaces of a network namespace.
+/// The interfaces of a network namespace to attach to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// A name under `/run/netns` or a process; `None`: this namespace.
+    /// A name under `/run/netns` or the number of a process; `None`: this namespace.
     pub namespace: Option<String>,
     /// The interface; `None`: all but the loopback interface.
     pub interface: Option<String>,
@@ -26,19 +27,20 @@ pub struct Target {
 /// A set of interfaces in use whose packets are queued as long as this value exists.
 #[derive(Debug)]
 pub struct Attached {
-    /// The queue of packets that they send, and the queue of packets that they receive.
+    /// The queue of packets that the interfaces send, and the queue of packets that they receive.
     pub queues: [Rc<Nfqueue>; 2],
-    /// Their largest IP packet.
+    /// The largest IP packet of the interfaces, in bytes.
     pub mtu: u32,
-    /// Their names.
+    /// The names of the interfaces.
     pub interfaces: Vec<String>,
     _rules: OwnedFd,
     process: Option<OwnedFd>,
 }
 
 impl Attached {
-    /// Attaches to these interfaces. Packets that are in the queues at the end, or find no room
-    /// there, pass. The process must be single-threaded if the namespace is another one.
+    /// Attaches to these interfaces. Packets pass, instead of being dropped, if a queue has no room
+    /// for them or is closed while it holds them. The process must be single-threaded if the
+    /// namespace is another one.
     ///
     /// # Errors
     /// The step that failed, its cause, and a remedy.
@@ -74,14 +76,14 @@ impl Attached {
         })
     }
 
-    /// If the namespace was given by a process: a descriptor that is readable when that process has
-    /// ended.
+    /// A descriptor that is readable when the process that names the namespace has ended; `None` if
+    /// the namespace was not given by a process.
     pub fn ended(&self) -> Option<BorrowedFd<'_>> {
         self.process.as_ref().map(AsFd::as_fd)
     }
 }
 
-/// The names of the target's interfaces, and their largest packet.
+/// The names of the target's interfaces, and their largest IP packet in bytes.
 fn interfaces(
     target: &Target,
     mut list: File,
@@ -101,8 +103,8 @@ fn interfaces(
     Ok((names, mtu))
 }
 
-/// Binds two free queues; returns their numbers, their sockets, the rules, and the kernel's
-/// counters.
+/// Binds two free queues; returns their numbers and four descriptors: their two sockets, the rules,
+/// and the file of the kernel's counters.
 fn take(namespace: Option<&str>, taken: &Taken) -> Result<([u16; 2], [OwnedFd; 4]), Error> {
     /// The first number that is tried, and the number of pairs.
     const FIRST: u16 = 0xfa00;
@@ -131,7 +133,7 @@ fn take(namespace: Option<&str>, taken: &Taken) -> Result<([u16; 2], [OwnedFd; 4
                     made.map_err(|_| Error::new(SetupStep::HandOver, None, Errno::EPROTO))?;
                 return Ok((numbers, made));
             }
-            // Another process has it, or this process lacks the privilege.
+            // Another process has the queue, or this process lacks the privilege.
             Err(error) if error.step == SetupStep::FirewallQueue => refused = Some(error),
             Err(error) => return Err(error),
         }
@@ -142,8 +144,8 @@ fn take(namespace: Option<&str>, taken: &Taken) -> Result<([u16; 2], [OwnedFd; 4
     Err(refused.unwrap_or(Error::new(SetupStep::FirewallQueue, None, Errno::EBUSY)))
 }
 
-/// Returns true if a queue was refused because another process has it. If the privilege is missing,
-/// no other queue is available either.
+/// Returns true if a queue was refused because another process has it, not because the privilege is
+/// missing. Without the privilege a rarely used queue is refused too.
 fn is_taken(namespace: Option<&str>, error: &Error) -> bool {
     /// A number that is rarely used.
     const LAST: u16 = u16::MAX;

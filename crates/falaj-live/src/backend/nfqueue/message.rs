@@ -1,13 +1,13 @@
-//! The messages of a netfilter queue (nfnetlink), as bytes: those to the kernel, and those from it.
+//! The messages of a netfilter queue (nfnetlink) as bytes: messages to the kernel, and from it.
 
-/// A verdict.
+/// A verdict on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PacketVerdict {
     Drop = 0,
     Accept = 1,
 }
 
-/// Bytes before a message's attributes: netlink's header and nfnetlink's.
+/// Bytes before a message's attributes: the headers of netlink and nfnetlink.
 const HEADERS: usize = 20;
 /// `NFNL_SUBSYS_QUEUE`, in the upper byte of a message's type.
 const SUBSYSTEM: u16 = 3 << 8;
@@ -44,7 +44,7 @@ mod config {
 pub(super) struct MessageBuilder(Vec<u8>);
 
 impl MessageBuilder {
-    /// A message for a family of addresses about an object, which the resource names.
+    /// A message about an object of an address family; `resource` is the number of the object.
     pub(super) fn new(kind: u16, flags: u16, family: u8, resource: u16) -> MessageBuilder {
         const VERSION: u8 = 0;
         let mut bytes = vec![0; 4];
@@ -82,7 +82,7 @@ impl MessageBuilder {
     }
 }
 
-/// Binds a queue of `packets` packets, with an acknowledgement.
+/// Asks for a queue with room for `packets` packets; the kernel sends an acknowledgement.
 pub(super) fn bind(queue: u16, packets: u32, fail_open: bool) -> Vec<u8> {
     let flags = if fail_open { config::FAIL_OPEN } else { 0 };
     MessageBuilder::of_queue(CONFIG, ACK, queue)
@@ -93,7 +93,7 @@ pub(super) fn bind(queue: u16, packets: u32, fail_open: bool) -> Vec<u8> {
         .done()
 }
 
-/// Starts delivery of packets, with their whole payload.
+/// Asks the kernel to deliver the queue's packets, with their whole payload.
 pub(super) fn begin(queue: u16) -> Vec<u8> {
     let whole = 0xffff_u32.to_be_bytes();
     MessageBuilder::of_queue(CONFIG, 0, queue)
@@ -101,7 +101,7 @@ pub(super) fn begin(queue: u16) -> Vec<u8> {
         .done()
 }
 
-/// The verdict on a packet, with a changed payload if there is one.
+/// The verdict on a packet, with its new payload if it was changed.
 pub(super) fn verdict(
     queue: u16,
     id: u32,

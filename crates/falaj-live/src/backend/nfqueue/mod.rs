@@ -1,10 +1,10 @@
 //! Packets on their own path through this host, held by the kernel until they are due (NFQUEUE).
 //!
-//! A rule of the host's firewall passes packets to a numbered queue. The kernel keeps each one and
-//! shows it to the reader; sending it here means giving a verdict, after which the packet continues
-//! on its path. So a packet leaves where it came in, and a packet that the link drops needs a
-//! verdict as well. `nfq` and `libnetfilter_queue` keep a packet's bytes with its verdict; here the
-//! forwarder has the bytes, and a verdict needs only the packet's number.
+//! A rule of the host's firewall passes packets to a numbered queue. The kernel keeps each packet
+//! and copies it to the reader. To send a packet here means to give a verdict, after which the
+//! packet continues on its path. So a packet leaves where it came in, and a packet that the link
+//! drops needs a verdict as well. `nfq` and `libnetfilter_queue` keep a packet's bytes with its
+//! verdict; here the forwarder has the bytes, and a verdict needs only the packet's number.
 
 pub mod attached;
 mod message;
@@ -34,17 +34,17 @@ use crate::backend::frame::{mark, turn};
 use crate::backend::port::{Port, PortHandover, Received};
 use crate::backend::tap::Tap;
 
-/// The largest number of packets that the kernel holds, unread ones and those in transit through
-/// the link.
+/// The largest number of packets that the kernel holds: unread packets and packets in transit
+/// through the link.
 const PACKETS: u32 = 1 << 18;
 /// Size of the socket's buffer for unread messages, in bytes.
 const ROOM: usize = 8 << 20;
 /// Bytes of the longest message: a packet and its attributes.
 const LONGEST: usize = (64 << 10) + 4096;
 
-/// Offsets of what precedes the packet in a unit: whether its bytes were changed here, and the
-/// kernel's number of the packet. Other code reads them as part of an empty virtio-net header,
-/// whose first two bytes are zero.
+/// Offsets of two fields before the packet in a unit: whether falaj changed the packet's bytes, and
+/// the kernel's number of the packet. Other code reads these fields as part of an empty virtio-net
+/// header, whose first two bytes are zero.
 const CHANGED: usize = 2;
 const NUMBER: usize = 4;
 /// Bytes of the Ethernet header that follows the virtio-net header, so that the unit is a frame.
@@ -81,7 +81,7 @@ impl fmt::Display for NfqueueNumber {
 impl Address for NfqueueNumber {
     fn open(&self, options: &OpenOptions) -> Result<OpenEnd, OpenError> {
         let opened = || -> io::Result<OpenEnd> {
-            // A queue never changes: the monitor has no notifications.
+            // A queue never changes, so the monitor has no notifications.
             let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
             let silent = EventFd::from_value_and_flags(0, flags)?;
             let monitor = Monitor::adopt(silent.as_fd().try_clone_to_owned()?);
@@ -125,8 +125,8 @@ pub struct Nfqueue {
 }
 
 impl Nfqueue {
-    /// Binds the queue of this number. If `fail_open`, packets that find no room in it pass, and so
-    /// do those in it when it is closed; otherwise all these are dropped.
+    /// Binds the queue of this number. If `fail_open`, packets pass when the queue has no room for
+    /// them, and packets in the queue pass when it is closed; otherwise all these are dropped.
     ///
     /// # Errors
     /// Another process has the queue, or the privilege is missing.
@@ -152,8 +152,8 @@ impl Nfqueue {
             None => fs::read_to_string("/proc/net/netfilter/nfnetlink_queue"),
         };
         let text = text.unwrap_or_default();
-        // Fields: number, reader, packets held, copy mode, copy range, packets dropped as the queue
-        // was full, packets dropped as the socket's buffer was full.
+        // Fields: number, reader, packets held, copy mode, copy range, packets dropped because the
+        // queue was full, packets dropped because the socket's buffer was full.
         let ours = |line: &&str| line.split_whitespace().next() == Some(&self.number.to_string());
         if let Some(line) = text.lines().find(ours) {
             self.lost.set(
@@ -171,7 +171,7 @@ impl Nfqueue {
             return Ok(false);
         };
         let id = u32::from_ne_bytes(*number);
-        // The original of a duplicated packet has its verdict already.
+        // The first copy of a duplicated packet has got the verdict already.
         if !self.held.borrow_mut().remove(&id) {
             return Ok(false);
         }
@@ -182,7 +182,7 @@ impl Nfqueue {
 
 impl Drop for Nfqueue {
     fn drop(&mut self) {
-        // The kernel itself drops the packets that are left.
+        // Without `fail_open` the kernel itself drops the packets that are left.
         if self.fail_open {
             for &id in self.held.borrow().iter() {
                 let _ = self.say(&message::verdict(self.number, id, PacketVerdict::Accept, None));
@@ -244,7 +244,7 @@ impl NfqueuePort {
     }
 }
 
-/// Notes that the bytes of the unit differ from the kernel's.
+/// Notes that the bytes of the unit differ from those that the kernel holds.
 fn note_change(unit: &mut [u8]) {
     if let Some(changed) = unit.get_mut(CHANGED) {
         *changed = 1;
@@ -269,7 +269,7 @@ impl Port for NfqueuePort {
             ) {
                 Ok(length) => length,
                 Err(Errno::EAGAIN) => return Ok(None),
-                // An error that reports lost packets, which the kernel counts.
+                // This error reports lost packets, which the kernel counts.
                 Err(Errno::EINTR | Errno::ENOBUFS) => continue,
                 Err(errno) => return Err(errno.into()),
             };
@@ -304,8 +304,7 @@ impl Port for NfqueuePort {
     }
 
     fn dropped(&mut self, unit: &[u8]) {
-        // The kernel cannot hold it for ever: if this fails for lack of memory, it is dropped when
-        // the queue is closed.
+        // If this fails for lack of memory, the kernel drops the packet when the queue is closed.
         let _ = self.queue.judge(unit, PacketVerdict::Drop);
     }
 

@@ -1,6 +1,6 @@
-//! Firewall rules that pass an interface's packets to two queues, written as bytes of netlink
-//! messages. They are in an nftables table that belongs to a socket. The kernel removes the table
-//! when the socket is closed, however the process ends.
+//! Firewall rules that pass an interface's packets to two queues, written as the bytes of netlink
+//! messages. The rules are in an nftables table that belongs to a socket. The kernel removes the
+//! table when the socket is closed, however the process ends.
 
 use super::message::MessageBuilder;
 use nix::errno::Errno;
@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 /// `NFNL_SUBSYS_NFTABLES`.
 const SUBSYSTEM: u16 = 10;
-/// `NFNL_MSG_BATCH_BEGIN` and the end: the messages between them apply as a whole or not at all.
+/// `NFNL_MSG_BATCH_BEGIN` and `_END`: all messages between them take effect, or none.
 const BEGIN: u16 = 0x10;
 const END: u16 = 0x11;
 const NEW_TABLE: u16 = SUBSYSTEM << 8;
@@ -27,7 +27,7 @@ const IPV4: u8 = 2;
 const IPV6: u8 = 10;
 
 /// The hooks of the rules: `NF_INET_PRE_ROUTING` and `NF_INET_POST_ROUTING`, at the priority of the
-/// table mangle, which is before source addresses are translated.
+/// table `mangle`, which comes before the translation of source addresses.
 const ARRIVING: u32 = 0;
 const LEAVING: u32 = 4;
 const PRIORITY: i32 = -150;
@@ -38,16 +38,16 @@ const NAME_LEAVING: u32 = 7;
 /// Bytes of an interface's name.
 const NAME: usize = 16;
 
-/// The packets that are queued.
+/// The interfaces whose packets are queued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// Those of the interface of this name.
+    /// The interface of this name.
     Of(String),
-    /// Those of all interfaces but the loopback interface.
+    /// All interfaces but the loopback interface.
     OfAll,
 }
 
-/// The form in which a rule names a queue: a kernel may lack one of them.
+/// The form in which a rule names a queue; some kernels support only one form.
 #[derive(Clone, Copy)]
 enum Naming {
     /// By an nftables expression.
@@ -56,9 +56,8 @@ enum Naming {
     Target,
 }
 
-/// Passes packets that leave by an interface to the queue `up`, and those that arrive there to the
-/// queue `down`. If a queue has no reader, packets pass. The rules exist as long as the socket.
-///
+/// Passes packets that leave by an interface to the queue `up`, and packets that arrive at it to
+/// the queue `down`. If a queue has no reader, packets pass. The rules exist as long as the socket.
 /// # Errors
 /// The kernel's error: the rules require CAP_NET_ADMIN, Linux 5.12 and nftables.
 pub(super) fn make(taken: &Taken, [up, down]: [u16; 2]) -> Result<OwnedFd, Errno> {
@@ -122,7 +121,7 @@ fn text(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// An attribute. One that contains others has a flag.
+/// An attribute of a netlink message. The kind of an attribute that contains others has a flag.
 fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let mut bytes = (4 + value.len() as u16).to_ne_bytes().to_vec();
     bytes.extend(kind.to_ne_bytes());
@@ -200,7 +199,7 @@ fn expressions(naming: Naming, taken: &Taken, name: u32, queue: u16) -> [Vec<u8>
             ],
         ),
         Naming::Target => {
-            /// The revision of the target that has flags.
+            /// The revision of the iptables target that supports flags.
             const VERSION: u32 = 3;
             let info = [queue, 1, GOES_ON, 0].map(u16::to_ne_bytes).concat();
             expression(

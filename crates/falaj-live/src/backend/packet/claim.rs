@@ -1,12 +1,12 @@
 //! Claims of interfaces: an interface belongs to one link at a time, because two links would
 //! forward each of its frames twice.
 //!
-//! The owner holds two sockets whose names state the claim. One name contains that of the
-//! interface, the other the interface's number. A renamed interface stays claimed by its number.
-//! Another interface that gets its old name is claimed by that name, since the owner binds to it if
-//! its own interface vanishes. Such a name is not a file: the kernel keeps it in the interface's
-//! own network namespace, and releases it when the owner has ended, in whatever way. Any process
-//! may bind a name; so a name counts only if root or the asking user holds it.
+//! The owner holds two Unix sockets in the abstract namespace, whose names state the claim. One
+//! name contains the interface's name, the other its number. A renamed interface stays claimed by
+//! its number. Another interface that gets the old name is claimed by that name, because the owner
+//! binds to it if its own interface vanishes. Such a socket name is not a file: the kernel keeps it
+//! in the interface's own network namespace, and releases it when the owner has ended, in whatever
+//! way. Any process may bind a name, so a name counts only if root or the asking user holds it.
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -38,7 +38,8 @@ fn called(interface: &str) -> String {
     format!("falaj/interface/{interface}")
 }
 
-/// A name distinct from those for names of interfaces, which contain no slash.
+/// The socket's name for an interface number. No interface can have the name `number/1`, because
+/// names of interfaces contain no slash.
 fn numbered(index: i32) -> String {
     format!("falaj/interface/number/{index}")
 }
@@ -48,7 +49,8 @@ fn take(name: &UnixAddr) -> Result<OwnedFd, Errno> {
     match bind(ours.as_raw_fd(), name) {
         Ok(()) => listen(&ours, Backlog::new(1)?)?,
         Err(Errno::EADDRINUSE) if is_claimed(name)? => return Err(Errno::EBUSY),
-        // Another user's, or released at this moment: the descriptor has no name then.
+        // Another user's process holds the name, or it was released just now. The descriptor then
+        // has no name.
         Err(Errno::EADDRINUSE) => {}
         Err(errno) => return Err(errno),
     }
@@ -60,15 +62,15 @@ fn stream() -> Result<OwnedFd, Errno> {
     socket(AddressFamily::Unix, SockType::Stream, flags, None)
 }
 
-/// Returns true if the holder of this name may claim an interface here.
+/// Returns true if the process that holds this name may claim an interface here.
 fn is_claimed(name: &UnixAddr) -> Result<bool, Errno> {
     let asking = stream()?;
     match connect(asking.as_raw_fd(), name) {
         Ok(()) => Ok(counts(getsockopt(&asking, PeerCredentials)?.uid(), geteuid().as_raw())),
         // No process listens: it has ended since, or the name is not a claim.
         Err(Errno::ECONNREFUSED) => Ok(false),
-        // The queue of unanswered connections is full: then the kernel's lists show the owner. An
-        // owner in none of them is visible to root only.
+        // The queue of unanswered connections is full. Then the kernel's list of sockets shows the
+        // owner. An owner that is not visible to this process counts as a claim.
         Err(Errno::EAGAIN) => Ok(holder(name).is_none_or(|uid| counts(uid, geteuid().as_raw()))),
         Err(errno) => Err(errno),
     }
@@ -77,8 +79,8 @@ fn is_claimed(name: &UnixAddr) -> Result<bool, Errno> {
 /// The user of the process that holds a name, if the caller may see it.
 fn holder(name: &UnixAddr) -> Option<u32> {
     let called = format!("@{}", String::from_utf8_lossy(name.as_abstract()?));
-    // Fields: number, references, protocol, flags, type, state, inode, name; the flag is that of a
-    // listener.
+    // Fields: number, references, protocol, flags, type, state, inode, name. The flags are those of
+    // a listening socket.
     let sockets = fs::read_to_string("/proc/thread-self/net/unix").ok()?;
     let inode = sockets.lines().find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -95,7 +97,7 @@ fn holder(name: &UnixAddr) -> Option<u32> {
     process.metadata().ok().map(|is| is.uid())
 }
 
-/// Returns true if a claim of this user is valid for the asking user.
+/// Returns true if a claim by user `holder` is valid for user `asking`.
 fn counts(holder: u32, asking: u32) -> bool {
     holder == asking || holder == 0
 }
@@ -108,7 +110,7 @@ mod tests {
     fn an_interface_has_one_holder() {
         let name = format!("test-{}", std::process::id());
         let held = claimed(&called(&name)).expect("free");
-        // However many processes ask.
+        // Any number of processes may ask.
         for _ in 0..10 {
             let again = claimed(&called(&name)).map(drop);
             assert_eq!(again, Err((SetupStep::Claim, Errno::EBUSY)));
@@ -118,7 +120,7 @@ mod tests {
         assert!(claimed(&called(&name)).is_ok());
     }
 
-    /// A full queue of connections does not hide the owner of a name.
+    /// The owner of a name is found even if its queue of connections is full.
     #[test]
     fn the_holder_of_a_name_is_known_without_an_answer() {
         let interface = format!("test-full-{}", std::process::id());

@@ -2,12 +2,13 @@
 //!
 //! With the virtio-net header (`PACKET_VNET_HDR`) the kernel notes the unfinished work of each
 //! frame, as it does at a TAP: units of many packets and unfinished checksums are passed on
-//! unchanged. Without it TCP fails across veth, while ping works. Ordinary frames are read from a
-//! ring shared with the kernel (`TPACKET_V2`, which saves a system call for each; version 3 waits a
-//! millisecond for its blocks to fill), longer units from the socket's queue; the ring marks those.
-//! Frames are sent one at a time, when they are due: sending several in one call (`sendmmsg`) was
-//! not measurably faster, and neither was bypassing the queueing discipline
-//! (`PACKET_QDISC_BYPASS`), which would hide them from `tcpdump`.
+//! unchanged. Without the header TCP fails across veth, while ping works.
+//!
+//! Ordinary frames are read from a ring shared with the kernel (`TPACKET_V2`), which saves a system
+//! call for each. Version 3 waits a millisecond for its blocks to fill. Longer units are read from
+//! the socket's queue; the ring marks them. Frames are sent one at a time, when they are due. Two
+//! other ways were not measurably faster: several frames in one call (`sendmmsg`), and bypassing
+//! the queueing discipline (`PACKET_QDISC_BYPASS`), which would also hide frames from `tcpdump`.
 
 mod claim;
 pub(crate) mod open;
@@ -38,20 +39,20 @@ use crate::backend::tap::Tap;
 use crate::error::SetupStep;
 use sys::PacketRing;
 
-/// Bytes of units in the socket's receive queue, and of units that are being sent.
+/// Size in bytes of the socket's receive queue, and of its send buffer.
 const ROOM: usize = 8 << 20;
 
-/// A packet socket at an interface. It receives the frames that arrive there, and sends out there;
-/// frames that others send out there are not received.
+/// A packet socket at an interface. It receives the frames that arrive at the interface, and sends
+/// frames out there. It does not receive frames that other programs send.
 #[derive(Debug)]
 pub struct PacketSocket {
     socket: OwnedFd,
     /// The interface's name at opening.
     interface: String,
     promiscuous: bool,
-    /// The interface at the last look.
+    /// The interface as it was at the last check.
     bound: Mutex<FollowedInterface>,
-    /// Units for which the kernel had no room, up to the last query.
+    /// Number of units for which the kernel had no room, as of the last query.
     unread: AtomicU64,
     /// The claim that excludes other forwarders at this interface.
     claim: Option<[OwnedFd; 2]>,
@@ -69,7 +70,7 @@ impl PacketSocket {
     /// Creates and sets up a socket at an interface of the process's current network namespace.
     pub(crate) fn make(interface: &str, promiscuous: bool) -> Result<OwnedFd, (SetupStep, Errno)> {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-        // Without a protocol: nothing is received before it is bound.
+        // The socket has no protocol, so that it receives nothing before it is bound.
         let socket = socket::socket(AddressFamily::Packet, SockType::Raw, flags, None);
         let socket = socket.map_err(|errno| (SetupStep::PacketSocket, errno))?;
         let fd = socket.as_fd();
@@ -80,9 +81,10 @@ impl PacketSocket {
         Ok(socket)
     }
 
-    /// Waits until an interface that was just brought up can send frames, as its peer then can too;
-    /// until then the kernel drops them. The wait is short: on a very busy machine the first
-    /// packets may be lost. Any socket of the network namespace will do for the query.
+    /// Waits until an interface that was just brought up can send frames; then its peer can send
+    /// too. Before that the kernel drops frames. The wait is at most about one second: on a very
+    /// busy machine the first packets may be lost. `socket` may be any socket of the network
+    /// namespace.
     pub(crate) fn await_carrier(socket: BorrowedFd<'_>, interface: &str) {
         for _ in 0..1000 {
             if crate::sys::flags(socket, interface)
@@ -118,8 +120,8 @@ impl PacketSocket {
         PacketSocket { claim: Some(claim), ..self }
     }
 
-    /// The descriptors for another process to take it over, if it has a claim: the socket itself,
-    /// and the claims.
+    /// The descriptors that another process needs to take over the socket, if the socket has a
+    /// claim: the socket itself, and the two claims.
     pub fn descriptors(&self) -> Option<[BorrowedFd<'_>; 3]> {
         let [name, number] = self.claim.as_ref()?;
         Some([self.socket.as_fd(), name.as_fd(), number.as_fd()])
@@ -144,12 +146,12 @@ impl PacketSocket {
         self.bound().index
     }
 
-    /// Checks the state of the interface, even if it was renamed, and binds to one of the original
-    /// name if it is gone. Returns the state if it has changed.
+    /// Checks the state of the interface, even if it was renamed. If it is gone, binds to an
+    /// interface with its original name, if there is one. Returns the state if it has changed.
     pub fn look(&self) -> Option<InterfaceState> {
         let mut bound = self.bound();
         let mut now = bound.look(self.as_fd(), &self.interface);
-        // Another interface: the kernel has dropped the settings of the first one.
+        // This is another interface, and the kernel has dropped the settings of the first one.
         if now.index >= 0
             && now.index != bound.index
             && attach(self.as_fd(), now.index, self.promiscuous).is_err()
@@ -161,7 +163,7 @@ impl PacketSocket {
         changed
     }
 
-    /// The interface's name at the last look, if it differs from the original one.
+    /// The interface's name at the last check, if it differs from the original name.
     pub fn renamed(&self) -> Option<String> {
         self.bound().other_name(&self.interface)
     }
@@ -200,7 +202,7 @@ impl PacketSocket {
         }
     }
 
-    /// Like [`send`](PacketSocket::send), but it is an error if there is no room or memory now.
+    /// Like [`send`](PacketSocket::send), but lack of room or memory is an error.
     fn offer(&self, unit: &[u8]) -> Result<bool, Errno> {
         let Some((head, frame)) = unit.split_at_checked(Tap::VNET_HEADER) else { return Ok(false) };
         let parts = [io::IoSlice::new(&head[..HEADER]), io::IoSlice::new(frame)];
@@ -214,15 +216,15 @@ impl PacketSocket {
             ) {
                 Ok(_) => return Ok(true),
                 Err(Errno::EINTR) => {}
-                // As with an unplugged cable: the interface may come back, and sending continues.
+                // As after unplugging a cable: the interface may come back, and sending continues.
                 Err(Errno::ENETDOWN | Errno::ENXIO | Errno::ENODEV) => return Ok(false),
                 Err(errno) => return Err(errno),
             }
         }
     }
 
-    /// Limits the bytes that wait at the interface; the kernel doubles the limit for the overhead
-    /// of packets, and has a minimum for it.
+    /// Limits the bytes that wait at the interface. The kernel doubles the limit, to allow for the
+    /// overhead of packets, and has a minimum for it.
     fn set_room(&self, bytes: usize) -> Result<(), Errno> {
         setsockopt(&self.socket, sockopt::SndBufForce, &bytes)
             .or_else(|_| setsockopt(&self.socket, sockopt::SndBuf, &bytes))
@@ -235,8 +237,9 @@ impl AsFd for PacketSocket {
     }
 }
 
-/// Bytes of the socket's vnet header, which lacks the number of buffers. With `PACKET_VNET_HDR_SZ`
-/// it would be as long as a TAP's, but then Linux 6.18 writes it into the ring two bytes too late.
+/// Bytes of the socket's virtio-net header, which lacks the field with the number of buffers. With
+/// `PACKET_VNET_HDR_SZ` it would be as long as a TAP's, but then Linux 6.18 writes it into the ring
+/// two bytes too late.
 const HEADER: usize = 10;
 
 /// Sets all options of a socket that precede binding.
@@ -246,8 +249,8 @@ fn set_up(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     sys::set(socket, libc::PACKET_AUXDATA, 1)?;
     // Frames that are too long for the ring go to the queue.
     sys::set(socket, libc::PACKET_COPY_THRESH, 1)?;
-    // A privileged process may exceed the system's limit; if neither is allowed, losses are
-    // counted.
+    // A privileged process may exceed the system's limit on buffers. If no larger buffer is
+    // allowed, more units may be lost; they are counted.
     if setsockopt(&socket, sockopt::RcvBufForce, &ROOM).is_err() {
         let _ = setsockopt(&socket, sockopt::RcvBuf, &ROOM);
     }
@@ -286,11 +289,11 @@ pub struct PacketReader {
 }
 
 /// Number of consecutive empty reads after which a pending error of the socket is cleared. Such an
-/// error would wake the loop for ever.
+/// error would wake the event loop again and again.
 const PATIENCE: u32 = 64;
 
 impl PacketReader {
-    /// The reader of a socket, which can have only one.
+    /// The reader of a socket. A socket can have only one reader.
     ///
     /// # Errors
     /// The receive ring cannot be mapped.
@@ -302,22 +305,24 @@ impl PacketReader {
     /// now. Pass a buffer of [`Tap::MAX_UNIT`] bytes.
     ///
     /// # Errors
-    /// An error of one unit, which is lost: `EMSGSIZE` if it is longer than the buffer, `EINVAL` if
-    /// the kernel has no header for its unfinished work.
+    /// An error concerns one unit, which is lost: `EMSGSIZE` if it is longer than the buffer,
+    /// `EINVAL` if no virtio-net header can describe its unfinished work.
     pub fn read(&mut self, unit: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
             let Some(frame) = self.ring.front(HEADER) else {
                 self.nothing += 1;
                 if self.nothing == PATIENCE {
                     self.nothing = 0;
-                    // The interface went down, which the monitor reports.
+                    // The pending error says that the interface went down; the monitor reports that
+                    // too.
                     let _ = getsockopt(&self.socket.socket, sockopt::SocketError);
                 }
                 return Ok(None);
             };
             self.nothing = 0;
             let read = if frame.queued {
-                // A pending error that the interface went down may precede the unit.
+                // The first call may return a pending error (the interface went down) instead of
+                // the unit.
                 Some(self.socket.receive(unit).or_else(|_| self.socket.receive(unit)))
             } else if frame.cut {
                 None
@@ -327,7 +332,7 @@ impl PacketReader {
             self.ring.pop();
             match read {
                 Some(Err(Errno::EAGAIN)) | None => {
-                    // The socket's queue had no room for it.
+                    // The socket's queue had no room for the unit.
                     self.socket.unread.fetch_add(1, Ordering::Relaxed);
                 }
                 Some(read) => return Ok(Some(read?)),
@@ -348,12 +353,12 @@ fn copy(frame: sys::RingFrame<'_>, unit: &mut [u8]) -> Result<usize, Errno> {
 
 /// A port at an existing interface.
 ///
-/// It never reports that it is gone: an interface may come back, and [`PacketSocket::look`] binds
-/// to it again.
+/// The port never reports that it is gone: an interface may come back, and [`PacketSocket::look`]
+/// binds to it again.
 #[derive(Debug)]
 pub struct PacketPort {
     reader: PacketReader,
-    /// True if the device paces a link.
+    /// True if the interface's device paces a link.
     is_paced: bool,
 }
 
@@ -390,8 +395,8 @@ impl Port for PacketPort {
         true
     }
 
-    /// Packets in the interface's queueing discipline are charged to the socket, so the socket has
-    /// room when the device has.
+    /// The kernel charges packets in the interface's queueing discipline to the socket, so the
+    /// socket has room when the device has room.
     fn pace(&mut self, backlog: Option<u32>) -> io::Result<()> {
         self.is_paced = backlog.is_some();
         Ok(self.reader.socket.set_room(backlog.map_or(ROOM, |bytes| bytes as usize))?)

@@ -13,9 +13,9 @@ use crate::netns::made_in;
 /// Opens a packet socket at an interface, with the monitor of its changes. The interface is
 /// `promiscuous` (accepts frames for other Ethernet addresses) until the socket is dropped.
 ///
-/// Another network namespace is entered by a copy of the process, which must be single-threaded. If
-/// it belongs to another user namespace, the copy enters that one first, which needs no root for
-/// the creator of the user namespace.
+/// To enter another network namespace, the process makes a copy of itself; for that it must be
+/// single-threaded. If the network namespace belongs to another user namespace, the copy enters the
+/// user namespace first. The creator of a user namespace needs no root privileges for that.
 ///
 /// # Errors
 /// The step that failed, its cause, and a remedy.
@@ -31,7 +31,7 @@ pub(crate) fn claimed(
     interface: &str,
     promiscuous: bool,
 ) -> Result<Vec<OwnedFd>, (SetupStep, Errno)> {
-    // The monitor first, so that no later change is missed.
+    // The monitor is created first, so that no later change is missed.
     let monitor = Monitor::make().map_err(|errno| (SetupStep::Netlink, errno))?;
     let socket = PacketSocket::make(interface, promiscuous)?;
     let [name, number] = claim(interface)?;

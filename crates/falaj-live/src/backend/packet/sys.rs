@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use nix::errno::Errno;
 use nix::libc::{self, c_int, socklen_t};
 
-/// Types of option values: any bits are a valid value, and there is no padding.
+/// Types of option values: every bit pattern is a valid value, and there is no padding.
 pub(super) trait OptionValue: Copy {}
 impl OptionValue for c_int {}
 impl OptionValue for libc::tpacket_req {}
@@ -24,7 +24,7 @@ pub(super) fn set<T: OptionValue>(
     option: c_int,
     value: T,
 ) -> Result<(), Errno> {
-    // SAFETY: `value` outlives the call, and the length is its own.
+    // SAFETY: `value` outlives the call, and the length passed is the length of `value`.
     let done = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -41,8 +41,7 @@ pub(super) fn set<T: OptionValue>(
 pub(super) fn get<T: OptionValue>(socket: BorrowedFd<'_>, option: c_int) -> Result<T, Errno> {
     let mut value = MaybeUninit::<T>::zeroed();
     let mut length = size_of::<T>() as socklen_t;
-    // SAFETY: `value` and its length outlive the call, which writes no more bytes than the length
-    // says.
+    // SAFETY: `value` and `length` outlive the call, which writes at most `length` bytes.
     let done = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -53,7 +52,8 @@ pub(super) fn get<T: OptionValue>(socket: BorrowedFd<'_>, option: c_int) -> Resu
         )
     };
     Errno::result(done)?;
-    // SAFETY: all bytes were zero before, and any bits are a value of an `OptionValue` type.
+    // SAFETY: all bytes were zero before, and every bit pattern is a value of an `OptionValue`
+    // type.
     Ok(unsafe { value.assume_init() })
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn bind(socket: BorrowedFd<'_>, index: c_int) -> Result<(), Errno> {
     address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
     address.sll_ifindex = index;
     let length = size_of_val(&address) as socklen_t;
-    // SAFETY: the address outlives the call, and the length is its own.
+    // SAFETY: the address outlives the call, and the length passed is its length.
     let done = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) };
     Errno::result(done).map(drop)
 }
@@ -88,8 +88,8 @@ impl VlanTag {
     }
 }
 
-/// Receives one frame from the socket's queue into two buffers, `first` filled first; returns its
-/// length, which exceeds theirs if it was truncated, and its tag.
+/// Receives one frame from the socket's queue into two buffers, `first` before `then`. Returns the
+/// frame's length and its VLAN tag; a length above that of the buffers means a truncated frame.
 pub(super) fn receive(
     socket: BorrowedFd<'_>,
     first: &mut [u8],
@@ -108,14 +108,14 @@ pub(super) fn receive(
     message.msg_control = control.0.as_mut_ptr().cast();
     message.msg_controllen = control.0.len() as _;
     let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
-    // SAFETY: buffers and control data are exclusively ours and outlive the call; their lengths are
-    // their own.
+    // SAFETY: no other code uses the buffers and the control data during the call, they outlive it,
+    // and the lengths passed are theirs.
     let length =
         Errno::result(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) })?;
     let mut tag = None;
-    // SAFETY: the kernel has filled in the control data and its length; the macros stay within
-    // them, and the data of a message of this type is a tpacket_auxdata, which is read without
-    // asking for alignment.
+    // SAFETY: the kernel has filled in the control data and its length, and the macros stay within
+    // these data. A control message of this type contains a tpacket_auxdata, which is read without
+    // need for alignment.
     unsafe {
         let mut next = libc::CMSG_FIRSTHDR(&raw const message);
         while let Some(header) = next.as_ref() {
@@ -131,15 +131,15 @@ pub(super) fn receive(
 }
 
 /// Bytes for one frame in a ring: an Ethernet frame of ordinary length with tags and headers.
-/// Longer frames come through the socket's queue, so that a ring for 64 KB units does not need 64
-/// KB for each packet.
+/// Longer frames come through the socket's queue; otherwise the ring would need 64 KB for each
+/// frame.
 const FRAME: usize = 2048;
 /// Number of frames that wait in the kernel for the forwarder, as many as at a TAP interface.
 const FRAMES: usize = 8192;
 /// Bytes of a block in which memory is allocated.
 const BLOCK: usize = 1 << 16;
 
-/// Makes the kernel put received frames into memory that it shares by mapping.
+/// Makes the kernel put received frames into a ring in memory that it shares with the process.
 pub(super) fn set_up_ring(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     set(socket, libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as c_int)?;
     let request = libc::tpacket_req {
@@ -158,7 +158,7 @@ pub(super) struct PacketRing {
     next: usize,
 }
 
-// SAFETY: on our side the memory belongs to this object alone, and the kernel does not care which
+// SAFETY: in this process only this object uses the memory, and the kernel does not care which
 // thread uses it.
 unsafe impl Send for PacketRing {}
 
@@ -169,9 +169,9 @@ pub(super) struct RingFrame<'a> {
     pub(super) bytes: &'a [u8],
     /// True if the frame is truncated.
     pub(super) cut: bool,
-    /// The whole frame is in the socket's queue.
+    /// True if the whole frame is also in the socket's queue.
     pub(super) queued: bool,
-    /// The tag that was removed.
+    /// The VLAN tag that the kernel has removed.
     pub(super) tag: Option<VlanTag>,
 }
 
@@ -180,7 +180,8 @@ impl PacketRing {
     pub(super) fn map(socket: BorrowedFd<'_>) -> Result<PacketRing, Errno> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
-        // SAFETY: a new mapping where the kernel likes it overlaps nothing of ours.
+        // SAFETY: the kernel chooses the address of the new mapping, so it overlaps no other
+        // memory.
         let memory = unsafe {
             libc::mmap(ptr::null_mut(), FRAMES * FRAME, access, flags, socket.as_raw_fd(), 0)
         };
@@ -196,7 +197,7 @@ impl PacketRing {
         self.next
     }
 
-    /// Continues at that frame, where another reader of the ring has ended.
+    /// Continues at the frame of this index, where another reader of the ring has ended.
     pub(super) fn resume_at(&mut self, position: usize) {
         self.next = position % FRAMES;
     }
@@ -206,10 +207,10 @@ impl PacketRing {
         unsafe { self.memory.add(self.next * FRAME) }
     }
 
-    /// The status word, by which kernel and reader pass the frame to each other.
+    /// The frame's status word, by which kernel and reader pass the frame to each other.
     fn status(&self) -> &AtomicU32 {
-        // SAFETY: each frame begins with a tpacket2_hdr, whose first member this is; frames are
-        // aligned to their size, and the mapping lives as long as `self`.
+        // SAFETY: each frame begins with a tpacket2_hdr, whose first member is the status word.
+        // Frames are aligned to their size, and the mapping lives as long as `self`.
         unsafe { self.frame().cast::<AtomicU32>().as_ref() }
     }
 
@@ -220,12 +221,12 @@ impl PacketRing {
         if status & libc::TP_STATUS_USER == 0 {
             return None;
         }
-        // SAFETY: with the status read (and acquired) as the reader's, the kernel leaves the frame
-        // alone until `pop` gives it back. `pop` takes `self` exclusively, so the frame is not
-        // written while the slice lives.
+        // SAFETY: the status was read with acquire ordering and says that the frame is the
+        // reader's. The kernel does not touch the frame until `pop` gives it back. `pop` needs
+        // exclusive access to `self`, so the frame is not written while the slice lives.
         let all = unsafe { std::slice::from_raw_parts(self.frame().as_ptr(), FRAME) };
-        // SAFETY: a tpacket2_hdr is shorter than a frame; it is read as it is, and any bits are a
-        // value of it.
+        // SAFETY: a tpacket2_hdr is shorter than a frame. It is read without need for alignment,
+        // and every bit pattern is a value of its type.
         let about: libc::tpacket2_hdr = unsafe { ptr::read_unaligned(all.as_ptr().cast()) };
         let frame = usize::from(about.tp_mac);
         let bytes =
@@ -248,7 +249,8 @@ impl PacketRing {
 
 impl Drop for PacketRing {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, of this length, and nothing borrows from it any more.
+        // SAFETY: this object owns the mapping, which has this length, and nothing borrows from it
+        // any more.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), FRAMES * FRAME) };
     }
 }

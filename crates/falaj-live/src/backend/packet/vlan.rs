@@ -1,4 +1,4 @@
-//! Restoring VLAN tags that the kernel has removed from a frame.
+//! Restores VLAN tags that the kernel has removed from frames.
 
 use nix::errno::Errno;
 
@@ -9,9 +9,11 @@ use crate::backend::tap::Tap;
 const ADDRESSES: usize = 12;
 const LENGTH: usize = 4;
 
-/// Restores the tag of a unit of `length` bytes, if there was one; returns the new length.
+/// Restores the removed tag of a unit of `length` bytes, if there was one; returns the new length
+/// in bytes.
 ///
-/// The offsets in the header count from the frame's beginning and do not include the tag.
+/// The offsets in the virtio-net header count from the frame's beginning and do not include the
+/// removed tag, so they grow by its length.
 pub(super) fn put_back(
     unit: &mut [u8],
     length: usize,
@@ -38,9 +40,9 @@ pub(super) fn put_back(
     Ok(length + LENGTH)
 }
 
-/// Offset of the length of headers in a unit of many packets.
+/// Offset of the field with the length of headers, in the virtio-net header.
 const HEADERS: usize = 2;
-/// Offset of the start of the checksum.
+/// Offset of the field with the start of the checksum, in the virtio-net header.
 const CHECKSUM_START: usize = 6;
 
 fn further(unit: &mut [u8], at: usize) {

@@ -1,15 +1,15 @@
 //! A guest's network card (vhost-user-net): the rings of a virtual machine, in memory that its
-//! monitor shares.
+//! machine monitor shares with falaj.
 //!
-//! The monitor (QEMU, Cloud Hypervisor, crosvm …) is the front-end, and connects; this is the
-//! back-end. A thread of its own talks to the monitor, so that an incomplete message does not block
-//! packets; the forwarding thread reads and sends units. Both share one lock, for which the
-//! forwarding thread does not wait: while the monitor changes something there is nothing to read
-//! and no room.
+//! The machine monitor (QEMU, Cloud Hypervisor, crosvm …) is the front-end, and connects; falaj is
+//! the back-end. A separate thread exchanges messages with the monitor, so that an incomplete
+//! message does not block packets; the forwarding thread reads and sends units. Both threads share
+//! one lock, for which the forwarding thread does not wait: while the monitor changes something,
+//! there is nothing to read and no room.
 //!
-//! A unit has the same form as at a TAP: a virtio-net header, and a frame. Units of many packets
-//! and unfinished checksums are passed to a guest that supports them, and are cut and completed for
-//! one that does not.
+//! A unit has the same form as at a TAP: a virtio-net header and a frame. Units of many packets and
+//! unfinished checksums are passed unchanged to a guest that supports them. For other guests the
+//! units are split and the checksums completed.
 
 use std::cell::Cell;
 use std::fs;
@@ -36,8 +36,8 @@ use crate::backend::name::InterfaceState;
 use crate::backend::port::{Port, PortHandover, Received};
 use crate::backend::tap::Tap;
 
-/// Pause between one monitor and the next, so that one that reconnects again and again does not
-/// occupy a processor.
+/// Pause between two monitors, so that a monitor that reconnects again and again does not occupy a
+/// processor.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// A socket to which a machine monitor connects, and the card of its guest.
@@ -45,7 +45,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub struct VhostUser {
     path: PathBuf,
     shared: Arc<CardShared>,
-    /// The state at the last look.
+    /// The state that was reported last.
     told: Cell<InterfaceState>,
     thread: Option<JoinHandle<()>>,
 }
@@ -53,11 +53,11 @@ pub struct VhostUser {
 /// State shared by both threads.
 struct CardShared {
     device: Arc<Mutex<CardDevice>>,
-    /// Readable when the guest may have sent a unit.
+    /// Poll set of the guest's kicks (notifications): readable when the guest may have sent a unit.
     kicks: Arc<Epoll>,
-    /// Part of `kicks`: rings may have started.
+    /// Member of `kicks`: readable when rings may have started.
     changed: EventFd,
-    /// Readable when the card has appeared, disappeared, or changed.
+    /// Readable when the card may have appeared, disappeared, or changed.
     news: EventFd,
     /// Readable when the back-end is shutting down.
     over: EventFd,
@@ -91,9 +91,9 @@ impl CardShared {
         })
     }
 
-    /// Notifies that the card may have changed.
+    /// Reports that the card may have changed.
     fn tell(&self) {
-        // A full counter is readable as well.
+        // If the counter is full, the descriptor is readable already.
         let _ = self.changed.write(1);
         let _ = self.news.write(1);
     }
@@ -114,7 +114,7 @@ impl CardShared {
             {
                 return Some(stream);
             }
-            // Perhaps no descriptors are available.
+            // Perhaps there are no free descriptors: tries again later.
             thread::sleep(PAUSE);
         }
     }
@@ -157,8 +157,8 @@ impl CardShared {
 }
 
 impl VhostUser {
-    /// Listens for a machine monitor at a socket of this name; also returns the monitor of changes.
-    /// The socket's file is removed when it is dropped.
+    /// Listens for a machine monitor at a socket of this path; also returns the monitor of changes.
+    /// The socket's file is removed when the returned value is dropped.
     ///
     /// # Errors
     /// Another process listens there, or the socket cannot be created.
@@ -167,7 +167,7 @@ impl VhostUser {
         let shared = Arc::new(CardShared::new()?);
         let monitor = Monitor::adopt(shared.news.as_fd().try_clone_to_owned()?);
         let servant = Arc::clone(&shared);
-        // Signals are for the thread that reads them.
+        // The new thread blocks all signals, because another thread handles them.
         let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
         let thread = thread::Builder::new()
             .name("vhost-user".into())
@@ -177,15 +177,15 @@ impl VhostUser {
         Ok((VhostUser { path, shared, told, thread: Some(thread?) }, monitor))
     }
 
-    /// The state of the card, if it has changed: gone without a monitor, down until the guest's
-    /// driver has set it up.
+    /// The state of the card, if it has changed: gone without a machine monitor, down until the
+    /// guest's driver has set the card up, then up.
     pub fn look(&self) -> Option<InterfaceState> {
         let now = lock(&self.shared.device).state();
         (self.told.replace(now) != now).then_some(now)
     }
 }
 
-/// Binds a socket of this name; a stale one at which no process listens is removed.
+/// Binds a socket at this path. A stale socket, at which no process listens, is removed first.
 fn bind(path: &Path) -> io::Result<UnixListener> {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|about| about.file_type().is_socket());
     if is_socket
@@ -210,7 +210,7 @@ impl Drop for VhostUser {
 
 /// A port at a guest's card.
 ///
-/// It never reports that it is gone: another monitor may connect.
+/// The port never reports that it is gone: another machine monitor may connect.
 #[derive(Debug)]
 pub struct VhostUserPort {
     card: Rc<VhostUser>,
@@ -222,7 +222,7 @@ impl VhostUserPort {
         VhostUserPort { card }
     }
 
-    /// The card, unless it is being changed.
+    /// The card, unless the other thread is changing it.
     fn device(&self) -> Option<MutexGuard<'_, CardDevice>> {
         match self.card.shared.device.try_lock() {
             Ok(device) => Some(device),
@@ -244,8 +244,9 @@ impl Port for VhostUserPort {
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
         let Some(mut device) = self.device() else { return Ok(None) };
         let read = device.receive(buffer).or_else(|| {
-            // Later notifications wake this thread; earlier units are found by asking. A guest with
-            // a malformed ring always claims to have sent something, so the ring is read once.
+            // This clears the kicks so far; later ones wake this thread. `ask` finds units that
+            // were sent before. A guest with a malformed ring always claims to have sent something,
+            // so the ring is read only once.
             let _ = self.card.shared.kicks.wait(&mut [EpollEvent::empty(); 2], EpollTimeout::ZERO);
             if device.ask() { device.receive(buffer) } else { None }
         });

@@ -45,7 +45,7 @@ mod feature {
     pub(super) const HOST_USO: u64 = 1 << 56;
 }
 
-/// All kinds of units are passed on unchanged, so all features are offered.
+/// All features are offered, because units of every kind can be passed on unchanged.
 const OFFERED: u64 = feature::CSUM
     | feature::GUEST_CSUM
     | feature::GUEST_TSO4
@@ -66,25 +66,25 @@ const OFFERED: u64 = feature::CSUM
 /// The virtio-net header without the number of buffers, for drivers older than virtio 1.
 const OLD_HEADER: usize = 10;
 
-/// The two rings: to the guest, and from it.
+/// The indices of the two rings: to the guest, and from it.
 const TO_GUEST: usize = 0;
 const FROM_GUEST: usize = 1;
 
-/// A region of the guest's memory, with its addresses for the monitor and for the guest.
+/// A region of the guest's memory: its addresses for the monitor and for the guest, and its bytes.
 struct MemoryRegion {
     monitor: u64,
     guest: u64,
     size: u64,
 }
 
-/// The card.
+/// The guest's card, as the monitor has described it so far.
 pub(super) struct CardDevice {
     features: u64,
     connected: bool,
     memory: Option<GuestMemoryMmap>,
     pieces: Vec<MemoryRegion>,
     rings: [Virtqueue; 2],
-    /// Polls the guest's kicks.
+    /// Poll set of the descriptors by which the guest notifies falaj (kicks).
     kicks: Arc<Epoll>,
     part: Vec<u8>,
 }
@@ -102,12 +102,12 @@ impl CardDevice {
         }
     }
 
-    /// A monitor has connected.
+    /// Notes that a monitor has connected.
     pub(super) fn connect(&mut self) {
         self.connected = true;
     }
 
-    /// The monitor has disconnected, and its description no longer holds.
+    /// Notes that the monitor has disconnected, and discards its description of the card.
     pub(super) fn disconnect(&mut self) {
         for ring in 0..self.rings.len() {
             self.forget_kick(ring);
@@ -115,7 +115,7 @@ impl CardDevice {
         *self = CardDevice::new(Arc::clone(&self.kicks));
     }
 
-    /// All rings may run, once they are started.
+    /// Enables all rings; they run once they are started.
     pub(super) fn enable(&mut self) {
         self.rings.iter_mut().for_each(|ring| ring.enabled = true);
     }
@@ -185,7 +185,7 @@ impl CardDevice {
         self.rings[TO_GUEST].put(memory, header, mergeable, unit)
     }
 
-    /// Returns true if the guest accepts such a unit unchanged.
+    /// Returns true if the guest accepts this unit unchanged.
     fn takes(&self, unit: &[u8]) -> bool {
         const NEEDS_CHECKSUM: u8 = 1;
         const CONGESTION: u8 = 0x80;
@@ -206,7 +206,7 @@ impl CardDevice {
         index.try_into().ok().and_then(|index| self.rings.get_mut(index)).ok_or(Error::InvalidParam)
     }
 
-    /// The guest's address of a monitor's address.
+    /// Translates an address of the monitor to an address of the guest.
     fn guest_address(&self, monitor: u64) -> Result<GuestAddress> {
         let within = |piece: &&MemoryRegion| {
             monitor >= piece.monitor && monitor - piece.monitor < piece.size
@@ -217,20 +217,20 @@ impl CardDevice {
 
     fn forget_kick(&mut self, ring: usize) {
         if let Some(kick) = self.rings[ring].kick.take() {
-            // The monitor still has the descriptor, so closing ours would not remove it from the
-            // poll set.
+            // The monitor has a copy of the descriptor, so closing ours would not remove it from
+            // the poll set.
             let _ = self.kicks.delete(&kick);
         }
     }
 }
 
-/// Maps a region of the guest's memory. It must lie within its file, or an access to it would kill
-/// this process.
+/// Maps a region of the guest's memory. The region must lie within its file; otherwise an access to
+/// it would kill this process.
 fn map(region: &VhostUserMemoryRegion, file: File) -> io::Result<GuestRegionMmap> {
     use nix::libc::{MAP_NORESERVE, MAP_SHARED, PROT_READ, PROT_WRITE};
     let size = usize::try_from(region.memory_size).map_err(io::Error::other)?;
     // The file is sealed before its length is read. If it cannot be sealed, for example because it
-    // is on a disk, its monitor must not shrink it.
+    // is on a disk, the monitor must not shrink it.
     let _ = fcntl(file.as_fd(), FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK));
     let about = file.metadata()?;
     if !about.is_file()
@@ -345,7 +345,8 @@ impl VhostUserBackendReqHandlerMut for CardDevice {
         if index == FROM_GUEST
             && let Some(kick) = &kick
         {
-            // Each kick is an edge: the descriptor, which may be anything, need not be read.
+            // Edge-triggered: each kick wakes the poll once. So the descriptor, which may be of any
+            // kind, need not be read.
             let edge = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, 0);
             self.kicks.add(kick, edge).map_err(|errno| Error::ReqHandlerError(errno.into()))?;
         }

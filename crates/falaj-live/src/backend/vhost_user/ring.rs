@@ -1,10 +1,10 @@
-//! One ring of a guest's network card: descriptors in memory that the guest may write to while it
-//! is read here.
+//! One ring of a guest's network card: descriptors in memory that the guest may write to while
+//! falaj reads it.
 //!
-//! Nothing in that memory is trusted. An address is translated for each access, and one outside of
-//! the guest's memory is an error of that single unit. A chain is followed for a limited number of
-//! descriptors, even if it is a loop. An index beyond the size of the ring is rejected. In every
-//! case the guest gets each chain back.
+//! Nothing in that memory is trusted. Each access translates its address, and an address outside of
+//! the guest's memory is an error of that unit only. A limited number of descriptors of a chain is
+//! followed, even if the chain is a loop. An index beyond the size of the ring is rejected. In
+//! every case each chain is returned to the guest.
 
 use std::fs::File;
 use std::io::Write;
@@ -21,15 +21,15 @@ use crate::backend::tap::Tap;
 
 /// Maximum number of entries of a ring. QEMU accepts no more for a card of this kind.
 const ENTRIES: u16 = 1024;
-/// Maximum number of descriptors of a chain: no driver makes a longer one, as it has to fit the
-/// ring.
+/// Maximum number of descriptors of a chain. A driver makes no longer chains, because a chain has
+/// to fit the ring.
 const DESCRIPTORS: usize = ENTRIES as usize;
 
-/// Offsets in the rings (virtio 1.2, sections 2.7.6 and 2.7.8): both begin with flags and an index
-/// of 16 bits.
+/// Offsets in the available ring and the used ring, in bytes (virtio 1.2, sections 2.7.6 and
+/// 2.7.8): both begin with flags and an index, of 16 bits each.
 const INDEX: u64 = 2;
 const ELEMENTS: u64 = 4;
-/// Sizes of an element of the available ring, and of the used ring.
+/// Sizes in bytes of an element of the available ring, and of the used ring.
 const AVAILABLE: u64 = 2;
 const USED: u64 = 8;
 /// The driver's flag for no interrupts.
@@ -38,11 +38,11 @@ const NO_INTERRUPT: u16 = 1;
 /// A ring, and the descriptors by which both sides wake each other.
 pub(super) struct Virtqueue {
     queue: Queue,
-    /// Enabled by the front-end.
+    /// True if the front-end has enabled the ring.
     pub(super) enabled: bool,
-    /// The guest's notification that it has sent something.
+    /// Descriptor by which the guest notifies falaj that it has sent something.
     pub(super) kick: Option<File>,
-    /// Our notification that buffers were used.
+    /// Descriptor by which falaj notifies the guest that buffers were used.
     call: Option<File>,
     /// True if the guest has been requested to kick.
     asked: bool,
@@ -94,7 +94,7 @@ impl Virtqueue {
     /// Sets the descriptor for notifications of used buffers.
     pub(super) fn set_call(&mut self, call: Option<File>) -> Result<(), Errno> {
         if let Some(call) = &call {
-            // Whatever it is, a write must not block.
+            // The descriptor may be of any kind, but a write to it must not block.
             let flags = OFlag::from_bits_retain(fcntl(call.as_fd(), FcntlArg::F_GETFL)?);
             fcntl(call.as_fd(), FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
         }
@@ -105,7 +105,7 @@ impl Virtqueue {
     /// Starts the ring, if it lies within the guest's memory.
     ///
     /// # Errors
-    /// It does not.
+    /// The ring does not lie within the guest's memory.
     pub(super) fn start(&mut self, memory: &GuestMemoryMmap, event_index: bool) -> Result<(), ()> {
         self.queue.set_event_idx(event_index);
         self.queue.set_ready(true);
@@ -123,7 +123,7 @@ impl Virtqueue {
         self.queue.set_ready(false);
     }
 
-    /// Returns true if units pass.
+    /// Returns true if the ring is started and enabled.
     pub(super) fn runs(&self) -> bool {
         self.queue.ready() && self.enabled
     }
@@ -138,7 +138,7 @@ impl Virtqueue {
     ) -> Option<Result<usize, Errno>> {
         let chain = self.queue.pop_descriptor_chain(memory)?;
         if std::mem::take(&mut self.asked) {
-            // If this fails, there is one needless wake-up.
+            // If this fails, the only effect is a needless wake-up.
             let _ = self.queue.disable_notification(memory);
         }
         let head = chain.head_index();
@@ -204,16 +204,16 @@ impl Virtqueue {
         self.give_back(memory).and(written).map(|()| true)
     }
 
-    /// Returns all chains at once, as a unit over several must become visible as a whole, and
-    /// notifies the guest if it asked for that.
+    /// Returns all chains to the guest at once, because a unit over several chains must become
+    /// visible as a whole. Notifies the guest if it asked for that.
     fn give_back(&mut self, memory: &GuestMemoryMmap) -> Result<(), Errno> {
         let done = self.used(memory);
         if done.is_err() {
-            // The ring itself is no longer in the guest's memory.
+            // The ring itself is no longer in the guest's memory, so it is stopped.
             self.queue.set_ready(false);
         }
         if done? && let Some(call) = &mut self.call {
-            // A full counter is readable as well.
+            // If the counter is full, the descriptor is readable already.
             let _ = call.write(&1_u64.to_ne_bytes());
         }
         Ok(())
@@ -239,7 +239,7 @@ impl Virtqueue {
         }
         memory.store(next.to_le(), at(used, INDEX)?, Ordering::Release).map_err(fault)?;
         self.queue.set_next_used(next);
-        // The guest's request is read after our index is written.
+        // The guest's request must be read after the index is written.
         fence(Ordering::SeqCst);
         let available = self.queue.avail_ring();
         let word =
@@ -268,7 +268,7 @@ fn read(
     Ok(at)
 }
 
-/// Writes the parts one after the other into places that are long enough.
+/// Writes the parts one after the other into these places, which together are long enough.
 fn write(
     places: &[(GuestAddress, usize)],
     memory: &GuestMemoryMmap,

@@ -1,10 +1,10 @@
-//! Checksums that a kernel has left to a device, but no device completes.
+//! Checksums that the sender's kernel has left to a device, where no device completes them.
 //!
 //! Across veth a TCP or UDP segment arrives with the sum of its pseudo-header in the place of its
-//! checksum, and a note beside the packet. A program at the driver sees the packet without the
-//! note. So a checksum field that equals the sum of the pseudo-header is treated as unfinished, and
-//! the checksum is computed. The complete checksum of a packet equals that sum by chance once in
-//! 65,536 times, and then the computation yields the same value again.
+//! checksum, and a note beside the packet. The AF_XDP socket gets the packet without the note. So a
+//! checksum field that equals the sum of the pseudo-header is treated as unfinished, and the
+//! checksum is computed. The complete checksum of a packet equals that sum by chance once in 65,536
+//! times, and then the computation yields the same value again.
 
 use crate::backend::frame;
 use crate::backend::tap::Tap;
@@ -24,7 +24,7 @@ pub fn complete(unit: &mut [u8]) {
     unit[0] = NEEDED;
     unit[6..8].copy_from_slice(&start.to_le_bytes());
     unit[8..10].copy_from_slice(&offset.to_le_bytes());
-    // Padding of a short frame after the packet does not count.
+    // The checksum does not cover the padding of a short frame.
     frame::finish_checksum(&mut unit[..Tap::VNET_HEADER + end]);
 }
 
@@ -32,8 +32,8 @@ fn word(frame: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(frame.get(at..at + 2)?.try_into().ok()?))
 }
 
-/// If the checksum field holds only the sum of the pseudo-header: the start of the bytes to be
-/// summed, the checksum's offset from there, and the end of these bytes.
+/// If the checksum field holds only the sum of the pseudo-header, returns the start of the bytes to
+/// be summed, the checksum's offset from that start, and the end of these bytes.
 fn unfinished(frame: &[u8]) -> Option<(u16, u16, usize)> {
     let mut ip = ETHERNET;
     while ip < ETHERNET + 2 * TAG && matches!(word(frame, ip - 2)?, 0x8100 | 0x88a8) {
@@ -42,8 +42,8 @@ fn unfinished(frame: &[u8]) -> Option<(u16, u16, usize)> {
     let (protocol, addresses, transport, length) = match word(frame, ip - 2)? {
         0x0800 => {
             let header = usize::from(*frame.get(ip)? & 0xf) * 4;
-            // A fragment has the checksum of the whole packet, and only the first one has it at
-            // all.
+            // Fragments are skipped: only the first fragment contains the checksum, which covers
+            // the whole packet.
             if header < 20 || word(frame, ip + 6)? & 0x3fff != 0 {
                 return None;
             }
@@ -63,7 +63,7 @@ fn unfinished(frame: &[u8]) -> Option<(u16, u16, usize)> {
         _ => return None,
     };
     let end = transport + length;
-    // A packet whose header states more bytes than there are is not complete.
+    // The packet is incomplete if its header states more bytes than the frame has.
     if length < usize::from(offset) + 2 || end > frame.len() {
         return None;
     }
@@ -79,12 +79,12 @@ fn unfinished(frame: &[u8]) -> Option<(u16, u16, usize)> {
     (sum == u32::from(there)).then_some((u16::try_from(transport).ok()?, offset, end))
 }
 
-/// The protocol after an IPv6 header's extensions, and their length.
+/// The protocol after the extensions of an IPv6 header, and their length in bytes.
 fn extensions(frame: &[u8], at: usize, mut next: u8) -> Option<(u8, usize)> {
     /// Hop-by-hop options, routing, destination options.
     const SKIPPED: [u8; 3] = [0, 43, 60];
     let mut length = 0;
-    // A limit that real packets do not reach.
+    // Real packets have fewer than 8 extensions.
     for _ in 0..8 {
         if !SKIPPED.contains(&next) {
             return Some((next, length));

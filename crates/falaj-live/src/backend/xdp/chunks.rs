@@ -1,9 +1,9 @@
-//! Memory in chunks, each owned by this process or the kernel at any time, and the four rings by
-//! which they change hands.
+//! Memory in chunks, and the four rings that pass chunks between this process and the kernel. At
+//! any time a chunk belongs to one of the two.
 //!
-//! The kernel writes the rings, and a wrong value in them does no harm: no frame is read from
-//! outside of the memory, and only chunks for sending are written to. A call does no more work than
-//! a ring has places.
+//! The kernel writes the rings, and a wrong value in them does no harm: frames are read only from
+//! within the memory, and only chunks for sending are written to. A call handles at most as many
+//! entries as a ring has places.
 
 use std::ops::Range;
 
@@ -16,12 +16,12 @@ use super::sys::{Frames, XdpRing};
 pub(super) const CHUNK: usize = 4096;
 /// Bytes that the kernel leaves free before a frame.
 const HEADROOM: usize = 256;
-/// Bytes of a frame in addition to its packet: an Ethernet header and two tags.
+/// Bytes of a frame in addition to its IP packet: an Ethernet header and two tags.
 const BESIDE: usize = 22;
 /// The largest MTU whose frames fit.
 pub const LARGEST_MTU: u32 = (CHUNK - HEADROOM - BESIDE) as u32;
 
-/// The memory, and its rings.
+/// The memory for frames, and its four rings.
 #[derive(Debug)]
 pub(super) struct Chunks {
     frames: Frames,
@@ -31,20 +31,20 @@ pub(super) struct Chunks {
     send: XdpRing<xdp_desc>,
     /// Chunks whose frames the kernel has sent.
     sent: XdpRing<u64>,
-    /// The chunks for sending, by number.
+    /// The numbers of the chunks for sending.
     going: Range<u64>,
-    /// Those of them that are free.
+    /// Offsets of the chunks for sending that are free.
     free: Vec<u64>,
 }
 
-/// Offset of the n-th chunk.
+/// Offset of chunk `n` in the memory, in bytes.
 fn place(n: u64) -> u64 {
     n * CHUNK as u64
 }
 
 impl Chunks {
-    /// The first `coming` chunks are passed to the kernel, for arriving frames; the next `going`
-    /// chunks are for sending.
+    /// Passes the first `coming` chunks to the kernel, for arriving frames; the next `going` chunks
+    /// are for sending.
     pub(super) fn new(
         frames: Frames,
         [mut fill, sent]: [XdpRing<u64>; 2],
@@ -66,8 +66,8 @@ impl Chunks {
         }
     }
 
-    /// Shows the next frame that arrived, if there is one; the inner `None` means that it lies
-    /// outside of the memory.
+    /// Calls `read` with the next frame that arrived, if there is one; the inner `None` means that
+    /// the frame lies outside of the memory.
     #[inline]
     pub(super) fn receive<T>(&mut self, read: impl FnOnce(&[u8]) -> T) -> Option<Option<T>> {
         let about = self.received.pop()?;
@@ -114,9 +114,10 @@ impl Chunks {
     }
 }
 
-/// Interprets bytes as the behavior of a kernel, correct at first and then arbitrary. No frame
-/// comes from outside, no arriving chunk is written to, and nothing loops for ever; in the correct
-/// part, frames pass unchanged and in order.
+/// Simulates a kernel that behaves as `bytes` say, correctly at first and then arbitrarily. Checks
+/// that no frame is read from outside of the memory, that no chunk for arriving frames is written
+/// to, and that no loop is endless. While the kernel is correct, frames must pass unchanged and in
+/// order.
 #[cfg_attr(not(test), allow(dead_code, reason = "for tests and fuzzers"))]
 pub(super) fn hostile(bytes: &[u8]) {
     use super::sys::Mapping;
@@ -206,7 +207,7 @@ pub(super) fn hostile(bytes: &[u8]) {
             0 | 1 => {
                 let Some(chunk) = take(FILL, RX_CHUNKS, 8) else { continue };
                 let frame = text(usize::from(b) * 8);
-                // Behind the bytes that the kernel leaves free, as usual.
+                // The frame begins after the bytes that the kernel leaves free.
                 let addr = number(&chunk).wrapping_add(256);
                 match chunks.frames.bytes_mut(addr, frame.len()) {
                     Some(place) => place.copy_from_slice(&frame),
@@ -251,7 +252,7 @@ pub(super) fn hostile(bytes: &[u8]) {
                 }
                 put(SENT, TX_CHUNKS, &addr.to_ne_bytes());
             }
-            // From here on anything is possible: positions of rings, and their contents.
+            // From here on the positions of the rings and their contents may be arbitrary.
             6 => {
                 good = false;
                 set(

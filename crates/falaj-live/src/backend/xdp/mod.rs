@@ -3,8 +3,8 @@
 //!
 //! An XDP program of six instructions at the interface passes arriving frames to the socket, before
 //! the host's network stack sees them. Frames are copied into memory shared with the kernel, and
-//! out of it. So the driver needs no support for AF_XDP, only for XDP; without that the kernel runs
-//! the program behind the driver (generic mode).
+//! out of it. So the driver needs support for XDP only, not for AF_XDP. Without support for XDP the
+//! kernel runs the program after the driver (generic mode).
 //!
 //! Frames have no virtio-net header, which elsewhere describes work that was left to the receiver
 //! (offloads). So falaj completes such work here, or refuses the interface:
@@ -46,7 +46,7 @@ use sys::{Frames, Mapping, XdpRing};
 /// Number of chunks for arriving frames, free or unread.
 const RX_CHUNKS: u32 = 4096;
 /// Number of chunks for frames that are being sent; a chunk is free again once the kernel has
-/// copied it.
+/// copied its frame.
 const TX_CHUNKS: u32 = 512;
 
 /// An AF_XDP socket at an interface. It is the only receiver of frames that arrive there, and sends
@@ -66,11 +66,11 @@ struct BoundInterface {
     /// A packet socket that receives nothing. It keeps the interface promiscuous while it is open,
     /// and queries about the interface go through it.
     control: OwnedFd,
-    /// The interface at the last look.
+    /// The interface as it was at the last check.
     interface: FollowedInterface,
     /// Program, memory and rings; `None` while the interface is gone.
     shared: Option<XdpMemory>,
-    /// Frames lost at earlier sockets of this port.
+    /// Number of frames that earlier sockets of this port have lost.
     lost: u64,
     /// Number of consecutive reads without a frame.
     nothing: u32,
@@ -88,7 +88,7 @@ struct XdpMemory {
 /// error makes the socket readable all the time, and so would wake the event loop without end.
 const PATIENCE: u32 = 64;
 
-/// Checks that the kernel accepts such programs and sockets from this process.
+/// Checks that this process may load an XDP program and open an AF_XDP socket.
 ///
 /// # Errors
 /// The step that failed, its cause, and a remedy.
@@ -99,8 +99,8 @@ pub fn available() -> Result<(), Error> {
     sys::load(map.as_fd()).map(drop).map_err(failed(SetupStep::LoadProgram))
 }
 
-/// Opens a socket at an interface, with the monitor of its changes, as [`packet::open`] does; the
-/// interface is promiscuous meanwhile.
+/// Opens a socket at an interface, with the monitor of its changes, as [`packet::open`] does. The
+/// interface is promiscuous until the socket is dropped.
 ///
 /// # Errors
 /// The step that failed, its cause, and a remedy.
@@ -129,13 +129,13 @@ pub fn open(place: &InterfaceName) -> Result<(XdpSocket, Monitor), Error> {
 /// AF_XDP socket, the map, and the attached program.
 fn make(interface: &str) -> Result<Vec<OwnedFd>, (SetupStep, Errno)> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    // Without a protocol: nothing is received.
+    // The socket has no protocol, so it receives nothing.
     let control = sockets::socket(AddressFamily::Packet, SockType::Raw, flags, None);
     let control = control.map_err(|errno| (SetupStep::PacketSocket, errno))?;
     let asked = control.as_fd();
     let index =
         crate::sys::index(asked, interface).map_err(|errno| (SetupStep::FindInterface, errno))?;
-    // Drivers that do not report the number have one.
+    // A driver that does not report the number of queues has one queue.
     if sys::queues(asked, interface).is_ok_and(|queues| queues > 1) {
         return Err((SetupStep::XdpQueues, Errno::from_raw(0)));
     }
@@ -217,7 +217,7 @@ impl XdpMemory {
         let send =
             XdpRing::new(socket, libc::XDP_PGOFF_TX_RING, &at.tx, TX_CHUNKS).map_err(rings)?;
         let chunks = Chunks::new(frames, [fill, sent], [received, send], (RX_CHUNKS, TX_CHUNKS));
-        // An earlier socket there may still be closing.
+        // An earlier socket at this interface may still be closing.
         let mut bound = Err(Errno::EBUSY);
         for _ in 0..200 {
             bound = sys::bind(socket, index);
@@ -283,14 +283,14 @@ impl XdpSocket {
         sys::takes_tags_out(bound.control.as_fd(), &bound.interface.name)
     }
 
-    /// Checks the state of the interface, even if it was renamed, and attaches to one of the
-    /// original name if it is gone. Returns the state if it has changed.
+    /// Checks the state of the interface, even if it was renamed. If it is gone, attaches to an
+    /// interface with its original name, if there is one. Returns the state if it has changed.
     pub fn look(&self) -> Option<InterfaceState> {
         let bound = &mut *self.bound.borrow_mut();
         let asked = &self.place.interface;
         let mut now = bound.interface.look(bound.control.as_fd(), asked);
         if now.index != bound.interface.index {
-            // It is gone, with all its resources.
+            // The earlier interface is gone, with all its resources.
             bound.lost += lost(self.descriptor.as_fd());
             bound.shared = None;
             if now.index >= 0 {
@@ -302,7 +302,7 @@ impl XdpSocket {
         changed
     }
 
-    /// The interface's name at the last look, if it differs from the original one.
+    /// The interface's name at the last check, if it differs from the original name.
     pub fn renamed(&self) -> Option<String> {
         self.bound.borrow().interface.other_name(&self.place.interface)
     }
@@ -325,16 +325,17 @@ impl XdpSocket {
 /// Number of frames for which a socket had no room.
 fn lost(socket: BorrowedFd<'_>) -> u64 {
     sys::get::<libc::xdp_statistics>(socket, libc::XDP_STATISTICS).map_or(0, |counted| {
-        // A frame for which no chunk is free: if the kernel copies frames, both `rx_dropped` and
-        // `rx_fill_ring_empty_descs` count it; if the device writes frames itself, only the latter.
+        // If no chunk is free for a frame, and the kernel copies frames, both `rx_dropped` and
+        // `rx_fill_ring_empty_descs` count it; if the device writes frames itself, only the second
+        // does.
         counted.rx_dropped.max(counted.rx_fill_ring_empty_descs) + counted.rx_ring_full
     })
 }
 
 /// A port at an existing interface.
 ///
-/// It never reports that it is gone: an interface may come back, and [`XdpSocket::look`] attaches
-/// to it again.
+/// The port never reports that it is gone: an interface may come back, and [`XdpSocket::look`]
+/// attaches to it again.
 #[derive(Debug)]
 pub struct XdpPort {
     socket: Rc<XdpSocket>,

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use nix::errno::Errno;
 use nix::libc::{self, c_int, c_long, c_uint, socklen_t};
 
-/// Types of option values and ring entries: any bits are a valid value, and there is no padding.
+/// Types of option values and ring entries: every bit pattern is a valid value, without padding.
 pub(super) trait PlainData: Copy {}
 impl PlainData for c_int {}
 impl PlainData for u64 {}
@@ -34,10 +34,10 @@ impl BpfAttributes {
         ask
     }
 
-    /// The callers set addresses of memory that outlives the call, or none.
+    /// Calls bpf(2). Addresses in the argument must point to memory that outlives the call.
     fn bpf(&self, command: c_int) -> Result<c_long, Errno> {
-        // SAFETY: the kernel reads the stated number of bytes, and the memory to which they point,
-        // which is valid by the comment above.
+        // SAFETY: the kernel reads the stated number of bytes, and the memory at the addresses in
+        // them, which is valid by the comment above.
         Errno::result(unsafe {
             libc::syscall(
                 libc::SYS_bpf,
@@ -50,7 +50,7 @@ impl BpfAttributes {
 
     fn descriptor(&self, command: c_int) -> Result<OwnedFd, Errno> {
         let fd = self.bpf(command)? as c_int;
-        // SAFETY: the callers' commands answer with a descriptor that is fresh from the kernel.
+        // SAFETY: the callers' commands return a new descriptor, which nothing else owns.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 }
@@ -63,8 +63,8 @@ pub(super) fn map() -> Result<OwnedFd, Errno> {
     BpfAttributes::new(&[kind, key, value, entries], &[]).descriptor(MAP_CREATE)
 }
 
-/// The program: arriving frames go to the socket in the map, or, while there is none, to the
-/// network stack.
+/// Loads the program: arriving frames go to the socket in the map, or to the network stack while
+/// the map is empty.
 pub(super) fn load(map: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     const PROG_LOAD: c_int = 5;
     const XDP: u32 = 6;
@@ -77,7 +77,7 @@ pub(super) fn load(map: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let program = [
         // r2 = context.rx_queue_index
         instruction(0x61, 2, 1, 16, 0),
-        // r1 = the map, in two words; 1 says that the number is a descriptor's
+        // r1 = the map, in two words; the 1 means that the number is a descriptor
         instruction(0x18, 1, 1, 0, map.as_raw_fd() as u64),
         0,
         // r3 = PASS
@@ -86,8 +86,8 @@ pub(super) fn load(map: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
         instruction(0x85, 0, 0, 0, REDIRECT_MAP),
         instruction(0x95, 0, 0, 0, 0),
     ];
-    // Each word as it lies in memory, which depends on the byte order, as fields are smaller than a
-    // word.
+    // Converts each word to its layout in memory, which depends on the byte order, because fields
+    // are smaller than a word.
     let program = program.map(as_laid_out);
     let licence = c"Dual MIT/GPL";
     let words = [(0, XDP), (4, program.len() as u32)];
@@ -95,8 +95,8 @@ pub(super) fn load(map: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
         .descriptor(PROG_LOAD)
 }
 
-/// `struct bpf_insn` has its code first, then both registers, the offset and the number, each in
-/// the machine's order.
+/// An instruction in its layout in memory: `struct bpf_insn` has its code first, then both
+/// registers, the offset and the number, each in the machine's byte order.
 fn as_laid_out(instruction: u64) -> u64 {
     let [code, registers, ..] = instruction.to_le_bytes();
     let registers = if cfg!(target_endian = "big") { registers.rotate_left(4) } else { registers };
@@ -106,7 +106,7 @@ fn as_laid_out(instruction: u64) -> u64 {
 }
 
 /// Attaches the program to an interface of the process's current network namespace, as long as the
-/// descriptor is open: within its driver if `native`, otherwise behind it.
+/// descriptor is open: in the driver if `native`, otherwise after the driver (generic mode).
 pub(super) fn attach(program: BorrowedFd<'_>, index: u32, native: bool) -> Result<OwnedFd, Errno> {
     const LINK_CREATE: c_int = 28;
     const XDP: u32 = 37;
@@ -130,7 +130,7 @@ pub(super) fn socket() -> Result<OwnedFd, Errno> {
     let flags = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: no memory is passed.
     let fd = Errno::result(unsafe { libc::socket(libc::AF_XDP, flags, 0) })?;
-    // SAFETY: the descriptor is fresh from the kernel.
+    // SAFETY: the descriptor is new, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -149,7 +149,7 @@ pub(super) fn set<T: PlainData>(
     value: T,
 ) -> Result<(), Errno> {
     let length = size_of::<T>() as socklen_t;
-    // SAFETY: `value` outlives the call, and the length is its own.
+    // SAFETY: `value` outlives the call, and the length passed is the length of `value`.
     let done = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -166,8 +166,7 @@ pub(super) fn set<T: PlainData>(
 pub(super) fn get<T: PlainData>(socket: BorrowedFd<'_>, option: c_int) -> Result<T, Errno> {
     let mut value = MaybeUninit::<T>::zeroed();
     let mut length = size_of::<T>() as socklen_t;
-    // SAFETY: `value` and its length outlive the call, which writes no more bytes than the length
-    // says.
+    // SAFETY: `value` and `length` outlive the call, which writes at most `length` bytes.
     let done = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -178,11 +177,11 @@ pub(super) fn get<T: PlainData>(socket: BorrowedFd<'_>, option: c_int) -> Result
         )
     };
     Errno::result(done)?;
-    // SAFETY: all bytes were zero before, and any bits are a value of a `PlainData` type.
+    // SAFETY: all bytes were zero before, and every bit pattern is a value of a `PlainData` type.
     Ok(unsafe { value.assume_init() })
 }
 
-/// Binds the socket to the first queue of interface `index`, its frames copied.
+/// Binds the socket to the first queue of interface `index`; the kernel copies the frames.
 pub(super) fn bind(socket: BorrowedFd<'_>, index: u32) -> Result<(), Errno> {
     let address = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as u16,
@@ -192,7 +191,7 @@ pub(super) fn bind(socket: BorrowedFd<'_>, index: u32) -> Result<(), Errno> {
         sxdp_shared_umem_fd: 0,
     };
     let length = size_of_val(&address) as socklen_t;
-    // SAFETY: the address outlives the call, and the length is its own.
+    // SAFETY: the address outlives the call, and the length passed is its length.
     let done = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) };
     Errno::result(done).map(drop)
 }
@@ -223,8 +222,8 @@ fn ethtool<const N: usize>(
         *to = from as libc::c_char;
     }
     request.ifr_ifru.ifru_data = answer.as_mut_ptr().cast();
-    // SAFETY: the callers give arrays of the length that the kernel's structure for their question
-    // has; it and the ifreq outlive the call.
+    // SAFETY: the callers pass an array as long as the kernel's structure for their command; the
+    // array and the ifreq outlive the call.
     Errno::result(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) })?;
     Ok(answer)
 }
@@ -268,7 +267,7 @@ pub(super) struct Mapping {
 }
 
 impl Mapping {
-    /// Maps memory of a socket, or, without one, anonymous memory.
+    /// Maps memory of a socket; without a socket, anonymous memory.
     pub(super) fn new(
         length: usize,
         of: Option<(BorrowedFd<'_>, libc::off_t)>,
@@ -277,7 +276,8 @@ impl Mapping {
         let (fd, offset) = of.map_or((-1, 0), |(fd, offset)| (fd.as_raw_fd(), offset));
         let kind =
             if of.is_some() { libc::MAP_SHARED } else { libc::MAP_PRIVATE | libc::MAP_ANONYMOUS };
-        // SAFETY: a new mapping where the kernel likes it overlaps nothing of ours.
+        // SAFETY: the kernel chooses the address of the new mapping, so it overlaps no other
+        // memory.
         let memory = unsafe {
             libc::mmap(ptr::null_mut(), length, access, kind | libc::MAP_POPULATE, fd, offset)
         };
@@ -293,23 +293,24 @@ impl Mapping {
         self.memory.as_ptr() as u64
     }
 
-    /// A part of the mapping, if it lies within.
+    /// The part of `length` bytes at offset `at`, if it lies within the mapping.
     fn piece(&self, at: u64, length: usize) -> Option<NonNull<u8>> {
         let at = usize::try_from(at).ok()?;
         let within = at.checked_add(length)? <= self.length;
-        // SAFETY: the piece ends within the mapping.
+        // SAFETY: the part ends within the mapping.
         within.then(|| unsafe { self.memory.add(at) })
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, of this length, and nothing borrows from it any more.
+        // SAFETY: this object owns the mapping, which has this length, and nothing borrows from it
+        // any more.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), self.length) };
     }
 }
 
-/// Memory for frames, in chunks that are owned by this process or the kernel at any time.
+/// Memory for frames, in chunks. At any time a chunk belongs to this process or to the kernel.
 #[derive(Debug)]
 pub(super) struct Frames(pub(super) Mapping);
 
@@ -317,15 +318,16 @@ impl Frames {
     /// Bytes of a chunk that this process owns; `None` if they are not within the memory.
     pub(super) fn bytes(&self, at: u64, length: usize) -> Option<&[u8]> {
         let memory = self.0.piece(at, length)?;
-        // SAFETY: within the mapping, which lives as long as `self`; the kernel writes only to
-        // chunks that stand in a ring, and those that the callers ask for do not.
+        // SAFETY: the bytes are within the mapping, which lives as long as `self`. The kernel
+        // writes only to chunks that are in a ring, and callers ask only for chunks that are in
+        // none.
         Some(unsafe { std::slice::from_raw_parts(memory.as_ptr(), length) })
     }
 
     /// Bytes of a chunk that this process owns, mutable; `None` if they are not within the memory.
     pub(super) fn bytes_mut(&mut self, at: u64, length: usize) -> Option<&mut [u8]> {
         let memory = self.0.piece(at, length)?;
-        // SAFETY: as above, and `self` is borrowed exclusively.
+        // SAFETY: as in `bytes`, and `self` is borrowed exclusively.
         Some(unsafe { std::slice::from_raw_parts_mut(memory.as_ptr(), length) })
     }
 }
@@ -340,7 +342,7 @@ pub(super) struct XdpRing<T> {
 }
 
 impl<T: PlainData> XdpRing<T> {
-    /// The ring of `size` places (a power of two) that the socket has at this offset of its memory.
+    /// The ring of `size` places (a power of two) at offset `at` of the socket's memory.
     pub(super) fn new(
         socket: BorrowedFd<'_>,
         at: libc::off_t,
@@ -350,7 +352,7 @@ impl<T: PlainData> XdpRing<T> {
         let length = offsets.desc as usize + size as usize * size_of::<T>();
         let mapping = Mapping::new(length, Some((socket, at)))?;
         let offsets = [offsets.producer, offsets.consumer, offsets.desc];
-        // Checked once here, so that no access has to be checked.
+        // Checked once here, so that accesses need no checks.
         let words =
             offsets[..2].iter().all(|&at| at.is_multiple_of(4) && mapping.piece(at, 4).is_some());
         if !(words
@@ -363,8 +365,8 @@ impl<T: PlainData> XdpRing<T> {
     }
 
     fn word(&self, n: usize) -> &AtomicU32 {
-        // SAFETY: `new` has seen to it that the word is aligned and within the mapping, which lives
-        // as long as `self`.
+        // SAFETY: `new` has checked that the word is aligned and within the mapping, which lives as
+        // long as `self`.
         unsafe { self.mapping.memory.add(self.offsets[n] as usize).cast::<AtomicU32>().as_ref() }
     }
 
@@ -378,48 +380,49 @@ impl<T: PlainData> XdpRing<T> {
 
     fn place(&self, n: u32) -> NonNull<T> {
         let at = self.offsets[2] as usize + (n & (self.size - 1)) as usize * size_of::<T>();
-        // SAFETY: the mapping has room for `size` of them after the offset, and the index is below
-        // that.
+        // SAFETY: the mapping has room for `size` entries after the offset, and the index is below
+        // `size`.
         unsafe { self.mapping.memory.add(at).cast() }
     }
 
-    /// Takes an entry that the kernel has put in, if there is one; a fill level beyond the size of
-    /// the ring counts as none.
+    /// Takes the oldest entry that the kernel has written, if there is one. A fill level above the
+    /// size of the ring is invalid and counts as empty.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<T> {
         let n = self.consumer().load(Ordering::Relaxed);
         if !(1..=self.size).contains(&self.producer().load(Ordering::Acquire).wrapping_sub(n)) {
             return None;
         }
-        // SAFETY: the producer's word was acquired, so the kernel has written this place and leaves
-        // it alone.
+        // SAFETY: the producer's index was read with acquire ordering, so the kernel has written
+        // this entry and leaves it alone.
         let value = unsafe { self.place(n).read() };
         self.consumer().store(n.wrapping_add(1), Ordering::Release);
         Some(value)
     }
 
-    /// Puts in an entry for the kernel; returns false if there is no room.
+    /// Writes an entry for the kernel; returns false if there is no room.
     #[inline]
     pub(super) fn push(&mut self, value: T) -> bool {
         let n = self.producer().load(Ordering::Relaxed);
         if n.wrapping_sub(self.consumer().load(Ordering::Acquire)) >= self.size {
             return false;
         }
-        // SAFETY: the consumer's word was acquired, so the kernel is done with this place.
+        // SAFETY: the consumer's index was read with acquire ordering, so the kernel is done with
+        // this place.
         unsafe { self.place(n).write(value) };
         self.producer().store(n.wrapping_add(1), Ordering::Release);
         true
     }
 
-    /// Takes back the entry that was put in last, if the kernel has not taken it; the kernel reads
-    /// the ring only when it is kicked.
+    /// Takes back the entry that was written last, if the kernel has not taken it. The kernel reads
+    /// the ring only after a call of `kick`.
     pub(super) fn take_back(&mut self) -> Option<T> {
         let n = self.producer().load(Ordering::Relaxed);
         if self.consumer().load(Ordering::Acquire) == n {
             return None;
         }
         let n = n.wrapping_sub(1);
-        // SAFETY: the place is ours, and we have written it.
+        // SAFETY: this process has written the entry, and the kernel does not touch it.
         let value = unsafe { self.place(n).read() };
         self.producer().store(n, Ordering::Release);
         Some(value)
